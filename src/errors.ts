@@ -1,0 +1,43 @@
+/** What a {@link FleethookError} can be about. The strings are stable: match on them, not on the text. */
+export type ErrorCode =
+  | 'option_invalid'
+  | 'secret_missing'
+  | 'ack_unavailable'
+  | 'handler_invalid'
+  | 'handler_timeout'
+  | 'inbox_full'
+  | 'inbox_unavailable'
+  | 'encode_unsupported'
+  | 'message_unreadable'
+  | 'drain_deadline'
+
+/**
+ * Every error that fleethook itself makes.
+ *
+ * `code` is stable, `message` says what happened and with which value, `hint` says what to do.
+ * No part of it ever holds a secret, a header or a payload.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver, FleethookError } from 'fleethook'
+ *
+ * try {
+ *   createReceiver({ secret: '' })
+ * } catch (error) {
+ *   if (error instanceof FleethookError) console.error(error.code, error.hint) // secret_missing …
+ * }
+ * ```
+ */
+export class FleethookError extends Error {
+  override readonly name = 'FleethookError'
+  /** Stable, for programs. */
+  readonly code: ErrorCode
+  /** What to do about it, for people. */
+  readonly hint: string | undefined
+
+  constructor(code: ErrorCode, message: string, options: { readonly hint?: string; readonly cause?: unknown } = {}) {
+    super(options.hint === undefined ? message : `${message} ${options.hint}`, 'cause' in options ? { cause: options.cause } : {})
+    this.code = code
+    this.hint = options.hint
+  }
+}

@@ -1,0 +1,86 @@
+import type { FleetEvent } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+
+/** What a message outlives once `put` has resolved: the process, the machine's power, the machine. */
+export type Durability = 'memory' | 'disk' | 'replicated'
+
+/** Which door the message came in by. At the collector's own paths the envelope's stricter rules hold. */
+export type Door = 'root' | 'collector'
+
+/** One accepted message, as an inbox keeps it. */
+export interface InboxMessage {
+  /** UUIDv7, made at receipt: sorts by arrival, stays the same on every redelivery. */
+  readonly id: string
+  /** Messages of one lane are handled one at a time, in order of arrival: the VIN, or a lane of its own kind. */
+  readonly lane: string
+  /** Milliseconds since the epoch. */
+  readonly receivedAt: number
+  readonly door: Door
+  /** `wire` came over HTTP; `gap` and `malformed` were made by the receiver. */
+  readonly kind: 'wire' | 'gap' | 'malformed'
+  /** The JSON text as it came, for this one message. Computed when read: an inbox in memory never needs it. */
+  readonly text: string
+  /** How much room the message takes, in bytes. */
+  readonly bytes: number
+  /** The message as it was read at receipt. A durable inbox leaves it out: it is read anew from `text`. */
+  readonly event?: FleetEvent | MalformedBody
+}
+
+/** A message handed out for handling. */
+export interface Claim {
+  readonly message: InboxMessage
+  /** How often it was handed out before, crashes included. */
+  readonly deliveries: number
+  /** Put back from the dead letters. */
+  readonly replayed: boolean
+}
+
+/** Why a message was given up. */
+export interface DeadLetterReason {
+  /** The handler's error, as text without a payload. */
+  readonly error: string
+  readonly attempts: number
+}
+
+/** A message that was given up, kept so that a person can look at it and put it back. */
+export interface DeadLetter extends DeadLetterReason {
+  /** The delivery's id. */
+  readonly id: string
+  readonly message: InboxMessage
+  /** Milliseconds since the epoch. */
+  readonly diedAt: number
+}
+
+/**
+ * Where accepted messages live until their handlers are done.
+ *
+ * Lanes, retries and the decision that a message is dead are not the inbox's: they are shared code above it. An
+ * inbox keeps messages, hands them out and forgets them. `inboxConformance` in `fleethook/testing` says exactly what
+ * every inbox must do.
+ */
+export interface Inbox {
+  readonly durability: Durability
+  /**
+   * Keeps all of the messages or none. Resolves once they are as durable as `durability` says; rejects with a
+   * `FleethookError` of code `inbox_full` or `inbox_unavailable`, and never lies.
+   */
+  put(messages: readonly InboxMessage[]): Promise<void>
+  /** Hands a waiting message out. `undefined` when it is gone, for instance merged into another. */
+  claim(id: string): Promise<Claim | undefined>
+  /** Its handlers are done: forget it. */
+  settle(id: string): Promise<void>
+  /** Puts a claimed message back: it will be claimed again. */
+  reschedule(id: string): Promise<void>
+  /** It was given up: keep it as a dead letter. Resolves to what had to be dropped to make room, for the count. */
+  deadLetter(id: string, reason: DeadLetterReason): Promise<DeadLetter | undefined>
+  /** Messages that an earlier process left, in order of arrival. Read once, before the first `put`. */
+  recover(): AsyncIterable<{ readonly id: string; readonly lane: string }>
+  /** The dead letters, oldest first, at most `limit`. */
+  deadLetters(limit: number): Promise<readonly DeadLetter[]>
+  /** Takes a dead letter out, to be put again or to be forgotten. */
+  takeDeadLetter(id: string): Promise<DeadLetter | undefined>
+  /** What waits or is claimed now. */
+  usage(): { readonly messages: number; readonly bytes: number }
+  /** Nothing more will be put: flush, and let go of files and connections. */
+  close(): Promise<void>
+}
