@@ -1,11 +1,11 @@
 import { fileURLToPath } from 'node:url'
-import { defineConfig } from 'vitest/config'
+import type { ViteUserConfig } from 'vitest/config'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const source = (path: string): string => fileURLToPath(new URL(`../${path}`, import.meta.url))
 
 /** Tests import the public names; here those are the sources, in `test/package` they are the built package. */
-export default defineConfig({
+const config: ViteUserConfig = {
   root,
   resolve: {
     alias: [
@@ -15,4 +15,6 @@ export default defineConfig({
     ],
   },
   test: { include: ['test/**/*.test.ts'], testTimeout: 20_000, hookTimeout: 60_000 },
-})
+}
+
+export default config

@@ -1,0 +1,71 @@
+// The JavaScript runtimes that the tests and benchmarks run for real, from the npm registry into the ignored `.runtimes/`.
+// They are not devDependencies: the platform packages of some of them make `npm ci` fail where a registry lacks one.
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { arch, platform } from 'node:process'
+import { fileURLToPath } from 'node:url'
+
+const runtimes = ['node20', 'node22', 'node24', 'node26', 'bun', 'deno', 'workerd'] as const
+
+/** A runtime that {@link runtimePath} knows. */
+export type Runtime = (typeof runtimes)[number]
+
+const node = (version: string): string => `npm:node-${platform === 'win32' ? 'win' : platform}-${arch}@${version}`
+
+const packages: Readonly<Record<Runtime, string>> = {
+  node20: node('20.20.2'),
+  node22: node('22.23.3'),
+  node24: node('24.21.0'),
+  node26: node('26.10.0'),
+  bun: '1.4.5',
+  deno: '2.9.6',
+  workerd: '1.20261117.1',
+}
+
+// Install scripts make `.bin` hold the programs themselves: a signal sent to a shim would not reach its program.
+const manifest = JSON.stringify(
+  { private: true, dependencies: packages, allowScripts: { bun: true, deno: true, workerd: true } },
+  null,
+  2,
+)
+const base = fileURLToPath(new URL('../.runtimes', import.meta.url))
+const installed = `${base}/${createHash('sha256').update(manifest).digest('hex').slice(0, 12)}`
+
+/** Where the runtime's executable is. Throws when `npm run runtimes` has not run yet (`npm test` runs it first). */
+export function runtimePath(runtime: Runtime): string {
+  if (!existsSync(installed)) throw new Error('The runtimes are not installed. Run "npm run runtimes".')
+  const modules = `${installed}/node_modules`
+  return runtime.startsWith('node') ? `${modules}/${runtime}/bin/node` : `${modules}/.bin/${runtime}`
+}
+
+/** Installs what is missing. Two processes may do so at once: each fills a folder of its own, and the first to finish wins. */
+function installRuntimes(): void {
+  if (existsSync(installed)) return
+  const own = `${installed}.${process.pid}`
+  mkdirSync(own, { recursive: true })
+  try {
+    writeFileSync(`${own}/package.json`, manifest)
+    console.log(`Installing ${runtimes.join(', ')} into .runtimes/ (once)`)
+    execFileSync('npm', ['install', '--no-package-lock', '--no-audit', '--no-fund', '--loglevel=error'], {
+      cwd: own,
+      stdio: ['ignore', 'ignore', 'inherit'],
+      shell: platform === 'win32',
+    })
+    renameSync(own, installed)
+  } catch (error) {
+    if (!existsSync(installed)) throw error
+  } finally {
+    rmSync(own, { recursive: true, force: true })
+  }
+}
+
+if (import.meta.main) {
+  installRuntimes()
+  if (process.argv.includes('--versions')) {
+    for (const runtime of runtimes) {
+      const version = execFileSync(runtimePath(runtime), ['--version'], { encoding: 'utf8' })
+      console.log(runtime.padEnd(8), version.split('\n')[0])
+    }
+  }
+}
