@@ -40,7 +40,7 @@ export function runtimePath(runtime: Runtime): string {
 }
 
 /** Installs what is missing. Two processes may do so at once: each fills a folder of its own, and the first to finish wins. */
-function installRuntimes(): void {
+export function installRuntimes(): void {
   if (existsSync(installed)) return
   const own = `${installed}.${process.pid}`
   mkdirSync(own, { recursive: true })
