@@ -1,0 +1,63 @@
+import { execFileSync } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { filesUnder, root } from './project.ts'
+
+const read = (path: string): string => readFileSync(`${root}${path}`, 'utf8')
+const texts = filesUnder('').filter((path) =>
+  /\.(ts|mts|js|mjs|json|jsonc|md|toml|yml|yaml|sh|html|capnp)$|^\.ci\//.test(path),
+)
+
+test('the top level holds what the house has, and nothing else', () => {
+  const house = [
+    ...['src', 'adapters', 'test', 'examples', 'docs', 'bench', 'scripts', '.ci', '.gitignore'],
+    ...['package.json', 'package-lock.json', 'tsconfig.json', 'jsr.json'],
+    ...['README.md', 'LICENSE', 'CHANGELOG.md', 'CONTRIBUTING.md', 'CONTEXT.md'],
+  ]
+  const notCommitted = ['.git', 'node_modules', 'dist', '.runtimes', '.env', '.vscode', '.idea', '.DS_Store']
+  expect(
+    readdirSync(root)
+      .filter((name) => !notCommitted.includes(name) && !/\.(log|tgz)$/.test(name))
+      .sort(),
+  ).toEqual(house.sort())
+})
+
+test('a file that is written by hand has fewer than 250 lines', () => {
+  const folders = ['src', 'adapters', 'scripts', 'examples', 'bench']
+  const code = folders.flatMap(filesUnder).filter((path) => path.endsWith('.ts') && !path.endsWith('.generated.ts'))
+  expect(code.length).toBeGreaterThan(0)
+  expect(code.filter((path) => read(path).split('\n').length > 250)).toEqual([])
+})
+
+test('no file is called after nothing in particular', () => {
+  expect(filesUnder('').filter((path) => /\b(utils?|helpers?|common|misc)\b/i.test(path))).toEqual([])
+})
+
+describe('no text', () => {
+  const registry = new URL(execFileSync('npm', ['config', 'get', 'registry'], { encoding: 'utf8' }).trim()).host
+  const isPublicRegistry = registry === ['registry', 'npmjs', 'org'].join('.')
+
+  const rules: readonly (readonly [what: string, found: (text: string) => boolean, caught: string])[] = [
+    ['leaves work to be done', (text) => /\b(TO{1}DO|FIX{1}ME|X{3})\b/.test(text), `// ${'TO'}${'DO'} later`],
+    ['names a folder of the machine it was written on', namesMachine, `see ${root}README.md`],
+    [
+      'names the registry that served the packages',
+      (text) => !isPublicRegistry && text.includes(registry),
+      `https://${registry}/x`,
+    ],
+  ]
+
+  test.each(rules)('%s', (_what, found) => {
+    expect(texts.length).toBeGreaterThan(0)
+    expect(texts.filter((path) => found(read(path)))).toEqual([])
+  })
+
+  test.each(rules)('control: one that %s is found', (what, found, caught) => {
+    expect(found(caught) || (what.includes('registry') && isPublicRegistry)).toBe(true)
+    expect(found('a text as any other, /work and https://example.com/home included')).toBe(false)
+  })
+
+  function namesMachine(text: string): boolean {
+    return text.includes(root) || /(?<![\w.:/-])\/(home|Users|root|work|private)\/\w/.test(text)
+  }
+})

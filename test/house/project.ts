@@ -1,0 +1,54 @@
+import { readdirSync, statSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import type { SourceFile } from 'typescript/unstable/ast'
+import { createVirtualFileSystem } from 'typescript/unstable/fs'
+import { API } from 'typescript/unstable/sync'
+import type { Project } from 'typescript/unstable/sync'
+
+export const root: string = fileURLToPath(new URL('../..', import.meta.url)).replaceAll('\\', '/')
+
+const ignored = new Set(['.git', 'node_modules', 'dist', '.runtimes', '.wrangler', '.next'])
+
+/** The project's own files, as paths from its root. */
+export function filesUnder(folder: string): readonly string[] {
+  return readdirSync(`${root}${folder}`, { withFileTypes: true })
+    .filter((entry) => !ignored.has(entry.name))
+    .flatMap((entry) => {
+      const path = folder === '' ? entry.name : `${folder}/${entry.name}`
+      return entry.isDirectory() ? filesUnder(path) : [path]
+    })
+    .filter((path) => statSync(`${root}${path}`).isFile())
+}
+
+/** What the compiler knows of the project of a tsconfig.json. */
+export function withProject<Result>(config: string, look: (project: Project) => Result): Result {
+  return withApi(new API({ cwd: root }), `${root}${config}`, look)
+}
+
+/** The syntax tree of a text, as if it were the file `path` of this project. */
+export function withSource<Result>(path: string, text: string, look: (file: SourceFile) => Result): Result {
+  const config = '/project/tsconfig.json'
+  const files = {
+    [config]: '{ "compilerOptions": { "types": [] }, "include": ["**/*.ts"] }',
+    [`/project/${path}`]: text,
+  }
+  return withApi(new API({ fs: createVirtualFileSystem(files) }), config, (project) =>
+    look(sourceFile(project, `/project/${path}`)),
+  )
+}
+
+export function sourceFile(project: Project, path: string): SourceFile {
+  const file = project.program.getSourceFile(path)
+  if (!file) throw new Error(`The compiler has no file ${path}.`)
+  return file
+}
+
+function withApi<Result>(api: API, config: string, look: (project: Project) => Result): Result {
+  try {
+    const project = api.updateSnapshot({ openProjects: [config] }).getProject(config)
+    if (!project) throw new Error(`The compiler does not open ${config}.`)
+    return look(project)
+  } finally {
+    api.close()
+  }
+}

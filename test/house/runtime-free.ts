@@ -1,0 +1,54 @@
+import {
+  isIdentifier,
+  isPropertyAccessExpression,
+  isPropertyAssignment,
+  isPropertySignatureDeclaration,
+} from 'typescript/unstable/ast'
+import type { Identifier, Node, SourceFile } from 'typescript/unstable/ast'
+
+// `globalThis` hides what is asked of it, and every web standard has a plain name.
+const runtimeNames = new Set([
+  ...[
+    'process',
+    'Buffer',
+    'require',
+    '__dirname',
+    '__filename',
+    'setImmediate',
+    'NodeJS',
+    'Bun',
+    'Deno',
+    'WebSocketPair',
+  ],
+  ...['navigator', 'globalThis'],
+])
+
+const runtimeModules =
+  /^(node|bun|deno|cloudflare|workerd|npm|jsr):|^bun$|^@hono\/node-server|^hono\/(bun|deno|cloudflare-workers|aws-lambda|lambda-edge|vercel|netlify|service-worker)/
+
+/** What in a file of `src/` ties it to one runtime: imports (of types too) and globals. Comments and texts do not count. */
+export function runtimeTies(path: string, file: SourceFile): readonly string[] {
+  const ties: string[] = []
+  for (const { text } of file.imports ?? []) {
+    if (runtimeModules.test(text) || leavesSource(path, text)) ties.push(`imports '${text}'`)
+  }
+  const visit = (node: Node): void => {
+    if (isIdentifier(node) && runtimeNames.has(node.text) && !isOwnProperty(node)) ties.push(`names '${node.text}'`)
+    node.forEachChild(visit)
+  }
+  visit(file)
+  return ties
+}
+
+function leavesSource(path: string, specifier: string): boolean {
+  if (!specifier.startsWith('.')) return specifier.startsWith('fleethook') || specifier.startsWith('/')
+  return !new URL(specifier, `file:///${path}`).pathname.startsWith('/src/')
+}
+
+/** `job.process`, `{ process: 1 }` and a member of an interface are names of our own. */
+function isOwnProperty(name: Identifier): boolean {
+  const { parent } = name
+  const hasName =
+    isPropertyAccessExpression(parent) || isPropertyAssignment(parent) || isPropertySignatureDeclaration(parent)
+  return hasName && parent.name === name
+}
