@@ -1,0 +1,78 @@
+// What the minimal receiver weighs on Workers: bundled with the settings of wrangler 4
+// (names of functions kept, which is its default), minified, gzipped.
+import { existsSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
+import { build } from 'esbuild'
+
+/** The contract's budget for the gzipped bundle. */
+export const budgetBytes = 20_000
+
+/** The smallest Worker that handles something. */
+export const minimalWorker = `
+import { createReceiver } from 'fleethook'
+import { worker } from 'fleethook/workers'
+
+const receiver = createReceiver({ secret: (env) => env.WEBHOOK_SECRET }).on('data', (event) => console.log(event.vin, event.data))
+
+export default worker(receiver)
+`
+
+/** A bundle, and what each package put into it. */
+export interface Bundle {
+  readonly code: Uint8Array
+  readonly gzipBytes: number
+  /** Bytes of minified code, by package; fleethook's own by folder. Largest first. */
+  readonly parts: readonly { readonly name: string; readonly bytes: number }[]
+}
+
+/** Bundles a Worker as wrangler does, from where `fleethook` resolves in `folder`. */
+export async function bundleWorker(source: string, folder: string): Promise<Bundle> {
+  const { outputFiles, metafile } = await build({
+    stdin: { contents: source, resolveDir: folder, sourcefile: 'worker.js' },
+    absWorkingDir: folder,
+    bundle: true,
+    write: false,
+    metafile: true,
+    minify: true,
+    keepNames: true,
+    format: 'esm',
+    target: 'es2024',
+    platform: 'browser',
+    conditions: ['workerd', 'worker', 'browser'],
+    external: ['node:*', 'cloudflare:*'],
+    define: { 'process.env.NODE_ENV': '"production"', 'navigator.userAgent': '"Cloudflare-Workers"' },
+    logLevel: 'error',
+  })
+  const [file] = outputFiles
+  const [output] = Object.values(metafile.outputs)
+  if (!file || !output) throw new Error('esbuild made no bundle.')
+  const sizes = new Map<string, number>()
+  for (const [path, { bytesInOutput }] of Object.entries(output.inputs)) {
+    const name = partOf(path)
+    sizes.set(name, (sizes.get(name) ?? 0) + bytesInOutput)
+  }
+  const parts = [...sizes].map(([name, bytes]) => ({ name, bytes })).sort((a, b) => b.bytes - a.bytes)
+  return { code: file.contents, gzipBytes: gzipSync(file.contents, { level: 9 }).length, parts }
+}
+
+function partOf(path: string): string {
+  const own = path.lastIndexOf('dist/')
+  if (own !== -1 && (path.startsWith('dist/') || path.includes('fleethook/dist/')))
+    return path
+      .slice(own + 5)
+      .split('/')
+      .slice(0, 2)
+      .join('/')
+  return /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? path
+}
+
+if (import.meta.main) {
+  const root = fileURLToPath(new URL('..', import.meta.url))
+  if (!existsSync(`${root}dist`)) throw new Error('Run "npm run build" first.')
+  const { code, gzipBytes, parts } = await bundleWorker(minimalWorker, root)
+  for (const { name, bytes } of parts) console.log(`${String(bytes).padStart(8)}  ${name}`)
+  console.log(`${String(code.length).padStart(8)}  minified`)
+  console.log(`${String(gzipBytes).padStart(8)}  gzipped, of ${budgetBytes}`)
+  process.exitCode = gzipBytes <= budgetBytes ? 0 : 1
+}
