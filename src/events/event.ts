@@ -165,8 +165,3 @@ export type WireEvent<Fields extends FieldCatalogue = BuiltInFields> =
 
 /** The union of everything that handlers receive, discriminated by `topic`. */
 export type FleetEvent<Fields extends FieldCatalogue = BuiltInFields> = WireEvent<Fields> | GapEvent
-
-/** The event of one topic, for handlers in other files: `EventOf<'data'>`. `'*'` is the whole union. */
-export type EventOf<T extends Topic | '*', Fields extends FieldCatalogue = BuiltInFields> = T extends '*'
-  ? FleetEvent<Fields>
-  : Extract<FleetEvent<Fields>, { readonly topic: T }>

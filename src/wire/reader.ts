@@ -1,0 +1,136 @@
+import { FleethookError } from '../errors.ts'
+import { builtInFields } from '../events/catalogue.generated.ts'
+import type { EnumType, FieldCatalogue, FieldType } from '../events/fields.ts'
+import type { FieldValue } from '../events/values.ts'
+import { readDecimal } from './decimal.ts'
+import { readClockText } from './instant.ts'
+import { isJsonObject, type JsonObject } from './record.ts'
+import { readDoors, readLocation, readStructure, readTimeOfDay, readTires } from './structures.ts'
+
+/**
+ * Reads the value of a field as its type; `undefined` when it does not read as that. The value is out of its wrapper and
+ * is not null.
+ */
+export type Reader = (value: unknown, wrapper: string | undefined) => FieldValue | undefined
+
+const QUOTE = 34
+
+/** One firmware sends strings in quotes of their own: `"\\"D\\""`. */
+function unquoted(text: string): string {
+  const last = text.length - 1
+  return last > 0 && text.charCodeAt(0) === QUOTE && text.charCodeAt(last) === QUOTE ? text.slice(1, last) : text
+}
+
+/** `{}`: an emitter left out the false, zero or closed that it stands for. */
+function isEmpty(value: unknown): boolean {
+  if (!isJsonObject(value)) return false
+  for (const _ in value) return false
+  return true
+}
+
+function readString(value: unknown): string | undefined {
+  return typeof value === 'string' ? unquoted(value) : undefined
+}
+
+function readNumber(value: unknown, wrapper: string | undefined): number | undefined {
+  if (typeof value === 'number') return Number.isFinite(value) ? value + 0 : undefined
+  if (typeof value === 'string') {
+    const number = readDecimal(unquoted(value))
+    return Number.isNaN(number) ? undefined : number
+  }
+  return wrapper === undefined && isEmpty(value) ? 0 : undefined
+}
+
+function readBoolean(value: unknown, wrapper: string | undefined): boolean | undefined {
+  if (typeof value === 'boolean') return value
+  if (typeof value === 'string') {
+    const text = unquoted(value).toLowerCase()
+    return text === 'true' ? true : text === 'false' ? false : undefined
+  }
+  return wrapper === undefined && isEmpty(value) ? false : undefined
+}
+
+function readTimestamp(value: unknown): number | undefined {
+  if (typeof value !== 'string') return readNumber(value, 'timestamp')
+  const seconds = readNumber(value, undefined) ?? readClockText(unquoted(value)) / 1000
+  return Number.isNaN(seconds) ? undefined : seconds
+}
+
+function enumReader({ enum: constants, prefix = '' }: EnumType): Reader {
+  const known = new Map<string, string>()
+  for (const constant of constants) known.set(prefix + constant, constant)
+  for (const constant of constants) known.set(constant, constant)
+  return (value) => (typeof value === 'string' ? known.get(unquoted(value)) : undefined)
+}
+
+function asSent(value: JsonObject): FieldValue {
+  // JSON is all that a message can hold; what somebody else's parser put there instead is passed on as it is.
+  return value as FieldValue
+}
+
+/** The plain value: for fields that the catalogue does not know, or on which its sources contradict each other. */
+export const readAny: Reader = (value, wrapper) => {
+  switch (typeof value) {
+    case 'number':
+      // JSON writes them as 1e999, but only as text can they be passed on as JSON: spelled as the maker spells them.
+      return Number.isFinite(value) ? value + 0 : String(value)
+    case 'string':
+    case 'boolean':
+      return value
+  }
+  if (Array.isArray(value)) return value
+  if (!isJsonObject(value) || (wrapper === undefined && isEmpty(value))) return undefined
+  return readStructure(value, wrapper) ?? asSent(value)
+}
+
+const simple: { readonly [Type in Exclude<FieldType, EnumType>]: Reader } = {
+  string: readString,
+  number: readNumber,
+  boolean: readBoolean,
+  timestamp: readTimestamp,
+  location: (value, wrapper) => readLocation(text(value), wrapper === 'locationValue' || wrapper === 'location_value'),
+  doors: (value) => readDoors(text(value)),
+  tires: readTires,
+  time: (value) => readTimeOfDay(text(value)),
+  any: readAny,
+}
+
+function text(value: unknown): unknown {
+  return typeof value === 'string' ? unquoted(value) : value
+}
+
+function readerOf(name: string, type: unknown): Reader {
+  if (typeof type === 'string' && Object.hasOwn(simple, type)) return simple[type as keyof typeof simple]
+  if (
+    isJsonObject(type) &&
+    Array.isArray(type['enum']) &&
+    type['enum'].every((constant) => typeof constant === 'string')
+  ) {
+    const prefix = type['prefix']
+    return enumReader(typeof prefix === 'string' ? { enum: type['enum'], prefix } : { enum: type['enum'] })
+  }
+  throw new FleethookError(
+    'option_invalid',
+    `fields.${name} is ${JSON.stringify(type) ?? String(type)}, which is no type of a field.`,
+    {
+      hint: `Use one of ${Object.keys(simple).join(', ')}, or { enum: ['On', 'Off'] }.`,
+    },
+  )
+}
+
+function readersOf(fields: FieldCatalogue): [string, Reader][] {
+  const enums = new Map<FieldType, Reader>()
+  return Object.entries(fields).map(([name, type]) => {
+    const reader = enums.get(type) ?? readerOf(name, type)
+    enums.set(type, reader)
+    return [name, reader]
+  })
+}
+
+let builtIn: ReadonlyMap<string, Reader> | undefined
+
+/** Field name to reader, for the built-in catalogue extended by this one. Throws when a type in it is none. */
+export function fieldReaders(fields?: FieldCatalogue): ReadonlyMap<string, Reader> {
+  builtIn ??= new Map(readersOf(builtInFields))
+  return fields === undefined ? builtIn : new Map([...builtIn, ...readersOf(fields)])
+}
