@@ -4,7 +4,9 @@ import type { ViteUserConfig } from 'vitest/config'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const source = (path: string): string => fileURLToPath(new URL(`../${path}`, import.meta.url))
 
-/** Tests import the public names; here those are the sources, in `test/package` they are the built package. */
+/** Tests that need the packed tarball; the others run on the sources. */
+const onThePackage = ['test/package/**/*.test.ts', 'test/templates/**/*.test.ts']
+
 const config: ViteUserConfig = {
   root,
   resolve: {
@@ -14,7 +16,17 @@ const config: ViteUserConfig = {
       { find: /^fleethook\/(node|bun|deno|workers)$/, replacement: source('adapters/$1.ts') },
     ],
   },
-  test: { include: ['test/**/*.test.ts'], testTimeout: 20_000, hookTimeout: 60_000 },
+  test: {
+    testTimeout: 20_000,
+    hookTimeout: 60_000,
+    projects: [
+      { extends: true, test: { name: 'sources', include: ['test/**/*.test.ts'], exclude: onThePackage } },
+      {
+        extends: true,
+        test: { name: 'package', include: onThePackage, globalSetup: ['test/package/packed.ts'], testTimeout: 120_000 },
+      },
+    ],
+  },
 }
 
 export default config
