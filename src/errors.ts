@@ -36,7 +36,10 @@ export class FleethookError extends Error {
   readonly hint: string | undefined
 
   constructor(code: ErrorCode, message: string, options: { readonly hint?: string; readonly cause?: unknown } = {}) {
-    super(options.hint === undefined ? message : `${message} ${options.hint}`, 'cause' in options ? { cause: options.cause } : {})
+    super(
+      options.hint === undefined ? message : `${message} ${options.hint}`,
+      'cause' in options ? { cause: options.cause } : {},
+    )
     this.code = code
     this.hint = options.hint
   }

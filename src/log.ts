@@ -12,6 +12,8 @@ const silent = (): void => {}
 export const consoleLog: Log = {
   debug: silent,
   info: silent,
-  warn: (message, details) => (details ? console.warn(`fleethook: ${message}`, details) : console.warn(`fleethook: ${message}`)),
-  error: (message, details) => (details ? console.error(`fleethook: ${message}`, details) : console.error(`fleethook: ${message}`)),
+  warn: (message, details) =>
+    details ? console.warn(`fleethook: ${message}`, details) : console.warn(`fleethook: ${message}`),
+  error: (message, details) =>
+    details ? console.error(`fleethook: ${message}`, details) : console.error(`fleethook: ${message}`),
 }

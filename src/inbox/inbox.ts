@@ -24,6 +24,8 @@ export interface InboxMessage {
   readonly bytes: number
   /** The message as it was read at receipt. A durable inbox leaves it out: it is read anew from `text`. */
   readonly event?: FleetEvent | MalformedBody
+  /** Put back from the dead letters. */
+  readonly replayed?: true
 }
 
 /** A message handed out for handling. */
@@ -40,6 +42,8 @@ export interface DeadLetterReason {
   /** The handler's error, as text without a payload. */
   readonly error: string
   readonly attempts: number
+  /** Milliseconds since the epoch. */
+  readonly diedAt: number
 }
 
 /** A message that was given up, kept so that a person can look at it and put it back. */
@@ -47,8 +51,6 @@ export interface DeadLetter extends DeadLetterReason {
   /** The delivery's id. */
   readonly id: string
   readonly message: InboxMessage
-  /** Milliseconds since the epoch. */
-  readonly diedAt: number
 }
 
 /**
@@ -74,7 +76,7 @@ export interface Inbox {
   /** It was given up: keep it as a dead letter. Resolves to what had to be dropped to make room, for the count. */
   deadLetter(id: string, reason: DeadLetterReason): Promise<DeadLetter | undefined>
   /** Messages that an earlier process left, in order of arrival. Read once, before the first `put`. */
-  recover(): AsyncIterable<{ readonly id: string; readonly lane: string }>
+  recover(): AsyncIterable<Pick<InboxMessage, 'id' | 'lane' | 'kind'>>
   /** The dead letters, oldest first, at most `limit`. */
   deadLetters(limit: number): Promise<readonly DeadLetter[]>
   /** Takes a dead letter out, to be put again or to be forgotten. */

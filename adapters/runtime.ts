@@ -1,0 +1,180 @@
+import type { DrainResult } from '../src/dispatch/dispatcher.ts'
+import { FleethookError } from '../src/errors.ts'
+import type { Drainable } from '../src/http/drainable.ts'
+import { detachedContext, type ExecutionContext } from '../src/http/execution-context.ts'
+import { receiversIn, type RoutedApp } from '../src/http/mounted.ts'
+import type { Ack } from '../src/options.ts'
+
+/** What can be served: a receiver, or a Hono app that mounts one. */
+export interface Served {
+  readonly fetch: (request: Request, env?: never, context?: ExecutionContext) => Response | Promise<Response>
+}
+
+/** Options of `serve`, the same on every runtime. */
+export interface ServeOptions {
+  /** Default 3000. 0 takes any free port. */
+  readonly port?: number
+  /** The address to listen on. Default: every address of the machine. */
+  readonly hostname?: string
+  /** Certificate and key in PEM, to serve https without a proxy before it. */
+  readonly tls?: { readonly cert: string; readonly key: string }
+  /** How long stopping may take in all, in milliseconds: up to half of it for open connections, the rest for handlers. Default 25,000. */
+  readonly graceMs?: number
+  /** The signals that stop the server. Default `['SIGTERM', 'SIGINT']`; `false` for none. A second signal ends the process at once. */
+  readonly signals?: readonly Signal[] | false
+  /** How long to go on as before after a signal, while load balancers learn of it, in milliseconds. Default 0. */
+  readonly delayBeforeCloseMs?: number
+  /** Whether to say on the console where the server listens, what a 2xx means, and how a drain ended. Default `true`. */
+  readonly announce?: boolean
+}
+
+export type Signal = 'SIGTERM' | 'SIGINT' | 'SIGHUP'
+
+/** A server that listens. */
+export interface Server {
+  /** `http://localhost:3000`, with the port that was taken. */
+  readonly url: string
+  readonly port: number
+  /** Stops: closes listening sockets, idle connections, lingering ones, drains. Resolves to what the drain came to. */
+  readonly close: () => Promise<DrainResult>
+  /** Resolves when the server has stopped, by a signal or by `close`. */
+  readonly closed: Promise<DrainResult>
+}
+
+/** What a runtime gives. An adapter is one of these. */
+export interface Runtime<Options extends ServeOptions> {
+  /** How people call it. */
+  readonly name: string
+  /** Promises that this runtime cannot keep, by the reason. */
+  readonly cannotKeep?: (ack: Ack, durability: Drainable['durability']) => string | undefined
+  /** Starts to listen. Every request gets a context, so that `c.executionCtx` throws nowhere. */
+  listen(fetch: (request: Request, env: unknown) => Response | Promise<Response>, options: Options): Promise<Listening>
+  /** Calls `stop` when the signal comes. Returns how to forget about it. */
+  onSignal(signal: Signal, stop: () => void): () => void
+  /** Does to the process what the signal does when nobody listens. */
+  raise(signal: Signal): void
+}
+
+/** Sockets that are open. */
+export interface Listening {
+  readonly port: number
+  /** Takes no new connections, lets requests finish, closes what lingers after `graceMs`. */
+  stop(graceMs: number): Promise<void>
+}
+
+const nothing: DrainResult = { handled: 0, left: 0, lost: 0 }
+
+/** Makes `serve` for a runtime. */
+export function serveOn<Options extends ServeOptions>(
+  runtime: Runtime<Options>,
+): (served: Served, options?: Options) => Promise<Server> {
+  return async (served, options) => {
+    const {
+      hostname,
+      tls,
+      graceMs = 25_000,
+      signals = ['SIGTERM', 'SIGINT'],
+      delayBeforeCloseMs = 0,
+      announce = true,
+    }: ServeOptions = options ?? {}
+    const receivers = receiversOf(served)
+    for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
+
+    const listening = await runtime.listen(
+      (request, env) => served.fetch(request, env as never, detachedContext),
+      (options ?? {}) as Options,
+    )
+    const url = `${tls ? 'https' : 'http'}://${display(hostname)}:${listening.port}`
+    const say = announce ? (line: string): void => console.info(`fleethook: ${line}`) : (): void => {}
+    say(`listening on ${url} (${runtime.name}). ${receivers.map(meaning).join(' ')}`)
+
+    let stopping: Promise<DrainResult> | undefined
+    let resolveClosed: (result: DrainResult | PromiseLike<DrainResult>) => void
+    const closed = new Promise<DrainResult>((resolve) => {
+      resolveClosed = resolve
+    })
+    const forget: (() => void)[] = []
+
+    async function stop(delayMs: number): Promise<DrainResult> {
+      const deadline = Date.now() + delayMs + graceMs
+      if (delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs))
+      await listening.stop(graceMs / 2)
+      const results = await Promise.all(
+        receivers.map((receiver) => receiver.drain({ deadlineMs: Math.max(0, deadline - Date.now()) })),
+      )
+      for (const off of forget) off()
+      const result = results.reduce(add, nothing)
+      say(`stopped: ${result.handled} handled while stopping, ${result.left} left in the inbox, ${result.lost} lost.`)
+      return result
+    }
+
+    function close(delayMs = 0): Promise<DrainResult> {
+      if (stopping === undefined) {
+        stopping = stop(delayMs)
+        resolveClosed(stopping)
+      }
+      return stopping
+    }
+
+    for (const signal of signals === false ? [] : signals) {
+      forget.push(
+        runtime.onSignal(signal, () => {
+          if (stopping !== undefined) {
+            for (const off of forget) off()
+            runtime.raise(signal)
+            return
+          }
+          say(`${signal}: taking no more messages, finishing what was taken. A second signal ends at once.`)
+          close(delayBeforeCloseMs).catch((error: unknown) => console.error('fleethook: stopping failed', error))
+        }),
+      )
+    }
+    return { url, port: listening.port, close: () => close(), closed }
+  }
+}
+
+function receiversOf(served: Served): readonly Drainable[] {
+  if (isDrainable(served)) return [served]
+  return isRouted(served) ? receiversIn(served) : []
+}
+
+function isDrainable(served: object): served is Drainable {
+  return 'drain' in served && 'ack' in served && 'durability' in served
+}
+
+function isRouted(served: object): served is RoutedApp {
+  return 'routes' in served && Array.isArray(served.routes)
+}
+
+function checkPromise(runtime: Runtime<never>, ack: Ack, durability: Drainable['durability']): void {
+  const reason = runtime.cannotKeep?.(ack, durability)
+  if (reason === undefined) return
+  throw new FleethookError(
+    'ack_unavailable',
+    `ack: '${ack}' with an inbox in ${durability} cannot be kept on ${runtime.name}: ${reason}.`,
+    {
+      hint: "Use ack: 'handled', or an inbox that outlives the request.",
+    },
+  )
+}
+
+/** What a 2xx means, in plain words. */
+function meaning({ ack, durability }: Drainable): string {
+  if (ack === 'handled') return 'A 2xx means: every handler of the message is done, or has given it up.'
+  if (durability === 'memory') {
+    return 'A 2xx means: the message is in the memory of this process, and is lost if the process dies before its handlers are done.'
+  }
+  const kept = durability === 'disk' ? 'on the disk of this machine' : 'on a majority of machines'
+  if (ack === 'received')
+    return `A 2xx means: the message has arrived and is about to be stored ${kept}; until then it is lost if the process dies.`
+  return `A 2xx means: the message is ${kept} and reaches your handlers at least once, through crashes and power loss.`
+}
+
+function display(hostname: string | undefined): string {
+  if (hostname === undefined || hostname === '0.0.0.0' || hostname === '::') return 'localhost'
+  return hostname.includes(':') ? `[${hostname}]` : hostname
+}
+
+function add(a: DrainResult, b: DrainResult): DrainResult {
+  return { handled: a.handled + b.handled, left: a.left + b.left, lost: a.lost + b.lost }
+}

@@ -1,0 +1,10 @@
+import type { DrainResult } from '../dispatch/dispatcher.ts'
+import type { Durability } from '../inbox/inbox.ts'
+import type { Ack } from '../options.ts'
+
+/** What a server needs to know of a receiver: how to drain it, and what its 2xx promises. */
+export interface Drainable {
+  readonly drain: (options?: { readonly deadlineMs?: number }) => Promise<DrainResult>
+  readonly ack: Ack
+  readonly durability: Durability
+}

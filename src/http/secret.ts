@@ -1,0 +1,172 @@
+import { FleethookError } from '../errors.ts'
+import type { Door } from '../inbox/inbox.ts'
+import type { Log } from '../log.ts'
+import type { Refusal } from './answers.ts'
+import { type Comparable, comparable, windowBytes } from './compare.ts'
+
+/** One secret, or several while one replaces another. */
+export type SecretValue = string | readonly string[]
+
+/**
+ * What guards the webhook: the value that was set as its `auth`. A list accepts each of its secrets (rotation); a
+ * function is asked for every request, with the `env` of the runtime; `false` accepts everything.
+ */
+export type Secret<Bindings = unknown> =
+  SecretValue | ((env: Bindings) => SecretValue | null | undefined | Promise<SecretValue | null | undefined>) | false
+
+/** Looks at the headers of a request, and at nothing else. `undefined`: come in. */
+export type SecretCheck<Bindings = unknown> = (
+  authorization: string | null | undefined,
+  door: Door,
+  env: Bindings,
+) => Refusal | undefined | Promise<Refusal | undefined>
+
+interface Expected {
+  /** The value without its scheme, when the scheme is the collector's or there is none. */
+  readonly token: Comparable | undefined
+  /** The whole value, as the service sends it. */
+  readonly whole: Comparable
+  /** The lower-case scheme word of the value, when it has one. */
+  readonly scheme: string | undefined
+}
+
+const collectorScheme = 'splunk'
+const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
+
+/** The check for one `secret` option. Throws `secret_missing` or `option_invalid` for one that could never work. */
+export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log): SecretCheck<Bindings> {
+  if (secret === false) return () => undefined
+  if (typeof secret !== 'function') {
+    const expected = prepare(secret)
+    return (authorization, door) => check(authorization, door, expected)
+  }
+
+  let known: { readonly of: string; readonly expected: readonly Expected[] } | undefined
+  let complained = false
+  return async (authorization, door, env) => {
+    try {
+      const value = (await secret(env)) ?? ''
+      const of = JSON.stringify(value)
+      if (known?.of !== of) known = { of, expected: prepare(value) }
+      complained = false
+    } catch (error) {
+      if (!complained) log.error(`every message is refused: ${complaint(error)}`)
+      complained = true
+      return { error: 'secret_unavailable' }
+    }
+    return check(authorization, door, known.expected)
+  }
+}
+
+function complaint(error: unknown): string {
+  return error instanceof FleethookError ? error.message : 'the function given as `secret` threw.'
+}
+
+function prepare(secret: SecretValue): readonly Expected[] {
+  const values = typeof secret === 'string' ? [secret] : secret
+  if (values.length === 0 || values.some((value) => value === '' || value === undefined)) {
+    throw new FleethookError('secret_missing', 'Option `secret` is empty.', {
+      hint: 'Give the value that was set as `auth` of the webhook (is the environment variable set?), or write out `secret: false` to accept everything.',
+    })
+  }
+  return values.map(expect)
+}
+
+function expect(value: string): Expected {
+  if (typeof value !== 'string' || !visible.test(value)) {
+    throw new FleethookError('option_invalid', `Option \`secret\` ${flaw(value)}.`, {
+      hint: 'A secret is visible ASCII without blanks at its ends. If it is read from a file, trim it.',
+    })
+  }
+  if (value.length > windowBytes) {
+    throw new FleethookError('option_invalid', `Option \`secret\` is longer than ${windowBytes} characters.`)
+  }
+  const { scheme, rest } = taken(value)
+  const collector = scheme === undefined || scheme === collectorScheme
+  return { scheme, whole: comparable(value), token: collector ? comparable(rest) : undefined }
+}
+
+function flaw(value: unknown): string {
+  if (typeof value !== 'string') return `must be text and is ${value === null ? 'null' : typeof value}`
+  if (/[\r\n]$/.test(value)) return 'ends with a line end'
+  if (value.trim() !== value) return 'has blanks at its ends'
+  return 'has a character that an HTTP header does not carry the same everywhere'
+}
+
+/** Splits `Scheme rest`. A header with no blank inside has no scheme. */
+function taken(value: string): { readonly scheme: string | undefined; readonly rest: string } {
+  const blank = value.indexOf(' ')
+  if (blank < 1) return { scheme: undefined, rest: value }
+  return { scheme: value.slice(0, blank).toLowerCase(), rest: value.slice(blank).trimStart() }
+}
+
+function check(
+  authorization: string | null | undefined,
+  door: Door,
+  expected: readonly Expected[],
+): Refusal | undefined {
+  if (authorization === undefined || authorization === null || authorization.trim() === '')
+    return { error: 'authorization_missing' }
+
+  const { scheme, rest } = taken(authorization)
+  const basic = scheme === 'basic' && door === 'collector'
+  const token = basic ? password(rest) : rest
+  const bareAllowed = door === 'root'
+  let right = false
+  // Every candidate is compared, and nothing returns early: the time tells neither which secret nor how much of it.
+  for (const candidate of expected) {
+    const whole = candidate.whole.equals(authorization)
+    const inScheme = candidate.token?.equals(token) ?? false
+    if (whole && (bareAllowed || candidate.scheme !== undefined)) right = true
+    if (inScheme && (scheme === collectorScheme || basic)) right = true
+  }
+  if (right) return undefined
+  return wrong(authorization, scheme, basic, door, expected)
+}
+
+function password(credentials: string): string {
+  try {
+    const decoded = atob(credentials)
+    return decoded.slice(decoded.indexOf(':') + 1)
+  } catch {
+    return ''
+  }
+}
+
+function wrong(
+  authorization: string,
+  scheme: string | undefined,
+  basic: boolean,
+  door: Door,
+  expected: readonly Expected[],
+): Refusal {
+  const plain = expected.some((candidate) => candidate.token !== undefined)
+  const bare = expected.some((candidate) => candidate.scheme === undefined) && door === 'root'
+  const known =
+    scheme === undefined
+      ? bare
+      : ((scheme === collectorScheme || basic) && plain) || expected.some((candidate) => candidate.scheme === scheme)
+  if (known) return { error: 'secret_wrong', hint: wrongHint(authorization, expected) }
+  return { error: 'authorization_scheme', hint: schemeHint(scheme, door, plain) }
+}
+
+function wrongHint(authorization: string, expected: readonly Expected[]): string | undefined {
+  if (authorization.includes(', '))
+    return 'Two Authorization headers arrived: something on the way adds one of its own.'
+  const quoted = /^(["'])(.*)\1$/.exec(authorization)?.[2]
+  if (quoted !== undefined && expected.some((candidate) => candidate.whole.equals(quoted))) {
+    return 'The value is right but stands in quotes: set `auth` of the webhook without them.'
+  }
+  return undefined
+}
+
+function schemeHint(scheme: string | undefined, door: Door, plain: boolean): string {
+  if (scheme === undefined) {
+    return door === 'collector'
+      ? 'On the collector\'s paths the secret follows the scheme word: "Authorization: Splunk <secret>".'
+      : 'The secret of this receiver begins with a scheme word and the header has none: set `auth` of the webhook to the whole secret.'
+  }
+  return plain
+    ? 'The header begins with a scheme word and the secret of this receiver has none: set `auth` of the webhook to exactly the secret, or give the receiver the secret with the scheme word.'
+    : 'The header begins with another scheme word than the secret of this receiver.'
+}

@@ -1,0 +1,53 @@
+/**
+ * The webhook receiver for shared-vehicle telemetry.
+ *
+ * @module
+ */
+export type { Clock, Timer } from './clock.ts'
+export type { DrainResult } from './dispatch/dispatcher.ts'
+export type { Delivery, EventOf, Handler, HandlerContext, HandlerFilter, Subject } from './dispatch/handler.ts'
+export type { Retry } from './dispatch/retry.ts'
+export { type ErrorCode, FleethookError } from './errors.ts'
+export type {
+  Alert,
+  AlertsEvent,
+  ConnectivityEvent,
+  DataEvent,
+  ErrorsEvent,
+  EventBase,
+  FleetEvent,
+  Format,
+  GapEvent,
+  GapReason,
+  Meta,
+  StateEvent,
+  Topic,
+  UnknownEvent,
+  UnknownReason,
+  VehicleDataEvent,
+  VehicleError,
+  WireEvent,
+  WireTopic,
+} from './events/event.ts'
+export type {
+  BuiltInFields,
+  EnumType,
+  ExtendedBy,
+  FieldCatalogue,
+  FieldType,
+  FieldValues,
+  ValueOf,
+} from './events/fields.ts'
+export type { MalformedBody } from './events/malformed.ts'
+export type { Doors, FieldValue, Json, Location, TimeOfDay, Tires } from './events/values.ts'
+export type { Answer, RefusalError } from './http/answers.ts'
+export type { ExecutionContext } from './http/execution-context.ts'
+export type { Secret, SecretValue } from './http/secret.ts'
+export type { Claim, DeadLetter, DeadLetterReason, Door, Durability, Inbox, InboxMessage } from './inbox/inbox.ts'
+export { type InboxFactory, type InboxSettings, memoryInbox } from './inbox/memory.ts'
+export type { Log } from './log.ts'
+export type { Ack, DeadMessage, Limits, ReceiverOptions } from './options.ts'
+export type { DeadLetters, ErrorDetails, GivenMessage, Receiver } from './receiver-interface.ts'
+export { createReceiver } from './receiver.ts'
+export type { Stats } from './stats.ts'
+export type { Drift } from './wire/drift.ts'

@@ -1,0 +1,238 @@
+import type { Env } from 'hono'
+import * as z from 'zod/mini'
+import { type Clock, systemClock } from './clock.ts'
+import type { Retry } from './dispatch/retry.ts'
+import { FleethookError } from './errors.ts'
+import type { Format, FleetEvent } from './events/event.ts'
+import type { FieldCatalogue } from './events/fields.ts'
+import type { MalformedBody } from './events/malformed.ts'
+import type { Secret } from './http/secret.ts'
+import type { Durability } from './inbox/inbox.ts'
+import { type InboxFactory, memoryInbox } from './inbox/memory.ts'
+import { consoleLog, type Log } from './log.ts'
+
+/** When the 2xx is sent: on receipt, once the inbox has made the message durable, once all its handlers are done. */
+export type Ack = 'received' | 'stored' | 'handled'
+
+/** How much a receiver takes in at once. */
+export interface Limits {
+  /** The largest body, in bytes after inflating. Default 1,048,576. */
+  readonly bodyBytes: number
+  /** Messages that wait or are being handled. Default 10,000. */
+  readonly pendingMessages: number
+  /** The size of those messages, in bytes. Default 64 MiB. */
+  readonly pendingBytes: number
+}
+
+/** A message that was given up, with why. */
+export interface DeadMessage {
+  /** The delivery's id, for `receiver.deadLetters.replay(id)`. */
+  readonly id: string
+  readonly event: FleetEvent | MalformedBody
+  /** The name and message of the last error of the last handler that failed. */
+  readonly error: string
+  readonly attempts: number
+  readonly diedAt: Date
+}
+
+/** What {@link createReceiver} takes. Only `secret` is required. */
+export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalogue = FieldCatalogue> {
+  /**
+   * The value that was set as the webhook's `auth` (specification: "Authentication of outgoing webhook messages").
+   * A string, a list of strings while one secret replaces another, or a function of the runtime's `env`, called for
+   * every request. Empty or missing throws. `false` accepts everything and has to be written out.
+   */
+  readonly secret: Secret<NonNullable<E['Bindings']>> | undefined
+  /** `'auto'` (default) reads each message by its shape; a pinned format makes others `unknown` events. */
+  readonly format?: 'auto' | Format
+  /** `true` (default) reads values by the field catalogue; `false` leaves them as they were sent, without wrappers. */
+  readonly decode?: boolean
+  /** Fields of your own, which extend the built-in catalogue and win over it. The types of `event.data` follow. */
+  readonly fields?: Fields
+  /** Where accepted messages are kept until they are handled. Default `memoryInbox()`. */
+  readonly inbox?: InboxFactory
+  /** When the 2xx is sent. Default `'received'` with an inbox in memory, `'stored'` with a durable one. */
+  readonly ack?: Ack
+  /** Handlers that run at once, over all vehicles. Default 16. */
+  readonly concurrency?: number
+  /** `'vin'` (default): one message of a VIN at a time, in order of arrival. `'none'`: any order. */
+  readonly order?: 'vin' | 'none'
+  /** How a failing handler is run again. Default `{ attempts: 5, minMs: 200, maxMs: 30_000 }`. */
+  readonly retry?: Partial<Retry>
+  /** How long one run of a handler may take before its signal is aborted, in milliseconds. Default 30,000. */
+  readonly timeoutMs?: number
+  readonly limits?: Partial<Limits>
+  /** What an inbox in memory does when it is full: answer 503 (default), or first merge queued `data` of one VIN. */
+  readonly overflow?: 'refuse' | 'conflate'
+  /** Where to say what an operator should know. Default: the console, warnings and errors. */
+  readonly log?: Log
+  /** Called for every message that is given up, after its last attempt. */
+  readonly onDeadLetter?: (letter: DeadMessage) => unknown
+  /** Time, for tests: see `fakeClock` in `fleethook/testing`. */
+  readonly clock?: Clock
+}
+
+/** Options with every default filled in. */
+export interface Settings {
+  readonly secret: Secret
+  readonly format: 'auto' | Format
+  readonly decode: boolean
+  readonly fields: FieldCatalogue
+  readonly inbox: InboxFactory
+  readonly ack: Ack | undefined
+  readonly concurrency: number
+  readonly order: 'vin' | 'none'
+  readonly retry: Retry
+  readonly timeoutMs: number
+  readonly limits: Limits
+  readonly overflow: 'refuse' | 'conflate'
+  readonly log: Log
+  readonly onDeadLetter: ((letter: DeadMessage) => unknown) | undefined
+  readonly clock: Clock
+}
+
+const whole = (least: number): z.ZodMiniOptional<z.ZodMiniCustom<number>> =>
+  z.optional(
+    z.custom<number>(
+      (value) => Number.isSafeInteger(value) && Number(value) >= least,
+      `must be a whole number of at least ${least}`,
+    ),
+  )
+const oneOf = (...values: readonly string[]): z.ZodMiniOptional<z.ZodMiniCustom<string>> =>
+  z.optional(
+    z.custom<string>(
+      (value) => values.some((known) => known === value),
+      `must be one of ${values.map((value) => `'${value}'`).join(', ')}`,
+    ),
+  )
+const method = (...names: readonly string[]): z.ZodMiniOptional<z.ZodMiniCustom<object>> =>
+  z.optional(
+    z.custom<object>(
+      (value) => isObject(value) && names.every((name) => typeof value[name] === 'function'),
+      `must be an object with the methods ${names.join(', ')}`,
+    ),
+  )
+const fn = z.optional(z.custom<() => unknown>((value) => typeof value === 'function', 'must be a function'))
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
+
+const fieldTypes = ['string', 'number', 'boolean', 'location', 'doors', 'tires', 'time', 'timestamp', 'any']
+const isFieldType = (type: unknown): boolean =>
+  typeof type === 'string'
+    ? fieldTypes.includes(type)
+    : isObject(type) && Array.isArray(type['enum']) && type['enum'].every((constant) => typeof constant === 'string')
+
+const schema = /* @__PURE__ */ z.strictObject({
+  // Looked at where it is prepared, so that its value is never near an error text.
+  secret: z.optional(z.custom<unknown>(() => true)),
+  format: oneOf('auto', 'service', 'vehicle_maker', 'event_collector'),
+  decode: z.optional(z.boolean('must be true or false')),
+  fields: z.optional(
+    z.custom<object>(
+      (value) => isObject(value) && Object.values(value).every(isFieldType),
+      `must map field names to one of ${fieldTypes.join(', ')} or { enum: [...] }`,
+    ),
+  ),
+  inbox: z.optional(
+    z.custom<InboxFactory>((value) => typeof value === 'function', 'must be an inbox, for instance memoryInbox()'),
+  ),
+  ack: oneOf('received', 'stored', 'handled'),
+  concurrency: whole(1),
+  order: oneOf('vin', 'none'),
+  retry: z.optional(
+    z.strictObject({ attempts: whole(1), minMs: whole(0), maxMs: whole(0) }, 'must be an object like { attempts: 5 }'),
+  ),
+  timeoutMs: whole(1),
+  limits: z.optional(
+    z.strictObject(
+      { bodyBytes: whole(1), pendingMessages: whole(1), pendingBytes: whole(1) },
+      'must be an object like { bodyBytes: 1_048_576 }',
+    ),
+  ),
+  overflow: oneOf('refuse', 'conflate'),
+  log: method('debug', 'info', 'warn', 'error'),
+  onDeadLetter: fn,
+  clock: method('now', 'after'),
+})
+
+/** Checks options and fills in the defaults. Throws a `FleethookError` that names the option, what was given and what to do. */
+export function readOptions(options: ReceiverOptions<never, never> | ReceiverOptions): Settings {
+  if (!isObject(options)) {
+    throw new FleethookError(
+      'option_invalid',
+      `createReceiver takes an object of options and was given ${given(options)}.`,
+      {
+        hint: 'Call createReceiver({ secret }).',
+      },
+    )
+  }
+  const [issue] = schema.safeParse(options).error?.issues ?? []
+  if (issue !== undefined) throw invalid(issue, options)
+  if (options.secret === undefined) {
+    throw new FleethookError('secret_missing', 'Option `secret` is missing.', {
+      hint: 'Give the value that was set as `auth` of the webhook (is the environment variable set?), or write out `secret: false` to accept everything.',
+    })
+  }
+  return {
+    secret: options.secret as Secret,
+    format: options.format ?? 'auto',
+    decode: options.decode ?? true,
+    fields: options.fields ?? {},
+    inbox: options.inbox ?? memoryInbox(),
+    ack: options.ack,
+    concurrency: options.concurrency ?? 16,
+    order: options.order ?? 'vin',
+    retry: { attempts: 5, minMs: 200, maxMs: 30_000, ...defined(options.retry) },
+    timeoutMs: options.timeoutMs ?? 30_000,
+    limits: { bodyBytes: 1_048_576, pendingMessages: 10_000, pendingBytes: 64 * 1_048_576, ...defined(options.limits) },
+    overflow: options.overflow ?? 'refuse',
+    log: options.log ?? consoleLog,
+    onDeadLetter: options.onDeadLetter,
+    clock: options.clock ?? systemClock,
+  }
+}
+
+/** Which promise the 2xx makes, by the inbox. Throws `ack_unavailable` for one that the inbox cannot keep. */
+export function chooseAck(ack: Ack | undefined, durability: Durability): Ack {
+  if (ack === 'stored' && durability === 'memory') {
+    throw new FleethookError(
+      'ack_unavailable',
+      "Option `ack` is 'stored' and the inbox keeps messages in memory only.",
+      {
+        hint: "Use a durable inbox, or ack: 'received' or 'handled'.",
+      },
+    )
+  }
+  return ack ?? (durability === 'memory' ? 'received' : 'stored')
+}
+
+/** Options written as `undefined` are options not given. */
+function defined<T extends object>(part: T | undefined): Partial<T> {
+  return Object.fromEntries(Object.entries(part ?? {}).filter(([, value]) => value !== undefined)) as Partial<T>
+}
+
+function invalid(issue: z.core.$ZodIssue, options: object): FleethookError {
+  if (issue.code === 'unrecognized_keys') {
+    const name = [...issue.path, issue.keys[0]].join('.')
+    const siblings =
+      issue.path[0] === 'retry'
+        ? 'attempts, minMs, maxMs'
+        : issue.path[0] === 'limits'
+          ? 'bodyBytes, pendingMessages, pendingBytes'
+          : Object.keys(schema.shape).join(', ')
+    return new FleethookError('option_invalid', `There is no option \`${name}\`.`, {
+      hint: `The options here are ${siblings}.`,
+    })
+  }
+  let value: unknown = options
+  for (const part of issue.path) value = isObject(value) ? value[String(part)] : undefined
+  return new FleethookError(
+    'option_invalid',
+    `Option \`${issue.path.join('.')}\` ${issue.message} and was given ${given(value)}.`,
+  )
+}
+
+function given(value: unknown): string {
+  if (typeof value === 'string') return `'${value.slice(0, 40)}'`
+  if (value === null || typeof value !== 'object') return typeof value === 'function' ? 'a function' : String(value)
+  return Array.isArray(value) ? 'a list' : 'an object'
+}

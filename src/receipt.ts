@@ -1,0 +1,128 @@
+import type { Clock } from './clock.ts'
+import { FleethookError } from './errors.ts'
+import type { FleetEvent, GapEvent } from './events/event.ts'
+import type { MalformedBody } from './events/malformed.ts'
+import type { Refusal } from './http/answers.ts'
+import type { Body } from './http/body.ts'
+import { createDeliveryIds } from './inbox/delivery-id.ts'
+import type { Door, InboxMessage } from './inbox/inbox.ts'
+import { checkEnvelope } from './wire/envelope.ts'
+import type { Normalizer } from './wire/normalizer.ts'
+import { split, splitValue } from './wire/split.ts'
+
+/** What a body came to: messages, and where it stopped being readable. */
+export interface Receipt {
+  readonly messages: readonly InboxMessage[]
+  readonly broken?: Refusal
+}
+
+/** Makes what an inbox keeps, and reads it back. */
+export interface Receipts {
+  /** Takes a body apart into messages with an id each. Everything before what cannot be read is kept. */
+  read(body: Body, door: Door): Receipt
+  malformed(body: Body | undefined, flaw: Refusal): InboxMessage
+  gap(event: GapEvent): InboxMessage
+  /** Reads a message that only its text is left of. */
+  reread(message: InboxMessage): FleetEvent | MalformedBody
+}
+
+/** How much of a malformed body is kept, in characters. */
+const malformedLength = 4096
+
+export function createReceipts(normalizer: Normalizer, clock: Clock): Receipts {
+  const nextId = createDeliveryIds()
+
+  /** A message that the receiver itself makes. */
+  function own(kind: 'gap' | 'malformed', lane: string, event: GapEvent | MalformedBody): InboxMessage {
+    const receivedAt = clock.now()
+    const text = JSON.stringify(event)
+    return { id: nextId(receivedAt), lane, receivedAt, door: 'root', kind, text, bytes: text.length, event }
+  }
+
+  return {
+    read(body, door) {
+      const receivedAt = clock.now()
+      const messages: InboxMessage[] = []
+      const { texts, broken } = takenApart(body)
+      for (const { value, bytes, text } of texts) {
+        const flaw = checkEnvelope(value, door)
+        if (flaw !== undefined) return { messages, broken: { error: flaw, eventNumber: messages.length } }
+        const event = normalizer.normalize(value, receivedAt)
+        messages.push({
+          id: nextId(receivedAt),
+          lane: event.vin ?? '*unknown',
+          receivedAt,
+          door,
+          kind: 'wire',
+          bytes,
+          event,
+          get text() {
+            return text()
+          },
+        })
+      }
+      if (broken !== undefined) return { messages, broken: { error: 'body_not_json', eventNumber: broken.index } }
+      return messages.length === 0 ? { messages, broken: { error: 'body_empty' } } : { messages }
+    },
+
+    malformed(body, { error, eventNumber }) {
+      const text = body !== undefined && 'text' in body ? body.text : ''
+      return own('malformed', '*malformed', {
+        topic: 'malformed',
+        receivedAt: new Date(clock.now()),
+        error,
+        text: text.slice(0, malformedLength),
+        length: text.length,
+        ...(eventNumber === undefined ? {} : { eventNumber }),
+      })
+    },
+
+    gap: (event) => own('gap', event.vin ?? '*gap', event),
+
+    reread({ kind, text, receivedAt }) {
+      const value = split(text).pieces[0]?.value
+      if (value === undefined) {
+        throw new FleethookError(
+          'message_unreadable',
+          `The inbox gave back ${text.length} characters that are not a message.`,
+        )
+      }
+      if (kind === 'wire') return normalizer.normalize(value, receivedAt)
+      return revived(value)
+    },
+  }
+}
+
+interface Taken {
+  readonly texts: readonly { readonly value: object; readonly bytes: number; readonly text: () => string }[]
+  readonly broken?: { readonly index: number }
+}
+
+function takenApart(body: Body): Taken {
+  if ('text' in body) {
+    const { pieces, ...rest } = split(body.text)
+    return {
+      texts: pieces.map(({ value, start, end }) => ({
+        value,
+        bytes: end - start,
+        text: () => body.text.slice(start, end),
+      })),
+      ...rest,
+    }
+  }
+  const { pieces, ...rest } = splitValue(body.value)
+  return {
+    texts: pieces.map((piece) => ({ value: piece.value, bytes: piece.text.length, text: () => piece.text })),
+    ...rest,
+  }
+}
+
+/** A gap or a malformed body as it was before it was text: what reads as a date in one is one. */
+function revived(value: object): GapEvent | MalformedBody {
+  const dates = ['at', 'receivedAt', 'from', 'to']
+  const entries = Object.entries(value).map(([key, inner]) => [
+    key,
+    dates.includes(key) ? new Date(String(inner)) : inner,
+  ])
+  return Object.fromEntries(entries)
+}

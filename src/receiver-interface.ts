@@ -1,0 +1,84 @@
+import type { Env, Hono } from 'hono'
+import type { DrainResult } from './dispatch/dispatcher.ts'
+import type { Handler, HandlerFilter, Subject } from './dispatch/handler.ts'
+import type { FleetEvent } from './events/event.ts'
+import type { BuiltInFields, FieldCatalogue } from './events/fields.ts'
+import type { MalformedBody } from './events/malformed.ts'
+import type { Answer } from './http/answers.ts'
+import type { ExecutionContext } from './http/execution-context.ts'
+import type { Drainable } from './http/drainable.ts'
+import type { DeadMessage } from './options.ts'
+import type { Stats } from './stats.ts'
+
+/** A message that the host has read itself. */
+export interface GivenMessage {
+  /** The value of the request's `Authorization` header. */
+  readonly authorization: string | null | undefined
+  /** Text, bytes, or what a body parser made of them. */
+  readonly body: unknown
+  /** The value of the request's `Content-Encoding` header, when `body` is still encoded. */
+  readonly contentEncoding?: string | null | undefined
+  /** The path below the mount; the collector's own paths have stricter rules. Default `/`. */
+  readonly path?: string
+  /** What handlers find as `context.env`. */
+  readonly env?: unknown
+  /** The runtime's `waitUntil`, where it ends a request's work with its answer. */
+  readonly context?: ExecutionContext
+}
+
+/** What went wrong, for `receiver.onError`. */
+export interface ErrorDetails {
+  readonly kind: 'handler' | 'inbox' | 'dead-letter-handler'
+  readonly event?: FleetEvent | MalformedBody
+  readonly delivery?: { readonly id: string; readonly attempt: number }
+}
+
+/** The messages that were given up. */
+export interface DeadLetters {
+  /** Oldest first, at most `limit` (default 100). */
+  list(options?: { readonly limit?: number }): Promise<readonly DeadMessage[]>
+  /** Puts one back, at the end of its lane. Resolves to whether there was one. */
+  replay(id: string): Promise<boolean>
+  /** Forgets one. Resolves to whether there was one. */
+  discard(id: string): Promise<boolean>
+}
+
+/** The receiver of one webhook. */
+export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = BuiltInFields> extends Drainable {
+  /**
+   * Registers a handler for a topic, several, `'*'` (every event), `'unknown'`, `'gap'` or `'malformed'`. Handlers of a
+   * message run one after another in the order of registration; one that fails does not keep the others from running.
+   * Throws `handler_invalid` for a topic that does not exist.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * createReceiver({ secret: 'a-long-random-value' })
+   *   .on('data', (event) => console.log(event.vin, event.data.BatteryLevel), { fields: ['BatteryLevel'] })
+   *   .on(['alerts', 'errors'], (event) => console.log(event.topic))
+   * ```
+   */
+  on<S extends Subject>(
+    subjects: S | readonly S[],
+    handler: Handler<NoInfer<S>, E, Fields>,
+    filter?: HandlerFilter,
+  ): Receiver<E, Fields>
+  /** Is told of every failed run of a handler and of every failure of the inbox. What it throws is logged. */
+  onError(handler: (error: unknown, details: ErrorDetails) => unknown): Receiver<E, Fields>
+  /** A Hono app to mount: `app.route('/telemetry', receiver.routes())`. Always the same one. */
+  routes(): Hono<E>
+  /** Takes a request at `/` and on the collector's paths. Bound: `export default { fetch: receiver.fetch }`. */
+  readonly fetch: (request: Request, env?: E['Bindings'], context?: ExecutionContext) => Response | Promise<Response>
+  /** Takes a message whose body the host has read, and resolves to the answer to send. Never rejects. */
+  readonly accept: (message: GivenMessage) => Promise<Answer>
+  /**
+   * Stops taking messages (503) and resolves when the handlers of all that were taken are done, or at the deadline
+   * (default 25,000 ms): then signals are aborted and what is left is counted. Never ends the process. Calling it again
+   * returns the same promise.
+   */
+  readonly drain: (options?: { readonly deadlineMs?: number }) => Promise<DrainResult>
+  /** Counts since construction, and what is going on right now. */
+  stats(): Stats
+  readonly deadLetters: DeadLetters
+}

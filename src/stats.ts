@@ -1,0 +1,34 @@
+import type { Drift } from './wire/drift.ts'
+
+/** What a receiver has done and is doing. Counts are since construction. */
+export interface Stats {
+  /** Messages that were accepted. */
+  readonly received: number
+  /** Accepted messages by topic, `unknown` included. */
+  readonly topics: Readonly<Record<string, number>>
+  /** Messages whose handlers are all done. */
+  readonly handled: number
+  /** Attempts after the first. */
+  readonly retried: number
+  /** Messages that were given up after their last attempt. */
+  readonly deadLettered: number
+  /** Dead letters that were forgotten because newer ones needed their room. */
+  readonly deadLettersDropped: number
+  /** Acknowledged messages that were never handled: a drain or a runtime ended first. */
+  readonly lost: number
+  /** Messages merged into others (`overflow: 'conflate'`). */
+  readonly conflated: number
+  /** Refused requests by the answer's `error`. A refused message is lost: the service sends once. */
+  readonly refused: Readonly<Record<string, number>>
+  /** What waits or is being handled. */
+  readonly pending: { readonly messages: number; readonly bytes: number }
+  /** Messages whose handlers run right now. */
+  readonly running: number
+  /** VINs that have work. */
+  readonly lanes: number
+  /** Holes that no `gap` event has told of yet. */
+  readonly openGaps: number
+  /** Values that did not read as the type the catalogue gives them. */
+  readonly drift: readonly Drift[]
+  readonly draining: boolean
+}
