@@ -3,6 +3,7 @@ import type { BuiltInFields, ExtendedBy, FieldCatalogue } from '../events/fields
 import type { FieldRules } from './data.ts'
 import { isEnvelope, readEnvelopeTime } from './envelope.ts'
 import { readInstant } from './instant.ts'
+import { isoText } from './iso.ts'
 import { envelopeMeta, messageMeta, undatedMeta } from './meta.ts'
 import { nothing } from './named.ts'
 import { payloadIn, readPayload } from './payload.ts'
@@ -56,7 +57,7 @@ function begin(topic: WireTopic | 'unknown', draft: Draft): Reading {
   const { createdMs, receivedAt } = draft
   const dated = !Number.isNaN(createdMs)
   const at = new Date(dated ? createdMs : receivedAt.getTime())
-  const createdAt = dated && draft.createdAt !== undefined ? draft.createdAt : at.toISOString()
+  const createdAt = dated && draft.createdAt !== undefined ? draft.createdAt : isoText(at.getTime())
   const event = new Reading(topic, createdAt, at, receivedAt, draft.format)
   if (isVin(draft.vin)) event.vin = draft.vin
   return event
