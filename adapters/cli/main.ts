@@ -1,0 +1,55 @@
+#!/usr/bin/env node
+import { readFileSync } from 'node:fs'
+import { Command, CommanderError } from 'commander'
+
+interface Entry {
+  readonly summary: string
+  /** Loaded only when the command is named, so that none pays for the others. */
+  readonly load: () => Promise<{ readonly define: (command: Command) => void }>
+}
+
+const commands: Readonly<Record<string, Entry>> = {
+  send: {
+    summary: 'post the messages of a simulated fleet to a receiver',
+    load: () => import('./send.ts'),
+  },
+}
+
+const program = new Command('fleethook')
+  .usage('<command> [options]')
+  .description(
+    'Receives the telemetry that a shared-vehicle service posts to a webhook. These commands help to build and test it.',
+  )
+  .version(version(), '-v, --version', 'print the version')
+  .helpOption('-h, --help', 'print help, also about one command: fleethook <command> --help')
+  .helpCommand(false)
+  .showSuggestionAfterError()
+  .exitOverride()
+
+for (const [name, { summary, load }] of Object.entries(commands)) {
+  const command = program.command(name).summary(summary).description(summary)
+  if (process.argv[2] === name) (await load()).define(command)
+}
+
+// Whoever reads the output may have read enough, as `head` does.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit()
+  throw error
+})
+
+try {
+  if (process.argv.length < 3) program.outputHelp()
+  else await program.parseAsync()
+} catch (error) {
+  // Bad usage has been told in words by now; its status is 2, so that 1 can mean that a message was not accepted.
+  if (!(error instanceof CommanderError)) throw error
+  process.exitCode = error.exitCode === 0 ? 0 : 2
+}
+
+// By the package's own name: the file lies elsewhere when this runs compiled.
+function version(): string {
+  const manifest: unknown = JSON.parse(readFileSync(new URL(import.meta.resolve('fleethook/package.json')), 'utf8'))
+  return typeof manifest === 'object' && manifest !== null && 'version' in manifest
+    ? String(manifest.version)
+    : 'unknown'
+}

@@ -1,0 +1,154 @@
+/** How messages are let go: so many a second, so many at once, one vehicle's one after the other. */
+export interface PaceOptions<Message> {
+  readonly messages: Iterator<Message>
+  readonly count: number
+  readonly ratePerSecond: number
+  readonly concurrency: number
+  readonly laneOf: (message: Message) => string
+  /** Never rejects. */
+  readonly send: (message: Message) => Promise<void>
+}
+
+/** What holds messages back when the rate is not reached. */
+export type Bottleneck = 'concurrency' | 'vins' | 'machine'
+
+/** How well the rate is kept. */
+export interface Pacing {
+  /** From the first message's moment to the last answer. */
+  readonly elapsedMs: number
+  readonly achievedPerSecond: number
+  /** By how much the latest message left after its moment. */
+  readonly latestMs: number
+  readonly keptUp: boolean
+  readonly bottleneck: Bottleneck
+}
+
+/** Messages on their way. */
+export interface Pace {
+  /** Resolves once nothing more is sent and everything sent was answered. */
+  readonly done: Promise<void>
+  /** Lets nothing more go. */
+  stop(): void
+  /** How it goes, or went. */
+  pacing(): Pacing
+}
+
+/**
+ * Starts sending at a rate that does not wait for answers: a receiver that is slow gets as many messages as one that is fast, as
+ * long as `concurrency` and the order of each lane allow it. What leaves after its moment is counted, not hidden.
+ */
+export function pace<Message>(options: PaceOptions<Message>): Pace {
+  const { messages, count, ratePerSecond, concurrency, laneOf, send } = options
+  const intervalMs = 1_000 / ratePerSecond
+  const startedAt = performance.now()
+  // A lane is there while one of its messages is in flight or ready; what it holds waits for that one.
+  const lanes = new Map<string, Due<Message>[]>()
+  const ready: Due<Message>[] = []
+  const held = { concurrency: 0, vins: 0, machine: 0 }
+  let taken = 0
+  let left = 0
+  let waiting = 0
+  let inFlight = 0
+  let latestMs = 0
+  let lastLeftAt = startedAt
+  let endedAt: number | undefined
+  let stopped = false
+  let timer: NodeJS.Timeout | undefined
+  const { promise: done, resolve } = withResolvers()
+
+  const pump = (): void => {
+    clearTimeout(timer)
+    const now = performance.now()
+    let dueAt = startedAt + taken * intervalMs
+    // What cannot leave yet stays in the fleet: waiting messages do not pile up here.
+    while (!stopped && taken < count && dueAt <= now && waiting < 4 * concurrency) {
+      const next = messages.next()
+      if (next.done) {
+        stopped = true
+        break
+      }
+      queue({ message: next.value, dueAt })
+      taken++
+      dueAt = startedAt + taken * intervalMs
+    }
+    while (inFlight < concurrency) {
+      const next = ready.shift()
+      if (!next) break
+      void go(next)
+    }
+    const ended = stopped || taken >= count
+    if (ended && inFlight === 0 && waiting === 0) {
+      endedAt ??= performance.now()
+      resolve()
+    } else if (!ended && waiting < 4 * concurrency) {
+      timer = setTimeout(pump, Math.max(1, dueAt - performance.now()))
+    }
+  }
+
+  const queue = (due: Due<Message>): void => {
+    waiting++
+    const lane = lanes.get(laneOf(due.message))
+    if (lane) {
+      lane.push(due)
+      return
+    }
+    lanes.set(laneOf(due.message), [])
+    ready.push(due)
+  }
+
+  const go = async (due: Due<Message>): Promise<void> => {
+    waiting--
+    inFlight++
+    left++
+    lastLeftAt = performance.now()
+    const lateMs = lastLeftAt - due.dueAt
+    latestMs = Math.max(latestMs, lateMs)
+    if (lateMs > 50) held[inFlight >= concurrency ? 'concurrency' : waiting > ready.length ? 'vins' : 'machine']++
+    await send(due.message)
+    inFlight--
+    const lane = lanes.get(laneOf(due.message))
+    const next = lane?.shift()
+    if (next) ready.push(next)
+    else lanes.delete(laneOf(due.message))
+    pump()
+  }
+
+  pump()
+
+  return {
+    done,
+    stop() {
+      stopped = true
+      for (const lane of lanes.values()) lane.length = 0
+      ready.length = 0
+      waiting = 0
+      pump()
+    },
+    pacing() {
+      const spanMs = Math.max(lastLeftAt - startedAt, left > 0 ? (left - 1) * intervalMs : 0) + intervalMs
+      const achievedPerSecond = left === 0 ? 0 : (1_000 * left) / spanMs
+      const keptUp = achievedPerSecond >= 0.97 * ratePerSecond && latestMs < 1_000
+      const bottleneck =
+        held.machine > held.vins && held.machine > held.concurrency
+          ? 'machine'
+          : held.vins > held.concurrency
+            ? 'vins'
+            : 'concurrency'
+      return { elapsedMs: (endedAt ?? performance.now()) - startedAt, achievedPerSecond, latestMs, keptUp, bottleneck }
+    },
+  }
+}
+
+interface Due<Message> {
+  readonly message: Message
+  readonly dueAt: number
+}
+
+// Node 20 has no Promise.withResolvers.
+function withResolvers(): { readonly promise: Promise<void>; readonly resolve: () => void } {
+  let resolve = (): void => {}
+  const promise = new Promise<void>((settle) => {
+    resolve = settle
+  })
+  return { promise, resolve }
+}

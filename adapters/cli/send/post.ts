@@ -1,0 +1,124 @@
+import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import type { Format } from '../../../src/events/event.ts'
+import { authorization } from './authorization.ts'
+import type { SendOptions } from './options.ts'
+
+/** What became of one POST. */
+export type Outcome =
+  | { readonly kind: 'accepted'; readonly ackMs: number }
+  | ({ readonly kind: 'refused'; readonly ackMs: number; readonly status: number } & Answer)
+  | { readonly kind: 'failed'; readonly code: string }
+
+/** What a receiver says when it refuses. Each part only if it said it. */
+export interface Answer {
+  readonly code?: number
+  readonly error?: string
+  readonly text?: string
+  readonly hint?: string
+}
+
+/** Posts one message after the other over connections that stay open. */
+export interface Poster {
+  post(body: string, format: Format): Promise<Outcome>
+  close(): void
+}
+
+const answerChars = 4_096
+
+/** The sender's side of the webhook. */
+export function createPoster({ url, secret, timeoutMs, concurrency, checkCertificate }: SendOptions): Poster {
+  const secure = url.protocol === 'https:'
+  const keepAlive = { keepAlive: true, maxSockets: concurrency }
+  const agent = secure
+    ? new HttpsAgent({ ...keepAlive, rejectUnauthorized: checkCertificate })
+    : new HttpAgent(keepAlive)
+  const request = secure ? httpsRequest : httpRequest
+
+  const post = (body: string, format: Format): Promise<Outcome> =>
+    new Promise((resolve) => {
+      const options: RequestOptions = {
+        method: 'POST',
+        agent,
+        headers: {
+          'content-type': 'application/json',
+          'content-length': Buffer.byteLength(body),
+          'user-agent': 'fleethook-send',
+          ...(secret === undefined ? {} : { authorization: authorization(secret, format) }),
+        },
+      }
+      const startedAt = performance.now()
+      const outgoing = request(url, options, (response) => {
+        const ackMs = performance.now() - startedAt
+        const status = response.statusCode ?? 0
+        const accepted = status >= 200 && status < 300
+        read(response).then(
+          (text) =>
+            settle(
+              accepted ? { kind: 'accepted', ackMs } : { kind: 'refused', ackMs, status, ...answer(text, response) },
+            ),
+          fail,
+        )
+      })
+      // One timer for the whole exchange: a socket's own starts anew with every byte.
+      const timer = setTimeout(() => {
+        settle({ kind: 'failed', code: 'TIMEOUT' })
+        outgoing.destroy()
+      }, timeoutMs)
+      const settle = (outcome: Outcome): void => {
+        clearTimeout(timer)
+        resolve(outcome)
+      }
+      const fail = (error: unknown): void => settle({ kind: 'failed', code: codeOf(error) })
+      outgoing.on('error', fail)
+      outgoing.end(body)
+    })
+
+  return { post, close: () => agent.destroy() }
+}
+
+async function read(response: IncomingMessage): Promise<string> {
+  let text = ''
+  response.setEncoding('utf8')
+  for await (const chunk of response) {
+    if (text.length < answerChars) text += String(chunk)
+  }
+  return text.slice(0, answerChars)
+}
+
+function answer(text: string, response: IncomingMessage): Answer {
+  const said = object(text)
+  const code = typeof said['code'] === 'number' ? { code: said['code'] } : {}
+  const error = typeof said['error'] === 'string' ? { error: printable(said['error']) } : {}
+  const hint = typeof said['hint'] === 'string' ? { hint: printable(said['hint']) } : hintFor(response)
+  const words = typeof said['text'] === 'string' ? said['text'] : (text.split('\n', 1)[0] ?? '')
+  return { ...code, ...error, ...hint, ...(words === '' ? {} : { text: printable(words).slice(0, 120) }) }
+}
+
+function hintFor({ statusCode, headers }: IncomingMessage): { readonly hint?: string } {
+  if (headers.location !== undefined && statusCode !== undefined && statusCode >= 300 && statusCode < 400) {
+    return {
+      hint: `It redirects to ${printable(headers.location)}: messages are posted once, so give the final address.`,
+    }
+  }
+  return {}
+}
+
+function object(text: string): { readonly [key: string]: unknown } {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? { ...value } : {}
+  } catch {
+    return {}
+  }
+}
+
+// What a server says goes to a terminal: no control characters.
+function printable(text: string): string {
+  return text.replaceAll(/\p{Cc}+/gu, ' ').trim()
+}
+
+function codeOf(error: unknown): string {
+  if (error instanceof Error && 'code' in error && typeof error.code === 'string') return error.code
+  return error instanceof Error ? error.name : 'UNKNOWN'
+}
