@@ -73,7 +73,7 @@ function encodeWrapped(name: string, value: unknown, type: FieldType | undefined
 /** An object as it is, in a wrapper only when it would be read as something else without one. */
 function encodeBare(value: unknown): unknown {
   if (!isJsonObject(value)) return value
-  return Object.keys(value).length === 0 || wrapperOf(value) !== undefined ? { objectValue: value } : value
+  return isEmpty(value) || wrapperOf(value) !== undefined ? { objectValue: value } : value
 }
 
 function encodePlain(value: unknown, type: FieldType | undefined): unknown {
@@ -87,8 +87,15 @@ function encodePlain(value: unknown, type: FieldType | undefined): unknown {
       : value
 }
 
-/** What did not decode is written as it was read. Without a type: a wrapper that says more would make it decode. */
-function encodeUndecoded(value: unknown): JsonObject {
+function isEmpty(value: unknown): boolean {
+  return isJsonObject(value) && Object.keys(value).length === 0
+}
+
+/**
+ * What did not decode is written as it was read, in a wrapper that says nothing of its type: one that says more would make
+ * it decode. Only `{}` of a field of no certain type came without a wrapper: in one it would have been a value.
+ */
+function encodeUndecoded(value: unknown, type: FieldType | undefined): unknown {
   switch (typeof value) {
     case 'string':
       return { stringValue: value }
@@ -97,7 +104,12 @@ function encodeUndecoded(value: unknown): JsonObject {
     case 'boolean':
       return { booleanValue: value }
   }
+  if (isEmpty(value) && (type === undefined || type === 'any')) return value
   return Array.isArray(value) ? { arrayValue: value } : { objectValue: value }
+}
+
+function encodeBareUndecoded(value: unknown, type: FieldType | undefined): unknown {
+  return isJsonObject(value) ? encodeUndecoded(value, type) : value
 }
 
 function typeOf(fields: FieldCatalogue, name: string): FieldType | undefined {
@@ -108,8 +120,9 @@ function typeOf(fields: FieldCatalogue, name: string): FieldType | undefined {
 export function encodeMap(data: JsonObject, undecoded: JsonObject = {}, fields: FieldCatalogue): JsonObject {
   const map: Named<unknown> = named()
   for (const name of Object.keys(data)) {
-    if (Object.hasOwn(undecoded, name)) map[name] = encodeBare(undecoded[name])
-    else if (data[name] !== undefined) map[name] = encodePlain(data[name], typeOf(fields, name))
+    const type = typeOf(fields, name)
+    if (Object.hasOwn(undecoded, name)) map[name] = encodeBareUndecoded(undecoded[name], type)
+    else if (data[name] !== undefined) map[name] = encodePlain(data[name], type)
   }
   return map
 }
@@ -119,10 +132,8 @@ export function encodeList(data: JsonObject, undecoded: JsonObject = {}, fields:
   return Object.keys(data)
     .filter((name) => data[name] !== undefined)
     .map((key) => {
+      const type = typeOf(fields, key)
       const isUndecoded = Object.hasOwn(undecoded, key)
-      return {
-        key,
-        value: isUndecoded ? encodeUndecoded(undecoded[key]) : encodeWrapped(key, data[key], typeOf(fields, key)),
-      }
+      return { key, value: isUndecoded ? encodeUndecoded(undecoded[key], type) : encodeWrapped(key, data[key], type) }
     })
 }
