@@ -155,13 +155,7 @@ export interface GapEvent extends Omit<EventBase, 'vin' | 'format' | 'raw'> {
 
 /** An event that came over the wire. */
 export type WireEvent<Fields extends FieldCatalogue = BuiltInFields> =
-  | DataEvent<Fields>
-  | StateEvent
-  | VehicleDataEvent
-  | AlertsEvent
-  | ErrorsEvent
-  | ConnectivityEvent
-  | UnknownEvent
+  DataEvent<Fields> | StateEvent | VehicleDataEvent | AlertsEvent | ErrorsEvent | ConnectivityEvent | UnknownEvent
 
 /** The union of everything that handlers receive, discriminated by `topic`. */
 export type FleetEvent<Fields extends FieldCatalogue = BuiltInFields> = WireEvent<Fields> | GapEvent
