@@ -111,7 +111,7 @@ function topicList(text: string, before: readonly WireTopic[] = []): readonly Wi
 }
 
 function topic(name: string): WireTopic {
-  const known = topics.find((topic) => topic === name)
+  const known = topics.find((candidate) => candidate === name)
   if (known !== undefined) return known
   throw new InvalidArgumentError(`There is no topic "${name}". There are ${topics.join(', ')}.`)
 }

@@ -3,10 +3,14 @@ import { FleethookError } from '../errors.ts'
 /** How many vehicles can be told apart. */
 export const maxVins = 1_000_000
 
-const letterValues: Readonly<Record<string, number>> = {
-  ...{ A: 1, B: 2, C: 3, D: 4, E: 5, F: 6, G: 7, H: 8, J: 1, K: 2, L: 3, M: 4, N: 5, P: 7, R: 9 },
-  ...{ S: 2, T: 3, U: 4, V: 5, W: 6, X: 7, Y: 8, Z: 9 },
+// I, O and Q are no letters of a VIN. S begins at 2.
+const rows = ['ABCDEFGH', 'JKLMN P R', ' STUVWXYZ']
+
+function valueOf(character: string): number {
+  const row = rows.find((letters) => letters.includes(character))
+  return row === undefined ? Number(character) : row.indexOf(character) + 1
 }
+
 const weights = [8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2]
 
 /** The ninth character of a VIN, computed from the sixteen others (ISO 3779, 49 CFR 565). */
@@ -14,7 +18,7 @@ export function checkDigit(vin: string): string {
   let sum = 0
   for (let place = 0; place < weights.length; place++) {
     const character = vin[place] ?? '0'
-    sum += (letterValues[character] ?? Number(character)) * (weights[place] ?? 0)
+    sum += valueOf(character) * (weights[place] ?? 0)
   }
   return sum % 11 === 10 ? 'X' : String(sum % 11)
 }

@@ -56,33 +56,30 @@ export function pace<Message>(options: PaceOptions<Message>): Pace {
   let timer: NodeJS.Timeout | undefined
   const { promise: done, resolve } = withResolvers()
 
+  const nextDueAt = (): number => startedAt + taken * intervalMs
+  const ended = (): boolean => stopped || taken >= count
+  // What cannot leave yet stays in the fleet: waiting messages do not pile up here.
+  const hasRoom = (): boolean => waiting < 4 * concurrency
+  const mayGo = (): boolean => inFlight < concurrency && ready.length > 0
+
   const pump = (): void => {
     clearTimeout(timer)
     const now = performance.now()
-    let dueAt = startedAt + taken * intervalMs
-    // What cannot leave yet stays in the fleet: waiting messages do not pile up here.
-    while (!stopped && taken < count && dueAt <= now && waiting < 4 * concurrency) {
-      const next = messages.next()
-      if (next.done) {
-        stopped = true
-        break
-      }
-      queue({ message: next.value, dueAt })
-      taken++
-      dueAt = startedAt + taken * intervalMs
-    }
-    while (inFlight < concurrency) {
-      const next = ready.shift()
-      if (!next) break
-      void go(next)
-    }
-    const ended = stopped || taken >= count
-    if (ended && inFlight === 0 && waiting === 0) {
+    while (!ended() && hasRoom() && nextDueAt() <= now) take()
+    while (mayGo()) void go(ready.shift())
+    if (ended() && inFlight === 0 && waiting === 0) {
       endedAt ??= performance.now()
       resolve()
-    } else if (!ended && waiting < 4 * concurrency) {
-      timer = setTimeout(pump, Math.max(1, dueAt - performance.now()))
+    } else if (!ended() && hasRoom()) {
+      timer = setTimeout(pump, Math.max(1, nextDueAt() - performance.now()))
     }
+  }
+
+  const take = (): void => {
+    const next = messages.next()
+    if (next.done) stopped = true
+    else queue({ message: next.value, dueAt: nextDueAt() })
+    taken++
   }
 
   const queue = (due: Due<Message>): void => {
@@ -96,7 +93,8 @@ export function pace<Message>(options: PaceOptions<Message>): Pace {
     ready.push(due)
   }
 
-  const go = async (due: Due<Message>): Promise<void> => {
+  const go = async (due: Due<Message> | undefined): Promise<void> => {
+    if (!due) return
     waiting--
     inFlight++
     left++

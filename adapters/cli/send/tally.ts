@@ -76,8 +76,8 @@ export function createTally(): Tally {
   return {
     total,
     byTopic,
-    refusals: () => [...refusals.values()].sort((a, b) => b.count - a.count),
-    failures: () => [...failures.values()].sort((a, b) => b.count - a.count),
+    refusals: () => [...refusals.values()].toSorted((a, b) => b.count - a.count),
+    failures: () => [...failures.values()].toSorted((a, b) => b.count - a.count),
     ackMs() {
       if (ackMicros.count === 0) return undefined
       const at = (percentile: number): number => ackMicros.percentile(percentile) / 1_000

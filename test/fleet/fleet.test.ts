@@ -1,0 +1,386 @@
+import { describe, expect, test } from 'vitest'
+import type { FieldValue } from '../../src/events/values.ts'
+import { createFleet } from '../../src/fleet/fleet.ts'
+import type { SimulatedEvent, SimulatedMessage } from '../../src/fleet/simulated.ts'
+import { checkDigit, syntheticVin } from '../../src/fleet/vin.ts'
+
+const startAt = Date.UTC(2026, 10, 1, 8)
+
+function take(count: number, options: { vins?: number; seed?: number } = {}): SimulatedMessage[] {
+  const messages: SimulatedMessage[] = []
+  for (const message of createFleet({ vins: 20, seed: 7, startAt, ...options })) {
+    messages.push(message)
+    if (messages.length === count) break
+  }
+  return messages
+}
+
+const long = take(60_000)
+
+/** What one vehicle said for the first time: copies and what came before them in time are left out. */
+function lifeOf(vin: string, messages: readonly SimulatedMessage[] = long): SimulatedMessage[] {
+  const seen = new Set<string>()
+  return messages.filter(({ event }) => {
+    if (event.vin !== vin) return false
+    const { meta: _, ...content } = event
+    const key = JSON.stringify(content)
+    return !seen.has(key) && seen.add(key)
+  })
+}
+
+const vins = [...new Set(long.map(({ event }) => event.vin))]
+const dataOf = (event: SimulatedEvent): { readonly [field: string]: FieldValue } =>
+  event.topic === 'data' ? event.data : {}
+
+/** A field's numbers in the order in which the vehicle said them, however it spells them. */
+function numbers(life: readonly SimulatedMessage[], field: string): number[] {
+  return life
+    .map(({ event }) => dataOf(event)[field])
+    .filter((value) => value !== undefined && value !== null)
+    .map(Number)
+}
+
+describe('the stream of a fleet', () => {
+  test('is the same, message for message, for the same seed and start', () => {
+    expect(take(3_000)).toEqual(take(3_000))
+  })
+
+  test('is another one for another seed', () => {
+    expect(take(300, { seed: 8 })).not.toEqual(take(300))
+  })
+
+  test('leaves a vehicle as it is when others join the fleet', () => {
+    const vin = syntheticVin(3)
+    const alone = lifeOf(vin, take(4_000, { vins: 4 })).slice(0, 100)
+    expect(lifeOf(vin, take(20_000, { vins: 40 })).slice(0, 100)).toEqual(alone)
+  })
+
+  test('comes in the order in which the service would post it', () => {
+    for (const [index, { at }] of long.entries()) expect(at).toBeGreaterThanOrEqual(long[index - 1]?.at ?? startAt)
+  })
+
+  test('has every topic', () => {
+    const topics = new Set(long.map(({ event }) => event.topic))
+    expect(topics).toEqual(new Set(['alerts', 'connectivity', 'data', 'errors', 'state', 'vehicle_data']))
+  })
+
+  test('has every topic in the first thousand messages of the seed that the command line takes by default', () => {
+    const topics = new Set(take(1_000, { vins: 25, seed: 1 }).map(({ event }) => event.topic))
+    expect(topics.size).toBe(6)
+  })
+
+  test.each([
+    { vins: 0, seed: 1, startAt },
+    { vins: 1.5, seed: 1, startAt },
+    { vins: 1_000_001, seed: 1, startAt },
+    { vins: 1, seed: 0.5, startAt },
+    { vins: 1, seed: 1, startAt: NaN },
+  ])('is refused at once for %o', (options) => {
+    expect(() => createFleet(options)).toThrow(expect.objectContaining({ code: 'option_invalid' }))
+  })
+})
+
+describe('the VINs of a fleet', () => {
+  test('have seventeen characters, no I, O or Q, and a valid check digit', () => {
+    for (const index of [0, 1, 42, 999, 123_456, 999_999]) {
+      const vin = syntheticVin(index)
+      expect(vin).toMatch(/^[0-9A-HJ-NPR-Z]{17}$/)
+      expect(vin[8]).toBe(checkDigit(vin))
+    }
+  })
+
+  test('begin with a character that no region of the world was given', () => {
+    expect(syntheticVin(1)[0]).toBe('0')
+  })
+
+  test('are all different', () => {
+    expect(new Set(Array.from({ length: 5_000 }, (_, index) => syntheticVin(index))).size).toBe(5_000)
+  })
+
+  test('check digits are those of the regulation: X stands for ten', () => {
+    expect(checkDigit('1M8GDM9A0KP042788')).toBe('X')
+  })
+})
+
+describe('a simulated vehicle', () => {
+  test('is one of a fleet in which most drive, some charge and all have something to say', () => {
+    const say = (pattern: (event: SimulatedEvent) => boolean): number =>
+      vins.filter((vin) => long.some(({ event }) => event.vin === vin && pattern(event))).length
+    expect(vins.length).toBe(20)
+    expect(say((event) => event.topic === 'state' && event.state === 'driving')).toBeGreaterThan(15)
+    expect(say((event) => dataOf(event)['DetailedChargeState'] === 'Charging')).toBeGreaterThan(5)
+    expect(say((event) => dataOf(event)['DetailedChargeState'] === 'Complete')).toBeGreaterThan(5)
+  })
+
+  test('has an odometer that never falls', () => {
+    for (const vin of vins) {
+      const miles = numbers(lifeOf(vin), 'Odometer')
+      expect(miles.length).toBeGreaterThan(1)
+      expect(miles).toEqual(miles.toSorted((a, b) => a - b))
+    }
+  })
+
+  test.each(['Soc', 'EnergyRemaining', 'RatedRange', 'BatteryLevel'])(
+    'has a %s that rises only while it charges',
+    (field) => {
+      const changes = vins.flatMap((vin) => changesOf(field, lifeOf(vin)))
+      expect(changes.filter(({ by, charges }) => by > 0 && charges === 'no')).toEqual([])
+      expect(changes.filter(({ by, charges }) => by < 0 && charges === 'yes')).toEqual([])
+      expect(changes.filter(({ by }) => by > 0).length).toBeGreaterThan(50)
+      expect(changes.filter(({ by }) => by < 0).length).toBeGreaterThan(200)
+    },
+  )
+
+  test('charges no further than its limit', () => {
+    for (const vin of vins) {
+      const life = lifeOf(vin)
+      const [limit = 0] = numbers(life, 'ChargeLimitSoc')
+      for (const soc of numbers(life, 'Soc'))
+        expect(soc).toBeLessThanOrEqual(Math.max(limit, numbers(life, 'Soc')[0] ?? 0))
+    }
+  })
+
+  test('spends its battery as driving does: 150 to 350 Wh a mile over a trip', () => {
+    const perMile = vins.flatMap((vin) => {
+      const life = lifeOf(vin)
+      const trip = life.slice(
+        life.findIndex(({ event }) => dataOf(event)['Gear'] === 'D'),
+        life.findIndex(({ event }, index) => index > 20 && dataOf(event)['Gear'] === 'P'),
+      )
+      const kwh = numbers(trip, 'EnergyRemaining')
+      const miles = numbers(trip, 'Odometer')
+      const driven = (miles.at(-1) ?? 0) - (miles[0] ?? 0)
+      return driven > 8 ? [(1_000 * ((kwh[0] ?? 0) - (kwh.at(-1) ?? 0))) / driven] : []
+    })
+    expect(perMile.length).toBeGreaterThan(3)
+    for (const wh of perMile) {
+      expect(wh).toBeGreaterThan(150)
+      expect(wh).toBeLessThan(350)
+    }
+  })
+
+  test('moves as far as its speed says, and never jumps', () => {
+    const steps = vins.flatMap((vin) => stepsOf(lifeOf(vin)))
+    // Whole seconds of some firmware, and what the speed did between two messages.
+    const slack = (metersPerSecond: number): number => 6 + 0.2 * metersPerSecond
+    expect(steps.length).toBeGreaterThan(1_000)
+    expect(steps.filter(({ moved, slowest }) => moved < slowest - slack(slowest))).toEqual([])
+    expect(steps.filter(({ moved, fastest }) => moved > fastest + slack(fastest))).toEqual([])
+  })
+
+  test('drives to its destination and, from there, home', () => {
+    const homeAgain = vins.filter((vin) => {
+      const states = lifeOf(vin).map(({ event }) => dataOf(event)['LocatedAtHome'])
+      return states.includes(false) && states.lastIndexOf(true) > states.indexOf(false)
+    })
+    expect(homeAgain.length).toBeGreaterThan(10)
+  })
+
+  test('is in D or R only with its doors closed and its belt buckled', () => {
+    const moments = vins.flatMap((vin) => {
+      let open = false
+      let buckled = false
+      let gear = 'P'
+      return lifeOf(vin).map(({ event }) => {
+        const { DoorState: doors, DriverSeatBelt: belt, Gear: said } = dataOf(event)
+        if (doors !== undefined) open = /Driver|true/.test(JSON.stringify(doors))
+        if (belt !== undefined) buckled = JSON.stringify(belt).includes('true')
+        if (typeof said === 'string') gear = said
+        return { vin, createdAt: event.createdAt, gear, open, buckled }
+      })
+    })
+    const driving = moments.filter(({ gear }) => gear === 'D' || gear === 'R')
+    expect(driving.length).toBeGreaterThan(1_000)
+    expect(driving.filter(({ open, buckled }) => open || !buckled)).toEqual([])
+    expect(moments.some(({ gear, open }) => gear === 'P' && open)).toBe(true)
+  })
+
+  test('warms its tyres while it drives', () => {
+    const warmed = vins.filter((vin) => {
+      const bars = numbers(lifeOf(vin), 'TpmsPressureFl')
+      return Math.max(...bars) - Math.min(...bars) >= 0.04
+    })
+    expect(warmed.length).toBeGreaterThan(10)
+  })
+
+  test('says nothing between falling asleep and coming back', () => {
+    let slept = 0
+    const talk = vins.flatMap((vin) => {
+      let asleep = false
+      return lifeOf(vin).filter(({ event }) => {
+        if (event.topic === 'connectivity' && event.status === 'connected') asleep = false
+        const talks = asleep && event.topic !== 'connectivity'
+        if (event.topic === 'state' && event.state === 'asleep') {
+          asleep = true
+          slept++
+        }
+        return talks
+      })
+    })
+    expect(talk).toEqual([])
+    expect(slept).toBeGreaterThan(10)
+  })
+
+  test('has a new connection id whenever it connects, and names the one that ends', () => {
+    const connectivity = vins
+      .flatMap((vin) => lifeOf(vin))
+      .flatMap(({ event }) => (event.topic === 'connectivity' ? [event] : []))
+    const ids = (status: string): string[] =>
+      connectivity.filter((event) => event.status === status).map(({ connectionId }) => connectionId)
+    expect(new Set(ids('connected')).size).toBe(ids('connected').length)
+    expect(new Set(ids('disconnected')).size).toBe(ids('disconnected').length)
+    expect(ids('disconnected').filter((id) => !ids('connected').includes(id))).toEqual([])
+    expect(ids('disconnected').length).toBeGreaterThan(10)
+  })
+})
+
+describe('what receivers stumble over', () => {
+  const lateMs = ({ at, event }: SimulatedMessage): number => at - Date.parse(event.createdAt)
+
+  test('bursts of old messages after a time without network, in a row and in order', () => {
+    const bursts = vins.flatMap((vin) => {
+      const late = lifeOf(vin).filter((message) => message.event.topic === 'data' && lateMs(message) > 20_000)
+      return late.length > 20 ? [late] : []
+    })
+    expect(bursts.length).toBeGreaterThan(3)
+    for (const burst of bursts) {
+      const times = burst.map(({ event }) => Date.parse(event.createdAt))
+      expect(times).toEqual(times.toSorted((a, b) => a - b))
+    }
+  })
+
+  test('copies, most of them marked', () => {
+    const marked = long.filter(({ event }) => event.meta?.isResend === true)
+    const contents = long.map(({ event }) => JSON.stringify({ ...event, meta: undefined }))
+    const copies = contents.length - new Set(contents).size
+    expect(marked.length).toBeGreaterThan(50)
+    expect(copies).toBeGreaterThan(marked.length)
+    expect(copies).toBeLessThan(long.length * 0.02)
+  })
+
+  test('clocks that are up to five minutes ahead after waking', () => {
+    const ahead = long.map((message) => -lateMs(message))
+    expect(Math.max(...ahead)).toBeGreaterThan(60_000)
+    expect(Math.max(...ahead)).toBeLessThanOrEqual(300_000)
+  })
+
+  test('typed values and the text of older firmware, no value at all, and every number of fraction digits', () => {
+    const speeds = new Set(
+      long.flatMap(({ event }) => ('VehicleSpeed' in dataOf(event) ? [typeof dataOf(event)['VehicleSpeed']] : [])),
+    )
+    expect(speeds).toEqual(new Set(['number', 'string', 'object']))
+    const digits = new Set(long.map(({ event }) => event.createdAt.split('.')[1]?.length ?? 0))
+    expect(digits).toEqual(new Set([0, 4, 7, 10]))
+  })
+
+  test('alerts that begin and end', () => {
+    const alerts = long.flatMap(({ event }) => (event.topic === 'alerts' ? event.alerts : []))
+    expect(alerts.some(({ endedAt }) => endedAt === undefined)).toBe(true)
+    expect(
+      alerts.some(({ endedAt, startedAt }) => endedAt !== undefined && startedAt !== undefined && endedAt > startedAt),
+    ).toBe(true)
+  })
+
+  test('sizes as they were recorded: small messages of one or two fields, now and then a document of ten kilobytes', () => {
+    const data = long.filter(({ event }) => event.topic === 'data')
+    const fields = data.reduce((sum, { event }) => sum + Object.keys(dataOf(event)).length, 0) / data.length
+    expect(fields).toBeGreaterThan(1.2)
+    expect(fields).toBeLessThan(2.2)
+    const bytes = long.map(({ event }) => JSON.stringify(event).length).toSorted((a, b) => a - b)
+    expect(bytes[bytes.length >> 1]).toBeGreaterThan(90)
+    expect(bytes[bytes.length >> 1]).toBeLessThan(180)
+    const documents = long
+      .filter(({ event }) => event.topic === 'vehicle_data')
+      .map(({ event }) => JSON.stringify(event).length)
+    expect(Math.min(...documents)).toBeGreaterThan(8_000)
+    expect(Math.max(...documents)).toBeLessThan(12_000)
+  })
+
+  test('no more than two messages a second live', () => {
+    for (const vin of vins) {
+      const live = lifeOf(vin).filter((message) => message.event.topic === 'data' && lateMs(message) < 1_000)
+      const perMinute = new Map<number, number>()
+      for (const { at } of live)
+        perMinute.set(Math.floor(at / 60_000), (perMinute.get(Math.floor(at / 60_000)) ?? 0) + 1)
+      expect(Math.max(...perMinute.values())).toBeLessThanOrEqual(120)
+    }
+  })
+})
+
+interface Change {
+  readonly vin: string
+  readonly createdAt: string
+  readonly by: number
+  /** `ended`: the last rise may be said just after the charging. */
+  readonly charges: 'yes' | 'no' | 'ended'
+}
+
+function changesOf(field: string, life: readonly SimulatedMessage[]): Change[] {
+  let charges: Change['charges'] = 'no'
+  let before: number | undefined
+  return life.flatMap(({ event }) => {
+    const data = dataOf(event)
+    const state = data['DetailedChargeState']
+    if (state !== undefined) charges = state === 'Charging' ? 'yes' : charges === 'yes' ? 'ended' : charges
+    if (data[field] === undefined) return []
+    const now = Number(data[field])
+    const change = { vin: event.vin, createdAt: event.createdAt, by: before === undefined ? 0 : now - before, charges }
+    before = now
+    if (charges === 'ended') charges = 'no'
+    return [change]
+  })
+}
+
+interface Step {
+  readonly vin: string
+  readonly createdAt: string
+  /** Metres a second, from place to place. */
+  readonly moved: number
+  /** Metres a second, as the vehicle said meanwhile. */
+  readonly slowest: number
+  readonly fastest: number
+}
+
+function stepsOf(life: readonly SimulatedMessage[]): Step[] {
+  let before: { readonly seconds: number; readonly place: Place } | undefined
+  let speeds: number[] = []
+  return life.flatMap(({ event }) => {
+    const { VehicleSpeed: mph, Location: place } = dataOf(event)
+    if (typeof mph === 'number') speeds.push(mph * 0.44704)
+    if (!isPlace(place)) return []
+    const seconds = Date.parse(event.createdAt) / 1_000
+    const took = before ? seconds - before.seconds : 0
+    const moved = before ? metersBetween(before.place, place) / took : 0
+    const step = {
+      vin: event.vin,
+      createdAt: event.createdAt,
+      moved,
+      slowest: Math.min(...speeds),
+      fastest: Math.max(...speeds),
+    }
+    const wasSaid = speeds.length > 0 && took > 0.5 && took < 5 && event.createdAt.includes('.')
+    before = { seconds, place }
+    speeds = speeds.slice(-1)
+    return wasSaid ? [step] : []
+  })
+}
+
+interface Place {
+  readonly latitude: number
+  readonly longitude: number
+}
+
+function isPlace(value: FieldValue | undefined): value is Place & { readonly [key: string]: FieldValue } {
+  return typeof value === 'object' && value !== null && 'latitude' in value
+}
+
+function metersBetween(from: Place, to: Place): number {
+  const radians = Math.PI / 180
+  const north = Math.sin(((to.latitude - from.latitude) * radians) / 2) ** 2
+  const east = Math.sin(((to.longitude - from.longitude) * radians) / 2) ** 2
+  return (
+    2 *
+    6_371_000 *
+    Math.asin(Math.sqrt(north + Math.cos(from.latitude * radians) * Math.cos(to.latitude * radians) * east))
+  )
+}

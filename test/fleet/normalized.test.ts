@@ -1,0 +1,74 @@
+import { normalize } from 'fleethook/normalize'
+import { expect, test } from 'vitest'
+import { builtInFields } from '../../src/events/catalogue.generated.ts'
+import type { Format, WireEvent } from '../../src/events/event.ts'
+import { createFleet } from '../../src/fleet/fleet.ts'
+import type { SimulatedMessage } from '../../src/fleet/simulated.ts'
+import { encode } from '../../src/wire/encode.ts'
+
+const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
+const startAt = Date.UTC(2026, 10, 1, 8)
+
+const messages: SimulatedMessage[] = []
+for (const message of createFleet({ vins: 30, seed: 11, startAt })) {
+  messages.push(message)
+  if (messages.length === 12_000) break
+}
+
+function normalized({ at, event }: SimulatedMessage, format: Format): WireEvent {
+  const [only, ...more] = normalize(JSON.stringify(encode(event, format)), { receivedAt: at })
+  if (!only || more.length > 0) throw new Error(`One message was read as ${more.length + (only ? 1 : 0)}.`)
+  return only
+}
+
+test.each(formats)('everything a simulated fleet says normalises to its topic and vehicle, written as %s', (format) => {
+  for (const message of messages) {
+    const event = normalized(message, format)
+    expect({ topic: event.topic, vin: event.vin }).toEqual({ topic: message.event.topic, vin: message.event.vin })
+    const lostMs = Math.abs(event.at.getTime() - Date.parse(message.event.createdAt))
+    expect(lostMs).toBeLessThanOrEqual(1)
+  }
+})
+
+test.each(formats)('no value of a simulated fleet is left undecoded, written as %s', (format) => {
+  let values = 0
+  for (const message of messages) {
+    const event = normalized(message, format)
+    if (event.topic !== 'data') continue
+    expect(event.undecoded).toEqual({})
+    values += Object.keys(event.data).length
+  }
+  expect(values).toBeGreaterThan(10_000)
+})
+
+test('the three formats of a message have one id', () => {
+  const torn = messages
+    .slice(0, 3_000)
+    .filter((message) => new Set(formats.map((format) => normalized(message, format).id)).size !== 1)
+  expect(torn).toEqual([])
+})
+
+test('a simulated fleet says only fields of the catalogue, and text is read as the type it stands for', () => {
+  const catalogue = new Map<string, unknown>(Object.entries(builtInFields))
+  const types = new Map<string, Set<string>>()
+  for (const message of messages) {
+    const event = normalized(message, 'service')
+    if (event.topic !== 'data') continue
+    for (const [field, value] of Object.entries(event.data)) {
+      // A field on which the public sources contradict each other is passed on as it came.
+      if (value === null || catalogue.get(field) === 'any') continue
+      types.set(field, (types.get(field) ?? new Set()).add(typeof value))
+    }
+  }
+  expect(types.size).toBeGreaterThan(50)
+  expect([...types.keys()].filter((field) => !catalogue.has(field))).toEqual([])
+  expect([...types].filter(([, seen]) => seen.size !== 1)).toEqual([])
+})
+
+test("the maker's messages have the size that was recorded: a median of about 150 bytes", () => {
+  const bytes = messages
+    .map(({ event }) => JSON.stringify(encode(event, 'vehicle_maker')).length)
+    .toSorted((a, b) => a - b)
+  expect(bytes[bytes.length >> 1]).toBeGreaterThan(120)
+  expect(bytes[bytes.length >> 1]).toBeLessThan(190)
+})
