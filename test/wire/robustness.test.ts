@@ -1,0 +1,124 @@
+import { inspect } from 'node:util'
+import fc from 'fast-check'
+import { createNormalizer, normalize, split } from 'fleethook/normalize'
+import { describe, expect, test } from 'vitest'
+import { anyObject, formats, wireMessage } from './arbitrary.ts'
+
+const normalizers = [
+  createNormalizer(),
+  createNormalizer({ decode: false }),
+  ...formats.map((format) => createNormalizer({ format })),
+]
+
+function deepFreeze(value: unknown): void {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return
+  Object.freeze(value)
+  Object.values(value).forEach(deepFreeze)
+}
+
+test('any JSON object is exactly one event; nothing throws, and the message stays as it was', () => {
+  fc.assert(
+    fc.property(anyObject, (message) => {
+      const before = JSON.stringify(message)
+      deepFreeze(message)
+      for (const normalizer of normalizers) {
+        const event = normalizer.normalize(message)
+        expect(event.raw).toBe(message)
+        expect(event.id).toMatch(/^[0-9a-f]{32}$/)
+      }
+      expect(JSON.stringify(message)).toBe(before)
+    }),
+    { numRuns: 1000 },
+  )
+})
+
+test('what another parser made of a body is read as well', () => {
+  for (const value of [
+    new Map(),
+    new Date(),
+    Object.create(null),
+    { data: new Date(), vin: 'V' },
+    { data: { Soc: 5n }, vin: 'V' },
+  ]) {
+    for (const normalizer of normalizers) expect(normalizer.normalize(value).raw).toBe(value)
+  }
+})
+
+describe('__proto__, constructor and the like are names as any other and reach no prototype', () => {
+  const text = `{"vin":"V","createdAt":"2024-02-24T04:58:44Z","__proto__":{"a":1},"constructor":{"prototype":{"a":1}},
+    "data":{"__proto__":{"polluted":true},"constructor":"x","toString":5,"hasOwnProperty":{"booleanValue":true},"Gear":"?"}}`
+
+  test('in data', () => {
+    const [event] = normalize(text)
+    if (event?.topic !== 'data') throw new Error('no data')
+    expect(Object.keys(event.data)).toEqual(['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'Gear'])
+    expect(event.data['__proto__']).toEqual({ polluted: true })
+    expect(event.data['constructor']).toBe('x')
+    expect(event.data['toString']).toBe(5)
+    expect(event.data['hasOwnProperty']).toBe(true)
+    expect(event.data['polluted']).toBeUndefined()
+    expect(event.data['valueOf']).toBeUndefined()
+  })
+
+  test('in meta, undecoded, alerts and tags', () => {
+    const [event] = normalize(text)
+    expect(Object.keys(event?.meta ?? {})).toEqual(['__proto__', 'constructor'])
+    expect(event?.meta['a']).toBeUndefined()
+    const [list] = normalize(
+      '[{"vin":"V","errors":{"__proto__":{"tags":{"__proto__":"x","constructor":"y"},"__proto__":{"a":1}}}}]',
+    )
+    if (list?.topic !== 'errors') throw new Error('no errors')
+    const [error] = list.errors
+    expect(error?.name).toBe('__proto__')
+    expect(error?.['a']).toBeUndefined()
+    const maker =
+      '{"vin":"V","data":[{"key":"__proto__","value":{"objectValue":{"a":1}}},{"key":"Soc","value":{"__proto__":1}}]}'
+    const [data] = normalize(maker)
+    if (data?.topic !== 'data') throw new Error('no data')
+    expect(Object.keys(data.data)).toEqual(['__proto__', 'Soc'])
+    expect(data.data['a']).toBeUndefined()
+  })
+
+  test('and no object elsewhere changes', () => {
+    fc.assert(
+      fc.property(wireMessage, (message) => {
+        const names = Object.getOwnPropertyNames(Object.prototype)
+        for (const normalizer of normalizers) normalizer.normalize(message)
+        expect(Object.getOwnPropertyNames(Object.prototype)).toEqual(names)
+      }),
+    )
+  })
+})
+
+describe('the values behave as an object does', () => {
+  const [event] = normalize('{"vin":"V","createdAt":"2024-02-24T04:58:44Z","data":{"Soc":5,"__proto__":1,"Gear":"?"}}')
+  if (event?.topic !== 'data') throw new Error('no data')
+
+  test('spread, JSON, keys and comparison', () => {
+    expect({ ...event.data }).toEqual(JSON.parse('{"Soc":5,"__proto__":1,"Gear":null}'))
+    expect(JSON.stringify(event.data)).toBe('{"Soc":5,"__proto__":1,"Gear":null}')
+    expect(Object.entries(event.undecoded)).toEqual([['Gear', '?']])
+    expect(event.data).toMatchObject({ Soc: 5 })
+    expect(structuredClone(event.data)).toEqual(JSON.parse('{"Soc":5,"__proto__":1,"Gear":null}'))
+  })
+
+  test('a console shows the values, and the event with its id', () => {
+    expect(inspect(event.data)).toBe("{ Soc: 5, ['__proto__']: 1, Gear: null }")
+    expect(inspect(event.undecoded)).toBe("{ Gear: '?' }")
+    expect(inspect(event)).toContain(`id: '${event.id}'`)
+    expect(inspect(event)).toMatch(/^\{\n {2}topic: 'data'/)
+  })
+})
+
+test('nesting of a megabyte crashes nothing', () => {
+  const deep = 500_000
+  for (const text of [
+    '['.repeat(2 * deep),
+    '{"a":'.repeat(deep / 3),
+    `{"vin":"V","data":{"Soc":${'['.repeat(deep)}${']'.repeat(deep)}}}`,
+  ]) {
+    const { pieces } = split(text)
+    for (const { value } of pieces)
+      for (const normalizer of normalizers) expect(normalizer.normalize(value).raw).toBe(value)
+  }
+})

@@ -1,0 +1,103 @@
+import fc from 'fast-check'
+import { createNormalizer } from 'fleethook/normalize'
+import { describe, expect, test } from 'vitest'
+
+const receivedAt = new Date('2026-01-02T03:04:05.678Z')
+const normalizer = createNormalizer()
+const read = (createdAt: unknown) => normalizer.normalize({ state: 'online', vin: 'V', createdAt }, receivedAt)
+
+describe('createdAt is verbatim, and at is the same time to the millisecond', () => {
+  test.each([
+    ['2024-02-24T04:58:44Z', '2024-02-24T04:58:44.000Z'],
+    ['2024-02-24T04:58:44.983Z', '2024-02-24T04:58:44.983Z'],
+    ['2024-02-24T04:58:44.983607Z', '2024-02-24T04:58:44.983Z'],
+    ['2024-02-24T04:58:44.983607402Z', '2024-02-24T04:58:44.983Z'],
+    ['2024-02-24T04:58:44.9Z', '2024-02-24T04:58:44.900Z'],
+    ['2024-02-24T04:58:44.98Z', '2024-02-24T04:58:44.980Z'],
+    ['2024-02-24T04:58:44.9999999999Z', '2024-02-24T04:58:44.999Z'],
+    ['2024-02-24t04:58:44z', '2024-02-24T04:58:44.000Z'],
+    ['2024-02-24 04:58:44', '2024-02-24T04:58:44.000Z'],
+    ['2024-02-24T04:58:44+02:00', '2024-02-24T02:58:44.000Z'],
+    ['2024-02-24T04:58:44.5-0330', '2024-02-24T08:28:44.500Z'],
+    ['2024-02-24T04:58:44+02', '2024-02-24T02:58:44.000Z'],
+    ['2016-12-31T23:59:60Z', '2017-01-01T00:00:00.000Z'],
+    ['2024-02-29T00:00:00Z', '2024-02-29T00:00:00.000Z'],
+    ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00.000Z'],
+    ['0000-02-29T00:00:00Z', '0000-02-29T00:00:00.000Z'],
+    ['9999-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z'],
+  ])('%s', (createdAt, at) => {
+    const event = read(createdAt)
+    expect(event.createdAt).toBe(createdAt)
+    expect(event.at.toISOString()).toBe(at)
+    expect(event.meta).toEqual({})
+  })
+
+  test('one without a zone is UTC', () => {
+    expect(read('2024-02-24T04:58:44.983607').at.toISOString()).toBe('2024-02-24T04:58:44.983Z')
+  })
+
+  test('every millisecond that a Date prints is read as itself', () => {
+    const date = fc.date({
+      min: new Date('0000-01-01T00:00:00Z'),
+      max: new Date('9999-12-31T23:59:59.999Z'),
+      noInvalidDate: true,
+    })
+    fc.assert(
+      fc.property(date, (at) => {
+        expect(read(at.toISOString()).at).toEqual(at)
+      }),
+    )
+  })
+
+  test('every second of a collector is written as a Date prints it', () => {
+    const ms = fc.integer({ min: -8.64e15, max: 9.9e13 })
+    fc.assert(
+      fc.property(ms, (at) => {
+        const event = normalizer.normalize({ event: { state: 'x' }, source: 'V', time: at / 1000 }, receivedAt)
+        expect(event.createdAt).toBe(event.at.toISOString())
+        expect(event.at.getTime()).toBe(Math.round((at / 1000) * 1000))
+      }),
+    )
+  })
+})
+
+describe('one that is missing or unreadable is replaced by receivedAt, and meta says so', () => {
+  test.each([
+    [undefined],
+    [null],
+    [1708750724],
+    [''],
+    ['yesterday'],
+    ['2024-02-24'],
+    ['2024-02-24T04:58Z'],
+    ['2024-02-30T04:58:44Z'],
+    ['2023-02-29T04:58:44Z'],
+    ['2024-13-01T04:58:44Z'],
+    ['2024-00-01T04:58:44Z'],
+    ['2024-02-24T24:00:00Z'],
+    ['2024-02-24T04:60:00Z'],
+    ['2024-02-24T04:58:61Z'],
+    ['2024-02-24T04:58:44.Z'],
+    ['2024-02-24T04:58:44ZZ'],
+    ['2024-02-24T04:58:44+2'],
+    ['2024-02-24T04:58:44+24:00'],
+    ['2024-02-24T04:58:44+02:0'],
+    ['2024-02-24T04:58:44+02:00Z'],
+    ['20x4-02-24T04:58:44Z'],
+    ['+002024-02-24T04:58:44Z'],
+    ['Sat Feb 24 2024'],
+  ])('%s', (createdAt) => {
+    expect(read(createdAt)).toMatchObject({
+      topic: 'state',
+      createdAt: receivedAt.toISOString(),
+      at: receivedAt,
+      meta: { createdAtMissing: true },
+    })
+  })
+})
+
+test('nothing is dropped for being old or for being ahead of the clock', () => {
+  expect(read('1999-01-01T00:00:00Z').topic).toBe('state')
+  expect(read('2026-01-02T03:09:05.678Z').topic).toBe('state')
+  expect(read('2099-01-01T00:00:00Z').topic).toBe('state')
+})

@@ -1,0 +1,327 @@
+import { createNormalizer, normalize, type WireEvent } from 'fleethook/normalize'
+import { describe, expect, test } from 'vitest'
+
+const receivedAt = new Date('2026-01-02T03:04:05.678Z')
+const vin = '5YJ3E1EA7KF000001'
+const createdAt = '2024-02-24T04:58:44.983607402Z'
+
+function read(message: object, options: Parameters<typeof createNormalizer>[0] = {}): WireEvent {
+  return createNormalizer(options).normalize(message, receivedAt)
+}
+
+type EventOf<T> = Extract<WireEvent, { topic: T }>
+
+function readAs<T extends WireEvent['topic']>(topic: T, message: object): EventOf<T> {
+  const event = read(message)
+  const isTopic = (candidate: WireEvent): candidate is EventOf<T> => candidate.topic === topic
+  if (!isTopic(event)) throw new Error(`read as ${event.topic}, not as ${topic}`)
+  return event
+}
+
+describe('what every event has', () => {
+  test('topic, vin, createdAt verbatim, at, receivedAt, format, id, raw and meta', () => {
+    const message = { vin, createdAt, state: 'online', isCache: true }
+    const event = read(message)
+    expect(event).toMatchObject({
+      topic: 'state',
+      vin,
+      createdAt,
+      receivedAt,
+      format: 'service',
+      meta: { isCache: true },
+    })
+    expect(event.at).toEqual(new Date('2024-02-24T04:58:44.983Z'))
+    expect(event.id).toMatch(/^[0-9a-f]{32}$/)
+    expect(event.raw).toBe(message)
+  })
+
+  test('receivedAt may be milliseconds, and is now when it is left out', () => {
+    const normalizer = createNormalizer()
+    expect(normalizer.normalize({ state: 'x', vin }, 5).receivedAt).toEqual(new Date(5))
+    const before = Date.now()
+    expect(normalizer.normalize({ state: 'x', vin }).receivedAt.getTime()).toBeGreaterThanOrEqual(before)
+    expect(normalizer.normalize({ state: 'x', vin }, Number.NaN).receivedAt.getTime()).toBeGreaterThanOrEqual(before)
+  })
+
+  test('meta carries whatever the wire carried beside the payload', () => {
+    const message = { data: {}, vin, createdAt, isResend: true, connectionId: 'c', credits: 7, state: null }
+    expect(read(message).meta).toEqual({ isResend: true, connectionId: 'c', credits: 7, state: null })
+    const envelope = { time: 1, host: 'h', source: vin, sourcetype: 'v:telemetry:data', index: 'main', event: {} }
+    expect(read(envelope).meta).toEqual({ host: 'h', sourcetype: 'v:telemetry:data', index: 'main' })
+  })
+
+  test('meta keeps to its types: what has another is only in raw, and the wire cannot speak for fleethook', () => {
+    const message = { state: 'x', vin, createdAt, isResend: 'yes', host: 5, createdAtMissing: true, conflated: 3 }
+    expect(read(message).meta).toEqual({})
+  })
+})
+
+describe('topics are found by top-level key, first hit wins', () => {
+  test('state', () => {
+    expect(readAs('state', { createdAt, vin, state: 'online' }).state).toBe('online')
+    expect(readAs('state', { createdAt, vin, state: 'hovering', data: { Gear: 'D' } }).state).toBe('hovering')
+  })
+
+  test('data of the service, an object', () => {
+    const { data, format } = readAs('data', {
+      data: { Location: { latitude: 30.22, longitude: -97.62 }, VehicleSpeed: '34.797' },
+      createdAt,
+      vin,
+    })
+    expect(format).toBe('service')
+    expect(data).toEqual({ Location: { latitude: 30.22, longitude: -97.62 }, VehicleSpeed: 34.797 })
+  })
+
+  test("data of the maker's, a list", () => {
+    const { data, format, meta } = readAs('data', {
+      data: [
+        { key: 'VehicleSpeed', value: { stringValue: '34.797' } },
+        { key: 'Location', value: { locationValue: { latitude: 30.22, longitude: -97.62 } } },
+      ],
+      createdAt: null,
+      vin,
+      isResend: false,
+    })
+    expect(format).toBe('vehicle_maker')
+    expect(data).toEqual({ Location: { latitude: 30.22, longitude: -97.62 }, VehicleSpeed: 34.797 })
+    expect(meta).toEqual({ isResend: false, createdAtMissing: true })
+  })
+
+  test('vehicle_data', () => {
+    const document = { charge_state: { battery_level: 80 } }
+    expect(readAs('vehicle_data', { vin, createdAt, vehicle_data: document }).vehicleData).toBe(document)
+  })
+
+  test('connectivity, known by networkInterface, in lower case', () => {
+    const message = { vin, status: 'CONNECTED', networkInterface: 'Cellular', connectionId: 'A1', createdAt }
+    expect(readAs('connectivity', message)).toMatchObject({
+      status: 'connected',
+      networkInterface: 'cellular',
+      connectionId: 'A1',
+      raw: { status: 'CONNECTED' },
+    })
+    expect('connectionId' in readAs('connectivity', { vin, status: 'x', networkInterface: 'wifi' })).toBe(false)
+  })
+
+  test('a key whose value is null names no topic', () => {
+    expect(read({ state: null, data: { Gear: 'D' }, vin, createdAt }).topic).toBe('data')
+    expect(read({ state: null, vin, createdAt })).toMatchObject({ topic: 'unknown', reason: 'no_topic' })
+  })
+
+  test('the order is state, data, errors, alerts, networkInterface, vehicle_data', () => {
+    const all = {
+      vehicle_data: {},
+      networkInterface: 'wifi',
+      status: 'x',
+      alerts: [],
+      errors: [],
+      data: {},
+      state: 'x',
+      vin,
+    }
+    const seen: string[] = []
+    const left: Record<string, unknown> = { ...all }
+    for (const key of ['state', 'data', 'errors', 'alerts', 'networkInterface', 'vehicle_data']) {
+      seen.push(read(left).topic)
+      delete left[key]
+    }
+    expect(seen).toEqual(['state', 'data', 'errors', 'alerts', 'connectivity', 'vehicle_data'])
+  })
+})
+
+describe('alerts and errors from a list or keyed by name, value one entry or a list', () => {
+  const started = '2024-02-24T04:58:44Z'
+
+  test('alerts', () => {
+    const expected = [
+      { name: 'A', startedAt: started, audiences: ['Customer'], text: 'x' },
+      { name: 'B', startedAt: started, endedAt: started, audiences: [] },
+    ]
+    const list = [
+      { name: 'A', startedAt: started, endedAt: null, audiences: ['Customer'], text: 'x' },
+      { name: 'B', startedAt: started, endedAt: started },
+    ]
+    const keyed = {
+      A: { startedAt: started, audiences: ['Customer'], text: 'x' },
+      B: [{ name: 'B', startedAt: started, endedAt: started, audiences: null }],
+    }
+    expect(readAs('alerts', { alerts: list, vin, createdAt }).alerts).toEqual(expected)
+    expect(readAs('alerts', { alerts: keyed, vin, createdAt }).alerts).toEqual(expected)
+    expect(read({ alerts: list, vin, createdAt }).id).toBe(read({ alerts: keyed, vin, createdAt }).id)
+  })
+
+  test('errors', () => {
+    const expected = [
+      { name: 'E', createdAt: started, tags: { a: 'b', n: '5' }, body: 'text', extra: [1] },
+      { name: 'F', tags: {} },
+    ]
+    const list = [
+      { name: 'E', createdAt: started, tags: { a: 'b', n: 5, o: {} }, body: 'text', extra: [1] },
+      { name: 'F' },
+    ]
+    const keyed = { E: { createdAt: started, tags: { a: 'b', n: 5 }, body: 'text', extra: [1] }, F: [{}] }
+    expect(readAs('errors', { errors: list, vin, createdAt }).errors).toEqual(expected)
+    expect(readAs('errors', { errors: keyed, vin, createdAt }).errors).toEqual(expected)
+  })
+
+  test('several entries of one name stay several', () => {
+    const { alerts } = readAs('alerts', { alerts: { A: [{ startedAt: '1' }, { startedAt: '2' }] }, vin, createdAt })
+    expect(alerts.map(({ name, startedAt }) => [name, startedAt])).toEqual([
+      ['A', '1'],
+      ['A', '2'],
+    ])
+  })
+
+  test('none is an empty list; an entry that is none, or has no name, is no alert', () => {
+    expect(readAs('alerts', { alerts: {}, vin }).alerts).toEqual([])
+    expect(readAs('errors', { errors: [], vin }).errors).toEqual([])
+    for (const alerts of ['x', 5, [5], [{}], { A: 'x' }, { A: [null] }]) {
+      expect(read({ alerts, vin })).toMatchObject({ topic: 'unknown', reason: 'payload_mismatch' })
+    }
+  })
+})
+
+describe('unknown: an authentic JSON object that is none of the topics', () => {
+  test.each([
+    ['no_topic', {}],
+    ['no_topic', { credits: 5 }],
+    ['no_topic', { config: {}, vin }],
+    ['payload_mismatch', { state: 5, vin }],
+    ['payload_mismatch', { data: 'x', vin }],
+    ['payload_mismatch', { data: [5], vin }],
+    ['payload_mismatch', { data: [{ key: {}, value: {} }], vin }],
+    ['payload_mismatch', { vehicle_data: [], vin }],
+    ['payload_mismatch', { networkInterface: 'wifi', vin }],
+    ['vin_missing', { state: 'online' }],
+    ['vin_missing', { state: 'online', vin: '' }],
+    ['vin_missing', { state: 'online', vin: 5 }],
+    ['foreign_event', { event: 'text', source: vin, sourcetype: 'v:telemetry:data' }],
+    ['foreign_event', { event: {}, sourcetype: 'v:telemetry:data' }],
+    ['foreign_event', { event: {}, source: 'syslog', sourcetype: 'access_log' }],
+    ['foreign_event', { event: { a: 1 }, time: 5 }],
+    ['foreign_event', { event: 'hello', host: 'h' }],
+    ['vin_missing', { event: {}, source: '', sourcetype: 'v:telemetry:data' }],
+    ['payload_mismatch', { event: { data: 5 }, source: vin, sourcetype: 'v:telemetry:alerts' }],
+  ])('%s: %j', (reason, message) => {
+    const event = read(message)
+    expect(event).toMatchObject({ topic: 'unknown', reason, raw: message })
+    expect(event.meta.createdAtMissing).toBe('time' in message ? undefined : true)
+  })
+
+  test('has a vin only if the message has one', () => {
+    expect(read({ config: {}, vin }).vin).toBe(vin)
+    expect('vin' in read({ config: {} })).toBe(false)
+    expect('vin' in read({ event: 'x', source: '/var/log/messages', sourcetype: 'syslog' })).toBe(false)
+  })
+
+  test('does not carry what was read of a payload before it turned out to be another', () => {
+    expect(Object.keys(read({ state: 5, vin }))).not.toContain('state')
+  })
+})
+
+describe('event_collector', () => {
+  const envelope = {
+    time: 1708750724.983,
+    host: 'h',
+    source: vin,
+    sourcetype: 'maker:telemetry:data',
+    event: { Gear: 'D' },
+  }
+
+  test('data: the VIN is the source, the time in seconds, the event the map of fields', () => {
+    expect(readAs('data', envelope)).toMatchObject({
+      vin,
+      createdAt: '2024-02-24T04:58:44.983Z',
+      format: 'event_collector',
+      data: { Gear: 'D' },
+      meta: { host: 'h', sourcetype: 'maker:telemetry:data' },
+    })
+  })
+
+  test('the label names the topic in any case; without one the event does, or it is data', () => {
+    expect(read({ ...envelope, sourcetype: 'Maker:Telemetry:State', event: { state: 'asleep' } })).toMatchObject({
+      state: 'asleep',
+    })
+    const { sourcetype: _, ...unlabelled } = envelope
+    expect(read({ ...unlabelled, event: { state: 'asleep' } })).toMatchObject({ topic: 'state', state: 'asleep' })
+    expect(read({ ...unlabelled, event: { Soc: 5 } })).toMatchObject({ topic: 'data', data: { Soc: 5 } })
+    expect(read({ ...unlabelled, event: { data: { Soc: 5 } } })).toMatchObject({ topic: 'data', data: { Soc: 5 } })
+  })
+
+  test('a labelled data event is the map itself, whatever its fields are called', () => {
+    expect(readAs('data', { ...envelope, event: { state: 'x', data: 5 } }).data).toEqual({ state: 'x', data: 5 })
+  })
+
+  test.each([
+    ['state', { state: 'online' }, { state: 'online' }],
+    ['state', 'online', { state: 'online' }],
+    ['alerts', { alerts: { A: {} } }, { alerts: [{ name: 'A', audiences: [] }] }],
+    ['alerts', { A: {} }, { alerts: [{ name: 'A', audiences: [] }] }],
+    ['alerts', [{ name: 'A' }], { alerts: [{ name: 'A', audiences: [] }] }],
+    ['errors', { errors: [{ name: 'E' }] }, { errors: [{ name: 'E', tags: {} }] }],
+    ['vehicle_data', { vehicle_data: { a: 1 } }, { vehicleData: { a: 1 } }],
+    ['vehicle_data', { a: 1 }, { vehicleData: { a: 1 } }],
+    [
+      'connectivity',
+      { status: 'CONNECTED', networkInterface: 'wifi' },
+      { status: 'connected', networkInterface: 'wifi' },
+    ],
+  ])('%s: %j, under its key or by itself', (topic, event, expected) => {
+    expect(read({ ...envelope, sourcetype: `maker:telemetry:${topic}`, event })).toMatchObject({ topic, ...expected })
+  })
+
+  test('time is a number or decimal text, milliseconds from 1e11 on, and the time of receipt when absent', () => {
+    const at = (time: unknown): string => read({ ...envelope, time }).createdAt
+    expect(at('1708750724.983')).toBe('2024-02-24T04:58:44.983Z')
+    expect(at(1708750724983)).toBe('2024-02-24T04:58:44.983Z')
+    expect(at('1708750724983')).toBe('2024-02-24T04:58:44.983Z')
+    expect(at(1708750724.9835)).toBe('2024-02-24T04:58:44.984Z')
+    expect(at(0)).toBe('1970-01-01T00:00:00.000Z')
+    expect(at(-1.5)).toBe('1969-12-31T23:59:58.500Z')
+    expect(at(undefined)).toBe(receivedAt.toISOString())
+    expect(read({ ...envelope, time: undefined }).meta.createdAtMissing).toBe(true)
+  })
+
+  test('nothing carries over from one event of a batch to the next', () => {
+    const bare = { event: { Gear: 'P' }, sourcetype: 'maker:telemetry:data' }
+    const [first, second] = normalize(JSON.stringify(envelope) + JSON.stringify(bare), { receivedAt })
+    expect(first).toMatchObject({ topic: 'data', vin })
+    expect(second).toMatchObject({ topic: 'unknown', reason: 'foreign_event', createdAt: receivedAt.toISOString() })
+    expect(second && 'vin' in second).toBe(false)
+  })
+
+  test('a service message that happens to have a time or a host is one of the service', () => {
+    expect(read({ event: 'x', time: 5, data: { Gear: 'D' }, vin, createdAt })).toMatchObject({
+      format: 'service',
+      topic: 'data',
+    })
+  })
+})
+
+describe('a pinned format', () => {
+  const messages = {
+    service: { data: { Gear: 'D' }, vin, createdAt },
+    vehicle_maker: { data: [{ key: 'Gear', value: { stringValue: 'D' } }], vin, createdAt },
+    event_collector: { time: 1, source: vin, sourcetype: 'v:telemetry:data', event: { Gear: 'D' } },
+  } as const
+
+  for (const format of ['service', 'vehicle_maker', 'event_collector'] as const) {
+    for (const shape of ['service', 'vehicle_maker', 'event_collector'] as const) {
+      test(`${format} that meets ${shape}`, () => {
+        const event = read(messages[shape], { format })
+        expect(event.format).toBe(shape)
+        expect(event).toMatchObject(
+          format === shape ? { topic: 'data', data: { Gear: 'D' } } : { topic: 'unknown', reason: 'format_mismatch' },
+        )
+      })
+    }
+  }
+
+  test('the topics whose two first formats nothing tells apart fit both', () => {
+    const message = { state: 'online', vin, createdAt }
+    expect(read(message)).toMatchObject({ topic: 'state', format: 'service' })
+    expect(read(message, { format: 'service' })).toMatchObject({ topic: 'state', format: 'service' })
+    expect(read(message, { format: 'vehicle_maker' })).toMatchObject({ topic: 'state', format: 'vehicle_maker' })
+    expect(read(message, { format: 'event_collector' })).toMatchObject({ reason: 'format_mismatch' })
+  })
+})
