@@ -1,0 +1,76 @@
+import {
+  createNormalizer,
+  normalize,
+  type DataEvent,
+  type Doors,
+  type FieldValue,
+  type Location,
+  type Tires,
+  type WireEvent,
+} from 'fleethook/normalize'
+import { describe, expectTypeOf, test } from 'vitest'
+
+type Values = DataEvent['data']
+
+describe('types of event.data follow from the catalogue', () => {
+  test('each field has the type of the catalogue, or null, or is absent', () => {
+    expectTypeOf<Values['BatteryLevel']>().toEqualTypeOf<number | null | undefined>()
+    expectTypeOf<Values['Locked']>().toEqualTypeOf<boolean | null | undefined>()
+    expectTypeOf<Values['ChargeState']>().toEqualTypeOf<string | null | undefined>()
+    expectTypeOf<Values['ScheduledChargingStartTime']>().toEqualTypeOf<number | null | undefined>()
+    expectTypeOf<Values['HvilStatus' | 'Hvil']>().not.toBeAny()
+    expectTypeOf<Values['Hvil']>().toEqualTypeOf<'Unknown' | 'Fault' | 'OK' | null | undefined>()
+    expectTypeOf<Values['Location']>().toExtend<Location | null | undefined>()
+    expectTypeOf<Values['DoorState']>().toExtend<Doors | null | undefined>()
+    expectTypeOf<Values['TpmsHardWarnings']>().toExtend<Tires | null | undefined>()
+  })
+
+  test('names outside it are allowed and can have any value', () => {
+    expectTypeOf<Values['NeverSeen']>().toEqualTypeOf<FieldValue | undefined>()
+    expectTypeOf<Values['DriveRail']>().toEqualTypeOf<FieldValue | undefined>()
+  })
+
+  test('known names are completed', () => {
+    type Known = { [Name in keyof Values as string extends Name ? never : Name]: 1 }
+    expectTypeOf<'BatteryLevel' | 'Gear'>().toExtend<keyof Known>()
+  })
+
+  test('a user’s catalogue extends it, and the types follow', () => {
+    const { normalize: read } = createNormalizer({
+      fields: { Mood: { enum: ['Good', 'Bad'] }, BatteryLevel: 'string' },
+    })
+    type Event = Extract<ReturnType<typeof read>, { topic: 'data' }>
+    expectTypeOf<Event['data']['Mood']>().toEqualTypeOf<'Good' | 'Bad' | null | undefined>()
+    expectTypeOf<Event['data']['BatteryLevel']>().toEqualTypeOf<string | null | undefined>()
+    expectTypeOf<Event['data']['Locked']>().toEqualTypeOf<boolean | null | undefined>()
+  })
+})
+
+test('the union is told apart by topic', () => {
+  const read = (event: WireEvent): true => {
+    switch (event.topic) {
+      case 'data':
+        return expectTypeOf(event.undecoded).toExtend<object>()
+      case 'state':
+        return expectTypeOf(event.state).toExtend<string>()
+      case 'vehicle_data':
+        return expectTypeOf(event.vehicleData).toExtend<object>()
+      case 'alerts':
+        return expectTypeOf(event.alerts[0]?.audiences).toEqualTypeOf<readonly string[] | undefined>()
+      case 'errors':
+        return expectTypeOf(event.errors[0]?.tags).toEqualTypeOf<{ readonly [key: string]: string } | undefined>()
+      case 'connectivity':
+        return expectTypeOf(event.connectionId).toEqualTypeOf<string | undefined>()
+      case 'unknown':
+        return expectTypeOf(event.vin).toEqualTypeOf<string | undefined>()
+      default:
+        return expectTypeOf(event).toBeNever()
+    }
+  }
+  normalize('[]').forEach(read)
+})
+
+test('a normaliser without fields of the user’s own yields the built-in types', () => {
+  expectTypeOf(createNormalizer().normalize({})).toEqualTypeOf<WireEvent>()
+  expectTypeOf(normalize('[]')).toEqualTypeOf<WireEvent[]>()
+})
