@@ -36,9 +36,7 @@ export function define(command: Command): void {
       new Option(
         '-s, --secret <secret>',
         'what was set as `auth` of the webhook; without it no Authorization header is sent',
-      )
-        .env('WEBHOOK_SECRET')
-        .argParser(secret),
+      ).env('WEBHOOK_SECRET'),
     )
     .addOption(
       new Option('-f, --format <format>', 'the payload format; "all" takes turns')
@@ -71,8 +69,12 @@ Examples:
 Exit status: 0 everything was accepted, 1 something was refused or failed, 2 bad usage.`,
     )
     .action(async () => {
+      const given = command.opts<Given>()
+      // Not in a parser of its own: commander's complaint would show the value.
+      const flaw = given.secret === undefined ? undefined : flawOfSecret(given.secret)
+      if (flaw !== undefined) command.error(`error: ${flaw}`)
       const { run } = await import('./send/run.ts')
-      process.exitCode = await run(options(command.opts<Given>()))
+      process.exitCode = await run(options(given))
     })
 }
 
@@ -98,12 +100,6 @@ function url(text: string): URL {
   const parsed = URL.canParse(text) ? new URL(text) : undefined
   if (parsed?.protocol === 'http:' || parsed?.protocol === 'https:') return parsed
   throw new InvalidArgumentError('It must begin with http:// or https://, as in http://localhost:3000/telemetry.')
-}
-
-function secret(text: string): string {
-  const flaw = flawOfSecret(text)
-  if (flaw === undefined) return text
-  throw new InvalidArgumentError(flaw)
 }
 
 function topicList(text: string, before: readonly WireTopic[] = []): readonly WireTopic[] {

@@ -9,7 +9,7 @@ import { duration, failureHint, grouped, paceHint, perSecond, span } from './wor
 export function summary(result: SendResult, options: SendOptions, colors: Colors, width: number): string {
   const parts = [verdict(result, colors)]
   if (result.refused + result.failed > 0) parts.push(...troubles(result, options, colors, width))
-  if (result.sent > 0) parts.push(figures(result, options, colors, width))
+  if (result.ackMs) parts.push(figures(result, options, colors, width))
   if (result.accepted > 0) parts.push(table(result, options, colors))
   return `\n${parts.join('\n\n')}\n`
 }

@@ -1,0 +1,37 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+
+const main = fileURLToPath(new URL('../../adapters/cli/main.ts', import.meta.url))
+
+/** What a command left behind. */
+export interface Ended {
+  readonly status: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** A command that runs. */
+export interface Running {
+  readonly child: ChildProcess
+  readonly ended: Promise<Ended>
+}
+
+/** Starts the real command line as a process of its own, its output piped. */
+export function start(args: readonly string[], env: Readonly<Record<string, string>> = {}): Running {
+  const { FORCE_COLOR: _, WEBHOOK_SECRET: __, ...inherited } = process.env
+  const child = spawn(process.execPath, [main, ...args], {
+    env: { ...inherited, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const ended = Promise.all([once(child, 'close'), text(child.stdout), text(child.stderr)]).then(
+    ([, stdout, stderr]) => ({ status: child.exitCode, stdout, stderr }),
+  )
+  return { child, ended }
+}
+
+/** Runs the command line to its end. */
+export function command(args: readonly string[], env?: Readonly<Record<string, string>>): Promise<Ended> {
+  return start(args, env).ended
+}

@@ -1,0 +1,73 @@
+import { describe, expect, test } from 'vitest'
+import { command } from './command.ts'
+
+const url = ['--url', 'http://127.0.0.1:9/']
+
+describe('fleethook', () => {
+  test.each([[[]], [['--help']], [['-h']]])('%j prints what it can do, and ends well', async (args) => {
+    const { status, stdout } = await command(args)
+    expect(status).toBe(0)
+    expect(stdout).toMatch(/^Usage: fleethook <command>/)
+    expect(stdout).toMatch(/^ {2}send +post the messages/m)
+  })
+
+  test('lists only commands that exist', async () => {
+    const { stdout } = await command(['--help'])
+    const listed = [...stdout.slice(stdout.indexOf('Commands:')).matchAll(/^ {2}(\w+)/gm)].map(([, name]) => name ?? '')
+    expect(listed.length).toBeGreaterThan(0)
+    for (const name of listed) {
+      const { status, stdout: help } = await command([name, '--help'])
+      expect({ status, usage: help.split('\n')[0] }).toEqual({ status: 0, usage: `Usage: fleethook ${name} [options]` })
+    }
+  })
+
+  test('--version prints the version of the package', async () => {
+    const { default: manifest } = await import('../../package.json', { with: { type: 'json' } })
+    expect(await command(['--version'])).toEqual({ status: 0, stdout: `${manifest.version}\n`, stderr: '' })
+  })
+
+  test('a command that does not exist is bad usage, with the one that was meant', async () => {
+    const { status, stderr } = await command(['sned'])
+    expect(status).toBe(2)
+    expect(stderr).toContain('Did you mean send?')
+  })
+})
+
+describe('bad usage of fleethook send ends with status 2 and says what is wrong', () => {
+  test.each([
+    [['send'], '--url'],
+    [['send', '--url', 'localhost:3000'], 'http://'],
+    [['send', '--url', 'ftp://localhost/'], 'http://'],
+    [['send', ...url, '--format', 'xml'], 'vehicle_maker'],
+    [['send', ...url, '--topic', 'weather'], 'There is no topic "weather"'],
+    [['send', ...url, '--vins', '0'], 'from 1 to'],
+    [['send', ...url, '--vins', '2000000'], 'from 1 to 1000000'],
+    [['send', ...url, '--rate', '-1'], 'above 0'],
+    [['send', ...url, '--rate', 'fast'], 'above 0'],
+    [['send', ...url, '--count', '1.5'], 'whole number'],
+    [['send', ...url, '--seed', ''], 'whole number'],
+    [['send', ...url, '--start-at', 'soon'], '2026-06-01T08:00:00Z'],
+    [['send', ...url, '--frmat', 'all'], '--format'],
+    [['send', ...url, 'extra'], 'too many arguments'],
+  ])('%j', async (args, said) => {
+    const { status, stdout, stderr } = await command(args)
+    expect(status).toBe(2)
+    expect(stderr).toContain(said)
+    expect(stdout).toBe('')
+  })
+
+  test.each([
+    ['a line end at its end', 'topsecret\n'],
+    ['a blank at its start', ' topsecret'],
+    ['a character beyond ASCII', 'topsecrèt'],
+  ])('a secret with %s, which is not printed', async (_flaw, secret) => {
+    for (const given of [
+      await command(['send', ...url, '--secret', secret]),
+      await command(['send', ...url], { WEBHOOK_SECRET: secret }),
+    ]) {
+      expect(given.status).toBe(2)
+      expect(given.stderr).toContain('secret')
+      expect(given.stdout + given.stderr).not.toContain(secret.trim())
+    }
+  })
+})
