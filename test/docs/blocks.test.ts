@@ -1,0 +1,70 @@
+import { execFile, spawn } from 'node:child_process'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type Block, blocks } from './blocks.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const folder = `${root}test/docs/.blocks`
+const all = blocks(root)
+
+beforeAll(() => {
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder)
+  for (const { name, code } of all) writeFileSync(`${folder}/${name}`, `${code}\nexport {}\n`)
+  writeFileSync(
+    `${folder}/tsconfig.json`,
+    JSON.stringify({
+      extends: '../../../tsconfig.json',
+      compilerOptions: { isolatedDeclarations: false, declaration: false },
+      include: ['*.ts'],
+    }),
+  )
+})
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+test('every code block of the documentation and of the docstrings compiles', { timeout: 60_000 }, async () => {
+  expect(all.length).toBeGreaterThan(20)
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    [`${root}node_modules/typescript/bin/tsc`, '-p', folder],
+    { cwd: root },
+  ).catch((error: { stdout: string }) => error)
+  expect(stdout).toBe('')
+})
+
+describe('every code block of the pages runs and prints what its comments say', { concurrent: true }, () => {
+  const pages = all.filter((block) => block.at.includes('.md:') && !block.flags.includes('compile'))
+  test.each(pages.map((block) => [block.at, block] as const))('%s', { timeout: 30_000 }, async (_at, block) => {
+    const { code, output } = await run(block)
+    expect(output, output).not.toContain('Error')
+    for (const printed of block.prints) expect(output).toContain(printed)
+    expect(code, output).toBe(0)
+  })
+})
+
+/** Runs a block as a program of its own; one that serves is told to stop once it listens. */
+async function run({ name, code }: Block): Promise<{ readonly code: number | null; readonly output: string }> {
+  // Two programs cannot have port 3000 at once.
+  writeFileSync(`${folder}/${name}`, code.replaceAll('port: 3000', 'port: 0'))
+  const child = spawn(process.execPath, ['--import', `${root}test/docs/resolve-sources.ts`, `${folder}/${name}`], {
+    env: { ...process.env, WEBHOOK_SECRET: 'a-long-random-value' },
+  })
+  let output = ''
+  let told = false
+  const read = (chunk: Buffer): void => {
+    output += chunk.toString()
+    if (!told && output.includes('listening on')) {
+      told = true
+      child.kill('SIGTERM')
+    }
+  }
+  child.stdout.on('data', read)
+  child.stderr.on('data', read)
+  return new Promise((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', (exit) => resolve({ code: exit, output }))
+  })
+}
