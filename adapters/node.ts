@@ -24,11 +24,14 @@ export interface NodeServeOptions extends ServeOptions {
 }
 
 const node: Runtime<NodeServeOptions> = {
-  name: `Node ${process.versions.node}`,
+  name: () => `Node ${process.versions.node}`,
+  variables: () => process.env,
 
-  async listen(fetch, options) {
+  async listen(answerer, options) {
     let stopping = false
-    const answer = getRequestListener((request, env) => fetch(request, env), { overrideGlobalObjects: true })
+    const answer = getRequestListener((request, connection) => answerer(request, connection), {
+      overrideGlobalObjects: true,
+    })
     const timeouts = {
       headersTimeout: options.headersTimeoutMs ?? 10_000,
       requestTimeout: options.requestTimeoutMs ?? 30_000,

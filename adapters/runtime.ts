@@ -1,4 +1,4 @@
-import type { DrainResult } from '../src/dispatch/dispatcher.ts'
+import type { DrainResult } from '../src/dispatch/drain.ts'
 import { FleethookError } from '../src/errors.ts'
 import type { Drainable } from '../src/http/drainable.ts'
 import { detachedContext, type ExecutionContext } from '../src/http/execution-context.ts'
@@ -43,17 +43,22 @@ export interface Server {
 
 /** What a runtime gives. An adapter is one of these. */
 export interface Runtime<Options extends ServeOptions> {
-  /** How people call it. */
-  readonly name: string
+  /** How people call it. Throws where it does not run. */
+  name(): string
+  /** The environment variables: what `secret` functions and handlers get as `env`, as they get bindings on Workers. */
+  variables(): object
   /** Promises that this runtime cannot keep, by the reason. */
   readonly cannotKeep?: (ack: Ack, durability: Drainable['durability']) => string | undefined
   /** Starts to listen. Every request gets a context, so that `c.executionCtx` throws nowhere. */
-  listen(fetch: (request: Request, env: unknown) => Response | Promise<Response>, options: Options): Promise<Listening>
+  listen(answer: Answerer, options: Options, receivers: readonly Drainable[]): Promise<Listening>
   /** Calls `stop` when the signal comes. Returns how to forget about it. */
   onSignal(signal: Signal, stop: () => void): () => void
   /** Does to the process what the signal does when nobody listens. */
   raise(signal: Signal): void
 }
+
+/** Answers a request. `connection` is what the runtime knows of where it came from, under the names that Hono looks for. */
+export type Answerer = (request: Request, connection: object) => Response | Promise<Response>
 
 /** Sockets that are open. */
 export interface Listening {
@@ -77,16 +82,18 @@ export function serveOn<Options extends ServeOptions>(
       delayBeforeCloseMs = 0,
       announce = true,
     }: ServeOptions = options ?? {}
+    const name = runtime.name()
     const receivers = receiversOf(served)
     for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
 
     const listening = await runtime.listen(
-      (request, env) => served.fetch(request, env as never, detachedContext),
+      answering(served, runtime.variables()),
       (options ?? {}) as Options,
+      receivers,
     )
     const url = `${tls ? 'https' : 'http'}://${display(hostname)}:${listening.port}`
     const say = announce ? (line: string): void => console.info(`fleethook: ${line}`) : (): void => {}
-    say(`listening on ${url} (${runtime.name}). ${receivers.map(meaning).join(' ')}`)
+    say(`listening on ${url} (${name}). ${receivers.map(meaning).join(' ')}`)
 
     let stopping: Promise<DrainResult> | undefined
     let resolveClosed: (result: DrainResult | PromiseLike<DrainResult>) => void
@@ -133,6 +140,17 @@ export function serveOn<Options extends ServeOptions>(
   }
 }
 
+/**
+ * The context says that nothing has to be held. A receiver gets the environment variables as `env`; an app gets the
+ * connection beside them, which messages of a receiver of its own need not keep alive while they wait.
+ */
+function answering(served: Served, variables: object): Answerer {
+  const fetch = (request: Request, env: object): Response | Promise<Response> =>
+    served.fetch(request, env as never, detachedContext)
+  if (isDrainable(served)) return (request) => fetch(request, variables)
+  return (request, connection) => fetch(request, Object.assign(Object.create(variables), connection))
+}
+
 function receiversOf(served: Served): readonly Drainable[] {
   if (isDrainable(served)) return [served]
   return isRouted(served) ? receiversIn(served) : []
@@ -151,7 +169,7 @@ function checkPromise(runtime: Runtime<never>, ack: Ack, durability: Drainable['
   if (reason === undefined) return
   throw new FleethookError(
     'ack_unavailable',
-    `ack: '${ack}' with an inbox in ${durability} cannot be kept on ${runtime.name}: ${reason}.`,
+    `ack: '${ack}' with an inbox in ${durability} cannot be kept on ${runtime.name()}: ${reason}.`,
     {
       hint: "Use ack: 'handled', or an inbox that outlives the request.",
     },

@@ -1,0 +1,103 @@
+/**
+ * `serve` for Bun, on `Bun.serve`.
+ *
+ * @module
+ */
+import process from 'node:process'
+import { FleethookError } from '../src/errors.ts'
+import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
+
+export type { Served, ServeOptions, Server, Signal } from './runtime.ts'
+
+/** Options of {@link serve} on Bun: beside the common ones, the limit that Bun has against slow clients. */
+export interface BunServeOptions extends ServeOptions {
+  /**
+   * How long a connection may be silent, in milliseconds, up to 255,000; Bun counts whole seconds. It ends clients that
+   * stop in the middle of a request, and answers that take longer. Default 30,000, and 255,000 with `ack: 'handled'`,
+   * where an answer takes as long as its handlers.
+   */
+  readonly idleTimeoutMs?: number
+}
+
+/** What is used of Bun. */
+interface Bun {
+  readonly version: string
+  serve(options: {
+    readonly port: number
+    readonly hostname?: string
+    readonly tls?: { readonly cert: string; readonly key: string }
+    readonly idleTimeout: number
+    readonly development: false
+    readonly fetch: (request: Request, server: object) => Response | Promise<Response>
+  }): {
+    readonly port: number
+    /** Resolves when no request is under way any more; `true` closes every connection at once. */
+    stop(closeActiveConnections: boolean): Promise<void>
+  }
+}
+
+declare const Bun: Bun | undefined
+
+function bunItself(): Bun {
+  if (typeof Bun !== 'undefined') return Bun
+  throw new FleethookError('option_invalid', '`serve` of fleethook/bun was called, and this is not Bun.', {
+    hint: 'Import it from fleethook/node or fleethook/deno; on Workers use fleethook/workers.',
+  })
+}
+
+const longestSilenceMs = 255_000
+
+const bun: Runtime<BunServeOptions> = {
+  name: () => `Bun ${bunItself().version}`,
+  variables: () => process.env,
+
+  async listen(answer, options, receivers) {
+    const waits = receivers.some(({ ack }) => ack === 'handled')
+    const { port = 3000, hostname, tls, idleTimeoutMs = waits ? longestSilenceMs : 30_000 } = options
+    const server = bunItself().serve({
+      port,
+      ...(hostname === undefined ? {} : { hostname }),
+      ...(tls === undefined ? {} : { tls }),
+      idleTimeout: Math.ceil(idleTimeoutMs / 1000),
+      // Otherwise an error in a route of the host's is answered with its source.
+      development: false,
+      fetch: (request, connection) => answer(request, { server: connection }),
+    })
+    return {
+      port: server.port,
+      async stop(graceMs) {
+        const lingering = setTimeout(() => void server.stop(true), graceMs)
+        await server.stop(false)
+        clearTimeout(lingering)
+      },
+    }
+  },
+
+  onSignal(signal, stop) {
+    process.on(signal, stop)
+    return () => process.off(signal, stop)
+  },
+
+  raise(signal) {
+    process.kill(process.pid, signal)
+  },
+}
+
+/**
+ * Serves a receiver, or a Hono app that mounts one, on Bun.
+ *
+ * Resolves once it listens; rejects when it cannot (a port that is taken). On SIGTERM and SIGINT it closes listening
+ * sockets, idle and then lingering connections, drains, and lets the process end; it never calls `process.exit`.
+ * Environment variables reach `secret` functions and handlers as `env`.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver } from 'fleethook'
+ * import { serve } from 'fleethook/bun'
+ *
+ * const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET }).on('data', (event) => console.log(event.vin))
+ * const server = await serve(receiver, { port: 3000 })
+ * console.log(server.url)
+ * ```
+ */
+export const serve: (served: Served, options?: BunServeOptions) => Promise<Server> = serveOn(bun)

@@ -1,0 +1,169 @@
+/**
+ * `serve` for Deno, on `Deno.serve`.
+ *
+ * @module
+ */
+import process from 'node:process'
+import { FleethookError } from '../src/errors.ts'
+import { type Runtime, type Served, type ServeOptions, type Server, type Signal, serveOn } from './runtime.ts'
+
+export type { Served, ServeOptions, Server, Signal } from './runtime.ts'
+
+/** What is used of Deno. */
+interface Deno {
+  readonly version: { readonly deno: string }
+  readonly env: { get(name: string): string | undefined }
+  serve(
+    options: {
+      readonly port: number
+      readonly hostname: string
+      readonly cert?: string
+      readonly key?: string
+      readonly signal: AbortSignal
+      readonly onListen: () => void
+    },
+    handler: (request: Request, info: object) => Response | Promise<Response>,
+  ): {
+    readonly addr: { readonly port: number }
+    /** Closes idle connections, and resolves when the others are done. Requests whose bodies are still coming fail. */
+    shutdown(): Promise<void>
+  }
+  addSignalListener(signal: Signal, listener: () => void): void
+  removeSignalListener(signal: Signal, listener: () => void): void
+  exit(code: number): never
+}
+
+declare const Deno: Deno | undefined
+
+function denoItself(): Deno {
+  if (typeof Deno !== 'undefined') return Deno
+  throw new FleethookError('option_invalid', '`serve` of fleethook/deno was called, and this is not Deno.', {
+    hint: 'Import it from fleethook/node or fleethook/bun; on Workers use fleethook/workers.',
+  })
+}
+
+const exitCodes: Readonly<Record<Signal, number>> = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 }
+
+const deno: Runtime<ServeOptions> = {
+  name: () => (isDeploy() ? 'Deno Deploy' : `Deno ${denoItself().version.deno}`),
+  variables: () => process.env,
+
+  cannotKeep(ack) {
+    if (ack !== 'received' || !isDeploy()) return undefined
+    return 'an isolate may end with its answer, before the message was stored or handled'
+  },
+
+  async listen(answer, options) {
+    const stopping = new AbortController()
+    const traffic = countTraffic()
+    const server = serveEverywhere(options, stopping.signal, (request, info) =>
+      traffic.count(answer(request, { ...info })),
+    )
+    return {
+      port: server.addr.port,
+      async stop(graceMs) {
+        const deadline = timer(graceMs)
+        await Promise.race([traffic.quiet(), deadline.over])
+        // Aborting ends everything, lingering connections too; after `shutdown` it would crash the process.
+        if (traffic.underWay > 0) stopping.abort()
+        else await Promise.race([server.shutdown(), deadline.over])
+        deadline.cancel()
+      },
+    }
+  },
+
+  onSignal(signal, stop) {
+    denoItself().addSignalListener(signal, stop)
+    return () => denoItself().removeSignalListener(signal, stop)
+  },
+
+  // Deno goes on catching a signal that nobody listens to any more, and sending one takes a permission.
+  raise: (signal) => denoItself().exit(exitCodes[signal]),
+}
+
+/** Deno Deploy sets the variable; a program without the permission to read it runs elsewhere. */
+function isDeploy(): boolean {
+  try {
+    return denoItself().env.get('DENO_DEPLOYMENT_ID') !== undefined
+  } catch {
+    return false
+  }
+}
+
+/** Listens on both kinds of addresses where there are both: Deno's own default leaves out IPv6. */
+function serveEverywhere(
+  { port = 3000, hostname, tls }: ServeOptions,
+  signal: AbortSignal,
+  handler: Parameters<Deno['serve']>[1],
+): ReturnType<Deno['serve']> {
+  const serveOn = (address: string): ReturnType<Deno['serve']> =>
+    denoItself().serve({ ...tls, port, hostname: address, signal, onListen: () => {} }, handler)
+  if (hostname !== undefined) return serveOn(hostname)
+  try {
+    return serveOn('::')
+  } catch (error) {
+    if (error instanceof Error && error.name === 'AddrInUse') throw error
+    return serveOn('0.0.0.0')
+  }
+}
+
+/** Counts requests that are not answered yet: Deno 2.9 fails those whose bodies are still coming when it shuts down. */
+interface Traffic {
+  readonly underWay: number
+  count(answer: Response | Promise<Response>): Promise<Response>
+  /** Resolves at a moment when no request is under way. */
+  quiet(): Promise<void>
+}
+
+function countTraffic(): Traffic {
+  let underWay = 0
+  let whenQuiet = (): void => {}
+  return {
+    get underWay() {
+      return underWay
+    },
+    async count(answer) {
+      underWay += 1
+      try {
+        return await answer
+      } finally {
+        underWay -= 1
+        if (underWay === 0) whenQuiet()
+      }
+    },
+    quiet: () =>
+      new Promise((resolve) => {
+        whenQuiet = resolve
+        if (underWay === 0) resolve()
+      }),
+  }
+}
+
+function timer(ms: number): { readonly over: Promise<void>; cancel(): void } {
+  let handle: ReturnType<typeof setTimeout> | undefined
+  const over = new Promise<void>((resolve) => {
+    handle = setTimeout(resolve, ms)
+  })
+  return { over, cancel: () => clearTimeout(handle) }
+}
+
+/**
+ * Serves a receiver, or a Hono app that mounts one, on Deno.
+ *
+ * Resolves once it listens; rejects when it cannot (a port that is taken). On SIGTERM and SIGINT it lets requests that
+ * are under way finish, closes the listening socket and the connections, drains, and lets the process end; only a second
+ * signal ends it by `Deno.exit`. Environment variables reach `secret` functions and handlers as `env`.
+ *
+ * On Deno Deploy `ack: 'received'` is refused, since nothing is sure to run after an answer there.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver } from 'fleethook'
+ * import { serve } from 'fleethook/deno'
+ *
+ * const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET }).on('data', (event) => console.log(event.vin))
+ * const server = await serve(receiver, { port: 3000 })
+ * console.log(server.url)
+ * ```
+ */
+export const serve: (served: Served, options?: ServeOptions) => Promise<Server> = serveOn(deno)
