@@ -1,0 +1,14 @@
+import { createReceiver } from 'fleethook'
+import { serve } from 'fleethook/bun'
+
+const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET })
+  .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
+  .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
+  .on('unknown', (event, { log }) => log.warn('unmapped message', { reason: event.reason }))
+
+const server = await serve(receiver, { port: Number(process.env.PORT ?? 3000) })
+
+// Resolves after SIGTERM or Ctrl+C, when everything that was acknowledged is handled.
+const { left, lost } = await server.closed
+const { received, handled } = receiver.stats()
+console.log(`received ${received}, handled ${handled}, left ${left}, lost ${lost}`)

@@ -1,0 +1,38 @@
+import { getRequestListener } from '@hono/node-server'
+import express from 'express'
+import { createReceiver } from 'fleethook'
+
+const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET })
+  .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
+  .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
+
+const app = express()
+
+// Before any body parser: the receiver reads bodies itself, also batches, gzip, and those without a Content-Type.
+app.use('/telemetry', getRequestListener(receiver.fetch))
+
+app.use(express.json())
+
+// Behind a parser it has to be handed what the parser made. Batches of objects one after another never get this far.
+app.post('/parsed-telemetry', async (request, response) => {
+  const { status, headers, body } = await receiver.accept({
+    authorization: request.headers.authorization,
+    body: request.body,
+  })
+  response.status(status).set(headers).send(body)
+})
+
+const server = app.listen(Number(process.env.PORT ?? 3000), () => {
+  const address = server.address()
+  console.log(`listening on http://localhost:${typeof address === 'object' ? address?.port : address}`)
+})
+
+process.once('SIGTERM', () => {
+  server.close(async () => {
+    // Everything that was acknowledged is handled before the process ends.
+    const { left, lost } = await receiver.drain()
+    const { received, handled } = receiver.stats()
+    console.log(`received ${received}, handled ${handled}, left ${left}, lost ${lost}`)
+  })
+  server.closeIdleConnections()
+})

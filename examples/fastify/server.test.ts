@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { createInterface } from 'node:readline'
+import { test } from 'node:test'
+import type { Format } from 'fleethook'
+import { encode } from 'fleethook/normalize'
+import { message } from 'fleethook/testing'
+
+const secret = 'a-secret-for-this-test'
+const formats: Format[] = ['service', 'vehicle_maker', 'event_collector']
+
+test('takes a message in each format, and drains on SIGTERM', async () => {
+  const server = spawn(process.execPath, ['server.ts'], {
+    cwd: import.meta.dirname,
+    env: { ...process.env, PORT: '0', WEBHOOK_SECRET: secret },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const lines: string[] = []
+  let url: string | undefined
+  for await (const line of createInterface(server.stdout)) {
+    lines.push(line)
+    if (url !== undefined) continue
+    url = /listening on (http:\S+)/.exec(line)?.[1]
+    if (url === undefined) continue
+    for (const format of formats) {
+      const answer = await fetch(url + '/telemetry', {
+        method: 'POST',
+        headers: { authorization: format === 'event_collector' ? `Splunk ${secret}` : secret },
+        body: JSON.stringify(encode(message.data({ BatteryLevel: 81.5 }), format)),
+      })
+      assert.equal(answer.status, 200)
+    }
+    server.kill('SIGTERM')
+  }
+  assert.match(lines.at(-1) ?? '', /received 3, handled 3, left 0, lost 0/)
+})

@@ -1,0 +1,18 @@
+import { createReceiver } from 'fleethook'
+import { Hono } from 'hono'
+
+// Where the platform may freeze after the response, the answer waits until the handlers are done.
+const receiver = createReceiver({
+  secret: process.env.WEBHOOK_SECRET,
+  ack: 'handled',
+  timeoutMs: 10_000,
+  retry: { attempts: 2 },
+})
+  .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
+  .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
+
+const app = new Hono().basePath('/telemetry').route('/', receiver.routes())
+
+const handle = (request: Request): Response | Promise<Response> => app.fetch(request)
+
+export { handle as GET, handle as OPTIONS, handle as POST }

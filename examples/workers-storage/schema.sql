@@ -1,0 +1,7 @@
+CREATE TABLE IF NOT EXISTS fields (
+  vin TEXT NOT NULL,
+  field TEXT NOT NULL,
+  value TEXT NOT NULL,
+  at TEXT NOT NULL,
+  PRIMARY KEY (vin, field)
+) WITHOUT ROWID;
