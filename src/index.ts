@@ -4,7 +4,7 @@
  * @module
  */
 export type { Clock, Timer } from './clock.ts'
-export type { DrainResult } from './dispatch/dispatcher.ts'
+export type { DrainResult } from './dispatch/drain.ts'
 export type { Delivery, EventOf, Handler, HandlerContext, HandlerFilter, Subject } from './dispatch/handler.ts'
 export type { Retry } from './dispatch/retry.ts'
 export { type ErrorCode, FleethookError } from './errors.ts'

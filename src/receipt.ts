@@ -23,7 +23,12 @@ export interface Receipts {
   malformed(body: Body | undefined, flaw: Refusal): InboxMessage
   gap(event: GapEvent): InboxMessage
   /** Reads a message that only its text is left of. */
-  reread(message: InboxMessage): FleetEvent | MalformedBody
+  readonly reread: (message: InboxMessage) => FleetEvent | MalformedBody
+}
+
+/** The vehicle that a lane is for. No VIN begins with an asterisk, and the lanes for what has no VIN do. */
+export function vinOf(lane: string): string | undefined {
+  return lane.startsWith('*') ? undefined : lane
 }
 
 /** How much of a malformed body is kept, in characters. */

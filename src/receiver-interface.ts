@@ -1,5 +1,5 @@
 import type { Env, Hono } from 'hono'
-import type { DrainResult } from './dispatch/dispatcher.ts'
+import type { DrainResult } from './dispatch/drain.ts'
 import type { Handler, HandlerFilter, Subject } from './dispatch/handler.ts'
 import type { FleetEvent } from './events/event.ts'
 import type { BuiltInFields, FieldCatalogue } from './events/fields.ts'
@@ -37,8 +37,12 @@ export interface ErrorDetails {
 export interface DeadLetters {
   /** Oldest first, at most `limit` (default 100). */
   list(options?: { readonly limit?: number }): Promise<readonly DeadMessage[]>
-  /** Puts one back, at the end of its lane. Resolves to whether there was one. */
-  replay(id: string): Promise<boolean>
+  /**
+   * Puts one back, at the end of its lane: all of its handlers run anew. Resolves to whether there was one. Rejects with
+   * `inbox_full` or `inbox_unavailable` when there is no room, and then it stays a dead letter. `from` is what handlers
+   * find as `context.env`, and what holds their work where the runtime ends it with a request.
+   */
+  replay(id: string, from?: { readonly env?: unknown; readonly context?: ExecutionContext }): Promise<boolean>
   /** Forgets one. Resolves to whether there was one. */
   discard(id: string): Promise<boolean>
 }

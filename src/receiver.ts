@@ -1,19 +1,18 @@
 import type { Env } from 'hono'
-import { type Batch, isHeld } from './dispatch/batch.ts'
 import { createDeadLetters, deadMessage } from './dispatch/dead-letters.ts'
-import { createDispatcher, type DrainResult } from './dispatch/dispatcher.ts'
+import { createDispatcher } from './dispatch/dispatcher.ts'
+import type { DrainResult } from './dispatch/drain.ts'
 import { createGaps } from './dispatch/gaps.ts'
 import { createRegistry } from './dispatch/registry.ts'
-import { FleethookError } from './errors.ts'
 import type { BuiltInFields, ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { isRefusal, readGiven } from './http/body.ts'
 import { markRoutes } from './http/mounted.ts'
 import { createRoutes, doorOf, type Incoming } from './http/routes.ts'
 import { createSecretCheck } from './http/secret.ts'
-import type { InboxMessage } from './inbox/inbox.ts'
+import { createIntake, nowhere } from './intake.ts'
 import { chooseAck, type ReceiverOptions, readOptions } from './options.ts'
-import { createReceipts } from './receipt.ts'
+import { createReceipts, vinOf } from './receipt.ts'
 import type { Receiver } from './receiver-interface.ts'
 import { createReports } from './reports.ts'
 import { createDriftReport } from './wire/drift.ts'
@@ -50,7 +49,10 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   const drift = createDriftReport()
   const reports = createReports(settings)
   const guard = createSecretCheck(settings.secret, settings.log)
-  const receipts = createReceipts(createNormalizer({ ...settings, onDrift: drift.note }), clock)
+  const receipts = createReceipts(
+    createNormalizer({ ...settings, onDrift: (field, seen) => drift.note(field, seen) }),
+    clock,
+  )
   const inbox = settings.inbox({ ...limits, overflow: settings.overflow, conflated: reports.noteConflated })
   const ack = chooseAck(settings.ack, inbox.durability)
   const registry = createRegistry()
@@ -63,102 +65,31 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     events: {
       ...reports.dispatch,
       died: (letter, dropped) => reports.noteDead(deadMessage(letter, receipts.reread), dropped),
-      roomy: tellOfGap,
+      missed: (lane, sinceMs) => gaps.note(vinOf(lane), 'deadline', sinceMs),
+      roomy: (surroundings) => intake.tellOfGap(surroundings),
     },
   })
-  let underWay = 0
-  let whenNoneUnderWay = (): void => {}
+  const intake = createIntake({ inbox, ack, dispatcher, gaps, receipts, reports, clock })
   let draining: Promise<DrainResult> | undefined
-  let telling = false
 
   /** The whole way of a request: who sends, what it says, keep it, answer. Handlers follow in a task of their own. */
   async function receive(incoming: Incoming): Promise<Answer> {
     const stranger = await guard(incoming.authorization, incoming.door, incoming.env)
     if (stranger !== undefined) return refusal(stranger)
     if (draining !== undefined) return refusal({ error: 'draining' })
-    return during(async () => {
+    return dispatcher.during(async () => {
       const body = await incoming.read(limits.bodyBytes)
       if (isRefusal(body)) {
-        if (body.error === 'body_gzip_broken') await keepOwn(receipts.malformed(undefined, body), incoming)
+        if (body.error === 'body_gzip_broken') await intake.takeOwn(receipts.malformed(undefined, body), incoming)
         return refusal(body)
       }
       const { messages, broken } = receipts.read(body, incoming.door)
-      const full = await keep(messages, incoming)
+      const full = await intake.take(messages, incoming)
       if (full !== undefined) return refusal(full)
       if (broken === undefined) return success
-      await keepOwn(receipts.malformed(body, broken), incoming)
+      await intake.takeOwn(receipts.malformed(body, broken), incoming)
       return refusal(broken)
     })
-  }
-
-  /** Keeps messages and starts their handlers. Resolves when the answer may leave, to why it must be a refusal. */
-  async function keep(
-    messages: readonly InboxMessage[],
-    from: Pick<Incoming, 'env' | 'context'>,
-  ): Promise<Refusal | undefined> {
-    if (messages.length === 0) return undefined
-    const kept = store(messages, from)
-    if (ack === 'received' && inbox.durability !== 'memory') {
-      const settled = during(() => kept)
-      if (isHeld(from.context)) from.context.waitUntil(settled)
-      return undefined
-    }
-    const batch = await kept
-    if ('error' in batch) return batch
-    if (ack === 'handled') await batch.settled
-    return undefined
-  }
-
-  async function store(
-    messages: readonly InboxMessage[],
-    { env, context }: Pick<Incoming, 'env' | 'context'>,
-  ): Promise<Batch | Refusal> {
-    try {
-      await recovered
-      await inbox.put(messages)
-    } catch (error) {
-      const full = error instanceof FleethookError && error.code === 'inbox_full'
-      if (!full) reports.dispatch.inboxFailed(error)
-      const reason = full ? 'inbox_full' : 'inbox_unavailable'
-      for (const { event } of messages) if (event?.topic !== 'malformed') gaps.note(event?.vin, reason, 1, clock.now())
-      return { error: reason }
-    }
-    reports.noteAccepted(messages)
-    return dispatcher.start(messages, env, context)
-  }
-
-  /** What the receiver made itself is kept if there is room; it stands for nothing that was acknowledged. */
-  async function keepOwn(message: InboxMessage, { env, context }: Pick<Incoming, 'env' | 'context'>): Promise<boolean> {
-    try {
-      await inbox.put([message])
-    } catch {
-      return false
-    }
-    dispatcher.start([message], env, context)
-    return true
-  }
-
-  /** There is room again: closes the oldest hole, so that a business can fetch what it missed. */
-  function tellOfGap(): void {
-    if (gaps.size === 0 || telling) return
-    telling = true
-    void during(async () => {
-      const gap = gaps.oldest(clock.now())
-      if (gap !== undefined && (await keepOwn(receipts.gap(gap), { env: undefined, context: undefined })))
-        gaps.close(gap)
-      telling = false
-    })
-  }
-
-  /** A drain waits for what is on its way between the secret and the inbox. */
-  async function during<T>(run: () => Promise<T>): Promise<T> {
-    underWay += 1
-    try {
-      return await run()
-    } finally {
-      underWay -= 1
-      if (underWay === 0) whenNoneUnderWay()
-    }
   }
 
   function refusal(why: Refusal): Answer {
@@ -166,20 +97,10 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     return refuse(why)
   }
 
-  async function recover(): Promise<void> {
-    for await (const left of inbox.recover()) dispatcher.start([left], undefined, undefined)
-  }
-  // Nothing waits in memory when a process begins, so nothing has to be waited for.
-  const recovered = inbox.durability === 'memory' ? undefined : recover().catch(reports.dispatch.inboxFailed)
-
   async function drain(deadlineMs: number): Promise<DrainResult> {
-    const taken = new Promise<void>((resolve) => {
-      whenNoneUnderWay = resolve
-      if (underWay === 0) resolve()
-      clock.after(deadlineMs, resolve)
-    })
-    await taken
+    intake.tellOfGap(nowhere)
     const result = await dispatcher.drain(deadlineMs)
+    reports.noteUntold(gaps.size)
     await inbox.close()
     return result
   }
@@ -199,6 +120,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     durability: inbox.durability,
     on(subjects, handler, filter) {
       registry.add(subjects, handler, filter)
+      // Not before there is a handler: without one, all that an earlier process left would count as handled.
+      if (inbox.durability !== 'memory') void intake.recover()
       return receiver
     },
     onError(handler) {
@@ -220,11 +143,10 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     },
     drain: ({ deadlineMs = 25_000 } = {}) => (draining ??= drain(deadlineMs)),
     stats: () => ({
-      received: reports.received,
-      topics: { ...reports.topics },
+      ...reports.counts,
       ...dispatcher.counts,
-      deadLettersDropped: reports.deadLettersDropped,
-      conflated: reports.conflated,
+      lost: dispatcher.counts.lost + reports.counts.unkept,
+      topics: { ...reports.topics },
       refused: { ...reports.refused },
       pending: inbox.usage(),
       running: dispatcher.running,
@@ -233,9 +155,14 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       drift: drift.list(),
       draining: draining !== undefined,
     }),
-    deadLetters: createDeadLetters(inbox, receipts.reread, async (message) => {
-      await inbox.put([message])
-      dispatcher.start([message], undefined, undefined)
+    deadLetters: createDeadLetters({
+      inbox,
+      read: receipts.reread,
+      isDraining: () => draining !== undefined,
+      revived(message, from) {
+        reports.noteReplayed(message)
+        dispatcher.start(dispatcher.add([message], from))
+      },
     }),
   }
   markRoutes(app, receiver)

@@ -1,5 +1,6 @@
 import type { DispatchEvents } from './dispatch/dispatcher.ts'
 import { FleethookError } from './errors.ts'
+import { guarded } from './guarded.ts'
 import type { Refusal } from './http/answers.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { DeadMessage, Settings } from './options.ts'
@@ -8,18 +9,32 @@ import { throttled } from './throttle.ts'
 
 type ErrorHandler = (error: unknown, details: ErrorDetails) => unknown
 
+interface ReportCounts {
+  received: number
+  recovered: number
+  replayed: number
+  conflated: number
+  /** Acknowledged, and then not taken by the inbox. */
+  unkept: number
+  deadLettersDropped: number
+}
+
 /** Counts what happens, says in the log what an operator should know, and tells whoever asked to be told. */
 export interface Reports {
-  readonly received: number
-  readonly conflated: number
-  readonly deadLettersDropped: number
+  readonly counts: Readonly<ReportCounts>
   readonly topics: Readonly<Record<string, number>>
   readonly refused: Readonly<Record<string, number>>
   onError(handler: ErrorHandler): void
   noteAccepted(messages: readonly InboxMessage[]): void
-  noteRefused(refusal: Refusal): void
-  noteConflated(messages: number): void
-  readonly dispatch: Omit<DispatchEvents, 'roomy' | 'died'>
+  readonly noteRefused: (refusal: Refusal) => void
+  readonly noteConflated: (messages: number) => void
+  noteRecovered(message: Pick<InboxMessage, 'kind'>): void
+  noteReplayed(message: Pick<InboxMessage, 'kind'>): void
+  /** Messages were acknowledged before the inbox had them, and it did not take them. */
+  noteLost(messages: readonly InboxMessage[]): void
+  /** A drain has ended and these holes were never told of. */
+  noteUntold(holes: number): void
+  readonly dispatch: Omit<DispatchEvents, 'roomy' | 'died' | 'missed'>
   noteDead(letter: DeadMessage, dropped: boolean): void
 }
 
@@ -37,9 +52,14 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
   const handlers: ErrorHandler[] = []
   const topics: Record<string, number> = {}
   const refused: Record<string, number> = {}
-  let received = 0
-  let conflated = 0
-  let deadLettersDropped = 0
+  const counts: ReportCounts = {
+    received: 0,
+    recovered: 0,
+    replayed: 0,
+    conflated: 0,
+    unkept: 0,
+    deadLettersDropped: 0,
+  }
 
   function tell(error: unknown, details: ErrorDetails): void {
     for (const handler of handlers) {
@@ -50,18 +70,18 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
     }
   }
 
+  function noteAccepted(messages: readonly InboxMessage[]): void {
+    for (const { kind, event } of messages) {
+      if (kind !== 'wire' || event === undefined) continue
+      counts.received += 1
+      topics[event.topic] = (topics[event.topic] ?? 0) + 1
+    }
+  }
+
   return {
     topics,
     refused,
-    get received() {
-      return received
-    },
-    get conflated() {
-      return conflated
-    },
-    get deadLettersDropped() {
-      return deadLettersDropped
-    },
+    counts,
 
     onError(handler) {
       if (typeof handler !== 'function')
@@ -69,13 +89,7 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
       handlers.push(handler)
     },
 
-    noteAccepted(messages) {
-      for (const { kind, event } of messages) {
-        if (kind !== 'wire' || event === undefined) continue
-        received += 1
-        topics[event.topic] = (topics[event.topic] ?? 0) + 1
-      }
-    },
+    noteAccepted,
 
     noteRefused({ error, eventNumber }) {
       refused[error] = (refused[error] ?? 0) + 1
@@ -88,7 +102,26 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
     },
 
     noteConflated(messages) {
-      conflated += messages
+      counts.conflated += messages
+    },
+
+    noteRecovered({ kind }) {
+      if (kind === 'wire') counts.recovered += 1
+    },
+
+    noteReplayed({ kind }) {
+      if (kind === 'wire') counts.replayed += 1
+    },
+
+    noteLost(messages) {
+      noteAccepted(messages)
+      const lost = messages.filter(({ kind }) => kind === 'wire').length
+      counts.unkept += lost
+      say.error('acknowledged messages did not reach the inbox and are lost', { messages: lost })
+    },
+
+    noteUntold(holes) {
+      if (holes > 0) say.error('messages were lost and no gap event could tell of it any more', { gaps: holes })
     },
 
     dispatch: {
@@ -105,17 +138,15 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
         tell(error, { kind: 'inbox' })
       },
       lost(messages) {
-        say.error(`${messages} acknowledged messages were not handled in time and are lost`, { messages })
+        say.error('acknowledged messages were not handled in time and are lost', { messages })
       },
     },
 
     noteDead(letter, dropped) {
-      if (dropped) deadLettersDropped += 1
+      if (dropped) counts.deadLettersDropped += 1
       say.error(
         `a message of topic ${letter.event.topic} was given up after ${letter.attempts} attempts: see receiver.deadLetters`,
-        {
-          delivery: letter.id,
-        },
+        { delivery: letter.id },
       )
       if (onDeadLetter === undefined) return
       guarded(
@@ -129,18 +160,26 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
   }
 }
 
-/** Runs what a user gave us, whether it throws or rejects. */
-function guarded(run: () => unknown, failed: (thrown: unknown) => void): void {
-  new Promise((resolve) => resolve(run())).catch(failed)
-}
-
 /** What of an error may stand in a log: its name and the place, for its message can quote a payload. */
 function where(error: unknown): Record<string, unknown> {
-  if (error instanceof FleethookError) return { error: error.code, reason: error.message }
-  if (!(error instanceof Error)) return { error: `a ${typeof error} was thrown` }
-  const at = error.stack
-    ?.split('\n')
-    .find((line) => /^\s*at /.test(line) || /@/.test(line))
-    ?.trim()
-  return at === undefined ? { error: error.name } : { error: error.name, at }
+  try {
+    if (error instanceof FleethookError) return { error: error.code, reason: error.message }
+    if (!(error instanceof Error)) return { error: `a ${typeof error} was thrown` }
+    const name = /^[A-Z]\w{0,40}$/.test(error.name) ? error.name : 'Error'
+    const at = placeIn(error)
+    return at === undefined ? { error: name } : { error: name, at }
+  } catch {
+    return { error: 'an error that cannot be read' }
+  }
+}
+
+/** File, line and column of the innermost frame. A stack begins with the message, which can look like frames itself. */
+function placeIn({ stack, message }: Error): string | undefined {
+  if (typeof stack !== 'string' || !stack.includes(message)) return undefined
+  const frames = stack.slice(stack.indexOf(message) + message.length).split('\n')
+  for (const frame of frames) {
+    const [, place] = /^\s+at (?:.* \()?((?:file:|node:|\/|[A-Za-z]:\\)[^()\s]*:\d+:\d+)\)?$/.exec(frame) ?? []
+    if (place !== undefined) return place
+  }
+  return undefined
 }

@@ -1,11 +1,18 @@
 import type { Drift } from './wire/drift.ts'
 
-/** What a receiver has done and is doing. Counts are since construction. */
+/**
+ * What a receiver has done and is doing. Counts are since construction, and add up: `received + recovered + replayed` is
+ * `handled + deadLettered + lost + conflated` and those of `pending` that came over the wire.
+ */
 export interface Stats {
   /** Messages that were accepted. */
   readonly received: number
   /** Accepted messages by topic, `unknown` included. */
   readonly topics: Readonly<Record<string, number>>
+  /** Messages that an earlier process left in a durable inbox. */
+  readonly recovered: number
+  /** Messages that were put back from the dead letters. */
+  readonly replayed: number
   /** Messages whose handlers are all done. */
   readonly handled: number
   /** Attempts after the first. */
@@ -14,17 +21,17 @@ export interface Stats {
   readonly deadLettered: number
   /** Dead letters that were forgotten because newer ones needed their room. */
   readonly deadLettersDropped: number
-  /** Acknowledged messages that were never handled: a drain or a runtime ended first. */
+  /** Accepted messages that were never handled: a drain or a runtime ended first, or an inbox failed after the answer. */
   readonly lost: number
   /** Messages merged into others (`overflow: 'conflate'`). */
   readonly conflated: number
   /** Refused requests by the answer's `error`. A refused message is lost: the service sends once. */
   readonly refused: Readonly<Record<string, number>>
-  /** What waits or is being handled. */
+  /** What waits or is being handled, and what the receiver itself has to tell of: gaps and malformed bodies. */
   readonly pending: { readonly messages: number; readonly bytes: number }
-  /** Messages whose handlers run right now. */
+  /** Messages whose handlers run right now: at most `concurrency`. */
   readonly running: number
-  /** VINs that have work. */
+  /** VINs that have work, one message of each at a time. */
   readonly lanes: number
   /** Holes that no `gap` event has told of yet. */
   readonly openGaps: number

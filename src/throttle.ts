@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts'
+import { guarded } from './guarded.ts'
 import type { Log } from './log.ts'
 
 /** A line of the log at most every so often, however often there is something to say. */
@@ -21,7 +22,12 @@ export function throttled(log: Log, clock: Clock): ThrottledLog {
       return
     }
     said.set(message, { atMs: now, since: 0 })
-    log[level](message, last === undefined || last.since === 0 ? details : { ...details, repeated: last.since })
+    const repeated = last !== undefined && last.since > 0 ? { repeated: last.since } : {}
+    // There is nobody left to tell when a log fails, and no message may stop for it.
+    guarded(
+      () => log[level](message, { ...details, ...repeated }),
+      () => {},
+    )
   }
 
   return {

@@ -5,15 +5,16 @@ interface Hole {
   readonly vin: string | undefined
   readonly reason: GapReason
   readonly fromMs: number
-  missed: number
+  readonly missed: number
 }
 
 /** Remembers where messages were lost until it can be told to handlers: one gap per VIN and reason. */
 export interface Gaps {
-  note(vin: string | undefined, reason: GapReason, missed: number, nowMs: number): void
+  /** A message was lost that came at `fromMs` or later. */
+  note(vin: string | undefined, reason: GapReason, fromMs: number): void
   /** The oldest hole, as it is now. */
   oldest(nowMs: number): GapEvent | undefined
-  /** It has been told: what is lost from now on is another hole. */
+  /** It has been told: what was lost since is another hole. */
   close(gap: GapEvent): void
   readonly size: number
 }
@@ -25,11 +26,15 @@ export function createGaps(): Gaps {
   const holes = new Map<string, Hole>()
 
   return {
-    note(vin, reason, missed, nowMs) {
+    note(vin, reason, fromMs) {
       const concerned = holes.size < maxHoles || holes.has(key(vin, reason)) ? vin : undefined
       const open = holes.get(key(concerned, reason))
-      if (open === undefined) holes.set(key(concerned, reason), { vin: concerned, reason, fromMs: nowMs, missed })
-      else open.missed += missed
+      holes.set(key(concerned, reason), {
+        vin: concerned,
+        reason,
+        fromMs: Math.min(fromMs, open?.fromMs ?? fromMs),
+        missed: (open?.missed ?? 0) + 1,
+      })
     },
 
     oldest(nowMs) {
@@ -37,8 +42,12 @@ export function createGaps(): Gaps {
       return hole === undefined ? undefined : gapEvent(hole, nowMs)
     },
 
-    close({ vin, reason }) {
-      holes.delete(key(vin, reason))
+    close({ vin, reason, missed }) {
+      const told = key(vin, reason)
+      const open = holes.get(told)
+      // At the end of the line, so that the other vehicles are told of theirs first.
+      holes.delete(told)
+      if (open !== undefined && open.missed > missed) holes.set(told, { ...open, missed: open.missed - missed })
     },
 
     get size() {

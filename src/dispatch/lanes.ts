@@ -1,96 +1,123 @@
-/** A queue of waiting work for one VIN. It exists only while it has work. */
-export interface Lane<Work> {
-  readonly key: string
-  /** The work whose turn it is. */
-  readonly head: Link<Work>
+/** What stands in a lane. The links are the lanes' own: a queue that costs no object beside its items. */
+export interface InLane<Item> {
+  /** Whether it may be taken when its turn comes. */
+  ready: boolean
+  lane: Lane<Item> | undefined
+  previous: Item | undefined
+  next: Item | undefined
 }
 
-interface Link<Work> {
-  readonly work: Work
-  next: Link<Work> | undefined
-}
-
-interface OwnLane<Work> {
+/** A queue of work for one VIN. It exists only while it has work. */
+export interface Lane<Item> {
   readonly key: string
-  head: Link<Work>
-  tail: Link<Work>
-  next: OwnLane<Work> | undefined
+  head: Item | undefined
+  tail: Item | undefined
+  /** Waiting for its turn, or not: its head is out or is not ready. */
+  queued: boolean
+  /** Its head was taken. */
+  out: boolean
+  next: Lane<Item> | undefined
 }
 
 /**
  * Who is next. Work of one lane comes out in the order in which it went in, one piece at a time; lanes take turns, so
  * that one busy vehicle does not keep the others waiting. Every step costs the same, however many lanes there are.
  */
-export interface Lanes<Work> {
-  /** Adds work at the end of its lane. */
-  add(key: string, work: Work): void
-  /** Takes the next lane that may run; it stays away until `done` or `again`. */
-  take(): Lane<Work> | undefined
-  /** The lane's head is finished: the lane goes to the back of the queue, or ends when it was the last. */
-  done(lane: Lane<Work>): void
-  /** The lane's head is to be run once more: the lane goes to the back of the queue. */
-  again(lane: Lane<Work>): void
+export interface Lanes<Item extends InLane<Item>> {
+  /** Adds an item at the end of its lane. It keeps its place, and those behind it wait, until it is `ready`. */
+  add(key: string, item: Item): void
+  /** It may be taken from now on. */
+  ready(item: Item): void
+  /** Takes the head of the next lane. The lane stays away until the item is put `back` or removed. */
+  take(): Item | undefined
+  /** A taken item is to be taken again, once it is `ready` again. */
+  back(item: Item): void
+  /** Takes an item out of its lane for good, wherever it stands. */
+  remove(item: Item): void
+  /** Whether `take` might yield something. */
+  readonly waiting: boolean
   /** How many lanes have work. */
   readonly size: number
   /** Everything that waits or runs, lane by lane in order. */
-  all(): Generator<Work>
+  all(): Generator<Item>
 }
 
 /** No lanes yet. */
-export function createLanes<Work>(): Lanes<Work> {
-  const lanes = new Map<string, OwnLane<Work>>()
-  let first: OwnLane<Work> | undefined
-  let last: OwnLane<Work> | undefined
+export function createLanes<Item extends InLane<Item>>(): Lanes<Item> {
+  const lanes = new Map<string, Lane<Item>>()
+  let first: Lane<Item> | undefined
+  let last: Lane<Item> | undefined
 
-  function queue(lane: OwnLane<Work>): void {
+  /** A lane whose head may be taken goes to the back of the queue, unless it is there. */
+  function queue(lane: Lane<Item>): void {
+    if (lane.queued || lane.out || !lane.head?.ready) return
+    lane.queued = true
     lane.next = undefined
     if (last === undefined) first = lane
     else last.next = lane
     last = lane
   }
 
-  function known(lane: Lane<Work>): OwnLane<Work> | undefined {
-    const own = lanes.get(lane.key)
-    return own === lane ? own : undefined
-  }
-
   return {
-    add(key, work) {
-      const link: Link<Work> = { work, next: undefined }
-      const lane = lanes.get(key)
+    add(key, item) {
+      let lane = lanes.get(key)
       if (lane === undefined) {
-        const started: OwnLane<Work> = { key, head: link, tail: link, next: undefined }
-        lanes.set(key, started)
-        queue(started)
-        return
+        lane = { key, head: undefined, tail: undefined, queued: false, out: false, next: undefined }
+        lanes.set(key, lane)
       }
-      lane.tail.next = link
-      lane.tail = link
+      item.lane = lane
+      item.previous = lane.tail
+      if (lane.tail === undefined) lane.head = item
+      else lane.tail.next = item
+      lane.tail = item
+    },
+
+    ready(item) {
+      item.ready = true
+      if (item.lane?.head === item) queue(item.lane)
     },
 
     take() {
-      const lane = first
-      if (lane === undefined) return undefined
-      first = lane.next
-      if (first === undefined) last = undefined
-      return lane
+      while (first !== undefined) {
+        const lane = first
+        first = lane.next
+        if (first === undefined) last = undefined
+        lane.queued = false
+        lane.next = undefined
+        // Its head can have been removed while it waited for its turn.
+        if (lane.head?.ready) {
+          lane.out = true
+          return lane.head
+        }
+      }
+      return undefined
     },
 
-    done(lane) {
-      const own = known(lane)
-      if (own === undefined) return
-      const { next } = own.head
-      if (next === undefined) {
-        lanes.delete(own.key)
+    back(item) {
+      item.ready = false
+      if (item.lane !== undefined) item.lane.out = false
+    },
+
+    remove(item) {
+      const { lane, previous, next } = item
+      if (lane === undefined) return
+      item.lane = undefined
+      item.previous = undefined
+      item.next = undefined
+      if (next === undefined) lane.tail = previous
+      else next.previous = previous
+      if (previous !== undefined) {
+        previous.next = next
         return
       }
-      own.head = next
-      queue(own)
+      lane.head = next
+      lane.out = false
+      if (next === undefined) lanes.delete(lane.key)
+      else queue(lane)
     },
 
-    again(lane) {
-      const own = known(lane)
-      if (own !== undefined) queue(own)
+    get waiting() {
+      return first !== undefined
     },
 
     get size() {
@@ -98,8 +125,7 @@ export function createLanes<Work>(): Lanes<Work> {
     },
 
     *all() {
-      for (const lane of lanes.values())
-        for (let link: Link<Work> | undefined = lane.head; link; link = link.next) yield link.work
+      for (const lane of lanes.values()) for (let item = lane.head; item !== undefined; item = item.next) yield item
     },
   }
 }

@@ -1,27 +1,31 @@
-import type { Env } from 'hono'
 import { FleethookError } from '../errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Handler, HandlerContext, HandlerFilter, Subject } from './handler.ts'
-import type { FieldCatalogue } from '../events/fields.ts'
+import type { HandlerContext, HandlerFilter } from './handler.ts'
 
 /** A handler as the dispatcher sees it: what it is for has been decided already. */
-export type AnyHandler = (event: FleetEvent | MalformedBody, context: HandlerContext<Env>) => unknown
+export type AnyHandler = (event: FleetEvent | MalformedBody, context: HandlerContext) => unknown
 
 /** The handlers of a receiver, in the order in which they were registered. */
 export interface Registry {
-  add<S extends Subject, E extends Env, Fields extends FieldCatalogue>(
-    subjects: S | readonly S[],
-    handler: Handler<S, E, Fields>,
-    filter?: HandlerFilter,
-  ): void
+  /** Throws `handler_invalid` for what `receiver.on` does not take. */
+  add(subjects: unknown, handler: unknown, filter: HandlerFilter | undefined): void
   /** The handlers for an event, in order. */
   matching(event: FleetEvent | MalformedBody): readonly AnyHandler[]
 }
 
 interface Registered {
   readonly handler: AnyHandler
-  readonly wants: (event: FleetEvent | MalformedBody) => boolean
+  readonly wants: Wants | undefined
+}
+
+type Wants = (event: FleetEvent | MalformedBody) => boolean
+
+/** The handlers for one topic. */
+interface Subscribed {
+  readonly all: readonly Registered[]
+  /** All of them as functions, when none of them has a filter. */
+  readonly unfiltered: readonly AnyHandler[] | undefined
 }
 
 const topics = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'unknown', 'gap'] as const
@@ -29,47 +33,67 @@ const subjects: readonly string[] = [...topics, '*', 'malformed']
 
 /** An empty registry. */
 export function createRegistry(): Registry {
-  const byTopic = new Map<string, Registered[]>()
+  const byTopic = new Map<string, Subscribed>()
 
   return {
     add(given, handler, filter) {
-      const wanted = typeof given === 'string' ? [given] : given
-      for (const subject of wanted) check(subject)
-      if (typeof handler !== 'function') {
+      const wanted = subjectsIn(given)
+      if (!isHandler(handler)) {
         throw new FleethookError(
           'handler_invalid',
           `The handler for ${wanted.join(', ')} is ${typeof handler}, not a function.`,
         )
       }
-      // It is only ever called with events of the topics it was registered for.
-      const registered = { handler: handler as AnyHandler, wants: filtering(filter) }
-      for (const topic of new Set(
-        wanted.flatMap((subject: Subject): readonly Subject[] => (subject === '*' ? topics : [subject])),
-      )) {
-        byTopic.set(topic, [...(byTopic.get(topic) ?? []), registered])
+      const registered = { handler, wants: filtering(filter) }
+      for (const topic of new Set(wanted.flatMap((subject) => (subject === '*' ? topics : [subject])))) {
+        byTopic.set(topic, subscribed([...(byTopic.get(topic)?.all ?? []), registered]))
       }
     },
 
     matching(event) {
-      const matching: AnyHandler[] = []
-      for (const { handler, wants } of byTopic.get(event.topic) ?? []) if (wants(event)) matching.push(handler)
-      return matching
+      const found = byTopic.get(event.topic)
+      if (found === undefined) return []
+      return found.unfiltered ?? found.all.flatMap((registered) => wanting(registered, event))
     },
   }
 }
 
-function check(subject: string): void {
-  if (subjects.includes(subject)) return
-  throw new FleethookError('handler_invalid', `There is no topic "${subject}".`, {
-    hint: `The topics are ${subjects.join(', ')}.`,
+/** It is only ever called with events of the topics it was registered for. */
+function isHandler(handler: unknown): handler is AnyHandler {
+  return typeof handler === 'function'
+}
+
+function subscribed(all: readonly Registered[]): Subscribed {
+  const filtered = all.some(({ wants }) => wants !== undefined)
+  return { all, unfiltered: filtered ? undefined : all.map(({ handler }) => handler) }
+}
+
+/** A filter that throws is the failure of its handler: it is tried again and given up with it, and no other's. */
+function wanting({ handler, wants }: Registered, event: FleetEvent | MalformedBody): readonly AnyHandler[] {
+  if (wants === undefined) return [handler]
+  try {
+    return wants(event) ? [handler] : []
+  } catch {
+    return [(again, context) => (wants(again) ? handler(again, context) : undefined)]
+  }
+}
+
+function subjectsIn(given: unknown): readonly string[] {
+  const wanted: readonly unknown[] = Array.isArray(given) ? given : [given]
+  if (wanted.length === 0) throw invalid('A handler was registered for no topic.')
+  return wanted.map((subject) => {
+    if (typeof subject === 'string' && subjects.includes(subject)) return subject
+    throw invalid(`There is no topic ${typeof subject === 'string' ? `"${subject}"` : `of type ${typeof subject}`}.`)
   })
 }
 
-const always = (): boolean => true
+function invalid(message: string): FleethookError {
+  return new FleethookError('handler_invalid', message, { hint: `The topics are ${subjects.join(', ')}.` })
+}
 
-function filtering(filter: HandlerFilter | undefined): (event: FleetEvent | MalformedBody) => boolean {
-  if (filter === undefined) return always
-  const { fields, vins } = filter
+function filtering(filter: HandlerFilter | undefined): Wants | undefined {
+  if (filter === undefined) return undefined
+  const { fields, vins } = checked(filter)
   const listed = typeof vins === 'function' || vins === undefined ? undefined : new Set(vins)
   const wantsVin = typeof vins === 'function' ? vins : listed && ((vin: string) => listed.has(vin))
   return (event) => {
@@ -80,4 +104,25 @@ function filtering(filter: HandlerFilter | undefined): (event: FleetEvent | Malf
     if (fields === undefined) return true
     return event.topic === 'data' && fields.some((field) => event.data[field] !== undefined)
   }
+}
+
+/** A text where a list belongs would match its letters, which is nothing, without a word. */
+function checked(filter: HandlerFilter): HandlerFilter {
+  const given: Partial<Record<string, unknown>> = { ...filter }
+  const { fields, vins, ...others } = given
+  const [other] = Object.keys(others)
+  if (other !== undefined) {
+    throw new FleethookError('handler_invalid', `There is no filter \`${other}\`.`, {
+      hint: 'A handler is filtered by `fields` and `vins`.',
+    })
+  }
+  if (fields !== undefined && !isTexts(fields))
+    throw new FleethookError('handler_invalid', 'The filter `fields` must be a list of field names.')
+  if (vins !== undefined && typeof vins !== 'function' && !isTexts(vins))
+    throw new FleethookError('handler_invalid', 'The filter `vins` must be a list of VINs or a function of one.')
+  return filter
+}
+
+function isTexts(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((item) => typeof item === 'string')
 }

@@ -1,5 +1,4 @@
-import type { Env } from 'hono'
-import type { Clock } from '../clock.ts'
+import type { Clock, Timer } from '../clock.ts'
 import { FleethookError } from '../errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
@@ -7,24 +6,24 @@ import type { Log } from '../log.ts'
 import type { Delivery, HandlerContext } from './handler.ts'
 import type { AnyHandler } from './registry.ts'
 
-/** What the runs of one message share. */
-export interface RunSurroundings {
-  readonly env: unknown
-  /** Whose run it is, so that all runs of one owner can be aborted. */
-  readonly owner: object
-  readonly delivery: Delivery
-}
-
-/** Runs handlers, one at a time each call, and never throws, whatever the handler does. */
+/** Runs handlers, and never throws, whatever a handler does. */
 export interface Runner {
-  /** `undefined` when the handler is done, or why it failed. */
+  /**
+   * `undefined` when the handler is done, or why it failed; a promise of it when the handler is asynchronous. `owner` says
+   * whose run it is, so that all runs of one owner can be aborted.
+   */
   run(
     handler: AnyHandler,
     event: FleetEvent | MalformedBody,
-    surroundings: RunSurroundings,
-  ): Promise<Failure | undefined>
+    owner: Owner,
+    delivery: Delivery,
+  ): Failure | undefined | Promise<Failure | undefined>
   /** Aborts the signals of the runs under way, of one owner or all, and fails them, whether or not a handler listens. */
-  abort(reason: unknown, owner?: object): void
+  abort(reason: unknown, owner?: Owner): void
+}
+
+export interface Owner {
+  readonly env: unknown
 }
 
 /** A handler's failure. `error` is whatever was thrown; it need not be an `Error`. */
@@ -33,8 +32,10 @@ export interface Failure {
 }
 
 interface ActiveRun {
-  readonly owner: object
-  abort(reason: unknown): void
+  readonly owner: Owner
+  readonly context: Context
+  readonly resolve: (failure: Failure | undefined) => void
+  timer: Timer | undefined
 }
 
 /** Runs handlers under a time limit. */
@@ -46,88 +47,91 @@ export function createRunner(options: {
   const { clock, log, timeoutMs } = options
   const active = new Set<ActiveRun>()
 
-  return {
-    async run(handler, event, surroundings) {
-      const controller = lazyController()
+  function finish(run: ActiveRun, failure: Failure | undefined): void {
+    if (!active.delete(run)) return
+    run.timer?.cancel()
+    run.resolve(failure)
+  }
+
+  function abort(run: ActiveRun, reason: unknown): void {
+    abortSignal(run.context, reason)
+    finish(run, { error: reason })
+  }
+
+  function settle(result: PromiseLike<unknown>, context: Context, owner: Owner): Promise<Failure | undefined> {
+    return new Promise((resolve) => {
+      const run: ActiveRun = { owner, context, resolve, timer: undefined }
+      active.add(run)
+      run.timer = clock.after(timeoutMs, () => abort(run, timeout(timeoutMs)))
       try {
-        const result = handler(event, context(controller, log, surroundings))
+        result.then(
+          () => finish(run, undefined),
+          (error: unknown) => finish(run, { error }),
+        )
+      } catch (error) {
+        finish(run, { error })
+      }
+    })
+  }
+
+  return {
+    run(handler, event, owner, delivery) {
+      const context = new Context(log, owner.env ?? {}, delivery)
+      try {
+        const result = handler(event, context)
         // A handler that is done at once costs neither a timer nor a place among the active ones.
-        if (!isThenable(result)) return undefined
-        return await settle(result, controller, surroundings.owner)
+        return isThenable(result) ? settle(result, context, owner) : undefined
       } catch (error) {
         return { error }
       }
     },
+
     abort(reason, owner) {
-      for (const run of active) if (owner === undefined || run.owner === owner) run.abort(reason)
-    },
-  }
-
-  function settle(
-    result: PromiseLike<unknown>,
-    controller: LazyController,
-    owner: object,
-  ): Promise<Failure | undefined> {
-    return new Promise((resolve) => {
-      const finish = (failure: Failure | undefined): void => {
-        timer.cancel()
-        active.delete(run)
-        resolve(failure)
-      }
-      const run: ActiveRun = {
-        owner,
-        abort(reason) {
-          controller.abort(reason)
-          finish({ error: reason })
-        },
-      }
-      const timer = clock.after(timeoutMs, () => {
-        run.abort(
-          new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, {
-            hint: 'Pass `context.signal` on to what it waits for, or raise `timeoutMs`.',
-          }),
-        )
-      })
-      active.add(run)
-      result.then(
-        () => finish(undefined),
-        (error: unknown) => finish({ error }),
-      )
-    })
-  }
-}
-
-/** Most handlers never look at the signal, so there is none until they do. */
-interface LazyController {
-  readonly signal: AbortSignal
-  abort(reason: unknown): void
-}
-
-function lazyController(): LazyController {
-  let controller: AbortController | undefined
-  return {
-    get signal() {
-      controller ??= new AbortController()
-      return controller.signal
-    },
-    abort(reason) {
-      controller ??= new AbortController()
-      controller.abort(reason)
+      for (const run of active) if (owner === undefined || run.owner === owner) abort(run, reason)
     },
   }
 }
 
-function context(controller: LazyController, log: Log, { env, delivery }: RunSurroundings): HandlerContext<Env> {
-  return {
-    get signal() {
-      return controller.signal
-    },
-    log,
-    env: env ?? {},
-    delivery,
+function timeout(timeoutMs: number): FleethookError {
+  return new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, {
+    hint: 'Pass `context.signal` on to what it waits for, or raise `timeoutMs`.',
+  })
+}
+
+let abortSignal: (context: Context, reason: unknown) => void
+
+/**
+ * What a handler gets beside the event. A class, because most handlers never look at the signal, and a getter on a
+ * prototype costs nothing where one on each object would cost more than the rest of the run.
+ */
+class Context implements HandlerContext {
+  readonly log: Log
+  readonly env: object
+  readonly delivery: Delivery
+  #controller: AbortController | undefined
+
+  constructor(log: Log, env: object, delivery: Delivery) {
+    this.log = log
+    this.env = env
+    this.delivery = delivery
+  }
+
+  get signal(): AbortSignal {
+    return (this.#controller ??= new AbortController()).signal
+  }
+
+  static {
+    abortSignal = (context, reason) => {
+      context.#controller ??= new AbortController()
+      context.#controller.abort(reason)
+    }
   }
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
+  return (
+    ((typeof value === 'object' && value !== null) || typeof value === 'function') &&
+    'then' in value &&
+    typeof value.then === 'function'
+  )
 }

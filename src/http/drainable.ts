@@ -1,4 +1,4 @@
-import type { DrainResult } from '../dispatch/dispatcher.ts'
+import type { DrainResult } from '../dispatch/drain.ts'
 import type { Durability } from '../inbox/inbox.ts'
 import type { Ack } from '../options.ts'
 

@@ -18,3 +18,8 @@ export const detachedContext: ExecutionContext = {
   props: {},
   detached: true,
 }
+
+/** Whether the runtime ends the work of a request on its own, unless it is held. */
+export function isHeld(context: ExecutionContext | undefined): context is ExecutionContext {
+  return context !== undefined && context.detached !== true
+}

@@ -2,54 +2,116 @@ import type { DataEvent } from '../events/event.ts'
 import { mergeData } from '../wire/merge.ts'
 import type { InboxMessage } from './inbox.ts'
 
-/** Messages that became one: `into` stands where the first of them stood, the others are gone. */
-export interface Merged {
-  readonly into: InboxMessage
-  readonly from: readonly string[]
+/** A message that an inbox keeps, as far as merging is concerned. */
+export interface Mergeable {
+  message: InboxMessage
+  /** It was handed out at least once, so some of its handlers may have seen it. */
+  readonly deliveries: number
+  /** Put back from the dead letters: somebody wants to see this very message handled. */
+  readonly replayed: boolean
+  /** It is gone: settled, dead, or merged into another. */
+  gone: boolean
 }
 
 /**
- * Merges waiting `data` messages that follow each other in one lane: the newest value of each field stays. Messages of
- * other topics keep their place between them, so that the order within a VIN is kept.
+ * Merges queued `data` messages that follow each other in one lane: the newest value of each field stays, where the first
+ * of them stood. Messages of other topics keep their place between them, so that the order within a VIN is kept.
+ *
+ * Which ones could be merged is noted as they come, so that making room costs the same however many are queued.
  */
-export function conflate(waiting: Iterable<InboxMessage>): Merged[] {
-  const runs: InboxMessage[][] = []
-  const open = new Map<string, InboxMessage[]>()
-  for (const message of waiting) {
-    if (dataOf(message) === undefined) {
-      open.delete(message.lane)
-      continue
-    }
-    const run = open.get(message.lane)
-    if (run !== undefined) {
-      run.push(message)
-      continue
-    }
-    const started = [message]
-    open.set(message.lane, started)
-    runs.push(started)
+export interface Conflation<Kept extends Mergeable> {
+  /** A message was put last in its lane. */
+  added(kept: Kept): void
+  /** A message is no longer waiting in its lane for good. */
+  removed(kept: Kept): void
+  /** Merges two: `from` is to be forgotten and `into` stands for both. `undefined` when there is nothing to merge. */
+  merge(): { readonly into: Kept; readonly from: Kept; readonly message: InboxMessage } | undefined
+}
+
+interface Pair<Kept> {
+  readonly earlier: Kept
+  readonly later: Kept
+}
+
+const leastTidied = 256
+
+export function createConflation<Kept extends Mergeable>(): Conflation<Kept> {
+  /** The last message of each lane that has any. */
+  const tails = new Map<string, Kept>()
+  /** Neighbours, oldest first. Some of them are handed out or gone by the time they are looked at. */
+  let pairs: Pair<Kept>[] = []
+  let next = 0
+  /** Where a message went that was merged into an earlier one. */
+  const merged = new WeakMap<Kept, Kept>()
+
+  function current(kept: Kept): Kept {
+    let found = kept
+    for (let into = merged.get(found); into !== undefined; into = merged.get(found)) found = into
+    return found
   }
-  return runs.map(merge).filter((merged) => merged !== undefined)
+
+  let tidyAt = leastTidied
+
+  /** Forgets neighbours that can no longer be merged. As seldom as makes its cost per message constant. */
+  function tidy(): void {
+    pairs = pairs.slice(next).filter(({ earlier, later }) => waits(current(earlier)) && waits(later))
+    next = 0
+    tidyAt = Math.max(leastTidied, pairs.length * 2)
+  }
+
+  return {
+    added(kept) {
+      const { lane } = kept.message
+      const earlier = tails.get(lane)
+      tails.set(lane, kept)
+      if (earlier === undefined || !isData(earlier) || !isData(kept)) return
+      pairs.push({ earlier, later: kept })
+      if (pairs.length >= tidyAt) tidy()
+    },
+
+    removed(kept) {
+      const { lane } = kept.message
+      if (tails.get(lane) === kept) tails.delete(lane)
+    },
+
+    merge() {
+      while (next < pairs.length) {
+        const pair = pairs[next]
+        next += 1
+        if (pair === undefined) break
+        const into = current(pair.earlier)
+        const from = pair.later
+        if (!waits(into) || !waits(from)) continue
+        const message = mergedMessage(into.message, from.message)
+        if (message === undefined) continue
+        merged.set(from, into)
+        if (tails.get(message.lane) === from) tails.set(message.lane, into)
+        return { into, from, message }
+      }
+      pairs = []
+      next = 0
+      return undefined
+    },
+  }
+}
+
+function waits({ gone, deliveries }: Mergeable): boolean {
+  return !gone && deliveries === 0
+}
+
+function isData({ message, replayed }: Mergeable): boolean {
+  return !replayed && dataOf(message) !== undefined
 }
 
 function dataOf({ event }: InboxMessage): DataEvent | undefined {
   return event?.topic === 'data' ? event : undefined
 }
 
-function merge(run: readonly InboxMessage[]): Merged | undefined {
-  const [first, ...rest] = run
-  const [oldest, ...newer] = run.map(dataOf).filter((event) => event !== undefined)
-  if (first === undefined || oldest === undefined || newer.length === 0) return undefined
-  const event = mergeData([oldest, ...newer])
-  return {
-    into: {
-      ...first,
-      get text() {
-        return JSON.stringify({ data: event.data, createdAt: event.createdAt, vin: event.vin })
-      },
-      bytes: Math.max(...run.map((message) => message.bytes)),
-      event,
-    },
-    from: rest.map((message) => message.id),
-  }
+function mergedMessage(into: InboxMessage, from: InboxMessage): InboxMessage | undefined {
+  const earlier = dataOf(into)
+  const later = dataOf(from)
+  if (earlier === undefined || later === undefined) return undefined
+  const event = mergeData([earlier, later])
+  const text = JSON.stringify({ data: event.data, createdAt: event.createdAt, vin: event.vin })
+  return { ...into, text, bytes: text.length, event }
 }

@@ -24,8 +24,6 @@ export interface InboxMessage {
   readonly bytes: number
   /** The message as it was read at receipt. A durable inbox leaves it out: it is read anew from `text`. */
   readonly event?: FleetEvent | MalformedBody
-  /** Put back from the dead letters. */
-  readonly replayed?: true
 }
 
 /** A message handed out for handling. */
@@ -39,7 +37,7 @@ export interface Claim {
 
 /** Why a message was given up. */
 export interface DeadLetterReason {
-  /** The handler's error, as text without a payload. */
+  /** The handler's error as text, for a person to read. It can quote what the handler saw. */
   readonly error: string
   readonly attempts: number
   /** Milliseconds since the epoch. */
@@ -67,22 +65,30 @@ export interface Inbox {
    * `FleethookError` of code `inbox_full` or `inbox_unavailable`, and never lies.
    */
   put(messages: readonly InboxMessage[]): Promise<void>
-  /** Hands a waiting message out. `undefined` when it is gone, for instance merged into another. */
+  /**
+   * Hands a message out, also one that is handed out already. `undefined` when it is gone: settled, dead, or merged into
+   * another.
+   */
   claim(id: string): Promise<Claim | undefined>
-  /** Its handlers are done: forget it. */
+  /** Its handlers are done: forget it. Nothing happens when it is gone already. */
   settle(id: string): Promise<void>
   /** Puts a claimed message back: it will be claimed again. */
   reschedule(id: string): Promise<void>
   /** It was given up: keep it as a dead letter. Resolves to what had to be dropped to make room, for the count. */
   deadLetter(id: string, reason: DeadLetterReason): Promise<DeadLetter | undefined>
-  /** Messages that an earlier process left, in order of arrival. Read once, before the first `put`. */
+  /** Messages that an earlier process left, claimed or not, in order of arrival. Read once, before the first `put`. */
   recover(): AsyncIterable<Pick<InboxMessage, 'id' | 'lane' | 'kind'>>
   /** The dead letters, oldest first, at most `limit`. */
   deadLetters(limit: number): Promise<readonly DeadLetter[]>
-  /** Takes a dead letter out, to be put again or to be forgotten. */
-  takeDeadLetter(id: string): Promise<DeadLetter | undefined>
+  /**
+   * Makes a dead letter a message again, under its id and as `replayed`. Resolves to `undefined` when there is none.
+   * Rejects as `put` does, and then it stays a dead letter.
+   */
+  revive(id: string): Promise<Pick<InboxMessage, 'id' | 'lane' | 'kind'> | undefined>
+  /** Forgets a dead letter. Resolves to whether there was one. */
+  discard(id: string): Promise<boolean>
   /** What waits or is claimed now. */
   usage(): { readonly messages: number; readonly bytes: number }
-  /** Nothing more will be put: flush, and let go of files and connections. */
+  /** Nothing more will be put: flush, and let go of files and connections. A `put` from now on is rejected. */
   close(): Promise<void>
 }

@@ -1,5 +1,5 @@
 import { FleethookError } from '../errors.ts'
-import { conflate } from './conflate.ts'
+import { createConflation, type Mergeable } from './conflate.ts'
 import type { DeadLetter, Inbox, InboxMessage } from './inbox.ts'
 
 /** How much an inbox may hold, and what it does when that is reached. */
@@ -17,11 +17,8 @@ export interface InboxSettings {
 /** Makes an inbox for a receiver, within what the receiver's options allow: the value of the option `inbox`. */
 export type InboxFactory = (settings: InboxSettings) => Inbox
 
-interface Kept {
-  message: InboxMessage
-  claimed: boolean
+interface Kept extends Mergeable {
   deliveries: number
-  readonly replayed: boolean
 }
 
 /**
@@ -51,10 +48,9 @@ export function memoryInbox(options: { readonly deadLetters?: number } = {}): In
 function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
   const kept = new Map<string, Kept>()
   const dead = new Map<string, DeadLetter>()
+  const conflation = settings.overflow === 'conflate' ? createConflation<Kept>() : undefined
   let bytes = 0
-  // Looking for what can be merged costs a walk over everything, so a walk that freed nothing is not repeated before
-  // something new has come in.
-  let mergeable = true
+  let closed = false
 
   const fits = (messages: number, moreBytes: number): boolean =>
     kept.size + messages <= settings.pendingMessages && bytes + moreBytes <= settings.pendingBytes
@@ -63,25 +59,37 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
     const found = kept.get(id)
     if (found === undefined) return undefined
     kept.delete(id)
+    found.gone = true
     bytes -= found.message.bytes
+    conflation?.removed(found)
     return found
   }
 
-  function merge(): void {
-    if (!mergeable || settings.overflow !== 'conflate') return
-    const waiting: InboxMessage[] = []
-    for (const { message, claimed } of kept.values()) if (!claimed) waiting.push(message)
-    let merged = 0
-    for (const { into, from } of conflate(waiting)) {
-      const survivor = kept.get(into.id)
-      if (survivor === undefined) continue
-      bytes += into.bytes - survivor.message.bytes
-      survivor.message = into
-      for (const id of from) forget(id)
-      merged += from.length
+  /** Merges no more than it takes: what needs not be merged keeps its detail. */
+  function makeRoom(messages: number, moreBytes: number): void {
+    if (closed) throw closedAlready()
+    if (fits(messages, moreBytes)) return
+    // What would not fit into an empty inbox is not worth merging others for.
+    if (messages > settings.pendingMessages || moreBytes > settings.pendingBytes) throw full(settings)
+    let freed = 0
+    while (!fits(messages, moreBytes)) {
+      const merged = conflation?.merge()
+      if (merged === undefined) break
+      const { into, from, message } = merged
+      bytes += message.bytes - into.message.bytes
+      into.message = message
+      forget(from.message.id)
+      freed += 1
     }
-    if (merged > 0) settings.conflated?.(merged)
-    mergeable = false
+    if (freed > 0) settings.conflated?.(freed)
+    if (!fits(messages, moreBytes)) throw full(settings)
+  }
+
+  function keep(message: InboxMessage, replayed: boolean): void {
+    const added: Kept = { message, deliveries: 0, replayed, gone: false }
+    kept.set(message.id, added)
+    bytes += message.bytes
+    conflation?.added(added)
   }
 
   return {
@@ -90,21 +98,14 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
     async put(messages) {
       let more = 0
       for (const message of messages) more += message.bytes
-      if (!fits(messages.length, more)) {
-        merge()
-        if (!fits(messages.length, more)) throw full(settings)
-      }
-      for (const message of messages)
-        kept.set(message.id, { message, claimed: false, deliveries: 0, replayed: message.replayed ?? false })
-      bytes += more
-      mergeable = true
+      makeRoom(messages.length, more)
+      for (const message of messages) keep(message, false)
     },
 
     async claim(id) {
       const found = kept.get(id)
       if (found === undefined) return undefined
       const { message, deliveries, replayed } = found
-      found.claimed = true
       found.deliveries += 1
       return { message, deliveries, replayed }
     },
@@ -113,10 +114,7 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
       forget(id)
     },
 
-    async reschedule(id) {
-      const found = kept.get(id)
-      if (found !== undefined) found.claimed = false
-    },
+    async reschedule() {},
 
     async deadLetter(id, { error, attempts, diedAt }) {
       const found = forget(id)
@@ -134,16 +132,27 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
       return [...dead.values()].slice(0, limit)
     },
 
-    async takeDeadLetter(id) {
+    async revive(id) {
       const letter = dead.get(id)
+      if (letter === undefined) return undefined
+      makeRoom(1, letter.message.bytes)
       dead.delete(id)
-      return letter
+      keep(letter.message, true)
+      return letter.message
     },
+
+    discard: async (id) => dead.delete(id),
 
     usage: () => ({ messages: kept.size, bytes }),
 
-    async close() {},
+    async close() {
+      closed = true
+    },
   }
+}
+
+function closedAlready(): FleethookError {
+  return new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
 }
 
 function full({ pendingMessages, pendingBytes }: InboxSettings): FleethookError {

@@ -1,29 +1,40 @@
 import type { DataEvent } from '../events/event.ts'
 import type { FieldValue, Json } from '../events/values.ts'
-import { named } from './named.ts'
+import { type Named, named } from './named.ts'
 import { Reading } from './reading.ts'
 
+/** When the vehicle made each field of an event that was merged before, so that it can be merged again. */
+const fieldTimes: WeakMap<DataEvent, Named<number>> = /* @__PURE__ */ new WeakMap()
+
 /**
- * One `data` event out of several of a VIN: each field has its newest value by the vehicle's clock, and of two of one
- * moment the one that came later. Everything else is the newest event's; `meta.conflated` says how many there were.
+ * One `data` event out of several of a VIN, given in order of arrival: each field has its newest value by the vehicle's
+ * clock, and of two of one moment the one that came later. Everything else is the newest event's; `meta.conflated` says
+ * how many there were.
  */
 export function mergeData(events: readonly [DataEvent, ...DataEvent[]]): DataEvent {
-  const ordered = events.toSorted((a, b) => a.at.getTime() - b.at.getTime())
-  const newest = ordered.at(-1) ?? events[0]
+  let [newest] = events
   const data = named<FieldValue | undefined>()
-  const undecoded = named<Json | undefined>()
+  const undecoded = named<Json>()
+  const times = named<number>()
   let conflated = 0
-  for (const event of ordered) {
+  for (const event of events) {
     conflated += event.meta.conflated ?? 1
+    if (event.at >= newest.at) newest = event
+    const known = fieldTimes.get(event)
     for (const name in event.data) {
+      const time = known?.[name] ?? event.at.getTime()
+      const newestTime = times[name]
+      if (newestTime !== undefined && time < newestTime) continue
+      times[name] = time
       data[name] = event.data[name]
-      delete undecoded[name]
+      const left = event.undecoded[name]
+      if (left === undefined) delete undecoded[name]
+      else undecoded[name] = left
     }
-    for (const name in event.undecoded) undecoded[name] = event.undecoded[name]
   }
   const { createdAt, at, receivedAt, format, vin, meta, raw } = newest
-  const merged = new Reading('data', createdAt, at, receivedAt, format)
-  return Object.assign(merged, {
+  const reading = new Reading('data', createdAt, at, receivedAt, format)
+  const merged = Object.assign(reading, {
     topic: 'data' as const,
     vin,
     data,
@@ -31,4 +42,6 @@ export function mergeData(events: readonly [DataEvent, ...DataEvent[]]): DataEve
     meta: { ...meta, conflated },
     raw,
   }) as Reading & DataEvent
+  fieldTimes.set(merged, times)
+  return merged
 }

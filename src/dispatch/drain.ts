@@ -1,0 +1,93 @@
+import type { Clock } from '../clock.ts'
+import { FleethookError } from '../errors.ts'
+import type { Inbox } from '../inbox/inbox.ts'
+import type { DispatchCounts, DispatchEvents } from './dispatcher.ts'
+import type { Lanes } from './lanes.ts'
+import type { Runner } from './run.ts'
+import type { Work } from './work.ts'
+
+/** What a drain came to. Counts are of messages that came over the wire, from the call of `drain` on. */
+export interface DrainResult {
+  /** Handled, or given up as dead letters, before the deadline. */
+  readonly handled: number
+  /** Still waiting in a durable inbox: a later process handles them. */
+  readonly left: number
+  /** Gone with the process: not handled at the deadline, and the inbox was in memory. */
+  readonly lost: number
+}
+
+export interface DrainOptions {
+  readonly clock: Clock
+  readonly inbox: Inbox
+  readonly lanes: Lanes<Work>
+  readonly runner: Runner
+  readonly counts: Readonly<DispatchCounts>
+  readonly events: DispatchEvents
+  /** Whether nothing is left to do, and nothing more can come. */
+  readonly isIdle: () => boolean
+  /** Whether nothing is under way. */
+  readonly isQuiet: () => boolean
+  readonly giveUp: (work: Work) => Promise<boolean>
+}
+
+/** The end of a dispatcher. */
+export interface Drain {
+  begin(deadlineMs: number): Promise<DrainResult>
+  /** To be called whenever something has ended. */
+  check(): void
+  /** No handler may be started any more. */
+  readonly stopped: boolean
+}
+
+/** How long after the deadline an inbox may take to note what was aborted. */
+const inboxGraceMs = 1_000
+
+export function createDrain(options: DrainOptions): Drain {
+  const { clock, inbox, lanes, runner, counts, events, isIdle, isQuiet, giveUp } = options
+  let stopped = false
+  let waiting: (() => void) | undefined
+
+  /** Resolves when `over` holds, which is looked at on every `check`, or when the time has passed. */
+  function until(over: () => boolean, atMostMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = clock.after(atMostMs, resolve)
+      waiting = () => {
+        if (!over()) return
+        waiting = undefined
+        timer.cancel()
+        resolve()
+      }
+      waiting()
+    })
+  }
+
+  return {
+    async begin(deadlineMs) {
+      const handledBefore = counts.handled + counts.deadLettered
+      const lostBefore = counts.lost
+      await until(isIdle, deadlineMs)
+      stopped = true
+      runner.abort(new FleethookError('drain_deadline', `The drain reached its deadline of ${deadlineMs} ms.`))
+      for (const work of lanes.all()) work.rest?.cancel()
+      // Aborted runs end at once; what is waited for here is the inbox taking note of them.
+      await until(isQuiet, inboxGraceMs)
+      const unfinished = [...lanes.all()]
+      for (const work of unfinished) {
+        work.state = 'over'
+        lanes.remove(work)
+      }
+      await Promise.all(unfinished.map(giveUp))
+      const handled = counts.handled + counts.deadLettered - handledBefore
+      const lost = counts.lost - lostBefore
+      if (lost > 0) events.lost(lost)
+      const left = inbox.durability === 'memory' ? 0 : unfinished.filter((work) => work.counts).length
+      return { handled, left, lost }
+    },
+
+    check: () => waiting?.(),
+
+    get stopped() {
+      return stopped
+    },
+  }
+}

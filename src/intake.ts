@@ -1,0 +1,135 @@
+import type { Clock } from './clock.ts'
+import type { Dispatcher } from './dispatch/dispatcher.ts'
+import type { Gaps } from './dispatch/gaps.ts'
+import type { Batch, Surroundings } from './dispatch/work.ts'
+import { FleethookError } from './errors.ts'
+import type { Refusal } from './http/answers.ts'
+import { isHeld } from './http/execution-context.ts'
+import type { Inbox, InboxMessage } from './inbox/inbox.ts'
+import type { Ack } from './options.ts'
+import { type Receipts, vinOf } from './receipt.ts'
+import type { Reports } from './reports.ts'
+
+/** Where messages go into the inbox, and from there to their handlers. */
+export interface Intake {
+  /** Keeps messages and starts their handlers. Resolves when the answer may leave, to why it must be a refusal. */
+  take(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined>
+  /** Keeps what the receiver made itself, if there is room: it stands for nothing that was acknowledged. */
+  takeOwn(message: InboxMessage, from: Surroundings): Promise<boolean>
+  /** Goes on with what an earlier process left: once, and before anything new is put. */
+  recover(): Promise<void>
+  /** There may be room again: closes the oldest hole, so that a business can fetch what it missed. */
+  tellOfGap(from: Surroundings): void
+}
+
+export interface IntakeOptions {
+  readonly inbox: Inbox
+  readonly ack: Ack
+  readonly dispatcher: Dispatcher
+  readonly gaps: Gaps
+  readonly receipts: Receipts
+  readonly reports: Reports
+  readonly clock: Clock
+}
+
+/** Work that no request brought. */
+export const nowhere: Surroundings = { env: undefined, context: undefined }
+
+export function createIntake(options: IntakeOptions): Intake {
+  const { inbox, ack, dispatcher, gaps, receipts, reports, clock } = options
+  const durable = inbox.durability !== 'memory'
+  let recovered: Promise<void> | undefined
+  let telling = false
+
+  async function put(messages: readonly InboxMessage[], from: Surroundings): Promise<Batch> {
+    const batch = dispatcher.add(messages, from)
+    try {
+      await inbox.put(messages)
+    } catch (error) {
+      dispatcher.cancel(batch)
+      throw error
+    }
+    return batch
+  }
+
+  async function store(messages: readonly InboxMessage[], from: Surroundings): Promise<Batch | Refusal> {
+    if (durable) await recover()
+    if (dispatcher.stopped) return { error: 'draining' }
+    let batch: Batch
+    try {
+      batch = await put(messages, from)
+    } catch (error) {
+      const reason = error instanceof FleethookError && error.code === 'inbox_full' ? error.code : 'inbox_unavailable'
+      if (reason === 'inbox_unavailable') reports.dispatch.inboxFailed(error)
+      for (const { lane } of messages) gaps.note(vinOf(lane), reason, clock.now())
+      return { error: reason }
+    }
+    reports.noteAccepted(messages)
+    dispatcher.start(batch)
+    tellOfGap(from)
+    return batch
+  }
+
+  async function takeOwn(message: InboxMessage, from: Surroundings): Promise<boolean> {
+    if (durable) await recover()
+    if (dispatcher.stopped) return false
+    try {
+      dispatcher.start(await put([message], from))
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  function recover(): Promise<void> {
+    recovered ??= dispatcher.during(async () => {
+      try {
+        for await (const left of inbox.recover()) {
+          reports.noteRecovered(left)
+          dispatcher.start(dispatcher.add([left], nowhere))
+        }
+      } catch (error) {
+        reports.dispatch.inboxFailed(error)
+      }
+    })
+    return recovered
+  }
+
+  function tellOfGap(from: Surroundings): void {
+    if (gaps.size === 0 || telling || dispatcher.stopped) return
+    telling = true
+    hold(from, async () => {
+      const gap = gaps.oldest(clock.now())
+      if (gap !== undefined && (await takeOwn(receipts.gap(gap), from))) gaps.close(gap)
+      telling = false
+    })
+  }
+
+  /** Work that no answer waits for. A drain does, and so does a runtime that would end it with its request. */
+  function hold({ context }: Surroundings, run: () => Promise<void>): void {
+    const done = dispatcher.during(run)
+    if (isHeld(context)) context.waitUntil(done)
+  }
+
+  return {
+    async take(messages, from) {
+      if (messages.length === 0) return undefined
+      const stored = store(messages, from)
+      if (durable && ack === 'received') {
+        hold(from, async () => {
+          if ('error' in (await stored)) reports.noteLost(messages)
+        })
+        return undefined
+      }
+      const batch = await stored
+      if ('error' in batch) return batch
+      if (ack !== 'handled') return undefined
+      await batch.settled()
+      if (batch.lost === 0) return undefined
+      return { error: dispatcher.stopped ? 'draining' : 'inbox_unavailable' }
+    },
+    takeOwn,
+    recover,
+    tellOfGap,
+  }
+}
