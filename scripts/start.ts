@@ -8,7 +8,9 @@ import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const secret = randomBytes(24).toString('hex')
-const env = { ...process.env, WEBHOOK_SECRET: secret, PORT: process.env['PORT'] ?? '0' }
+// The receiver's output passes through here, so it cannot see that it ends on a terminal.
+const colours = process.stdout.isTTY ? { FORCE_COLOR: '1' } : {}
+const env = { ...colours, ...process.env, WEBHOOK_SECRET: secret, PORT: process.env['PORT'] ?? '0' }
 
 // Examples import the package by its name, as whoever copies them does.
 const self = `${root}node_modules/fleethook`

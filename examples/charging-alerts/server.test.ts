@@ -35,7 +35,7 @@ test('tells the chat once that a vehicle is fully charged, whatever the format a
     url = /listening on (http:\S+)/.exec(line)?.[1]
     if (url === undefined) continue
     for (const format of formats) {
-      const answer = await fetch(url, {
+      const answer: Response = await fetch(url, {
         method: 'POST',
         headers: { authorization: format === 'event_collector' ? `Splunk ${secret}` : secret },
         body: JSON.stringify(encode(message.data({ DetailedChargeState: 'Complete' }), format)),

@@ -24,7 +24,7 @@ test('takes a message in each format, before and behind the body parser', async 
     if (url === undefined) continue
     for (const path of ['/telemetry', '/parsed-telemetry']) {
       for (const format of formats) {
-        const answer = await fetch(url + path, {
+        const answer: Response = await fetch(url + path, {
           method: 'POST',
           headers: {
             authorization: format === 'event_collector' ? `Splunk ${secret}` : secret,

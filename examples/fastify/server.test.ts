@@ -23,7 +23,7 @@ test('takes a message in each format, and drains on SIGTERM', async () => {
     url = /listening on (http:\S+)/.exec(line)?.[1]
     if (url === undefined) continue
     for (const format of formats) {
-      const answer = await fetch(url + '/telemetry', {
+      const answer: Response = await fetch(url + '/telemetry', {
         method: 'POST',
         headers: { authorization: format === 'event_collector' ? `Splunk ${secret}` : secret },
         body: JSON.stringify(encode(message.data({ BatteryLevel: 81.5 }), format)),

@@ -21,7 +21,7 @@ test('takes a message in each format, and drains on SIGTERM', async () => {
     url = /listening on (\S+)/.exec(line)?.[1]
     if (url === undefined) continue
     for (const format of ['service', 'vehicle_maker', 'event_collector'] satisfies Format[]) {
-      const answer = await fetch(url, {
+      const answer: Response = await fetch(url, {
         method: 'POST',
         headers: { authorization: format === 'event_collector' ? `Splunk ${secret}` : secret },
         body: JSON.stringify(encode(message.data({ BatteryLevel: 81.5 }), format)),

@@ -27,7 +27,7 @@ test('writes each field of a message once, whatever the format and however often
     url = /listening on (http:\S+)/.exec(line)?.[1]
     if (url === undefined) continue
     for (const format of formats) {
-      const answer = await fetch(url, {
+      const answer: Response = await fetch(url, {
         method: 'POST',
         headers: { authorization: format === 'event_collector' ? `Splunk ${secret}` : secret },
         body: JSON.stringify(encode(message.data({ BatteryLevel: 81.5 }), format)),
