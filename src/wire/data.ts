@@ -1,7 +1,7 @@
 import type { FieldValue, Json } from '../events/values.ts'
 import { named, nothing, type Named } from './named.ts'
 import { isJsonObject, type JsonObject } from './record.ts'
-import { readAny, type Reader } from './reader.ts'
+import { readAny, type Field } from './reader.ts'
 import { INVALID, wrapperOf } from './wrapper.ts'
 
 /** The fields of a `data` message. */
@@ -13,7 +13,7 @@ export interface FieldReading {
 /** How fields are read. */
 export interface FieldRules {
   /** `undefined`: values are only taken out of their wrappers. */
-  readonly readers: ReadonlyMap<string, Reader> | undefined
+  readonly readers: ReadonlyMap<string, Field> | undefined
   readonly onDrift: ((field: string, seen: string) => void) | undefined
 }
 
@@ -43,10 +43,10 @@ function readField(reading: FieldReading, name: string, sent: unknown, rules: Fi
     wrapper = wrapperOf(object)
     if (wrapper !== undefined) value = wrapper === INVALID ? null : object[wrapper]
   }
-  if (value === null) return keep(reading, name, null)
   if (rules.readers === undefined) return keep(reading, name, asJson(value))
-  const decoded = (rules.readers.get(name) ?? readAny)(value, wrapper)
-  if (decoded !== undefined) return keep(reading, name, decoded)
+  const field = rules.readers.get(name)
+  const decoded = value === null ? null : field === undefined ? readAny(value, wrapper) : field.read(value, wrapper)
+  if (decoded !== undefined) return keep(reading, field === undefined ? name : field.name, decoded)
   reading.data[name] = null
   if (reading.undecoded === nothing) reading.undecoded = named<Json>()
   // JSON writes an infinite number as 1e999 and cannot write it back: spelled as the maker spells it.

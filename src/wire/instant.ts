@@ -1,7 +1,7 @@
 const ZERO = 48
-const NINE = 57
+const DAY_MS = 86_400_000
 
-/** Two digits at `at`, or NaN. */
+/** Two digits at `at`; NaN when they are none. */
 function pair(text: string, at: number): number {
   const tens = text.charCodeAt(at) - ZERO
   const ones = text.charCodeAt(at + 1) - ZERO
@@ -23,31 +23,40 @@ function daysInMonth(year: number, month: number): number {
   return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31
 }
 
-/** Milliseconds of a calendar date and time in UTC, or NaN when there is no such time. A leap second is the next second. */
-export function instantOf(
-  year: number,
-  month: number,
-  day: number,
-  hour: number,
-  minute: number,
-  second: number,
-): number {
-  if (!(month >= 1 && month <= 12 && day >= 1 && day <= daysInMonth(year, month))) return Number.NaN
-  if (!(hour <= 23 && minute <= 59 && second <= 60)) return Number.NaN
-  return (((daysSinceEpoch(year, month, day) * 24 + hour) * 60 + minute) * 60 + second) * 1000
+let knownDate = -1
+let knownDays = 0
+
+/** Days since 1970-01-01 of a date such as 20240224, remembered for the last one; NaN when there is no such date. */
+function daysOf(date: number): number {
+  if (date === knownDate) return knownDays
+  const year = Math.floor(date / 10_000)
+  const month = Math.floor(date / 100) % 100
+  const day = date % 100
+  if (month < 1 || month > 12 || day < 1 || day > daysInMonth(year, month)) return Number.NaN
+  knownDays = daysSinceEpoch(year, month, day)
+  knownDate = date
+  return knownDays
+}
+
+/** Milliseconds of a time of day such as 45844; NaN when there is none. A leap second is the second after it. */
+function clockMs(clock: number): number {
+  const hour = Math.floor(clock / 10_000)
+  const minute = Math.floor(clock / 100) % 100
+  const second = clock % 100
+  return hour > 23 || minute > 59 || second > 60 ? Number.NaN : ((hour * 60 + minute) * 60 + second) * 1000
 }
 
 /** Milliseconds that the zone at `at` is ahead of UTC; no zone is UTC; NaN when it is no zone. */
 function zoneMs(text: string, at: number): number {
-  if (at === text.length) return 0
+  const rest = text.length - at
+  if (rest === 0) return 0
   const sign = text.charCodeAt(at)
-  if (sign === 90 || sign === 122) return at + 1 === text.length ? 0 : Number.NaN // Z, z
+  if (sign === 90 || sign === 122) return rest === 1 ? 0 : Number.NaN // Z, z
   if (sign !== 43 && sign !== 45) return Number.NaN // +, -
-  const hours = pair(text, at + 1)
-  const rest = text.length - at - 3
   const colon = text.charCodeAt(at + 3) === 58
-  if (rest !== 0 && rest !== (colon ? 3 : 2)) return Number.NaN
-  const minutes = rest === 0 ? 0 : pair(text, at + (colon ? 4 : 3))
+  if (rest !== 3 && rest !== (colon ? 6 : 5)) return Number.NaN
+  const hours = pair(text, at + 1)
+  const minutes = rest === 3 ? 0 : pair(text, at + (colon ? 4 : 3))
   if (!(hours <= 23 && minutes <= 59)) return Number.NaN
   return (hours * 60 + minutes) * (sign === 43 ? 60_000 : -60_000)
 }
@@ -56,35 +65,36 @@ function zoneMs(text: string, at: number): number {
  * Reads an ISO 8601 time to the millisecond; NaN when it is none. Any number of fraction digits; a zone, or none for UTC.
  *
  * By hand, because `Date.parse` differs between engines beyond three fraction digits, and reads a time without a zone in
- * the zone of the machine.
+ * the zone of the machine. In loops over whole numbers and without a function for a digit, because every message is read
+ * here, and engines do not inline small functions without end.
  */
 export function readInstant(text: string): number {
-  const century = pair(text, 0)
+  if (text.length < 19) return Number.NaN
   const separator = text.charCodeAt(10)
-  if (text.charCodeAt(4) !== 45 || text.charCodeAt(7) !== 45) return Number.NaN
   if (separator !== 84 && separator !== 116 && separator !== 32) return Number.NaN // T, t, blank
-  if (text.charCodeAt(13) !== 58 || text.charCodeAt(16) !== 58) return Number.NaN
-  let at = 19
+  let date = 0
+  for (let at = 0; at < 10; at++) {
+    const value = text.charCodeAt(at) - ZERO
+    if (value >= 0 && value <= 9 && at !== 4 && at !== 7) date = date * 10 + value
+    else if (value !== -3 || (at !== 4 && at !== 7)) return Number.NaN // -
+  }
+  let clock = 0
+  for (let at = 11; at < 19; at++) {
+    const value = text.charCodeAt(at) - ZERO
+    if (value >= 0 && value <= 9 && at !== 13 && at !== 16) clock = clock * 10 + value
+    else if (value !== 10 || (at !== 13 && at !== 16)) return Number.NaN // :
+  }
   let fractionMs = 0
-  if (text.charCodeAt(19) === 46) {
-    let weight = 100
-    for (at = 20; ; at++) {
-      const code = text.charCodeAt(at)
-      if (!(code >= ZERO && code <= NINE)) break
-      fractionMs += (code - ZERO) * weight
-      weight = weight > 1 ? weight / 10 : 0
+  let at = 19
+  if (at < text.length && text.charCodeAt(19) === 46) {
+    for (at = 20; at < text.length; at++) {
+      const value = text.charCodeAt(at) - ZERO
+      if (value < 0 || value > 9) break
+      if (at < 23) fractionMs += at === 20 ? value * 100 : at === 21 ? value * 10 : value
     }
     if (at === 20) return Number.NaN
   }
-  const wholeMs = instantOf(
-    century * 100 + pair(text, 2),
-    pair(text, 5),
-    pair(text, 8),
-    pair(text, 11),
-    pair(text, 14),
-    pair(text, 17),
-  )
-  return wholeMs + fractionMs - zoneMs(text, at)
+  return daysOf(date) * DAY_MS + clockMs(clock) + fractionMs - zoneMs(text, at)
 }
 
 const months = 'JanFebMarAprMayJunJulAugSepOctNovDec'
@@ -95,5 +105,6 @@ export function readClockText(text: string): number {
   const [, month = '', day, hour, minute, second, year] = clockText.exec(text) ?? []
   const index = months.indexOf(month)
   if (month === '' || index % 3 !== 0) return Number.NaN
-  return instantOf(Number(year), index / 3 + 1, Number(day), Number(hour), Number(minute), Number(second))
+  const date = (Number(year) * 100 + index / 3 + 1) * 100 + Number(day)
+  return daysOf(date) * DAY_MS + clockMs((Number(hour) * 100 + Number(minute)) * 100 + Number(second))
 }

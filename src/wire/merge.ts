@@ -32,16 +32,10 @@ export function mergeData(events: readonly [DataEvent, ...DataEvent[]]): DataEve
       else undecoded[name] = left
     }
   }
-  const { createdAt, at, receivedAt, format, vin, meta, raw } = newest
-  const reading = new Reading('data', createdAt, at, receivedAt, format)
-  const merged = Object.assign(reading, {
-    topic: 'data' as const,
-    vin,
-    data,
-    undecoded,
-    meta: { ...meta, conflated },
-    raw,
-  }) as Reading & DataEvent
+  const { createdAt, at, receivedAt, format, vin, raw } = newest
+  const meta = Object.assign(named<unknown>(), newest.meta, { conflated })
+  const reading = new Reading('data', vin, createdAt, at, receivedAt, format, meta, raw)
+  const merged = Object.assign(reading, { topic: 'data' as const, vin, meta, data, undecoded })
   fieldTimes.set(merged, times)
   return merged
 }

@@ -44,9 +44,24 @@ export function messageMeta(meta: Meta, message: JsonObject, topic: WireTopic | 
 
 /** What the envelope of a collector event carries beside its event. */
 export function envelopeMeta(envelope: JsonObject): Meta {
+  const { host, sourcetype } = envelope
   let added: Meta = nothing
+  // By name first: a store to a name that is known when the code is written is several times as fast.
+  if (typeof sourcetype === 'string') {
+    const open: OpenMeta = named<never>()
+    if (typeof host === 'string') open.host = host
+    open.sourcetype = sourcetype
+    added = open
+  }
   for (const key in envelope) {
-    if (key === 'event' || key === 'source' || key === 'time') continue
+    switch (key) {
+      case 'event':
+      case 'source':
+      case 'time':
+      case 'sourcetype':
+        continue
+    }
+    if (key === 'host' && added !== nothing) continue
     if (fits(key, envelope[key])) added = withKey(added, key, envelope[key])
   }
   return added

@@ -36,55 +36,43 @@ export interface Normalizer<Fields extends FieldCatalogue = BuiltInFields> {
   normalize(message: object, receivedAt?: Date | number): WireEvent<Fields>
 }
 
-/** A message, as far as it is known before its payload is read. */
-interface Draft {
-  readonly raw: JsonObject
-  readonly receivedAt: Date
-  readonly format: Format
-  readonly vin: unknown
-  /** The time as it was sent, when it was sent as text. */
-  readonly createdAt: string | undefined
-  /** NaN when the message has no readable time. */
-  readonly createdMs: number
-  readonly meta: Meta
-}
-
 function isVin(vin: unknown): vin is string {
   return typeof vin === 'string' && vin !== ''
 }
 
-function begin(topic: WireTopic | 'unknown', draft: Draft): Reading {
-  const { createdMs, receivedAt } = draft
-  const dated = !Number.isNaN(createdMs)
-  const at = new Date(dated ? createdMs : receivedAt.getTime())
-  const createdAt = dated && draft.createdAt !== undefined ? draft.createdAt : isoText(at.getTime())
-  const event = new Reading(topic, createdAt, at, receivedAt, draft.format)
-  if (isVin(draft.vin)) event.vin = draft.vin
-  return event
+/** The event without its payload. `createdAt` is the time as it was sent, `createdMs` is NaN when there is none to read. */
+function eventOf(
+  topic: WireTopic | 'unknown',
+  vin: unknown,
+  createdAt: string | undefined,
+  createdMs: number,
+  receivedAt: Date,
+  format: Format,
+  meta: Meta,
+  raw: JsonObject,
+): Reading {
+  const known = isVin(vin) ? vin : undefined
+  if (Number.isNaN(createdMs)) {
+    const at = new Date(receivedAt)
+    return new Reading(topic, known, isoText(at.getTime()), at, receivedAt, format, undatedMeta(meta), raw)
+  }
+  return new Reading(topic, known, createdAt ?? isoText(createdMs), new Date(createdMs), receivedAt, format, meta, raw)
 }
 
-function end(event: Reading, draft: Draft): Reading {
-  event.meta = Number.isNaN(draft.createdMs) ? undatedMeta(draft.meta) : draft.meta
-  event.raw = draft.raw
-  return event
-}
-
-function unknown(reason: UnknownReason, draft: Draft): Reading {
-  const event = begin('unknown', draft)
+/** The same event as one of no topic. */
+function unknown(reason: UnknownReason, { vin, createdAt, at, receivedAt, format, meta, raw }: Reading): Reading {
+  const event = new Reading('unknown', vin, createdAt, at, receivedAt, format, meta, raw)
   event.reason = reason
-  return end(event, draft)
-}
-
-function known(topic: WireTopic, payload: unknown, draft: Draft, rules: FieldRules): Reading {
-  if (!isVin(draft.vin)) return unknown('vin_missing', draft)
-  const event = begin(topic, draft)
-  return readPayload(event, topic, payload, rules) ? end(event, draft) : unknown('payload_mismatch', draft)
+  return event
 }
 
 /** The format of a message that is no envelope. Only `data` tells the first two apart. */
 function plainFormat(raw: JsonObject, topic: WireTopic | undefined, pinned: 'auto' | Format): Format {
-  if (topic === 'data' && Array.isArray(raw['data'])) return 'vehicle_maker'
-  if (topic === 'data' && isJsonObject(raw['data'])) return 'service'
+  if (topic === 'data') {
+    const data = raw['data']
+    if (Array.isArray(data)) return 'vehicle_maker'
+    if (typeof data === 'object') return 'service'
+  }
   return pinned === 'vehicle_maker' ? pinned : 'service'
 }
 
@@ -93,49 +81,47 @@ function readPlain(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format, r
   const format = plainFormat(raw, topic, pinned)
   const createdAt = raw['createdAt']
   const text = typeof createdAt === 'string' ? createdAt : undefined
-  const draft: Draft = {
-    raw,
-    receivedAt,
-    format,
-    vin: raw['vin'],
-    createdAt: text,
-    createdMs: text === undefined ? Number.NaN : readInstant(text),
-    meta: messageMeta(nothing, raw, topic),
-  }
-  if (topic === undefined) return unknown('no_topic', draft)
-  if (pinned !== 'auto' && pinned !== format) return unknown('format_mismatch', draft)
-  return known(topic, payloadIn(raw, topic), draft, rules)
+  const createdMs = text === undefined ? Number.NaN : readInstant(text)
+  const meta = messageMeta(nothing, raw, topic)
+  const event = eventOf(topic ?? 'unknown', raw['vin'], text, createdMs, receivedAt, format, meta, raw)
+  if (topic === undefined) return unknown('no_topic', event)
+  if (pinned !== 'auto' && pinned !== format) return unknown('format_mismatch', event)
+  return withPayload(event, topic, payloadIn(raw, topic), rules)
+}
+
+function withPayload(event: Reading, topic: WireTopic, payload: unknown, rules: FieldRules): Reading {
+  if (event.vin === undefined) return unknown('vin_missing', event)
+  return readPayload(event, topic, payload, rules) ? event : unknown('payload_mismatch', event)
 }
 
 function readEnvelope(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format, rules: FieldRules): Reading {
-  const { event, source, sourcetype, time } = raw
-  const inner = isJsonObject(event) ? event : undefined
-  const innerTopic = inner && topicOf(inner)
+  const { event: body, source, sourcetype, time } = raw
   const labelled = sourcetype != null
-  const topic =
-    typeof sourcetype === 'string' ? topicOfLabel(sourcetype) : labelled ? undefined : (innerTopic ?? 'data')
-  // A data message is the map itself, whatever its fields are called; only without a label is there a key to go by.
-  const nested = topic !== undefined && topic === innerTopic && !(labelled && topic === 'data')
-  const meta = envelopeMeta(raw)
-  const draft: Draft = {
-    raw,
-    receivedAt,
-    format: 'event_collector',
-    vin: topic === undefined ? undefined : source,
-    createdAt: undefined,
-    createdMs: readEnvelopeTime(time),
-    meta: nested && inner ? messageMeta(meta, inner, topic) : meta,
+  const inner = isJsonObject(body) ? body : undefined
+  let topic = typeof sourcetype === 'string' ? topicOfLabel(sourcetype) : undefined
+  let nested: JsonObject | undefined
+  // A labelled data event is the map itself, whatever its fields are called: only without a label is there a key to go by.
+  if (inner !== undefined && !(labelled && (topic === undefined || topic === 'data'))) {
+    const innerTopic = topicOf(inner)
+    if (!labelled) topic = innerTopic ?? 'data'
+    if (topic === innerTopic) nested = inner
   }
-  if (pinned !== 'auto' && pinned !== 'event_collector') return unknown('format_mismatch', draft)
   const isTelemetry =
-    topic !== undefined && source != null && (typeof event === 'object' || (labelled && topic === 'state'))
-  if (!isTelemetry) return unknown('foreign_event', draft)
-  return known(topic, nested && inner ? payloadIn(inner, topic) : event, draft, rules)
+    topic !== undefined &&
+    source != null &&
+    (typeof body === 'object' || (topic === 'state' && typeof body === 'string'))
+  const meta = nested === undefined ? envelopeMeta(raw) : messageMeta(envelopeMeta(raw), nested, topic)
+  const vin = topic === undefined ? undefined : source
+  const createdMs = readEnvelopeTime(time)
+  const event = eventOf(topic ?? 'unknown', vin, undefined, createdMs, receivedAt, 'event_collector', meta, raw)
+  if (pinned !== 'auto' && pinned !== 'event_collector') return unknown('format_mismatch', event)
+  if (topic === undefined || !isTelemetry) return unknown('foreign_event', event)
+  return withPayload(event, topic, nested === undefined ? body : payloadIn(nested, topic), rules)
 }
 
 function dateOf(receivedAt: Date | number): Date {
-  const date = typeof receivedAt === 'number' ? new Date(receivedAt) : receivedAt
-  return Number.isNaN(date.getTime()) ? new Date() : date
+  if (typeof receivedAt !== 'number') return Number.isNaN(receivedAt.getTime()) ? new Date() : receivedAt
+  return new Date(Math.abs(receivedAt) <= 8.64e15 ? receivedAt : Date.now())
 }
 
 /**

@@ -11,13 +11,13 @@ const ids: WeakMap<Reading, string> = /* @__PURE__ */ new WeakMap()
  */
 export class Reading {
   readonly topic: string
-  declare vin?: string
+  declare readonly vin?: string
   readonly createdAt: string
   readonly at: Date
   readonly receivedAt: Date
   readonly format: Format
-  declare meta: Meta
-  declare raw: JsonObject
+  readonly meta: Meta
+  readonly raw: JsonObject
   declare data?: unknown
   declare undecoded?: unknown
   declare state?: unknown
@@ -29,12 +29,24 @@ export class Reading {
   declare connectionId?: string
   declare reason?: string
 
-  constructor(topic: string, createdAt: string, at: Date, receivedAt: Date, format: Format) {
+  constructor(
+    topic: string,
+    vin: string | undefined,
+    createdAt: string,
+    at: Date,
+    receivedAt: Date,
+    format: Format,
+    meta: Meta,
+    raw: JsonObject,
+  ) {
     this.topic = topic
+    if (vin !== undefined) this.vin = vin
     this.createdAt = createdAt
     this.at = at
     this.receivedAt = receivedAt
     this.format = format
+    this.meta = meta
+    this.raw = raw
   }
 
   get id(): string {
@@ -46,7 +58,8 @@ export class Reading {
   }
 
   toJSON(): object {
-    return { ...this, id: this.id }
+    const { meta, raw, ...rest } = this
+    return { ...rest, id: this.id, meta, raw }
   }
 
   static {

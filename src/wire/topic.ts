@@ -12,26 +12,24 @@ export function topicOf(message: JsonObject): WireTopic | undefined {
   return undefined
 }
 
-const label = /^[^:]+:telemetry:(state|data|errors|alerts|connectivity|vehicle_data)$/i
+const label = /^[^:]+:telemetry:(\w+)$/i
 
-/** The topic that a `sourcetype` such as `vehicle:telemetry:data` names. */
+const topics: ReadonlyMap<string, WireTopic> = /* @__PURE__ */ new Map(
+  (['state', 'data', 'errors', 'alerts', 'connectivity', 'vehicle_data'] as const).map((topic) => [topic, topic]),
+)
+
+let knownLabel = ''
+let knownTopic: WireTopic | undefined
+
+/**
+ * The topic that a `sourcetype` such as `vehicle:telemetry:data` names. The last answer is remembered: one service has one
+ * label for each topic, and nearly every message is data.
+ */
 export function topicOfLabel(sourcetype: string): WireTopic | undefined {
-  const colon = sourcetype.indexOf(':')
-  // The usual one, without the cost of a pattern.
-  if (colon > 0 && sourcetype.length === colon + 15 && sourcetype.endsWith(':telemetry:data')) return 'data'
-  switch (label.exec(sourcetype)?.[1]?.toLowerCase()) {
-    case 'state':
-      return 'state'
-    case 'data':
-      return 'data'
-    case 'errors':
-      return 'errors'
-    case 'alerts':
-      return 'alerts'
-    case 'connectivity':
-      return 'connectivity'
-    case 'vehicle_data':
-      return 'vehicle_data'
+  if (sourcetype !== knownLabel) {
+    const [, name = ''] = label.exec(sourcetype) ?? []
+    knownTopic = topics.get(name.toLowerCase())
+    knownLabel = sourcetype
   }
-  return undefined
+  return knownTopic
 }

@@ -4,7 +4,9 @@ import type { JsonObject } from './record.ts'
 export const INVALID = 'invalid'
 
 function isWrapper(key: string): boolean {
-  return key.endsWith('Value') || key.endsWith('_value')
+  // The letter first: most keys are none, and one look is enough to see it.
+  const letter = key.charCodeAt(key.length - 5)
+  return letter === 86 ? key.endsWith('Value') : letter === 118 && key.endsWith('_value') // V, v
 }
 
 /**

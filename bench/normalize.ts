@@ -1,0 +1,142 @@
+/**
+ * What reading a message costs, as a ratio to `JSON.parse` of it: the budget is 1.0.
+ *
+ *     npm run bench:normalize
+ *
+ * The corpus has the recorded distribution of sizes (median 152 B, mean 181 B, p95 289 B, largest 3.1 kB with 50 fields, in
+ * the maker's format), half of it typed and half as text, as vehicles send it. Parsing alone and parsing with normalising
+ * take turns in one run; the cost of normalising is the difference, so that cold objects and collection count.
+ */
+import { builtInFields, createNormalizer, encode, type Format } from '../src/normalize.ts'
+
+const seed = 20260221
+const messages = 2000
+const rounds = 41
+const passes = 4
+
+/** Mulberry32: the same corpus in every run. */
+function randomFrom(start: number): () => number {
+  let state = start
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296
+  }
+}
+
+const random = randomFrom(seed)
+const pick = <Item>(items: readonly Item[]): Item => items[Math.floor(random() * items.length)] as Item
+const names = Object.keys(builtInFields) as (keyof typeof builtInFields)[]
+// What moves while a car does: most messages are of these.
+const frequent = [
+  'VehicleSpeed',
+  'Location',
+  'Gear',
+  'Soc',
+  'Odometer',
+  'InsideTemp',
+  'PackCurrent',
+  'EstBatteryRange',
+] as const
+
+function valueOf(name: keyof typeof builtInFields): unknown {
+  const type = builtInFields[name]
+  if (typeof type === 'object') return pick(type.enum)
+  switch (type) {
+    case 'number':
+      return Math.round(random() * 100_000) / 1000
+    case 'timestamp':
+      return 1708750724
+    case 'boolean':
+      return random() < 0.5
+    case 'location':
+      return { latitude: 30.22 + random(), longitude: -97.62 + random() }
+    case 'doors':
+    case 'tires':
+      return {}
+    default:
+      return 'Idle'
+  }
+}
+
+/** As old firmware and most configurations send it: text. */
+function asText(value: unknown): unknown {
+  return typeof value === 'object' ? value : String(value)
+}
+
+function fieldCount(): number {
+  const dice = random()
+  if (dice < 0.0015) return 50
+  return dice < 0.74 ? 1 : dice < 0.92 ? 2 : dice < 0.98 ? 3 : 4 + Math.floor(random() * 4)
+}
+
+const events = Array.from({ length: messages }, (_, index) => {
+  const text = random() < 0.5
+  const data: Record<string, unknown> = {}
+  for (let left = fieldCount(); left > 0; left--) {
+    const name = random() < 0.8 && left < 9 ? pick(frequent) : pick(names)
+    data[name] = text ? asText(valueOf(name)) : valueOf(name)
+  }
+  const createdAt = new Date(1708750724983 + index * 500).toISOString().replace('Z', '607402Z')
+  return { topic: 'data', vin: `5YJ3E1EA7KF${100_000 + (index % 1000)}`, createdAt, data } as const
+})
+
+function corpus(format: Format): string[] {
+  return events.map((event) => JSON.stringify(encode(event, format)))
+}
+
+const median = (numbers: readonly number[]): number => numbers.toSorted((a, b) => a - b)[numbers.length >> 1] ?? 0
+const normalizer = createNormalizer()
+let kept = 0
+
+function time(texts: readonly string[], run: (text: string) => unknown): number {
+  const start = performance.now()
+  for (let pass = 0; pass < passes; pass++) for (const text of texts) if (run(text) === undefined) kept++
+  return ((performance.now() - start) * 1e6) / (texts.length * passes)
+}
+
+const receivedAt = Date.now()
+const parse = (text: string): unknown => JSON.parse(text)
+const read = (text: string): unknown => normalizer.normalize(JSON.parse(text), receivedAt)
+
+const sets = {
+  service: corpus('service'),
+  vehicle_maker: corpus('vehicle_maker'),
+  event_collector: corpus('event_collector'),
+  'all mixed': (['service', 'vehicle_maker', 'event_collector'] as const)
+    .map(corpus)
+    .flatMap((texts, index) => texts.filter((_, at) => at % 3 === index)),
+}
+
+const sizes = sets.vehicle_maker.map((text) => text.length).toSorted((a, b) => a - b)
+const at = (share: number): number => sizes[Math.floor((sizes.length - 1) * share)] ?? 0
+const mean = sizes.reduce((sum, size) => sum + size, 0) / sizes.length
+console.log(
+  `${messages} messages, vehicle_maker: median ${at(0.5)} B, mean ${mean.toFixed(0)} B, p95 ${at(0.95)} B, largest ${at(1)} B`,
+)
+console.log(`${process.version} ${process.arch}, median of ${rounds} rounds, seed ${seed}\n`)
+
+const costs = Object.entries(sets).map(([name, texts]) => ({
+  name,
+  texts,
+  parse: [] as number[],
+  read: [] as number[],
+}))
+for (let round = 0; round < rounds; round++) {
+  for (const cost of costs) {
+    cost.parse.push(time(cost.texts, parse))
+    cost.read.push(time(cost.texts, read))
+  }
+}
+
+console.log('format            JSON.parse   normalise   ratio (budget 1.0)')
+for (const cost of costs) {
+  const parsing = median(cost.parse)
+  const normalising = median(cost.read.map((total, round) => total - (cost.parse[round] ?? 0)))
+  const ratio = (normalising / parsing).toFixed(2)
+  console.log(
+    `${cost.name.padEnd(16)} ${parsing.toFixed(0).padStart(8)} ns ${normalising.toFixed(0).padStart(8)} ns ${ratio.padStart(7)}`,
+  )
+}
+if (kept > 0) console.log(kept)
