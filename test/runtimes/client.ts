@@ -1,0 +1,24 @@
+import type { Seen } from './programs/app.ts'
+import { secret } from './targets.ts'
+
+/** A message of the service's own format. */
+export function message(vin: string, number = 0): string {
+  return JSON.stringify({ data: { BatteryLevel: number }, createdAt: '2026-05-01T00:00:00.000Z', vin })
+}
+
+/** Posts a message and resolves to the answer's status, once the answer is here whole. */
+export async function post(url: string, vin: string, number = 0): Promise<number> {
+  const response = await fetch(url, { method: 'POST', headers: { authorization: secret }, body: message(vin, number) })
+  await response.arrayBuffer()
+  return response.status
+}
+
+/** What the app has seen so far. */
+export async function seen(url: string): Promise<Seen> {
+  return (await fetch(`${url}/seen`)).json() as Promise<Seen>
+}
+
+/** Lets the app go on with what it was told to hold. */
+export async function letIt(url: string, step: 'store' | 'handle'): Promise<void> {
+  await fetch(`${url}/let/${step}`, { method: 'POST' })
+}

@@ -1,0 +1,87 @@
+import { Hono } from 'hono'
+import { type Ack, createReceiver, type Durability } from '../../../src/index.ts'
+import { inboxOf } from './inbox.ts'
+
+/** What a test wants of the receiver that it talks to. */
+export interface Settings {
+  readonly ack?: Ack
+  /** How lasting its inbox says it is. Default `'memory'`. */
+  readonly durability?: Durability
+  /** Whether the inbox stores nothing before `POST /let/store`. */
+  readonly holdsStore?: boolean
+  /** Whether handlers wait for `POST /let/handle`. */
+  readonly holdsHandlers?: boolean
+  /** How long a handler waits, in milliseconds. Default 0. */
+  readonly handlerMs?: number
+  /** Whether a handler burns CPU, for about 300 ms. */
+  readonly burns?: boolean
+  /** How many runs of a handler fail before one succeeds. Default 0. */
+  readonly failures?: number
+  /** Default 10. */
+  readonly retryMs?: number
+  readonly concurrency?: number
+}
+
+/** What the app tells of itself at `GET /seen`. */
+export interface Seen {
+  /** `stored VIN`, `failed VIN`, `handled VIN`, in order. */
+  readonly steps: readonly string[]
+  readonly stats: { readonly received: number; readonly handled: number; readonly lost: number; readonly lanes: number }
+  /** What handlers found under `PLACE` in their `env`. */
+  readonly places: readonly unknown[]
+}
+
+interface Bindings {
+  readonly WEBHOOK_SECRET: string
+  readonly PLACE: string
+}
+
+/** The same on every runtime: a receiver whose secret comes from `env`, in a Hono app that tells what it saw. */
+export function createApp(settings: Settings = {}): Hono<{ Bindings: Bindings }> {
+  const { durability = 'memory', handlerMs = 0, burns = false, failures = 0, retryMs = 10 } = settings
+  const steps: string[] = []
+  const held = { store: settings.holdsStore ?? false, handle: settings.holdsHandlers ?? false }
+  // Asked again and again, since on Workers one request cannot wake what another one waits for with a timer.
+  const until = async (step: keyof typeof held): Promise<void> => {
+    while (held[step]) await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  const places = new Set<unknown>()
+  const receiver = createReceiver<{ Bindings: Bindings }>({
+    secret: (env) => env.WEBHOOK_SECRET,
+    inbox: inboxOf({ durability, ready: () => until('store'), stored: (vin) => steps.push(`stored ${vin}`) }),
+    retry: { minMs: retryMs, maxMs: retryMs },
+    ...(settings.ack === undefined ? {} : { ack: settings.ack }),
+    ...(settings.concurrency === undefined ? {} : { concurrency: settings.concurrency }),
+  }).on('*', async (event, { env, delivery }) => {
+    places.add(env.PLACE)
+    if (burns) burn()
+    await until('handle')
+    if (handlerMs > 0) await new Promise((resolve) => setTimeout(resolve, handlerMs))
+    if (delivery.attempt <= failures) {
+      steps.push(`failed ${event.vin}`)
+      throw new Error('as the test wants it')
+    }
+    steps.push(`handled ${event.vin}`)
+  })
+  return new Hono<{ Bindings: Bindings }>()
+    .get('/seen', (c) => {
+      const { received, handled, lost, lanes } = receiver.stats()
+      return c.json({ steps, stats: { received, handled, lost, lanes }, places: [...places] })
+    })
+    .post('/let/store', (c) => {
+      held.store = false
+      return c.body(null, 204)
+    })
+    .post('/let/handle', (c) => {
+      held.handle = false
+      return c.body(null, 204)
+    })
+    .route('/', receiver.routes())
+}
+
+/** Counted in work: on Workers the clock stands still while code runs. */
+function burn(): number {
+  let sum = 0
+  for (let turn = 0; turn < 60_000_000; turn++) sum = (sum * 31 + turn) % 1_000_003
+  return sum
+}

@@ -1,0 +1,22 @@
+import { type Durability, type InboxFactory, memoryInbox } from '../../../src/index.ts'
+
+/** An inbox for tests: it is as lasting as they want it to seem, stores when they let it, and tells what it stored. */
+export function inboxOf(wanted: {
+  readonly durability: Durability
+  readonly ready: () => Promise<void>
+  readonly stored: (vin: string | undefined) => void
+}): InboxFactory {
+  const { durability, ready, stored } = wanted
+  return (settings) => {
+    const inbox = memoryInbox()(settings)
+    return {
+      ...inbox,
+      durability,
+      async put(messages) {
+        await ready()
+        await inbox.put(messages)
+        for (const { event } of messages) stored(event?.topic === 'malformed' ? undefined : event?.vin)
+      },
+    }
+  }
+}

@@ -1,0 +1,85 @@
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
+import { bundleWorker } from '../../scripts/size.ts'
+import type { TargetCommand } from '../conformance/spawn.ts'
+import type { Settings } from './programs/app.ts'
+
+export const secret = 'a-secret-of-the-tests'
+
+/** The runtimes whose processes serve. */
+export const servers: readonly ServerRuntime[] = ['node22', 'node24', 'node26', 'bun', 'deno']
+export type ServerRuntime = Exclude<Runtime, 'node20' | 'workerd'>
+
+/** All on which the sources run as they are, Workers included. */
+export const everywhere: readonly Runtime[] = [...servers, 'workerd']
+
+const programs = fileURLToPath(new URL('programs/', import.meta.url))
+const variables = { WEBHOOK_SECRET: secret, PLACE: 'from env' }
+
+/** How to run a program with a server of its own. */
+export function programCommand(
+  runtime: ServerRuntime,
+  program: string,
+  env: Readonly<Record<string, string>> = {},
+): TargetCommand {
+  const adapter = runtime.startsWith('node') ? 'node' : runtime
+  const flags: Partial<Record<Runtime, readonly string[]>> = { deno: ['run', '--allow-all'], bun: ['run'] }
+  return {
+    runtime,
+    command: runtimePath(runtime),
+    args: [...(flags[runtime] ?? []), program, adapter],
+    env: { ...variables, ...env },
+  }
+}
+
+/** How to run `programs/app.ts` with these settings. `serve`: options of the server, where there is one. */
+export async function appCommand(runtime: Runtime, settings: Settings, serve: object = {}): Promise<TargetCommand> {
+  if (runtime === 'workerd') return workerCommand(appWorker(settings))
+  if (runtime === 'node20') throw new Error('Node 20 does not run TypeScript: it is tested with the built package.')
+  return programCommand(runtime, join(programs, 'serve.ts'), {
+    SETTINGS: JSON.stringify(settings),
+    SERVE: JSON.stringify(serve),
+  })
+}
+
+/** The app as the module of a Worker. */
+export function appWorker(settings: Settings): string {
+  return `
+    import { createApp } from './app.ts'
+    import { worker } from '../../../adapters/workers.ts'
+    export default worker(createApp(${JSON.stringify(settings)}))`
+}
+
+/** What `wrangler.toml` would say. */
+export interface WorkerOptions {
+  readonly compatibilityDate?: string
+  readonly compatibilityFlags?: readonly string[]
+}
+
+/** How to run a Worker: bundled as wrangler does, and served by workerd. Imports are seen from `programs/`. */
+export async function workerCommand(source: string, options: WorkerOptions = {}): Promise<TargetCommand> {
+  const { compatibilityDate = '2026-08-04', compatibilityFlags = [] } = options
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-worker-'))
+  const { code } = await bundleWorker(source, programs)
+  writeFileSync(join(folder, 'worker.js'), code)
+  const config = join(folder, 'config.capnp')
+  const bindings = Object.entries(variables).map(([name, text]) => `(name = "${name}", text = "${text}")`)
+  writeFileSync(
+    config,
+    `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [(name = "main", worker = (
+    modules = [(name = "worker.js", esModule = embed "worker.js")],
+    compatibilityDate = "${compatibilityDate}",
+    compatibilityFlags = [${compatibilityFlags.map((flag) => `"${flag}"`).join(', ')}],
+    bindings = [${bindings.join(', ')}],
+  ))],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
+);
+`,
+  )
+  return { runtime: 'workerd', command: runtimePath('workerd'), args: ['serve', config, '--control-fd=1'] }
+}
