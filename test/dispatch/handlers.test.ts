@@ -1,0 +1,237 @@
+import { createReceiver, type EventOf, type Handler, type HandlerContext } from 'fleethook'
+import { describe, expect, expectTypeOf, test } from 'vitest'
+import { turn } from './fake-clock.ts'
+import { data, scene, state } from './scene.ts'
+
+const alerts = (vin: string): object => ({ vin, createdAt: '2024-02-24T04:58:44Z', alerts: [{ name: 'Hot' }] })
+const errors = (vin: string): object => ({ vin, createdAt: '2024-02-24T04:58:44Z', errors: [{ name: 'E1' }] })
+
+describe('on', () => {
+  test("one topic, several, '*' and 'unknown' each get theirs, in the order of registration", async () => {
+    const { receiver, post } = scene()
+    const seen: string[] = []
+    receiver
+      .on('data', ({ topic }) => void seen.push(`data: ${topic}`))
+      .on(['alerts', 'errors'], ({ topic }) => void seen.push(`either: ${topic}`))
+      .on('*', ({ topic }) => void seen.push(`*: ${topic}`))
+      .on('unknown', ({ reason }) => void seen.push(`unknown: ${reason}`))
+    for (const message of [data('A', 1), alerts('A'), errors('A'), state('A', 'online'), { vin: 'A', what: 1 }]) {
+      await post(message)
+      await turn()
+    }
+    expect(seen).toEqual([
+      ...['data: data', '*: data', 'either: alerts', '*: alerts', 'either: errors', '*: errors'],
+      ...['*: state', '*: unknown', 'unknown: no_topic'],
+    ])
+  })
+
+  test("'malformed' gets the body that was refused, bounded, and '*' does not", async () => {
+    const { receiver, post } = scene()
+    const seen: unknown[] = []
+    receiver.on('malformed', (body) => void seen.push(body)).on('*', ({ topic }) => void seen.push(topic))
+    const text = `{"vin":"A",${'x'.repeat(10_000)}`
+    expect(await post(text)).toMatchObject({ status: 400 })
+    await turn()
+    expect(seen).toEqual([
+      {
+        topic: 'malformed',
+        receivedAt: new Date('2024-02-24T05:00:00Z'),
+        error: 'body_not_json',
+        text: text.slice(0, 4096),
+        length: text.length,
+        eventNumber: 0,
+      },
+    ])
+    expect(receiver.stats()).toMatchObject({ received: 0, handled: 0, refused: { body_not_json: 1 }, lanes: 0 })
+  })
+
+  test("'malformed' gets an envelope that lacks what the collector's path asks for", async () => {
+    const { receiver } = scene()
+    const seen: unknown[] = []
+    receiver.on('malformed', ({ error, eventNumber }) => void seen.push({ error, eventNumber }))
+    const path = '/services/collector/event'
+    const body = '{"event":{"Odometer":1},"source":"A"}{"source":"A"}'
+    expect(await receiver.accept({ authorization: undefined, body, path })).toMatchObject({ status: 400 })
+    await turn()
+    expect(seen).toEqual([{ error: 'event_missing', eventNumber: 1 }])
+  })
+
+  test('a handler registered for several topics runs once for each message', async () => {
+    const { receiver, post } = scene()
+    let runs = 0
+    receiver.on(['data', '*', 'data', 'state'], () => void (runs += 1))
+    await post(data('A', 1))
+    await turn()
+    expect(runs).toBe(1)
+  })
+
+  test('a message that no handler is for is handled', async () => {
+    const { receiver, post } = scene()
+    receiver.on('state', () => {})
+    await post(data('A', 1))
+    await turn()
+    expect(receiver.stats()).toMatchObject({ received: 1, handled: 1 })
+  })
+
+  test('returns the receiver, to chain', () => {
+    const { receiver } = scene()
+    expect(receiver.on('data', () => {})).toBe(receiver)
+    expect(receiver.onError(() => {})).toBe(receiver)
+  })
+
+  const noHandler: unknown = 'nope'
+  test.each<readonly [string, () => unknown, string]>([
+    // @ts-expect-error: what a user without types can do
+    ['a topic that does not exist', () => scene().receiver.on('date', () => {}), 'There is no topic "date"'],
+    // @ts-expect-error: likewise
+    ['one of several', () => scene().receiver.on(['data', 'date'], () => {}), 'There is no topic "date"'],
+    ['no topic at all', () => scene().receiver.on([], () => {}), 'no topic'],
+    // @ts-expect-error: likewise
+    ['a topic that is no text', () => scene().receiver.on(undefined, () => {}), 'no topic of type undefined'],
+    ['no function', () => scene().receiver.on('data', noHandler as Handler<'data'>), 'is string, not a function'],
+    // @ts-expect-error: likewise
+    ['fields as text', () => scene().receiver.on('data', () => {}, { fields: 'Odometer' }), '`fields` must be a list'],
+    // @ts-expect-error: likewise
+    ['vins as text', () => scene().receiver.on('data', () => {}, { vins: 'A' }), '`vins` must be a list'],
+    // @ts-expect-error: likewise
+    ['an unknown filter', () => scene().receiver.on('data', () => {}, { field: ['Odometer'] }), 'no filter `field`'],
+  ])('%s is refused with handler_invalid, naming it', (_, register, text) => {
+    expect(register).toThrow(
+      expect.objectContaining({ code: 'handler_invalid', message: expect.stringContaining(text) }),
+    )
+  })
+})
+
+describe('filters', () => {
+  test('fields: only messages that carry at least one of them, with a value or with null', async () => {
+    const { receiver, post } = scene()
+    const seen: unknown[] = []
+    receiver.on('*', (event) => void seen.push(event.topic === 'data' && event.data.Odometer), {
+      fields: ['BatteryLevel', 'Soc'],
+    })
+    await post(data('A', 1))
+    await post(data('A', 2, { BatteryLevel: 80 }))
+    await post(data('A', 3, { Soc: null }))
+    await post(state('A', 'online'))
+    await turn()
+    expect(seen).toEqual([2, 3])
+  })
+
+  test.each([
+    ['a list', ['A', 'C']],
+    ['a function', (vin: string) => vin === 'A' || vin === 'C'],
+  ])('vins: %s', async (_, vins) => {
+    const { receiver, post } = scene()
+    const seen: unknown[] = []
+    receiver.on('*', ({ vin }) => void seen.push(vin), { vins })
+    for (const vin of ['A', 'B', 'C']) await post(data(vin, 1))
+    await post({ what: 'without a vin' })
+    await turn()
+    expect(seen).toEqual(['A', 'C'])
+  })
+
+  test('both together narrow', async () => {
+    const { receiver, post } = scene()
+    const seen: unknown[] = []
+    receiver.on('data', (event) => void seen.push(event.data.Odometer), { vins: ['A'], fields: ['Soc'] })
+    await post([data('A', 1), data('A', 2, { Soc: 1 }), data('B', 3, { Soc: 1 })])
+    await turn()
+    expect(seen).toEqual([2])
+  })
+
+  test('a filter that throws is the failure of its handler alone', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 3, minMs: 100 } })
+    const seen: string[] = []
+    let asked = 0
+    const vins = (): boolean => {
+      asked += 1
+      if (asked < 3) throw new Error('not now')
+      return true
+    }
+    receiver.on('data', () => void seen.push('filtered'), { vins }).on('data', () => void seen.push('other'))
+    await post(data('A', 1))
+    await turn()
+    expect(seen).toEqual(['other'])
+    await clock.advance(10_000)
+    expect(seen).toEqual(['other', 'filtered'])
+    expect(receiver.stats()).toMatchObject({ handled: 1, lanes: 0 })
+  })
+})
+
+describe('context', () => {
+  test('env holds the bindings of the request that brought the message', async () => {
+    const receiver = createReceiver<{ Bindings: { DB: string } }>({ secret: false })
+    const seen: string[] = []
+    receiver.on('data', ({ vin }, { env }) => {
+      expectTypeOf(env).toEqualTypeOf<{ DB: string }>()
+      seen.push(`${vin} ${env.DB}`)
+    })
+    await receiver.accept({ authorization: undefined, body: data('A', 1), env: { DB: 'one' } })
+    await receiver.accept({ authorization: undefined, body: data('B', 1), env: { DB: 'two' } })
+    const body = JSON.stringify(data('C', 1))
+    await receiver.fetch(new Request('http://x/', { method: 'POST', body }), { DB: 'three' })
+    await turn()
+    expect(seen).toEqual(['A one', 'B two', 'C three'])
+  })
+
+  test('log is the log of the receiver, env is there without bindings, delivery.id is a UUIDv7', async () => {
+    const { receiver, post, lines } = scene()
+    const contexts: HandlerContext[] = []
+    receiver.on('data', (_, context) => {
+      context.log.info('from a handler')
+      contexts.push(context)
+    })
+    await post(data('A', 1))
+    await turn()
+    expect(lines).toEqual(['info: from a handler {}'])
+    expect(contexts[0]?.env).toEqual({})
+    expect(contexts[0]?.delivery.id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
+    expect(contexts[0]?.signal.aborted).toBe(false)
+  })
+})
+
+describe('types', () => {
+  test('an event is narrowed by its topic without an annotation', () => {
+    scene()
+      .receiver.on('data', (event) => {
+        expectTypeOf(event).toEqualTypeOf<EventOf<'data'>>()
+        expectTypeOf(event.topic).toEqualTypeOf<'data'>()
+        expectTypeOf(event.data.BatteryLevel).toEqualTypeOf<number | null | undefined>()
+      })
+      .on(['alerts', 'errors'], (event) => {
+        expectTypeOf(event.topic).toEqualTypeOf<'alerts' | 'errors'>()
+        if (event.topic === 'alerts') expectTypeOf(event.alerts[0]?.name).toEqualTypeOf<string | undefined>()
+      })
+      .on('gap', (event) => {
+        expectTypeOf(event.from).toEqualTypeOf<Date>()
+        expectTypeOf(event.vin).toEqualTypeOf<string | undefined>()
+      })
+      .on('malformed', (body) => expectTypeOf(body.text).toEqualTypeOf<string>())
+      .on('*', (event) => {
+        expectTypeOf(event.topic).toEqualTypeOf<EventOf<'*'>['topic']>()
+        // @ts-expect-error: not every event has data
+        expectTypeOf(event.data).toBeAny()
+      })
+  })
+
+  test('a handler in a file of its own is typed by its topic', () => {
+    const onData: Handler<'data'> = (event, { signal }) => {
+      expectTypeOf(event.vin).toEqualTypeOf<string>()
+      expectTypeOf(signal).toEqualTypeOf<AbortSignal>()
+    }
+    const onAny: Handler = (event) => void event.topic
+    const { receiver } = scene()
+    receiver.on('data', onData).on('data', onAny).on('*', onAny)
+    // @ts-expect-error: a handler for data cannot take every event
+    receiver.on('*', onData)
+  })
+
+  test("a user's own fields extend the type of data, and win over the built-in ones", () => {
+    const receiver = createReceiver({ secret: false, fields: { MyField: 'boolean', BatteryLevel: 'string' } })
+    receiver.on('data', ({ data: fields }) => {
+      expectTypeOf(fields.MyField).toEqualTypeOf<boolean | null | undefined>()
+      expectTypeOf(fields.BatteryLevel).toEqualTypeOf<string | null | undefined>()
+      expectTypeOf(fields.Odometer).toEqualTypeOf<number | null | undefined>()
+    })
+  })
+})

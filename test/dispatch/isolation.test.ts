@@ -1,0 +1,475 @@
+import { FleethookError } from 'fleethook'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { turn } from './fake-clock.ts'
+import { data, gates, scene } from './scene.ts'
+
+const unhandled: unknown[] = []
+const note = (error: unknown): void => void unhandled.push(error)
+beforeEach(() => {
+  unhandled.length = 0
+  process.on('unhandledRejection', note)
+})
+afterEach(async () => {
+  await turn()
+  process.off('unhandledRejection', note)
+  expect(unhandled).toEqual([])
+})
+
+const hostile = new Proxy(new Error('x'), {
+  get() {
+    throw new Error('hands off')
+  },
+  getPrototypeOf() {
+    throw new Error('hands off')
+  },
+})
+
+/** Every way in which a handler can end badly at once, and what `onError` is told. */
+const failures: readonly (readonly [name: string, fail: () => unknown, error: unknown])[] = [
+  [
+    'throws',
+    () => {
+      throw new RangeError('thrown')
+    },
+    new RangeError('thrown'),
+  ],
+  ['rejects', () => Promise.reject(new RangeError('rejected')), new RangeError('rejected')],
+  [
+    'throws a text',
+    () => {
+      throw 'a text' // oxlint-disable-line no-throw-literal, only-throw-error
+    },
+    'a text',
+  ],
+  [
+    'throws null',
+    () => {
+      throw null // oxlint-disable-line no-throw-literal, only-throw-error
+    },
+    null,
+  ],
+  ['rejects with undefined', () => Promise.reject(undefined), undefined], // oxlint-disable-line prefer-promise-reject-errors
+  [
+    'returns a thenable whose `then` throws',
+    () => ({
+      // oxlint-disable-next-line no-thenable
+      then() {
+        throw new RangeError('then')
+      },
+    }),
+    new RangeError('then'),
+  ],
+  [
+    'returns a thenable whose `then` cannot be read',
+    () => ({
+      // oxlint-disable-next-line no-thenable
+      get then() {
+        throw new RangeError('getter')
+      },
+    }),
+    new RangeError('getter'),
+  ],
+  [
+    'returns a thenable that rejects and then resolves',
+    () => ({
+      // oxlint-disable-next-line no-thenable
+      then(resolve: () => void, reject: (error: unknown) => void) {
+        reject(new RangeError('first'))
+        resolve()
+      },
+    }),
+    new RangeError('first'),
+  ],
+  [
+    'throws an error that cannot be read',
+    () => {
+      throw hostile // oxlint-disable-line no-throw-literal, only-throw-error
+    },
+    undefined,
+  ],
+]
+
+describe('a handler that fails', () => {
+  test.each(failures)('%s: it is tried again, then given up, and nothing else stops', async (name, fail, error) => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 3, minMs: 100 } })
+    const told: unknown[] = []
+    const others: string[] = []
+    let runs = 0
+    receiver
+      .onError((thrown) => void told.push(thrown))
+      .on('data', ({ vin }) => {
+        if (vin !== 'A') return undefined
+        runs += 1
+        return fail()
+      })
+      .on('*', ({ vin }) => void others.push(vin ?? ''))
+    await post(data('A', 1))
+    await post(data('B', 1))
+    await turn()
+    expect({ runs, others: others.toSorted() }).toEqual({ runs: 1, others: ['A', 'B'] })
+    await clock.advance(100)
+    expect({ runs, others: others.toSorted() }).toEqual({ runs: 2, others: ['A', 'B'] })
+    await clock.advance(200)
+    expect({ runs, others: others.toSorted() }).toEqual({ runs: 3, others: ['A', 'B'] })
+    await clock.advance(60_000)
+    expect(runs).toBe(3)
+    if (!name.includes('cannot be read') || error !== undefined) expect(told).toEqual([error, error, error])
+    else expect(told).toHaveLength(3)
+    const [letter] = await receiver.deadLetters.list()
+    expect(letter).toMatchObject({ attempts: 3, event: { topic: 'data', vin: 'A' }, error: expect.any(String) })
+    if (error instanceof Error) expect(letter?.error).toBe(`RangeError: ${error.message}`)
+    expect(receiver.stats()).toMatchObject({
+      received: 2,
+      handled: 1,
+      deadLettered: 1,
+      retried: 2,
+      lanes: 0,
+      running: 0,
+    })
+    expect(clock.timers()).toEqual([])
+  })
+
+  test('one that hangs is failed after timeoutMs, its signal is aborted, and its lane goes on', async () => {
+    const { receiver, post, clock } = scene({ timeoutMs: 1000, retry: { attempts: 1 } })
+    const reasons: unknown[] = []
+    const seen: unknown[] = []
+    receiver.on('data', ({ data: { Odometer } }, { signal }) => {
+      seen.push(Odometer)
+      signal.addEventListener('abort', () => reasons.push(signal.reason))
+      return Odometer === 1 ? new Promise(() => {}) : undefined
+    })
+    await post([data('A', 1), data('A', 2)])
+    await clock.advance(999)
+    expect({ seen, reasons }).toEqual({ seen: [1], reasons: [] })
+    await clock.advance(1)
+    expect(seen).toEqual([1, 2])
+    expect(reasons).toEqual([expect.objectContaining({ code: 'handler_timeout' })])
+    expect(reasons[0]).toBeInstanceOf(FleethookError)
+    expect(await receiver.deadLetters.list()).toMatchObject([{ error: expect.stringContaining('1000 ms') }])
+  })
+
+  test('a signal that nobody looked at in time reads as aborted afterwards', async () => {
+    const { receiver, post, clock } = scene({ timeoutMs: 1000, retry: { attempts: 1 } })
+    let late: (() => boolean) | undefined
+    receiver.on('data', (_, context) => {
+      late = () => context.signal.aborted
+      return new Promise(() => {})
+    })
+    await post(data('A', 1))
+    await clock.advance(1000)
+    expect(late?.()).toBe(true)
+  })
+
+  test('a thenable that never settles is failed after timeoutMs', async () => {
+    const { receiver, post, clock } = scene({ timeoutMs: 1000, retry: { attempts: 1 } })
+    // oxlint-disable-next-line no-thenable
+    receiver.on('data', () => ({ then() {} }))
+    await post(data('A', 1))
+    await clock.advance(1000)
+    expect(receiver.stats()).toMatchObject({ deadLettered: 1, running: 0, lanes: 0 })
+  })
+
+  test('a rejection that comes after the timeout changes nothing', async () => {
+    const { receiver, post, clock } = scene({ timeoutMs: 1000, retry: { attempts: 1 } })
+    const gate = gates()
+    receiver.on('data', () => gate.wait('late'))
+    await post(data('A', 1))
+    await clock.advance(1000)
+    gate.fail('late', new Error('late'))
+    await turn()
+    expect(receiver.stats()).toMatchObject({ deadLettered: 1, handled: 0 })
+  })
+
+  test('a resolution that comes after the timeout changes nothing', async () => {
+    const { receiver, post, clock } = scene({ timeoutMs: 1000, retry: { attempts: 2 } })
+    const gate = gates()
+    let runs = 0
+    receiver.on('data', () => {
+      runs += 1
+      return runs === 1 ? gate.wait('late') : undefined
+    })
+    await post(data('A', 1))
+    await clock.advance(1000)
+    gate.open('late')
+    await clock.advance(1000)
+    expect(runs).toBe(2)
+    expect(receiver.stats()).toMatchObject({ handled: 1, deadLettered: 0 })
+  })
+
+  test('it is retried alone: the others are not run again', async () => {
+    const { receiver, post, clock } = scene()
+    const runs: string[] = []
+    receiver
+      .on('data', () => void runs.push('before'))
+      .on('data', (_, { delivery }) => {
+        runs.push('fails twice')
+        if (delivery.attempt < 3) throw new Error('no')
+      })
+      .on('*', () => void runs.push('after'))
+    await post(data('A', 1))
+    await clock.advance(1000)
+    expect(runs).toEqual(['before', 'fails twice', 'after', 'fails twice', 'fails twice'])
+    expect(receiver.stats()).toMatchObject({ handled: 1, retried: 2 })
+  })
+
+  test('two that fail are retried together, until each has succeeded', async () => {
+    const { receiver, post, clock } = scene()
+    const runs: string[] = []
+    const failingUntil =
+      (name: string, attempt: number) => (_: unknown, context: { delivery: { attempt: number } }) => {
+        runs.push(name)
+        if (context.delivery.attempt < attempt) throw new Error(name)
+      }
+    receiver.on('data', failingUntil('a', 2)).on('data', failingUntil('b', 3)).on('data', failingUntil('c', 1))
+    await post(data('A', 1))
+    await clock.advance(1000)
+    expect(runs).toEqual(['a', 'b', 'c', 'a', 'b', 'b'])
+  })
+})
+
+describe('back-off', () => {
+  test('doubles from minMs up to maxMs, at least half of it', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 8, minMs: 1000, maxMs: 10_000 } })
+    receiver.on('data', () => {
+      throw new Error('always')
+    })
+    await post(data('A', 1))
+    await turn()
+    for (const ceiling of [1000, 2000, 4000, 8000, 10_000, 10_000, 10_000]) {
+      const [restMs = 0, ...others] = clock.timers()
+      expect(others).toEqual([])
+      expect(restMs).toBeGreaterThanOrEqual(ceiling / 2)
+      expect(restMs).toBeLessThanOrEqual(ceiling)
+      await clock.advance(restMs)
+    }
+    expect(clock.timers()).toEqual([])
+    expect(receiver.stats()).toMatchObject({ deadLettered: 1, retried: 7 })
+  })
+
+  test('differs by chance, so that what failed together does not come back together', async () => {
+    const { receiver, post, clock } = scene({ retry: { minMs: 10_000 }, concurrency: 200 })
+    receiver.on('data', () => {
+      throw new Error('always')
+    })
+    for (let n = 0; n < 100; n += 1) await post(data(`VIN${n}`, n))
+    await turn()
+    expect(new Set(clock.timers()).size).toBeGreaterThan(50)
+  })
+})
+
+describe('dead letters', () => {
+  const giveUp = { retry: { attempts: 1 } }
+
+  test('are listed oldest first, with the event, the error, the attempts and the time', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 0, maxMs: 0 } })
+    receiver.on('data', ({ data: { Odometer } }) => {
+      throw new TypeError(`no ${String(Odometer)}`)
+    })
+    await post([data('A', 1), data('A', 2), data('A', 3)])
+    await clock.advance(10)
+    const letters = await receiver.deadLetters.list()
+    expect(letters.map(({ error, attempts }) => ({ error, attempts }))).toEqual(
+      [1, 2, 3].map((n) => ({ error: `TypeError: no ${n}`, attempts: 2 })),
+    )
+    expect(letters[0]?.event).toMatchObject({ topic: 'data', vin: 'A', data: { Odometer: 1 } })
+    expect(letters[0]?.diedAt).toBeInstanceOf(Date)
+    expect(await receiver.deadLetters.list({ limit: 2 })).toEqual(letters.slice(0, 2))
+  })
+
+  test('the ring is bounded, and what falls out is counted', async () => {
+    const { memoryInbox } = await import('fleethook')
+    const { receiver, post } = scene({ ...giveUp, inbox: memoryInbox({ deadLetters: 3 }) })
+    receiver.on('data', () => {
+      throw new Error('no')
+    })
+    for (let n = 0; n < 10; n += 1) await post(data('A', n))
+    await turn()
+    const letters = await receiver.deadLetters.list()
+    expect(letters.map(({ event }) => (event.topic === 'data' ? event.data.Odometer : undefined))).toEqual([7, 8, 9])
+    expect(receiver.stats()).toMatchObject({ deadLettered: 10, deadLettersDropped: 7 })
+  })
+
+  test('onDeadLetter is told of each', async () => {
+    const letters: string[] = []
+    const { receiver, post } = scene({
+      ...giveUp,
+      onDeadLetter: ({ id, error }) => void letters.push(`${id} ${error}`),
+    })
+    receiver.on('data', () => {
+      throw new Error('no')
+    })
+    await post(data('A', 1))
+    await turn()
+    const [letter] = await receiver.deadLetters.list()
+    expect(letters).toEqual([`${letter?.id} Error: no`])
+  })
+
+  test.each([
+    ['throws', () => { throw new Error('told badly') }], // prettier-ignore
+    ['rejects', () => Promise.reject(new Error('told badly'))],
+  ])('an onDeadLetter that %s is contained and onError is told', async (_, onDeadLetter) => {
+    const told: unknown[] = []
+    const { receiver, post, lines } = scene({ ...giveUp, onDeadLetter })
+    receiver
+      .onError((_error, { kind }) => void told.push(kind))
+      .on('data', () => {
+        throw new Error('no')
+      })
+    await post([data('A', 1), data('A', 2)])
+    await turn()
+    expect(told.toSorted()).toEqual(['dead-letter-handler', 'dead-letter-handler', 'handler', 'handler'])
+    expect(lines.join('\n')).toContain('onDeadLetter')
+    expect(receiver.stats()).toMatchObject({ deadLettered: 2, lanes: 0 })
+  })
+
+  test('replay hands the message over again, under the same id and as replayed, to all of its handlers', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 100 } })
+    const deliveries: unknown[] = []
+    const others: string[] = []
+    let broken = true
+    receiver
+      .on('data', (event, { delivery }) => {
+        deliveries.push({ ...delivery, event: event.id })
+        if (broken) throw new Error('broken')
+      })
+      .on('*', (event) => void others.push(event.topic))
+    await post(data('A', 1))
+    await clock.advance(100)
+    const [letter] = await receiver.deadLetters.list()
+    broken = false
+    expect(await receiver.deadLetters.replay(letter?.id ?? '')).toBe(true)
+    await turn()
+    expect(await receiver.deadLetters.list()).toEqual([])
+    const { id } = letter ?? {}
+    const event = letter?.event.topic === 'data' ? letter.event.id : undefined
+    expect(deliveries).toEqual([
+      { id, event, attempt: 1, redelivered: false, replayed: false },
+      { id, event, attempt: 2, redelivered: true, replayed: false },
+      { id, event, attempt: 1, redelivered: false, replayed: true },
+    ])
+    expect(others).toEqual(['data', 'data'])
+    expect(await receiver.deadLetters.replay(letter?.id ?? '')).toBe(false)
+    expect(receiver.stats()).toMatchObject({ received: 1, replayed: 1, handled: 1, deadLettered: 1 })
+  })
+
+  test('replay goes to the end of its lane', async () => {
+    const { receiver, post } = scene(giveUp)
+    const gate = gates()
+    const seen: unknown[] = []
+    receiver.on('data', async ({ data: { Odometer } }, { delivery }) => {
+      seen.push(Odometer)
+      if (Odometer === 1 && !delivery.replayed) throw new Error('no')
+      await gate.wait(String(Odometer))
+    })
+    await post([data('A', 1), data('A', 2), data('A', 3)])
+    await turn()
+    const [letter] = await receiver.deadLetters.list()
+    await receiver.deadLetters.replay(letter?.id ?? '')
+    gate.open('2')
+    await turn()
+    gate.open('3')
+    await turn()
+    expect(seen).toEqual([1, 2, 3, 1])
+  })
+
+  test('a dead letter for which there is no room stays one, and the caller is told', async () => {
+    const { receiver, post } = scene({ ...giveUp, limits: { pendingMessages: 1 } })
+    const gate = gates()
+    receiver.on('data', ({ data: { Odometer } }) => {
+      if (Odometer === 1) throw new Error('no')
+      return gate.wait('full')
+    })
+    await post(data('A', 1))
+    await turn()
+    await post(data('A', 2))
+    await turn()
+    const [letter] = await receiver.deadLetters.list()
+    await expect(receiver.deadLetters.replay(letter?.id ?? '')).rejects.toMatchObject({ code: 'inbox_full' })
+    expect(await receiver.deadLetters.list()).toHaveLength(1)
+  })
+
+  test('a receiver that drains replays nothing: what is a dead letter is safe', async () => {
+    const { receiver, post } = scene(giveUp)
+    receiver.on('data', () => {
+      throw new Error('no')
+    })
+    await post(data('A', 1))
+    await turn()
+    const [letter] = await receiver.deadLetters.list()
+    await receiver.drain()
+    await expect(receiver.deadLetters.replay(letter?.id ?? '')).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    expect(await receiver.deadLetters.list()).toHaveLength(1)
+  })
+
+  test('discard forgets one', async () => {
+    const { receiver, post } = scene(giveUp)
+    receiver.on('data', () => {
+      throw new Error('no')
+    })
+    await post([data('A', 1), data('A', 2)])
+    await turn()
+    const [first, second] = await receiver.deadLetters.list()
+    expect(await receiver.deadLetters.discard(first?.id ?? '')).toBe(true)
+    expect(await receiver.deadLetters.discard(first?.id ?? '')).toBe(false)
+    expect(await receiver.deadLetters.list()).toEqual([second])
+  })
+})
+
+describe('onError', () => {
+  test('is told of every failed run, with the event and the delivery', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 2 } })
+    const told: unknown[] = []
+    receiver
+      .onError((error, details) => void told.push({ error, ...details }))
+      .on('data', () => {
+        throw new RangeError('no')
+      })
+    await post(data('A', 1))
+    await clock.advance(1000)
+    const event = expect.objectContaining({ topic: 'data', vin: 'A' })
+    const id = (await receiver.deadLetters.list())[0]?.id
+    expect(told).toEqual([
+      { error: new RangeError('no'), kind: 'handler', event, delivery: { id, attempt: 1 } },
+      { error: new RangeError('no'), kind: 'handler', event, delivery: { id, attempt: 2 } },
+    ])
+  })
+
+  test.each([
+    ['throws', () => { throw new Error('told badly') }], // prettier-ignore
+    ['rejects', () => Promise.reject(new Error('told badly'))],
+  ])('one that %s is contained, logged, and keeps no other from being told', async (_, bad) => {
+    const { receiver, post, lines } = scene({ retry: { attempts: 1 } })
+    const told: unknown[] = []
+    receiver
+      .onError(bad)
+      .onError((error) => void told.push(error))
+      .on('data', () => {
+        throw new Error('no')
+      })
+    await post([data('A', 1), data('A', 2)])
+    await turn()
+    expect(told).toHaveLength(2)
+    expect(lines.join('\n')).toContain('onError')
+    expect(receiver.stats()).toMatchObject({ deadLettered: 2, lanes: 0 })
+  })
+
+  test('what is no function is refused', () => {
+    // @ts-expect-error: what a user without types can do
+    expect(() => scene().receiver.onError('nope')).toThrow(expect.objectContaining({ code: 'handler_invalid' }))
+  })
+})
+
+test('a log that throws or rejects stops nothing', async () => {
+  const bad = (): void => {
+    throw new Error('log')
+  }
+  const worse = (): Promise<void> => Promise.reject(new Error('log'))
+  // oxlint-disable-next-line no-misused-promises
+  const { receiver, post } = scene({ retry: { attempts: 1 }, log: { debug: bad, info: bad, warn: bad, error: worse } })
+  receiver.on('data', ({ data: { Odometer } }) => {
+    if (Odometer === 1) throw new Error('no')
+  })
+  expect(await post([data('A', 1), data('A', 2)])).toMatchObject({ status: 200 })
+  await turn()
+  expect(receiver.stats()).toMatchObject({ handled: 1, deadLettered: 1, lanes: 0 })
+})

@@ -1,0 +1,70 @@
+import { type Answer, createReceiver, type Log, type Receiver, type ReceiverOptions } from 'fleethook'
+import { type FakeClock, fakeClock } from './fake-clock.ts'
+
+/** A receiver with everything around it that a test looks at. */
+export interface Scene {
+  readonly receiver: Receiver
+  readonly clock: FakeClock
+  /** Everything that was logged, each line as one text. */
+  readonly lines: readonly string[]
+  /** Hands in a message as the host of `receiver.accept` does. */
+  post(body: unknown): Promise<Answer>
+}
+
+/** Options whose secret and clock the scene brings. */
+export function scene(options: Partial<ReceiverOptions> = {}, clock: FakeClock = fakeClock()): Scene {
+  const lines: string[] = []
+  const receiver = createReceiver({ secret: false, clock, log: logInto(lines), ...options })
+  return {
+    receiver,
+    clock,
+    lines,
+    post: (body) => receiver.accept({ authorization: undefined, body }),
+  }
+}
+
+export function logInto(lines: string[]): Log {
+  const say =
+    (level: string) =>
+    (message: string, details?: Record<string, unknown>): void => {
+      lines.push(`${level}: ${message} ${JSON.stringify(details ?? {})}`)
+    }
+  return { debug: say('debug'), info: say('info'), warn: say('warn'), error: say('error') }
+}
+
+/** A `data` message of the service's own format. `Odometer` tells messages of a test apart. */
+export function data(vin: string, odometer: number, more: object = {}): object {
+  return { vin, createdAt: '2024-02-24T04:58:44.123Z', data: { Odometer: odometer, ...more } }
+}
+
+export function state(vin: string, value: string): object {
+  return { vin, createdAt: '2024-02-24T04:58:44.123Z', state: value }
+}
+
+/** Handlers that end when the test says so. */
+export interface Gates {
+  /** Waits under a name until it is opened or failed. */
+  wait(name: string): Promise<void>
+  open(name: string): void
+  fail(name: string, error: unknown): void
+  /** Who waits, in the order of coming. */
+  readonly waiting: readonly string[]
+}
+
+export function gates(): Gates {
+  const out = new Map<string, { resolve: () => void; reject: (error: unknown) => void }>()
+  const gate = (name: string): { resolve: () => void; reject: (error: unknown) => void } => {
+    const found = out.get(name)
+    if (found === undefined) throw new Error(`nobody waits at ${name}; waiting: ${[...out.keys()].join(', ')}`)
+    out.delete(name)
+    return found
+  }
+  return {
+    wait: (name) => new Promise<void>((resolve, reject) => out.set(name, { resolve, reject })),
+    open: (name) => gate(name).resolve(),
+    fail: (name, error) => gate(name).reject(error),
+    get waiting() {
+      return [...out.keys()]
+    },
+  }
+}

@@ -1,0 +1,66 @@
+import * as fc from 'fast-check'
+import { createReceiver } from 'fleethook'
+import { expect, test } from 'vitest'
+import { fakeClock, turn } from './fake-clock.ts'
+import { logInto } from './scene.ts'
+
+/** Ways in which code of a user's lets a payload get into an error. */
+const failing: readonly ((payload: string) => unknown)[] = [
+  (payload) => {
+    throw new Error(payload)
+  },
+  (payload) => Promise.reject(new TypeError(`cannot save ${payload}`)),
+  (payload) => {
+    throw payload // oxlint-disable-line no-throw-literal, only-throw-error
+  },
+  (payload) => {
+    throw Object.assign(new Error('no'), { name: payload, payload })
+  },
+  (payload) => {
+    throw new Error('no', { cause: new Error(payload) })
+  },
+  (payload) => {
+    throw new Error(`first line\n    at ${payload} (/${payload}:1:1)\n    at /${payload}:1:1`)
+  },
+  (payload) => {
+    const error = new Error(`x\n    at /${payload}:1:1`)
+    error.message = 'changed afterwards'
+    throw error
+  },
+  (payload) => {
+    throw Object.assign(new Error('no'), { stack: payload })
+  },
+]
+
+test('neither a payload nor the secret is ever in a line of the log', async () => {
+  const secret = `s3cret${'x'.repeat(20)}`
+  const text = fc.stringMatching(/^[a-z]{12,20}$/)
+  await fc.assert(
+    fc.asyncProperty(text, text, fc.nat(failing.length - 1), fc.boolean(), async (payload, vin, kind, wellFormed) => {
+      const lines: string[] = []
+      const clock = fakeClock()
+      const receiver = createReceiver({
+        ...{
+          secret,
+          clock,
+          log: logInto(lines),
+          retry: { attempts: 2, minMs: 0, maxMs: 0 },
+          limits: { bodyBytes: 400 },
+        },
+        onDeadLetter: () => failing[kind]?.(payload),
+      })
+      receiver.onError(() => failing[kind]?.(payload)).on(['*', 'malformed'], () => failing[kind]?.(payload))
+      const body = JSON.stringify({ vin, createdAt: payload, data: { [payload]: payload, Odometer: payload } })
+      for (const authorization of [secret, `Splunk ${secret}`, payload, `Bearer ${payload}`, undefined]) {
+        await receiver.accept({ authorization, body: wellFormed ? body : `${body}${payload}` })
+        await receiver.accept({ authorization, body: payload.repeat(50) })
+        await receiver.accept({ authorization, body, path: `/${payload}` })
+      }
+      await clock.advance(20_000)
+      await turn()
+      expect(lines.length).toBeGreaterThan(0)
+      for (const told of [payload, vin, secret]) expect(lines.join('\n')).not.toContain(told)
+    }),
+    { numRuns: 60 },
+  )
+})
