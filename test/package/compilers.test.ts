@@ -1,0 +1,53 @@
+import { spawnSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, inject, test } from 'vitest'
+
+const strict = { strict: true, skipLibCheck: false, noEmit: true, target: 'es2022', exactOptionalPropertyTypes: true }
+const web = { lib: ['es2023', 'dom', 'dom.iterable', 'dom.asynciterable'], types: [] }
+
+/** How users' projects differ: where globals come from, and how modules are found. */
+const settings = {
+  'the web platform, modules as Node finds them': { ...strict, ...web, module: 'nodenext' },
+  'the web platform, modules as bundlers find them': {
+    ...strict,
+    ...web,
+    module: 'esnext',
+    moduleResolution: 'bundler',
+  },
+  'types of Node, as Node finds them': { ...strict, lib: ['es2023'], types: ['node'], module: 'nodenext' },
+}
+
+const compilers = ['5.9', '6.0', '7.0']
+const cases = compilers.flatMap((version) =>
+  Object.entries(settings).map(([name, options]) => ({ version, name, options })),
+)
+
+test.each(cases)('a strict project compiles on TypeScript $version with $name', ({ version, options }) => {
+  expect(compile(version, options, 'typed.ts')).toEqual({ status: 0, output: '' })
+})
+
+test.each(compilers)('control: TypeScript %s finds a wrong use', (version) => {
+  const source = "import { createReceiver } from 'fleethook'\ncreateReceiver({ secret: 1 })\n"
+  writeFileSync(join(inject('consumer'), 'wrong.ts'), source)
+  const { status, output } = compile(version, { ...strict, ...web, module: 'nodenext' }, 'wrong.ts')
+  expect(status).not.toBe(0)
+  expect(output).toMatch(/^wrong\.ts\(2,\d+\): error TS2322/m)
+})
+
+function compile(
+  version: string,
+  compilerOptions: object,
+  file: string,
+): { readonly status: number | null; readonly output: string } {
+  const cwd = inject('consumer')
+  const config = join(cwd, 'tsconfig.json')
+  writeFileSync(config, JSON.stringify({ compilerOptions, files: [file] }))
+  const compiler = join(cwd, 'node_modules', `typescript-${version}`)
+  const { status, stdout } = spawnSync(
+    process.execPath,
+    [join(compiler, 'bin/tsc'), '-p', config, '--pretty', 'false'],
+    { cwd, encoding: 'utf8' },
+  )
+  return { status, output: stdout }
+}

@@ -1,0 +1,81 @@
+import { build } from 'esbuild'
+import { expect, inject, test } from 'vitest'
+
+/** What importing an entry of the installed package loads: files of ours (from `dist/`), and packages that they name. */
+async function loadedBy(
+  entry: string,
+): Promise<{ readonly files: readonly string[]; readonly packages: readonly string[] }> {
+  const folder = inject('consumer')
+  const { metafile } = await build({
+    stdin: { contents: `import '${entry}'`, resolveDir: folder },
+    absWorkingDir: folder,
+    bundle: true,
+    write: false,
+    metafile: true,
+    format: 'esm',
+    platform: 'neutral',
+    treeShaking: false,
+    plugins: [
+      {
+        name: 'packages stay outside',
+        setup: ({ onResolve }) => {
+          onResolve({ filter: /^[^./]/ }, ({ path }) =>
+            path.startsWith('fleethook') ? undefined : { path, external: true },
+          )
+        },
+      },
+    ],
+  })
+  const inputs = Object.entries(metafile.inputs)
+  return {
+    files: inputs.map(([path]) => path.replace(/.*fleethook\/dist\//, '')).filter((path) => path.endsWith('.js')),
+    packages: [
+      ...new Set(
+        inputs.flatMap(([, { imports }]) => imports.filter(({ external }) => external).map(({ path }) => path)),
+      ),
+    ].toSorted(),
+  }
+}
+
+const onePackage = (names: readonly string[], name: string): readonly string[] =>
+  names.filter((path) => path === name || path.startsWith(`${name}/`))
+
+test('fleethook/normalize loads neither hono nor zod, and no HTTP, inbox or dispatch of ours', async () => {
+  const { files, packages } = await loadedBy('fleethook/normalize')
+  expect(files).toContain('src/normalize.js')
+  expect([...onePackage(packages, 'hono'), ...onePackage(packages, 'zod')]).toEqual([])
+  expect(files.filter((path) => /^src\/(http|inbox|dispatch)\//.test(path))).toEqual([])
+})
+
+test.each(['fleethook', 'fleethook/normalize', 'fleethook/testing', 'fleethook/workers'])(
+  '%s loads nothing of Node',
+  async (entry) => {
+    const { files, packages } = await loadedBy(entry)
+    expect(files.length).toBeGreaterThan(0)
+    expect(packages.filter((path) => /^(node|bun|deno):|^@hono\/node-server/.test(path))).toEqual([])
+    expect(files.filter((path) => /^adapters\/(?!workers|workers\/)/.test(path))).toEqual([])
+  },
+)
+
+test('fleethook loads no adapter, no testing, no simulated fleet, and zod by its small build only', async () => {
+  const { files, packages } = await loadedBy('fleethook')
+  expect(files.filter((path) => /^(adapters|src\/(testing|fleet))/.test(path))).toEqual([])
+  expect(onePackage(packages, 'zod').filter((path) => path !== 'zod/mini')).toEqual([])
+})
+
+test('an adapter loads no other adapter, and no command line', async () => {
+  for (const adapter of ['node', 'bun', 'deno', 'workers']) {
+    const { files } = await loadedBy(`fleethook/${adapter}`)
+    expect(
+      files.filter(
+        (path) => /^adapters\/(node|bun|deno|workers|cli)\b/.test(path) && !path.startsWith(`adapters/${adapter}`),
+      ),
+    ).toEqual([])
+  }
+})
+
+test('control: the graph sees what an entry loads', async () => {
+  expect(onePackage((await loadedBy('fleethook')).packages, 'hono')).not.toEqual([])
+  expect((await loadedBy('fleethook/node')).packages).toContain('@hono/node-server')
+  expect((await loadedBy('fleethook')).files).toContain('src/receiver.js')
+})

@@ -1,0 +1,96 @@
+import { execFileSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { API, SymbolFlags } from 'typescript/unstable/sync'
+import { expect, inject, test } from 'vitest'
+
+/** The public names: one that comes or goes is a change for users, and belongs in the changelog. */
+const pinned: Readonly<Record<string, { readonly values: string; readonly types: string }>> = {
+  fleethook: {
+    values: 'FleethookError createReceiver memoryInbox',
+    types: `
+      Ack Alert AlertsEvent Answer BuiltInFields Claim Clock ConnectivityEvent DataEvent DeadLetter DeadLetterReason
+      DeadLetters DeadMessage Delivery Door Doors DrainResult Drift Durability EnumType ErrorCode ErrorDetails ErrorsEvent
+      EventBase EventOf ExecutionContext ExtendedBy FieldCatalogue FieldType FieldValue FieldValues FleetEvent Format
+      GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter Inbox InboxFactory InboxMessage InboxSettings
+      Json Limits Location Log MalformedBody Meta Receiver ReceiverOptions RefusalError Retry Secret SecretValue StateEvent
+      Stats Subject TimeOfDay Timer Tires Topic UnknownEvent UnknownReason ValueOf VehicleDataEvent VehicleError WireEvent
+      WireTopic`,
+  },
+  'fleethook/normalize': {
+    values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
+    types: `
+      Alert AlertsEvent BuiltInFields ConnectivityEvent DataEvent Doors Encodable EnumType EnvelopeFault ErrorCode
+      ErrorsEvent EventBase ExtendedBy FieldCatalogue FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
+      Json Location Meta NormalizeOptions Normalizer NormalizerOptions Piece Split StateEvent TimeOfDay Tires Topic
+      UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
+  },
+  'fleethook/testing': { values: '', types: '' },
+  'fleethook/node': { values: 'serve', types: 'Listening NodeServeOptions ServeOptions Served Server Signal' },
+  'fleethook/bun': { values: 'serve', types: 'BunServeOptions ServeOptions Served Server Signal' },
+  'fleethook/deno': { values: 'serve', types: 'ServeOptions Served Server Signal' },
+  'fleethook/workers': { values: 'worker', types: 'Worker WorkerServed' },
+}
+
+interface Name {
+  readonly name: string
+  readonly documented: boolean
+}
+
+test.each(Object.entries(pinned))('%s has exactly these names', (entry, { values, types }) => {
+  const real = valuesOf(entry)
+  expect(real).toEqual(words(values))
+  expect(namesOf(entry).flatMap(({ name }) => (real.includes(name) ? [] : [name]))).toEqual(words(types))
+})
+
+test.each(Object.keys(pinned))('every name of %s says what it is', (entry) => {
+  const names = namesOf(entry)
+  expect(names.length).toBeGreaterThan(0)
+  expect(names.filter(({ documented }) => !documented)).toEqual([])
+})
+
+/** What the declarations of the installed package export, types included. */
+function namesOf(entry: string): readonly Name[] {
+  const folder = inject('consumer')
+  const config = join(folder, 'tsconfig.names.json')
+  const file = join(folder, 'names.ts')
+  writeFileSync(file, `import * as entry from '${entry}'\nexport { entry }\n`)
+  writeFileSync(
+    config,
+    JSON.stringify({ compilerOptions: { module: 'nodenext', types: [], strict: true }, files: ['names.ts'] }),
+  )
+  const api = new API({ cwd: folder })
+  try {
+    const { program, checker } = found(api.updateSnapshot({ openProjects: [config] }).getProject(config))
+    const specifier = found(found(program.getSourceFile(file)).imports?.[0])
+    const exported = checker.getExportsOfModule(found(checker.getSymbolAtLocation(specifier)))
+    return exported
+      .map((symbol) => {
+        const meant = (symbol.flags & SymbolFlags.Alias) === 0 ? symbol : checker.getAliasedSymbol(symbol)
+        return { name: symbol.name, documented: checker.getDocumentationCommentOfSymbol(meant) !== '' }
+      })
+      .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+  } finally {
+    api.close()
+  }
+}
+
+/** What a program that imports the entry gets. */
+function valuesOf(entry: string): readonly string[] {
+  const script = `console.log(JSON.stringify(Object.keys(await import('${entry}')).sort()))`
+  return JSON.parse(
+    execFileSync(process.execPath, ['--input-type=module', '-e', script], {
+      cwd: inject('consumer'),
+      encoding: 'utf8',
+    }),
+  )
+}
+
+function words(text: string): readonly string[] {
+  return text.split(/\s+/).filter((word) => word !== '')
+}
+
+function found<T>(value: T | undefined): T {
+  if (value === undefined) throw new Error('The compiler did not find it.')
+  return value
+}
