@@ -6,6 +6,7 @@ import type { FieldCatalogue, FieldType } from './fields.ts'
  *
  * The caller states the literal type, because no type can be read out of a text at run time; a test compares the two.
  */
+// oxlint-disable-next-line no-unnecessary-type-parameters -- see above: it is the caller's word
 export function readCatalogue<Fields extends FieldCatalogue>(text: string): Fields {
   const types: Record<string, FieldType> = {}
   for (const line of text.split('\n')) {
@@ -13,9 +14,9 @@ export function readCatalogue<Fields extends FieldCatalogue>(text: string): Fiel
     const equals = line.indexOf('=')
     const type =
       equals < 0
-        ? (line.slice(0, colon) as FieldType)
+        ? (line.slice(0, colon) as FieldType) // oxlint-disable-line no-unsafe-type-assertion
         : { enum: line.slice(equals + 1, colon).split(' '), prefix: line.slice(0, equals) }
     for (const name of line.slice(colon + 1).split(' ')) types[name] = type
   }
-  return types as Fields
+  return types as Fields // oxlint-disable-line no-unsafe-type-assertion
 }

@@ -5,7 +5,7 @@ import type { Doors, FieldValue, Location, Tires, TimeOfDay } from './values.ts'
 
 /** A schema whose JSON Schema is given, because none can be derived from what it checks. */
 function describedAs<Schema extends z.ZodMiniType>(schema: Schema, json: object): Schema {
-  schema._zod.toJSONSchema = () => ({ ...json })
+  schema._zod.toJSONSchema = () => ({ ...json }) // oxlint-disable-line no-underscore-dangle -- zod's name for its internals
   return schema
 }
 
@@ -64,7 +64,7 @@ function valueOf(type: FieldType): z.ZodMiniType {
       return tires
     case 'time':
       return timeOfDay
-    case 'any':
+    default:
       return anyValue<FieldValue>()
   }
 }
@@ -74,5 +74,5 @@ export function fieldValues(): z.ZodMiniType<FieldValues, FieldValues> {
   const shape: Record<string, z.ZodMiniType> = {}
   for (const [name, type] of Object.entries(builtInFields)) shape[name] = z.exactOptional(z.nullable(valueOf(type)))
   // The shape is made from the catalogue, and so is the type; a compiler sees only one of the two.
-  return z.looseObject(shape) as z.ZodMiniType as z.ZodMiniType<FieldValues, FieldValues>
+  return z.looseObject(shape) as z.ZodMiniType as z.ZodMiniType<FieldValues, FieldValues> // oxlint-disable-line no-unsafe-type-assertion
 }

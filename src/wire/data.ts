@@ -1,6 +1,6 @@
 import type { FieldValue, Json } from '../events/values.ts'
 import { named, nothing, type Named } from './named.ts'
-import { isJsonObject, type JsonObject } from './record.ts'
+import { asJson, asJsonObject, isJsonObject, type JsonObject } from './record.ts'
 import { readAny, type Field } from './reader.ts'
 import { INVALID, wrapperOf } from './wrapper.ts'
 
@@ -24,11 +24,6 @@ function kindOf(value: unknown): string {
   return 'empty'
 }
 
-/** What JSON holds is all that a message can hold: what another parser put there instead is passed on as it is. */
-function asJson(value: unknown): Json {
-  return value as Json
-}
-
 function keep(reading: FieldReading, name: string, value: FieldValue): void {
   reading.data[name] = value
   // The same field twice in one list: the last word counts.
@@ -39,7 +34,7 @@ function readField(reading: FieldReading, name: string, sent: unknown, rules: Fi
   let wrapper: string | undefined
   let value = sent
   if (typeof sent === 'object' && sent !== null && !Array.isArray(sent)) {
-    const object = sent as JsonObject
+    const object = asJsonObject(sent)
     wrapper = wrapperOf(object)
     if (wrapper !== undefined) value = wrapper === INVALID ? null : object[wrapper]
   }

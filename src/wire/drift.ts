@@ -25,6 +25,6 @@ export function createDriftReport(): DriftReport {
       if (row !== undefined) row.count += 1
       else if (rows.size < maxRows) rows.set(key, { field, seen, count: 1 })
     },
-    list: () => [...rows.values()].sort((a, b) => b.count - a.count).map((row) => ({ ...row })),
+    list: () => [...rows.values()].toSorted((a, b) => b.count - a.count).map((row) => ({ ...row })),
   }
 }

@@ -55,14 +55,9 @@ function encodeNumber(name: string, value: number): JsonObject {
 
 /** A value in the maker's wrapper. */
 function encodeWrapped(name: string, value: unknown, type: FieldType | undefined): JsonObject {
-  switch (typeof value) {
-    case 'string':
-      return encodeText(name, value, type)
-    case 'number':
-      return encodeNumber(name, value)
-    case 'boolean':
-      return { booleanValue: value }
-  }
+  if (typeof value === 'string') return encodeText(name, value, type)
+  if (typeof value === 'number') return encodeNumber(name, value)
+  if (typeof value === 'boolean') return { booleanValue: value }
   if (Array.isArray(value)) return { arrayValue: value }
   if (!isJsonObject(value)) return { invalid: true }
   const wrapper = structureOf(value)
@@ -96,14 +91,9 @@ function isEmpty(value: unknown): boolean {
  * it decode. Only `{}` of a field of no certain type came without a wrapper: in one it would have been a value.
  */
 function encodeUndecoded(value: unknown, type: FieldType | undefined): unknown {
-  switch (typeof value) {
-    case 'string':
-      return { stringValue: value }
-    case 'number':
-      return { doubleValue: value }
-    case 'boolean':
-      return { booleanValue: value }
-  }
+  if (typeof value === 'string') return { stringValue: value }
+  if (typeof value === 'number') return { doubleValue: value }
+  if (typeof value === 'boolean') return { booleanValue: value }
   if (isEmpty(value) && (type === undefined || type === 'any')) return value
   return Array.isArray(value) ? { arrayValue: value } : { objectValue: value }
 }

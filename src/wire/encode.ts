@@ -74,7 +74,7 @@ function payloadOf(
       return { alerts: list ? event.alerts : encodeEntries(event.alerts) }
     case 'errors':
       return { errors: list ? event.errors : encodeEntries(event.errors) }
-    case 'connectivity': {
+    default: {
       const { status, networkInterface, connectionId } = event
       // The emitters seen in public write these two in capitals.
       const shown = status === 'connected' || status === 'disconnected' ? status.toUpperCase() : status

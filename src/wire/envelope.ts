@@ -1,6 +1,7 @@
 import type { Door } from '../inbox/inbox.ts'
 import { readDecimal } from './decimal.ts'
-import type { JsonObject } from './record.ts'
+import { asJsonObject, isPresent, type JsonObject } from './record.ts'
+import { topicOf } from './topic.ts'
 
 /** What is wrong with the envelope of a collector event. */
 export type EnvelopeFault = 'event_missing' | 'event_blank' | 'time_invalid'
@@ -18,27 +19,11 @@ export function readEnvelopeTime(time: unknown): number {
   return Math.abs(ms) <= LAST_DATE_MS ? ms + 0 : Number.NaN
 }
 
-function present(value: unknown): boolean {
-  return value !== undefined && value !== null
-}
-
 /** Whether a message is an HTTP Event Collector event, by its shape. */
 export function isEnvelope(message: JsonObject): boolean {
-  if (!present(message['event'])) return false
-  if (present(message['source']) || present(message['sourcetype'])) return true
-  return (present(message['time']) || present(message['host'])) && !hasTopic(message)
-}
-
-/** Whether a message has a key that names a topic of the service. */
-export function hasTopic(message: JsonObject): boolean {
-  return (
-    present(message['state']) ||
-    present(message['data']) ||
-    present(message['errors']) ||
-    present(message['alerts']) ||
-    present(message['networkInterface']) ||
-    present(message['vehicle_data'])
-  )
+  if (!isPresent(message['event'])) return false
+  if (isPresent(message['source']) || isPresent(message['sourcetype'])) return true
+  return (isPresent(message['time']) || isPresent(message['host'])) && topicOf(message) === undefined
 }
 
 /**
@@ -46,12 +31,12 @@ export function hasTopic(message: JsonObject): boolean {
  * must be one wherever the envelope is recognised.
  */
 export function checkEnvelope(message: object, door: Door): EnvelopeFault | undefined {
-  const envelope = message as JsonObject
+  const envelope = asJsonObject(message)
   if (door === 'collector') {
-    if (!present(envelope['event'])) return 'event_missing'
+    if (!isPresent(envelope['event'])) return 'event_missing'
     if (envelope['event'] === '') return 'event_blank'
   } else if (!isEnvelope(envelope)) {
     return undefined
   }
-  return present(envelope['time']) && Number.isNaN(readEnvelopeTime(envelope['time'])) ? 'time_invalid' : undefined
+  return isPresent(envelope['time']) && Number.isNaN(readEnvelopeTime(envelope['time'])) ? 'time_invalid' : undefined
 }

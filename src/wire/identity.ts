@@ -9,15 +9,13 @@ interface Frame {
 
 function frameOf(container: object): Frame {
   if (Array.isArray(container)) return { container, keys: undefined, items: container, next: 0 }
-  const entries = Object.entries(container).sort(([a], [b]) => (a < b ? -1 : 1))
+  const entries = Object.entries(container).toSorted(([a], [b]) => (a < b ? -1 : 1))
   return { container, keys: entries.map(([key]) => key), items: entries.map(([, value]) => value), next: 0 }
 }
 
 function scalar(value: unknown): string {
   // What JSON cannot hold has no place in a message; it must only not end the process.
-  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' || value === null
-    ? JSON.stringify(value)
-    : String(typeof value === 'symbol' ? value.description : value)
+  return typeof value === 'bigint' ? value.toString() : (JSON.stringify(value) ?? typeof value)
 }
 
 /** JSON text with sorted keys. With a stack of its own: a message can be nested deeper than calls can. */

@@ -9,7 +9,7 @@ import { nothing } from './named.ts'
 import { payloadIn, readPayload } from './payload.ts'
 import { fieldReaders } from './reader.ts'
 import { Reading } from './reading.ts'
-import { isJsonObject, type JsonObject } from './record.ts'
+import { asJsonObject, isJsonObject, isPresent, type JsonObject } from './record.ts'
 import { topicOf, topicOfLabel } from './topic.ts'
 
 /** Options of {@link createNormalizer}. */
@@ -96,7 +96,7 @@ function withPayload(event: Reading, topic: WireTopic, payload: unknown, rules: 
 
 function readEnvelope(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format, rules: FieldRules): Reading {
   const { event: body, source, sourcetype, time } = raw
-  const labelled = sourcetype != null
+  const labelled = isPresent(sourcetype)
   const inner = isJsonObject(body) ? body : undefined
   let topic = typeof sourcetype === 'string' ? topicOfLabel(sourcetype) : undefined
   let nested: JsonObject | undefined
@@ -108,7 +108,7 @@ function readEnvelope(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format
   }
   const isTelemetry =
     topic !== undefined &&
-    source != null &&
+    isPresent(source) &&
     (typeof body === 'object' || (topic === 'state' && typeof body === 'string'))
   const meta = nested === undefined ? envelopeMeta(raw) : messageMeta(envelopeMeta(raw), nested, topic)
   const vin = topic === undefined ? undefined : source
@@ -145,12 +145,12 @@ export function createNormalizer<const Fields extends FieldCatalogue = FieldCata
   const rules: FieldRules = { readers: decode ? fieldReaders(fields) : undefined, onDrift }
   return {
     normalize(message, receivedAt = Date.now()) {
-      const raw = message as JsonObject
+      const raw = asJsonObject(message)
       const received = dateOf(receivedAt)
-      const isCollected = isEnvelope(raw) || (pinned === 'event_collector' && raw['event'] != null)
+      const isCollected = isEnvelope(raw) || (pinned === 'event_collector' && isPresent(raw['event']))
       const event = isCollected ? readEnvelope(raw, received, pinned, rules) : readPlain(raw, received, pinned, rules)
       // The readers guarantee per topic what no compiler can follow through them; the tests hold the schemas against it.
-      return event as unknown as WireEvent<ExtendedBy<Fields>>
+      return event as unknown as WireEvent<ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
     },
   }
 }

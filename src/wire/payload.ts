@@ -48,7 +48,7 @@ export function readPayload(event: Reading, topic: WireTopic, sent: unknown, rul
     case 'errors':
       event.errors = readErrors(sent)
       return event.errors !== undefined
-    case 'connectivity':
+    default:
       return readConnectivity(event, sent)
   }
 }

@@ -4,7 +4,7 @@ import type { EnumType, FieldCatalogue, FieldType } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
 import { readDecimal } from './decimal.ts'
 import { readClockText } from './instant.ts'
-import { isJsonObject, type JsonObject } from './record.ts'
+import { asJson, isJsonObject } from './record.ts'
 import { readDoors, readLocation, readStructure, readTimeOfDay, readTires } from './structures.ts'
 
 /**
@@ -64,57 +64,52 @@ function enumReader({ enum: constants, prefix = '' }: EnumType): Reader {
   return (value) => (typeof value === 'string' ? known.get(unquoted(value)) : undefined)
 }
 
-function asSent(value: JsonObject): FieldValue {
-  // JSON is all that a message can hold; what somebody else's parser put there instead is passed on as it is.
-  return value as FieldValue
-}
-
 /** The plain value: for fields that the catalogue does not know, or on which its sources contradict each other. */
 export const readAny: Reader = (value, wrapper) => {
-  switch (typeof value) {
-    case 'number':
-      // JSON writes them as 1e999, but only as text can they be passed on as JSON: spelled as the maker spells them.
-      return Number.isFinite(value) ? value + 0 : String(value)
-    case 'string':
-    case 'boolean':
-      return value
-  }
+  if (typeof value === 'string' || typeof value === 'boolean') return value
+  // JSON writes infinity as 1e999, but only as text can it be passed on as JSON: spelled as the maker spells it.
+  if (typeof value === 'number') return Number.isFinite(value) ? value + 0 : String(value)
   if (Array.isArray(value)) return value
   if (!isJsonObject(value) || (wrapper === undefined && isEmpty(value))) return undefined
-  return readStructure(value, wrapper) ?? asSent(value)
+  return readStructure(value, wrapper) ?? asJson(value)
 }
 
-const simple: { readonly [Type in Exclude<FieldType, EnumType>]: Reader } = {
-  string: readString,
-  number: readNumber,
-  boolean: readBoolean,
-  timestamp: readTimestamp,
-  location: (value, wrapper) => readLocation(text(value), wrapper === 'locationValue' || wrapper === 'location_value'),
-  doors: (value) => readDoors(text(value)),
-  tires: readTires,
-  time: (value) => readTimeOfDay(text(value)),
-  any: readAny,
-}
-
-function text(value: unknown): unknown {
+/** Text out of its own quotes, anything else as it is. */
+function bare(value: unknown): unknown {
   return typeof value === 'string' ? unquoted(value) : value
 }
 
+const readers: ReadonlyMap<unknown, Reader> = /* @__PURE__ */ new Map<Exclude<FieldType, EnumType>, Reader>([
+  ['string', readString],
+  ['number', readNumber],
+  ['boolean', readBoolean],
+  ['timestamp', readTimestamp],
+  [
+    'location',
+    (value, wrapper) => readLocation(bare(value), wrapper === 'locationValue' || wrapper === 'location_value'),
+  ],
+  ['doors', (value) => readDoors(bare(value))],
+  ['tires', readTires],
+  ['time', (value) => readTimeOfDay(bare(value))],
+  ['any', readAny],
+])
+
+function isTextList(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((item) => typeof item === 'string')
+}
+
 function readerOf(name: string, type: unknown): Reader {
-  if (typeof type === 'string' && Object.hasOwn(simple, type)) return simple[type as keyof typeof simple]
-  if (
-    isJsonObject(type) &&
-    Array.isArray(type['enum']) &&
-    type['enum'].every((constant) => typeof constant === 'string')
-  ) {
-    const prefix = type['prefix']
+  const reader = readers.get(type)
+  if (reader !== undefined) return reader
+  if (isJsonObject(type) && isTextList(type['enum'])) {
+    const { prefix } = type
     return enumReader(typeof prefix === 'string' ? { enum: type['enum'], prefix } : { enum: type['enum'] })
   }
   throw new FleethookError(
     'option_invalid',
     `fields.${name} is ${JSON.stringify(type) ?? String(type)}, which is no type of a field.`,
     {
-      hint: `Use one of ${Object.keys(simple).join(', ')}, or { enum: ['On', 'Off'] }.`,
+      hint: `Use one of ${[...readers.keys()].join(', ')}, or { enum: ['On', 'Off'] }.`,
     },
   )
 }
@@ -127,10 +122,10 @@ export interface Field {
 }
 
 function readersOf(fields: FieldCatalogue): [string, Field][] {
-  const readers = new Map<FieldType, Reader>()
+  const known = new Map<FieldType, Reader>()
   return Object.entries(fields).map(([name, type]) => {
-    const read = readers.get(type) ?? readerOf(name, type)
-    readers.set(type, read)
+    const read = known.get(type) ?? readerOf(name, type)
+    known.set(type, read)
     return [name, { name, read }]
   })
 }

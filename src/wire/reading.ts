@@ -63,7 +63,11 @@ export class Reading {
   }
 
   static {
-    Object.defineProperty(Reading.prototype, inspect, { value: Reading.prototype.toJSON })
+    Object.defineProperty(Reading.prototype, inspect, {
+      value(this: Reading): object {
+        return this.toJSON()
+      },
+    })
   }
 }
 

@@ -168,7 +168,12 @@ export function readStructure(
     case 'timeValue':
     case 'time_value':
       return readTimeOfDay(value)
+    default:
+      return readShape(value)
   }
+}
+
+function readShape(value: JsonObject): Location | Doors | Tires | TimeOfDay | undefined {
   switch (size(value)) {
     case 2:
       return readLocation(value, false)
@@ -178,6 +183,7 @@ export function readStructure(
       return readDoors(value)
     case 10:
       return readTires(value)
+    default:
+      return undefined
   }
-  return undefined
 }

@@ -1,14 +1,14 @@
 import type { WireTopic } from '../events/event.ts'
-import type { JsonObject } from './record.ts'
+import { isPresent, type JsonObject } from './record.ts'
 
 /** Top-level key to topic, in the order in which they count: the first that is there names the topic. */
 export function topicOf(message: JsonObject): WireTopic | undefined {
-  if (message['state'] != null) return 'state'
-  if (message['data'] != null) return 'data'
-  if (message['errors'] != null) return 'errors'
-  if (message['alerts'] != null) return 'alerts'
-  if (message['networkInterface'] != null) return 'connectivity'
-  if (message['vehicle_data'] != null) return 'vehicle_data'
+  if (isPresent(message['state'])) return 'state'
+  if (isPresent(message['data'])) return 'data'
+  if (isPresent(message['errors'])) return 'errors'
+  if (isPresent(message['alerts'])) return 'alerts'
+  if (isPresent(message['networkInterface'])) return 'connectivity'
+  if (isPresent(message['vehicle_data'])) return 'vehicle_data'
   return undefined
 }
 

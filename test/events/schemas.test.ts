@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import type { FleetEvent } from 'fleethook'
 import { createNormalizer, encode } from 'fleethook/normalize'
 import { describe, expect, expectTypeOf, test } from 'vitest'

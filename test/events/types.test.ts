@@ -36,10 +36,10 @@ describe('types of event.data follow from the catalogue', () => {
   })
 
   test('a user’s catalogue extends it, and the types follow', () => {
-    const { normalize: read } = createNormalizer({
+    const normalizer = createNormalizer({
       fields: { Mood: { enum: ['Good', 'Bad'] }, BatteryLevel: 'string' },
     })
-    type Event = Extract<ReturnType<typeof read>, { topic: 'data' }>
+    type Event = Extract<ReturnType<typeof normalizer.normalize>, { topic: 'data' }>
     expectTypeOf<Event['data']['Mood']>().toEqualTypeOf<'Good' | 'Bad' | null | undefined>()
     expectTypeOf<Event['data']['BatteryLevel']>().toEqualTypeOf<string | null | undefined>()
     expectTypeOf<Event['data']['Locked']>().toEqualTypeOf<boolean | null | undefined>()

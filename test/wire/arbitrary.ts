@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { builtInFields, type Format } from 'fleethook/normalize'
 
 /** The formats, for tables. */

@@ -1,5 +1,5 @@
 import { inspect } from 'node:util'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { createNormalizer, normalize, split } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 import { anyObject, formats, wireMessage } from './arbitrary.ts'

@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { createNormalizer, encode, normalize, type Format, type WireEvent } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 import { formats, wireMessage } from './arbitrary.ts'

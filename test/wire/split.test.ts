@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { split, splitValue, type Split } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 
@@ -70,7 +70,7 @@ describe('pieces before a broken one are kept, and its 0-based number is told', 
 
 const object = fc
   .dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }))
-  .map((value) => JSON.parse(JSON.stringify(value)) as object)
+  .map((value): object => JSON.parse(JSON.stringify(value)))
 const blank = fc.stringMatching(/^[ \n\r\t]{0,3}$/)
 
 test('whatever lies between, what was joined is split again', () => {

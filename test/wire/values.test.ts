@@ -244,7 +244,9 @@ describe('fields outside the catalogue, and those on which its sources contradic
         [1, 2],
       ],
       [JSON.parse('1e999'), 'Infinity'],
-    ])(`${field} of %j is %j`, (value, expected) => reads(field, value, expected))
+    ])(`${field} of %j is %j`, (value, expected) => {
+      expect(inEachFormat(field, value).map(({ data }) => data[field])).toStrictEqual([expected, expected, expected])
+    })
   }
 })
 
