@@ -3,20 +3,21 @@ import { test } from 'node:test'
 import type { Format } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
-import { unstable_startWorker } from 'wrangler'
+import { Miniflare } from 'miniflare'
 
 const secret = 'a-secret-for-this-test'
 const formats: Format[] = ['service', 'vehicle_maker', 'event_collector']
 
 test('takes a message in each format', async () => {
-  const worker = await unstable_startWorker({
-    config: `${import.meta.dirname}/wrangler.jsonc`,
-    bindings: { WEBHOOK_SECRET: { type: 'plain_text', value: secret } },
-    dev: { server: { port: 0 }, inspector: false },
+  // What `wrangler deploy` would upload, in the runtime that Workers have.
+  const worker = new Miniflare({
+    modules: [{ type: 'ESModule', path: `${import.meta.dirname}/dist/worker.js` }],
+    compatibilityDate: '2026-08-04',
+    bindings: { WEBHOOK_SECRET: secret },
   })
   try {
     for (const format of formats) {
-      const answer = await worker.fetch('http://example.com/', {
+      const answer = await worker.dispatchFetch('http://localhost/', {
         method: 'POST',
         headers: { authorization: format === 'event_collector' ? `Splunk ${secret}` : secret },
         body: JSON.stringify(encode(message.data({ BatteryLevel: 81.5 }), format)),
