@@ -1,0 +1,20 @@
+import type { DeadLetterReason, InboxMessage } from '../inbox/inbox.ts'
+
+/** Why a message is given up. */
+export const reason: DeadLetterReason = { error: 'Error: no', attempts: 5, diedAt: 1_700_000_000_000 }
+
+/** UUIDv7 with the number as its last digits. */
+export function id(n: number): string {
+  return `018dd9c4-3fd4-7000-8000-${String(n).padStart(12, '0')}`
+}
+
+/** A message as an inbox is given it: the `n`th, of so many bytes. */
+export function message(n: number, bytes = 64): InboxMessage {
+  const text = JSON.stringify({ state: 'online', vin: 'VIN', createdAt: '2024-02-24T04:58:44Z', n })
+  return { id: id(n), lane: 'VIN', receivedAt: 1_700_000_000_000 + n, door: 'root', kind: 'wire', text, bytes }
+}
+
+/** What every inbox keeps of a message. */
+export function withoutEvent({ event: _, ...kept }: InboxMessage): object {
+  return kept
+}
