@@ -39,7 +39,25 @@ export type {
   ValueOf,
 } from './events/fields.ts'
 export type { MalformedBody } from './events/malformed.ts'
+export {
+  alertsEvent,
+  connectivityEvent,
+  dataEvent,
+  errorsEvent,
+  fleetEvent,
+  gapEvent,
+  stateEvent,
+  unknownEvent,
+  vehicleDataEvent,
+} from './events/schemas.ts'
 export type { Doors, FieldValue, Json, Location, TimeOfDay, Tires } from './events/values.ts'
+export {
+  eventCollectorMessage,
+  type SentMessage,
+  serviceMessage,
+  vehicleMakerMessage,
+  wireMessage,
+} from './events/wire-schemas.ts'
 export type { Answer, RefusalError } from './http/answers.ts'
 export type { ExecutionContext } from './http/execution-context.ts'
 export type { Secret, SecretValue } from './http/secret.ts'

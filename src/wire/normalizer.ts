@@ -33,7 +33,7 @@ export interface Normalizer<Fields extends FieldCatalogue = BuiltInFields> {
    * Reads one parsed message as one event. Never throws and never changes the message, which stays in the event as `raw`.
    * `receivedAt` is a `Date` or milliseconds since the epoch; now when it is left out.
    */
-  normalize(message: object, receivedAt?: Date | number): WireEvent<Fields>
+  readonly normalize: (message: object, receivedAt?: Date | number) => WireEvent<Fields>
 }
 
 function isVin(vin: unknown): vin is string {

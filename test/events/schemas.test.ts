@@ -1,12 +1,37 @@
 import * as fc from 'fast-check'
-import type { FleetEvent } from 'fleethook'
+import {
+  alertsEvent,
+  connectivityEvent,
+  dataEvent,
+  errorsEvent,
+  eventCollectorMessage,
+  fleetEvent,
+  gapEvent,
+  serviceMessage,
+  stateEvent,
+  unknownEvent,
+  vehicleDataEvent,
+  vehicleMakerMessage,
+  wireMessage,
+  type FleetEvent,
+} from 'fleethook'
 import { createNormalizer, encode } from 'fleethook/normalize'
 import { describe, expect, expectTypeOf, test } from 'vitest'
 import * as z from 'zod/mini'
-import * as schemas from '../../src/events/schemas.ts'
-import * as wireSchemas from '../../src/events/wire-schemas.ts'
 import { anyObject, formats } from '../wire/arbitrary.ts'
 
+const schemas = {
+  alertsEvent,
+  connectivityEvent,
+  dataEvent,
+  errorsEvent,
+  fleetEvent,
+  gapEvent,
+  stateEvent,
+  unknownEvent,
+  vehicleDataEvent,
+}
+const wireSchemas = { eventCollectorMessage, serviceMessage, vehicleMakerMessage, wireMessage }
 const normalizer = createNormalizer()
 const byTopic = {
   data: schemas.dataEvent,
