@@ -31,6 +31,7 @@ export async function bundleWorker(source: string, folder: string): Promise<Bund
   const { outputFiles, metafile } = await build({
     stdin: { contents: source, resolveDir: folder, sourcefile: 'worker.js' },
     absWorkingDir: folder,
+    tsconfigRaw: {},
     bundle: true,
     write: false,
     metafile: true,

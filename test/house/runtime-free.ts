@@ -3,6 +3,7 @@ import {
   isPropertyAccessExpression,
   isPropertyAssignment,
   isPropertySignatureDeclaration,
+  isStringLiteral,
 } from 'typescript/unstable/ast'
 import type { Identifier, Node, SourceFile } from 'typescript/unstable/ast'
 
@@ -29,7 +30,7 @@ const runtimeModules =
 /** What in a file of `src/` ties it to one runtime: imports (of types too) and globals. Comments and texts do not count. */
 export function runtimeTies(path: string, file: SourceFile): readonly string[] {
   const ties: string[] = []
-  for (const { text } of file.imports ?? []) {
+  for (const { text } of file.imports.filter(isStringLiteral)) {
     if (runtimeModules.test(text) || leavesSource(path, text)) ties.push(`imports '${text}'`)
   }
   const visit = (node: Node): void => {

@@ -45,7 +45,7 @@ function pack(copy: string): string {
   }
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
   npm(copy, 'pack')
-  const [tarball] = readdirSync(copy).filter((name) => name.endsWith('.tgz'))
+  const tarball = readdirSync(copy).find((name) => name.endsWith('.tgz'))
   if (tarball === undefined) throw new Error('npm pack made no tarball.')
   return join(copy, tarball)
 }

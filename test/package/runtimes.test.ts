@@ -2,16 +2,16 @@ import { execFileSync } from 'node:child_process'
 import { expect, inject, test } from 'vitest'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
 
-const runs: readonly (readonly [Runtime, adapter: string, ...flags: readonly string[]])[] = [
-  ['node20', 'node'],
-  ['node22', 'node'],
-  ['node24', 'node'],
-  ['node26', 'node'],
-  ['bun', 'bun', 'run'],
-  ['deno', 'deno', 'run', '--allow-net', '--allow-env', '--allow-read', '--allow-sys'],
+const runs: readonly { readonly runtime: Runtime; readonly adapter: string; readonly flags: readonly string[] }[] = [
+  { runtime: 'node20', adapter: 'node', flags: [] },
+  { runtime: 'node22', adapter: 'node', flags: [] },
+  { runtime: 'node24', adapter: 'node', flags: [] },
+  { runtime: 'node26', adapter: 'node', flags: [] },
+  { runtime: 'bun', adapter: 'bun', flags: ['run'] },
+  { runtime: 'deno', adapter: 'deno', flags: ['run', '--allow-net', '--allow-env', '--allow-read', '--allow-sys'] },
 ]
 
-test.each(runs)('the installed package receives all three formats on %s', (runtime, adapter, ...flags) => {
+test.each(runs)('the installed package receives all three formats on $runtime', ({ runtime, adapter, flags }) => {
   const printed = execFileSync(runtimePath(runtime), [...flags, 'receive.js', adapter], {
     cwd: inject('consumer'),
     encoding: 'utf8',

@@ -26,6 +26,6 @@ receiver.on('weather', () => {})
 // @ts-expect-error a field is a number, not a text
 export const wrong = (event: EventOf<'data'>): string => event.data.BatteryLevel
 
-export default worker(receiver)
-export const servers = [serve, serveOnBun, serveOnDeno].map((start) => () => start(receiver, { port: 0 }))
-export const others = [createNormalizer, deliver, message, FleethookError]
+void worker(receiver)
+void [serve, serveOnBun, serveOnDeno].map((start) => () => start(receiver, { port: 0 }))
+void [createNormalizer, deliver, message, FleethookError]
