@@ -1,0 +1,355 @@
+import type { DrainResult } from 'fleethook'
+import { describe, expect, test } from 'vitest'
+import { turn } from '../dispatch/fake-clock.ts'
+import { data, gates, scene, state } from '../dispatch/scene.ts'
+import { disk, storedInbox } from './stored-inbox.ts'
+
+const failed = new Error('EIO')
+
+describe("ack: 'stored'", () => {
+  test('is the default with a durable inbox, and the answer waits until the inbox has the message', async () => {
+    const gate = gates()
+    const { receiver, post } = scene({ inbox: storedInbox(disk(), { put: () => gate.wait('put') }) })
+    const steps: string[] = []
+    receiver.on('data', () => void steps.push('handler'))
+    expect(receiver).toMatchObject({ ack: 'stored', durability: 'disk' })
+    const answered = post(data('A', 1)).then(({ status }) => steps.push(`answer ${status}`))
+    await turn()
+    expect(steps).toEqual([])
+    gate.open('put')
+    await answered
+    await turn()
+    expect(steps).toEqual(['answer 200', 'handler'])
+  })
+
+  test('order is that of arrival, however the inbox resolves its puts', async () => {
+    const gate = gates()
+    const { receiver, post } = scene({ inbox: storedInbox(disk(), { put: ([first]) => gate.wait(first?.text ?? '') }) })
+    const seen: unknown[] = []
+    receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
+    void post(data('A', 1))
+    void post(data('A', 2))
+    void post(data('A', 3))
+    await turn()
+    const [one = '', two = '', three = ''] = gate.waiting
+    gate.open(three)
+    gate.open(two)
+    await turn()
+    expect(seen).toEqual([])
+    gate.open(one)
+    await turn()
+    expect(seen).toEqual([1, 2, 3])
+  })
+
+  test('a put that fails holds up nobody behind it', async () => {
+    const gate = gates()
+    const { receiver, post } = scene({ inbox: storedInbox(disk(), { put: ([first]) => gate.wait(first?.text ?? '') }) })
+    const seen: unknown[] = []
+    receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
+    const first = post(data('A', 1))
+    void post(data('A', 2))
+    await turn()
+    const [one = '', two = ''] = gate.waiting
+    gate.open(two)
+    await turn()
+    gate.fail(one, failed)
+    expect(await first).toMatchObject({ status: 503 })
+    await turn()
+    expect(seen).toEqual([2])
+  })
+
+  test('what the inbox does not take is refused with inbox_unavailable, and a gap tells of it once it takes again', async () => {
+    let broken = true
+    const inbox = storedInbox(disk(), {
+      put() {
+        if (broken) throw failed
+      },
+    })
+    const { receiver, post, clock } = scene({ inbox })
+    const told: unknown[] = []
+    const seen: unknown[] = []
+    receiver
+      .onError((error, { kind }) => void told.push([error, kind]))
+      .on('gap', ({ vin, from, to, missed, reason }) => void seen.push({ vin, from, to, missed, reason }))
+      .on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
+    const from = new Date(clock.now())
+    const answer = await post(data('A', 1))
+    expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': '1' } })
+    expect(JSON.parse(answer.body)).toMatchObject({ code: 9, error: 'inbox_unavailable' })
+    await clock.advance(1000)
+    await post(data('A', 2))
+    broken = false
+    await clock.advance(1000)
+    await post(data('A', 3))
+    await turn()
+    const to = new Date(clock.now())
+    expect(seen).toEqual([3, { vin: 'A', from, to, missed: 2, reason: 'inbox_unavailable' }])
+    expect(told).toEqual([
+      [failed, 'inbox'],
+      [failed, 'inbox'],
+    ])
+    expect(receiver.stats()).toMatchObject({ received: 1, refused: { inbox_unavailable: 2 }, openGaps: 0, lanes: 0 })
+  })
+
+  test('an inbox that fails while a message is handled is told of, and the message is handled once all the same', async () => {
+    let claims = 0
+    let settles = 0
+    const inbox = storedInbox(disk(), {
+      claim() {
+        claims += 1
+        if (claims === 1) throw failed
+      },
+      settle() {
+        settles += 1
+        if (settles === 1) throw failed
+      },
+    })
+    const { receiver, post, clock } = scene({ inbox })
+    const seen: unknown[] = []
+    const told: unknown[] = []
+    receiver
+      .onError((_, { kind }) => void told.push(kind))
+      .on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
+    await post([data('A', 1), data('A', 2)])
+    await clock.advance(20_000)
+    expect(seen).toEqual([1, 2])
+    expect(told).toEqual(['inbox', 'inbox'])
+    expect(receiver.stats()).toMatchObject({ handled: 2, retried: 0, lanes: 0, pending: { messages: 0 } })
+  })
+
+  test('an inbox that fails to keep a dead letter is asked again, and the handler is not run again', async () => {
+    let asked = 0
+    const on = disk()
+    const inbox = storedInbox(on, {
+      deadLetter() {
+        asked += 1
+        if (asked === 1) throw failed
+      },
+    })
+    const { receiver, post, clock } = scene({ inbox, retry: { attempts: 1 } })
+    let runs = 0
+    receiver.on('data', () => {
+      runs += 1
+      throw new TypeError('no')
+    })
+    await post(data('A', 1))
+    await clock.advance(60_000)
+    expect({ runs, asked }).toEqual({ runs: 1, asked: 2 })
+    expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'TypeError: no', attempts: 1 }])
+    expect(receiver.stats()).toMatchObject({ deadLettered: 1, lanes: 0 })
+  })
+})
+
+describe("ack: 'received' with a durable inbox", () => {
+  test('the answer does not wait for the inbox', async () => {
+    const gate = gates()
+    const { receiver, post } = scene({ ack: 'received', inbox: storedInbox(disk(), { put: () => gate.wait('put') }) })
+    let handled = false
+    receiver.on('data', () => void (handled = true))
+    expect(await post(data('A', 1))).toMatchObject({ status: 200 })
+    await turn()
+    expect(handled).toBe(false)
+    gate.open('put')
+    await turn()
+    expect(handled).toBe(true)
+  })
+
+  test('a drain waits for the inbox to have what was acknowledged', async () => {
+    const gate = gates()
+    const { receiver, post } = scene({ ack: 'received', inbox: storedInbox(disk(), { put: () => gate.wait('put') }) })
+    receiver.on('data', () => {})
+    await post(data('A', 1))
+    let drained: DrainResult | undefined
+    void receiver.drain().then((result) => (drained = result))
+    await turn()
+    expect(drained).toBeUndefined()
+    gate.open('put')
+    await turn()
+    expect(drained).toEqual({ handled: 1, left: 0, lost: 0 })
+  })
+
+  test('what the inbox did not take after the answer is counted as lost, logged, and a gap tells of it', async () => {
+    let broken = true
+    const inbox = storedInbox(disk(), {
+      put() {
+        if (broken) throw failed
+      },
+    })
+    const { receiver, post, lines } = scene({ ack: 'received', inbox })
+    const gaps: unknown[] = []
+    receiver.on('gap', ({ vin, missed }) => void gaps.push({ vin, missed }))
+    expect(await post(data('A', 1))).toMatchObject({ status: 200 })
+    await turn()
+    expect(receiver.stats()).toMatchObject({ received: 1, lost: 1, openGaps: 1 })
+    expect(lines.join('\n')).toContain('are lost')
+    broken = false
+    await post(data('B', 1))
+    await turn()
+    expect(gaps).toEqual([{ vin: 'A', missed: 1 }])
+    expect(receiver.stats()).toMatchObject({ received: 2, handled: 1, lost: 1, openGaps: 0 })
+  })
+})
+
+describe('after a restart', () => {
+  /** A receiver over the same disk; the one before it was simply dropped, as in a crash. */
+  function restarted(on: ReturnType<typeof disk>): {
+    readonly seen: unknown[]
+    readonly started: ReturnType<typeof scene>
+  } {
+    const seen: unknown[] = []
+    const started = scene({ inbox: storedInbox(on) })
+    started.receiver
+      .on('data', ({ vin, data: { Odometer } }, { delivery }) => void seen.push({ vin, Odometer, ...delivery }))
+      .on('state', ({ vin, state: is }, { delivery }) => void seen.push({ vin, is, ...delivery }))
+    return { seen, started }
+  }
+
+  test('what was stored and not handled is handed over again, in order, under the same id', async () => {
+    const on = disk()
+    const first = scene({ inbox: storedInbox(on) })
+    first.receiver.on('*', () => new Promise(() => {}))
+    await first.post([data('A', 1), data('A', 2), state('B', 'online')])
+    await first.post('{"data":{"Odometer":3},"vin":"A","createdAt":"2024-02-24T04:58:44Z"}')
+    await turn()
+    const ids = [...on.messages.keys()]
+    const { seen, started } = restarted(on)
+    await turn()
+    const again = { attempt: 1, replayed: false }
+    expect(seen).toEqual([
+      { vin: 'A', Odometer: 1, id: ids[0], redelivered: true, ...again },
+      { vin: 'B', is: 'online', id: ids[2], redelivered: true, ...again },
+      { vin: 'A', Odometer: 2, id: ids[1], redelivered: false, ...again },
+      { vin: 'A', Odometer: 3, id: ids[3], redelivered: false, ...again },
+    ])
+    expect(started.receiver.stats()).toMatchObject({ received: 0, recovered: 4, handled: 4, pending: { messages: 0 } })
+    expect(on.messages.size).toBe(0)
+  })
+
+  test('it comes before what arrives anew', async () => {
+    const on = disk()
+    const first = scene({ inbox: storedInbox(on) })
+    first.receiver.on('*', () => new Promise(() => {}))
+    await first.post([data('A', 1), data('A', 2)])
+    const { seen, started } = restarted(on)
+    await started.post(data('A', 3))
+    await turn()
+    expect(seen).toMatchObject([{ Odometer: 1 }, { Odometer: 2 }, { Odometer: 3 }])
+  })
+
+  test('nothing is handled before there is a handler, however long the program takes to register one', async () => {
+    const on = disk()
+    const first = scene({ inbox: storedInbox(on) })
+    first.receiver.on('*', () => new Promise(() => {}))
+    await first.post(data('A', 1))
+    const { receiver } = scene({ inbox: storedInbox(on) })
+    await turn()
+    expect(on.messages.size).toBe(1)
+    const seen: string[] = []
+    receiver.on('data', ({ vin }) => void seen.push(vin))
+    await turn()
+    expect(seen).toEqual(['A'])
+  })
+
+  test('the event is what it was: same id, same values, same receivedAt', async () => {
+    const on = disk()
+    const first = scene({ inbox: storedInbox(on) })
+    const before: unknown[] = []
+    first.receiver.on('*', (event) => {
+      before.push({ ...event, id: event.topic === 'gap' ? '' : event.id })
+      return new Promise(() => {})
+    })
+    await first.post(
+      '  {"data":{"Odometer":"81.50","Nope":{"x":1e400}},"vin":"A","createdAt":"2024-02-24T04:58:44.1234Z"}',
+    )
+    await first.post({ event: { data: [] }, source: 'B', sourcetype: 'x:y', time: '1708750724.5' })
+    await turn()
+    const second = scene({ inbox: storedInbox(on) })
+    await second.clock.advance(1000)
+    const after: unknown[] = []
+    second.receiver.on('*', (event) => void after.push({ ...event, id: event.topic === 'gap' ? '' : event.id }))
+    await turn()
+    expect(before).toHaveLength(2)
+    expect(after).toEqual(before)
+  })
+
+  test('gaps and malformed bodies survive as text', async () => {
+    const on = disk()
+    let full = true
+    const first = scene({
+      inbox: storedInbox(on, {
+        put([message]) {
+          if (full && message?.kind === 'wire') throw failed
+        },
+      }),
+    })
+    const before: unknown[] = []
+    const stuck = (event: unknown): Promise<void> => {
+      before.push(event)
+      return new Promise(() => {})
+    }
+    first.receiver.on('gap', stuck).on('malformed', stuck)
+    await first.post('{"vin":')
+    await first.post(data('A', 1))
+    full = false
+    await first.post(state('B', 'online'))
+    await turn()
+    expect(before).toMatchObject([{ topic: 'malformed' }, { topic: 'gap', vin: 'A' }])
+    const second = scene({ inbox: storedInbox(on) })
+    const after: unknown[] = []
+    second.receiver.on('gap', (gap) => void after.push(gap)).on('malformed', (body) => void after.push(body))
+    await turn()
+    expect(after).toEqual(before)
+    expect(second.receiver.stats()).toMatchObject({ recovered: 0, handled: 0, lanes: 0 })
+  })
+
+  test('a text that cannot be read any more becomes a dead letter, and its lane goes on', async () => {
+    const on = disk()
+    const first = scene({ inbox: storedInbox(on) })
+    first.receiver.on('*', () => new Promise(() => {}))
+    await first.post([data('A', 1), data('A', 2)])
+    const [id = ''] = on.messages.keys()
+    const stored: { message: { text: string } } = JSON.parse(on.messages.get(id) ?? '')
+    stored.message.text = '{"broken'
+    on.messages.set(id, JSON.stringify(stored))
+    const { seen, started } = restarted(on)
+    await turn()
+    expect(seen).toMatchObject([{ Odometer: 2 }])
+    expect(await started.receiver.deadLetters.list()).toMatchObject([
+      { id, event: { topic: 'malformed', error: 'message_unreadable', text: '{"broken' } },
+    ])
+  })
+
+  test('dead letters are still there, with their events, and can be replayed', async () => {
+    const on = disk()
+    const first = scene({ inbox: storedInbox(on), retry: { attempts: 1 } })
+    first.receiver.on('data', () => {
+      throw new Error('no')
+    })
+    await first.post(data('A', 1))
+    await turn()
+    const { seen, started } = restarted(on)
+    const [letter] = await started.receiver.deadLetters.list()
+    expect(letter).toMatchObject({ error: 'Error: no', event: { topic: 'data', data: { Odometer: 1 } } })
+    await started.receiver.deadLetters.replay(letter?.id ?? '')
+    await turn()
+    expect(seen).toMatchObject([{ Odometer: 1, id: letter?.id, replayed: true }])
+  })
+
+  test('an inbox that cannot be read is told of, and new messages are taken', async () => {
+    const told: unknown[] = []
+    const base = storedInbox(disk())
+    const { receiver, post } = scene({
+      inbox: (settings) => ({
+        ...base(settings),
+        async *recover() {
+          throw failed
+        },
+      }),
+    })
+    receiver.onError((error, { kind }) => void told.push([error, kind])).on('data', () => {})
+    expect(await post(data('A', 1))).toMatchObject({ status: 200 })
+    await turn()
+    expect(told).toEqual([[failed, 'inbox']])
+    expect(receiver.stats()).toMatchObject({ handled: 1 })
+  })
+})
