@@ -34,7 +34,8 @@ export function vinOf(lane: string): string | undefined {
 /** How much of a malformed body is kept, in characters. */
 const malformedLength = 4096
 
-export function createReceipts(normalizer: Normalizer, clock: Clock): Receipts {
+/** A body with more than `mostMessages` is refused before they are read: no inbox could hold them. */
+export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessages: number): Receipts {
   const nextId = createDeliveryIds()
 
   /** A message that the receiver itself makes. */
@@ -48,8 +49,9 @@ export function createReceipts(normalizer: Normalizer, clock: Clock): Receipts {
     read(body, door) {
       const receivedAt = clock.now()
       const messages: InboxMessage[] = []
-      const { texts, broken } = takenApart(body)
-      for (const { value, bytes, text } of texts) {
+      const { pieces, broken } = takenApart(body)
+      if (pieces.length > mostMessages) return { messages, broken: tooMany(mostMessages) }
+      for (const { value, bytes, text } of pieces) {
         const flaw = checkEnvelope(value, door)
         if (flaw !== undefined) return { messages, broken: { error: flaw, eventNumber: messages.length } }
         const event = normalizer.normalize(value, receivedAt)
@@ -61,9 +63,7 @@ export function createReceipts(normalizer: Normalizer, clock: Clock): Receipts {
           kind: 'wire',
           bytes,
           event,
-          get text() {
-            return text()
-          },
+          text,
         })
       }
       if (broken !== undefined) return { messages, broken: { error: 'body_not_json', eventNumber: broken.index } }
@@ -71,12 +71,12 @@ export function createReceipts(normalizer: Normalizer, clock: Clock): Receipts {
     },
 
     malformed(body, { error, eventNumber }) {
-      const text = body !== undefined && 'text' in body ? body.text : ''
+      const text = body === undefined ? '' : 'text' in body ? body.text : written(body.value)
       return own('malformed', '*malformed', {
         topic: 'malformed',
         receivedAt: new Date(clock.now()),
         error,
-        text: text.slice(0, malformedLength),
+        text: copied(text.slice(0, malformedLength)),
         length: text.length,
         ...(eventNumber === undefined ? {} : { eventNumber }),
       })
@@ -98,27 +98,51 @@ export function createReceipts(normalizer: Normalizer, clock: Clock): Receipts {
   }
 }
 
+function tooMany(mostMessages: number): Refusal {
+  return {
+    error: 'body_too_large',
+    hint: `A body has at most ${mostMessages} messages: send smaller batches, or raise \`limits.pendingMessages\`.`,
+  }
+}
+
 interface Taken {
-  readonly texts: readonly { readonly value: object; readonly bytes: number; readonly text: () => string }[]
+  readonly pieces: readonly { readonly value: object; readonly bytes: number; readonly text: string }[]
   readonly broken?: { readonly index: number }
 }
 
 function takenApart(body: Body): Taken {
   if ('text' in body) {
     const { pieces, ...rest } = split(body.text)
-    return {
-      texts: pieces.map(({ value, start, end }) => ({
-        value,
-        bytes: end - start,
-        text: () => body.text.slice(start, end),
-      })),
-      ...rest,
-    }
+    return { pieces: pieces.map(({ value, start, end }) => piece(value, body.text, start, end)), ...rest }
   }
-  const { pieces, ...rest } = splitValue(body.value)
-  return {
-    texts: pieces.map((piece) => ({ value: piece.value, bytes: piece.text.length, text: () => piece.text })),
-    ...rest,
+  const pieces = []
+  const { pieces: given, ...rest } = splitValue(body.value)
+  for (const { value } of given) {
+    const text = written(value)
+    // What JSON cannot write, a parser of JSON did not make.
+    if (text === '') return { pieces, broken: { index: pieces.length } }
+    pieces.push(piece(value, text, 0, text.length))
+  }
+  return { pieces, ...rest }
+}
+
+function piece(value: object, body: string, start: number, end: number): Taken['pieces'][number] {
+  const bytes = end - start
+  const part = body.slice(start, end)
+  return { value, bytes, text: bytes * 2 > body.length ? part : copied(part) }
+}
+
+/** A part of a text keeps the whole of it in memory, which a limit on what waits would not see. */
+function copied(part: string): string {
+  return String(JSON.parse(JSON.stringify(part)))
+}
+
+/** A parsed value as JSON, as long as JSON can write it. */
+function written(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? ''
+  } catch {
+    return ''
   }
 }
 

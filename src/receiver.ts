@@ -52,6 +52,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   const receipts = createReceipts(
     createNormalizer({ ...settings, onDrift: (field, seen) => drift.note(field, seen) }),
     clock,
+    limits.pendingMessages,
   )
   const inbox = settings.inbox({ ...limits, overflow: settings.overflow, conflated: reports.noteConflated })
   const ack = chooseAck(settings.ack, inbox.durability)

@@ -43,6 +43,7 @@ const strangers = /* @__PURE__ */ new Set([
   'authorization_missing',
   'authorization_scheme',
   'secret_wrong',
+  'secret_unavailable',
   'path_unknown',
   'method_not_allowed',
 ])

@@ -165,6 +165,9 @@ const refusals: Readonly<Record<RefusalError, Wording>> = {
   },
 }
 
+/** Every `error` that an answer can carry. */
+export const refusalErrors: readonly RefusalError[] = /* @__PURE__ */ (() => Object.keys(refusals) as RefusalError[])()
+
 /** Exactly what relays of the collector protocol want; the service wants any 2xx. */
 export const success: Answer = { status: 200, headers: json, body: '{"text":"Success","code":0}' }
 

@@ -6,7 +6,8 @@ export const windowBytes = 1024
 
 // For bundles the library has a second file that takes nothing but Buffers. Where there are none (Workers without
 // Node's globals) it cannot work at all.
-const { Buffer: HostBuffer }: { readonly Buffer?: { from(bytes: ArrayBuffer): Uint8Array } } = globalThis
+const { Buffer: HostBuffer }: typeof globalThis & { readonly Buffer?: { from(bytes: ArrayBuffer): Uint8Array } } =
+  globalThis
 
 const encoder = new TextEncoder()
 

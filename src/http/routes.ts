@@ -1,8 +1,8 @@
 import type { Context, Env } from 'hono'
 import { Hono } from 'hono/tiny'
 import type { Door } from '../inbox/inbox.ts'
-import { type Answer, healthy, type Refusal, refuse, unhealthy } from './answers.ts'
-import { type Body, readRequest } from './body.ts'
+import { type Answer, healthy, type Refusal, refuse, success, unhealthy } from './answers.ts'
+import { type Body, readGiven, readRequest } from './body.ts'
 import type { ExecutionContext } from './execution-context.ts'
 
 /** A message on its way in, before a byte of its body is read. The same for every way into the receiver. */
@@ -24,53 +24,65 @@ export interface Face {
 }
 
 /** The collector protocol's paths: relays hard-wire one of them. */
-export const collectorPaths = [
-  '/services/collector',
-  '/services/collector/event',
-  '/services/collector/event/1.0',
-] as const
-const healthPaths = ['/services/collector/health', '/services/collector/health/1.0'] as const
+const collector = '/services/collector'
+const places: ReadonlyMap<string, Door | 'health'> = /* @__PURE__ */ new Map([
+  ['', 'root'],
+  [collector, 'collector'],
+  [`${collector}/event`, 'collector'],
+  [`${collector}/event/1.0`, 'collector'],
+  [`${collector}/health`, 'health'],
+  [`${collector}/health/1.0`, 'health'],
+])
+
+/** What is at a path below wherever the receiver is mounted, with and without a trailing slash. */
+function placeOf(path: string): Door | 'health' | undefined {
+  return places.get(path.endsWith('/') ? path.slice(0, -1) : path)
+}
 
 /** Which door a path leads to, below wherever the receiver is mounted. `undefined`: to none. */
 export function doorOf(path: string): Door | undefined {
-  const trimmed = path.replace(/\/$/, '')
-  if (trimmed === '') return 'root'
-  return collectorPaths.some((known) => known === trimmed) ? 'collector' : undefined
+  const place = placeOf(path)
+  return place === 'health' ? undefined : place
 }
 
 /** The Hono app of a receiver: what is where, and nothing about what happens there. */
 export function createRoutes<E extends Env>(face: Face): Hono<E> {
   const app = new Hono<E>()
-  // The second pattern is the first with a trailing slash: no other spelling survives every router of Hono.
-  const at = (path: string): string[] => [path, `${path === '/' ? '' : path}/:slash{$}`]
-  const take =
-    (door: Door) =>
-    async (c: Context<E>): Promise<Response> =>
-      respond(await face.receive(incoming(c, door)))
-  const preflight = (): Response => new Response(null, { status: 200, headers: { allow: 'POST, OPTIONS' } })
-  const otherMethod = (allow: string) => (): Response => refusing({ error: 'method_not_allowed' }, allow)
+
   const refusing = (refusal: Refusal, allow?: string): Response => {
     face.refused(refusal)
     return respond(refuse(refusal, allow))
   }
 
-  const health = (): Response => {
+  async function message(c: Context<E>, door: Door): Promise<Response> {
+    const { method } = c.req
+    if (method === 'POST') return respond(await face.receive(incoming(c, door)))
+    if (method === 'OPTIONS') return respond({ ...success, headers: { ...success.headers, allow: 'POST, OPTIONS' } })
+    return refusing({ error: 'method_not_allowed' }, 'POST, OPTIONS')
+  }
+
+  function health({ req: { method } }: Context<E>): Response {
+    const allow = 'GET, HEAD, OPTIONS'
+    if (method === 'OPTIONS') return respond({ ...success, headers: { ...success.headers, allow } })
+    if (method !== 'GET' && method !== 'HEAD') return refusing({ error: 'method_not_allowed' }, allow)
     const busy = face.busy()
     if (busy === undefined) return respond(healthy)
     return respond(busy === 'draining' ? refuse({ error: 'draining' }) : unhealthy)
   }
 
-  for (const path of [...at('/'), ...collectorPaths.flatMap(at)]) {
-    app.post(path, take(path === '/' || path === '/:slash{$}' ? 'root' : 'collector'))
-    app.options(path, preflight)
-    app.all(path, otherMethod('POST, OPTIONS'))
-  }
-  for (const path of healthPaths.flatMap(at)) {
-    app.get(path, health)
-    app.options(path, preflight)
-    app.all(path, otherMethod('GET, OPTIONS'))
-  }
-  app.notFound(() => refusing({ error: 'path_unknown' }))
+  const unknown = (): Response => refusing({ error: 'path_unknown' })
+  const root = (c: Context<E>): Promise<Response> => message(c, 'root')
+  // One handler a path: Hono composes several, which costs. The second pattern is the first with a trailing slash, in
+  // the only spelling that every router of Hono takes.
+  app.all('/', root).all('/:slash{$}', root)
+  app.all(`${collector}/*`, (c) => {
+    const { path } = c.req
+    const place = placeOf(path.slice(path.lastIndexOf(collector)))
+    if (place === 'health') return health(c)
+    return place === undefined ? unknown() : message(c, place)
+  })
+  // Only for `fetch`: what is beside the receiver belongs to the host that mounts it.
+  app.notFound(unknown)
   return app
 }
 
@@ -85,21 +97,18 @@ function incoming<E extends Env>(c: Context<E>, door: Door): Incoming {
     door,
     env: c.env,
     context: contextOf(c),
-    read: (limitBytes) => {
-      const request = req.raw
-      // What the host's own middleware read through Hono is still there; what was read past Hono is gone.
-      const cached = request.bodyUsed && Object.keys(req.bodyCache).length > 0
-      const headers = {
-        contentEncoding: req.header('content-encoding'),
-        contentLength: req.header('content-length'),
-      }
-      return readRequest(
-        cached ? { body: null, bodyUsed: false, text: () => req.text() } : request,
-        cached ? { contentEncoding: undefined, contentLength: headers.contentLength ?? '0' } : headers,
-        limitBytes,
-      )
-    },
+    read: (limitBytes) => read(c, limitBytes),
   }
+}
+
+async function read<E extends Env>({ req }: Context<E>, limitBytes: number): Promise<Body | Refusal> {
+  const contentEncoding = req.header('content-encoding')
+  // What the host's own middleware read through Hono is still there; what was read past Hono is gone.
+  const { text, json, arrayBuffer } = req.raw.bodyUsed ? req.bodyCache : {}
+  if (text ?? json) return readGiven(await req.text(), contentEncoding, limitBytes)
+  if (arrayBuffer) return readGiven(await arrayBuffer, contentEncoding, limitBytes)
+  const contentLength = req.header('transfer-encoding') === undefined ? req.header('content-length') : undefined
+  return readRequest(req.raw, { contentEncoding, contentLength }, limitBytes)
 }
 
 /** Hono's getter throws where the runtime gave no context. */

@@ -45,11 +45,12 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
   let complained = false
   return async (authorization, door, env) => {
     try {
-      const value = (await secret(env)) ?? ''
-      const of = JSON.stringify(value)
+      const value = await secret(env)
+      const of = JSON.stringify(value) ?? ''
       if (known?.of !== of) known = { of, expected: prepare(value) }
       complained = false
     } catch (error) {
+      // Once, until there is a secret again. What was thrown may quote the secret, so only its name is told.
       if (!complained) log.error(`every message is refused: ${complaint(error)}`)
       complained = true
       return { error: 'secret_unavailable' }
@@ -59,20 +60,27 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
 }
 
 function complaint(error: unknown): string {
-  return error instanceof FleethookError ? error.message : 'the function given as `secret` threw.'
+  if (error instanceof FleethookError) return error.message
+  return `the function given as \`secret\` threw ${error instanceof Error ? `a ${error.name}` : typeof error}.`
 }
 
-function prepare(secret: SecretValue): readonly Expected[] {
-  const values = typeof secret === 'string' ? [secret] : secret
-  if (values.length === 0 || values.some((value) => value === '' || value === undefined)) {
-    throw new FleethookError('secret_missing', 'Option `secret` is empty.', {
+function prepare(secret: unknown): readonly Expected[] {
+  const values: readonly unknown[] = Array.isArray(secret) ? secret : [secret]
+  if (values.length === 0 || values.some((value) => value === '' || value === undefined || value === null)) {
+    throw new FleethookError('secret_missing', `Option \`secret\` ${missing(secret)}.`, {
       hint: 'Give the value that was set as `auth` of the webhook (is the environment variable set?), or write out `secret: false` to accept everything.',
     })
   }
   return values.map(expect)
 }
 
-function expect(value: string): Expected {
+function missing(secret: unknown): string {
+  if (Array.isArray(secret))
+    return secret.length === 0 ? 'is an empty list' : 'is a list with nothing in one of its places'
+  return secret === '' ? 'is empty' : 'is missing'
+}
+
+function expect(value: unknown): Expected {
   if (typeof value !== 'string' || !visible.test(value)) {
     throw new FleethookError('option_invalid', `Option \`secret\` ${flaw(value)}.`, {
       hint: 'A secret is visible ASCII without blanks at its ends. If it is read from a file, trim it.',
@@ -87,7 +95,7 @@ function expect(value: string): Expected {
 }
 
 function flaw(value: unknown): string {
-  if (typeof value !== 'string') return `must be text and is ${value === null ? 'null' : typeof value}`
+  if (typeof value !== 'string') return `must be text or a list of texts and is of type ${typeof value}`
   if (/[\r\n]$/.test(value)) return 'ends with a line end'
   if (value.trim() !== value) return 'has blanks at its ends'
   return 'has a character that an HTTP header does not carry the same everywhere'
@@ -105,8 +113,7 @@ function check(
   door: Door,
   expected: readonly Expected[],
 ): Refusal | undefined {
-  if (authorization === undefined || authorization === null || authorization.trim() === '')
-    return { error: 'authorization_missing' }
+  if (typeof authorization !== 'string' || authorization.trim() === '') return { error: 'authorization_missing' }
 
   const { scheme, rest } = taken(authorization)
   const basic = scheme === 'basic' && door === 'collector'
@@ -126,8 +133,7 @@ function check(
 
 function password(credentials: string): string {
   try {
-    const decoded = atob(credentials)
-    return decoded.slice(decoded.indexOf(':') + 1)
+    return /:(.*)/s.exec(atob(credentials))?.[1] ?? ''
   } catch {
     return ''
   }
