@@ -1,0 +1,35 @@
+import { readFileSync } from 'node:fs'
+import { Validator } from '@seriousme/openapi-schema-validator'
+import { expect, test } from 'vitest'
+import { openApiDocument } from '../../src/openapi.ts'
+
+const { version }: { version: string } = JSON.parse(readFileSync('package.json', 'utf8'))
+
+/** As it is once it is JSON. */
+const document = JSON.parse(JSON.stringify(openApiDocument(version)))
+
+test('the committed document is what the schemas say', () => {
+  // `npm run openapi` writes it anew.
+  expect(JSON.parse(readFileSync('docs/openapi.json', 'utf8'))).toEqual(document)
+})
+
+test('the document is valid OpenAPI 3.1', async () => {
+  const { valid, errors } = await new Validator().validate(structuredClone(document))
+  expect(errors).toBeUndefined()
+  expect(valid).toBe(true)
+})
+
+test('the validator finds fault with a document that has one', async () => {
+  const { valid } = await new Validator().validate({
+    ...structuredClone(document),
+    webhooks: { telemetry: { post: 'no operation' } },
+  })
+  expect(valid).toBe(false)
+})
+
+test('the webhook takes all three formats, and every refusal stands under its status', () => {
+  const { post } = document.webhooks.telemetry
+  expect(post.requestBody.content['application/json'].schema.anyOf).toHaveLength(3)
+  expect(Object.keys(post.responses)).toEqual(['200', '400', '401', '403', '404', '405', '413', '415', '503'])
+  expect(post.responses['200'].content['application/json'].examples.Success.value).toEqual({ text: 'Success', code: 0 })
+})
