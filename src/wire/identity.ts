@@ -1,4 +1,4 @@
-import fnv1a from '@sindresorhus/fnv1a'
+import { fnv1a } from './fnv1a.ts'
 
 interface Frame {
   readonly container: object
@@ -56,5 +56,5 @@ function canonicalText(value: unknown): string {
  */
 export function identity(vin: string | undefined, topic: string, at: Date, payload: unknown): string {
   const text = canonicalText([vin ?? null, topic, at.getTime(), payload])
-  return fnv1a(text, { size: 128 }).toString(16).padStart(32, '0')
+  return fnv1a(text)
 }
