@@ -91,82 +91,65 @@ export interface Settings {
   readonly clock: Clock
 }
 
-const whole = (least: number): z.ZodMiniOptional<z.ZodMiniCustom<number>> =>
-  z.optional(
-    z.custom<number>(
-      (value) => Number.isSafeInteger(value) && Number(value) >= least,
-      `must be a whole number of at least ${least}`,
-    ),
-  )
-const oneOf = (...values: readonly string[]): z.ZodMiniOptional<z.ZodMiniCustom<string>> =>
-  z.optional(
-    z.custom<string>(
-      (value) => values.some((known) => known === value),
-      `must be one of ${values.map((value) => `'${value}'`).join(', ')}`,
-    ),
-  )
-const method = (...names: readonly string[]): z.ZodMiniOptional<z.ZodMiniCustom<object>> =>
-  z.optional(
-    z.custom<object>(
-      (value) => isObject(value) && names.every((name) => typeof value[name] === 'function'),
-      `must be an object with the methods ${names.join(', ')}`,
-    ),
-  )
-const fn = z.optional(z.custom<() => unknown>((value) => typeof value === 'function', 'must be a function'))
+type Rule = z.ZodMiniType
+interface Rules {
+  readonly [option: string]: Rule | Rules
+}
+
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
+const isFunction = (value: unknown): boolean => typeof value === 'function'
 
-const fieldTypes = ['string', 'number', 'boolean', 'location', 'doors', 'tires', 'time', 'timestamp', 'any']
-const isFieldType = (type: unknown): boolean =>
-  typeof type === 'string'
-    ? fieldTypes.includes(type)
-    : isObject(type) && Array.isArray(type['enum']) && type['enum'].every((constant) => typeof constant === 'string')
+/** The longest that a timer of any runtime can wait. */
+const longestMs = 2_147_483_647
 
-const schema = /* @__PURE__ */ z.strictObject({
+const whole = (least: number, most: number = Number.MAX_SAFE_INTEGER): Rule =>
+  z.custom(
+    (value) => Number.isSafeInteger(value) && Number(value) >= least && Number(value) <= most,
+    most === longestMs
+      ? `must be whole milliseconds from ${least} to ${most}`
+      : `must be a whole number from ${least} up`,
+  )
+const oneOf = (...values: readonly unknown[]): Rule =>
+  z.custom((value) => values.includes(value), `must be ${values.map(shown).join(' or ')}`)
+const methods = (...names: readonly string[]): Rule =>
+  z.custom(
+    (value) => isObject(value) && names.every((name) => isFunction(value[name])),
+    `must be an object with the methods ${names.join(', ')}`,
+  )
+
+const rules: Rules = {
   // Looked at where it is prepared, so that its value is never near an error text.
-  secret: z.optional(z.custom<unknown>(() => true)),
+  secret: z.custom(() => true),
   format: oneOf('auto', 'service', 'vehicle_maker', 'event_collector'),
-  decode: z.optional(z.boolean('must be true or false')),
-  fields: z.optional(
-    z.custom<object>(
-      (value) => isObject(value) && Object.values(value).every(isFieldType),
-      `must map field names to one of ${fieldTypes.join(', ')} or { enum: [...] }`,
-    ),
-  ),
-  inbox: z.optional(
-    z.custom<InboxFactory>((value) => typeof value === 'function', 'must be an inbox, for instance memoryInbox()'),
-  ),
+  decode: oneOf(true, false),
+  // Its types are looked at where they are read.
+  fields: z.custom(isObject, "must map names of fields to types, for instance { CabinNoise: 'number' }"),
+  inbox: z.custom(isFunction, 'must be an inbox, for instance memoryInbox()'),
   ack: oneOf('received', 'stored', 'handled'),
   concurrency: whole(1),
   order: oneOf('vin', 'none'),
-  retry: z.optional(
-    z.strictObject({ attempts: whole(1), minMs: whole(0), maxMs: whole(0) }, 'must be an object like { attempts: 5 }'),
-  ),
-  timeoutMs: whole(1),
-  limits: z.optional(
-    z.strictObject(
-      { bodyBytes: whole(1), pendingMessages: whole(1), pendingBytes: whole(1) },
-      'must be an object like { bodyBytes: 1_048_576 }',
-    ),
-  ),
+  retry: { attempts: whole(1), minMs: whole(0, longestMs), maxMs: whole(0, longestMs) },
+  timeoutMs: whole(1, longestMs),
+  limits: { bodyBytes: whole(1), pendingMessages: whole(1), pendingBytes: whole(1) },
   overflow: oneOf('refuse', 'conflate'),
-  log: method('debug', 'info', 'warn', 'error'),
-  onDeadLetter: fn,
-  clock: method('now', 'after'),
-})
+  log: methods('debug', 'info', 'warn', 'error'),
+  onDeadLetter: z.custom(isFunction, 'must be a function'),
+  clock: methods('now', 'after'),
+}
 
 /** Checks options and fills in the defaults. Throws a `FleethookError` that names the option, what was given and what to do. */
 export function readOptions(options: ReceiverOptions<never, never> | ReceiverOptions): Settings {
   if (!isObject(options)) {
+    // Not its value: who gives something else than options gives the secret.
     throw new FleethookError(
       'option_invalid',
-      `createReceiver takes an object of options and was given ${given(options)}.`,
+      `createReceiver takes an object of options and was given ${kind(options)}.`,
       {
         hint: 'Call createReceiver({ secret }).',
       },
     )
   }
-  const [issue] = schema.safeParse(options).error?.issues ?? []
-  if (issue !== undefined) throw invalid(issue, options)
+  check(options, rules, '')
   if (options.secret === undefined) {
     throw new FleethookError('secret_missing', 'Option `secret` is missing.', {
       hint: 'Give the value that was set as `auth` of the webhook (is the environment variable set?), or write out `secret: false` to accept everything.',
@@ -210,29 +193,38 @@ function defined<T extends object>(part: T | undefined): Partial<T> {
   return Object.fromEntries(Object.entries(part ?? {}).filter(([, value]) => value !== undefined)) as Partial<T>
 }
 
-function invalid(issue: z.core.$ZodIssue, options: object): FleethookError {
-  if (issue.code === 'unrecognized_keys') {
-    const name = [...issue.path, issue.keys[0]].join('.')
-    const siblings =
-      issue.path[0] === 'retry'
-        ? 'attempts, minMs, maxMs'
-        : issue.path[0] === 'limits'
-          ? 'bodyBytes, pendingMessages, pendingBytes'
-          : Object.keys(schema.shape).join(', ')
-    return new FleethookError('option_invalid', `There is no option \`${name}\`.`, {
-      hint: `The options here are ${siblings}.`,
-    })
+function check(options: Readonly<Record<string, unknown>>, allowed: Rules, prefix: string): void {
+  for (const [key, value] of Object.entries(options)) {
+    const name = prefix + key
+    const rule = Object.hasOwn(allowed, key) ? allowed[key] : undefined
+    if (rule === undefined) {
+      throw new FleethookError('option_invalid', `There is no option \`${name}\`.`, {
+        hint: `The options here are ${Object.keys(allowed).join(', ')}.`,
+      })
+    }
+    if (value === undefined) continue
+    if (!isRule(rule)) {
+      if (!isObject(value)) throw invalid(name, `must be an object of ${Object.keys(rule).join(', ')}`, value)
+      check(value, rule, `${name}.`)
+      continue
+    }
+    const { error } = rule.safeParse(value)
+    if (error !== undefined) throw invalid(name, String(error.issues[0]?.message), value)
   }
-  let value: unknown = options
-  for (const part of issue.path) value = isObject(value) ? value[String(part)] : undefined
-  return new FleethookError(
-    'option_invalid',
-    `Option \`${issue.path.join('.')}\` ${issue.message} and was given ${given(value)}.`,
-  )
 }
 
-function given(value: unknown): string {
+const isRule = (rule: Rule | Rules): rule is Rule => 'safeParse' in rule
+
+function invalid(name: string, must: string, value: unknown): FleethookError {
+  return new FleethookError('option_invalid', `Option \`${name}\` ${must} and was given ${shown(value)}.`)
+}
+
+function shown(value: unknown): string {
   if (typeof value === 'string') return `'${value.slice(0, 40)}'`
-  if (value === null || typeof value !== 'object') return typeof value === 'function' ? 'a function' : String(value)
-  return Array.isArray(value) ? 'a list' : 'an object'
+  return isObject(value) || typeof value === 'function' ? kind(value) : String(value)
+}
+
+function kind(value: unknown): string {
+  if (value === null || value === undefined) return String(value)
+  return Array.isArray(value) ? 'a list' : `${typeof value === 'object' ? 'an' : 'a'} ${typeof value}`
 }

@@ -104,9 +104,9 @@ function incoming<E extends Env>(c: Context<E>, door: Door): Incoming {
 async function read<E extends Env>({ req }: Context<E>, limitBytes: number): Promise<Body | Refusal> {
   const contentEncoding = req.header('content-encoding')
   // What the host's own middleware read through Hono is still there; what was read past Hono is gone.
-  const { text, json, arrayBuffer } = req.raw.bodyUsed ? req.bodyCache : {}
-  if (text ?? json) return readGiven(await req.text(), contentEncoding, limitBytes)
-  if (arrayBuffer) return readGiven(await arrayBuffer, contentEncoding, limitBytes)
+  const read = req.raw.bodyUsed ? req.bodyCache : {}
+  if ('text' in read || 'json' in read) return readGiven(await req.text(), contentEncoding, limitBytes)
+  if ('arrayBuffer' in read) return readGiven(await req.arrayBuffer(), contentEncoding, limitBytes)
   const contentLength = req.header('transfer-encoding') === undefined ? req.header('content-length') : undefined
   return readRequest(req.raw, { contentEncoding, contentLength }, limitBytes)
 }
