@@ -93,7 +93,6 @@ export function serveOn<Options extends ServeOptions>(
     )
     const url = `${tls ? 'https' : 'http'}://${display(hostname)}:${listening.port}`
     const say = announce ? (line: string): void => console.info(`fleethook: ${line}`) : (): void => {}
-    say(`listening on ${url} (${name}). ${receivers.map(meaning).join(' ')}`)
 
     let stopping: Promise<DrainResult> | undefined
     let resolveClosed: (result: DrainResult | PromiseLike<DrainResult>) => void
@@ -136,6 +135,8 @@ export function serveOn<Options extends ServeOptions>(
         }),
       )
     }
+    // Said last: whoever waits for this line may send a signal at once.
+    say(`listening on ${url} (${name}). ${receivers.map(meaning).join(' ')}`)
     return { url, port: listening.port, close: () => close(), closed }
   }
 }

@@ -1,0 +1,75 @@
+import { describe, test } from 'vitest'
+import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { letIt, message, post, seen } from './client.ts'
+import { head, open } from './connection.ts'
+import { appCommand } from './targets.ts'
+
+const stopping = /taking no more messages/
+
+/** A signal that has been seen: what follows happens while the server stops. */
+async function terminate(target: Target): Promise<void> {
+  target.kill('SIGTERM')
+  await target.line(stopping)
+}
+
+describe.concurrent.each(['node24', 'bun', 'deno'] as const)('stopping on %s', (runtime) => {
+  test('handles what was accepted, says so, and lets the process end', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand(runtime, { handlerMs: 200 }))
+    expect(await post(target.url, 'V1')).toBe(200)
+    expect(await post(target.url, 'V1')).toBe(200)
+    target.kill('SIGTERM')
+    expect(await target.line(/^closed/)).toBe('closed {"handled":2,"left":0,"lost":0}')
+    const closedAt = performance.now()
+    expect(await target.exited).toEqual({ status: 0, signal: null })
+    expect(performance.now() - closedAt).toBeLessThan(5_000)
+  })
+
+  test('receives a body that was under way when the signal came', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand(runtime, {}))
+    const body = message('V1')
+    using client = await open(target.url, head(body.length) + body.slice(0, 10))
+    // Answered on another connection: by then the server knows of the first one.
+    await seen(target.url)
+    await terminate(target)
+    client.send(body.slice(10))
+    expect(await client.received).toContain('"text":"Success"')
+    expect(await target.line(/^stats/)).toMatch('"handled":1,"lost":0')
+    expect((await target.exited).status).toBe(0)
+  })
+
+  test('waits neither for silent connections nor for requests that never end', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand(runtime, {}, { graceMs: 1_000 }))
+    using silent = await open(target.url)
+    using headless = await open(target.url, 'POST / HTTP/1.1\r\n')
+    using endless = await open(target.url, `${head(500)}{"data"`)
+    await seen(target.url)
+    await terminate(target)
+    expect(await target.exited).toEqual({ status: 0, signal: null })
+    expect([silent, headless, endless]).toHaveLength(3)
+  })
+
+  test('gives up at the deadline, and says how many messages that cost', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand(runtime, { holdsHandlers: true }, { graceMs: 500 }))
+    expect(await post(target.url, 'V1')).toBe(200)
+    target.kill('SIGTERM')
+    expect(await target.line(/^closed/)).toBe('closed {"handled":0,"left":0,"lost":1}')
+  })
+
+  test('a second signal ends the process at once', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand(runtime, { holdsHandlers: true }, { graceMs: 60_000 }))
+    expect(await post(target.url, 'V1')).toBe(200)
+    await terminate(target)
+    target.kill('SIGTERM')
+    const { status, signal } = await target.exited
+    expect(signal ?? status).toBe(runtime === 'deno' ? 143 : 'SIGTERM')
+  })
+
+  test('goes on as before for as long as load balancers need, if told to', async ({ expect }) => {
+    const command = await appCommand(runtime, { holdsHandlers: true }, { delayBeforeCloseMs: 600_000 })
+    await using target = await spawnTarget(command)
+    await terminate(target)
+    expect(await post(target.url, 'V1')).toBe(200)
+    await letIt(target.url, 'handle')
+    await expect.poll(() => seen(target.url)).toMatchObject({ stats: { handled: 1 } })
+  })
+})
