@@ -15,10 +15,10 @@ export interface Intake {
   /** Keeps messages and starts their handlers. Resolves when the answer may leave, to why it must be a refusal. */
   take(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined>
   /** Keeps what the receiver made itself, if there is room: it stands for nothing that was acknowledged. */
-  takeOwn(message: InboxMessage, from: Surroundings): Promise<boolean>
+  takeOwn(message: InboxMessage, from: Surroundings): Promise<Batch | undefined>
   /** Goes on with what an earlier process left: once, and before anything new is put. */
   recover(): Promise<void>
-  /** There may be room again: closes the oldest hole, so that a business can fetch what it missed. */
+  /** There may be room again: tells of the holes, the oldest first, so that a business can fetch what it missed. */
   tellOfGap(from: Surroundings): void
 }
 
@@ -32,6 +32,9 @@ export interface IntakeOptions {
   readonly clock: Clock
 }
 
+/** Gaps that are in the inbox at the same time at most: they must not take the room that messages need. */
+const gapsAtOnce = 16
+
 /** Work that no request brought. */
 export const nowhere: Surroundings = { env: undefined, context: undefined }
 
@@ -39,7 +42,7 @@ export function createIntake(options: IntakeOptions): Intake {
   const { inbox, ack, dispatcher, gaps, receipts, reports, clock } = options
   const durable = inbox.durability !== 'memory'
   let recovered: Promise<void> | undefined
-  let telling = false
+  let telling = 0
 
   async function put(messages: readonly InboxMessage[], from: Surroundings): Promise<Batch> {
     const batch = dispatcher.add(messages, from)
@@ -70,14 +73,15 @@ export function createIntake(options: IntakeOptions): Intake {
     return batch
   }
 
-  async function takeOwn(message: InboxMessage, from: Surroundings): Promise<boolean> {
+  async function takeOwn(message: InboxMessage, from: Surroundings): Promise<Batch | undefined> {
     if (durable) await recover()
-    if (dispatcher.stopped) return false
+    if (dispatcher.stopped) return undefined
     try {
-      dispatcher.start(await put([message], from))
-      return true
+      const batch = await put([message], from)
+      dispatcher.start(batch)
+      return batch
     } catch {
-      return false
+      return undefined
     }
   }
 
@@ -96,12 +100,20 @@ export function createIntake(options: IntakeOptions): Intake {
   }
 
   function tellOfGap(from: Surroundings): void {
-    if (gaps.size === 0 || telling || dispatcher.stopped) return
-    telling = true
+    if (gaps.size === 0 || telling >= gapsAtOnce || dispatcher.stopped) return
+    const gap = gaps.take(clock.now())
+    if (gap === undefined) return
+    telling += 1
     hold(from, async () => {
-      const gap = gaps.oldest(clock.now())
-      if (gap !== undefined && (await takeOwn(receipts.gap(gap), from))) gaps.close(gap)
-      telling = false
+      const batch = await takeOwn(receipts.gap(gap), from)
+      if (batch === undefined) gaps.putBack(gap)
+      else {
+        // Where one found room there may be room for another.
+        tellOfGap(from)
+        await batch.settled()
+      }
+      telling -= 1
+      if (batch !== undefined && !isHeld(from.context)) tellOfGap(from)
     })
   }
 

@@ -12,10 +12,10 @@ interface Hole {
 export interface Gaps {
   /** A message was lost that came at `fromMs` or later. */
   note(vin: string | undefined, reason: GapReason, fromMs: number): void
-  /** The oldest hole, as it is now. */
-  oldest(nowMs: number): GapEvent | undefined
-  /** It has been told: what was lost since is another hole. */
-  close(gap: GapEvent): void
+  /** Takes the oldest hole, to be told of: what is lost from now on is another one. */
+  take(nowMs: number): GapEvent | undefined
+  /** It could not be told of. */
+  putBack(gap: GapEvent): void
   readonly size: number
 }
 
@@ -24,36 +24,44 @@ const maxHoles = 10_000
 
 export function createGaps(): Gaps {
   const holes = new Map<string, Hole>()
+  /** Those that could not be told of when it was their turn: they are first again. */
+  const returned = new Map<string, Hole>()
+
+  function note(vin: string | undefined, reason: GapReason, fromMs: number): void {
+    const known = returned.has(key(vin, reason)) || holes.has(key(vin, reason))
+    const concerned = known || holes.size < maxHoles ? vin : undefined
+    widen(returned.has(key(concerned, reason)) ? returned : holes, { vin: concerned, reason, fromMs, missed: 1 })
+  }
 
   return {
-    note(vin, reason, fromMs) {
-      const concerned = holes.size < maxHoles || holes.has(key(vin, reason)) ? vin : undefined
-      const open = holes.get(key(concerned, reason))
-      holes.set(key(concerned, reason), {
-        vin: concerned,
-        reason,
-        fromMs: Math.min(fromMs, open?.fromMs ?? fromMs),
-        missed: (open?.missed ?? 0) + 1,
-      })
+    note,
+
+    take(nowMs) {
+      const from = returned.size > 0 ? returned : holes
+      const [oldest] = from
+      if (oldest === undefined) return undefined
+      from.delete(oldest[0])
+      return gapEvent(oldest[1], nowMs)
     },
 
-    oldest(nowMs) {
-      const [hole] = holes.values()
-      return hole === undefined ? undefined : gapEvent(hole, nowMs)
-    },
-
-    close({ vin, reason, missed }) {
-      const told = key(vin, reason)
-      const open = holes.get(told)
-      // At the end of the line, so that the other vehicles are told of theirs first.
-      holes.delete(told)
-      if (open !== undefined && open.missed > missed) holes.set(told, { ...open, missed: open.missed - missed })
+    putBack({ vin, reason, from, missed }) {
+      widen(returned, { vin, reason, fromMs: from.getTime(), missed })
     },
 
     get size() {
-      return holes.size
+      return holes.size + returned.size
     },
   }
+}
+
+function widen(holes: Map<string, Hole>, { vin, reason, fromMs, missed }: Hole): void {
+  const open = holes.get(key(vin, reason))
+  holes.set(key(vin, reason), {
+    vin,
+    reason,
+    fromMs: Math.min(fromMs, open?.fromMs ?? fromMs),
+    missed: missed + (open?.missed ?? 0),
+  })
 }
 
 const key = (vin: string | undefined, reason: GapReason): string => `${reason} ${vin ?? ''}`

@@ -13,6 +13,9 @@ export interface Held {
 export function createHeld(clock: Clock, expire: (batch: Batch, sinceMs: number) => void): Held {
   const held = new Map<Batch, number>()
 
+  /** When each request began, as far as it is known: that is what the runtime counts from. */
+  const began = new WeakMap<object, number>()
+
   function end(batch: Batch, sinceMs: number): void {
     if (held.delete(batch)) expire(batch, sinceMs)
   }
@@ -26,14 +29,18 @@ export function createHeld(clock: Clock, expire: (batch: Batch, sinceMs: number)
   return {
     hold(batch) {
       const now = clock.now()
-      // The timer of a request that was ended died with it. Oldest first, so this looks at one that is not over.
+      // The timer of a request that was ended died with it. Oldest first, or nearly: a few at most are looked at.
       for (const [other, sinceMs] of held) {
         if (now - sinceMs <= heldWorkMs) break
         end(other, sinceMs)
       }
-      held.set(batch, now)
-      const timer = clock.after(heldWorkMs, () => end(batch, now))
-      batch.context?.waitUntil(settled(batch, timer))
+      const { context } = batch
+      if (context === undefined) return
+      const sinceMs = began.get(context) ?? now
+      began.set(context, sinceMs)
+      held.set(batch, sinceMs)
+      const timer = clock.after(Math.max(0, sinceMs + heldWorkMs - now), () => end(batch, sinceMs))
+      context.waitUntil(settled(batch, timer))
     },
   }
 }

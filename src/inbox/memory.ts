@@ -49,6 +49,8 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
   const kept = new Map<string, Kept>()
   const dead = new Map<string, DeadLetter>()
   const conflation = settings.overflow === 'conflate' ? createConflation<Kept>() : undefined
+  // Made once: under overload the stack trace of each refusal would cost more than everything else about it.
+  const full = fullError(settings)
   let bytes = 0
   let closed = false
 
@@ -70,7 +72,7 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
     if (closed) throw closedAlready()
     if (fits(messages, moreBytes)) return
     // What would not fit into an empty inbox is not worth merging others for.
-    if (messages > settings.pendingMessages || moreBytes > settings.pendingBytes) throw full(settings)
+    if (messages > settings.pendingMessages || moreBytes > settings.pendingBytes) throw full
     let freed = 0
     while (!fits(messages, moreBytes)) {
       const merged = conflation?.merge()
@@ -82,7 +84,7 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
       freed += 1
     }
     if (freed > 0) settings.conflated?.(freed)
-    if (!fits(messages, moreBytes)) throw full(settings)
+    if (!fits(messages, moreBytes)) throw full
   }
 
   function keep(message: InboxMessage, replayed: boolean): void {
@@ -155,7 +157,7 @@ function closedAlready(): FleethookError {
   return new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
 }
 
-function full({ pendingMessages, pendingBytes }: InboxSettings): FleethookError {
+function fullError({ pendingMessages, pendingBytes }: InboxSettings): FleethookError {
   return new FleethookError(
     'inbox_full',
     `The inbox holds as much as it may: ${pendingMessages} messages or ${pendingBytes} bytes.`,
