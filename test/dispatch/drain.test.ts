@@ -1,0 +1,279 @@
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { type DrainResult, FleethookError, memoryInbox } from 'fleethook'
+import { describe, expect, test } from 'vitest'
+import { disk, storedInbox } from '../inbox/stored-inbox.ts'
+import { turn } from './fake-clock.ts'
+import { data, gates, scene } from './scene.ts'
+
+describe('drain', () => {
+  test('intake answers 503, code 23, and a stranger still learns nothing', async () => {
+    const { receiver, post } = scene({ secret: 'a-secret' })
+    void receiver.drain()
+    expect(await post(data('A', 1))).toMatchObject({ status: 401 })
+    const answer = await receiver.accept({ authorization: 'a-secret', body: data('A', 1) })
+    expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': expect.any(String) } })
+    expect(JSON.parse(answer.body)).toMatchObject({ code: 23, error: 'draining' })
+    expect(receiver.stats().draining).toBe(true)
+  })
+
+  test('resolves at once when there is nothing to do, and leaves no timer', async () => {
+    const { receiver, clock } = scene()
+    expect(await receiver.drain()).toEqual({ handled: 0, left: 0, lost: 0 })
+    expect(clock.timers()).toEqual([])
+  })
+
+  test('called again it is the same drain', () => {
+    const { receiver } = scene()
+    expect(receiver.drain()).toBe(receiver.drain({ deadlineMs: 1 }))
+  })
+
+  test('waits until lanes are empty: what waits, what runs, what rests before a retry', async () => {
+    const { receiver, post, clock } = scene({ concurrency: 2 })
+    const gate = gates()
+    receiver.on('data', ({ vin }, { delivery }) => {
+      if (vin === 'RETRY' && delivery.attempt < 3) throw new Error('no')
+      if (vin === 'DEAD') throw new Error('no')
+      return vin === 'SLOW' ? gate.wait(vin) : undefined
+    })
+    await post(data('EARLY', 1))
+    await turn()
+    await post([data('SLOW', 1), data('RETRY', 1), data('DEAD', 1), data('B', 1), data('B', 2)])
+    let result: DrainResult | undefined
+    void receiver.drain().then((drained) => (result = drained))
+    await clock.advance(10_000)
+    expect(receiver.stats()).toMatchObject({ handled: 4, deadLettered: 1, lanes: 1 })
+    expect(result).toBeUndefined()
+    gate.open('SLOW')
+    await turn()
+    expect(result).toEqual({ handled: 5, left: 0, lost: 0 })
+    expect(clock.timers()).toEqual([])
+  })
+
+  test('waits for work that is born meanwhile: the gap of what was refused', async () => {
+    const { receiver, post } = scene({ limits: { pendingMessages: 1 } })
+    const gate = gates()
+    const gaps: string[] = []
+    receiver
+      .on('data', () => gate.wait('data'))
+      .on('gap', async ({ vin = '' }) => {
+        await gate.wait(`gap ${vin}`)
+        gaps.push(vin)
+      })
+    await post(data('A', 1))
+    for (const vin of ['A', 'B', 'C']) await post(data(vin, 2))
+    await turn()
+    let result: DrainResult | undefined
+    void receiver.drain().then((drained) => (result = drained))
+    gate.open('data')
+    for (const vin of ['A', 'B', 'C']) {
+      await turn()
+      expect(result).toBeUndefined()
+      gate.open(`gap ${vin}`)
+    }
+    await turn()
+    expect(gaps).toEqual(['A', 'B', 'C'])
+    expect(result).toEqual({ handled: 1, left: 0, lost: 0 })
+  })
+
+  test('tells of gaps although nothing else is going on', async () => {
+    let broken = true
+    const inbox = storedInbox(disk(), {
+      put() {
+        if (broken) throw new Error('EIO')
+      },
+    })
+    const { receiver, post } = scene({ inbox })
+    const gaps: unknown[] = []
+    receiver.on('gap', ({ vin }) => void gaps.push(vin))
+    await post(data('A', 1))
+    await post(data('B', 1))
+    broken = false
+    await receiver.drain()
+    expect(gaps).toEqual(['A', 'B'])
+  })
+
+  test('says in the log when a gap could not be told of any more', async () => {
+    const inbox = storedInbox(disk(), {
+      put() {
+        throw new Error('EIO')
+      },
+    })
+    const { receiver, post, lines } = scene({ inbox })
+    receiver.on('gap', () => {})
+    await post(data('A', 1))
+    await receiver.drain()
+    expect(lines.join('\n')).toContain('no gap event could tell')
+  })
+
+  test('at the deadline signals are aborted, and from memory what is left is counted, logged and gone', async () => {
+    const { receiver, post, clock, lines } = scene({ concurrency: 2 })
+    const reasons: unknown[] = []
+    const started: unknown[] = []
+    receiver
+      .on('data', ({ vin, data: { Odometer } }, { signal }) => {
+        started.push(`${vin}${String(Odometer)}`)
+        if (vin === 'B') throw new Error('rests')
+        if (vin === 'QUICK') return undefined
+        signal.addEventListener('abort', () => reasons.push(signal.reason))
+        return new Promise(() => {})
+      })
+      .on('data', ({ vin }) => void started.push(`second ${vin}`))
+    await post([data('QUICK', 1), data('A', 1), data('A', 2), data('B', 1), data('C', 1), data('D', 1)])
+    let result: DrainResult | undefined
+    void receiver.drain({ deadlineMs: 150 }).then((drained) => (result = drained))
+    await clock.advance(50)
+    expect(receiver.stats()).toMatchObject({ running: 2, lanes: 4 })
+    await clock.advance(99)
+    expect(result).toBeUndefined()
+    await clock.advance(1)
+    expect(result).toEqual({ handled: 1, left: 0, lost: 5 })
+    expect(reasons).toEqual([expect.any(FleethookError), expect.any(FleethookError)])
+    expect(reasons[0]).toMatchObject({ code: 'drain_deadline' })
+    const { received, handled, lost, pending, lanes, running } = receiver.stats()
+    expect({ received, handled, lost, pending, lanes, running }).toEqual({
+      ...{ received: 6, handled: 1, lost: 5, pending: { messages: 0, bytes: 0 }, lanes: 0, running: 0 },
+    })
+    expect(lines.join('\n')).toContain('"messages":5')
+    expect(clock.timers()).toEqual([])
+    const before = started.length
+    await clock.advance(60_000)
+    expect(started).toHaveLength(before)
+  })
+
+  test('no handler is started after the deadline, not even the next one of a message under way', async () => {
+    const { receiver, post, clock } = scene()
+    const started: string[] = []
+    receiver
+      .on('data', () => {
+        started.push('first')
+        return new Promise(() => {})
+      })
+      .on('data', () => {
+        started.push('second')
+        return new Promise(() => {})
+      })
+    await post(data('A', 1))
+    await turn()
+    let result: DrainResult | undefined
+    void receiver.drain({ deadlineMs: 100 }).then((drained) => (result = drained))
+    await clock.advance(100)
+    expect({ started, result }).toEqual({ started: ['first'], result: { handled: 0, left: 0, lost: 1 } })
+  })
+
+  test('one deadline covers requests on their way and handlers together', async () => {
+    const { receiver, post, clock } = scene({ ack: 'handled' })
+    receiver.on('data', () => new Promise(() => {}))
+    const answer = post(data('A', 1))
+    await turn()
+    let result: DrainResult | undefined
+    void receiver.drain({ deadlineMs: 1000 }).then((drained) => (result = drained))
+    await clock.advance(1000)
+    expect(result).toEqual({ handled: 0, left: 0, lost: 1 })
+    expect(await answer).toMatchObject({ status: 503 })
+    expect(clock.timers()).toEqual([])
+  })
+
+  test('a request that is being read when the drain begins is taken and handled', async () => {
+    const { receiver } = scene()
+    const seen: string[] = []
+    receiver.on('data', ({ vin }) => void seen.push(vin))
+    const body = new TransformStream<Uint8Array, Uint8Array>()
+    const writer = body.writable.getWriter()
+    const answer = receiver.fetch(
+      new Request('http://x/', { method: 'POST', body: body.readable, duplex: 'half' } as RequestInit),
+    )
+    await turn()
+    let result: DrainResult | undefined
+    void receiver.drain().then((drained) => (result = drained))
+    await turn()
+    expect(result).toBeUndefined()
+    void writer.write(new TextEncoder().encode(JSON.stringify(data('A', 1))))
+    void writer.close()
+    expect((await answer).status).toBe(200)
+    await turn()
+    expect({ seen, result }).toEqual({ seen: ['A'], result: { handled: 1, left: 0, lost: 0 } })
+  })
+
+  test('one that is still being read at the deadline is refused, not taken and lost', async () => {
+    const { receiver, clock } = scene()
+    receiver.on('data', () => {})
+    const body = new TransformStream<Uint8Array, Uint8Array>()
+    const writer = body.writable.getWriter()
+    const answer = receiver.fetch(
+      new Request('http://x/', { method: 'POST', body: body.readable, duplex: 'half' } as RequestInit),
+    )
+    await turn()
+    void receiver.drain({ deadlineMs: 100 })
+    await clock.advance(100)
+    void writer.write(new TextEncoder().encode(JSON.stringify(data('A', 1))))
+    void writer.close()
+    expect((await answer).status).toBe(503)
+    expect(receiver.stats()).toMatchObject({ received: 0, refused: { draining: 1 }, lost: 0 })
+  })
+
+  test('what is merged into another is not counted twice at the deadline', async () => {
+    const { receiver, post, clock } = scene({ overflow: 'conflate', concurrency: 1, limits: { pendingMessages: 5 } })
+    receiver.on('data', () => new Promise(() => {}))
+    for (let n = 0; n < 20; n += 1) await post(data('A', n))
+    await turn()
+    await post(data('A', 20))
+    const { received, conflated } = receiver.stats()
+    expect(conflated).toBeGreaterThan(0)
+    let result: DrainResult | undefined
+    void receiver.drain({ deadlineMs: 10 }).then((drained) => (result = drained))
+    await clock.advance(10)
+    expect(result).toEqual({ handled: 0, left: 0, lost: received - conflated })
+  })
+
+  test('what is left in a durable inbox is left, not lost: the next process handles it, in order', async () => {
+    const on = disk()
+    const { receiver, post, clock } = scene({ inbox: storedInbox(on), concurrency: 1 })
+    receiver.on('data', ({ data: { Odometer } }) => (Odometer === 1 ? undefined : new Promise(() => {})))
+    await post([1, 2, 3, 4].map((n) => data('A', n)))
+    await turn()
+    let result: DrainResult | undefined
+    void receiver.drain({ deadlineMs: 100 }).then((drained) => (result = drained))
+    await clock.advance(100)
+    expect(result).toEqual({ handled: 0, left: 3, lost: 0 })
+    expect(receiver.stats()).toMatchObject({ received: 4, handled: 1, lost: 0, pending: { messages: 3 } })
+    const seen: unknown[] = []
+    const next = scene({ inbox: storedInbox(on) })
+    next.receiver.on('data', ({ data: { Odometer } }, { delivery }) => void seen.push([Odometer, delivery.redelivered]))
+    await turn()
+    expect(seen).toEqual([[2, true], [3, false], [4, false]]) // prettier-ignore
+  })
+
+  test('an inbox that does not answer does not keep the drain from ending', async () => {
+    const inbox = storedInbox(disk(), { settle: () => new Promise(() => {}) })
+    const { receiver, post, clock } = scene({ inbox })
+    receiver.on('data', () => {})
+    await post(data('A', 1))
+    let result: DrainResult | undefined
+    void receiver.drain({ deadlineMs: 100 }).then((drained) => (result = drained))
+    await clock.advance(2000)
+    expect(result).toEqual({ handled: 0, left: 1, lost: 0 })
+    expect(clock.timers()).toEqual([])
+  })
+
+  test('the inbox is closed when it is over', async () => {
+    let closed = 0
+    const { receiver } = scene({
+      inbox: (settings) => ({ ...memoryInbox()(settings), close: async () => void (closed += 1) }),
+    })
+    await receiver.drain()
+    expect(closed).toBe(1)
+  })
+})
+
+test('a process ends by itself after a drain, also at the deadline, and with nothing but system timers', async () => {
+  const child = fileURLToPath(new URL('draining-process.ts', import.meta.url))
+  const output = await new Promise<string>((resolve, reject) =>
+    execFile(process.execPath, [child], { timeout: 15_000 }, (error, stdout, stderr) =>
+      error === null ? resolve(stdout) : reject(new Error(`${error.message} ${stderr}`)),
+    ),
+  )
+  expect(JSON.parse(output)).toEqual({
+    ...{ result: { handled: 3, left: 0, lost: 2 }, received: 7, handled: 4, deadLettered: 1, lost: 2, pending: 0 },
+  })
+})
