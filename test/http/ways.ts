@@ -1,0 +1,194 @@
+import { request as httpRequest } from 'node:http'
+import { Hono } from 'hono'
+import { Hono as TinyHono } from 'hono/tiny'
+import { createReceiver, type Log, type Receiver, type ReceiverOptions } from 'fleethook'
+import { serve } from 'fleethook/node'
+
+/** A request, as every way into a receiver can carry it. */
+export interface Sent {
+  readonly method?: string
+  /** Below wherever the receiver is mounted. */
+  readonly path?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string | Uint8Array<ArrayBuffer>
+}
+
+/** An answer, whichever way it came. Names of headers are lower case. */
+export interface Answered {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | undefined>>
+  readonly text: string
+}
+
+/** A receiver and one way into it. */
+export interface Entrance {
+  readonly receiver: Receiver
+  readonly send: (sent: Sent) => Promise<Answered>
+  readonly close: () => Promise<unknown>
+}
+
+/** A way into a receiver, by how people would call it. */
+export interface Way {
+  readonly name: string
+  /** Whether methods, paths and headers beside the two of `accept` exist here. */
+  readonly http: boolean
+  /** Whether the receiver answers for paths that are not its own. */
+  readonly alone: boolean
+  readonly open: (options: ReceiverOptions) => Promise<Entrance>
+}
+
+/** What a log was told. */
+export interface Remembered extends Log {
+  readonly lines: readonly string[]
+}
+
+/** A log that remembers. */
+export function remember(): Remembered {
+  const lines: string[] = []
+  const note =
+    (level: string) =>
+    (message: string, details?: Record<string, unknown>): void => {
+      lines.push(`${level} ${message}${details ? ` ${JSON.stringify(details)}` : ''}`)
+    }
+  return { lines, debug: note('debug'), info: note('info'), warn: note('warn'), error: note('error') }
+}
+
+const nothing = async (): Promise<void> => {}
+
+/** A body on its way that has no declared length, as over a chunked connection. */
+export function streamed(
+  ...chunks: readonly (string | Uint8Array<ArrayBuffer>)[]
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  const encoder = new TextEncoder()
+  const left = [...chunks]
+  return new ReadableStream({
+    pull(controller) {
+      const chunk = left.shift()
+      if (chunk === undefined) return controller.close()
+      controller.enqueue(typeof chunk === 'string' ? encoder.encode(chunk) : chunk)
+    },
+  })
+}
+
+/** A request as a runtime hands it over: with the length of its body, when it has one. */
+export function requestOf({ method = 'POST', path = '/', headers = {}, body }: Sent, mount = ''): Request {
+  const length = body === undefined ? undefined : Buffer.byteLength(body)
+  return new Request(`http://receiver.test${mount}${path}`, {
+    method,
+    headers: length === undefined ? headers : { 'content-length': String(length), ...headers },
+    ...(body === undefined ? {} : { body }),
+  })
+}
+
+async function read(response: Response): Promise<Answered> {
+  return { status: response.status, headers: Object.fromEntries(response.headers), text: await response.text() }
+}
+
+function mounted(
+  name: string,
+  mount: string,
+  host: (receiver: Receiver) => { fetch(request: Request): Response | Promise<Response> },
+): Way {
+  return {
+    name,
+    http: true,
+    alone: false,
+    async open(options) {
+      const receiver = createReceiver(options)
+      const app = host(receiver)
+      return { receiver, send: async (sent) => read(await app.fetch(requestOf(sent, mount))), close: nothing }
+    },
+  }
+}
+
+function given(name: string, bodyOf: (body: Sent['body']) => unknown): Way {
+  return {
+    name,
+    http: false,
+    alone: true,
+    async open(options) {
+      const receiver = createReceiver(options)
+      return {
+        receiver,
+        close: nothing,
+        async send({ path = '/', headers = {}, body }) {
+          const answer = await receiver.accept({
+            path,
+            authorization: headers['authorization'],
+            contentEncoding: headers['content-encoding'],
+            body: bodyOf(body),
+          })
+          return { status: answer.status, headers: answer.headers, text: answer.body }
+        },
+      }
+    },
+  }
+}
+
+/** Sends over a socket exactly what is given: `fetch` would add headers, and forbids some methods. */
+export function post(url: string, { method = 'POST', path = '/', headers = {}, body }: Sent): Promise<Answered> {
+  return new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(url)
+    const request = httpRequest({ hostname, port, path, method, headers }, (response) => {
+      let text = ''
+      response.setEncoding('utf8')
+      response.on('data', (chunk: string) => (text += chunk))
+      response.on('end', () =>
+        resolve({
+          status: response.statusCode ?? 0,
+          headers: Object.fromEntries(Object.entries(response.headers).map(([key, value]) => [key, String(value)])),
+          text,
+        }),
+      )
+    })
+    request.on('error', reject)
+    request.end(body)
+  })
+}
+
+/** Every way into a receiver. */
+export const ways: readonly Way[] = [
+  {
+    name: 'receiver.fetch',
+    http: true,
+    alone: true,
+    async open(options) {
+      const receiver = createReceiver(options)
+      const { fetch } = receiver
+      return { receiver, send: async (sent) => read(await fetch(requestOf(sent))), close: nothing }
+    },
+  },
+  mounted('routes() at the root of a host', '', (receiver) => new Hono().route('/', receiver.routes())),
+  mounted('routes() below a path of a host', '/telemetry', (receiver) =>
+    new Hono().get('/', (c) => c.text('host')).route('/telemetry', receiver.routes()),
+  ),
+  mounted('routes() below a path of a tiny host', '/telemetry', (receiver) =>
+    new TinyHono().route('/telemetry', receiver.routes()),
+  ),
+  mounted('routes() below a base path', '/api/v1/telemetry', (receiver) =>
+    new Hono().basePath('/api/v1').route('/telemetry', receiver.routes()),
+  ),
+  mounted('routes() behind a middleware and an error handler', '/a/b', (receiver) =>
+    new Hono()
+      .use(async (_, next) => next())
+      .onError((_, c) => c.text('host', 500))
+      .route('/a', new Hono().route('/b', receiver.routes())),
+  ),
+  mounted('fetch mounted in a host', '/telemetry', (receiver) => new Hono().mount('/telemetry', receiver.fetch)),
+  {
+    name: 'a socket of serve()',
+    http: true,
+    alone: true,
+    async open(options) {
+      const receiver = createReceiver(options)
+      const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false, announce: false })
+      return { receiver, send: (sent) => post(server.url, sent), close: server.close }
+    },
+  },
+  given('accept() with text', (body) => (typeof body === 'object' ? body : (body ?? ''))),
+  given('accept() with bytes', (body) => (typeof body === 'object' ? body : Buffer.from(body ?? ''))),
+  given('accept() with a part of a larger buffer', (body) => {
+    const bytes = Buffer.from(body ?? '')
+    return Buffer.concat([Buffer.from('xx'), bytes, Buffer.from('yy')]).subarray(2, 2 + bytes.length)
+  }),
+]
