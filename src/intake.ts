@@ -135,6 +135,7 @@ export function createIntake(options: IntakeOptions): Intake {
       }
       const batch = await stored
       if ('error' in batch) return batch
+      from.context?.watch?.(batch.settled())
       if (ack !== 'handled') return undefined
       await batch.settled()
       if (batch.lost === 0) return undefined

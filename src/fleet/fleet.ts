@@ -27,7 +27,7 @@ export interface FleetOptions {
  * @throws FleethookError `option_invalid` for a number out of range.
  *
  * @example
- * ```ts
+ * ```text
  * for (const { at, event } of createFleet({ vins: 10, seed: 1, startAt: Date.UTC(2026, 5, 1) })) {
  *   console.log(new Date(at), event.vin, event.topic)
  *   if (event.topic === 'alerts') break

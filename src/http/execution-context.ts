@@ -9,6 +9,8 @@ export interface ExecutionContext {
   readonly props: unknown
   /** The process lives on whatever becomes of this request, so work needs no holding. */
   readonly detached?: true
+  /** Given a promise that resolves when every handler of the request's messages is done, or has given up. For tests. */
+  readonly watch?: (handled: Promise<void>) => void
 }
 
 /** For runtimes whose process outlives every request: nothing has to be held. */

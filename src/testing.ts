@@ -1,0 +1,10 @@
+/**
+ * What tests of receivers, adapters and inboxes need: messages, delivery without a server, a clock that obeys, and the
+ * conformance suites. Runs under any test runner, on every runtime.
+ *
+ * @module
+ */
+export { deliver, type Deliverable, type Delivered, type DeliverOptions } from './testing/deliver.ts'
+export { type FakeClock, fakeClock } from './testing/fake-clock.ts'
+export { type Conformance, inboxConformance, type InboxUnderTest } from './testing/inbox-conformance.ts'
+export { message, type MessageDetails, type MessageOf } from './testing/message.ts'
