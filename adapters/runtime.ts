@@ -149,7 +149,8 @@ function answering(served: Served, variables: object): Answerer {
   const fetch = (request: Request, env: object): Response | Promise<Response> =>
     served.fetch(request, env as never, detachedContext)
   if (isDrainable(served)) return (request) => fetch(request, variables)
-  return (request, connection) => fetch(request, Object.assign(Object.create(variables), connection))
+  // Not assigned: that would reach through to the environment of the process.
+  return (request, connection) => fetch(request, Object.create(variables, Object.getOwnPropertyDescriptors(connection)))
 }
 
 function receiversOf(served: Served): readonly Drainable[] {

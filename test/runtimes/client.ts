@@ -7,8 +7,17 @@ export function message(vin: string, number = 0): string {
 }
 
 /** Posts a message and resolves to the answer's status, once the answer is here whole. */
-export async function post(url: string, vin: string, number = 0): Promise<number> {
-  const response = await fetch(url, { method: 'POST', headers: { authorization: secret }, body: message(vin, number) })
+export async function post(
+  url: string,
+  vin: string,
+  number = 0,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<number> {
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { authorization: secret, ...headers },
+    body: message(vin, number),
+  })
   await response.arrayBuffer()
   return response.status
 }

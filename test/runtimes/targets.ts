@@ -41,7 +41,7 @@ export async function appCommand(runtime: Runtime, settings: Settings, serve: ob
   if (runtime === 'node20') throw new Error('Node 20 does not run TypeScript: it is tested with the built package.')
   return programCommand(runtime, join(programs, 'serve.ts'), {
     SETTINGS: JSON.stringify(settings),
-    SERVE: JSON.stringify(serve),
+    SERVE: JSON.stringify({ hostname: '127.0.0.1', ...serve }),
   })
 }
 
@@ -75,7 +75,8 @@ const config :Workerd.Config = (
     modules = [(name = "worker.js", esModule = embed "worker.js")],
     compatibilityDate = "${compatibilityDate}",
     compatibilityFlags = [${compatibilityFlags.map((flag) => `"${flag}"`).join(', ')}],
-    bindings = [${bindings.join(', ')}],
+    bindings = [${bindings.join(', ')}, (name = "SELF", service = "main")],
+    cacheApiOutbound = "main",
   ))],
   sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
 );

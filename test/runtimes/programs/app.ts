@@ -26,6 +26,8 @@ export interface Settings {
 export interface Seen {
   /** `stored VIN`, `failed VIN`, `handled VIN`, in order. */
   readonly steps: readonly string[]
+  /** The `BatteryLevel` of every message that was handled, in order. */
+  readonly numbers: readonly unknown[]
   readonly stats: { readonly received: number; readonly handled: number; readonly lost: number; readonly lanes: number }
   /** What handlers found under `PLACE` in their `env`. */
   readonly places: readonly unknown[]
@@ -40,6 +42,7 @@ interface Bindings {
 export function createApp(settings: Settings = {}): Hono<{ Bindings: Bindings }> {
   const { durability = 'memory', handlerMs = 0, burns = false, failures = 0, retryMs = 10 } = settings
   const steps: string[] = []
+  const numbers: unknown[] = []
   const held = { store: settings.holdsStore ?? false, handle: settings.holdsHandlers ?? false }
   // Asked again and again, since on Workers one request cannot wake what another one waits for with a timer.
   const until = async (step: keyof typeof held): Promise<void> => {
@@ -62,11 +65,12 @@ export function createApp(settings: Settings = {}): Hono<{ Bindings: Bindings }>
       throw new Error('as the test wants it')
     }
     steps.push(`handled ${event.vin}`)
+    if (event.topic === 'data') numbers.push(event.data.BatteryLevel)
   })
   return new Hono<{ Bindings: Bindings }>()
     .get('/seen', (c) => {
       const { received, handled, lost, lanes } = receiver.stats()
-      return c.json({ steps, stats: { received, handled, lost, lanes }, places: [...places] })
+      return c.json({ steps, numbers, stats: { received, handled, lost, lanes }, places: [...places] })
     })
     .post('/let/store', (c) => {
       held.store = false

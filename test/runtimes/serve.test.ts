@@ -1,0 +1,110 @@
+import { once } from 'node:events'
+import { request } from 'node:https'
+import { createServer } from 'node:net'
+import { networkInterfaces } from 'node:os'
+import { describe, expect, test } from 'vitest'
+import { serve as serveOnBun } from '../../adapters/bun.ts'
+import { serve as serveOnDeno } from '../../adapters/deno.ts'
+import { createReceiver } from '../../src/index.ts'
+import { spawnTarget } from '../conformance/spawn.ts'
+import { certificate, privateKey } from './certificate.ts'
+import { message, post, seen } from './client.ts'
+import { head, open } from './connection.ts'
+import { appCommand, secret } from './targets.ts'
+
+describe.concurrent.each(['node24', 'bun', 'deno'] as const)('serve on %s', (runtime) => {
+  test('environment variables reach the secret function and handlers as env', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand(runtime, {}))
+    expect(await post(target.url, 'V1')).toBe(200)
+    await expect.poll(() => seen(target.url)).toMatchObject({ places: ['from env'] })
+    const stranger = await fetch(target.url, { method: 'POST', headers: { authorization: 'guess' }, body: '{}' })
+    expect(stranger.status).toBe(403)
+  })
+
+  test("in a Hono app that is served, the runtime's connection info is there too", async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand(runtime, {}))
+    expect(await (await fetch(`${target.url}/remote`)).json()).toBe('127.0.0.1')
+  })
+
+  test('listens on every address of the machine unless it is told one', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand(runtime, {}, { hostname: undefined }))
+    const { port } = new URL(target.url)
+    expect((await fetch(`http://127.0.0.1:${port}/seen`)).status).toBe(200)
+    if (hasIpv6()) expect((await fetch(`http://[::1]:${port}/seen`)).status).toBe(200)
+  })
+
+  test('speaks https with a certificate and a key', async ({ expect }) => {
+    const tls = { cert: certificate, key: privateKey }
+    await using target = await spawnTarget(await appCommand(runtime, {}, { tls }))
+    expect(target.url).toMatch(/^https:/)
+    expect(await postSecurely(target.url)).toBe(200)
+    target.kill('SIGTERM')
+    expect(await target.line(/^stats/)).toContain('"handled":1,"lost":0')
+  })
+
+  test('rejects when the port is taken', async ({ expect }) => {
+    const taken = createServer().listen(0, '127.0.0.1')
+    await once(taken, 'listening')
+    const address = taken.address()
+    const port = typeof address === 'string' ? 0 : address?.port
+    await expect(appCommand(runtime, {}, { port }).then(spawnTarget)).rejects.toThrow(/EADDRINUSE|AddrInUse/)
+    taken.close()
+  })
+})
+
+test('serve of another runtime rejects, and says what to import', async () => {
+  const { fetch } = createReceiver({ secret })
+  await expect(serveOnBun({ fetch })).rejects.toThrow(/fleethook\/bun was called, and this is not Bun.*fleethook\/node/)
+  await expect(serveOnDeno({ fetch })).rejects.toThrow(
+    /fleethook\/deno was called, and this is not Deno.*fleethook\/node/,
+  )
+})
+
+test('Bun closes connections that stay silent in the middle of a request', async () => {
+  await using target = await spawnTarget(await appCommand('bun', {}, { idleTimeoutMs: 1_000 }))
+  using client = await open(target.url, `${head(500)}{"data"`)
+  expect(await client.received).not.toContain('200 OK')
+  expect((await seen(target.url)).stats.received).toBe(0)
+})
+
+describe.concurrent('on Deno Deploy, where nothing is sure to run after an answer', () => {
+  const deploy = { DENO_DEPLOYMENT_ID: 'a-deployment' }
+
+  test.for(['memory', 'disk'] as const)(
+    "ack: 'received' with an inbox of durability '%s' is refused at start-up by name",
+    async (durability, { expect }) => {
+      const command = await appCommand('deno', { ack: 'received', durability })
+      await expect(spawnTarget({ ...command, env: { ...command.env, ...deploy } })).rejects.toThrow(
+        `ack: 'received' with an inbox in ${durability} cannot be kept on Deno Deploy`,
+      )
+    },
+  )
+
+  test.for([{ ack: 'handled' }, { ack: 'stored', durability: 'replicated' }] as const)(
+    'a promise that can be kept is accepted: %o',
+    async (settings, { expect }) => {
+      const command = await appCommand('deno', settings)
+      await using target = await spawnTarget({ ...command, env: { ...command.env, ...deploy } })
+      expect(target.output.join()).toContain('(Deno Deploy)')
+      expect(await post(target.url, 'V1')).toBe(200)
+    },
+  )
+})
+
+function hasIpv6(): boolean {
+  return Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'))
+}
+
+function postSecurely(url: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const posting = request(
+      url,
+      { method: 'POST', ca: certificate, headers: { authorization: secret } },
+      (response) => {
+        response.resume().once('end', () => resolve(response.statusCode))
+      },
+    )
+    posting.once('error', reject)
+    posting.end(message('V1'))
+  })
+}

@@ -1,0 +1,158 @@
+import { describe, test } from 'vitest'
+import { spawnTarget } from '../conformance/spawn.ts'
+import { letIt, post, seen } from './client.ts'
+import { appCommand, appWorker, workerCommand } from './targets.ts'
+
+const strayWork = /Illegal invocation|different request|hang|cross-request/i
+const handledAll = (count: number): object => ({ stats: { received: count, handled: count, lost: 0, lanes: 0 } })
+
+describe.concurrent('one receiver of a module serves the requests of its isolate', () => {
+  test('messages of one VIN that come by many requests are handled one after another, in order', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand('workerd', { handlerMs: 5 }))
+    for (let number = 0; number < 20; number++) expect(await post(target.url, 'V1', number)).toBe(200)
+    await expect.poll(() => seen(target.url), { timeout: 10_000 }).toMatchObject(handledAll(20))
+    expect((await seen(target.url)).numbers).toEqual(Array.from({ length: 20 }, (_, number) => number))
+    expect(target.output.join('\n')).not.toMatch(strayWork)
+  })
+
+  test('a lane goes on from one request to the next, each in its own surroundings', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand('workerd', { holdsHandlers: true }))
+    expect(await post(target.url, 'V1', 1)).toBe(200)
+    expect(await post(target.url, 'V1', 2)).toBe(200)
+    expect(await post(target.url, 'V2', 3)).toBe(200)
+    await letIt(target.url, 'handle')
+    await expect.poll(() => seen(target.url), { timeout: 10_000 }).toMatchObject(handledAll(3))
+    expect(target.output.join('\n')).not.toMatch(strayWork)
+  })
+
+  test('requests wait for places that others take, and get them', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand('workerd', { concurrency: 2, handlerMs: 10 }))
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, (_, number) => post(target.url, `V${number % 7}`, number)),
+    )
+    expect(new Set(answers)).toEqual(new Set([200]))
+    await expect.poll(() => seen(target.url), { timeout: 10_000 }).toMatchObject(handledAll(100))
+    expect(target.output.join('\n')).not.toMatch(strayWork)
+  })
+
+  test('handlers that fail are run again after a while, though their request is answered', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand('workerd', { failures: 3, retryMs: 50 }))
+    await Promise.all(['V1', 'V1', 'V2'].map((vin) => post(target.url, vin)))
+    await expect.poll(() => seen(target.url), { timeout: 10_000 }).toMatchObject(handledAll(3))
+    expect((await seen(target.url)).steps.filter((step) => step === 'failed V1')).toHaveLength(6)
+  })
+
+  test('handlers do what belongs to a request: fetch, timers, digests, random values', async ({ expect }) => {
+    const command = await workerCommand(`
+      import { createReceiver } from '../../../src/index.ts'
+      import { worker } from '../../../adapters/workers.ts'
+      const done = []
+      const receiver = createReceiver({ secret: (env) => env.WEBHOOK_SECRET, concurrency: 1 }).on('*', async (event, { env }) => {
+        const answer = await env.SELF.fetch('http://self/done')
+        await new Promise((resolve) => setTimeout(resolve, 5))
+        await crypto.subtle.digest('SHA-256', crypto.getRandomValues(new Uint8Array(8)))
+        await caches.default.match('http://self/cached')
+        done.push(answer.status)
+      })
+      const { fetch } = worker(receiver)
+      export default { fetch: (request, env, context) =>
+        request.url.endsWith('/done') ? Response.json(done) : fetch(request, env, context) }`)
+    await using target = await spawnTarget(command)
+    const answers = await Promise.all(
+      Array.from({ length: 30 }, (_, number) => post(target.url, `V${number % 3}`, number)),
+    )
+    expect(new Set(answers)).toEqual(new Set([200]))
+    const done = async (): Promise<unknown> => (await fetch(`${target.url}/done`)).json()
+    await expect.poll(done, { timeout: 10_000 }).toEqual(Array.from({ length: 30 }, () => 200))
+    expect(target.output.join('\n')).not.toMatch(strayWork)
+  })
+
+  test('bindings reach the secret function and handlers as env', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand('workerd', {}))
+    expect(await post(target.url, 'V1')).toBe(200)
+    await expect.poll(() => seen(target.url)).toMatchObject({ places: ['from env'] })
+    const stranger = await fetch(target.url, { method: 'POST', headers: { authorization: 'guess' }, body: '{}' })
+    expect(stranger.status).toBe(403)
+  })
+})
+
+describe.concurrent('what is not done when the platform ends a request', () => {
+  const lost = /acknowledged messages were not handled in time and are lost/
+
+  test('is counted and reported, and neither its lane nor its place is lost to later messages', async ({ expect }) => {
+    const command = await workerCommand(appWorker({ holdsHandlers: true, concurrency: 1 }))
+    await using target = await spawnTarget(command)
+    expect(await post(target.url, 'V1', 1)).toBe(200)
+    await target.line(lost)
+    expect(await seen(target.url)).toMatchObject({ stats: { received: 1, handled: 0, lost: 1 } })
+    await letIt(target.url, 'handle')
+    expect(await post(target.url, 'V1', 2)).toBe(200)
+    await expect.poll(() => seen(target.url), { timeout: 5_000 }).toMatchObject({ stats: { handled: 1 }, numbers: [2] })
+  }, 60_000)
+
+  test('is counted and reported also when the platform ended it without a word', async ({ expect }) => {
+    // This context holds nothing, so the request's work ends with its answer: the handler is never started.
+    const command = await workerCommand(`
+      import { createApp } from './app.ts'
+      import { worker } from '../../../adapters/workers.ts'
+      const { fetch } = worker(createApp({ concurrency: 1 }))
+      const unheld = { waitUntil() {}, passThroughOnException() {}, props: {} }
+      export default { fetch: (request, env, context) =>
+        fetch(request, env, request.headers.has('x-unheld') ? unheld : context) }`)
+    await using target = await spawnTarget(command)
+    expect(await post(target.url, 'V1', 1, { 'x-unheld': 'yes' })).toBe(200)
+    const later = async (): Promise<unknown> => {
+      await post(target.url, 'V1', 2)
+      return seen(target.url)
+    }
+    await expect
+      .poll(later, { timeout: 50_000, interval: 1_000 })
+      .toMatchObject({ stats: { lost: expect.toSatisfy((count) => count >= 1), lanes: 0 } })
+    expect(target.output.join('\n')).toMatch(lost)
+    expect((await seen(target.url)).numbers).toContain(2)
+    expect((await seen(target.url)).numbers).not.toContain(1)
+  }, 60_000)
+
+  test("with ack: 'handled' it is answered with 503 instead of a 2xx", async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand('workerd', { ack: 'handled', holdsHandlers: true }))
+    expect(await post(target.url, 'V1')).toBe(503)
+    expect(await seen(target.url)).toMatchObject({ stats: { handled: 0, lost: 1 } })
+  }, 60_000)
+})
+
+describe.concurrent('constant-time comparison needs the global Buffer', () => {
+  const refused = async (url: string): Promise<string> =>
+    (await fetch(url, { method: 'POST', headers: { authorization: 'any' }, body: '{}' })).text()
+
+  test('it is there with a compatibility date of 2026-08-04', async ({ expect }) => {
+    await using target = await spawnTarget(await workerCommand(appWorker({}), { compatibilityDate: '2026-08-04' }))
+    expect(await post(target.url, 'V1')).toBe(200)
+  })
+
+  test('it is there with an older date and nodejs_compat, and work still goes on after the answer', async ({
+    expect,
+  }) => {
+    const options = { compatibilityDate: '2025-01-01', compatibilityFlags: ['nodejs_compat'] }
+    await using target = await spawnTarget(await workerCommand(appWorker({ handlerMs: 5 }), options))
+    for (const number of [1, 2, 3]) expect(await post(target.url, 'V1', number)).toBe(200)
+    await expect.poll(() => seen(target.url), { timeout: 5_000 }).toMatchObject(handledAll(3))
+  })
+
+  test('with an older date every message is refused, and the log says what to set', async ({ expect }) => {
+    await using target = await spawnTarget(await workerCommand(appWorker({}), { compatibilityDate: '2026-08-03' }))
+    expect(await refused(target.url)).toContain('secret_unavailable')
+    expect(await target.line(/every message is refused/)).toMatch(/compatibility_date to 2026-08-04.*nodejs_compat/)
+  })
+
+  test('with an older date and a secret written into the module the Worker does not start, and says what to set', async ({
+    expect,
+  }) => {
+    const source = `
+      import { createReceiver } from '../../../src/index.ts'
+      import { worker } from '../../../adapters/workers.ts'
+      export default worker(createReceiver({ secret: 'a-secret-in-the-module' }))`
+    await expect(workerCommand(source, { compatibilityDate: '2026-08-03' }).then(spawnTarget)).rejects.toThrow(
+      /compatibility_date to 2026-08-04/,
+    )
+  })
+})
