@@ -1,0 +1,37 @@
+import { receiverConformance } from 'fleethook/testing'
+import { afterAll, beforeAll, describe, test } from 'vitest'
+import { spawnTarget, type Target } from './spawn.ts'
+import { secret } from './target.ts'
+import { targetCommands } from './targets.ts'
+
+/** Where a target is reached, and below which path. */
+const mounts = ['', '/mounted']
+
+for (const { runtime, command } of targetCommands) {
+  describe(`the conformance suite against ${runtime}`, () => {
+    let target: Target
+    beforeAll(async () => {
+      target = await spawnTarget(await command())
+    })
+    afterAll(() => target.stop())
+
+    for (const mount of mounts) {
+      describe(mount === '' ? 'at the root' : `mounted at ${mount}`, () => {
+        const at = (): string => target.url + mount
+        const checks = receiverConformance({ url: 'http://not.yet', secret, events: async () => [] })
+        test.each(checks.map(({ name }, index) => [name, index] as const))(
+          '%s',
+          { timeout: 30_000 },
+          async (_name, index) => {
+            const subject = {
+              url: at(),
+              secret,
+              events: async () => (await fetch(`${target.url}/target/events`)).json(),
+            }
+            await receiverConformance(subject)[index]?.run()
+          },
+        )
+      })
+    }
+  })
+}

@@ -1,0 +1,107 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+
+/** How to start a server in a process of its own. */
+export interface TargetCommand {
+  /** How the tests call it. */
+  readonly runtime: string
+  readonly command: string
+  readonly args: readonly string[]
+  /** Beside the environment of the tests. */
+  readonly env?: Readonly<Record<string, string>>
+  readonly cwd?: string
+}
+
+/** How a process ended. */
+export interface Exit {
+  readonly status: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+/** A server that runs in a process of its own and listens. */
+export interface Target extends AsyncDisposable {
+  readonly runtime: string
+  /** Without a slash at its end. */
+  readonly url: string
+  readonly pid: number
+  /** Every line that it has printed so far, on both of its outputs. */
+  readonly output: readonly string[]
+  /** Resolves to the first line that matches, printed already or yet to come; rejects when the process ends without it. */
+  readonly line: (pattern: RegExp) => Promise<string>
+  readonly kill: (signal: NodeJS.Signals) => void
+  /** Resolves when the process has ended. */
+  readonly exited: Promise<Exit>
+  /** Sends a signal (default `SIGTERM`) and resolves when the process has ended. */
+  readonly stop: (signal?: NodeJS.Signals) => Promise<Exit>
+}
+
+/** `fleethook: listening on http://localhost:1234 (…)`, or the line that workerd writes with `--control-fd=1`. */
+const listening = /listening on (?<url>https?:\/\/[^\s,]+)|"event":"listen".*"port":(?<port>\d+)/
+
+/**
+ * Starts a server and resolves when it says where it listens. It has to listen on a free port of 127.0.0.1 and to print
+ * `listening on <url>`, which `serve` does, or workerd's line (`--control-fd=1`).
+ */
+export async function spawnTarget({ runtime, command, args, env = {}, cwd }: TargetCommand): Promise<Target> {
+  const child = spawn(command, args, {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    ...(cwd === undefined ? {} : { cwd }),
+  })
+  const output: string[] = []
+  const awaited = new Set<(line: string) => void>()
+  for (const stream of [child.stdout, child.stderr]) {
+    createInterface({ input: stream }).on('line', (line) => {
+      output.push(line)
+      for (const look of awaited) look(line)
+    })
+  }
+  const exited = new Promise<Exit>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', (status, signal) => resolve({ status, signal }))
+  })
+  // Whoever asks for it hears of it.
+  exited.catch(() => {})
+
+  function line(pattern: RegExp): Promise<string> {
+    const printed = output.find((text) => pattern.test(text))
+    if (printed !== undefined) return Promise.resolve(printed)
+    return new Promise((resolve, reject) => {
+      const look = (text: string): void => {
+        if (!pattern.test(text)) return
+        awaited.delete(look)
+        resolve(text)
+      }
+      awaited.add(look)
+      const ended = (): void =>
+        reject(new Error(`${runtime} ended without printing ${String(pattern)}.\n${output.join('\n')}`))
+      exited.then(ended, reject)
+    })
+  }
+
+  const kill = (signal: NodeJS.Signals): void => {
+    child.kill(signal)
+  }
+  async function stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<Exit> {
+    kill(signal)
+    return exited
+  }
+
+  await Promise.race([once(child, 'spawn'), exited])
+  const found = listening.exec(await line(listening))?.groups
+  const url = found?.['url'] ?? `http://127.0.0.1:${found?.['port']}`
+  return {
+    runtime,
+    url: url.replace(/\/$/, ''),
+    pid: child.pid ?? 0,
+    output,
+    line,
+    kill,
+    exited,
+    stop,
+    async [Symbol.asyncDispose]() {
+      await stop('SIGKILL')
+    },
+  }
+}
