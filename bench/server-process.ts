@@ -1,0 +1,52 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { measuredCore, pinned } from './pin.ts'
+import type { Report } from './servers/measured.ts'
+
+/** A server in a process of its own. */
+export interface ServerProcess {
+  readonly port: number
+  /** Starts to count its CPU time. */
+  begin(): Promise<void>
+  /** What it took since `begin`. */
+  end(): Promise<{ readonly cpuMicroseconds: number; readonly handled: number | undefined }>
+  stop(): Promise<void>
+}
+
+/** Starts one of `bench/servers`, on the measured core where processes can be pinned. */
+export async function startServer(name: string, nodeOptions: readonly string[] = []): Promise<ServerProcess> {
+  const script = fileURLToPath(new URL(`servers/${name}.ts`, import.meta.url))
+  const [command = process.execPath, ...args] = pinned(measuredCore, [process.execPath, ...nodeOptions, script])
+  const child = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  const first = await heard(child)
+  if (!('port' in first)) throw new Error(`The server ${name} did not say where it listens.`)
+  return {
+    port: first.port,
+    async begin() {
+      child.send('begin')
+      await heard(child)
+    },
+    async end() {
+      child.send('end')
+      const report = await heard(child)
+      if (!('cpuMicroseconds' in report)) throw new Error(`The server ${name} did not say what it took.`)
+      return report
+    },
+    async stop() {
+      child.disconnect()
+      if (child.exitCode === null) await once(child, 'exit')
+    },
+  }
+}
+
+function heard(child: ChildProcess): Promise<Report> {
+  return new Promise((resolve, reject) => {
+    const gone = (code: number | null): void => reject(new Error(`A server ended with exit code ${code}.`))
+    child.once('exit', gone)
+    child.once('message', (report) => {
+      child.off('exit', gone)
+      resolve(report as Report)
+    })
+  })
+}
