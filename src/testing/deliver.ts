@@ -1,6 +1,7 @@
 import type { Format } from '../events/event.ts'
 import { detachedContext, type ExecutionContext } from '../http/execution-context.ts'
 import { type Encodable, encode } from '../wire/encode.ts'
+import { authorizationOf } from './post.ts'
 
 /** What messages can be delivered to: a receiver, or a Hono app that mounts one. */
 export interface Deliverable {
@@ -27,8 +28,6 @@ export interface Delivered {
   /** Resolves when every handler of the message is done or has given it up; at once when it was refused. */
   readonly settled: Promise<void>
 }
-
-const collectorScheme = 'Splunk'
 
 /**
  * Posts a message to a receiver as the service would, without a server.
@@ -57,7 +56,7 @@ export async function deliver(
     method: 'POST',
     headers: {
       'content-type': 'application/json',
-      ...(secret === undefined ? {} : { authorization: authorization(secret, as) }),
+      ...(secret === undefined ? {} : { authorization: authorizationOf(secret, as) }),
     },
     body: JSON.stringify(encode(message, as)),
   })
@@ -67,9 +66,4 @@ export async function deliver(
     body: await answer.json(),
     settled: Promise.all(handled).then(() => {}),
   }
-}
-
-/** The header as the service sends it: a secret without a scheme word gets the collector's in the collector's format. */
-function authorization(secret: string, format: Format): string {
-  return format === 'event_collector' && !secret.includes(' ') ? `${collectorScheme} ${secret}` : secret
 }
