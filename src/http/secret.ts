@@ -152,18 +152,18 @@ function wrong(
     scheme === undefined
       ? bare
       : ((scheme === collectorScheme || basic) && plain) || expected.some((candidate) => candidate.scheme === scheme)
-  if (known) return { error: 'secret_wrong', hint: wrongHint(authorization, expected) }
-  return { error: 'authorization_scheme', hint: schemeHint(scheme, door, plain) }
+  const hint = authorization.includes(', ')
+    ? 'Two Authorization headers arrived: something on the way adds one of its own.'
+    : known
+      ? quotedHint(authorization, expected)
+      : schemeHint(scheme, door, plain)
+  return { error: known ? 'secret_wrong' : 'authorization_scheme', hint }
 }
 
-function wrongHint(authorization: string, expected: readonly Expected[]): string | undefined {
-  if (authorization.includes(', '))
-    return 'Two Authorization headers arrived: something on the way adds one of its own.'
+function quotedHint(authorization: string, expected: readonly Expected[]): string | undefined {
   const quoted = /^(["'])(.*)\1$/.exec(authorization)?.[2]
-  if (quoted !== undefined && expected.some((candidate) => candidate.whole.equals(quoted))) {
-    return 'The value is right but stands in quotes: set `auth` of the webhook without them.'
-  }
-  return undefined
+  if (quoted === undefined || !expected.some((candidate) => candidate.whole.equals(quoted))) return undefined
+  return 'The value is right but stands in quotes: set `auth` of the webhook without them.'
 }
 
 function schemeHint(scheme: string | undefined, door: Door, plain: boolean): string {

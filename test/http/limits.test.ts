@@ -1,0 +1,190 @@
+import { createGzip, gzipSync } from 'node:zlib'
+import { createReceiver, type Receiver } from 'fleethook'
+import { describe, expect, test } from 'vitest'
+import { remember, streamed } from './ways.ts'
+
+const secret = 'a-long-random-value'
+const state = '{"vin":"A","state":"online"}'
+
+interface Posted {
+  readonly status: number
+  readonly error: string | undefined
+}
+
+async function post(
+  receiver: Receiver,
+  body: ReadableStream<Uint8Array<ArrayBuffer>>,
+  headers: Record<string, string> = {},
+): Promise<Posted> {
+  const request = new Request('http://receiver.test/', {
+    method: 'POST',
+    headers: { authorization: secret, ...headers },
+    body,
+    duplex: 'half',
+  })
+  const response = await receiver.fetch(request)
+  const { error }: { error?: string } = JSON.parse(await response.text())
+  return { status: response.status, error }
+}
+
+/** A body that never ends, and how much of it was taken. */
+function endless(
+  chunk: Uint8Array<ArrayBuffer>,
+  first: Uint8Array<ArrayBuffer> = chunk,
+): { readonly body: ReadableStream<Uint8Array<ArrayBuffer>>; readonly taken: () => number } {
+  let taken = 0
+  const body = new ReadableStream<Uint8Array<ArrayBuffer>>(
+    {
+      pull(controller) {
+        controller.enqueue(taken === 0 ? first : chunk)
+        taken += chunk.byteLength
+      },
+      // A sender that does not stop when it is asked to.
+      cancel: () => new Promise(() => {}),
+    },
+    { highWaterMark: 0 },
+  )
+  return { body, taken: () => taken }
+}
+
+const receiverOf = (bodyBytes: number): Receiver => createReceiver({ secret, log: remember(), limits: { bodyBytes } })
+const zipped = (body: string | Uint8Array): Uint8Array<ArrayBuffer> => new Uint8Array(gzipSync(body))
+const gzip = { 'content-encoding': 'gzip' }
+const blanks = new TextEncoder().encode(' '.repeat(16_384))
+
+describe('A chunked body has no Content-Length', () => {
+  test('and is taken, whatever the chunks', async () => {
+    for (const chunks of [[state], [...state], ['', state, '', '\n'], [state.slice(0, 5), state.slice(5)]]) {
+      expect(await post(receiverOf(1000), streamed(...chunks))).toMatchObject({ status: 200 })
+    }
+  })
+
+  test('characters that chunks cut in two come out whole', async () => {
+    const receiver = receiverOf(1000)
+    const name = new Promise((resolve) => receiver.on('unknown', (event) => resolve(event.raw)))
+    const bytes = new TextEncoder().encode('{"name":"žluťoučký 🚗"}')
+    await post(receiver, streamed(...Array.from(bytes, (byte) => Uint8Array.of(byte))))
+    expect(await name).toEqual({ name: 'žluťoučký 🚗' })
+  })
+
+  test('exactly at the limit it is taken, one byte more is 413', async () => {
+    expect(await post(receiverOf(100), streamed(state, ' '.repeat(100 - state.length)))).toMatchObject({ status: 200 })
+    expect(await post(receiverOf(100), streamed(state, ' '.repeat(101 - state.length)))).toMatchObject({ status: 413 })
+  })
+
+  test('one that never ends is 413 while it is still being sent', async () => {
+    const { body, taken } = endless(blanks)
+    expect(await post(receiverOf(100_000), body)).toEqual({ status: 413, error: 'body_too_large' })
+    expect(taken()).toBeLessThan(100_000 + 4 * blanks.byteLength)
+  })
+
+  test('one that is empty is 400, code 5', async () => {
+    expect(await post(receiverOf(100), streamed())).toEqual({ status: 400, error: 'body_empty' })
+    expect(await post(receiverOf(100), streamed(''), gzip)).toEqual({ status: 400, error: 'body_gzip_broken' })
+  })
+
+  test('one with a length beside its chunks is held to the limit all the same', async () => {
+    const { body, taken } = endless(blanks)
+    const headers = { 'content-length': '10', 'transfer-encoding': 'chunked' }
+    expect(await post(receiverOf(100_000), body, headers)).toMatchObject({ status: 413 })
+    expect(taken()).toBeLessThan(100_000 + 4 * blanks.byteLength)
+  })
+
+  test('one whose length is no number is read to its end', async () => {
+    expect(await post(receiverOf(100), streamed(state), { 'content-length': 'much' })).toMatchObject({ status: 200 })
+  })
+})
+
+describe('The limit counts inflated bytes', () => {
+  test('exactly at the limit it is taken, one byte more is 413, however it is cut', async () => {
+    for (const [size, status] of [
+      [100_000, 200],
+      [100_001, 413],
+    ] as const) {
+      const bytes = zipped(state.padEnd(size))
+      const single = Array.from(bytes, (byte) => Uint8Array.of(byte))
+      expect(await post(receiverOf(100_000), streamed(bytes), gzip)).toMatchObject({ status })
+      expect(await post(receiverOf(100_000), streamed(...single), gzip)).toMatchObject({ status })
+    }
+  })
+
+  test('a bomb is 413 before it is inflated', async () => {
+    const bomb = zipped(new Uint8Array(512 * 1_048_576))
+    expect(bomb.byteLength).toBeLessThan(1_048_576)
+    const receiver = receiverOf(1_048_576)
+    const before = process.memoryUsage()
+    const start = process.cpuUsage()
+    for (let turn = 0; turn < 10; turn++) {
+      expect(await post(receiver, streamed(bomb), gzip)).toEqual({ status: 413, error: 'body_too_large' })
+      expect(await receiver.accept({ authorization: secret, body: bomb, contentEncoding: 'gzip' })).toMatchObject({
+        status: 413,
+      })
+    }
+    // Inflating them whole would take 10 GB, and seconds.
+    const after = process.memoryUsage()
+    expect(after.rss - before.rss).toBeLessThan(200 * 1_048_576)
+    expect(process.cpuUsage(start).user / 1000).toBeLessThan(2_000)
+  })
+
+  test('a bomb that is still being sent is 413 at once', async () => {
+    const chunks: Uint8Array<ArrayBuffer>[] = []
+    const compressor = createGzip()
+    compressor.on('data', (chunk: Buffer) => chunks.push(new Uint8Array(chunk)))
+    compressor.write(Buffer.alloc(8 * 1_048_576))
+    await new Promise<void>((resolve) => compressor.flush(resolve))
+    const { body } = endless(
+      Uint8Array.of(0),
+      chunks.reduce((all, chunk) => new Uint8Array([...all, ...chunk])),
+    )
+    expect(await post(receiverOf(1_048_576), body, gzip)).toEqual({ status: 413, error: 'body_too_large' })
+  })
+
+  test('members that inflate to nothing count as what was sent', async () => {
+    const { body, taken } = endless(zipped(''))
+    const { status } = await post(receiverOf(10_000), body, gzip)
+    expect([400, 413]).toContain(status)
+    expect(taken()).toBeLessThan(20_000)
+  })
+
+  test('several members are one body, or broken, never half of it', async () => {
+    const receiver = receiverOf(1000)
+    const members = new Uint8Array([...zipped(state.slice(0, 9)), ...zipped(state.slice(9))])
+    const answer = await post(receiver, streamed(members), gzip)
+    expect([
+      { status: 200, error: undefined },
+      { status: 400, error: 'body_gzip_broken' },
+    ]).toContainEqual(answer)
+  })
+
+  test('what follows the last member is refused', async () => {
+    const bytes = new Uint8Array([...zipped(state), ...new TextEncoder().encode('{"vin":"B"}')])
+    expect(await post(receiverOf(1000), streamed(bytes), gzip)).toEqual({ status: 400, error: 'body_gzip_broken' })
+  })
+})
+
+describe('A body of more messages than the inbox may hold', () => {
+  test('is 413 before they are read', async () => {
+    const receiver = createReceiver({ secret, log: remember(), limits: { pendingMessages: 10 } })
+    expect(await receiver.accept({ authorization: secret, body: '{}'.repeat(10) })).toMatchObject({ status: 200 })
+    await receiver.drain()
+    const other = createReceiver({ secret, log: remember(), limits: { pendingMessages: 10 } })
+    const answer = await other.accept({ authorization: secret, body: '{}'.repeat(11) })
+    expect(answer.status).toBe(413)
+    expect(answer.body).toContain('`limits.pendingMessages`')
+    expect(other.stats().received).toBe(0)
+  })
+})
+
+describe('Memory is bounded by `limits`', () => {
+  test('bytes that wait are counted, and never more than pendingBytes', async () => {
+    const receiver = createReceiver({ secret, log: remember(), limits: { pendingBytes: 1000 }, concurrency: 1 })
+    receiver.on('*', () => new Promise(() => {}))
+    const statuses = new Set<number>()
+    for (let turn = 0; turn < 100; turn++) {
+      statuses.add((await receiver.accept({ authorization: secret, body: state })).status)
+      expect(receiver.stats().pending.bytes).toBeLessThanOrEqual(1000)
+    }
+    expect(statuses).toEqual(new Set([200, 503]))
+    expect(receiver.stats().pending.messages).toBe(Math.floor(1000 / state.length))
+  })
+})

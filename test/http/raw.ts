@@ -1,0 +1,51 @@
+import { connect, type Socket } from 'node:net'
+
+/** A connection on which bytes are sent as they are, and what came back on it. */
+export interface RawConnection {
+  /** Resolves once the bytes are on their way; rejects when the connection is closed. */
+  readonly send: (bytes: string | Uint8Array) => Promise<void>
+  /** What came back, once it holds `text`. Rejects when the connection closes before. */
+  readonly until: (text: string) => Promise<string>
+  readonly closed: Promise<void>
+  readonly received: () => string
+  readonly socket: Socket
+}
+
+/** Connects to a server on this machine. */
+export async function rawConnection(port: number): Promise<RawConnection> {
+  const socket = connect(port, '127.0.0.1')
+  let received = ''
+  let isClosed = false
+  let wake = (): void => {}
+  socket.setEncoding('latin1')
+  socket.on('data', (chunk: string) => {
+    received += chunk
+    wake()
+  })
+  // A reset is an end like another.
+  socket.on('error', () => {})
+  const closed = new Promise<void>((resolve) => {
+    socket.on('close', () => {
+      isClosed = true
+      wake()
+      resolve()
+    })
+  })
+  await new Promise<void>((resolve) => socket.once('connect', resolve))
+  return {
+    socket,
+    closed,
+    received: () => received,
+    send: (bytes) =>
+      new Promise((resolve, reject) => {
+        socket.write(bytes, (error) => (error ? reject(error) : resolve()))
+      }),
+    async until(text) {
+      while (!received.includes(text)) {
+        if (isClosed) throw new Error(`closed after ${JSON.stringify(received)}`)
+        await new Promise<void>((resolve) => (wake = resolve))
+      }
+      return received
+    },
+  }
+}
