@@ -7,7 +7,7 @@ import { createServer, type Server as HttpServer } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { Socket } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
-import { type Listening, type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
+import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
 export type { Listening, Served, ServeOptions, Server, Signal } from './runtime.ts'
 

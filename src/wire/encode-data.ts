@@ -107,7 +107,11 @@ function typeOf(fields: FieldCatalogue, name: string): FieldType | undefined {
 }
 
 /** `data` as the service sends it: field name to value. */
-export function encodeMap(data: JsonObject, undecoded: JsonObject = {}, fields: FieldCatalogue): JsonObject {
+export function encodeMap(
+  data: JsonObject,
+  undecoded: JsonObject | undefined = {},
+  fields: FieldCatalogue,
+): JsonObject {
   const map: Named<unknown> = named()
   for (const name of Object.keys(data)) {
     const type = typeOf(fields, name)
@@ -118,7 +122,11 @@ export function encodeMap(data: JsonObject, undecoded: JsonObject = {}, fields: 
 }
 
 /** `data` as the maker sends it: items of `key` and wrapped `value`. */
-export function encodeList(data: JsonObject, undecoded: JsonObject = {}, fields: FieldCatalogue): JsonObject[] {
+export function encodeList(
+  data: JsonObject,
+  undecoded: JsonObject | undefined = {},
+  fields: FieldCatalogue,
+): JsonObject[] {
   return Object.keys(data)
     .filter((name) => data[name] !== undefined)
     .map((key) => {

@@ -49,7 +49,7 @@ export function createTarget(options: TargetOptions = {}): TargetApp {
     fetch(request, env, context) {
       const { pathname } = new URL(request.url)
       const isHosts = /^\/(target|mounted)(\/|$)/.test(pathname)
-      return isHosts ? host.fetch(request, env as object, context) : receiver.fetch(request, env as object, context)
+      return isHosts ? host.fetch(request, env, context) : receiver.fetch(request, env as object, context)
     },
   }
 }
