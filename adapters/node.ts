@@ -3,11 +3,12 @@
  *
  * @module
  */
-import { createServer, type Server as HttpServer } from 'node:http'
+import { createServer, type Server as HttpServer, type ServerOptions } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { Socket } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
+import { checkNumber } from './serve-options.ts'
 
 export type { Listening, Served, ServeOptions, Server, Signal } from './runtime.ts'
 
@@ -32,13 +33,7 @@ const node: Runtime<NodeServeOptions> = {
     const answer = getRequestListener((request, connection) => answerer(request, connection), {
       overrideGlobalObjects: true,
     })
-    const timeouts = {
-      headersTimeout: options.headersTimeoutMs ?? 10_000,
-      requestTimeout: options.requestTimeoutMs ?? 30_000,
-      keepAliveTimeout: options.keepAliveTimeoutMs ?? 65_000,
-      // How often Node looks for connections that are over these limits.
-      connectionsCheckingInterval: 1_000,
-    }
+    const timeouts = timeoutsOf(options)
     const listener: Parameters<typeof createServer>[1] = (incoming, outgoing) => {
       // A client that is told to close its connection does not meet a closed one with its next message.
       if (stopping) outgoing.shouldKeepAlive = false
@@ -79,6 +74,23 @@ const node: Runtime<NodeServeOptions> = {
   },
 }
 
+function timeoutsOf(options: NodeServeOptions): ServerOptions {
+  const { headersTimeoutMs, requestTimeoutMs = 30_000, keepAliveTimeoutMs = 65_000, maxConnections } = options
+  checkNumber('headersTimeoutMs', headersTimeoutMs)
+  checkNumber('requestTimeoutMs', requestTimeoutMs)
+  checkNumber('keepAliveTimeoutMs', keepAliveTimeoutMs)
+  checkNumber('maxConnections', maxConnections)
+  // Node refuses to start when the headers may take longer than the request.
+  const headersTimeout = Math.min(headersTimeoutMs ?? 10_000, requestTimeoutMs)
+  return {
+    headersTimeout,
+    requestTimeout: requestTimeoutMs,
+    keepAliveTimeout: keepAliveTimeoutMs,
+    // How often Node looks for connections that are over these limits.
+    connectionsCheckingInterval: Math.min(1_000, headersTimeout),
+  }
+}
+
 function portOf(server: HttpServer): number {
   const address = server.address()
   return typeof address === 'object' && address !== null ? address.port : 0
@@ -91,7 +103,10 @@ async function stopServer(server: HttpServer, sockets: ReadonlySet<Socket>, grac
     server.closeIdleConnections()
     for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
   }, 50)
-  const lingering = setTimeout(() => server.closeAllConnections(), graceMs)
+  const lingering = setTimeout(() => {
+    // Not `closeAllConnections`: it does not know of those that are still at their TLS handshake.
+    for (const socket of sockets) socket.destroy()
+  }, graceMs)
   try {
     await closed
   } finally {

@@ -4,31 +4,14 @@ import type { Drainable } from '../src/http/drainable.ts'
 import { detachedContext, type ExecutionContext } from '../src/http/execution-context.ts'
 import { receiversIn, type RoutedApp } from '../src/http/mounted.ts'
 import type { Ack } from '../src/options.ts'
+import { checkServeOptions, type ServeOptions, type Signal } from './serve-options.ts'
+
+export type { ServeOptions, Signal } from './serve-options.ts'
 
 /** What can be served: a receiver, or a Hono app that mounts one. */
 export interface Served {
   readonly fetch: (request: Request, env?: never, context?: ExecutionContext) => Response | Promise<Response>
 }
-
-/** Options of `serve`, the same on every runtime. */
-export interface ServeOptions {
-  /** Default 3000. 0 takes any free port. */
-  readonly port?: number
-  /** The address to listen on. Default: every address of the machine. */
-  readonly hostname?: string
-  /** Certificate and key in PEM, to serve https without a proxy before it. */
-  readonly tls?: { readonly cert: string; readonly key: string }
-  /** How long stopping may take in all, in milliseconds: up to half of it for open connections, the rest for handlers. Default 25,000. */
-  readonly graceMs?: number
-  /** The signals that stop the server. Default `['SIGTERM', 'SIGINT']`; `false` for none. A second signal ends the process at once. */
-  readonly signals?: readonly Signal[] | false
-  /** How long to go on as before after a signal, while load balancers learn of it, in milliseconds. Default 0. */
-  readonly delayBeforeCloseMs?: number
-  /** Whether to say on the console where the server listens, what a 2xx means, and how a drain ended. Default `true`. */
-  readonly announce?: boolean
-}
-
-export type Signal = 'SIGTERM' | 'SIGINT' | 'SIGHUP'
 
 /** A server that listens. */
 export interface Server {
@@ -83,14 +66,15 @@ export function serveOn<Options extends ServeOptions>(
       announce = true,
     }: ServeOptions = options ?? {}
     const name = runtime.name()
+    checkServeOptions(options ?? {})
     const receivers = receiversOf(served)
     for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
 
-    const listening = await runtime.listen(
-      answering(served, runtime.variables()),
-      (options ?? {}) as Options,
-      receivers,
-    )
+    const listening = await runtime
+      .listen(answering(served, runtime.variables()), (options ?? {}) as Options, receivers)
+      .catch((cause: unknown) => {
+        throw cannotListen(cause, options ?? {})
+      })
     const url = `${tls ? 'https' : 'http'}://${display(hostname)}:${listening.port}`
     const say = announce ? (line: string): void => console.info(`fleethook: ${line}`) : (): void => {}
 
@@ -136,7 +120,7 @@ export function serveOn<Options extends ServeOptions>(
       )
     }
     // Said last: whoever waits for this line may send a signal at once.
-    say(`listening on ${url} (${name}). ${receivers.map(meaning).join(' ')}`)
+    say(`listening on ${url} (${name}). ${meanings(receivers)}`)
     return { url, port: listening.port, close: () => close(), closed }
   }
 }
@@ -176,6 +160,24 @@ function checkPromise(runtime: Runtime<never>, ack: Ack, durability: Drainable['
       hint: "Use ack: 'handled', or an inbox that outlives the request.",
     },
   )
+}
+
+function cannotListen(cause: unknown, { port = 3000, hostname }: ServeOptions): unknown {
+  if (cause instanceof FleethookError || !(cause instanceof Error)) return cause
+  const why = 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.name
+  const hint = /EADDRINUSE|AddrInUse/i.test(why)
+    ? 'Another process has this port: stop it, or choose another one; 0 takes any free port.'
+    : /EACCES|PermissionDenied|NotCapable/i.test(why)
+      ? 'The process may not listen there: ports below 1024 take a privilege.'
+      : undefined
+  const message = `serve could not listen on ${display(hostname)}:${port}: ${why}.`
+  return new FleethookError('listen_failed', message, { cause, ...(hint === undefined ? {} : { hint }) })
+}
+
+/** An app in which no receiver is found would be served and never drained: nobody should learn of that from a loss. */
+function meanings(receivers: readonly Drainable[]): string {
+  if (receivers.length > 0) return [...new Set(receivers.map(meaning))].join(' ')
+  return 'No receiver was found in what is served, so that stopping drains none: mount it with app.route(path, receiver.routes()), or call receiver.drain() once the server is closed.'
 }
 
 /** What a 2xx means, in plain words. */

@@ -10,6 +10,7 @@ export type ErrorCode =
   | 'encode_unsupported'
   | 'message_unreadable'
   | 'drain_deadline'
+  | 'listen_failed'
 
 /**
  * Every error that fleethook itself makes.
