@@ -21,6 +21,25 @@ function base({ vin = syntheticVin(1), createdAt = '2026-11-21T10:00:00.000Z', m
   return meta === undefined ? { vin, createdAt } : { vin, createdAt, meta }
 }
 
+/** One function a topic: makes a message, with a believable payload when it is given none. */
+export interface MessageFactories {
+  /** New values of some fields. */
+  data(data?: FieldValues, details?: MessageDetails): MessageOf<'data'>
+  /** The vehicle went online, fell asleep, drives, went offline. */
+  state(state?: StateEvent['state'], details?: MessageDetails): MessageOf<'state'>
+  /** A full vehicle data document, in the service's small form. */
+  vehicleData(vehicleData?: { readonly [key: string]: unknown }, details?: MessageDetails): MessageOf<'vehicle_data'>
+  /** Alerts: by default one that is active. */
+  alerts(alerts?: readonly Alert[], details?: MessageDetails): MessageOf<'alerts'>
+  /** Errors that the vehicle reported. */
+  errors(errors?: readonly VehicleError[], details?: MessageDetails): MessageOf<'errors'>
+  /** The vehicle connected or disconnected. */
+  connectivity(
+    connection?: { readonly status?: string; readonly networkInterface?: string; readonly connectionId?: string },
+    details?: MessageDetails,
+  ): MessageOf<'connectivity'>
+}
+
 /**
  * Messages to test a receiver with: one function a topic, each with a believable payload when it is given none, and the
  * same every time. `encode` of `fleethook/normalize` writes them in a format, and {@link deliver} posts them.
@@ -35,8 +54,7 @@ function base({ vin = syntheticVin(1), createdAt = '2026-11-21T10:00:00.000Z', m
  *
  * Specification: "Topics", "Payload of a `data` message".
  */
-export const message = {
-  /** New values of some fields. */
+export const message: MessageFactories = {
   data(
     data: FieldValues = {
       BatteryLevel: 71.5,
@@ -49,12 +67,10 @@ export const message = {
     return { ...base(details), topic: 'data', data }
   },
 
-  /** The vehicle went online, fell asleep, drives, went offline. */
   state(state: StateEvent['state'] = 'online', details: MessageDetails = {}): MessageOf<'state'> {
     return { ...base(details), topic: 'state', state }
   },
 
-  /** A full vehicle data document, in the service's small form. */
   vehicleData(
     vehicleData: { readonly [key: string]: unknown } = {
       state: 'online',
@@ -67,7 +83,6 @@ export const message = {
     return { ...base(details), topic: 'vehicle_data', vehicleData }
   },
 
-  /** Alerts: by default one that is active. */
   alerts(
     alerts: readonly Alert[] = [
       { name: 'VCFRONT_a192_12vBatteryLow', startedAt: '2026-11-21T09:59:58Z', audiences: ['Customer', 'Service'] },
@@ -77,7 +92,6 @@ export const message = {
     return { ...base(details), topic: 'alerts', alerts }
   },
 
-  /** Errors that the vehicle reported. */
   errors(
     errors: readonly VehicleError[] = [
       { name: 'stream_backpressure', createdAt: '2026-11-21T09:59:59Z', tags: { dropped: '12' }, body: 'buffer full' },
@@ -87,7 +101,6 @@ export const message = {
     return { ...base(details), topic: 'errors', errors }
   },
 
-  /** The vehicle connected or disconnected. */
   connectivity(
     connection: { readonly status?: string; readonly networkInterface?: string; readonly connectionId?: string } = {},
     details: MessageDetails = {},
@@ -100,4 +113,4 @@ export const message = {
       connectionId: connection.connectionId ?? '7d1b2c9e',
     }
   },
-} as const
+}

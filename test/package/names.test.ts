@@ -7,13 +7,15 @@ import { expect, inject, test } from 'vitest'
 /** The public names: one that comes or goes is a change for users, and belongs in the changelog. */
 const pinned: Readonly<Record<string, { readonly values: string; readonly types: string }>> = {
   fleethook: {
-    values: 'FleethookError createReceiver memoryInbox',
+    values: `
+      FleethookError alertsEvent connectivityEvent createReceiver dataEvent errorsEvent eventCollectorMessage fleetEvent
+      gapEvent memoryInbox serviceMessage stateEvent unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
       Ack Alert AlertsEvent Answer BuiltInFields Claim Clock ConnectivityEvent DataEvent DeadLetter DeadLetterReason
       DeadLetters DeadMessage Delivery Door Doors DrainResult Drift Durability EnumType ErrorCode ErrorDetails ErrorsEvent
       EventBase EventOf ExecutionContext ExtendedBy FieldCatalogue FieldType FieldValue FieldValues FleetEvent Format
       GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter Inbox InboxFactory InboxMessage InboxSettings
-      Json Limits Location Log MalformedBody Meta Receiver ReceiverOptions RefusalError Retry Secret SecretValue StateEvent
+      Json Limits Location Log MalformedBody Meta Receiver ReceiverOptions RefusalError Retry Secret SecretValue SentMessage StateEvent
       Stats Subject TimeOfDay Timer Tires Topic UnknownEvent UnknownReason ValueOf VehicleDataEvent VehicleError WireEvent
       WireTopic`,
   },
@@ -25,7 +27,12 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Json Location Meta NormalizeOptions Normalizer NormalizerOptions Piece Split StateEvent TimeOfDay Tires Topic
       UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
   },
-  'fleethook/testing': { values: '', types: '' },
+  'fleethook/testing': {
+    values: 'deliver fakeClock inboxConformance message receiverConformance',
+    types: `
+      Conformance DeliverOptions Deliverable Delivered FakeClock HandledEvent InboxUnderTest MessageDetails
+      MessageFactories MessageOf ReceiverUnderTest`,
+  },
   'fleethook/node': { values: 'serve', types: 'Listening NodeServeOptions ServeOptions Served Server Signal' },
   'fleethook/bun': { values: 'serve', types: 'BunServeOptions ServeOptions Served Server Signal' },
   'fleethook/deno': { values: 'serve', types: 'ServeOptions Served Server Signal' },
