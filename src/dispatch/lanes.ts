@@ -1,3 +1,5 @@
+import { createPassingMap } from '../passing-map.ts'
+
 /** What stands in a lane. The links are the lanes' own: a queue that costs no object beside its items. */
 export interface InLane<Item> {
   /** Whether it may be taken when its turn comes. */
@@ -44,7 +46,7 @@ export interface Lanes<Item extends InLane<Item>> {
 
 /** No lanes yet. */
 export function createLanes<Item extends InLane<Item>>(): Lanes<Item> {
-  const lanes = new Map<string, Lane<Item>>()
+  const lanes = createPassingMap<string, Lane<Item>>()
   let first: Lane<Item> | undefined
   let last: Lane<Item> | undefined
 

@@ -3,6 +3,7 @@ import { FleethookError } from '../errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Log } from '../log.ts'
+import { createPassingMap } from '../passing-map.ts'
 import type { Delivery, HandlerContext } from './handler.ts'
 import type { AnyHandler } from './registry.ts'
 
@@ -45,7 +46,7 @@ export function createRunner(options: {
   readonly timeoutMs: number
 }): Runner {
   const { clock, log, timeoutMs } = options
-  const active = new Set<ActiveRun>()
+  const active = createPassingMap<ActiveRun, ActiveRun>()
 
   function finish(run: ActiveRun, failure: Failure | undefined): void {
     if (!active.delete(run)) return
@@ -61,7 +62,7 @@ export function createRunner(options: {
   function settle(result: PromiseLike<unknown>, context: Context, owner: Owner): Promise<Failure | undefined> {
     return new Promise((resolve) => {
       const run: ActiveRun = { owner, context, resolve, timer: undefined }
-      active.add(run)
+      active.set(run, run)
       run.timer = clock.after(timeoutMs, () => abort(run, timeout(timeoutMs)))
       try {
         result.then(
@@ -87,7 +88,7 @@ export function createRunner(options: {
     },
 
     abort(reason, owner) {
-      for (const run of active) if (owner === undefined || run.owner === owner) abort(run, reason)
+      for (const run of active.values()) if (owner === undefined || run.owner === owner) abort(run, reason)
     },
   }
 }

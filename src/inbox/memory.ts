@@ -1,4 +1,5 @@
 import { FleethookError } from '../errors.ts'
+import { createPassingMap } from '../passing-map.ts'
 import { createConflation, type Mergeable } from './conflate.ts'
 import type { DeadLetter, Inbox, InboxMessage } from './inbox.ts'
 
@@ -46,7 +47,7 @@ export function memoryInbox(options: { readonly deadLetters?: number } = {}): In
 }
 
 function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
-  const kept = new Map<string, Kept>()
+  const kept = createPassingMap<string, Kept>()
   const dead = new Map<string, DeadLetter>()
   const conflation = settings.overflow === 'conflate' ? createConflation<Kept>() : undefined
   // Made once: under overload the stack trace of each refusal would cost more than everything else about it.
