@@ -139,7 +139,7 @@ const rules: Rules = {
 
 /** Checks options and fills in the defaults. Throws a `FleethookError` that names the option, what was given and what to do. */
 export function readOptions(options: ReceiverOptions<never, never> | ReceiverOptions): Settings {
-  if (!isObject(options)) {
+  if (!isObject(options) || Array.isArray(options)) {
     // Not its value: who gives something else than options gives the secret.
     throw new FleethookError(
       'option_invalid',

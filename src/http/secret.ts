@@ -81,13 +81,10 @@ function missing(secret: unknown): string {
 }
 
 function expect(value: unknown): Expected {
-  if (typeof value !== 'string' || !visible.test(value)) {
+  if (typeof value !== 'string' || !visible.test(value) || value.length > windowBytes) {
     throw new FleethookError('option_invalid', `Option \`secret\` ${flaw(value)}.`, {
-      hint: 'A secret is visible ASCII without blanks at its ends. If it is read from a file, trim it.',
+      hint: `A secret is at most ${windowBytes} characters of visible ASCII, without blanks at its ends. If it is read from a file, trim it.`,
     })
-  }
-  if (value.length > windowBytes) {
-    throw new FleethookError('option_invalid', `Option \`secret\` is longer than ${windowBytes} characters.`)
   }
   const { scheme, rest } = taken(value)
   const collector = scheme === undefined || scheme === collectorScheme
@@ -98,6 +95,7 @@ function flaw(value: unknown): string {
   if (typeof value !== 'string') return `must be text or a list of texts and is of type ${typeof value}`
   if (/[\r\n]$/.test(value)) return 'ends with a line end'
   if (value.trim() !== value) return 'has blanks at its ends'
+  if (value.length > windowBytes) return `is longer than ${windowBytes} characters`
   return 'has a character that an HTTP header does not carry the same everywhere'
 }
 

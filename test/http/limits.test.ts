@@ -1,7 +1,7 @@
 import { createGzip, gzipSync } from 'node:zlib'
 import { createReceiver, type Receiver } from 'fleethook'
 import { describe, expect, test } from 'vitest'
-import { remember, streamed } from './ways.ts'
+import { remember, streamed, streaming } from './ways.ts'
 
 const secret = 'a-long-random-value'
 const state = '{"vin":"A","state":"online"}'
@@ -16,13 +16,7 @@ async function post(
   body: ReadableStream<Uint8Array<ArrayBuffer>>,
   headers: Record<string, string> = {},
 ): Promise<Posted> {
-  const request = new Request('http://receiver.test/', {
-    method: 'POST',
-    headers: { authorization: secret, ...headers },
-    body,
-    duplex: 'half',
-  })
-  const response = await receiver.fetch(request)
+  const response = await receiver.fetch(streaming('/', { authorization: secret, ...headers }, body))
   const { error }: { error?: string } = JSON.parse(await response.text())
   return { status: response.status, error }
 }
@@ -132,10 +126,7 @@ describe('The limit counts inflated bytes', () => {
     compressor.on('data', (chunk: Buffer) => chunks.push(new Uint8Array(chunk)))
     compressor.write(Buffer.alloc(8 * 1_048_576))
     await new Promise<void>((resolve) => compressor.flush(resolve))
-    const { body } = endless(
-      Uint8Array.of(0),
-      chunks.reduce((all, chunk) => new Uint8Array([...all, ...chunk])),
-    )
+    const { body } = endless(Uint8Array.of(0), new Uint8Array(Buffer.concat(chunks)))
     expect(await post(receiverOf(1_048_576), body, gzip)).toEqual({ status: 413, error: 'body_too_large' })
   })
 

@@ -1,7 +1,7 @@
 import { createReceiver } from 'fleethook'
 import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
-import { remember } from './ways.ts'
+import { remember, streaming } from './ways.ts'
 
 const secret = 'a-long-random-value'
 
@@ -21,10 +21,6 @@ function untouchable(): { readonly body: ReadableStream<Uint8Array<ArrayBuffer>>
   return { body, pulls: () => pulls }
 }
 
-function post(path: string, headers: Record<string, string>, body: ReadableStream<Uint8Array<ArrayBuffer>>): Request {
-  return new Request(`http://receiver.test${path}`, { method: 'POST', headers, body, duplex: 'half' })
-}
-
 const strangers: readonly (readonly [string, string, Record<string, string>, number])[] = [
   ['no secret', '/', {}, 401],
   ['a wrong secret', '/', { authorization: 'wrong' }, 403],
@@ -41,7 +37,7 @@ describe('Nothing unauthenticated is read, buffered or logged', () => {
     const { body, pulls } = untouchable()
     const receiver = createReceiver({ secret, log })
     for (const app of [receiver, new Hono().route('/', receiver.routes())]) {
-      const response = await app.fetch(post(path, headers, body))
+      const response = await app.fetch(streaming(path, headers, body))
       expect(response.status).toBe(status)
     }
     expect(pulls()).toBe(0)
@@ -54,7 +50,7 @@ describe('Nothing unauthenticated is read, buffered or logged', () => {
     const { body, pulls } = untouchable()
     let tell = (_secret: string): void => {}
     const receiver = createReceiver({ secret: () => new Promise<string>((resolve) => (tell = resolve)) })
-    const answer = receiver.fetch(post('/', { authorization: 'wrong' }, body))
+    const answer = receiver.fetch(streaming('/', { authorization: 'wrong' }, body))
     tell(secret)
     expect((await answer).status).toBe(403)
     expect(pulls()).toBe(0)
@@ -90,7 +86,7 @@ describe('Size and encoding are looked at before the body', () => {
   ])('%s', async (_case, headers, status) => {
     const { body, pulls } = untouchable()
     const receiver = createReceiver({ secret, log: remember() })
-    const response = await receiver.fetch(post('/', { authorization: secret, ...headers }, body))
+    const response = await receiver.fetch(streaming('/', { authorization: secret, ...headers }, body))
     expect(response.status).toBe(status)
     expect(pulls()).toBe(0)
   })
@@ -99,7 +95,7 @@ describe('Size and encoding are looked at before the body', () => {
     const { body, pulls } = untouchable()
     const receiver = createReceiver({ secret, log: remember() })
     await receiver.drain()
-    expect((await receiver.fetch(post('/', { authorization: secret }, body))).status).toBe(503)
+    expect((await receiver.fetch(streaming('/', { authorization: secret }, body))).status).toBe(503)
     expect(pulls()).toBe(0)
   })
 })

@@ -24,7 +24,7 @@ export interface Row extends Sent {
 
 const authorization = secret
 const collected = { authorization: `Splunk ${secret}` }
-const encoded = (encoding: string): Sent['headers'] => ({ authorization, 'content-encoding': encoding })
+const encoded = (encoding: string): Record<string, string> => ({ authorization, 'content-encoding': encoding })
 const zipped = (body: string): Uint8Array<ArrayBuffer> => new Uint8Array(gzipSync(body))
 
 const state = '{"vin":"5YJ3E1EA7KF000001","createdAt":"2024-02-24T04:58:44.983607402Z","state":"online"}'

@@ -70,6 +70,17 @@ export function streamed(
   })
 }
 
+/** A request whose body is on its way. */
+export function streaming(
+  path: string,
+  headers: Readonly<Record<string, string>>,
+  body: ReadableStream<Uint8Array<ArrayBuffer>>,
+): Request {
+  // Node wants to be told that the answer may come before the body has ended; the types do not know of it.
+  const init = { method: 'POST', headers, body, duplex: 'half' }
+  return new Request(`http://receiver.test${path}`, init)
+}
+
 /** A request as a runtime hands it over: with the length of its body, when it has one. */
 export function requestOf({ method = 'POST', path = '/', headers = {}, body }: Sent, mount = ''): Request {
   const length = body === undefined ? undefined : Buffer.byteLength(body)
