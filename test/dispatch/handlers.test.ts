@@ -26,7 +26,7 @@ describe('on', () => {
   })
 
   test("'malformed' gets the body that was refused, bounded, and '*' does not", async () => {
-    const { receiver, post } = scene()
+    const { receiver, post, clock } = scene()
     const seen: unknown[] = []
     receiver.on('malformed', (body) => void seen.push(body)).on('*', ({ topic }) => void seen.push(topic))
     const text = `{"vin":"A",${'x'.repeat(10_000)}`
@@ -35,7 +35,7 @@ describe('on', () => {
     expect(seen).toEqual([
       {
         topic: 'malformed',
-        receivedAt: new Date('2024-02-24T05:00:00Z'),
+        receivedAt: new Date(clock.now()),
         error: 'body_not_json',
         text: text.slice(0, 4096),
         length: text.length,

@@ -1,0 +1,51 @@
+import * as fc from 'fast-check'
+import { afterEach, beforeEach, test, vi } from 'vitest'
+import { type Action, type Configuration, machine } from './machine.ts'
+
+// Handlers start in timer tasks: here the test decides when such a task comes.
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
+afterEach(() => void vi.useRealTimers())
+
+const configuration: fc.Arbitrary<Configuration> = fc.record({
+  durable: fc.boolean(),
+  ack: fc.constantFrom('default', 'default', 'handled', 'received'),
+  concurrency: fc.integer({ min: 1, max: 3 }),
+  order: fc.constantFrom('vin', 'vin', 'none'),
+  overflow: fc.constantFrom('refuse', 'conflate'),
+  attempts: fc.integer({ min: 1, max: 3 }),
+  pendingMessages: fc.constantFrom(2, 3, 5, 100),
+  endings: fc.array(fc.constantFrom('done', 'throws', 'resolves', 'rejects', 'waits', 'waits'), { minLength: 1 }),
+  slowInbox: fc.boolean(),
+})
+
+const which = fc.nat(5)
+const well = fc.constantFrom(true, true, false)
+const vin = fc.constantFrom('A', 'A', 'B', 'C')
+const action: fc.Arbitrary<Action> = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant('post' as const), vins: fc.array(vin, { minLength: 1, maxLength: 3 }) }) }, // prettier-ignore
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant('end' as const), which, well }) },
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant('inbox' as const), which, well }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('advance' as const), ms: fc.constantFrom(0, 60, 100, 200, 450) }) }, // prettier-ignore
+  { weight: 5, arbitrary: fc.record({ kind: fc.constant('microtasks' as const), count: fc.integer({ min: 1, max: 6 }) }) }, // prettier-ignore
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant('task' as const) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('replay' as const) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('crash' as const) }) },
+)
+const end: fc.Arbitrary<readonly Action[]> = fc.oneof(
+  fc.constant([]),
+  fc.tuple(
+    fc.record({ kind: fc.constant('drain' as const), deadlineMs: fc.constantFrom(0, 50, 1000, 100_000) }),
+    fc.array(action, { maxLength: 10 }),
+  ).map(([drain, actions]) => [drain, ...actions]), // prettier-ignore
+)
+
+test('however accepting, handling, failing, time, crashes and a drain interleave: in order per VIN, nothing twice, nothing lost, the bound kept', async () => {
+  await fc.assert(
+    fc.asyncProperty(configuration, fc.array(action, { maxLength: 60 }), end, async (given, actions, last) => {
+      const { act, finish } = machine(given)
+      for (const next of [...actions, ...last]) await act(next)
+      await finish()
+    }),
+    { numRuns: Number(process.env['FLEETHOOK_RUNS'] ?? 500) },
+  )
+}, 120_000)
