@@ -1,0 +1,48 @@
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { build, type Plugin } from 'esbuild'
+import { receiverConformance } from 'fleethook/testing'
+import { afterAll, beforeAll, describe, inject, test } from 'vitest'
+import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
+import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { secret } from '../conformance/target.ts'
+
+/** The program of the conformance suite, as one that installed the package would have it. */
+const installed: Plugin = {
+  name: 'installed',
+  setup({ onResolve }) {
+    onResolve({ filter: /\/src\/index\.ts$/ }, () => ({ path: 'fleethook', external: true }))
+    onResolve({ filter: /\/adapters\/node\.ts$/ }, () => ({ path: 'fleethook/node', external: true }))
+    onResolve({ filter: /^hono/ }, ({ path }) => ({ path, external: true }))
+  },
+}
+
+const runtimes: readonly Runtime[] = ['node20', 'node24']
+
+describe.each(runtimes)('the conformance suite against the installed package on %s', (runtime) => {
+  let target: Target
+  beforeAll(async () => {
+    const program = join(inject('consumer'), `conformance-${runtime}.js`)
+    await build({
+      entryPoints: [fileURLToPath(new URL('../conformance/node.ts', import.meta.url))],
+      outfile: program,
+      bundle: true,
+      format: 'esm',
+      platform: 'node',
+      target: 'node20',
+      plugins: [installed],
+      logLevel: 'error',
+    })
+    target = await spawnTarget({ runtime, command: runtimePath(runtime), args: [program] })
+  })
+  afterAll(() => target.stop())
+
+  const names = receiverConformance({ url: 'http://not.yet', secret, events: async () => [] }).map(({ name }) => name)
+  test.each(names)('%s', async (name) => {
+    const events: Parameters<typeof receiverConformance>[0]['events'] = async () =>
+      (await fetch(`${target.url}/target/events`)).json()
+    await receiverConformance({ url: target.url, secret, events })
+      .find((check) => check.name === name)
+      ?.run()
+  })
+})
