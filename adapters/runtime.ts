@@ -114,7 +114,8 @@ export function serveOn<Options extends ServeOptions>(
             runtime.raise(signal)
             return
           }
-          say(`${signal}: taking no more messages, finishing what was taken. A second signal ends at once.`)
+          const when = delayBeforeCloseMs > 0 ? ` after ${delayBeforeCloseMs} ms` : ''
+          say(`${signal}: taking no more messages${when}, finishing what was taken. A second signal ends at once.`)
           close(delayBeforeCloseMs).catch((error: unknown) => console.error('fleethook: stopping failed', error))
         }),
       )

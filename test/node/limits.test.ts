@@ -1,0 +1,102 @@
+import { createReceiver } from 'fleethook'
+import { type NodeServeOptions, serve } from 'fleethook/node'
+import { describe, expect, test } from 'vitest'
+import { post } from '../runtimes/client.ts'
+import { type Connection, head, open } from '../runtimes/connection.ts'
+import { secret } from '../runtimes/targets.ts'
+
+interface Serving extends AsyncDisposable {
+  readonly url: string
+  readonly received: () => number
+}
+
+async function serving(options: NodeServeOptions): Promise<Serving> {
+  const receiver = createReceiver({ secret })
+  const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false, announce: false, ...options })
+  return {
+    url: server.url,
+    received: () => receiver.stats().received,
+    [Symbol.asyncDispose]: async () => void (await server.close()),
+  }
+}
+
+/** Sends a piece again and again until the server has had enough. */
+async function trickle(client: Connection, piece: string): Promise<string> {
+  const sending = setInterval(() => client.send(piece), 20)
+  try {
+    return await client.received
+  } finally {
+    clearInterval(sending)
+  }
+}
+
+describe.concurrent('a slow client is cut off', () => {
+  test('that never ends its headers, after headersTimeoutMs', async () => {
+    await using server = await serving({ headersTimeoutMs: 200 })
+    using client = await open(server.url, 'POST / HTTP/1.1\r\nhost: localhost\r\n')
+    expect(await trickle(client, 'x: y\r\n')).toMatch(/^HTTP\/1\.1 408 /)
+  })
+
+  test('that never ends its body, after requestTimeoutMs, and nothing of it is taken for a message', async () => {
+    await using server = await serving({ requestTimeoutMs: 300 })
+    using client = await open(server.url, `${head(100_000)}{"vin":"`)
+    expect(await trickle(client, 'x')).not.toMatch(/ 2\d\d /)
+    expect(server.received()).toBe(0)
+  })
+
+  test('that is idle between two messages, after keepAliveTimeoutMs', async () => {
+    await using server = await serving({ keepAliveTimeoutMs: 100 })
+    const body = '{"vin":"V","state":"online"}'
+    using client = await open(server.url, head(body.length) + body)
+    expect(await client.received).toMatch(/^HTTP\/1\.1 200 [^]*"text":"Success"/)
+  })
+
+  test('while others are served', async () => {
+    await using server = await serving({ headersTimeoutMs: 600_000, requestTimeoutMs: 600_000 })
+    const slow = await Promise.all(Array.from({ length: 50 }, () => open(server.url, 'POST / HTTP/1.1\r\n')))
+    expect(await post(server.url, 'V1')).toBe(200)
+    for (const client of slow) client[Symbol.dispose]()
+  })
+})
+
+test('connections above maxConnections are closed as they come, and room that is made is used', async () => {
+  await using server = await serving({ maxConnections: 2 })
+  const body = '{"vin":"V","state":"online"}'
+  const ask = (): Promise<Connection> => open(server.url, `${head(body.length)}${body}`)
+  using first = await ask()
+  using second = await ask()
+  using third = await open(server.url)
+  expect(await third.received).toBe('')
+  first[Symbol.dispose]()
+  await expect
+    .poll(async () => {
+      using next = await open(server.url, head(body.length).replace('\r\n\r\n', '\r\nconnection: close\r\n\r\n') + body)
+      return await next.received
+    })
+    .toMatch(/^HTTP\/1\.1 200 /)
+  expect(second).toBeDefined()
+})
+
+test('a request may take less time than headers by default may: the shorter limit holds for both', async () => {
+  await using server = await serving({ requestTimeoutMs: 5_000 })
+  expect(await post(server.url, 'V1')).toBe(200)
+})
+
+test.each([
+  [{ port: Number.NaN }, /`port` of serve must be a whole number from 0 to 65535 and is NaN.*environment variable/],
+  [{ port: 70_000 }, /`port`/],
+  [{ hostname: '' }, /`hostname` of serve is empty/],
+  [{ graceMs: -1 }, /`graceMs` of serve must be a whole number from 0 to 2147483647 and is -1/],
+  [{ delayBeforeCloseMs: 0.5 }, /`delayBeforeCloseMs`/],
+  [{ headersTimeoutMs: 0 }, /`headersTimeoutMs`/],
+  [{ requestTimeoutMs: 1e12 }, /`requestTimeoutMs`/],
+  [{ keepAliveTimeoutMs: Number.POSITIVE_INFINITY }, /`keepAliveTimeoutMs`/],
+  [{ maxConnections: 0 }, /`maxConnections`/],
+  [{ tls: { cert: '', key: 'x' } }, /`tls` of serve needs `cert` and `key`/],
+])('serve with %o rejects, and names the option', async (options: NodeServeOptions, complaint) => {
+  await expect(serve(createReceiver({ secret }), options)).rejects.toMatchObject({
+    name: 'FleethookError',
+    code: 'option_invalid',
+    message: expect.stringMatching(complaint),
+  })
+})

@@ -1,0 +1,107 @@
+import { networkInterfaces } from 'node:os'
+import { type Ack, createReceiver, type Durability, memoryInbox } from 'fleethook'
+import { type Served, serve } from 'fleethook/node'
+import { Hono } from 'hono'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { post } from '../runtimes/client.ts'
+import { secret } from '../runtimes/targets.ts'
+
+const quiet = { port: 0, hostname: '127.0.0.1', signals: false, announce: false } as const
+
+/** What `serve` says on the console when it starts. */
+async function announced(served: Served): Promise<string> {
+  const said = vi.spyOn(console, 'info').mockImplementation(() => {})
+  onTestFinished(() => said.mockRestore())
+  const server = await serve(served, { ...quiet, announce: true })
+  await server.close()
+  expect(said.mock.calls[0]?.[0]).toContain(`listening on ${server.url} (Node ${process.versions.node}).`)
+  return String(said.mock.calls[0]?.[0])
+}
+
+const receiverWith = (durability: Durability, ack: Ack): Served =>
+  createReceiver({ secret, ack, inbox: (settings) => ({ ...memoryInbox()(settings), durability }) })
+
+test.each([
+  ['memory', 'received', 'in the memory of this process, and is lost if the process dies before its handlers are done'],
+  ['memory', 'handled', 'every handler of the message is done, or has given it up'],
+  ['disk', 'stored', 'on the disk of this machine and reaches your handlers at least once, through crashes and power'],
+  ['disk', 'received', 'has arrived and is about to be stored on the disk of this machine; until then it is lost if'],
+  ['replicated', 'stored', 'on a majority of machines and reaches your handlers at least once'],
+] as const)(
+  "the line at the start says what a 2xx means with an inbox of durability '%s' and ack: '%s'",
+  async (durability, ack, meaning) => {
+    const line = await announced(receiverWith(durability, ack))
+    expect(line).toContain('A 2xx means:')
+    expect(line).toContain(meaning)
+  },
+)
+
+test('the line at the start says so when stopping will drain nothing, for no receiver was found', async () => {
+  const receiver = createReceiver({ secret })
+  const line = await announced(new Hono().post('/telemetry', (c) => receiver.fetch(c.req.raw)))
+  expect(line).toContain('No receiver was found')
+  expect(line).toContain('app.route(path, receiver.routes())')
+})
+
+test('receivers that an app mounts are found through apps in apps, also ones with error handlers of their own', async () => {
+  const receivers = [createReceiver({ secret: 'one' }), createReceiver({ secret: 'two' })]
+  const [one, two] = receivers.map((receiver) => new Hono().route('/telemetry', receiver.routes()))
+  if (one === undefined || two === undefined) throw new Error('There are two.')
+  const guarded = new Hono().onError((_, c) => c.text('an error', 500)).route('/inner', two)
+  const app = new Hono()
+    .route('/plain', one)
+    .route('/guarded', new Hono().onError(() => new Response()).route('/', guarded))
+  const server = await serve(app, quiet)
+  await server.close()
+  expect(receivers.map((receiver) => receiver.stats().draining)).toEqual([true, true])
+})
+
+test('url and port are those that were taken, and an address of version 6 stands in brackets', async () => {
+  const server = await serve(createReceiver({ secret }), quiet)
+  expect(server.url).toBe(`http://127.0.0.1:${server.port}`)
+  expect(await post(server.url, 'V1')).toBe(200)
+  await server.close()
+  if (!Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'))) return
+  const six = await serve(createReceiver({ secret }), { ...quiet, hostname: '::1' })
+  expect(six.url).toBe(`http://[::1]:${six.port}`)
+  expect(await post(six.url, 'V1')).toBe(200)
+  await six.close()
+})
+
+test('close stops once, and closed resolves to the same', async () => {
+  const receiver = createReceiver({ secret }).on('*', () => {})
+  const server = await serve(receiver, quiet)
+  expect(await post(server.url, 'V1')).toBe(200)
+  const results = await Promise.all([server.close(), server.close(), server.closed])
+  expect(new Set(results).size).toBe(1)
+  await expect(fetch(server.url)).rejects.toThrow()
+})
+
+test('close takes the listeners for signals away again', async () => {
+  const before = process.listenerCount('SIGTERM') + process.listenerCount('SIGINT')
+  const server = await serve(createReceiver({ secret }), { port: 0, hostname: '127.0.0.1', announce: false })
+  expect(process.listenerCount('SIGTERM') + process.listenerCount('SIGINT')).toBe(before + 2)
+  await server.close()
+  expect(process.listenerCount('SIGTERM') + process.listenerCount('SIGINT')).toBe(before)
+})
+
+test('a port that is taken is an error that names it, and says what to do', async () => {
+  const server = await serve(createReceiver({ secret }), quiet)
+  await expect(serve(createReceiver({ secret }), { ...quiet, port: server.port })).rejects.toMatchObject({
+    code: 'listen_failed',
+    message: expect.stringContaining(`could not listen on 127.0.0.1:${server.port}: EADDRINUSE`),
+    hint: expect.stringContaining('Another process has this port'),
+    cause: expect.objectContaining({ code: 'EADDRINUSE' }),
+  })
+  await server.close()
+})
+
+test('a certificate that is none is an error, and shows neither it nor the key', async () => {
+  const tls = { cert: 'not a certificate', key: 'not a key' }
+  const error = await serve(createReceiver({ secret }), { ...quiet, tls }).then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  )
+  expect(error).toMatchObject({ code: 'listen_failed' })
+  expect(String(error)).not.toContain('not a')
+})

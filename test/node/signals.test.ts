@@ -1,0 +1,135 @@
+import { Agent, request } from 'node:http'
+import { connect } from 'node:net'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import type { Target } from '../conformance/spawn.ts'
+import { certificate, privateKey } from '../runtimes/certificate.ts'
+import { message, post } from '../runtimes/client.ts'
+import { secret } from '../runtimes/targets.ts'
+import { closed, start } from './server.ts'
+
+/** A grace that a test which has to wait for it would not survive. */
+const longer = 600_000
+
+/** Posts on one connection until the server is gone, and counts what was acknowledged. */
+async function pour(url: string, vin: string, acknowledged: () => void): Promise<void> {
+  for (let number = 0; ; number++) {
+    const status = await post(url, vin, number).catch(() => 0)
+    if (status === 0) return
+    if (status === 200) acknowledged()
+  }
+}
+
+async function signalled(target: Target, signal: NodeJS.Signals): Promise<void> {
+  target.kill(signal)
+  await target.line(new RegExp(`${signal}: taking no more messages`))
+}
+
+describe.concurrent.each(['SIGTERM', 'SIGINT'] as const)('%s', (signal) => {
+  test('under load: whatever was acknowledged is handled, and the process ends by itself', async () => {
+    await using target = await start('receiver', { graceMs: longer }, { handlerMs: 3 })
+    let acknowledged = 0
+    let enough = (): void => {}
+    const loaded = new Promise<void>((resolve) => {
+      enough = resolve
+    })
+    const over = Array.from({ length: 24 }, (_, index) =>
+      pour(target.url, `V${index % 16}`, () => {
+        acknowledged += 1
+        if (acknowledged === 400) enough()
+      }),
+    )
+    await loaded
+    target.kill(signal)
+    await Promise.all(over)
+    expect(await target.exited).toEqual({ status: 0, signal: null })
+    const [, handled, received] = /handled (\d+) of (\d+)/.exec(await target.line(/^handled/)) ?? []
+    expect(handled).toBe(received)
+    expect(Number(received)).toBeGreaterThanOrEqual(acknowledged)
+    expect(await closed(target)).toMatchObject({ left: 0, lost: 0 })
+  })
+
+  test('ends the server though clients hold idle connections open', async ({ onTestFinished: finished }) => {
+    await using target = await start('receiver', { graceMs: longer })
+    const agent = new Agent({ keepAlive: true })
+    finished(() => agent.destroy())
+    for (const vin of ['V1', 'V2']) {
+      await new Promise<void>((resolve, reject) => {
+        request(target.url, { agent, method: 'POST', headers: { authorization: secret } }, (response) =>
+          response.resume().once('end', resolve),
+        )
+          .once('error', reject)
+          .end(message(vin))
+      })
+    }
+    target.kill(signal)
+    expect(await target.exited).toEqual({ status: 0, signal: null })
+    expect(await target.line(/^handled/)).toBe('handled 2 of 2')
+  })
+})
+
+test('a request that waits for its handlers is answered while the server stops', async () => {
+  await using target = await start('receiver', { graceMs: longer }, { handlerMs: 300, ack: 'handled' })
+  const answered = post(target.url, 'V1')
+  // Answered on another connection: by then the server knows of the first one.
+  await fetch(`${target.url}/services/collector/health`)
+  await signalled(target, 'SIGTERM')
+  expect(await answered).toBe(200)
+  expect((await target.exited).status).toBe(0)
+  expect(await target.line(/^handled/)).toBe('handled 1 of 1')
+})
+
+test('a connection that stops in its TLS handshake does not hold the stop beyond its grace', async () => {
+  await using target = await start('receiver', { graceMs: 400, tls: { cert: certificate, key: privateKey } })
+  const socket = connect(Number(new URL(target.url).port), '127.0.0.1')
+  onTestFinished(() => void socket.destroy())
+  // The first bytes of a ClientHello that never comes whole.
+  await new Promise<void>((resolve) => socket.write(new Uint8Array([22, 3, 1, 2, 0, 1]), () => resolve()))
+  await signalled(target, 'SIGTERM')
+  expect(await target.exited).toEqual({ status: 0, signal: null })
+})
+
+test('a handler that hangs is given up at the deadline, which is told with the count, and the process ends', async () => {
+  await using target = await start('receiver', { graceMs: 300 })
+  expect([await post(target.url, 'HANG1'), await post(target.url, 'HANG2')]).toEqual([200, 200])
+  target.kill('SIGTERM')
+  expect(await closed(target)).toEqual({ handled: 0, left: 0, lost: 2 })
+  expect(await target.line(/acknowledged messages were not handled in time/)).toContain('messages: 2')
+  expect(await target.line(/stopped:/)).toContain('0 handled while stopping, 0 left in the inbox, 2 lost')
+  expect(await target.exited).toEqual({ status: 0, signal: null })
+})
+
+test('a second signal, of whichever kind, ends the process at once', async () => {
+  await using target = await start('receiver', { graceMs: longer })
+  expect(await post(target.url, 'HANG1')).toBe(200)
+  await signalled(target, 'SIGTERM')
+  target.kill('SIGINT')
+  expect(await target.exited).toEqual({ status: null, signal: 'SIGINT' })
+})
+
+test('for delayBeforeCloseMs after a signal new connections are served, and then it ends', async () => {
+  await using target = await start('receiver', { graceMs: longer, delayBeforeCloseMs: 400 })
+  await signalled(target, 'SIGTERM')
+  expect(await post(target.url, 'V1', 0, { connection: 'close' })).toBe(200)
+  expect(target.output.join('\n')).toContain('taking no more messages after 400 ms')
+  expect(await target.exited).toEqual({ status: 0, signal: null })
+  expect(await target.line(/^handled/)).toBe('handled 1 of 1')
+})
+
+test('signals: false leaves signals to the host', async () => {
+  await using target = await start('receiver', { signals: false })
+  target.kill('SIGTERM')
+  expect(await target.exited).toEqual({ status: null, signal: 'SIGTERM' })
+})
+
+test('every receiver that an app mounts is drained, deep in apps of apps', async () => {
+  await using target = await start('apps', { graceMs: longer })
+  const to = (path: string, authorization: string, vin: string): Promise<Response> =>
+    fetch(target.url + path, { method: 'POST', headers: { authorization }, body: message(vin) })
+  expect((await to('/plain/telemetry', 'one', 'V1')).status).toBe(200)
+  const answer = await to('/deep/guarded/telemetry', 'two', 'V2')
+  expect([answer.status, answer.headers.get('x-host')]).toEqual([200, 'guarded'])
+  expect((await to('/plain/telemetry', 'two', 'V3')).status).toBe(403)
+  target.kill('SIGTERM')
+  expect(await closed(target)).toEqual({ handled: 2, left: 0, lost: 0 })
+  expect(target.output.filter((line) => line.startsWith('handled '))).toHaveLength(2)
+})
