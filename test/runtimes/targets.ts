@@ -57,13 +57,15 @@ export function appWorker(settings: Settings): string {
 export interface WorkerOptions {
   readonly compatibilityDate?: string
   readonly compatibilityFlags?: readonly string[]
+  /** Where the Worker's imports are seen from. Default `programs/`. */
+  readonly resolveFrom?: string
 }
 
-/** How to run a Worker: bundled as wrangler does, and served by workerd. Imports are seen from `programs/`. */
+/** How to run a Worker: bundled as wrangler does, and served by workerd. */
 export async function workerCommand(source: string, options: WorkerOptions = {}): Promise<TargetCommand> {
-  const { compatibilityDate = '2026-08-04', compatibilityFlags = [] } = options
+  const { compatibilityDate = '2026-08-04', compatibilityFlags = [], resolveFrom = programs } = options
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-worker-'))
-  const { code } = await bundleWorker(source, programs)
+  const { code } = await bundleWorker(source, resolveFrom)
   writeFileSync(join(folder, 'worker.js'), code)
   const config = join(folder, 'config.capnp')
   const bindings = Object.entries(variables).map(([name, text]) => `(name = "${name}", text = "${text}")`)

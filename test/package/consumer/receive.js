@@ -1,6 +1,7 @@
-// Runs on every runtime: the installed package serves itself three messages, one in each format, and says what came of them.
+// Runs on every runtime that serves: posts to the installed package, stops it, and says what came of it.
 import { argv } from 'node:process'
 import { createReceiver } from 'fleethook'
+import { post } from './post.js'
 
 const secret = 'a-secret-of-the-consumer'
 const { serve } = await import(`fleethook/${argv[2]}`)
@@ -9,24 +10,6 @@ const receiver = createReceiver({ secret }).on('data', (event) => {
   handled.push(`${event.format} ${event.vin} ${event.data.BatteryLevel}`)
 })
 const server = await serve(receiver, { port: 0, hostname: '127.0.0.1' })
-
-const vin = '5YJ3E1EA7KF000316'
-const createdAt = '2026-01-02T03:04:05Z'
-const makers = { vin, createdAt, data: [{ key: 'BatteryLevel', value: { stringValue: '81.5' } }] }
-const messages = [
-  { vin, createdAt, data: { BatteryLevel: 81.5 } },
-  makers,
-  { time: 1767323045, host: 'host', source: vin, sourcetype: 'maker:telemetry:data', event: { BatteryLevel: '81.5' } },
-]
-const statuses = []
-for (const message of messages) {
-  const answer = await fetch(server.url, {
-    method: 'POST',
-    headers: { authorization: secret },
-    body: JSON.stringify(message),
-  })
-  statuses.push(answer.status)
-}
-statuses.push((await fetch(server.url, { method: 'POST', headers: { authorization: 'wrong' }, body: '{}' })).status)
+const statuses = await post(server.url, secret)
 await server.close()
 console.log(JSON.stringify({ statuses, handled }))
