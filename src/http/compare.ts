@@ -1,8 +1,11 @@
 import timingSafeEqual from 'timing-safe-equal'
 import { FleethookError } from '../errors.ts'
 
-/** Longer secrets and longer headers are refused: every comparison runs over a window of this many bytes. */
-export const windowBytes = 1024
+/** Longer secrets are refused. */
+export const mostBytes = 1024
+
+/** What is compared is padded to at least this many bytes: comparing is most of what reading a header costs. */
+const leastBytes = 128
 
 // For bundles the library has a second file that takes nothing but Buffers. Where there are none (Workers without
 // Node's globals) it cannot work at all.
@@ -11,15 +14,18 @@ const { Buffer: HostBuffer }: typeof globalThis & { readonly Buffer?: { from(byt
 
 const encoder = new TextEncoder()
 
-/** A text in a window of fixed size, padded with zeros, so that comparing it takes as long as comparing any other. */
+/** A text in a window of the secret's size, padded with zeros, so that comparing it takes as long as comparing any other. */
 interface Window {
   readonly bytes: Uint8Array
   written: number
   fits: boolean
 }
 
-function emptyWindow(): Window {
-  const buffer = new ArrayBuffer(windowBytes)
+/** The time tells the size of the window, and so which power of two is above the secret's length; nothing else. */
+function windowFor(secret: string): Window {
+  let bytes = leastBytes
+  while (bytes < secret.length) bytes *= 2
+  const buffer = new ArrayBuffer(bytes)
   return { bytes: HostBuffer ? HostBuffer.from(buffer) : new Uint8Array(buffer), written: 0, fits: false }
 }
 
@@ -30,9 +36,6 @@ function fill(window: Window, text: string): void {
   window.fits = read === text.length
 }
 
-// Comparing is synchronous, so one window for what is compared serves every request.
-const offered = emptyWindow()
-
 /** A secret made ready to be compared. */
 export interface Comparable {
   /** Whether `text` is the secret, in a time that does not depend on how much of it is right. */
@@ -41,8 +44,10 @@ export interface Comparable {
 
 /** Encodes a secret once. Throws `option_invalid` where the runtime cannot compare in constant time. */
 export function comparable(secret: string): Comparable {
-  const expected = emptyWindow()
+  const expected = windowFor(secret)
   fill(expected, secret)
+  // Comparing is synchronous, so one window for what is compared serves every request.
+  const offered = windowFor(secret)
   const equals = (text: string): boolean => {
     fill(offered, text)
     const same = timingSafeEqual(offered.bytes, expected.bytes)

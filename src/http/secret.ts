@@ -2,7 +2,7 @@ import { FleethookError } from '../errors.ts'
 import type { Door } from '../inbox/inbox.ts'
 import type { Log } from '../log.ts'
 import type { Refusal } from './answers.ts'
-import { type Comparable, comparable, windowBytes } from './compare.ts'
+import { type Comparable, comparable, mostBytes } from './compare.ts'
 
 /** One secret, or several while one replaces another. */
 export type SecretValue = string | readonly string[]
@@ -81,9 +81,9 @@ function missing(secret: unknown): string {
 }
 
 function expect(value: unknown): Expected {
-  if (typeof value !== 'string' || !visible.test(value) || value.length > windowBytes) {
+  if (typeof value !== 'string' || !visible.test(value) || value.length > mostBytes) {
     throw new FleethookError('option_invalid', `Option \`secret\` ${flaw(value)}.`, {
-      hint: `A secret is at most ${windowBytes} characters of visible ASCII, without blanks at its ends. If it is read from a file, trim it.`,
+      hint: `A secret is at most ${mostBytes} characters of visible ASCII, without blanks at its ends. If it is read from a file, trim it.`,
     })
   }
   const { scheme, rest } = taken(value)
@@ -95,7 +95,7 @@ function flaw(value: unknown): string {
   if (typeof value !== 'string') return `must be text or a list of texts and is of type ${typeof value}`
   if (/[\r\n]$/.test(value)) return 'ends with a line end'
   if (value.trim() !== value) return 'has blanks at its ends'
-  if (value.length > windowBytes) return `is longer than ${windowBytes} characters`
+  if (value.length > mostBytes) return `is longer than ${mostBytes} characters`
   return 'has a character that an HTTP header does not carry the same everywhere'
 }
 
@@ -116,14 +116,14 @@ function check(
   const { scheme, rest } = taken(authorization)
   const basic = scheme === 'basic' && door === 'collector'
   const token = basic ? password(rest) : rest
+  const withToken = basic || scheme === collectorScheme
   const bareAllowed = door === 'root'
   let right = false
   // Every candidate is compared, and nothing returns early: the time tells neither which secret nor how much of it.
   for (const candidate of expected) {
-    const whole = candidate.whole.equals(authorization)
-    const inScheme = candidate.token?.equals(token) ?? false
-    if (whole && (bareAllowed || candidate.scheme !== undefined)) right = true
-    if (inScheme && (scheme === collectorScheme || basic)) right = true
+    // One comparison is enough: with the collector's scheme word the whole is right when the token is.
+    if (withToken && candidate.token !== undefined) right = candidate.token.equals(token) || right
+    else if (bareAllowed || candidate.scheme !== undefined) right = candidate.whole.equals(authorization) || right
   }
   if (right) return undefined
   return wrong(authorization, scheme, basic, door, expected)

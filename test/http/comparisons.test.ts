@@ -28,21 +28,22 @@ test.each([
   const { accept } = createReceiver({ secret: secrets, log: remember() })
   counted.mockClear()
   await accept({ authorization, body: '{}' })
-  // Each whole, and each but the one with a scheme of its own without its scheme.
-  expect(counted).toHaveBeenCalledTimes(7)
+  expect(counted).toHaveBeenCalledTimes(secrets.length)
 })
 
-test('only buffers of one length are compared, whatever the lengths of secret and header', async () => {
-  const lengths = new Set<number>()
-  counted.mockImplementation((a, b) => {
-    lengths.add(a.byteLength).add(b.byteLength)
-    return false
-  })
-  for (const secret of ['x', 'x'.repeat(100), 'x'.repeat(1024)]) {
-    const { accept } = createReceiver({ secret })
+test.each([1, 100, 1024])(
+  'only buffers of one length are compared with a secret of %i characters, whatever the length of the header',
+  async (length) => {
+    const lengths = new Set<number>()
+    counted.mockImplementation((a, b) => {
+      lengths.add(a.byteLength).add(b.byteLength)
+      return false
+    })
+    const { accept } = createReceiver({ secret: 'x'.repeat(length) })
+    lengths.clear()
     for (const authorization of ['y', 'y'.repeat(100), 'y'.repeat(5000), 'ž'.repeat(600)]) {
       expect(await accept({ authorization, body: '{}' })).toMatchObject({ status: 403 })
     }
-  }
-  expect(lengths.size).toBe(1)
-})
+    expect(lengths.size).toBe(1)
+  },
+)
