@@ -44,24 +44,14 @@ export function createIntake(options: IntakeOptions): Intake {
   let recovered: Promise<void> | undefined
   let telling = 0
 
-  async function put(messages: readonly InboxMessage[], from: Surroundings): Promise<Batch> {
+  async function store(messages: readonly InboxMessage[], from: Surroundings): Promise<Batch | Refusal> {
+    if (durable) await recover()
+    if (dispatcher.stopped) return { error: 'draining' }
     const batch = dispatcher.add(messages, from)
     try {
       await inbox.put(messages)
     } catch (error) {
       dispatcher.cancel(batch)
-      throw error
-    }
-    return batch
-  }
-
-  async function store(messages: readonly InboxMessage[], from: Surroundings): Promise<Batch | Refusal> {
-    if (durable) await recover()
-    if (dispatcher.stopped) return { error: 'draining' }
-    let batch: Batch
-    try {
-      batch = await put(messages, from)
-    } catch (error) {
       const reason = error instanceof FleethookError && error.code === 'inbox_full' ? error.code : 'inbox_unavailable'
       if (reason === 'inbox_unavailable') reports.dispatch.inboxFailed(error)
       for (const { lane } of messages) gaps.note(vinOf(lane), reason, clock.now())
@@ -76,17 +66,19 @@ export function createIntake(options: IntakeOptions): Intake {
   async function takeOwn(message: InboxMessage, from: Surroundings): Promise<Batch | undefined> {
     if (durable) await recover()
     if (dispatcher.stopped) return undefined
+    const batch = dispatcher.add([message], from)
     try {
-      const batch = await put([message], from)
-      dispatcher.start(batch)
-      return batch
+      await inbox.put([message])
     } catch {
+      dispatcher.cancel(batch)
       return undefined
     }
+    dispatcher.start(batch)
+    return batch
   }
 
   function recover(): Promise<void> {
-    recovered ??= dispatcher.during(async () => {
+    recovered ??= during(async () => {
       try {
         for await (const left of inbox.recover()) {
           reports.noteRecovered(left)
@@ -117,9 +109,18 @@ export function createIntake(options: IntakeOptions): Intake {
     })
   }
 
+  async function during(run: () => Promise<void>): Promise<void> {
+    dispatcher.enter()
+    try {
+      await run()
+    } finally {
+      dispatcher.leave()
+    }
+  }
+
   /** Work that no answer waits for. A drain does, and so does a runtime that would end it with its request. */
   function hold({ context }: Surroundings, run: () => Promise<void>): void {
-    const done = dispatcher.during(run)
+    const done = during(run)
     if (isHeld(context)) context.waitUntil(done)
   }
 

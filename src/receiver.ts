@@ -75,10 +75,12 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 
   /** The whole way of a request: who sends, what it says, keep it, answer. Handlers follow in a task of their own. */
   async function receive(incoming: Incoming): Promise<Answer> {
-    const stranger = await guard(incoming.authorization, incoming.door, incoming.env)
+    const checked = guard(incoming.authorization, incoming.door, incoming.env)
+    const stranger = checked instanceof Promise ? await checked : checked
     if (stranger !== undefined) return refusal(stranger)
     if (draining !== undefined) return refusal({ error: 'draining' })
-    return dispatcher.during(async () => {
+    dispatcher.enter()
+    try {
       const body = await incoming.read(limits.bodyBytes)
       if (isRefusal(body)) {
         if (body.error === 'body_gzip_broken') await intake.takeOwn(receipts.malformed(undefined, body), incoming)
@@ -90,7 +92,9 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       if (broken === undefined) return success
       await intake.takeOwn(receipts.malformed(body, broken), incoming)
       return refusal(broken)
-    })
+    } finally {
+      dispatcher.leave()
+    }
   }
 
   function refusal(why: Refusal): Answer {

@@ -38,8 +38,9 @@ export interface Dispatcher {
   start(batch: Batch): void
   /** The inbox does not keep them. */
   cancel(batch: Batch): void
-  /** While `run` goes on, more may come, and a drain waits for it. */
-  during<T>(run: () => Promise<T>): Promise<T>
+  /** Until as many times `leave` more may come, and a drain waits for it. */
+  enter(): void
+  leave(): void
   /** Resolves when nothing is left to do, or at the deadline. */
   drain(deadlineMs: number): Promise<DrainResult>
   /** Whether a drain has ended: nothing is handled any more. */
@@ -220,14 +221,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       pump()
     },
 
-    async during(run) {
+    enter() {
       expected += 1
-      try {
-        return await run()
-      } finally {
-        expected -= 1
-        drain.check()
-      }
+    },
+
+    leave() {
+      expected -= 1
+      drain.check()
     },
 
     drain: (deadlineMs) => drain.begin(deadlineMs),

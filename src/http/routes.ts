@@ -54,9 +54,9 @@ export function createRoutes<E extends Env>(face: Face): Hono<E> {
     return respond(refuse(refusal, allow))
   }
 
-  async function message(c: Context<E>, door: Door): Promise<Response> {
+  function message(c: Context<E>, door: Door): Response | Promise<Response> {
     const { method } = c.req
-    if (method === 'POST') return respond(await face.receive(incoming(c, door)))
+    if (method === 'POST') return face.receive(incoming(c, door)).then(respond)
     if (method === 'OPTIONS') return respond({ ...success, headers: { ...success.headers, allow: 'POST, OPTIONS' } })
     return refusing({ error: 'method_not_allowed' }, 'POST, OPTIONS')
   }
@@ -71,7 +71,7 @@ export function createRoutes<E extends Env>(face: Face): Hono<E> {
   }
 
   const unknown = (): Response => refusing({ error: 'path_unknown' })
-  const root = (c: Context<E>): Promise<Response> => message(c, 'root')
+  const root = (c: Context<E>): Response | Promise<Response> => message(c, 'root')
   // One handler a path: Hono composes several, which costs. The second pattern is the first with a trailing slash, in
   // the only spelling that every router of Hono takes.
   app.all('/', root).all('/:slash{$}', root)
