@@ -26,14 +26,14 @@ async function signalled(target: Target, signal: NodeJS.Signals): Promise<void> 
 
 describe.concurrent.each(['SIGTERM', 'SIGINT'] as const)('%s', (signal) => {
   test('under load: whatever was acknowledged is handled, and the process ends by itself', async () => {
-    await using target = await start('receiver', { graceMs: longer }, { handlerMs: 3 })
+    await using target = await start('receiver', { graceMs: longer }, { handlerMs: 8 })
     let acknowledged = 0
     let enough = (): void => {}
     const loaded = new Promise<void>((resolve) => {
       enough = resolve
     })
     const over = Array.from({ length: 24 }, (_, index) =>
-      pour(target.url, `V${index % 16}`, () => {
+      pour(target.url, `V${index % 4}`, () => {
         acknowledged += 1
         if (acknowledged === 400) enough()
       }),

@@ -11,5 +11,7 @@ const receiver = createReceiver({ secret: 'a-secret-of-the-tests', ack }).on('*'
   handled += 1
 })
 const server = await serve(receiver, JSON.parse(env['SERVE'] ?? '{}'))
-process.on('exit', () => console.log(`handled ${handled} of ${receiver.stats().received}`))
-console.log(`closed ${JSON.stringify(await server.closed)}`)
+const result = await server.closed
+// Not at the end of the process: what runs on by then was not waited for.
+console.log(`handled ${handled} of ${receiver.stats().received}`)
+console.log(`closed ${JSON.stringify(result)}`)
