@@ -60,6 +60,21 @@ test('serve of another runtime rejects, and says what to import', async () => {
   )
 })
 
+test('on Deno permissions for the network and the secret are enough; without the latter the log says so', async () => {
+  const { args, ...command } = await appCommand('deno', {})
+  const allowed = async (...flags: readonly string[]): Promise<readonly [number, readonly string[]]> => {
+    await using target = await spawnTarget({
+      ...command,
+      args: ['run', '--no-prompt', '--allow-net', ...flags, ...args.slice(-2)],
+    })
+    return [await post(target.url, 'V1'), target.output]
+  }
+  expect(await allowed('--allow-env=WEBHOOK_SECRET,PLACE,SETTINGS,SERVE')).toEqual([200, [expect.any(String)]])
+  const [status, output] = await allowed('--allow-env=PLACE,SETTINGS,SERVE')
+  expect(status).toBe(503)
+  expect(output.join('\n')).toContain('every message is refused: the function given as `secret` threw a NotCapable')
+})
+
 test('Bun closes connections that stay silent in the middle of a request', async () => {
   await using target = await spawnTarget(await appCommand('bun', {}, { idleTimeoutMs: 1_000 }))
   using client = await open(target.url, `${head(500)}{"data"`)
