@@ -19,6 +19,8 @@ const config: ViteUserConfig = {
   test: {
     testTimeout: 20_000,
     hookTimeout: 60_000,
+    // Many tests wait for processes: one core to spare, which is the default, is one too many of two.
+    maxWorkers: '100%',
     projects: [
       { extends: true, test: { name: 'sources', include: ['test/**/*.test.ts'], exclude: onThePackage } },
       {
