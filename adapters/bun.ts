@@ -12,9 +12,8 @@ export type { Served, ServeOptions, Server, Signal } from './runtime.ts'
 /** Options of {@link serve} on Bun: beside the common ones, the limit that Bun has against slow clients. */
 export interface BunServeOptions extends ServeOptions {
   /**
-   * How long a connection may be silent, in milliseconds, up to 255,000; Bun counts whole seconds. It ends clients that
-   * stop in the middle of a request, and answers that take longer. Default 30,000, and 255,000 with `ack: 'handled'`,
-   * where an answer takes as long as its handlers.
+   * How long a client may leave a connection idle or a request unfinished, in milliseconds, up to 255,000; Bun counts in
+   * seconds, roughly. Answers may take longer. Default 30,000.
    */
   readonly idleTimeoutMs?: number
 }
@@ -45,15 +44,12 @@ function bunItself(): Bun {
   })
 }
 
-const longestSilenceMs = 255_000
-
 const bun: Runtime<BunServeOptions> = {
   name: () => `Bun ${bunItself().version}`,
   variables: () => process.env,
 
-  async listen(answer, options, receivers) {
-    const waits = receivers.some(({ ack }) => ack === 'handled')
-    const { port = 3000, hostname, tls, idleTimeoutMs = waits ? longestSilenceMs : 30_000 } = options
+  async listen(answer, options) {
+    const { port = 3000, hostname, tls, idleTimeoutMs = 30_000 } = options
     const server = bunItself().serve({
       port,
       ...(hostname === undefined ? {} : { hostname }),

@@ -33,7 +33,7 @@ export interface Runtime<Options extends ServeOptions> {
   /** Promises that this runtime cannot keep, by the reason. */
   readonly cannotKeep?: (ack: Ack, durability: Drainable['durability']) => string | undefined
   /** Starts to listen. Every request gets a context, so that `c.executionCtx` throws nowhere. */
-  listen(answer: Answerer, options: Options, receivers: readonly Drainable[]): Promise<Listening>
+  listen(answer: Answerer, options: Options): Promise<Listening>
   /** Calls `stop` when the signal comes. Returns how to forget about it. */
   onSignal(signal: Signal, stop: () => void): () => void
   /** Does to the process what the signal does when nobody listens. */
@@ -71,7 +71,7 @@ export function serveOn<Options extends ServeOptions>(
     for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
 
     const listening = await runtime
-      .listen(answering(served, runtime.variables()), (options ?? {}) as Options, receivers)
+      .listen(answering(served, runtime.variables()), (options ?? {}) as Options)
       .catch((cause: unknown) => {
         throw cannotListen(cause, options ?? {})
       })
