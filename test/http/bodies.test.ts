@@ -1,0 +1,317 @@
+import { Buffer } from 'node:buffer'
+import { createReceiver, type FleetEvent, type MalformedBody, type Receiver, type ReceiverOptions } from 'fleethook'
+import { type Context, Hono, type MiddlewareHandler } from 'hono'
+import { bodyLimit } from 'hono/body-limit'
+import { describe, expect, test } from 'vitest'
+import { remember, requestOf, streaming, streamed } from './ways.ts'
+
+const secret = 'a-long-random-value'
+const state = (vin: string): string => JSON.stringify({ vin, createdAt: '2024-02-24T04:58:44Z', state: 'online' })
+const object = (text: string): object => JSON.parse(text)
+
+interface Watched {
+  readonly receiver: Receiver
+  /** What its handlers were given, once they have had it all. */
+  readonly handled: () => Promise<readonly (FleetEvent | MalformedBody)[]>
+}
+
+function watched(options: Partial<ReceiverOptions> = {}): Watched {
+  const events: (FleetEvent | MalformedBody)[] = []
+  const receiver = createReceiver({ secret, log: remember(), ...options })
+    .on('*', (event) => void events.push(event))
+    .on('malformed', (body) => void events.push(body))
+  return {
+    receiver,
+    async handled() {
+      await receiver.drain()
+      return events
+    },
+  }
+}
+
+async function accept({ receiver }: Watched, body: unknown, path = '/'): Promise<{ status: number; error?: string }> {
+  const authorization = path === '/' ? secret : `Splunk ${secret}`
+  const answer = await receiver.accept({ authorization, body, path })
+  return { ...JSON.parse(answer.body), status: answer.status }
+}
+
+const reading =
+  (read: (c: Context) => Promise<unknown>): MiddlewareHandler =>
+  async (c, next) => {
+    await read(c)
+    await next()
+  }
+
+const vins = (events: readonly (FleetEvent | MalformedBody)[]): unknown[] =>
+  events.map((event) => (event.topic === 'malformed' ? event.topic : event.vin))
+
+describe('Collectors and relays batch', () => {
+  const three = ['A', 'B', 'C'].map(state)
+  const pretty = three.map((text) => JSON.stringify(object(text), null, 2))
+
+  test.each([
+    ['nothing between', three.join('')],
+    ['spaces between', three.join('   ')],
+    ['line ends between', three.join('\n')],
+    ['line ends of the other kind between', `${three.join('\r\n')}\r\n`],
+    ['pretty-printed', pretty.join('\n')],
+    ['pretty-printed, nothing between', pretty.join('')],
+    ['an array', `[${three.join(',')}]`],
+    ['a pretty-printed array', JSON.stringify(three.map(object), null, 2)],
+    ['a parsed list', three.map(object)],
+    ['after a byte order mark', `\ufeff${three.join('\n')}`],
+    ['bytes after a byte order mark', Buffer.from(`\ufeff${three.join('\n')}`)],
+  ])('%s: every event reaches its handlers, in order', async (_case, body) => {
+    const watching = watched()
+    expect(await accept(watching, body)).toMatchObject({ status: 200 })
+    expect(vins(await watching.handled())).toEqual(['A', 'B', 'C'])
+  })
+
+  test('quotes and braces in strings end no event', async () => {
+    const watching = watched()
+    const tricky = ['}{', '"}', '\\"}{"', ']', '\\'].map((text) => ({ vin: 'A', state: text }))
+    expect(await accept(watching, tricky.map((one) => JSON.stringify(one)).join(''))).toMatchObject({ status: 200 })
+    expect((await watching.handled()).map((event) => ('state' in event ? event.state : event.topic))).toEqual(
+      tricky.map((one) => one.state),
+    )
+  })
+})
+
+describe('Events before a broken one are accepted', () => {
+  test.each([
+    ['truncated', `${state('A')}${state('B')}{"vin":"C"`, '/', 'body_not_json', 2],
+    ['a scalar', `${state('A')}${state('B')}7`, '/', 'body_not_json', 2],
+    ['garbage', `${state('A')}\n${state('B')}\nhello`, '/', 'body_not_json', 2],
+    ['a stray comma', `${state('A')}${state('B')},${state('C')}`, '/', 'body_not_json', 2],
+    ['in a list', `[${state('A')},${state('B')},null,${state('C')}]`, '/', 'body_not_json', 2],
+    ['in a parsed list', [object(state('A')), object(state('B')), null, object(state('C'))], '/', 'body_not_json', 2],
+    [
+      'a wrong time',
+      `${state('A')}${state('B')}{"event":{},"source":"C","time":"x"}${state('D')}`,
+      '/',
+      'time_invalid',
+      2,
+    ],
+    [
+      'no event',
+      '{"event":{},"source":"A"}{"event":{},"source":"B"}{"source":"C"}',
+      '/services/collector',
+      'event_missing',
+      2,
+    ],
+    [
+      'a blank event',
+      '{"event":{},"source":"A"}{"event":{},"source":"B"}{"event":""}',
+      '/services/collector',
+      'event_blank',
+      2,
+    ],
+  ])('%s: invalid-event-number is 0-based, handlers get what came before', async (_case, body, path, error, number) => {
+    const watching = watched()
+    const answer = await accept(watching, body, path)
+    expect(answer).toMatchObject({ status: 400, error, 'invalid-event-number': number })
+    const events = await watching.handled()
+    expect(vins(events)).toEqual(['A', 'B', 'malformed'])
+    expect(events[2]).toMatchObject({ error, eventNumber: number, text: expect.any(String) })
+    expect(watching.receiver.stats()).toMatchObject({ received: 2, refused: { [error]: 1 } })
+  })
+})
+
+describe('An authentic body that cannot be parsed is handed, bounded, to `on(malformed)`', () => {
+  test('with the beginning of its text and its length', async () => {
+    const watching = watched()
+    await accept(watching, `not JSON ${'x'.repeat(100_000)}`)
+    const [malformed] = await watching.handled()
+    expect(malformed).toMatchObject({ topic: 'malformed', error: 'body_not_json', length: 100_009, eventNumber: 0 })
+    expect(malformed).toMatchObject({ receivedAt: expect.any(Date), text: expect.stringMatching(/^not JSON x{4087}$/) })
+  })
+
+  test('a parsed value as its JSON', async () => {
+    const watching = watched()
+    await accept(watching, [['list']])
+    expect(await watching.handled()).toMatchObject([{ text: '[["list"]]', length: 10 }])
+  })
+
+  test('broken gzip without its bytes', async () => {
+    const watching = watched()
+    const body = Uint8Array.of(0x1f, 0x8b, 8, 0, 0)
+    await watching.receiver.accept({ authorization: secret, body, contentEncoding: 'gzip' })
+    expect(await watching.handled()).toMatchObject([{ error: 'body_gzip_broken', text: '', length: 0 }])
+  })
+
+  test("'*' is not told of it, and a receiver that does not ask keeps nothing", async () => {
+    const receiver = createReceiver({ secret, log: remember() }).on('*', () => expect.unreachable())
+    const errors: unknown[] = []
+    receiver.onError((error) => void errors.push(error))
+    await receiver.accept({ authorization: secret, body: 'hello' })
+    await receiver.drain()
+    expect(errors).toEqual([])
+    expect(receiver.stats().pending).toEqual({ messages: 0, bytes: 0 })
+  })
+
+  test('a body that a stranger sends is not', async () => {
+    const watching = watched()
+    await watching.receiver.accept({ authorization: 'wrong', body: 'hello' })
+    expect(await watching.handled()).toEqual([])
+  })
+
+  test('it never takes the room of a message', async () => {
+    const watching = watched({ limits: { pendingBytes: 1000 } })
+    expect(await accept(watching, 'x'.repeat(900))).toMatchObject({ status: 400 })
+    for (let turn = 0; turn < 20; turn++) await accept(watching, 'x'.repeat(900))
+    expect(watching.receiver.stats().pending.bytes).toBeLessThanOrEqual(1000)
+  })
+})
+
+describe('A foreign event never sinks its batch', () => {
+  const foreign = [
+    '{"event":"a line of a log"}',
+    '{"event":"a line of a log","source":"/var/log/messages","sourcetype":"syslog"}',
+    '{"event":{"cpu":5},"sourcetype":"metrics","host":"relay"}',
+    '{"event":{"cpu":5}}',
+    '{"event":7,"source":"S"}',
+    '{"event":[1,2]}',
+    '{"event":false,"source":"S"}',
+  ]
+
+  test.each(['/', '/services/collector'])('at %s', async (path) => {
+    const watching = watched()
+    const ours = '{"event":{"BatteryLevel":50},"source":"A","sourcetype":"maker:telemetry:data"}'
+    const body = foreign.flatMap((one) => [ours, one]).join('\n') + ours
+    expect(await accept(watching, body, path)).toEqual({ text: 'Success', code: 0, status: 200 })
+    const events = await watching.handled()
+    expect(events).toHaveLength(2 * foreign.length + 1)
+    expect(events.filter((event) => event.topic === 'data').map((event) => event.vin)).toEqual(
+      Array.from({ length: foreign.length + 1 }, () => 'A'),
+    )
+    expect(events.filter((event) => event.topic === 'unknown')).toHaveLength(foreign.length)
+  })
+})
+
+test('nothing carries over from one event of a batch to the next', async () => {
+  const watching = watched()
+  const first =
+    '{"event":{"BatteryLevel":50},"source":"A","sourcetype":"maker:telemetry:data","time":1708750724,"host":"h"}'
+  await accept(watching, `${first}{"event":{"BatteryLevel":51}}${first}{"event":{"BatteryLevel":52},"source":"B"}`)
+  const events = await watching.handled()
+  const [a, again] = events.filter((event) => event.topic === 'data' && event.vin === 'A')
+  const none = events.find((event) => event.topic === 'unknown')
+  const b = events.find((event) => event.topic === 'data' && event.vin === 'B')
+  expect(a).toMatchObject({ vin: 'A', at: new Date(1_708_750_724_000), meta: { host: 'h' } })
+  expect(none).toMatchObject({ topic: 'unknown' })
+  expect(none).not.toHaveProperty('vin')
+  expect(none).not.toHaveProperty('meta.host')
+  expect(again).toMatchObject({ vin: 'A', data: { BatteryLevel: 50 } })
+  expect(b).toMatchObject({ vin: 'B', meta: { createdAtMissing: true } })
+  expect(b).not.toHaveProperty('meta.host')
+})
+
+describe('A body that somebody else parsed before', () => {
+  const hosts: Readonly<Record<string, MiddlewareHandler>> = {
+    'c.req.json()': reading((c) => c.req.json()),
+    'c.req.text()': reading((c) => c.req.text()),
+    'c.req.arrayBuffer()': reading((c) => c.req.arrayBuffer()),
+    'c.req.parseBody()': reading((c) => c.req.parseBody()),
+    'the body limit middleware': bodyLimit({ maxSize: 10_000 }),
+  }
+
+  test.each(Object.entries(hosts))('by a middleware with %s is taken', async (_case, middleware) => {
+    const watching = watched()
+    const app = new Hono().use(middleware).route('/hook', watching.receiver.routes())
+    const sent = { path: '/hook', headers: { authorization: secret }, body: state('A') }
+    expect((await app.fetch(requestOf(sent))).status).toBe(200)
+    expect((await app.fetch(streaming('/hook', sent.headers, streamed(state('B'))))).status).toBe(200)
+    expect(vins(await watching.handled())).toEqual(['A', 'B'])
+  })
+
+  test('by a middleware is not taken from strangers', async () => {
+    const { receiver } = watched()
+    const app = new Hono().use(reading((c) => c.req.json())).route('/', receiver.routes())
+    expect((await app.fetch(requestOf({ headers: { authorization: 'x' }, body: state('A') }))).status).toBe(403)
+  })
+
+  test('by a middleware is held to the limit', async () => {
+    const { receiver } = watched({ limits: { bodyBytes: 20 } })
+    const app = new Hono().use(reading((c) => c.req.text())).route('/', receiver.routes())
+    expect((await app.fetch(requestOf({ headers: { authorization: secret }, body: state('A') }))).status).toBe(413)
+  })
+
+  const consume: Record<string, (request: Request) => Promise<unknown>> = {
+    'request.text()': (request) => request.text(),
+    'request.json()': (request) => request.json(),
+    'a reader that read it': async (request) => {
+      const reader = request.body?.getReader()
+      await reader?.read()
+      reader?.releaseLock()
+    },
+    'a reader that holds it': async (request) => request.body?.getReader(),
+  }
+  test.each(Object.entries(consume))('past Hono, by %s, is refused, saying what to change', async (_case, read) => {
+    const { receiver } = watched()
+    for (const request of [
+      requestOf({ headers: { authorization: secret }, body: state('A') }),
+      streaming('/', { authorization: secret }, streamed(state('A'))),
+      streaming('/', { authorization: secret, 'content-encoding': 'gzip' }, streamed(state('A'))),
+    ]) {
+      await read(request)
+      const response = await receiver.fetch(request)
+      expect(response.status).toBe(400)
+      const answer: unknown = await response.json()
+      expect(answer).toMatchObject({ error: 'body_consumed', code: 6 })
+      expect(answer).toHaveProperty('hint', expect.stringContaining('receiver.accept()'))
+    }
+  })
+
+  test('by a form reader is refused, saying what to change', async () => {
+    const { receiver } = watched()
+    const app = new Hono().use(reading((c) => c.req.formData()))
+    app.route('/', receiver.routes())
+    const headers = { authorization: secret, 'content-type': 'application/x-www-form-urlencoded' }
+    const response = await app.fetch(requestOf({ headers, body: state('A') }))
+    expect([response.status, await response.json()]).toMatchObject([400, { error: 'body_consumed' }])
+  })
+
+  test('as a value is taken by accept()', async () => {
+    const watching = watched()
+    expect(await accept(watching, object(state('A')))).toMatchObject({ status: 200 })
+    const [event] = await watching.handled()
+    expect(event).toMatchObject({ topic: 'state', vin: 'A', state: 'online' })
+  })
+
+  test.each([
+    ['undefined', undefined, 'body_empty'],
+    ['null', null, 'body_empty'],
+    ['a number', 7, 'body_not_json'],
+    ['a big integer', 7n, 'body_not_json'],
+    ['a symbol', Symbol('x'), 'body_not_json'],
+    ['a function', () => {}, 'body_not_json'],
+    ['an object with a big integer', { x: 7n }, 'body_not_json'],
+    ['gzip that was read as text', '\u001f\ufffd\b\0', 'body_gzip_broken'],
+  ])('as %s is refused by accept(), which never rejects', async (_case, body, error) => {
+    expect(await accept(watched(), body)).toMatchObject({ status: 400, error })
+  })
+
+  test('as an object that goes round in circles is refused', async () => {
+    const circle: Record<string, unknown> = {}
+    circle['circle'] = circle
+    expect(await accept(watched(), circle)).toMatchObject({ status: 400, error: 'body_not_json' })
+    expect(await accept(watched(), [object(state('A')), circle])).toMatchObject({ 'invalid-event-number': 1 })
+  })
+
+  test('inflated by the host, with the header left as it was, is taken', async () => {
+    const watching = watched()
+    const body = Buffer.from(state('A'))
+    const answer = await watching.receiver.accept({ authorization: secret, body, contentEncoding: 'gzip' })
+    expect(answer.status).toBe(200)
+    expect(vins(await watching.handled())).toEqual(['A'])
+  })
+
+  test('as any kind of bytes is taken', async () => {
+    const bytes = new TextEncoder().encode(state('A'))
+    const shared = new Uint8Array(new SharedArrayBuffer(bytes.length))
+    shared.set(bytes)
+    for (const body of [bytes, bytes.buffer, new DataView(bytes.buffer), Buffer.from(bytes), shared]) {
+      expect(await accept(watched(), body)).toMatchObject({ status: 200 })
+    }
+  })
+})
