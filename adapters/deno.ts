@@ -70,10 +70,17 @@ const deno: Runtime<ServeOptions> = {
       port: server.addr.port,
       async stop(graceMs) {
         const deadline = timer(graceMs)
-        await Promise.race([traffic.quiet(), deadline.over])
+        let shutting = false
+        const shutDown = (): Promise<void> => {
+          shutting = true
+          return server.shutdown()
+        }
+        await Promise.race([traffic.whenQuiet(shutDown), deadline.over])
         // Aborting ends everything, lingering connections too; after `shutdown` it would crash the process.
-        if (traffic.underWay > 0) stopping.abort()
-        else await Promise.race([server.shutdown(), deadline.over])
+        if (!shutting) {
+          traffic.forget()
+          stopping.abort()
+        }
         deadline.cancel()
       },
     }
@@ -116,33 +123,42 @@ function serveEverywhere(
 
 /** Counts requests that are not answered yet: Deno 2.9 fails those whose bodies are still coming when it shuts down. */
 interface Traffic {
-  readonly underWay: number
   count(answer: Response | Promise<Response>): Promise<Response>
-  /** Resolves at a moment when no request is under way. */
-  quiet(): Promise<void>
+  /** Calls `run` once, in the very moment when no request is under way. Resolves when that is done. */
+  whenQuiet(run: () => Promise<void>): Promise<void>
+  /** Does not call it any more. */
+  forget(): void
 }
 
 function countTraffic(): Traffic {
   let underWay = 0
-  let whenQuiet = (): void => {}
+  let awaited: (() => void) | undefined
+
+  function check(): void {
+    if (underWay > 0) return
+    const now = awaited
+    awaited = undefined
+    now?.()
+  }
+
   return {
-    get underWay() {
-      return underWay
-    },
     async count(answer) {
       underWay += 1
       try {
         return await answer
       } finally {
         underWay -= 1
-        if (underWay === 0) whenQuiet()
+        check()
       }
     },
-    quiet: () =>
+    whenQuiet: (run) =>
       new Promise((resolve) => {
-        whenQuiet = resolve
-        if (underWay === 0) resolve()
+        awaited = () => resolve(run())
+        check()
       }),
+    forget() {
+      awaited = undefined
+    },
   }
 }
 
