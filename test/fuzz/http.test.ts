@@ -1,0 +1,249 @@
+import { gzipSync } from 'node:zlib'
+import fc from 'fast-check'
+import { createReceiver, type Log, type Receiver } from 'fleethook'
+import { Hono } from 'hono'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { bodies, headers, jsonTexts, methods, paths } from './arbitrary.ts'
+
+const secret = 'a-long-random-value'
+const limits = { bodyBytes: 20_000, pendingMessages: 50, pendingBytes: 40_000 }
+
+const unhandled: unknown[] = []
+const note = (reason: unknown): void => void unhandled.push(reason)
+beforeAll(() => {
+  process.on('unhandledRejection', note)
+  process.on('uncaughtException', note)
+})
+afterAll(async () => {
+  await new Promise((resolve) => setImmediate(resolve))
+  process.off('unhandledRejection', note)
+  process.off('uncaughtException', note)
+  expect(unhandled).toEqual([])
+  expect(Object.keys(Object.prototype)).toEqual([])
+})
+
+/** Nothing that is sent may stand in a log, nor the secret. */
+const marker = 'PAYLOAD-MARKER'
+const log: Log = (() => {
+  const look = (message: string, details?: unknown): void => {
+    expect(`${message} ${JSON.stringify(details)}`).not.toMatch(new RegExp(`${secret}|${marker}`))
+  }
+  return { debug: look, info: look, warn: look, error: look }
+})()
+
+function tested(): Receiver {
+  return createReceiver({ secret, log, limits, retry: { attempts: 1 } })
+    .on('*', () => {})
+    .on('malformed', () => {})
+}
+
+/** The promises that hold for every answer, whatever was sent. */
+function checkAnswer(status: number, text: string, method = 'POST'): void {
+  expect([200, 400, 401, 403, 404, 405, 413, 415, 503]).toContain(status)
+  if (method === 'HEAD') return expect(text).toBe('')
+  expect(text).not.toContain(secret)
+  expect(text).not.toContain(marker)
+  const answer: unknown = JSON.parse(text)
+  if (status === 200) return expect(text).toMatch(/^\{"text":"Success","code":0\}$|"code":17\}$/)
+  if (answer !== null && typeof answer === 'object' && 'code' in answer && answer.code === 18) return
+  expect(answer).toMatchObject({
+    text: expect.any(String),
+    code: expect.any(Number),
+    error: expect.stringMatching(/^[a-z_]+$/),
+    hint: expect.stringMatching(/.{20}/),
+  })
+}
+
+function checkPending(receiver: Receiver): void {
+  const { messages, bytes } = receiver.stats().pending
+  expect(messages).toBeLessThanOrEqual(limits.pendingMessages)
+  expect(bytes).toBeLessThanOrEqual(limits.pendingBytes)
+}
+
+const nextTask = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+
+describe('Whatever is sent, the answer is JSON with a code, never a 5xx but 503, and nothing crashes', () => {
+  test('bytes, headers, methods and paths, by fetch and by routes()', async () => {
+    const receiver = tested()
+    const host = new Hono()
+      .route('/', receiver.routes())
+      .notFound(
+        () =>
+          new Response('{"code":404,"error":"host","text":"","hint":"the host has its own answer"}', { status: 404 }),
+      )
+    await fc.assert(
+      fc.asyncProperty(
+        methods,
+        paths,
+        headers(secret),
+        bodies(marker),
+        fc.boolean(),
+        async (method, path, sent, body, mounted) => {
+          const bodyless = method === 'GET' || method === 'HEAD'
+          const request = new Request(`http://receiver.test${path}`, {
+            method,
+            headers: { ...sent },
+            ...(bodyless ? {} : { body }),
+          })
+          const response = await (mounted ? host : receiver).fetch(request)
+          checkAnswer(response.status, await response.text(), method)
+          expect(response.headers.get('content-type')).toMatch(mounted ? /./ : /^application\/json$/)
+          checkPending(receiver)
+          await nextTask()
+        },
+      ),
+      { numRuns: 3000 },
+    )
+    await receiver.drain()
+    expect(receiver.stats()).toMatchObject({ pending: { messages: 0, bytes: 0 }, running: 0 })
+  })
+
+  test('streams cut anywhere, that fail anywhere, gzipped or not', async () => {
+    const receiver = tested()
+    await fc.assert(
+      fc.asyncProperty(
+        bodies(marker),
+        fc.array(fc.nat(4000), { maxLength: 10 }),
+        fc.constantFrom(undefined, 'gzip', 'identity'),
+        fc.boolean(),
+        fc.boolean(),
+        async (body, cuts, encoding, zip, fails) => {
+          const bytes = new Uint8Array(zip ? gzipSync(body) : body)
+          const edges = [0, ...cuts.filter((cut) => cut < bytes.length).sort((a, b) => a - b), bytes.length]
+          const chunks = edges.slice(1).map((end, index) => bytes.subarray(edges[index], end))
+          const stream = new ReadableStream<Uint8Array<ArrayBuffer>>({
+            pull(controller) {
+              const chunk = chunks.shift()
+              if (chunk !== undefined) controller.enqueue(chunk)
+              else if (fails) controller.error(new Error('the connection broke'))
+              else controller.close()
+            },
+          })
+          const init = {
+            method: 'POST',
+            headers: { authorization: secret, ...(encoding === undefined ? {} : { 'content-encoding': encoding }) },
+            body: stream,
+            duplex: 'half',
+          }
+          const response = await receiver.fetch(new Request('http://receiver.test/', init))
+          checkAnswer(response.status, await response.text())
+          if (fails) expect(response.status).not.toBe(200)
+          checkPending(receiver)
+          await nextTask()
+        },
+      ),
+      { numRuns: 1000 },
+    )
+  })
+
+  test('JSON of every shape, at both doors, as text and parsed, in all three formats', async () => {
+    const receiver = tested()
+    await fc.assert(
+      fc.asyncProperty(
+        jsonTexts(marker),
+        fc.constantFrom('/', '/services/collector'),
+        fc.boolean(),
+        async (text, path, parse) => {
+          const body: unknown = parse ? parsed(text) : text
+          const answer = await receiver.accept({ authorization: `Splunk ${secret}`, body, path })
+          checkAnswer(answer.status, answer.body)
+          checkPending(receiver)
+          await nextTask()
+        },
+      ),
+      { numRuns: 3000 },
+    )
+    await receiver.drain()
+    expect(receiver.stats().pending).toEqual({ messages: 0, bytes: 0 })
+  })
+
+  test('anything at all given to accept()', async () => {
+    const receiver = tested()
+    const anything = fc.anything({
+      withBigInt: true,
+      withDate: true,
+      withMap: true,
+      withSet: true,
+      withTypedArray: true,
+      withNullPrototype: true,
+      withObjectString: true,
+      withSparseArray: true,
+      withBoxedValues: true,
+    })
+    await fc.assert(
+      fc.asyncProperty(
+        anything,
+        fc.constantFrom(null, undefined, '', 'gzip', 'br', '\0'),
+        async (body, contentEncoding) => {
+          const answer = await receiver.accept({ authorization: secret, body, contentEncoding })
+          checkAnswer(answer.status, answer.body)
+          await nextTask()
+        },
+      ),
+      { numRuns: 2000 },
+    )
+  })
+})
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+describe('What breaks parsers', () => {
+  const deep = 100_000
+  const roomy = (): Receiver => createReceiver({ secret, log, limits: { bodyBytes: 4_194_304 } }).on('*', () => {})
+  const state = '{"vin":"A","state":"online"}'
+
+  test.each([
+    ['lists nested deep', '['.repeat(deep) + ']'.repeat(deep), 400],
+    ['lists that never end', '['.repeat(deep), 400],
+    ['objects nested deep', '{"a":'.repeat(deep) + '1' + '}'.repeat(deep), undefined],
+    ['objects that never end', '{"a":'.repeat(deep), 400],
+    ['data nested deep', `{"vin":"A","data":{"x":${'['.repeat(deep)}${']'.repeat(deep)}}}`, undefined],
+    ['an event nested deep', `{"source":"A","event":${'{"a":'.repeat(deep)}1${'}'.repeat(deep)}}`, undefined],
+    ['alerts nested deep', `{"vin":"A","alerts":${'[['.repeat(deep)}${']]'.repeat(deep)}}`, undefined],
+    ['a message after one nested deep', `${'{"a":'.repeat(deep)}1${'}'.repeat(deep)}${state}`, undefined],
+    ['a huge string', `{"vin":"A","state":"${'x'.repeat(4_000_000)}"}`, 200],
+    ['a huge key', `{"${'x'.repeat(4_000_000)}":1}`, 200],
+    ['a huge number', `{"vin":"A","data":{"x":${'9'.repeat(1_000_000)}}}`, 200],
+    ['very many fields', `{"vin":"A","data":{${Array.from({ length: 200_000 }, (_, n) => `"f${n}":1`).join()}}}`, 200],
+    [
+      'very many numeric fields',
+      `{"vin":"A","data":{${Array.from({ length: 200_000 }, (_, n) => `"${n}":1`).join()}}}`,
+      200,
+    ],
+    ['very many alerts', `{"vin":"A","alerts":[${Array.from({ length: 100_000 }, () => '{"name":"x"}').join()}]}`, 200],
+    ['very many quotes', '"'.repeat(4_000_000), 400],
+    ['very many backslashes', `"${'\\'.repeat(4_000_000)}`, 400],
+    ['very many blanks', ' '.repeat(4_194_304), 400],
+    ['very many line ends and one message', '\n'.repeat(4_000_000) + state, 200],
+    ['NUL bytes', '\0'.repeat(1000), 400],
+    ['a number beyond doubles', '{"vin":"A","createdAt":"2024-02-24T04:58:44Z","data":{"BatteryLevel":1e999}}', 200],
+    ['a time beyond dates', '{"event":{},"source":"A","time":1e999}', 400],
+    ['lone surrogates', '{"vin":"\\ud800","state":"\\udfff"}', 200],
+    [
+      'prototypes',
+      '{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}},"vin":"A","data":{"__proto__":1,"constructor":2}}',
+      200,
+    ],
+    ['the prototype as VIN', '{"vin":"__proto__","state":"online"}', 200],
+    ['keys of Object', '{"hasOwnProperty":1,"toString":2,"valueOf":3,"vin":"toString","state":"constructor"}', 200],
+  ])('%s', async (_case, body, status) => {
+    const receiver = roomy()
+    const started = performance.now()
+    for (const path of ['/', '/services/collector']) {
+      const answer = await receiver.accept({ authorization: `Splunk ${secret}`, body, path })
+      checkAnswer(answer.status, answer.body)
+      if (path === '/' && status !== undefined) expect(answer.status).toBe(status)
+    }
+    // Linear, so that no sender can hold the process: generous, since the machine may be busy.
+    expect(performance.now() - started).toBeLessThan(5_000)
+    await receiver.drain()
+    expect(receiver.stats()).toMatchObject({ pending: { messages: 0 }, deadLettersDropped: 0 })
+    expect(Object.hasOwn(Object.prototype, 'polluted')).toBe(false)
+  })
+})
