@@ -14,10 +14,8 @@ export interface Lane<Item> {
   readonly key: string
   head: Item | undefined
   tail: Item | undefined
-  /** Waiting for its turn, or not: its head is out or is not ready. */
+  /** Waiting for its turn, or not: its head was taken or is not ready. */
   queued: boolean
-  /** Its head was taken. */
-  out: boolean
   next: Lane<Item> | undefined
 }
 
@@ -28,7 +26,7 @@ export interface Lane<Item> {
 export interface Lanes<Item extends InLane<Item>> {
   /** Adds an item at the end of its lane. It keeps its place, and those behind it wait, until it is `ready`. */
   add(key: string, item: Item): void
-  /** It may be taken from now on. */
+  /** It may be taken from now on. Not to be said of one that is taken. */
   ready(item: Item): void
   /** Takes the head of the next lane. The lane stays away until the item is put `back` or removed. */
   take(): Item | undefined
@@ -52,7 +50,7 @@ export function createLanes<Item extends InLane<Item>>(): Lanes<Item> {
 
   /** A lane whose head may be taken goes to the back of the queue, unless it is there. */
   function queue(lane: Lane<Item>): void {
-    if (lane.queued || lane.out || !lane.head?.ready) return
+    if (lane.queued || !lane.head?.ready) return
     lane.queued = true
     lane.next = undefined
     if (last === undefined) first = lane
@@ -64,7 +62,7 @@ export function createLanes<Item extends InLane<Item>>(): Lanes<Item> {
     add(key, item) {
       let lane = lanes.get(key)
       if (lane === undefined) {
-        lane = { key, head: undefined, tail: undefined, queued: false, out: false, next: undefined }
+        lane = { key, head: undefined, tail: undefined, queued: false, next: undefined }
         lanes.set(key, lane)
       }
       item.lane = lane
@@ -87,17 +85,13 @@ export function createLanes<Item extends InLane<Item>>(): Lanes<Item> {
         lane.queued = false
         lane.next = undefined
         // Its head can have been removed while it waited for its turn.
-        if (lane.head?.ready) {
-          lane.out = true
-          return lane.head
-        }
+        if (lane.head?.ready) return lane.head
       }
       return undefined
     },
 
     back(item) {
       item.ready = false
-      if (item.lane !== undefined) item.lane.out = false
     },
 
     remove(item) {
@@ -113,7 +107,6 @@ export function createLanes<Item extends InLane<Item>>(): Lanes<Item> {
         return
       }
       lane.head = next
-      lane.out = false
       if (next === undefined) lanes.delete(lane.key)
       else queue(lane)
     },

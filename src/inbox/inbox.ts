@@ -76,7 +76,10 @@ export interface Inbox {
   reschedule(id: string): Promise<void>
   /** It was given up: keep it as a dead letter. Resolves to what had to be dropped to make room, for the count. */
   deadLetter(id: string, reason: DeadLetterReason): Promise<DeadLetter | undefined>
-  /** Messages that an earlier process left, claimed or not, in order of arrival. Read once, before the first `put`. */
+  /**
+   * Messages that an earlier process left, claimed or not, in the order in which `put` was called for them: ids do not
+   * keep that order when a clock was set back. Read once, before the first `put`.
+   */
   recover(): AsyncIterable<Pick<InboxMessage, 'id' | 'lane' | 'kind'>>
   /** The dead letters, oldest first, at most `limit`. */
   deadLetters(limit: number): Promise<readonly DeadLetter[]>

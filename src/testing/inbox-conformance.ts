@@ -211,6 +211,13 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
 
   const { reopen } = subject
   if (reopen !== undefined) {
+    check('A new process finds messages in the order in which they were put, whatever their ids', async (inbox) => {
+      const numbers = Array.from({ length: 40 }, (_, n) => (n * 17) % 40)
+      await Promise.all(numbers.map((n) => inbox.put([message(n)])))
+      const again = await reopen(inbox, roomy)
+      equal(await idsOf(again.recover()), numbers.map(id))
+      await again.close()
+    })
     check('A new process finds what was put and not settled, claimed or not, in order of arrival', async (inbox) => {
       await inbox.put([message(1), message(2)])
       await inbox.put([message(3), message(4)])

@@ -7,10 +7,11 @@ export interface Disk {
   readonly messages: Map<string, string>
   readonly deliveries: Map<string, number>
   readonly dead: Map<string, string>
+  puts: number
 }
 
 export function disk(): Disk {
-  return { messages: new Map(), deliveries: new Map(), dead: new Map() }
+  return { messages: new Map(), deliveries: new Map(), dead: new Map(), puts: 0 }
 }
 
 /** What a test can do to a disk while it is in use. Each is awaited before the step is done. */
@@ -23,6 +24,8 @@ export interface Faults {
 
 interface Stored {
   readonly message: InboxMessage
+  /** Grows with each call of `put`. */
+  readonly place: number
   readonly replayed?: boolean
 }
 
@@ -32,8 +35,10 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
     const text = on.messages.get(id)
     return text === undefined ? undefined : (JSON.parse(text) as Stored)
   }
-  const write = ({ event: _, ...message }: InboxMessage & { readonly event?: unknown }, replayed: boolean): string =>
-    JSON.stringify({ message: { ...message, text: message.text }, replayed } satisfies Stored)
+  const write = ({ event: _, ...message }: InboxMessage, place: number, replayed: boolean): string =>
+    JSON.stringify({ message: { ...message, text: message.text }, place, replayed } satisfies Stored)
+  const inOrder = (): readonly string[] =>
+    [...on.messages.keys()].toSorted((a, b) => (read(a)?.place ?? 0) - (read(b)?.place ?? 0))
 
   const usage = (): { messages: number; bytes: number } => ({
     messages: on.messages.size,
@@ -51,9 +56,10 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
     return {
       durability: 'disk',
       async put(messages) {
+        const place = (on.puts += 1)
         await faults.put?.(messages)
         makeSure(messages)
-        for (const message of messages) on.messages.set(message.id, write(message, false))
+        for (const message of messages) on.messages.set(message.id, write(message, place, false))
       },
       async claim(id) {
         await faults.claim?.(id)
@@ -79,7 +85,7 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
         return undefined
       },
       async *recover() {
-        for (const id of [...on.messages.keys()]) {
+        for (const id of inOrder()) {
           const stored = read(id)
           if (stored !== undefined) yield stored.message
         }
@@ -93,7 +99,7 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
         const { message } = JSON.parse(text) as DeadLetter
         makeSure([message])
         on.dead.delete(id)
-        on.messages.set(id, write(message, true))
+        on.messages.set(id, write(message, (on.puts += 1), true))
         return message
       },
       discard: async (id) => on.dead.delete(id),
