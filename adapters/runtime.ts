@@ -70,15 +70,20 @@ export function serveOn<Options extends ServeOptions>(
     const receivers = receiversOf(served)
     for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
 
+    let stopping: Promise<DrainResult> | undefined
+    const answer = answering(served, runtime.variables())
     const listening = await runtime
-      .listen(answering(served, runtime.variables()), (options ?? {}) as Options)
+      .listen(
+        (request, connection) =>
+          stopping === undefined ? answer(request, connection) : lastAnswer(answer(request, connection)),
+        (options ?? {}) as Options,
+      )
       .catch((cause: unknown) => {
         throw cannotListen(cause, options ?? {})
       })
     const url = `${tls ? 'https' : 'http'}://${display(hostname)}:${listening.port}`
     const say = announce ? (line: string): void => console.info(`fleethook: ${line}`) : (): void => {}
 
-    let stopping: Promise<DrainResult> | undefined
     let resolveClosed: (result: DrainResult | PromiseLike<DrainResult>) => void
     const closed = new Promise<DrainResult>((resolve) => {
       resolveClosed = resolve
@@ -136,6 +141,14 @@ function answering(served: Served, variables: object): Answerer {
   if (isDrainable(served)) return (request) => fetch(request, variables)
   // Not assigned: that would reach through to the environment of the process.
   return (request, connection) => fetch(request, Object.create(variables, Object.getOwnPropertyDescriptors(connection)))
+}
+
+/** A client that is told to close its connection sends no message into one that is just being closed. */
+async function lastAnswer(answer: Response | Promise<Response>): Promise<Response> {
+  const { status, headers, body } = await answer
+  const last = new Headers(headers)
+  last.set('connection', 'close')
+  return new Response(body, { status, headers: last })
 }
 
 function receiversOf(served: Served): readonly Drainable[] {

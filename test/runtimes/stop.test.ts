@@ -64,12 +64,15 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('stopping on %s', (
     expect(signal ?? status).toBe(runtime === 'deno' ? 143 : 'SIGTERM')
   })
 
-  test('goes on as before for as long as load balancers need, if told to', async ({ expect }) => {
+  test('goes on for as long as load balancers need, if told to, and asks clients to close their connections', async ({
+    expect,
+  }) => {
     const command = await appCommand(runtime, { holdsHandlers: true }, { delayBeforeCloseMs: 600_000 })
     await using target = await spawnTarget(command)
     await terminate(target)
     expect(await post(target.url, 'V1')).toBe(200)
     await letIt(target.url, 'handle')
     await expect.poll(() => seen(target.url)).toMatchObject({ stats: { handled: 1 } })
+    expect((await fetch(`${target.url}/seen`)).headers.get('connection')).toBe('close')
   })
 })
