@@ -1,5 +1,6 @@
 import { FleethookError } from '../src/errors.ts'
 
+/** A signal that stops a server. */
 export type Signal = 'SIGTERM' | 'SIGINT' | 'SIGHUP'
 
 /** Options of `serve`, the same on every runtime. */
