@@ -1,0 +1,184 @@
+/**
+ * What a message costs on each runtime, from the socket to its handler, against the least that the runtime's own server can
+ * do with it: read the body, parse it, answer. And how long it takes from the start of the process to the first
+ * acknowledged message. Servers in processes of their own, in turns, the same bodies. Linux only.
+ */
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { setTimeout as later } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { type Runtime, runtimePath } from '../scripts/runtimes.ts'
+import { spawnTarget, type Target, type TargetCommand } from '../test/conformance/spawn.ts'
+import { workerCommand } from '../test/runtimes/targets.ts'
+import { corpus } from './corpus.ts'
+import { load, requestOf } from './load.ts'
+import { median } from './median.ts'
+import { loadCore, measuredCore, pinned, pinThis } from './pin.ts'
+import { answerBody, secret } from './servers/answer.ts'
+import { table } from './table.ts'
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '9' },
+    count: { type: 'string', default: '10000' },
+    starts: { type: 'string', default: '9' },
+  },
+})
+const rounds = Number(values.rounds)
+const count = Number(values.count)
+const starts = Number(values.starts)
+
+type Kind = 'bare' | 'fleethook'
+const kinds: readonly Kind[] = ['bare', 'fleethook']
+const budgets: Partial<Record<Runtime, number>> = { node24: 1.15, bun: 1.3, deno: 1.3 }
+const runtimes: readonly Runtime[] = ['node24', 'bun', 'deno', 'workerd']
+
+const answer = `new Response('${answerBody}', { headers: { 'content-type': 'application/json' } })`
+const parse = `async (request) => { JSON.parse(await request.text()); return ${answer} }`
+const receiver = `createReceiver({ secret: '${secret}' }).on('data', ({ data }) => { highest = Math.max(highest, data.VehicleSpeed ?? 0) })`
+
+const programs: Readonly<Record<Kind, string>> = {
+  bare: `
+    const say = (port) => console.log('listening on http://127.0.0.1:' + port)
+    const fetch = ${parse}
+    if (process.argv[2] === 'bun') say(Bun.serve({ port: 0, hostname: '127.0.0.1', fetch }).port)
+    else if (process.argv[2] === 'deno') say(Deno.serve({ port: 0, hostname: '127.0.0.1', onListen() {} }, fetch).addr.port)
+    else {
+      const { createServer } = await import('node:http')
+      const headers = { 'content-type': 'application/json', 'content-length': ${answerBody.length} }
+      const server = createServer((request, response) => {
+        const chunks = []
+        request.on('data', (chunk) => { chunks.push(chunk) })
+        request.on('end', () => {
+          JSON.parse(Buffer.concat(chunks).toString())
+          response.writeHead(200, headers)
+          response.end('${answerBody}')
+        })
+      }).listen(0, '127.0.0.1', () => say(server.address().port))
+    }`,
+  fleethook: `
+    import { createReceiver } from './src/index.js'
+    const { serve } = await import('./adapters/' + process.argv[2] + '.js')
+    let highest = 0
+    await serve(${receiver}, { port: 0, hostname: '127.0.0.1' })`,
+}
+
+const workers: Readonly<Record<Kind, string>> = {
+  bare: `export default { fetch: ${parse} }`,
+  fleethook: `
+    import { createReceiver } from '../../../src/index.ts'
+    import { worker } from '../../../adapters/workers.ts'
+    let highest = 0
+    export default worker(${receiver})`,
+}
+
+/** What a user installs: plain JavaScript, in a folder from which the dependencies are found. */
+function compile(): string {
+  const root = fileURLToPath(new URL('..', import.meta.url))
+  const folder = `${root}.runtimes/bench-${process.pid}/`
+  mkdirSync(folder, { recursive: true })
+  const compiler = `${root}node_modules/typescript/bin/tsc`
+  execFileSync(process.execPath, [compiler, '-p', `${root}scripts/tsconfig.build.json`, '--outDir', folder])
+  for (const kind of kinds) writeFileSync(`${folder}${kind}.mjs`, programs[kind])
+  return folder
+}
+
+async function commandOf(runtime: Runtime, kind: Kind, folder: string): Promise<TargetCommand> {
+  const { command, args }: Pick<TargetCommand, 'command' | 'args'> =
+    runtime === 'workerd'
+      ? await workerCommand(workers[kind])
+      : {
+          command: runtimePath(runtime),
+          args: [
+            ...(runtime === 'deno' ? ['run', '--allow-all'] : []),
+            `${folder}${kind}.mjs`,
+            runtime.replace(/\d+/, ''),
+          ],
+        }
+  const [program = command, ...rest] = pinned(measuredCore, [command, ...args])
+  return { runtime, command: program, args: rest }
+}
+
+/** CPU time of all threads of a process, in microseconds. */
+function cpuOf({ pid }: Target): number {
+  return readdirSync(`/proc/${pid}/task`)
+    .map((task) => Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ')[0]) / 1000)
+    .reduce((sum, each) => sum + each, 0)
+}
+
+interface Course {
+  readonly runtime: Runtime
+  readonly kind: Kind
+  readonly command: TargetCommand
+  readonly target: Target
+  readonly cpuMicroseconds: number[]
+  readonly perSecond: number[]
+  readonly startMs: number[]
+}
+
+const requests = corpus({ messages: 5000, vins: 1000, format: 'service' }).map((body) => requestOf(body, secret))
+
+async function lap({ target, cpuMicroseconds, perSecond, runtime }: Course, counts: boolean): Promise<void> {
+  const before = cpuOf(target)
+  const { seconds, refused } = await load({ port: Number(new URL(target.url).port), requests, connections: 64, count })
+  if (refused > 0) throw new Error(`${runtime} refused ${refused} of ${count} messages.`)
+  // Handlers come after the last answer, and count.
+  await later(50)
+  if (!counts) return
+  cpuMicroseconds.push((cpuOf(target) - before) / count)
+  perSecond.push(count / seconds)
+}
+
+async function start({ command, startMs }: Course): Promise<void> {
+  const startedAt = performance.now()
+  await using target = await spawnTarget(command)
+  await load({ port: Number(new URL(target.url).port), requests, connections: 1, count: 1 })
+  startMs.push(performance.now() - startedAt)
+}
+
+pinThis(loadCore)
+const folder = compile()
+const courses: Course[] = []
+try {
+  for (const runtime of runtimes)
+    for (const kind of kinds) {
+      const command = await commandOf(runtime, kind, folder)
+      const target = await spawnTarget(command)
+      courses.push({ runtime, kind, command, target, cpuMicroseconds: [], perSecond: [], startMs: [] })
+    }
+  // Two laps that are not counted: code is compiled, heaps find their size.
+  for (let round = -2; round < rounds; round++) for (const course of courses) await lap(course, round >= 0)
+  for (const { target } of courses) await target.stop('SIGKILL')
+  for (let round = 0; round < starts; round++) for (const course of courses) await start(course)
+} finally {
+  for (const { target } of courses) await target.stop('SIGKILL')
+  rmSync(folder, { recursive: true, force: true })
+}
+
+/** Of the same round, so that what else the machine does weighs on both. */
+function ratio(runtime: Runtime): string {
+  const [bare, own] = kinds.map((kind) => courses.find((course) => course.runtime === runtime && course.kind === kind))
+  const ratios = own?.cpuMicroseconds.map((cpu, round) => cpu / (bare?.cpuMicroseconds[round] ?? Number.NaN)) ?? []
+  return median(ratios).toFixed(2)
+}
+
+console.log(
+  `Messages of the service's own format, ${rounds} rounds of ${count}, medians; 64 connections, each sends its next message when the last was answered. ` +
+    'Ratio: CPU time of the process to that of the bare server. Start: from starting the process to the first 200, ' +
+    `median of ${starts}, with the compiled package (on workerd with the bundle).\n`,
+)
+console.log(
+  table(
+    ['runtime', 'server', 'CPU µs', 'ratio', 'budget', 'messages/s', 'start ms'],
+    courses.map(({ runtime, kind, cpuMicroseconds, perSecond, startMs }) => [
+      runtime,
+      kind,
+      median(cpuMicroseconds).toFixed(1),
+      kind === 'bare' ? '' : ratio(runtime),
+      kind === 'bare' ? '' : (budgets[runtime]?.toFixed(2) ?? 'none'),
+      median(perSecond).toFixed(0),
+      median(startMs).toFixed(0),
+    ]),
+  ),
+)
