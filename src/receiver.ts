@@ -114,7 +114,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     const { messages, bytes } = inbox.usage()
     return messages >= limits.pendingMessages || bytes >= limits.pendingBytes
   }
-  const app = createRoutes<E>({
+  const { app, fetch } = createRoutes<E>({
     receive,
     busy: () => (draining !== undefined ? 'draining' : isFull() ? 'inbox_full' : undefined),
     refused: reports.noteRefused,
@@ -134,7 +134,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       return receiver
     },
     routes: () => app,
-    fetch: (request, env, context) => app.fetch(request, env, context),
+    fetch,
     async accept({ authorization, body, contentEncoding, path = '/', env, context }) {
       const door = doorOf(path)
       if (door === undefined) return refusal({ error: 'path_unknown' })

@@ -1,5 +1,6 @@
-import type { Context, Env } from 'hono'
+import type { Context, Env, HonoRequest } from 'hono'
 import { Hono } from 'hono/tiny'
+import { getPath } from 'hono/utils/url'
 import type { Door } from '../inbox/inbox.ts'
 import { type Answer, healthy, type Refusal, refuse, success, unhealthy } from './answers.ts'
 import { type Body, readGiven, readRequest } from './body.ts'
@@ -45,77 +46,97 @@ export function doorOf(path: string): Door | undefined {
   return place === 'health' ? undefined : place
 }
 
-/** The Hono app of a receiver: what is where, and nothing about what happens there. */
-export function createRoutes<E extends Env>(face: Face): Hono<E> {
-  const app = new Hono<E>()
+/** A request, whoever routed it. */
+interface Arrived {
+  readonly request: Request
+  readonly env: unknown
+  readonly context: ExecutionContext | undefined
+  /** Hono's view of it, which knows what the host's own middleware has read. */
+  readonly hono?: HonoRequest
+}
 
-  const refusing = (refusal: Refusal, allow?: string): Response => {
-    face.refused(refusal)
-    return respond(refuse(refusal, allow))
-  }
+/** The two ways in over HTTP. */
+export interface Routes<E extends Env> {
+  /** To mount in a host. */
+  readonly app: Hono<E>
+  /** The same by itself. Where nothing else is mounted there is nothing to route, which costs more than the secret. */
+  readonly fetch: (
+    request: Request,
+    env: unknown,
+    context: ExecutionContext | undefined,
+  ) => Response | Promise<Response>
+}
 
-  function message(c: Context<E>, door: Door): Response | Promise<Response> {
-    const { method } = c.req
-    if (method === 'POST') return face.receive(incoming(c, door)).then(respond)
-    if (method === 'OPTIONS') return respond({ ...success, headers: { ...success.headers, allow: 'POST, OPTIONS' } })
-    return refusing({ error: 'method_not_allowed' }, 'POST, OPTIONS')
-  }
+/** What is where, and nothing about what happens there. */
+export function createRoutes<E extends Env>(face: Face): Routes<E> {
+  function answer(place: Door | 'health' | undefined, arrived: Arrived): Response | Promise<Response> {
+    const { method } = arrived.request
+    const respond = ({ status, headers, body }: Answer): Response =>
+      new Response(method === 'HEAD' ? null : body, { status, headers })
+    const refusing = (refusal: Refusal, allow?: string): Response => {
+      face.refused(refusal)
+      return respond(refuse(refusal, allow))
+    }
 
-  function health({ req: { method } }: Context<E>): Response {
-    const allow = 'GET, HEAD, OPTIONS'
+    if (place === undefined) return refusing({ error: 'path_unknown' })
+    const isHealth = place === 'health'
+    if (!isHealth && method === 'POST') return face.receive(incoming(arrived, place)).then(respond)
+    const allow = isHealth ? 'GET, HEAD, OPTIONS' : 'POST, OPTIONS'
     if (method === 'OPTIONS') return respond({ ...success, headers: { ...success.headers, allow } })
-    if (method !== 'GET' && method !== 'HEAD') return refusing({ error: 'method_not_allowed' }, allow)
+    if (!isHealth || (method !== 'GET' && method !== 'HEAD')) return refusing({ error: 'method_not_allowed' }, allow)
     const busy = face.busy()
     if (busy === undefined) return respond(healthy)
     return respond(busy === 'draining' ? refuse({ error: 'draining' }) : unhealthy)
   }
 
-  const unknown = (): Response => refusing({ error: 'path_unknown' })
-  const root = (c: Context<E>): Response | Promise<Response> => message(c, 'root')
-  // One handler a path: Hono composes several, which costs. The second pattern is the first with a trailing slash, in
-  // the only spelling that every router of Hono takes.
+  const app = new Hono<E>()
+  const mounted = (c: Context<E>, place: Door | 'health' | undefined): Response | Promise<Response> =>
+    answer(place, { request: c.req.raw, env: c.env, context: contextOf(c), hono: c.req })
+  const root = (c: Context<E>): Response | Promise<Response> => mounted(c, 'root')
+  // The second pattern is the first with a trailing slash, in the only spelling that every router of Hono takes. What is
+  // beside these belongs to the host.
   app.all('/', root).all('/:slash{$}', root)
-  app.all(`${collector}/*`, (c) => {
-    const { path } = c.req
-    const place = placeOf(path.slice(path.lastIndexOf(collector)))
-    if (place === 'health') return health(c)
-    return place === undefined ? unknown() : message(c, place)
-  })
-  // Only for `fetch`: what is beside the receiver belongs to the host that mounts it.
-  app.notFound(unknown)
-  return app
-}
+  app.all(`${collector}/*`, (c) => mounted(c, placeOf(c.req.path.slice(c.req.path.lastIndexOf(collector)))))
+  app.notFound((c) => mounted(c, undefined))
 
-function respond(answer: Answer): Response {
-  return new Response(answer.body, { status: answer.status, headers: answer.headers })
-}
-
-function incoming<E extends Env>(c: Context<E>, door: Door): Incoming {
-  const { req } = c
   return {
-    authorization: req.header('authorization'),
-    door,
-    env: c.env,
-    context: contextOf(c),
-    read: (limitBytes) => read(c, limitBytes),
+    app,
+    fetch: (request, env, context) => answer(placeOf(getPath(request)), { request, env, context }),
   }
 }
 
-async function read<E extends Env>({ req }: Context<E>, limitBytes: number): Promise<Body | Refusal> {
-  const contentEncoding = req.header('content-encoding')
-  // What the host's own middleware read through Hono is still there; what was read past Hono is gone.
-  const read = req.raw.bodyUsed ? req.bodyCache : {}
-  if ('text' in read || 'json' in read) return readGiven(await req.text(), contentEncoding, limitBytes)
-  if ('arrayBuffer' in read) return readGiven(await req.arrayBuffer(), contentEncoding, limitBytes)
-  const contentLength = req.header('transfer-encoding') === undefined ? req.header('content-length') : undefined
-  return readRequest(req.raw, { contentEncoding, contentLength }, limitBytes)
+function incoming({ request, env, context, hono }: Arrived, door: Door): Incoming {
+  return {
+    authorization: request.headers.get('authorization'),
+    door,
+    env,
+    context,
+    read: (limitBytes) => read(request, hono, limitBytes),
+  }
 }
 
-/** Hono's getter throws where the runtime gave no context. */
+function read(request: Request, hono: HonoRequest | undefined, limitBytes: number): Promise<Body | Refusal> {
+  const { headers } = request
+  const contentEncoding = headers.get('content-encoding')
+  if (hono !== undefined && request.bodyUsed) {
+    // What the host's own middleware read through Hono is still there; what was read past Hono is gone.
+    const given = (body: unknown): Promise<Body | Refusal> => readGiven(body, contentEncoding, limitBytes)
+    if ('text' in hono.bodyCache || 'json' in hono.bodyCache) return hono.text().then(given)
+    if ('arrayBuffer' in hono.bodyCache) return hono.arrayBuffer().then(given)
+  }
+  const contentLength = headers.get('transfer-encoding') === null ? headers.get('content-length') : undefined
+  return readRequest(request, { contentEncoding, contentLength }, limitBytes)
+}
+
+/** Hono's getter throws where the runtime gave no context, and the stack of that error costs more than the message. */
 function contextOf<E extends Env>(c: Context<E>): ExecutionContext | undefined {
+  const limit: unknown = Reflect.get(Error, 'stackTraceLimit')
+  Reflect.set(Error, 'stackTraceLimit', 0)
   try {
     return c.executionCtx
   } catch {
     return undefined
+  } finally {
+    Reflect.set(Error, 'stackTraceLimit', limit)
   }
 }
