@@ -6,6 +6,7 @@ import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { Log } from '../log.ts'
 import { type AttemptCounts, type AttemptEvents, createAttempt } from './attempt.ts'
 import { createDrain, type DrainResult } from './drain.ts'
+import { createGiveUp } from './give-up.ts'
 import { createHeld, heldWorkMs } from './held.ts'
 import { createLanes } from './lanes.ts'
 import type { Registry } from './registry.ts'
@@ -73,6 +74,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const counts: DispatchCounts = { handled: 0, retried: 0, deadLettered: 0, lost: 0 }
   const runner = createRunner(options)
   const attempt = createAttempt({ ...options, runner, counts, stopped: () => drain.stopped })
+  const giveUp = createGiveUp({ inbox, counts, events })
   const lanes = createLanes<Work>()
   const tasks = createTasks(clock, turn)
   const held = createHeld(clock, expire)
@@ -152,26 +154,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     lanes.remove(work)
   }
 
-  /** It will never be handled here: forgets it, unless the inbox outlives the process. Resolves to whether that loses it. */
-  async function giveUp(work: Work): Promise<boolean> {
-    let lost = false
-    try {
-      // One that was merged into another is no longer there.
-      if (inbox.durability === 'memory' && (await inbox.claim(work.id)) !== undefined) {
-        await inbox.settle(work.id)
-        lost = work.counts
-      }
-    } catch (error) {
-      events.inboxFailed(error)
-    }
-    if (lost) {
-      counts.lost += 1
-      work.batch.lost += 1
-    }
-    work.batch.finish()
-    return lost
-  }
-
   /** The request's surroundings are about to end, or have ended: what is not finished now never will be. */
   function expire(batch: Batch, sinceMs: number): void {
     runner.abort(
@@ -185,16 +167,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       if (work.state === 'running') running -= 1
       end(work)
     }
-    void tell(unfinished, sinceMs)
+    void giveUp(unfinished).then((lost) => lost.forEach(({ from }) => events.missed(from, sinceMs)))
     pump()
-  }
-
-  async function tell(unfinished: readonly Work[], sinceMs: number): Promise<void> {
-    const given = await Promise.all(unfinished.map(giveUp))
-    const lost = unfinished.filter((_, index) => given[index])
-    if (lost.length === 0) return
-    events.lost(lost.length)
-    for (const { from } of lost) events.missed(from, sinceMs)
   }
 
   return {

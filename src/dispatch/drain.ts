@@ -1,7 +1,8 @@
 import type { Clock } from '../clock.ts'
 import { FleethookError } from '../errors.ts'
 import type { Inbox } from '../inbox/inbox.ts'
-import type { DispatchCounts, DispatchEvents } from './dispatcher.ts'
+import type { DispatchCounts } from './dispatcher.ts'
+import type { GiveUp } from './give-up.ts'
 import type { Lanes } from './lanes.ts'
 import type { Runner } from './run.ts'
 import type { Work } from './work.ts'
@@ -22,12 +23,11 @@ export interface DrainOptions {
   readonly lanes: Lanes<Work>
   readonly runner: Runner
   readonly counts: Readonly<DispatchCounts>
-  readonly events: DispatchEvents
   /** Whether nothing is left to do, and nothing more can come. */
   readonly isIdle: () => boolean
   /** Whether nothing is under way. */
   readonly isQuiet: () => boolean
-  readonly giveUp: (work: Work) => Promise<boolean>
+  readonly giveUp: GiveUp
 }
 
 /** The end of a dispatcher. */
@@ -43,7 +43,7 @@ export interface Drain {
 const inboxGraceMs = 1_000
 
 export function createDrain(options: DrainOptions): Drain {
-  const { clock, inbox, lanes, runner, counts, events, isIdle, isQuiet, giveUp } = options
+  const { clock, inbox, lanes, runner, counts, isIdle, isQuiet, giveUp } = options
   let stopped = false
   let waiting: (() => void) | undefined
 
@@ -76,10 +76,9 @@ export function createDrain(options: DrainOptions): Drain {
         work.state = 'over'
         lanes.remove(work)
       }
-      await Promise.all(unfinished.map(giveUp))
+      await giveUp(unfinished)
       const handled = counts.handled + counts.deadLettered - handledBefore
       const lost = counts.lost - lostBefore
-      if (lost > 0) events.lost(lost)
       const left = inbox.durability === 'memory' ? 0 : unfinished.filter((work) => work.counts).length
       return { handled, left, lost }
     },
