@@ -7,5 +7,12 @@
 export { deliver, type Deliverable, type Delivered, type DeliverOptions } from './testing/deliver.ts'
 export { type FakeClock, fakeClock } from './testing/fake-clock.ts'
 export { type Conformance, inboxConformance, type InboxUnderTest } from './testing/inbox-conformance.ts'
-export { message, type MessageDetails, type MessageFactories, type MessageOf } from './testing/message.ts'
+export {
+  type GivenAlert,
+  type GivenError,
+  message,
+  type MessageDetails,
+  type MessageFactories,
+  type MessageOf,
+} from './testing/message.ts'
 export { type HandledEvent, receiverConformance, type ReceiverUnderTest } from './testing/receiver-conformance.ts'

@@ -1,4 +1,4 @@
-import type { Alert, Meta, StateEvent, VehicleError } from '../events/event.ts'
+import type { Meta, StateEvent } from '../events/event.ts'
 import type { FieldValues } from '../events/fields.ts'
 import { syntheticVin } from '../fleet/vin.ts'
 import type { Encodable } from '../wire/encode.ts'
@@ -21,6 +21,26 @@ function base({ vin = syntheticVin(1), createdAt = '2026-11-21T10:00:00.000Z', m
   return meta === undefined ? { vin, createdAt } : { vin, createdAt, meta }
 }
 
+/** An alert, as far as a test cares. */
+export interface GivenAlert {
+  readonly name: string
+  readonly startedAt?: string
+  readonly endedAt?: string
+  /** Default `['Customer']`. */
+  readonly audiences?: readonly string[]
+  readonly [key: string]: unknown
+}
+
+/** An error that a vehicle reported, as far as a test cares. */
+export interface GivenError {
+  readonly name: string
+  readonly createdAt?: string
+  /** Default none. */
+  readonly tags?: { readonly [key: string]: string }
+  readonly body?: string
+  readonly [key: string]: unknown
+}
+
 /** One function a topic: makes a message, with a believable payload when it is given none. */
 export interface MessageFactories {
   /** New values of some fields. */
@@ -30,9 +50,9 @@ export interface MessageFactories {
   /** A full vehicle data document, in the service's small form. */
   vehicleData(vehicleData?: { readonly [key: string]: unknown }, details?: MessageDetails): MessageOf<'vehicle_data'>
   /** Alerts: by default one that is active. */
-  alerts(alerts?: readonly Alert[], details?: MessageDetails): MessageOf<'alerts'>
+  alerts(alerts?: readonly GivenAlert[], details?: MessageDetails): MessageOf<'alerts'>
   /** Errors that the vehicle reported. */
-  errors(errors?: readonly VehicleError[], details?: MessageDetails): MessageOf<'errors'>
+  errors(errors?: readonly GivenError[], details?: MessageDetails): MessageOf<'errors'>
   /** The vehicle connected or disconnected. */
   connectivity(
     connection?: { readonly status?: string; readonly networkInterface?: string; readonly connectionId?: string },
@@ -84,21 +104,21 @@ export const message: MessageFactories = {
   },
 
   alerts(
-    alerts: readonly Alert[] = [
+    alerts: readonly GivenAlert[] = [
       { name: 'VCFRONT_a192_12vBatteryLow', startedAt: '2026-11-21T09:59:58Z', audiences: ['Customer', 'Service'] },
     ],
     details: MessageDetails = {},
   ): MessageOf<'alerts'> {
-    return { ...base(details), topic: 'alerts', alerts }
+    return { ...base(details), topic: 'alerts', alerts: alerts.map((alert) => ({ audiences: ['Customer'], ...alert })) }
   },
 
   errors(
-    errors: readonly VehicleError[] = [
+    errors: readonly GivenError[] = [
       { name: 'stream_backpressure', createdAt: '2026-11-21T09:59:59Z', tags: { dropped: '12' }, body: 'buffer full' },
     ],
     details: MessageDetails = {},
   ): MessageOf<'errors'> {
-    return { ...base(details), topic: 'errors', errors }
+    return { ...base(details), topic: 'errors', errors: errors.map((error) => ({ tags: {}, ...error })) }
   },
 
   connectivity(

@@ -1,7 +1,7 @@
 import { receiverConformance } from 'fleethook/testing'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { spawnTarget, type Target } from './spawn.ts'
-import { secret } from './target.ts'
+import { secret, slowVins } from './target.ts'
 import { targetCommands } from './targets.ts'
 
 /** Where a target is reached, and below which path. */
@@ -18,7 +18,7 @@ for (const { runtime, command } of targetCommands) {
     for (const mount of mounts) {
       describe(mount === '' ? 'at the root' : `mounted at ${mount}`, () => {
         const at = (): string => target.url + mount
-        const checks = receiverConformance({ url: 'http://not.yet', secret, events: async () => [] })
+        const checks = receiverConformance({ url: 'http://not.yet', secret, slowVins, events: async () => [] })
         test.each(checks.map(({ name }, index) => [name, index] as const))(
           '%s',
           { timeout: 30_000 },
@@ -26,6 +26,7 @@ for (const { runtime, command } of targetCommands) {
             const subject = {
               url: at(),
               secret,
+              slowVins,
               events: async () => (await fetch(`${target.url}/target/events`)).json(),
             }
             await receiverConformance(subject)[index]?.run()

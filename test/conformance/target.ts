@@ -5,11 +5,12 @@ import type { ExecutionContext, Receiver } from '../../src/index.ts'
 /** The secret of every target. */
 export const secret = 'conformance-secret-2f9c'
 
-/** Handlers take their time for vehicles whose VIN begins so: waiting, or burning CPU. */
-export const slowVin = 'SLOW'
-export const burnVin = 'BURN'
+/** Handlers take their time for vehicles of these VINs: waiting, or burning CPU. */
+const slowVin = 'SLOW'
+const burnVin = 'BURN'
+export const slowVins: readonly string[] = [slowVin, burnVin]
 /** How long a handler waits for such a vehicle, in milliseconds. */
-export const slowMs = 400
+const slowMs = 400
 
 export interface TargetOptions {
   /** Options of the receiver, for instance a small limit. */
@@ -32,8 +33,8 @@ export interface TargetApp extends Pick<Receiver, 'drain' | 'ack' | 'durability'
 export function createTarget(options: TargetOptions = {}): TargetApp {
   const events: unknown[] = []
   const receiver = createReceiver({ ...options.receiver, secret }).on('*', async (event, { signal }) => {
-    if (event.vin?.startsWith(slowVin)) await sleep(slowMs, signal)
-    if (event.vin?.startsWith(burnVin)) burn()
+    if (event.vin === slowVin) await sleep(slowMs, signal)
+    if (event.vin === burnVin) burn()
     events.push(event)
   })
   const host = new Hono()

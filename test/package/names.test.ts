@@ -30,7 +30,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/testing': {
     values: 'deliver fakeClock inboxConformance message receiverConformance',
     types: `
-      Conformance DeliverOptions Deliverable Delivered FakeClock HandledEvent InboxUnderTest MessageDetails
+      Conformance DeliverOptions Deliverable Delivered FakeClock GivenAlert GivenError HandledEvent InboxUnderTest MessageDetails
       MessageFactories MessageOf ReceiverUnderTest`,
   },
   'fleethook/node': { values: 'serve', types: 'Listening NodeServeOptions ServeOptions Served Server Signal' },
