@@ -54,12 +54,13 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     clock,
     limits.pendingMessages,
   )
-  const inbox = settings.inbox({ ...limits, overflow: settings.overflow, conflated: reports.noteConflated })
+  const inbox = settings.inbox({ ...limits, overflow: settings.overflow, conflated })
   const ack = chooseAck(settings.ack, inbox.durability)
   const registry = createRegistry()
   const gaps = createGaps()
   const dispatcher = createDispatcher({
     ...settings,
+    ack,
     inbox,
     registry,
     read: receipts.reread,
@@ -72,6 +73,11 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   })
   const intake = createIntake({ inbox, ack, dispatcher, gaps, receipts, reports, clock })
   let draining: Promise<DrainResult> | undefined
+
+  function conflated(ids: readonly string[]): void {
+    reports.noteConflated(ids.length)
+    dispatcher.merged(ids)
+  }
 
   /** The whole way of a request: who sends, what it says, keep it, answer. Handlers follow in a task of their own. */
   async function receive(incoming: Incoming): Promise<Answer> {

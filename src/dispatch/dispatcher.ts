@@ -4,6 +4,8 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { Log } from '../log.ts'
+import type { Ack } from '../options.ts'
+import { createPassingMap } from '../passing-map.ts'
 import { type AttemptCounts, type AttemptEvents, createAttempt } from './attempt.ts'
 import { createDrain, type DrainResult } from './drain.ts'
 import { createGiveUp } from './give-up.ts'
@@ -39,6 +41,8 @@ export interface Dispatcher {
   start(batch: Batch): void
   /** The inbox does not keep them. */
   cancel(batch: Batch): void
+  /** Messages were merged into others of their lanes and have no turn of their own. */
+  merged(ids: readonly string[]): void
   /** Until as many times `leave` more may come, and a drain waits for it. */
   enter(): void
   leave(): void
@@ -59,6 +63,7 @@ export interface DispatcherOptions {
   readonly concurrency: number
   readonly order: 'vin' | 'none'
   readonly overflow: 'refuse' | 'conflate'
+  readonly ack: Ack
   readonly retry: Retry
   readonly timeoutMs: number
   /** Reads a message that only its text is left of. */
@@ -80,6 +85,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const held = createHeld(clock, expire)
   // Messages that are merged are merged into the first of their lane, so those behind it have to wait for it.
   const inLanes = options.order === 'vin' || options.overflow === 'conflate'
+  /** What can be merged by its id. An answer that waits for a message needs the place that the message has. */
+  const mergeable =
+    options.overflow === 'conflate' && options.ack !== 'handled' ? createPassingMap<string, Work>() : undefined
   let arrivals: Work[] = []
   let running = 0
   let expected = 0
@@ -152,6 +160,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     work.state = 'over'
     work.rest?.cancel()
     lanes.remove(work)
+    mergeable?.delete(work.id)
   }
 
   /** The request's surroundings are about to end, or have ended: what is not finished now never will be. */
@@ -177,6 +186,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       for (const work of batch.works) {
         if (batch.held) work.gate = gateInto(() => step(work))
         lanes.add(inLanes ? work.from : work.id, work)
+        if (!batch.held) mergeable?.set(work.id, work)
       }
       return batch
     },
@@ -193,6 +203,15 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
         batch.finish()
       }
       pump()
+    },
+
+    merged(ids) {
+      for (const id of ids) {
+        const work = mergeable?.get(id)
+        if (work?.state !== 'waiting') continue
+        end(work)
+        work.batch.finish()
+      }
     },
 
     enter() {

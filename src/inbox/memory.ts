@@ -11,8 +11,8 @@ export interface InboxSettings {
   readonly pendingBytes: number
   /** `'conflate'` merges queued `data` messages of a VIN before it refuses. */
   readonly overflow: 'refuse' | 'conflate'
-  /** Told how many messages were merged away. */
-  readonly conflated?: (messages: number) => void
+  /** Told which messages were merged into others, by their ids. */
+  readonly conflated?: (ids: readonly string[]) => void
 }
 
 /** Makes an inbox for a receiver, within what the receiver's options allow: the value of the option `inbox`. */
@@ -74,7 +74,7 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
     if (fits(messages, moreBytes)) return
     // What would not fit into an empty inbox is not worth merging others for.
     if (messages > settings.pendingMessages || moreBytes > settings.pendingBytes) throw full
-    let freed = 0
+    const gone: string[] = []
     while (!fits(messages, moreBytes)) {
       const merged = conflation?.merge()
       if (merged === undefined) break
@@ -82,9 +82,9 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
       bytes += message.bytes - into.message.bytes
       into.message = message
       forget(from.message.id)
-      freed += 1
+      gone.push(from.message.id)
     }
-    if (freed > 0) settings.conflated?.(freed)
+    if (gone.length > 0) settings.conflated?.(gone)
     if (!fits(messages, moreBytes)) throw full
   }
 
