@@ -129,6 +129,7 @@ export function createIntake(options: IntakeOptions): Intake {
       if (messages.length === 0) return undefined
       const stored = store(messages, from)
       if (durable && ack === 'received') {
+        from.context?.watch?.(stored.then((batch) => ('error' in batch ? undefined : batch.settled())))
         hold(from, async () => {
           if ('error' in (await stored)) reports.noteLost(messages)
         })

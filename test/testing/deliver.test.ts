@@ -1,9 +1,10 @@
-import { createReceiver, type Format } from 'fleethook'
+import { createReceiver, type Format, type InboxFactory, memoryInbox } from 'fleethook'
 import { deliver, fakeClock, message } from 'fleethook/testing'
 import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
 
 const secret = 'a-long-random-value'
+const silent = { debug() {}, info() {}, warn() {}, error() {} }
 const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
 
 describe.each(formats)('a message delivered as %s', (as) => {
@@ -39,7 +40,12 @@ test('values, vehicle and time of a message are as they were given', async () =>
 test('settled waits for retries, which come when the fake clock says so', async () => {
   const clock = fakeClock()
   let runs = 0
-  const receiver = createReceiver({ secret: false, clock, retry: { attempts: 3, minMs: 20_000, maxMs: 40_000 } })
+  const receiver = createReceiver({
+    secret: false,
+    clock,
+    log: silent,
+    retry: { attempts: 3, minMs: 20_000, maxMs: 40_000 },
+  })
   receiver
     .onError(() => {})
     .on('state', () => {
@@ -79,4 +85,94 @@ test('a receiver mounted in an app is delivered to at its path, with the binding
   await settled
   expect(status).toBe(200)
   expect(seen).toEqual([secret])
+})
+
+describe('settled', () => {
+  test('waits for a slow handler, with no clock of its own', async () => {
+    let done = false
+    const receiver = createReceiver({ secret: false }).on('state', async () => {
+      await new Promise((resolve) => setTimeout(resolve, 30))
+      done = true
+    })
+    const { status, settled } = await deliver(receiver, message.state())
+    expect([status, done]).toEqual([200, false])
+    await settled
+    expect(done).toBe(true)
+  })
+
+  test('waits longer than any runtime would hold a request', async () => {
+    const clock = fakeClock()
+    let release = (): void => {}
+    const receiver = createReceiver({ secret: false, clock, timeoutMs: 600_000 }).on('state', () => {
+      return new Promise<void>((resolve) => {
+        release = resolve
+      })
+    })
+    const { settled } = await deliver(receiver, message.state())
+    await clock.advance(300_000)
+    expect(receiver.stats()).toMatchObject({ handled: 0, lost: 0 })
+    release()
+    await settled
+    expect(receiver.stats()).toMatchObject({ handled: 1, lost: 0 })
+  })
+
+  test('resolves when the message is a dead letter', async () => {
+    const clock = fakeClock()
+    const receiver = createReceiver({ secret: false, clock, log: silent, retry: { attempts: 2, minMs: 10, maxMs: 10 } })
+    receiver.on('state', () => {
+      throw new Error('never')
+    })
+    const { settled } = await deliver(receiver, message.state())
+    await clock.advance(1_000)
+    await settled
+    expect(await receiver.deadLetters.list()).toHaveLength(1)
+  })
+
+  test('resolves when a drain gives the message up', async () => {
+    const clock = fakeClock()
+    const receiver = createReceiver({ secret: false, clock, log: silent }).on('state', () => new Promise(() => {}))
+    const { settled } = await deliver(receiver, message.state())
+    const drained = receiver.drain({ deadlineMs: 100 })
+    await clock.advance(100)
+    await Promise.all([drained, settled])
+  })
+
+  test.each(['received', 'stored', 'handled'] as const)(
+    "waits for the handlers also with ack: '%s' and a durable inbox",
+    async (ack) => {
+      const inbox: InboxFactory = (settings) => {
+        const kept = memoryInbox()(settings)
+        return {
+          ...kept,
+          durability: 'disk',
+          async put(messages) {
+            await new Promise((resolve) => setTimeout(resolve, 10))
+            await kept.put(messages)
+          },
+        }
+      }
+      const seen: string[] = []
+      const receiver = createReceiver({ secret: false, ack, inbox }).on('state', async (event) => {
+        await new Promise((resolve) => setTimeout(resolve, 10))
+        seen.push(event.state)
+      })
+      const { settled } = await deliver(receiver, message.state('asleep'))
+      await settled
+      expect(seen).toEqual(['asleep'])
+    },
+  )
+})
+
+test('alerts and errors need no more than a name', async () => {
+  const seen: unknown[] = []
+  const receiver = createReceiver({ secret: false })
+    .on('alerts', ({ alerts }) => seen.push(alerts))
+    .on('errors', ({ errors }) => seen.push(errors))
+  await (
+    await deliver(receiver, message.alerts([{ name: 'A' }]))
+  ).settled
+  await (
+    await deliver(receiver, message.errors([{ name: 'E' }]))
+  ).settled
+  expect(seen).toEqual([[{ name: 'A', audiences: ['Customer'] }], [{ name: 'E', tags: {} }]])
 })
