@@ -35,7 +35,7 @@ export interface Reports {
   /** A drain has ended and these holes were never told of. */
   noteUntold(holes: number): void
   readonly dispatch: Omit<DispatchEvents, 'roomy' | 'died' | 'missed'>
-  noteDead(letter: DeadMessage, dropped: boolean): void
+  noteDead(letter: DeadMessage, dropped: number): void
 }
 
 /** Refusals of whoever does not know the secret are counted and never logged: strangers must not fill a log. */
@@ -144,7 +144,7 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
     },
 
     noteDead(letter, dropped) {
-      if (dropped) counts.deadLettersDropped += 1
+      counts.deadLettersDropped += dropped
       say.error(
         `a message of topic ${letter.event.topic} was given up after ${letter.attempts} attempts: see receiver.deadLetters`,
         { delivery: letter.id },

@@ -16,8 +16,8 @@ export interface AttemptEvents {
     event: FleetEvent | MalformedBody,
     delivery: { readonly id: string; readonly attempt: number },
   ): void
-  /** A message was given up; `dropped`: an older dead letter had to make room for it. */
-  died(letter: DeadLetter, dropped: boolean): void
+  /** A message was given up, and so many dead letters had to make room for it. */
+  died(letter: DeadLetter, dropped: number): void
 }
 
 /** What became of messages since construction. */
@@ -76,7 +76,7 @@ export function createAttempt(options: AttemptOptions): Attempt {
     const reason = { error, attempts: work.attempt, diedAt: clock.now() }
     const dropped = await inbox.deadLetter(work.id, reason)
     if (work.counts) counts.deadLettered += 1
-    events.died({ id: work.id, message, ...reason }, dropped !== undefined)
+    events.died({ id: work.id, message, ...reason }, dropped)
     return undefined
   }
 

@@ -74,8 +74,8 @@ export interface Inbox {
   settle(id: string): Promise<void>
   /** Puts a claimed message back: it will be claimed again. */
   reschedule(id: string): Promise<void>
-  /** It was given up: keep it as a dead letter. Resolves to what had to be dropped to make room, for the count. */
-  deadLetter(id: string, reason: DeadLetterReason): Promise<DeadLetter | undefined>
+  /** It was given up: keep it as a dead letter. Resolves to how many dead letters had to be dropped to make room for it. */
+  deadLetter(id: string, reason: DeadLetterReason): Promise<number>
   /**
    * Messages that an earlier process left, claimed or not, in the order in which `put` was called for them: ids do not
    * keep that order when a clock was set back. Read once, before the first `put`.

@@ -26,7 +26,8 @@ interface Kept extends Mergeable {
  * Keeps messages in memory: fast, everywhere, and gone with the process. What was acknowledged and not yet handled is
  * lost in a crash.
  *
- * Dead letters are kept in a ring of `deadLetters` (default 1,000): the oldest makes room for the newest.
+ * Dead letters are kept in a ring of `deadLetters` (default 1,000) that takes no more bytes than `limits.pendingBytes`: the
+ * oldest make room for the newest.
  *
  * @example
  * ```ts
@@ -53,6 +54,7 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
   // Made once: under overload the stack trace of each refusal would cost more than everything else about it.
   const full = fullError(settings)
   let bytes = 0
+  let deadBytes = 0
   let closed = false
 
   const fits = (messages: number, moreBytes: number): boolean =>
@@ -88,6 +90,11 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
     if (!fits(messages, moreBytes)) throw full
   }
 
+  function bury(id: string): boolean {
+    deadBytes -= dead.get(id)?.message.bytes ?? 0
+    return dead.delete(id)
+  }
+
   function keep(message: InboxMessage, replayed: boolean): void {
     const added: Kept = { message, deliveries: 0, replayed, gone: false }
     kept.set(message.id, added)
@@ -121,12 +128,16 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
 
     async deadLetter(id, { error, attempts, diedAt }) {
       const found = forget(id)
-      if (found === undefined) return undefined
+      if (found === undefined) return 0
       dead.set(id, { id, message: found.message, error, attempts, diedAt })
-      if (dead.size <= ringSize) return undefined
-      const [oldest] = dead.values()
-      if (oldest !== undefined) dead.delete(oldest.id)
-      return oldest
+      deadBytes += found.message.bytes
+      let dropped = 0
+      for (const { id: oldest } of dead.values()) {
+        if (dead.size <= ringSize && deadBytes <= settings.pendingBytes) break
+        bury(oldest)
+        dropped += 1
+      }
+      return dropped
     },
 
     async *recover() {},
@@ -139,12 +150,12 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
       const letter = dead.get(id)
       if (letter === undefined) return undefined
       makeRoom(1, letter.message.bytes)
-      dead.delete(id)
+      bury(id)
       keep(letter.message, true)
       return letter.message
     },
 
-    discard: async (id) => dead.delete(id),
+    discard: async (id) => bury(id),
 
     usage: () => ({ messages: kept.size, bytes }),
 

@@ -289,6 +289,20 @@ describe('dead letters', () => {
     expect(receiver.stats()).toMatchObject({ deadLettered: 10, deadLettersDropped: 7 })
   })
 
+  test('the ring takes no more bytes than messages may', async () => {
+    const body = JSON.stringify(data('A', 1))
+    const { receiver, post } = scene({ ...giveUp, limits: { pendingBytes: body.length * 2 } })
+    receiver.on('data', () => {
+      throw new Error('no')
+    })
+    for (let n = 0; n < 5; n += 1) {
+      await post(body)
+      await turn()
+    }
+    expect(await receiver.deadLetters.list()).toHaveLength(2)
+    expect(receiver.stats()).toMatchObject({ deadLettered: 5, deadLettersDropped: 3 })
+  })
+
   test('onDeadLetter is told of each', async () => {
     const letters: string[] = []
     const { receiver, post } = scene({

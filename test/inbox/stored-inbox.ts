@@ -78,11 +78,11 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
       async deadLetter(id, reason) {
         await faults.deadLetter?.(id)
         const stored = read(id)
-        if (stored === undefined) return undefined
+        if (stored === undefined) return 0
         on.messages.delete(id)
         on.deliveries.delete(id)
         on.dead.set(id, JSON.stringify({ id, message: stored.message, ...reason }))
-        return undefined
+        return 0
       },
       async *recover() {
         for (const id of inOrder()) {
