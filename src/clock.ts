@@ -11,11 +11,14 @@ export interface Clock {
   after(ms: number, run: () => void): Timer
 }
 
+/** The longest wait that timers know, 25 days: a longer one would be over at once. */
+const longestMs = 2 ** 31 - 1
+
 /** The clock on the wall. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   after(ms, run) {
-    const handle = setTimeout(run, ms)
+    const handle = setTimeout(run, Math.min(ms, longestMs))
     return { cancel: () => clearTimeout(handle) }
   },
 }

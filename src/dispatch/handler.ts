@@ -26,7 +26,7 @@ export interface Delivery {
   readonly replayed: boolean
 }
 
-/** What a handler gets beside the event. */
+/** What a handler gets beside the event. Pass it on as it is: a copy made by spreading has no `signal`. */
 export interface HandlerContext<E extends Env = Env> {
   /** Aborted when the run has taken `timeoutMs`, or when a drain has reached its deadline. */
   readonly signal: AbortSignal

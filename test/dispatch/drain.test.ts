@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { type DrainResult, FleethookError, memoryInbox } from 'fleethook'
+import { createReceiver, type DrainResult, FleethookError, memoryInbox } from 'fleethook'
 import { describe, expect, test } from 'vitest'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { turn } from './fake-clock.ts'
@@ -48,6 +48,18 @@ describe('drain', () => {
     await turn()
     expect(result).toEqual({ handled: 5, left: 0, lost: 0 })
     expect(clock.timers()).toEqual([])
+  })
+
+  test.each([Number.POSITIVE_INFINITY, 2 ** 40])('a deadline of %d ms is far away', async (deadlineMs) => {
+    const receiver = createReceiver({ secret: false, timeoutMs: 2 ** 40 })
+    const gate = gates()
+    receiver.on('data', () => gate.wait('data'))
+    await receiver.accept({ authorization: undefined, body: data('A', 1) })
+    await turn()
+    const drained = receiver.drain({ deadlineMs })
+    await turn()
+    gate.open('data')
+    expect(await drained).toEqual({ handled: 1, left: 0, lost: 0 })
   })
 
   test('waits for work that is born meanwhile: the gap of what was refused', async () => {
