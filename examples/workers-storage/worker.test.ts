@@ -4,25 +4,24 @@ import { test } from 'node:test'
 import type { Format } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
-import { Miniflare } from 'miniflare'
+import { createTestHarness } from 'wrangler'
 
 const secret = 'a-secret-for-this-test'
 const formats: Format[] = ['service', 'vehicle_maker', 'event_collector']
 
 test('keeps the newest value of each field, whatever the format', async () => {
-  // What `wrangler deploy` would upload, in the runtime that Workers have.
-  const worker = new Miniflare({
-    modules: [{ type: 'ESModule', path: `${import.meta.dirname}/dist/worker.js` }],
-    compatibilityDate: '2026-08-04',
-    bindings: { WEBHOOK_SECRET: secret },
-    d1Databases: ['DB'],
+  // The bundle that `wrangler deploy` would upload, in the runtime that Workers have.
+  const server = createTestHarness({
+    root: import.meta.dirname,
+    workers: [{ configPath: './wrangler.jsonc', vars: { WEBHOOK_SECRET: secret } }],
   })
+  await server.listen()
   try {
-    const db = await worker.getD1Database('DB')
-    await db.prepare(readFileSync(`${import.meta.dirname}/schema.sql`, 'utf8')).run()
-    const vin = '5YJ3E1EA7KF000001'
+    const { DB } = await server.getWorker().getEnv()
+    await DB.prepare(readFileSync(`${import.meta.dirname}/schema.sql`, 'utf8')).run()
+    const vin = '0FLEETV14T0000004'
     for (const [index, format] of formats.entries()) {
-      const answer = await worker.dispatchFetch('http://localhost/telemetry', {
+      const answer = await server.fetch('/telemetry', {
         method: 'POST',
         headers: { authorization: format === 'event_collector' ? `Splunk ${secret}` : secret },
         body: JSON.stringify(
@@ -31,11 +30,9 @@ test('keeps the newest value of each field, whatever the format', async () => {
       })
       assert.equal(answer.status, 200)
     }
-    const answer = await worker.dispatchFetch(`http://localhost/vehicles/${vin}`, {
-      headers: { authorization: secret },
-    })
+    const answer = await server.fetch(`/vehicles/${vin}`, { headers: { authorization: secret } })
     assert.deepEqual(await answer.json(), [{ field: 'BatteryLevel', value: '78', at: '2026-11-21T10:02:00.000Z' }])
   } finally {
-    await worker.dispose()
+    await server.close()
   }
 })

@@ -3,7 +3,7 @@ import { Hono } from 'hono'
 
 // Where the platform may freeze after the response, the answer waits until the handlers are done.
 const receiver = createReceiver({
-  secret: process.env.WEBHOOK_SECRET,
+  secret: () => process.env.WEBHOOK_SECRET, // asked when a message comes: at build time there is none
   ack: 'handled',
   timeoutMs: 10_000,
   retry: { attempts: 2 },
