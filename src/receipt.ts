@@ -8,7 +8,7 @@ import { createDeliveryIds } from './inbox/delivery-id.ts'
 import type { Door, InboxMessage } from './inbox/inbox.ts'
 import { checkEnvelope } from './wire/envelope.ts'
 import type { Normalizer } from './wire/normalizer.ts'
-import { split, splitValue } from './wire/split.ts'
+import { type Piece, split, splitValue, type ValuePiece } from './wire/split.ts'
 
 /** What a body came to: messages, and where it stopped being readable. */
 export interface Receipt {
@@ -49,9 +49,13 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
     read(body, door) {
       const receivedAt = clock.now()
       const messages: InboxMessage[] = []
-      const { pieces, broken } = takenApart(body)
+      const { pieces, broken } = 'text' in body ? split(body.text) : splitValue(body.value)
       if (pieces.length > mostMessages) return { messages, broken: tooMany(mostMessages) }
-      for (const { value, bytes, text } of pieces) {
+      for (const piece of pieces) {
+        const text = textOf(piece, body)
+        // What JSON cannot write, a parser of JSON did not make.
+        if (text === '') return { messages, broken: { error: 'body_not_json', eventNumber: messages.length } }
+        const { value } = piece
         const flaw = checkEnvelope(value, door)
         if (flaw !== undefined) return { messages, broken: { error: flaw, eventNumber: messages.length } }
         const event = normalizer.normalize(value, receivedAt)
@@ -61,7 +65,7 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
           receivedAt,
           door,
           kind: 'wire',
-          bytes,
+          bytes: text.length,
           event,
           text,
         })
@@ -105,31 +109,11 @@ function tooMany(mostMessages: number): Refusal {
   }
 }
 
-interface Taken {
-  readonly pieces: readonly { readonly value: object; readonly bytes: number; readonly text: string }[]
-  readonly broken?: { readonly index: number }
-}
-
-function takenApart(body: Body): Taken {
-  if ('text' in body) {
-    const { pieces, ...rest } = split(body.text)
-    return { pieces: pieces.map(({ value, start, end }) => piece(value, body.text, start, end)), ...rest }
-  }
-  const pieces = []
-  const { pieces: given, ...rest } = splitValue(body.value)
-  for (const { value } of given) {
-    const text = written(value)
-    // What JSON cannot write, a parser of JSON did not make.
-    if (text === '') return { pieces, broken: { index: pieces.length } }
-    pieces.push(piece(value, text, 0, text.length))
-  }
-  return { pieces, ...rest }
-}
-
-function piece(value: object, body: string, start: number, end: number): Taken['pieces'][number] {
-  const bytes = end - start
-  const part = body.slice(start, end)
-  return { value, bytes, text: bytes * 2 > body.length ? part : copied(part) }
+/** The text of one message of a body; empty for a value that JSON cannot write. */
+function textOf(piece: Piece | ValuePiece, body: Body): string {
+  if (!('text' in body && 'start' in piece)) return written(piece.value)
+  const part = body.text.slice(piece.start, piece.end)
+  return part.length * 2 > body.text.length ? part : copied(part)
 }
 
 /** A part of a text keeps the whole of it in memory, which a limit on what waits would not see. */
