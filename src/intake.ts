@@ -1,7 +1,7 @@
 import type { Clock } from './clock.ts'
 import type { Dispatcher } from './dispatch/dispatcher.ts'
 import type { Gaps } from './dispatch/gaps.ts'
-import type { Batch, Surroundings } from './dispatch/work.ts'
+import type { Batch, Startable, Surroundings } from './dispatch/work.ts'
 import { FleethookError } from './errors.ts'
 import type { Refusal } from './http/answers.ts'
 import { isHeld } from './http/execution-context.ts'
@@ -34,6 +34,9 @@ export interface IntakeOptions {
 
 /** Gaps that are in the inbox at the same time at most: they must not take the room that messages need. */
 const gapsAtOnce = 16
+
+/** What is recovered shares what is kept once for each batch: there may be a million of it. */
+const recoveredAtOnce = 500
 
 /** Work that no request brought. */
 export const nowhere: Surroundings = { env: undefined, context: undefined }
@@ -79,14 +82,21 @@ export function createIntake(options: IntakeOptions): Intake {
 
   function recover(): Promise<void> {
     recovered ??= during(async () => {
+      let left: Startable[] = []
+      const begin = (): void => {
+        dispatcher.start(dispatcher.add(left, nowhere))
+        left = []
+      }
       try {
-        for await (const left of inbox.recover()) {
-          reports.noteRecovered(left)
-          dispatcher.start(dispatcher.add([left], nowhere))
+        for await (const message of inbox.recover()) {
+          reports.noteRecovered(message)
+          left.push(message)
+          if (left.length === recoveredAtOnce) begin()
         }
       } catch (error) {
         reports.dispatch.inboxFailed(error)
       }
+      begin()
     })
     return recovered
   }
