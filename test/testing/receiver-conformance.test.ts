@@ -246,7 +246,7 @@ describe('the suite finds a receiver out', () => {
   test.concurrent.each(defects)('when $defect', async ({ options, serve: serving, check, complaint }) => {
     const subject = subjectWith(options)
     const served = serving?.(subject.receiver) ?? subject.receiver
-    const failed = await failing(served, subject, { named: check, patienceMs: 1_500 })
+    const failed = await failing(served, subject, { named: check, patienceMs: 3_000 })
     expect(failed).toHaveLength(1)
     expect(failed[0]).toMatch(complaint)
   })

@@ -1,11 +1,14 @@
 // Two receivers with secrets of their own, deep in one app: apps in apps, one of which has its own error handler.
+import { once } from 'node:events'
 import { env } from 'node:process'
 import { Hono } from 'hono'
 import { serve } from '../../../adapters/node.ts'
 import { createReceiver, type Receiver } from '../../../src/index.ts'
 
+const stopping = once(process, 'SIGTERM')
 const slow = (secret: string): Receiver =>
   createReceiver({ secret }).on('*', async (event) => {
+    await stopping
     await new Promise((resolve) => setTimeout(resolve, 100))
     console.log(`handled ${event.vin}`)
   })
