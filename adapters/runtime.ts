@@ -33,14 +33,17 @@ export interface Runtime<Options extends ServeOptions> {
   /** Promises that this runtime cannot keep, by the reason. */
   readonly cannotKeep?: (ack: Ack, durability: Drainable['durability']) => string | undefined
   /** Starts to listen. Every request gets a context, so that `c.executionCtx` throws nowhere. */
-  listen(answer: Answerer, options: Options): Promise<Listening>
+  listen(answer: Answerer, options: Options, wantsConnection: boolean): Promise<Listening>
   /** Calls `stop` when the signal comes. Returns how to forget about it. */
   onSignal(signal: Signal, stop: () => void): () => void
   /** Does to the process what the signal does when nobody listens. */
   raise(signal: Signal): void
 }
 
-/** Answers a request. `connection` is what the runtime knows of where it came from, under the names that Hono looks for. */
+/**
+ * Answers a request. `connection` is what the runtime knows of where it came from, under the names that Hono looks for;
+ * it is looked at only where `wantsConnection` says so.
+ */
 export type Answerer = (request: Request, connection: object) => Response | Promise<Response>
 
 /** Sockets that are open. */
@@ -77,6 +80,7 @@ export function serveOn<Options extends ServeOptions>(
         (request, connection) =>
           stopping === undefined ? answer(request, connection) : lastAnswer(answer(request, connection)),
         (options ?? {}) as Options,
+        !isDrainable(served),
       )
       .catch((cause: unknown) => {
         throw cannotListen(cause, options ?? {})
