@@ -140,7 +140,7 @@ function countTraffic(): Traffic {
     now?.()
   }
 
-  function done(): void {
+  function answered(): void {
     underWay -= 1
     check()
   }
@@ -149,7 +149,7 @@ function countTraffic(): Traffic {
     count(answer) {
       if (answer instanceof Response) return answer
       underWay += 1
-      answer.then(done, done)
+      answer.then(answered, answered)
       return answer
     },
     whenQuiet: (run) =>
