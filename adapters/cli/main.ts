@@ -9,9 +9,17 @@ interface Entry {
 }
 
 const commands: Readonly<Record<string, Entry>> = {
+  init: {
+    summary: 'copy a template of a receiver into a new folder',
+    load: () => import('./init.ts'),
+  },
   send: {
     summary: 'post the messages of a simulated fleet to a receiver',
     load: () => import('./send.ts'),
+  },
+  openapi: {
+    summary: 'print the OpenAPI document of a receiver',
+    load: () => import('./openapi.ts'),
   },
 }
 
