@@ -6,7 +6,8 @@
 import { createServer, type Server as HttpServer, type ServerOptions } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { Socket } from 'node:net'
-import { getRequestListener } from '@hono/node-server'
+import { getRequestListener, RequestError } from '@hono/node-server'
+import { refuse } from '../src/http/answers.ts'
 import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
 import { checkNumber } from './serve-options.ts'
 
@@ -32,6 +33,9 @@ const node: Runtime<NodeServeOptions> = {
     let stopping = false
     const answer = getRequestListener((request, connection) => answerer(request, connection), {
       overrideGlobalObjects: true,
+      // Health checks of older load balancers send no Host.
+      hostname: 'localhost',
+      errorHandler,
     })
     const timeouts = timeoutsOf(options)
     const listener: Parameters<typeof createServer>[1] = (incoming, outgoing) => {
@@ -89,6 +93,13 @@ function timeoutsOf(options: NodeServeOptions): ServerOptions {
     // How often Node looks for connections that are over these limits.
     connectionsCheckingInterval: Math.min(1_000, headersTimeout),
   }
+}
+
+/** For what never becomes a `Request`, and for a host that threw past its own error handler. */
+function errorHandler(error: unknown): Response {
+  if (!(error instanceof RequestError)) return new Response(null, { status: 500 })
+  const { status, headers, body } = refuse({ error: 'request_unreadable' })
+  return new Response(body, { status, headers })
 }
 
 function portOf(server: HttpServer): number {

@@ -8,6 +8,7 @@ export interface Answer {
 
 /** The stable error strings of refusals, as they stand under `error` in an answer. */
 export type RefusalError =
+  | 'request_unreadable'
   | 'authorization_missing'
   | 'authorization_scheme'
   | 'secret_wrong'
@@ -54,6 +55,12 @@ const retrySoon: Readonly<Record<string, string>> = { 'retry-after': '1' }
  * relays understand. A refused message is lost, since the service sends once: the hints say how to end that.
  */
 const refusals: Readonly<Record<RefusalError, Wording>> = {
+  request_unreadable: {
+    status: 400,
+    code: 6,
+    text: 'Invalid data format',
+    hint: 'The path and the Host header of the request make no URL.',
+  },
   authorization_missing: {
     status: 401,
     code: 2,

@@ -121,6 +121,26 @@ describe('Over a socket', () => {
     socket.destroy()
   })
 
+  test.each([
+    ['a path that is none', 'POST * HTTP/1.1\r\nHost: x\r\n\r\n'],
+    ['a path with a backslash', 'POST /a\\b HTTP/1.1\r\nHost: x\r\n\r\n'],
+    ['a host that is none', 'POST / HTTP/1.1\r\nHost: a b\r\n\r\n'],
+  ])('%s is answered 400 in JSON', async (_case, bytes) => {
+    const { send, until, socket } = await rawConnection(server.port)
+    await send(bytes)
+    const text = await until('"hint"')
+    expect(text).toMatch(/^HTTP\/1\.1 400 .*content-type: application\/json/is)
+    expect(text).toContain('"code":6,"error":"request_unreadable"')
+    socket.destroy()
+  })
+
+  test('a health check of HTTP/1.0 without Host is answered', async () => {
+    const { send, until, socket } = await rawConnection(server.port)
+    await send('GET /services/collector/health HTTP/1.0\r\n\r\n')
+    expect(await until('"code":17')).toMatch(/^HTTP\/1\.1 200 /)
+    socket.destroy()
+  })
+
   test('two Authorization headers are not the secret, whichever comes first', async () => {
     for (const lines of [
       [auth, auth],
