@@ -150,6 +150,7 @@ describe('Compared with what the service sends', () => {
 describe('A list of secrets (rotation)', () => {
   test.each([
     ['old', 200],
+    ['Splunk old', 200],
     ['Splunk new', 200],
     ['Bearer other', 200],
     ['bearer other', 403],
