@@ -1,0 +1,203 @@
+import { createServer } from 'node:http'
+import { getRequestListener } from '@hono/node-server'
+import express from 'express'
+import Fastify from 'fastify'
+import { createReceiver } from 'fleethook'
+import { deliver, message } from 'fleethook/testing'
+import { Hono } from 'hono'
+import { inspectRoutes } from 'hono/dev'
+import { requestId, type RequestIdVariables } from 'hono/request-id'
+import { testClient } from 'hono/testing'
+import { describe, expect, test } from 'vitest'
+import { conforms, remembering, secret } from './checks.ts'
+import { listening } from './listening.ts'
+
+const state = '{"vin":"0FLEETV14T0000004","createdAt":"2026-11-21T10:00:00Z","state":"online"}'
+const posted = { method: 'POST', headers: { authorization: secret, 'content-type': 'application/json' }, body: state }
+
+describe('in a Hono app', { timeout: 60_000 }, () => {
+  test('below a path, behind the middleware of the host, the whole suite passes', async () => {
+    const { receiver, events } = remembering()
+    const app = new Hono().use(requestId()).route('/api/telemetry', receiver.routes())
+    await using server = await listening(createServer(getRequestListener(app.fetch)))
+    await conforms(`${server.url}/api/telemetry`, events)
+  })
+
+  test('at the root it leaves the other routes to the host', async () => {
+    const { receiver } = remembering()
+    const app = new Hono().route('/', receiver.routes()).get('/hello', (c) => c.text('hello'))
+    expect(await (await app.request('/hello')).text()).toBe('hello')
+    expect((await app.request('/', posted)).status).toBe(200)
+    expect((await app.request('/nowhere', posted)).headers.get('content-type')).toContain('text/plain')
+  })
+
+  test("the host's variables are untouched, and its bindings reach handlers", async () => {
+    interface Env {
+      Bindings: { WEBHOOK_SECRET: string }
+      Variables: RequestIdVariables
+    }
+    const seen: unknown[] = []
+    const receiver = createReceiver<Env>({ secret: (env) => env.WEBHOOK_SECRET }).on('state', (_event, { env }) =>
+      seen.push(env.WEBHOOK_SECRET),
+    )
+    const after: string[] = []
+    const app = new Hono<Env>()
+      .use(requestId({ generator: () => 'the-id' }))
+      .use(async (c, next) => {
+        await next()
+        after.push(c.var.requestId)
+      })
+      .route('/telemetry', receiver.routes())
+    const { status, settled } = await deliver(app, message.state(), {
+      path: '/telemetry',
+      secret,
+      env: { WEBHOOK_SECRET: secret },
+    })
+    await settled
+    expect([status, seen, after]).toEqual([200, [secret], ['the-id']])
+  })
+
+  test('hono/testing sees the routes of the host beside it', async () => {
+    const { receiver } = remembering()
+    const app = new Hono().get('/health', (c) => c.json({ ok: true })).route('/telemetry', receiver.routes())
+    const answer = await testClient(app).health.$get()
+    expect(await answer.json()).toEqual({ ok: true })
+  })
+
+  test('the routes that a developer is shown are few and readable', () => {
+    const { receiver } = remembering()
+    const app = new Hono().route('/telemetry', receiver.routes())
+    const paths = inspectRoutes(app).map(({ path }) => path)
+    expect(new Set(paths)).toEqual(new Set(['/telemetry', '/telemetry/:slash{$}', '/telemetry/services/collector/*']))
+  })
+
+  test('twice in one app with two secrets, each takes its own', async () => {
+    const one = createReceiver({ secret: 'secret-one' })
+    const two = createReceiver({ secret: 'secret-two' })
+    const app = new Hono().route('/one', one.routes()).route('/two', two.routes())
+    const status = async (path: string, authorization: string): Promise<number> =>
+      (await app.request(path, { ...posted, headers: { authorization } })).status
+    expect(await status('/one', 'secret-one')).toBe(200)
+    expect(await status('/two', 'secret-two')).toBe(200)
+    expect(await status('/two', 'secret-one')).toBe(403)
+    expect(one.stats().received).toBe(1)
+  })
+
+  test('under a base path, with a trailing slash or without', async () => {
+    const { receiver } = remembering()
+    const app = new Hono().basePath('/api').route('/telemetry', receiver.routes())
+    for (const path of ['/api/telemetry', '/api/telemetry/']) expect((await app.request(path, posted)).status).toBe(200)
+  })
+
+  test.each(['json', 'text', 'arrayBuffer'] as const)(
+    'behind a middleware that has read the body with c.req.%s()',
+    async (read) => {
+      const { receiver } = remembering()
+      const app = new Hono()
+        .use(async (c, next) => {
+          await c.req[read]()
+          await next()
+        })
+        .route('/', receiver.routes())
+      expect((await app.request('/', posted)).status).toBe(200)
+      expect(receiver.stats().topics).toEqual({ state: 1 })
+    },
+  )
+
+  test('behind something that has read the request below Hono, the answer says what to change', async () => {
+    const { receiver } = remembering()
+    const app = new Hono()
+      .use(async (c, next) => {
+        await c.req.raw.text()
+        await next()
+      })
+      .route('/', receiver.routes())
+    const answer = await app.request('/', posted)
+    expect(answer.status).toBe(400)
+    expect(await answer.json()).toMatchObject({
+      error: 'body_consumed',
+      hint: expect.stringContaining('before any body parser'),
+    })
+  })
+})
+
+describe('in an Express app', { timeout: 60_000 }, () => {
+  test('before the body parser the whole suite passes', async () => {
+    const { receiver, events } = remembering()
+    const app = express().use('/telemetry', getRequestListener(receiver.fetch)).use(express.json())
+    await using server = await listening(createServer(app))
+    await conforms(`${server.url}/telemetry`, events)
+  })
+
+  test('behind the body parser, receiver.accept takes what it made', async () => {
+    const { receiver } = remembering()
+    const app = express()
+      .use(express.json())
+      .post('/telemetry', async (request, response) => {
+        const { status, headers, body } = await receiver.accept({
+          authorization: request.headers.authorization,
+          body: request.body,
+        })
+        response.status(status).set(headers).send(body)
+      })
+    await using server = await listening(createServer(app))
+    const answer = await fetch(`${server.url}/telemetry`, posted)
+    expect([answer.status, await answer.text()]).toEqual([200, '{"text":"Success","code":0}'])
+    const refused = await fetch(`${server.url}/telemetry`, {
+      ...posted,
+      headers: { 'content-type': 'application/json' },
+    })
+    expect(refused.status).toBe(401)
+    expect(receiver.stats().topics).toEqual({ state: 1 })
+  })
+
+  test('wrongly behind the body parser, the answer says what to change', async () => {
+    const { receiver } = remembering()
+    const app = express().use(express.json()).use('/telemetry', getRequestListener(receiver.fetch))
+    await using server = await listening(createServer(app))
+    const answer = await fetch(`${server.url}/telemetry`, posted)
+    expect(answer.status).toBe(400)
+    expect(await answer.json()).toMatchObject({ error: 'body_consumed' })
+  })
+})
+
+test('in a Fastify app that leaves bodies as they came, the whole suite passes', { timeout: 60_000 }, async () => {
+  const { receiver, events } = remembering()
+  const app = Fastify({ routerOptions: { ignoreTrailingSlash: true } })
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: 4_194_304 }, (_request, body, done) => done(null, body))
+  for (const path of ['/telemetry', '/telemetry/*']) {
+    app.post<{ Params: { '*'?: string } }>(path, async (request, reply) => {
+      const { authorization, 'content-encoding': contentEncoding } = request.headers
+      const { status, headers, body } = await receiver.accept({
+        authorization,
+        contentEncoding,
+        body: request.body,
+        path: `/${request.params['*'] ?? ''}`,
+      })
+      return reply.code(status).headers(headers).send(body)
+    })
+  }
+  await app.ready()
+  await using server = await listening(app.server)
+  // The host answers what is no POST, and reads bodies before it asks. One that is called gzip and is none has been inflated
+  // by the host, as far as `accept` can know.
+  const hosts = /OPTIONS|GET|PUT|HEAD|DELETE|method|before the body has arrived|called gzip and is none/
+  await conforms(`${server.url}/telemetry`, events, (name) => hosts.test(name))
+})
+
+test('on plain node:http the whole suite passes', { timeout: 60_000 }, async () => {
+  const { receiver, events } = remembering()
+  await using server = await listening(createServer(getRequestListener(receiver.fetch)))
+  await conforms(server.url, events)
+})
+
+test('given the whole path of a host, the answer says where to look', async () => {
+  const { receiver } = remembering()
+  const answer = await receiver.fetch(new Request('http://localhost/api/telemetry', posted))
+  expect(answer.status).toBe(404)
+  expect(await answer.json()).toMatchObject({
+    error: 'path_unknown',
+    hint: expect.stringContaining('where the receiver is mounted'),
+  })
+})
