@@ -84,6 +84,8 @@ export function createIntake(options: IntakeOptions): Intake {
     recovered ??= during(async () => {
       let left: Startable[] = []
       const begin = (): void => {
+        // Starting sets a timer, which Workers forbid while a module is loaded.
+        if (left.length === 0) return
         dispatcher.start(dispatcher.add(left, nowhere))
         left = []
       }
