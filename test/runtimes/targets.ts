@@ -1,4 +1,5 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -64,14 +65,9 @@ export interface WorkerOptions {
 /** How to run a Worker: bundled as wrangler does, and served by workerd. */
 export async function workerCommand(source: string, options: WorkerOptions = {}): Promise<TargetCommand> {
   const { compatibilityDate = '2026-08-04', compatibilityFlags = [], resolveFrom = programs } = options
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-worker-'))
   const { code } = await bundleWorker(source, resolveFrom)
-  writeFileSync(join(folder, 'worker.js'), code)
-  const config = join(folder, 'config.capnp')
   const bindings = Object.entries(variables).map(([name, text]) => `(name = "${name}", text = "${text}")`)
-  writeFileSync(
-    config,
-    `using Workerd = import "/workerd/workerd.capnp";
+  const config = `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [(name = "main", worker = (
     modules = [(name = "worker.js", esModule = embed "worker.js")],
@@ -82,7 +78,23 @@ const config :Workerd.Config = (
   ))],
   sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
 );
-`,
-  )
-  return { runtime: 'workerd', command: runtimePath('workerd'), args: ['serve', config, '--control-fd=1'] }
+`
+  // The same Worker has the same folder, so that tests leave no more of them behind each time they run.
+  const folder = join(tmpdir(), `fleethook-worker-${createHash('sha256').update(code).update(config).digest('hex')}`)
+  if (!existsSync(folder)) {
+    const own = mkdtempSync(join(tmpdir(), 'fleethook-worker-'))
+    writeFileSync(join(own, 'worker.js'), code)
+    writeFileSync(join(own, 'config.capnp'), config)
+    try {
+      renameSync(own, folder)
+    } catch {
+      // Another process was first.
+      rmSync(own, { recursive: true })
+    }
+  }
+  return {
+    runtime: 'workerd',
+    command: runtimePath('workerd'),
+    args: ['serve', join(folder, 'config.capnp'), '--control-fd=1'],
+  }
 }
