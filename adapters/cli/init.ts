@@ -1,8 +1,7 @@
-import { readFileSync } from 'node:fs'
 import { basename, relative, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { cancel, intro, outro, password, select, text } from '@clack/prompts'
 import { type Command, InvalidArgumentError } from 'commander'
+import { packageVersion } from './own-package.ts'
 import { flawOfSecret } from './send/authorization.ts'
 import { readTemplate, type Template, templateNames } from './init/templates.ts'
 import { flawOfFolder, nextCommands, writeProject } from './init/write-project.ts'
@@ -65,7 +64,13 @@ async function init(
     basename(folder)
       .toLowerCase()
       .replaceAll(/[^a-z0-9._-]+/g, '-')
-  writeProject({ template: chosen, folder, name: project, version: version(), variables: { ...variables, ...missing } })
+  writeProject({
+    template: chosen,
+    folder,
+    name: project,
+    version: packageVersion(),
+    variables: { ...variables, ...missing },
+  })
 
   const [install, run] = nextCommands(chosen)
   const where = relative(process.cwd(), folder) || '.'
@@ -129,11 +134,4 @@ function variable(given: string, before: Readonly<Record<string, string>> = {}):
   const [, name, value] = /^(\w+)=(.*)$/.exec(given) ?? []
   if (name === undefined || value === undefined) throw new InvalidArgumentError('Write it as NAME=value.')
   return { ...before, [name]: value }
-}
-
-function version(): string {
-  const manifest: { version: string } = JSON.parse(
-    readFileSync(fileURLToPath(import.meta.resolve('fleethook/package.json')), 'utf8'),
-  )
-  return manifest.version
 }

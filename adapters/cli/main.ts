@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
+import { packageVersion } from './own-package.ts'
 
 interface Entry {
   readonly summary: string
@@ -28,7 +28,7 @@ const program = new Command('fleethook')
   .description(
     'Receives the telemetry that a shared-vehicle service posts to a webhook. These commands help to build and test it.',
   )
-  .version(version(), '-v, --version', 'print the version')
+  .version(packageVersion(), '-v, --version', 'print the version')
   .helpOption('-h, --help', 'print help, also about one command: fleethook <command> --help')
   .helpCommand(false)
   .showSuggestionAfterError()
@@ -52,12 +52,4 @@ try {
   // Bad usage has been told in words by now; its status is 2, so that 1 can mean that a message was not accepted.
   if (!(error instanceof CommanderError)) throw error
   process.exitCode = error.exitCode === 0 ? 0 : 2
-}
-
-// By the package's own name: the file lies elsewhere when this runs compiled.
-function version(): string {
-  const manifest: unknown = JSON.parse(readFileSync(new URL(import.meta.resolve('fleethook/package.json')), 'utf8'))
-  return typeof manifest === 'object' && manifest !== null && 'version' in manifest
-    ? String(manifest.version)
-    : 'unknown'
 }

@@ -1,7 +1,6 @@
-import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
 import { openApiDocument } from '../../src/openapi.ts'
+import { packageVersion } from './own-package.ts'
 
 /** `fleethook openapi`: prints the OpenAPI 3.1 document of a receiver. */
 export function define(command: Command): void {
@@ -11,9 +10,6 @@ export function define(command: Command): void {
         'and the events that handlers get.',
     )
     .action(() => {
-      const manifest: { version: string } = JSON.parse(
-        readFileSync(fileURLToPath(import.meta.resolve('fleethook/package.json')), 'utf8'),
-      )
-      console.log(JSON.stringify(openApiDocument(manifest.version), null, 2))
+      console.log(JSON.stringify(openApiDocument(packageVersion()), null, 2))
     })
 }

@@ -1,4 +1,5 @@
 import { FleethookError } from '../errors.ts'
+import { guarded } from '../guarded.ts'
 import type { Door } from '../inbox/inbox.ts'
 import type { Log } from '../log.ts'
 import type { Refusal } from './answers.ts'
@@ -51,7 +52,14 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
       complained = false
     } catch (error) {
       // Once, until there is a secret again. What was thrown may quote the secret, so only its name is told.
-      if (!complained) log.error(`every message is refused: ${complaint(error)}`)
+      if (!complained) {
+        const line = `every message is refused: ${complaint(error)}`
+        // A log that fails must not make an answer of another kind of this one.
+        guarded(
+          () => log.error(line),
+          () => {},
+        )
+      }
       complained = true
       return { error: 'secret_unavailable' }
     }

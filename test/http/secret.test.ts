@@ -221,6 +221,13 @@ describe('A function of `env`', () => {
     expect(log.lines).toHaveLength(2)
   })
 
+  test('that yields nothing is answered the same when the log itself throws', async () => {
+    const failing = (): never => expect.fail('no disk')
+    const log = { debug: failing, info: failing, warn: failing, error: failing }
+    const receiver = createReceiver({ secret: () => undefined, log })
+    for (let turn = 0; turn < 2; turn++) expect((await receiver.fetch(post())).status).toBe(503)
+  })
+
   test('that yields false does not open the door: it must be written out', async () => {
     const log = remember()
     const yielding: unknown = () => false

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { dirname, join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { join, relative } from 'node:path'
+import { packageRoot } from '../own-package.ts'
 
 /** A project that can be copied. */
 export interface Template {
@@ -18,8 +18,7 @@ export interface Variable {
   readonly meaning: string
 }
 
-const root = dirname(fileURLToPath(import.meta.resolve('fleethook/package.json')))
-const examples = join(root, 'examples')
+const examples = join(packageRoot, 'examples')
 
 /** The templates that came with the package, by name. */
 export function templateNames(): readonly string[] {

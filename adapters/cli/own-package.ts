@@ -1,0 +1,17 @@
+import { readFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+/** Found by the package's own name: this file lies elsewhere when it runs compiled. */
+const manifestPath = fileURLToPath(import.meta.resolve('fleethook/package.json'))
+
+/** Where the package lies. */
+export const packageRoot: string = dirname(manifestPath)
+
+/** The version of the package. */
+export function packageVersion(): string {
+  const manifest: unknown = JSON.parse(readFileSync(manifestPath, 'utf8'))
+  return typeof manifest === 'object' && manifest !== null && 'version' in manifest
+    ? String(manifest.version)
+    : 'unknown'
+}
