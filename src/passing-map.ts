@@ -14,7 +14,7 @@ export interface PassingMap<Key, Value> {
  *
  * V8 gives a Map a new table whenever the old one is full of what was deleted, and the old one points to the new one. Once
  * one of them has grown old, the collector of young objects keeps every table that follows, with all that was ever moved
- * into it, until a full collection: four fifths of what a message costs in memory were held by that. So a Map is replaced
+ * into it, until a full collection: most of what lives for one message was held by that. So a Map is replaced
  * before the chain is long; what there is to move then is far less than what has gone.
  */
 export function createPassingMap<Key, Value>(): PassingMap<Key, Value> {
