@@ -4,7 +4,7 @@ import { createDispatcher } from './dispatch/dispatcher.ts'
 import type { DrainResult } from './dispatch/drain.ts'
 import { createGaps } from './dispatch/gaps.ts'
 import { createRegistry } from './dispatch/registry.ts'
-import type { BuiltInFields, ExtendedBy, FieldCatalogue } from './events/fields.ts'
+import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { isRefusal, readGiven } from './http/body.ts'
 import { markRoutes } from './http/mounted.ts'
@@ -41,7 +41,7 @@ import { createNormalizer } from './wire/normalizer.ts'
  *
  * Specification: "Webhook delivery", "Topics", "Authentication of outgoing webhook messages".
  */
-export function createReceiver<E extends Env = Env, const Fields extends FieldCatalogue = BuiltInFields>(
+export function createReceiver<E extends Env = Env, const Fields extends FieldCatalogue = FieldCatalogue>(
   options: ReceiverOptions<E, Fields>,
 ): Receiver<E, ExtendedBy<Fields>> {
   const settings = readOptions(options)

@@ -1,4 +1,4 @@
-import type { builtInFields } from './catalogue.generated.ts'
+import type { BuiltInCatalogue } from './catalogue.generated.ts'
 import type { Doors, FieldValue, Location, Tires, TimeOfDay } from './values.ts'
 
 /** The constants of an enum, by their short names, and the prefix that the maker writes before them. */
@@ -42,7 +42,7 @@ export type ValueOf<T extends FieldType> = T extends { readonly enum: readonly (
                 : FieldValue
 
 /** The catalogue that fleethook brings: 251 fields, generated from the public sources. */
-export type BuiltInFields = typeof builtInFields
+export type BuiltInFields = { readonly [Name in keyof BuiltInCatalogue]: BuiltInCatalogue[Name] }
 
 /**
  * The `data` of a message: every field of the catalogue by its type, `null` when it has no value now, absent when

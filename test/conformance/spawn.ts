@@ -37,7 +37,7 @@ export interface Target extends AsyncDisposable {
 }
 
 /** `fleethook: listening on http://localhost:1234 (…)`, or the line that workerd writes with `--control-fd=1`. */
-const listening = /listening on (?<url>https?:\/\/[^\s,]+)|"event":"listen".*"port":(?<port>\d+)/
+const listening = /(?:[Ll]istening on|server:) (?<url>https?:\/\/[^\s,]+)|"event":"listen".*"port":(?<port>\d+)/
 
 /**
  * Starts a server and resolves when it says where it listens. It has to listen on a free port of 127.0.0.1 and to print

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, inject, test } from 'vitest'
 
@@ -26,6 +26,28 @@ const cases = compilers.flatMap((version) =>
 test.each(cases)('a strict project compiles on TypeScript $version with $name', ({ version, options }) => {
   expect(compile(version, options, 'typed.ts')).toEqual({ status: 0, output: '' })
 })
+
+test.each(compilers)(
+  'on TypeScript %s a receiver can be exported from a project that emits declarations',
+  (version) => {
+    const options = {
+      ...strict,
+      ...web,
+      module: 'nodenext',
+      noEmit: false,
+      declaration: true,
+      outDir: `out-${version}`,
+    }
+    const source = `import { createReceiver } from 'fleethook'
+export const receiver = createReceiver({ secret: 'a-long-random-value' }).on('data', (event) => event.data.Gear)
+export const own = createReceiver({ secret: 'a-long-random-value', fields: { Mood: 'number' } })\n`
+    writeFileSync(join(inject('consumer'), 'exported.ts'), source)
+    expect(compile(version, options, 'exported.ts')).toEqual({ status: 0, output: '' })
+    const declared = readFileSync(join(inject('consumer'), `out-${version}`, 'exported.d.ts'), 'utf8')
+    // By name, and not as the 251 fields: that is what a developer is shown, too.
+    expect(declared).toMatch(/receiver: .*Receiver<.*BuiltInFields>;/)
+  },
+)
 
 test.each(compilers)('control: TypeScript %s finds a wrong use', (version) => {
   const source = "import { createReceiver } from 'fleethook'\ncreateReceiver({ secret: 1 })\n"
