@@ -81,7 +81,7 @@ const events = Array.from({ length: messages }, (_, index) => {
     data[name] = text ? asText(valueOf(name)) : valueOf(name)
   }
   const createdAt = new Date(1708750724983 + index * 500).toISOString().replace('Z', '607402Z')
-  return { topic: 'data', vin: `5YJ3E1EA7KF${100_000 + (index % 1000)}`, createdAt, data } as const
+  return { topic: 'data', vin: `0FLEETV14T0000004${100_000 + (index % 1000)}`, createdAt, data } as const
 })
 
 /** The maker's messages say `isResend`, which the others do not know. */

@@ -68,7 +68,7 @@ export interface MessageFactories {
  * ```ts
  * import { message } from 'fleethook/testing'
  *
- * const driving = message.data({ VehicleSpeed: 34.8, Gear: 'D' }, { vin: '5YJ3E1EA7KF000001' })
+ * const driving = message.data({ VehicleSpeed: 34.8, Gear: 'D' }, { vin: '0FLEETV14T0000004' })
  * console.log(driving.data['Gear']) // D
  * ```
  *
@@ -105,7 +105,7 @@ export const message: MessageFactories = {
 
   alerts(
     alerts: readonly GivenAlert[] = [
-      { name: 'VCFRONT_a192_12vBatteryLow', startedAt: '2026-11-21T09:59:58Z', audiences: ['Customer', 'Service'] },
+      { name: 'LowVoltageBatteryLow', startedAt: '2026-11-21T09:59:58Z', audiences: ['Customer', 'Service'] },
     ],
     details: MessageDetails = {},
   ): MessageOf<'alerts'> {

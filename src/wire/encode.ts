@@ -116,7 +116,7 @@ function envelopeTime(createdAt: string): number {
  * import { encode } from 'fleethook/normalize'
  *
  * const message = encode(
- *   { topic: 'data', vin: '5YJ3', createdAt: '2024-02-24T04:58:44.983Z', data: { Gear: 'D' } },
+ *   { topic: 'data', vin: '0FLEETV14T0000004', createdAt: '2024-02-24T04:58:44.983Z', data: { Gear: 'D' } },
  *   'vehicle_maker',
  * )
  * console.log(JSON.stringify(message)) // … "data":[{"key":"Gear","value":{"shiftStateValue":"ShiftStateD"}}] …

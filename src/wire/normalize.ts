@@ -20,8 +20,8 @@ export interface NormalizeOptions<Fields extends FieldCatalogue = FieldCatalogue
  * ```ts
  * import { normalize } from 'fleethook/normalize'
  *
- * for (const event of normalize('{"state":"online","vin":"5YJ3","createdAt":"2024-02-24T04:58:44Z"}')) {
- *   if (event.topic === 'state') console.log(event.vin, event.state) // 5YJ3 online
+ * for (const event of normalize('{"state":"online","vin":"0FLEETV14T0000004","createdAt":"2024-02-24T04:58:44Z"}')) {
+ *   if (event.topic === 'state') console.log(event.vin, event.state) // 0FLEETV14T0000004 online
  * }
  * ```
  *

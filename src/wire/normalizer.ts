@@ -132,7 +132,7 @@ function dateOf(receivedAt: Date | number): Date {
  * import { createNormalizer } from 'fleethook/normalize'
  *
  * const normalizer = createNormalizer()
- * const event = normalizer.normalize(JSON.parse('{"data":{"BatteryLevel":"81.5"},"vin":"5YJ3","createdAt":"2024-02-24T04:58:44Z"}'))
+ * const event = normalizer.normalize(JSON.parse('{"data":{"BatteryLevel":"81.5"},"vin":"0FLEETV14T0000004","createdAt":"2024-02-24T04:58:44Z"}'))
  * if (event.topic === 'data') console.log(event.data.BatteryLevel) // 81.5
  * ```
  *

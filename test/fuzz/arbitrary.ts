@@ -96,7 +96,7 @@ function jsonValues(marker: string): fc.Arbitrary<unknown> {
   const leaf = fc.oneof(
     fc.constantFrom(null, true, false, 0, -0, 1e308, 5e-324, 2 ** 53, '', ' ', 'NaN', '"D"', 'ShiftStateD', marker),
     fc.constantFrom('(37.41 N, 122.14 W)', '2024-02-24T04:58:44.983607402Z', '2024-02-30T99:00:00', '1708750724.98'),
-    fc.constantFrom('maker:telemetry:data', 'maker:telemetry:alerts', '5YJ3E1EA7KF000001', '__proto__'),
+    fc.constantFrom('maker:telemetry:data', 'maker:telemetry:alerts', '0FLEETV14T0000004', '__proto__'),
     fc.double(),
     fc.integer(),
     fc.string({ unit: 'binary', maxLength: 20 }),

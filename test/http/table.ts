@@ -27,9 +27,9 @@ const collected = { authorization: `Splunk ${secret}` }
 const encoded = (encoding: string): Record<string, string> => ({ authorization, 'content-encoding': encoding })
 const zipped = (body: string): Uint8Array<ArrayBuffer> => new Uint8Array(gzipSync(body))
 
-const state = '{"vin":"5YJ3E1EA7KF000001","createdAt":"2024-02-24T04:58:44.983607402Z","state":"online"}'
+const state = '{"vin":"0FLEETV14T0000004","createdAt":"2024-02-24T04:58:44.983607402Z","state":"online"}'
 const envelope =
-  '{"event":{"BatteryLevel":81.5},"source":"5YJ3E1EA7KF000001","sourcetype":"maker:telemetry:data","time":1708750724.983}'
+  '{"event":{"BatteryLevel":81.5},"source":"0FLEETV14T0000004","sourcetype":"maker:telemetry:data","time":1708750724.983}'
 
 const accepted = (name: string, body: Sent['body'], sent: Sent = { headers: { authorization } }): Row => ({
   case: name,

@@ -17,7 +17,7 @@ const runs: readonly { readonly runtime: Runtime; readonly adapter: string; read
 
 const received = {
   statuses: [200, 200, 200, 403],
-  handled: ['service', 'vehicle_maker', 'event_collector'].map((format) => `${format} 5YJ3E1EA7KF000316 81.5`),
+  handled: ['service', 'vehicle_maker', 'event_collector'].map((format) => `${format} 0FLEETV14T0000004 81.5`),
 }
 
 test.each(runs)('the installed package receives all three formats on $runtime', ({ runtime, adapter, flags }) => {

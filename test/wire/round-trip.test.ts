@@ -54,7 +54,7 @@ describe('for any event the three encodings normalise to the same event, within 
 describe('encode writes what the formats look like', () => {
   const event = {
     topic: 'data',
-    vin: '5YJ3E1EA7KF000001',
+    vin: '0FLEETV14T0000004',
     createdAt: '2024-02-24T04:58:44.983607402Z',
     data: {
       Gear: 'D',

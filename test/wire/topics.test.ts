@@ -2,7 +2,7 @@ import { createNormalizer, normalize, type WireEvent } from 'fleethook/normalize
 import { describe, expect, test } from 'vitest'
 
 const receivedAt = new Date('2026-01-02T03:04:05.678Z')
-const vin = '5YJ3E1EA7KF000001'
+const vin = '0FLEETV14T0000004'
 const createdAt = '2024-02-24T04:58:44.983607402Z'
 
 function read(message: object, options: Parameters<typeof createNormalizer>[0] = {}): WireEvent {

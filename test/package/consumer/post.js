@@ -1,4 +1,4 @@
-const vin = '5YJ3E1EA7KF000316'
+const vin = '0FLEETV14T0000004'
 const createdAt = '2026-01-02T03:04:05Z'
 const messages = [
   { vin, createdAt, data: { BatteryLevel: 81.5 } },
