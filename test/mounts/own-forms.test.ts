@@ -9,10 +9,9 @@ const program = fileURLToPath(new URL('programs/own-form.ts', import.meta.url))
 describe('export default { fetch: receiver.fetch }', { timeout: 60_000 }, () => {
   test.each([
     ['bun', ['run', program]],
-    ['deno', ['serve', '--allow-all', '--port', '0', program]],
+    ['deno', ['serve', '--allow-all', '--host', '127.0.0.1', '--port', '0', program]],
   ] as const)('run by %s as it is, passes the whole suite', async (runtime, args) => {
     await using target = await spawnTarget({ runtime, command: runtimePath(runtime), args, env: { NO_COLOR: '1' } })
-    const url = target.url.replace('0.0.0.0', '127.0.0.1')
-    await conforms(url, async () => (await fetch(`${url}/events`)).json())
+    await conforms(target.url, async () => (await fetch(`${target.url}/events`)).json())
   })
 })

@@ -1,14 +1,14 @@
-// What Bun and `deno serve` run as it is: a module whose default export has `fetch`.
-import { createReceiver, type Receiver } from '../../../src/index.ts'
-import { Hono } from 'hono'
+// What Bun and `deno serve` run as it is: a module whose default export has `fetch`, here taken off its receiver.
+import { createReceiver } from '../../../src/index.ts'
 
 const events: unknown[] = []
-const receiver: Receiver = createReceiver({ secret: 'a-long-random-value' }).on('*', (event) => events.push(event))
-const host = new Hono().get('/events', (c) => c.json(events))
+const receiver = createReceiver({ secret: 'a-long-random-value' }).on('*', (event) => events.push(event))
+const { fetch } = receiver
 
-const own: { readonly port: number; readonly fetch: typeof receiver.fetch } = {
+const own: { readonly port: number; readonly hostname: string; readonly fetch: typeof fetch } = {
   port: 0,
+  hostname: '127.0.0.1',
   fetch: (request, env, context) =>
-    request.url.endsWith('/events') ? host.fetch(request) : receiver.fetch(request, env, context),
+    request.url.endsWith('/events') ? Response.json(events) : fetch(request, env, context),
 }
 export default own
