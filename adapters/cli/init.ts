@@ -2,7 +2,8 @@ import { basename, relative, resolve } from 'node:path'
 import { cancel, intro, outro, password, select, text } from '@clack/prompts'
 import { type Command, InvalidArgumentError } from 'commander'
 import { packageVersion } from './own-package.ts'
-import { flawOfSecret } from './send/authorization.ts'
+import { flawOfVariables } from './init/environment.ts'
+import { flawOfName, projectName } from './init/project-name.ts'
 import { readTemplate, type Template, templateNames } from './init/templates.ts'
 import { flawOfFolder, nextCommands, writeProject } from './init/write-project.ts'
 
@@ -50,34 +51,48 @@ async function init(
   if (!names.includes(name)) return bad(command, `There is no template "${name}". ${suggestion(name, names)}`)
   const chosen = readTemplate(name)
 
-  const folder = resolve(dir ?? (ask ? await askFolder(name) : name))
-  const flaw = flawOfFolder(folder) ?? (given.secret === undefined ? undefined : flawOfSecret(given.secret))
-  if (flaw !== undefined) return bad(command, flaw)
-
-  const variables = {
+  const flagged: Readonly<Record<string, string>> = {
     ...(given.secret === undefined ? {} : { WEBHOOK_SECRET: given.secret }),
     ...given.set,
   }
-  const missing = ask ? await askVariables(chosen, variables) : {}
-  const project =
-    given.name ??
-    basename(folder)
-      .toLowerCase()
-      .replaceAll(/[^a-z0-9._-]+/g, '-')
-  writeProject({
-    template: chosen,
-    folder,
-    name: project,
-    version: packageVersion(),
-    variables: { ...variables, ...missing },
-  })
+  const flaw =
+    (given.name === undefined ? undefined : flawOfName(given.name)) ??
+    (dir === undefined ? undefined : flawOfFolder(resolve(dir))) ??
+    flawOfVariables(chosen, flagged)
+  if (flaw !== undefined) return bad(command, flaw)
+
+  const folder = resolve(dir ?? (ask ? await askFolder(name) : name))
+  const flawAfterAll = flawOfFolder(folder)
+  if (flawAfterAll !== undefined) return bad(command, flawAfterAll)
+  const variables = ask ? { ...flagged, ...(await askVariables(chosen, flagged)) } : flagged
+  try {
+    writeProject({
+      template: chosen,
+      folder,
+      name: given.name ?? projectName(basename(folder), `fleethook-${name}`),
+      version: packageVersion(),
+      variables,
+    })
+  } catch (error) {
+    return bad(command, `Nothing was written: ${error instanceof Error ? error.message : String(error)}`)
+  }
 
   const [install, run] = nextCommands(chosen)
   const where = relative(process.cwd(), folder) || '.'
-  const done = `${chosen.title}: written to ${where}. The secret is in ${chosen.files.has('wrangler.jsonc') ? '.dev.vars' : '.env'}; set it as \`auth\` of the webhook.`
-  if (ask) outro(done)
-  else console.log(done)
+  const told = done(chosen, where, variables)
+  if (ask) outro(told)
+  else console.log(told)
   console.log(`\n  ${where === '.' ? '' : `cd ${where} && `}${install}\n  ${run}\n`)
+}
+
+function done(
+  { title, environmentFile, variables }: Template,
+  where: string,
+  given: Readonly<Record<string, string>>,
+): string {
+  const empty = variables.filter(({ name, random }) => !random && !given[name]).map(({ name }) => name)
+  const left = empty.length > 0 ? ` Put ${empty.join(', ')} there as well.` : ''
+  return `${title}: written to ${where}. The secret is in ${environmentFile}; set it as \`auth\` of the webhook.${left}`
 }
 
 /** Bad usage: one line, status 2. */
@@ -86,13 +101,15 @@ function bad(command: Command, message: string): never {
 }
 
 function suggestion(name: string, names: readonly string[]): string {
-  const near = names.find((known) => known.startsWith(name.slice(0, 3)) || known.includes(name))
+  const given = name.toLowerCase()
+  const near = names.find((known) => known.startsWith(given.slice(0, 3)) || known.includes(given))
   return near === undefined ? `There are ${names.join(', ')}.` : `Did you mean ${near}? There are ${names.join(', ')}.`
 }
 
 async function askTemplate(names: readonly string[]): Promise<string> {
-  const options = names.map((value) => ({ value, label: value, hint: readTemplate(value).title }))
-  return answered(await select({ message: 'Which template?', options }))
+  const widest = Math.max(...names.map((name) => name.length))
+  const options = names.map((value) => ({ value, label: `${value.padEnd(widest)}  ${readTemplate(value).title}` }))
+  return answered(await select({ message: 'Which template?', options, initialValue: 'node' }))
 }
 
 async function askFolder(name: string): Promise<string> {
@@ -109,16 +126,13 @@ async function askVariables(
   known: Readonly<Record<string, string>>,
 ): Promise<Record<string, string>> {
   const asked: Record<string, string> = {}
-  for (const { name, meaning } of template.variables) {
+  for (const { name, meaning, random } of template.variables) {
     if (name in known) continue
-    const given =
-      name === 'WEBHOOK_SECRET'
-        ? await password({
-            message: `${meaning} Leave it empty for a new one.`,
-            validate: (secret) => (secret ? flawOfSecret(secret) : undefined),
-          })
-        : await text({ message: `${name}: ${meaning}`, defaultValue: '' })
-    const value = answered(given)
+    // The first sentence says what it is; the rest is for those who fill in the file.
+    const message = `${name}: ${meaning.replace(/\. .*/, '.')} Leave it empty ${random ? 'for a new one' : 'to fill it in later'}.`
+    const validate = (value: string | undefined): string | undefined =>
+      value ? flawOfVariables(template, { [name]: value }) : undefined
+    const value = answered(await (random ? password({ message, validate }) : text({ message, validate })))
     if (value) asked[name] = value
   }
   return asked

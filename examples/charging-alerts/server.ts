@@ -2,9 +2,8 @@ import { createReceiver } from 'fleethook'
 import { serve } from 'fleethook/node'
 
 const { CHAT_WEBHOOK_URL, PORT = '3000', WEBHOOK_SECRET } = process.env
-if (CHAT_WEBHOOK_URL === undefined)
-  throw new Error('CHAT_WEBHOOK_URL is not set: it is the incoming webhook of your chat.')
-const chat = CHAT_WEBHOOK_URL
+if (!CHAT_WEBHOOK_URL) throw new Error('CHAT_WEBHOOK_URL is not set: it is the incoming webhook of your chat.')
+const chat = new URL(CHAT_WEBHOOK_URL)
 
 /** Vehicles repeat what they said; only a change is worth a word. */
 const lastState = new Map<string, string>()

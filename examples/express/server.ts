@@ -11,9 +11,10 @@ const app = express()
 // Before any body parser: the receiver reads bodies itself, also batches, gzip, and those without a Content-Type.
 app.use('/telemetry', getRequestListener(receiver.fetch))
 
-app.use(express.json())
+// The service sends no Content-Type, or the wrong one: behind a parser, let it take every type.
+app.use(express.json({ type: () => true }))
 
-// Behind a parser it has to be handed what the parser made. Batches of objects one after another never get this far.
+// Behind a parser the receiver is handed what the parser made. Objects one after another never get this far.
 app.post('/parsed-telemetry', async (request, response) => {
   const { status, headers, body } = await receiver.accept({
     authorization: request.headers.authorization,
@@ -27,7 +28,7 @@ const server = app.listen(Number(process.env.PORT ?? 3000), () => {
   console.log(`listening on http://localhost:${typeof address === 'object' ? address?.port : address}`)
 })
 
-process.once('SIGTERM', () => {
+function stop(): void {
   server.close(async () => {
     // Everything that was acknowledged is handled before the process ends.
     const { left, lost } = await receiver.drain()
@@ -35,4 +36,5 @@ process.once('SIGTERM', () => {
     console.log(`received ${received}, handled ${handled}, left ${left}, lost ${lost}`)
   })
   server.closeIdleConnections()
-})
+}
+process.once('SIGTERM', stop).once('SIGINT', stop)

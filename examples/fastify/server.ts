@@ -13,32 +13,28 @@ await app.register(async (scope) => {
   scope.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: 1_048_576 }, (_request, body, done) =>
     done(null, body),
   )
-
-  const take = async (
-    path: string,
-    authorization: string | undefined,
-    contentEncoding: string | undefined,
-    body: unknown,
-  ) => receiver.accept({ path, authorization, contentEncoding, body })
-
-  scope.post<{ Params: { '*': string } }>('/telemetry/*', async (request, reply) => {
-    const { authorization, 'content-encoding': encoding } = request.headers
-    const { status, headers, body } = await take(`/${request.params['*']}`, authorization, encoding, request.body)
-    return reply.code(status).headers(headers).send(body)
-  })
-  scope.post('/telemetry', async (request, reply) => {
-    const { authorization, 'content-encoding': encoding } = request.headers
-    const { status, headers, body } = await take('/', authorization, encoding, request.body)
-    return reply.code(status).headers(headers).send(body)
-  })
+  // The second path is that of relays: /telemetry/services/collector/event.
+  for (const path of ['/telemetry', '/telemetry/*']) {
+    scope.post<{ Params: { '*'?: string } }>(path, async (request, reply) => {
+      const { status, headers, body } = await receiver.accept({
+        authorization: request.headers.authorization,
+        contentEncoding: request.headers['content-encoding'],
+        path: `/${request.params['*'] ?? ''}`,
+        body: request.body,
+      })
+      return reply.code(status).headers(headers).send(body)
+    })
+  }
 })
 
-process.once('SIGTERM', async () => {
+async function stop(): Promise<void> {
   await app.close()
   // Everything that was acknowledged is handled before the process ends.
   const { left, lost } = await receiver.drain()
   const { received, handled } = receiver.stats()
   console.log(`received ${received}, handled ${handled}, left ${left}, lost ${lost}`)
-})
+}
+process.once('SIGTERM', stop).once('SIGINT', stop)
 
-console.log(`listening on ${await app.listen({ port: Number(process.env.PORT ?? 3000), host: '127.0.0.1' })}`)
+const { HOST = '127.0.0.1', PORT = '3000' } = process.env
+console.log(`listening on ${await app.listen({ host: HOST, port: Number(PORT) })}`)

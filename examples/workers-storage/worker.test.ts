@@ -7,13 +7,14 @@ import { message } from 'fleethook/testing'
 import { createTestHarness } from 'wrangler'
 
 const secret = 'a-secret-for-this-test'
+const token = 'a-token-for-this-test'
 const formats: Format[] = ['service', 'vehicle_maker', 'event_collector']
 
 test('keeps the newest value of each field, whatever the format', async () => {
   // The bundle that `wrangler deploy` would upload, in the runtime that Workers have.
   const server = createTestHarness({
     root: import.meta.dirname,
-    workers: [{ configPath: './wrangler.jsonc', vars: { WEBHOOK_SECRET: secret } }],
+    workers: [{ configPath: './wrangler.jsonc', vars: { WEBHOOK_SECRET: secret, READ_TOKEN: token } }],
   })
   await server.listen()
   try {
@@ -30,7 +31,8 @@ test('keeps the newest value of each field, whatever the format', async () => {
       })
       assert.equal(answer.status, 200)
     }
-    const answer = await server.fetch(`/vehicles/${vin}`, { headers: { authorization: secret } })
+    assert.equal((await server.fetch(`/vehicles/${vin}`)).status, 401)
+    const answer = await server.fetch(`/vehicles/${vin}`, { headers: { authorization: `Bearer ${token}` } })
     assert.deepEqual(await answer.json(), [{ field: 'BatteryLevel', value: '78', at: '2026-11-21T10:02:00.000Z' }])
   } finally {
     await server.close()

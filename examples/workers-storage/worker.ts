@@ -1,19 +1,12 @@
+import type { D1Database } from '@cloudflare/workers-types'
 import { createReceiver } from 'fleethook'
 import { worker } from 'fleethook/workers'
 import { Hono } from 'hono'
+import { bearerAuth } from 'hono/bearer-auth'
+import { timingSafeEqual } from 'hono/utils/buffer'
 
 interface Env {
-  Bindings: { WEBHOOK_SECRET: string; DB: Database }
-}
-
-/** As much of D1 as is used here. */
-interface Database {
-  prepare(sql: string): Statement
-  batch(statements: Statement[]): Promise<unknown>
-}
-interface Statement {
-  bind(...values: unknown[]): Statement
-  all(): Promise<{ results: unknown[] }>
+  Bindings: { DB: D1Database; READ_TOKEN: string; WEBHOOK_SECRET: string }
 }
 
 // The newest value of each field, by the vehicle's clock: after a tunnel, old messages arrive late.
@@ -25,22 +18,20 @@ const upsert = `
 const receiver = createReceiver<Env>({ secret: (env) => env.WEBHOOK_SECRET, ack: 'handled' }).on(
   'data',
   async (event, { env }) => {
-    const rows = Object.entries(event.data)
     const at = event.at.toISOString()
-    await env.DB.batch(
-      rows.map(([field, value]) => env.DB.prepare(upsert).bind(event.vin, field, JSON.stringify(value), at)),
+    const rows = Object.entries(event.data).map(([field, value]) =>
+      env.DB.prepare(upsert).bind(event.vin, field, JSON.stringify(value), at),
     )
+    if (rows.length > 0) await env.DB.batch(rows)
   },
 )
 
 const app = new Hono<Env>()
 app.route('/telemetry', receiver.routes())
+app.use('/vehicles/*', bearerAuth<Env>({ verifyToken: (token, c) => timingSafeEqual(token, c.env.READ_TOKEN) }))
 app.get('/vehicles/:vin', async (c) => {
-  // Whoever reads must know the secret as well; a real app has users of its own.
-  if (c.req.header('authorization') !== c.env.WEBHOOK_SECRET) return c.json({ error: 'unauthorized' }, 401)
-  const { results } = await c.env.DB.prepare('SELECT field, value, at FROM fields WHERE vin = ?')
-    .bind(c.req.param('vin'))
-    .all()
+  const select = c.env.DB.prepare('SELECT field, value, at FROM fields WHERE vin = ? ORDER BY field')
+  const { results } = await select.bind(c.req.param('vin')).all()
   return c.json(results)
 })
 

@@ -1,4 +1,5 @@
 import {
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -8,9 +9,13 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import { execFileSync } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { readTemplate } from '../../adapters/cli/init/templates.ts'
+import { writeProject } from '../../adapters/cli/init/write-project.ts'
+import { runtimePath } from '../../scripts/runtimes.ts'
 import { command } from './command.ts'
 
 const templates = readdirSync('examples')
@@ -41,8 +46,10 @@ describe('fleethook init', () => {
       const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
       expect(manifest.name).toBe(`my-${name}`)
       expect(manifest.dependencies.fleethook).toMatch(/^\^\d+\.\d+\.\d+$/)
-      expect(readFileSync(join(folder, '.gitignore'), 'utf8')).toContain('node_modules/')
-      expect(readdirSync(folder)).toContain('README.md')
+      expect(readFileSync(join(folder, '.gitignore'), 'utf8')).toBe(
+        readFileSync(join('examples', name, '.gitignore'), 'utf8'),
+      )
+      expect(readFileSync(join(folder, 'README.md'), 'utf8')).toMatch(/^# \w.+\n[^]*```sh\n(?![^]*^cp )/m)
     },
   )
 
@@ -59,8 +66,62 @@ describe('fleethook init', () => {
       `CHAT_WEBHOOK_URL=${hook}`,
     ])
     expect(status).toBe(0)
-    expect(secretIn(folder)).toBe('my own')
+    expect(secretIn(folder)).toBe("'my own'")
     expect(readFileSync(join(folder, '.env'), 'utf8')).toContain(`CHAT_WEBHOOK_URL=${hook}`)
+  })
+
+  test('makes every token that a template wants, each of its own', async () => {
+    const folder = join(scratch, 'tokens')
+    expect((await command(['init', 'workers-storage', folder])).status).toBe(0)
+    const made = readFileSync(join(folder, '.dev.vars'), 'utf8').match(/[0-9a-f]{64}/g) ?? []
+    expect(new Set(made).size).toBe(2)
+  })
+
+  test('says which variables are left to fill in', async () => {
+    const { stdout } = await command(['init', 'charging-alerts', join(scratch, 'left')])
+    expect(stdout).toContain('Put CHAT_WEBHOOK_URL there as well.')
+  })
+
+  test.each([`plain+/=`, `un#quoted`, `two words`, `it's`, `a "b" c`, `back\\slash\\n`])(
+    'writes %s so that Node, Bun and Deno read it back from .env as it was',
+    async (secret) => {
+      const folder = join(scratch, `quoted ${Buffer.from(secret).toString('hex')}`)
+      expect((await command(['init', 'node', folder, '--secret', secret])).status).toBe(0)
+      writeFileSync(
+        join(folder, 'print.mjs'),
+        'console.log(JSON.stringify((await import("node:process")).env.WEBHOOK_SECRET))',
+      )
+      for (const [runtime, args] of [
+        [process.execPath, ['--env-file=.env']],
+        [runtimePath('bun'), []],
+        [runtimePath('deno'), ['run', '--allow-all', '--env-file']],
+      ] as const) {
+        const { WEBHOOK_SECRET: _, ...env } = process.env
+        const printed = execFileSync(runtime, [...args, 'print.mjs'], { cwd: folder, env, encoding: 'utf8' })
+        expect(JSON.parse(printed)).toBe(secret)
+      }
+    },
+  )
+
+  test('leaves nothing behind when it cannot write', async () => {
+    writeFileSync(join(scratch, 'a-file'), '')
+    const { status, stderr } = await command(['init', 'node', join(scratch, 'a-file', 'below')])
+    expect(status).toBe(2)
+    expect(stderr).toContain('Nothing was written')
+    expect(stderr).not.toContain('    at ')
+  })
+
+  test('leaves nothing behind when it fails half-way', () => {
+    const folder = join(scratch, 'half', 'way')
+    const template = {
+      ...readTemplate('node'),
+      files: new Map([
+        ['a', 'a file'],
+        ['a/b', 'below a file'],
+      ]),
+    }
+    expect(() => writeProject({ template, folder, name: 'half', version: '1.0.0', variables: {} })).toThrow('EEXIST')
+    expect(existsSync(join(scratch, 'half'))).toBe(false)
   })
 
   test('writes into a folder that is empty', async () => {
@@ -85,12 +146,16 @@ describe('fleethook init', () => {
     [['init', 'expres', 'x'], 'Did you mean express?'],
     [['init', 'node', 'x', '--set', 'nonsense'], 'NAME=value'],
     [['init', 'node', 'x', '--secret', ' blank '], 'blanks'],
+    [['init', 'node', 'x', '--secret', 'do$llar'], 'write it there yourself'],
+    [['init', 'node', 'x', '--set', 'WEBHOOK_SECRET='], 'The secret is empty'],
+    [['init', 'node', 'x', '--set', 'NOBODY=reads'], 'reads no variable NOBODY'],
+    [['init', 'node', 'x', '--name', 'My App'], 'cannot be the name of a package'],
   ])('%j is bad usage and writes nothing', async (args, told) => {
-    const before = readdirSync(scratch)
-    const { status, stderr } = await command(args)
-    expect(status).toBe(2)
-    expect(stderr).toContain(told)
-    expect(readdirSync(scratch)).toEqual(before)
+    const folder = join(scratch, 'never')
+    const { status, stderr } = await command(args.map((arg) => (arg === 'x' ? folder : arg)))
+    expect({ status, stderr }).toEqual({ status: 2, stderr: expect.stringContaining(told) })
+    expect(stderr).not.toContain('do$llar')
+    expect(existsSync(folder)).toBe(false)
   })
 })
 

@@ -9,6 +9,8 @@ export interface Template {
   readonly title: string
   /** What stands in it: path to text. */
   readonly files: ReadonlyMap<string, string>
+  /** The file that its runtime reads variables from. */
+  readonly environmentFile: '.env' | '.dev.vars'
   /** The variables that its receiver reads, with what they are. */
   readonly variables: readonly Variable[]
 }
@@ -16,13 +18,17 @@ export interface Template {
 export interface Variable {
   readonly name: string
   readonly meaning: string
+  /** Made at random when it is not given. */
+  readonly random: boolean
 }
 
 const examples = join(packageRoot, 'examples')
 
 /** The templates that came with the package, by name. */
 export function templateNames(): readonly string[] {
-  return readdirSync(examples).filter((name) => existsSync(join(examples, name, 'package.json')))
+  return readdirSync(examples)
+    .filter((name) => existsSync(join(examples, name, 'package.json')))
+    .sort()
 }
 
 /** Reads a template whole: it is small, and nothing is written before all of it is known. */
@@ -32,26 +38,35 @@ export function readTemplate(name: string): Template {
   for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
     const path = relative(folder, join(entry.parentPath, entry.name))
     // What a run of the template has left there is not part of it; npm leaves .gitignore out of packages.
-    if (!entry.isFile() || /(^|[/\\])(node_modules|\.next|\.wrangler|\.gitignore)([/\\]|$)/.test(path)) continue
+    if (
+      !entry.isFile() ||
+      /(^|[/\\])(node_modules|dist|\.next|\.wrangler|\.env|\.dev\.vars|\.gitignore)([/\\]|$)/.test(path)
+    )
+      continue
     files.set(path, readFileSync(join(folder, path), 'utf8'))
   }
-  files.set('.gitignore', ignored(files))
+  const environmentFile = files.has('.dev.vars.example') ? '.dev.vars' : '.env'
+  files.set('.gitignore', ignored(files, environmentFile))
   const title = /^# (.+)$/m.exec(files.get('README.md') ?? '')?.[1] ?? name
-  return { name, title, files, variables: variablesOf(files.get('.env.example') ?? '') }
+  return { name, title, files, environmentFile, variables: variablesOf(files.get(`${environmentFile}.example`) ?? '') }
 }
 
-function ignored(files: ReadonlyMap<string, string>): string {
-  const lines = ['node_modules/', '.env']
-  if (files.has('wrangler.jsonc')) lines.push('.dev.vars', '.wrangler/')
-  if (files.has('tsconfig.json')) lines.push('.next/', 'next-env.d.ts')
-  if ([...files.values()].some((text) => text.includes('node:sqlite'))) lines.push('*.db*')
+/** What the template's own .gitignore says, told by what is in the template. */
+function ignored(files: ReadonlyMap<string, string>, environmentFile: string): string {
+  const lines = ['node_modules/', environmentFile]
+  const manifest = files.get('package.json') ?? ''
+  if (manifest.includes('"wrangler"')) lines.push('.wrangler/')
+  if (manifest.includes('"esbuild"')) lines.push('dist/')
+  if (manifest.includes('"next"')) lines.push('.next/', 'next-env.d.ts')
+  if (files.get('server.ts')?.includes('node:sqlite')) lines.push('*.db*')
   return `${lines.join('\n')}\n`
 }
 
-/** `# what it is` and `NAME=` lines; without a file there is the secret alone. */
+/** `# what it is` and `NAME=` lines. */
 function variablesOf(example: string): readonly Variable[] {
-  const found = [...example.matchAll(/^# (.+)\n(\w+)=/gm)].map(([, meaning = '', name = '']) => ({ name, meaning }))
-  return found.length > 0
-    ? found
-    : [{ name: 'WEBHOOK_SECRET', meaning: 'The value that is set as `auth` of the webhook.' }]
+  return [...example.matchAll(/^# (.+)\n(\w+)=/gm)].map(([, meaning = '', name = '']) => ({
+    name,
+    meaning,
+    random: /_(SECRET|TOKEN)$/.test(name),
+  }))
 }

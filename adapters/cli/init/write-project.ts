@@ -1,6 +1,6 @@
-import { randomBytes } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { environmentOf } from './environment.ts'
 import type { Template } from './templates.ts'
 
 /** A project that is to be. */
@@ -26,31 +26,33 @@ export function flawOfFolder(folder: string): string | undefined {
   }
 }
 
-/** Writes the project. Every file is new: one that is there already is an error. */
+/** Writes the project. Every file is new: one that is there already is an error, and after an error nothing is left. */
 export function writeProject({ template, folder, name, version, variables }: Project): void {
+  const { environmentFile } = template
   const files = new Map(template.files)
   files.set('package.json', manifest(files.get('package.json') ?? '{}', name, version))
-  files.set(files.has('wrangler.jsonc') ? '.dev.vars' : '.env', environment(template, variables))
-  for (const [path, text] of files) {
-    const file = join(folder, path)
-    mkdirSync(dirname(file), { recursive: true })
-    // The secret is for the one who runs the receiver.
-    writeFileSync(file, text, { flag: 'wx', mode: path === '.env' || path === '.dev.vars' ? 0o600 : 0o644 })
+  files.set(environmentFile, environmentOf(template, variables))
+  // Whoever followed this step would overwrite the secret that was just written.
+  files.set('README.md', (files.get('README.md') ?? '').replace(/^cp \S+\.example .*\n/m, ''))
+  const made: string[] = []
+  try {
+    for (const [path, text] of files) {
+      const file = join(folder, path)
+      const outermost = mkdirSync(dirname(file), { recursive: true })
+      if (outermost !== undefined) made.push(outermost)
+      // The secret is for the one who runs the receiver.
+      writeFileSync(file, text, { flag: 'wx', mode: path === environmentFile ? 0o600 : 0o644 })
+      made.push(file)
+    }
+  } catch (error) {
+    for (const path of made.toReversed()) rmSync(path, { recursive: true, force: true })
+    throw error
   }
 }
 
 function manifest(text: string, name: string, version: string): string {
   const given: { dependencies?: Record<string, string> } = JSON.parse(text)
   return `${JSON.stringify({ ...given, name, dependencies: { ...given.dependencies, fleethook: `^${version}` } }, null, 2)}\n`
-}
-
-function environment({ variables }: Template, values: Readonly<Record<string, string>>): string {
-  return variables
-    .map(({ name, meaning }) => {
-      const value = values[name] ?? (name === 'WEBHOOK_SECRET' ? randomBytes(32).toString('hex') : '')
-      return `# ${meaning}\n${name}=${value}\n`
-    })
-    .join('')
 }
 
 /** What to type next: how to install, and how to run. */

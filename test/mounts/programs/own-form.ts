@@ -1,9 +1,10 @@
 // What Bun and `deno serve` run as it is: a module whose default export has `fetch`, here taken off its receiver.
-import { createReceiver } from '../../../src/index.ts'
+import { createReceiver, type Receiver } from '../../../src/index.ts'
 
 const events: unknown[] = []
-const receiver = createReceiver({ secret: 'a-long-random-value' }).on('*', (event) => events.push(event))
-const { fetch } = receiver
+const receiver: Receiver = createReceiver({ secret: 'a-long-random-value' }).on('*', (event) => events.push(event))
+// As a variable of its own, which binds nothing.
+const fetch: typeof receiver.fetch = receiver.fetch
 
 const own: { readonly port: number; readonly hostname: string; readonly fetch: typeof fetch } = {
   port: 0,
