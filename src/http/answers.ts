@@ -147,7 +147,7 @@ const refusals: Readonly<Record<RefusalError, Wording>> = {
     status: 404,
     code: 404,
     text: 'Not found',
-    hint: 'Check the path of the webhook url against where the receiver is mounted.',
+    hint: 'Check the path of the webhook url against where the receiver is mounted. When the host hands over whole paths, mount receiver.routes() under that base path.',
   },
   inbox_full: {
     status: 503,

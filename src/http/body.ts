@@ -49,7 +49,7 @@ export async function readGiven(
   contentEncoding: string | null | undefined,
   limitBytes: number,
 ): Promise<Body | Refusal> {
-  if (body === undefined || body === null) return { error: 'body_empty' }
+  if (body === undefined || body === null) return nothingGiven
   if (typeof body === 'string') {
     if (longerThan(body, limitBytes)) return tooLarge(limitBytes)
     return body.charCodeAt(0) === gzipMagic ? gzipAsText : filled(body)
@@ -71,6 +71,11 @@ const gzipMagic = 0x1f
 const gzipAsText: Refusal = {
   error: 'body_gzip_broken',
   hint: 'The body was read as text while it was gzip, which destroys it: hand over its bytes.',
+}
+
+const nothingGiven: Refusal = {
+  error: 'body_empty',
+  hint: 'No body was handed over: parsers pass over one without the Content-Type they know. Let the parser take every type, or mount the receiver before it.',
 }
 
 /** Runtimes know only when it is too late that a host has read the body at a level below `Request`. */

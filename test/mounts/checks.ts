@@ -14,14 +14,24 @@ export function remembering(): {
   return { receiver, events: async () => JSON.parse(JSON.stringify(seen)) }
 }
 
-/** Runs the whole conformance suite against a mount, and says what failed. `except`: what the host itself answers. */
+/**
+ * A host that reads bodies itself answers what is no POST, and reads before it asks. A body that is called gzip and is none
+ * has been inflated by the host, as far as `accept` can know.
+ */
+const ofHosts = /OPTIONS|GET|PUT|HEAD|DELETE|method|health|before the body has arrived|called gzip and is none/
+export const answeredByHost = (name: string): boolean => ofHosts.test(name)
+
+/**
+ * Runs the whole conformance suite against a mount, and says what failed. Without `events` what became of the messages is
+ * not asked. `except`: what the host itself answers.
+ */
 export async function conforms(
   url: string,
-  events: () => Promise<readonly HandledEvent[]>,
+  events?: () => Promise<readonly HandledEvent[]>,
   except: (name: string) => boolean = () => false,
 ): Promise<void> {
   const failed: string[] = []
-  const checks = receiverConformance({ url, secret, events }).filter(({ name }) => !except(name))
+  const checks = receiverConformance({ url, secret, ...(events && { events }) }).filter(({ name }) => !except(name))
   expect(checks.length).toBeGreaterThan(10)
   for (const { name, run } of checks) {
     try {
