@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { createRequire } from 'node:module'
 import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import type { APIGatewayProxyEventV2 } from 'aws-lambda'
@@ -8,7 +9,8 @@ import { message } from 'fleethook/testing'
 
 const secret = 'a-secret-for-this-test'
 process.env.WEBHOOK_SECRET = secret
-const { handler } = await import('./handler.ts')
+// The bundle that is uploaded, loaded as the platform does.
+const { handler }: typeof import('./handler.ts') = createRequire(import.meta.url)('./dist/index.cjs')
 
 const formats: Format[] = ['service', 'vehicle_maker', 'event_collector']
 
@@ -40,6 +42,12 @@ test('takes a body that the platform has encoded as base64', async () => {
     headers: { ...headers, 'content-encoding': 'gzip' },
   })
   assert.equal((await handler(event)).statusCode, 200)
+})
+
+test('has handled a message when it answers', async (t) => {
+  const log = t.mock.method(console, 'log', () => {})
+  await handler(posted('service'))
+  assert.match(log.mock.calls.at(-1)?.arguments.join(' ') ?? '', /"BatteryLevel":81.5/)
 })
 
 test('refuses whoever does not know the secret', async () => {
