@@ -331,7 +331,10 @@ export function machine(configuration: Configuration): {
           expect(missed).toBe(refused.length + lost)
         }
       } else {
-        expect(drained.handled).toBe(handled + deadLettered - handledBeforeDrain)
+        // A drain waits a second for a slow inbox; what that notes later was told as left, and is counted all the same.
+        const notedLater = handled + deadLettered - handledBeforeDrain - drained.handled
+        expect(notedLater).toBeGreaterThanOrEqual(0)
+        expect(notedLater).toBeLessThanOrEqual(slowInbox ? drained.left : 0)
         if (!durable) expect(pending.messages).toBe(0)
         else if (configuration.ack !== 'received') expect(lost).toBe(0)
       }
