@@ -82,7 +82,9 @@ async function init(
   const told = done(chosen, where, variables)
   if (ask) outro(told)
   else console.log(told)
-  console.log(`\n  ${where === '.' ? '' : `cd ${where} && `}${install}\n  ${run}\n`)
+  console.log(
+    `\n  ${where === '.' ? '' : `cd ${/^[\w./-]+$/.test(where) ? where : JSON.stringify(where)} && `}${install}\n  ${run}\n`,
+  )
 }
 
 function done(

@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import { execFileSync } from 'node:child_process'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { readTemplate } from '../../adapters/cli/init/templates.ts'
 import { writeProject } from '../../adapters/cli/init/write-project.ts'
@@ -42,6 +42,7 @@ describe('fleethook init', () => {
       const secret = secretIn(folder)
       expect(secret).toMatch(/^[0-9a-f]{64}$/)
       expect(stdout).not.toContain(secret)
+      expect(stdout).toContain(`cd "${relative(process.cwd(), folder)}" && `)
       expect(stdout).toMatch(/(npm|bun|deno) install\n {2}(npm|bun|deno) \w+/)
       const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
       expect(manifest.name).toBe(`my-${name}`)
