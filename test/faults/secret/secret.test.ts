@@ -1,0 +1,114 @@
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, describe, expect, test } from 'vitest'
+import { runtimePath } from '../../../scripts/runtimes.ts'
+import { writeFigures, type Row } from '../figures.ts'
+import { inForm } from '../form.ts'
+import { classes, subjects } from './trials.ts'
+import type { Told } from './welch.ts'
+
+/*
+ * Whether the time of a refusal tells how much of a guessed secret was right, asked as dudect asks it: two sorts of wrong
+ * guesses, timed many times in random order, and Welch's t between them.
+ *
+ * The test has to find what leaks. So the same measurement is made of `===`, and must tell the sorts apart in every round
+ * (|t| above 10, dudect's "probably leaks"; with secrets this long it comes to hundreds). And it must not fail for luck. |t|
+ * above 4.5 is luck once in a hundred thousand times, but there are eight parts, and what is next to each other in memory
+ * or compiled in another order can be a fraction of a nanosecond apart for the life of a process, on one side or the other.
+ * A leak is there in every process and always on the same side: ours fails when each of five processes finds one, all on
+ * one side. A leak that is ten standard errors wide cannot get through that, and the figures say how many nanoseconds that
+ * is; `===` is there to show that it is less than the leak that we are afraid of.
+ *
+ * Workers are not measured: the clock stands still there while code runs, for this very reason.
+ */
+const leaks = 10
+const suspicious = 4.5
+const rounds = 5
+
+const runtimes = ['node24', 'bun', 'deno'] as const
+type Runtime = (typeof runtimes)[number]
+
+// Deno compares in JavaScript, byte by byte.
+const times: Readonly<Record<Runtime, number>> = inForm({
+  short: { node24: 8_000, bun: 8_000, deno: 3_000 },
+  long: { node24: 400_000, bun: 400_000, deno: 100_000 },
+})
+const lengths = inForm<readonly (keyof typeof classes)[]>({ short: ['long'], long: ['long', 'usual'] })
+
+const measure = join(import.meta.dirname, 'measure.ts')
+const flags: Readonly<Record<Runtime, readonly string[]>> = { node24: [], bun: ['run'], deno: ['run', '--allow-all'] }
+const rows: Row[] = []
+
+async function told(
+  runtime: Runtime,
+  subject: keyof typeof subjects,
+  length: keyof typeof classes,
+  number: number,
+): Promise<Told> {
+  const { stdout } = await promisify(execFile)(runtimePath(runtime), [
+    ...flags[runtime],
+    measure,
+    subject,
+    length,
+    String(number),
+    String(times[runtime]),
+  ])
+  const comparison: Told = JSON.parse(stdout)
+  return comparison
+}
+
+function note(runtime: Runtime, what: string, sorts: string, results: readonly Told[]): void {
+  const best = results.at(-1)
+  rows.push({
+    runtime,
+    compared: what,
+    guesses: sorts,
+    't of each round': results.map(({ t }) => t.toFixed(1)).join(', '),
+    'difference in ns': (best?.differenceNs ?? 0).toFixed(2),
+    'not missed in ns': ((best?.leastErrorNs ?? 0) * 10).toFixed(2),
+  })
+}
+
+afterAll(() =>
+  writeFigures({
+    piece: 'secret-timing',
+    title: 'What the time of a refusal tells of the secret',
+    file: 'test/faults/secret',
+    about:
+      'Two sorts of wrong guesses, timed in random order and compared with Welch’s t on all times and on the quickest ' +
+      'parts of them. `===` is the control, which has to be found out: |t| above 10 each time. Ours passes when a round ' +
+      'stays below 4.5. A difference as in the last column would not be missed.',
+    tables: [{ title: `Welch’s t, ${Object.values(times).join(' / ')} times on ${runtimes.join(' / ')}`, rows }],
+    versions: { 'Node, Bun and Deno measured': 'those of `scripts/runtimes.ts`' },
+  }),
+)
+
+describe.concurrent.each(runtimes)('on %s, with a wrong secret', (runtime) => {
+  const cases = lengths.flatMap((length) => classes[length].map(({ name }, number) => ({ name, length, number })))
+
+  test.each(cases.filter(({ length }) => length === 'long'))(
+    'control: the time of === tells whether $name',
+    async ({ name, length, number }) => {
+      const results = [await told(runtime, 'plain', length, number), await told(runtime, 'plain', length, number)]
+      note(runtime, '=== (control)', name, results)
+      for (const { t } of results) expect(Math.abs(t)).toBeGreaterThan(leaks)
+    },
+  )
+
+  test.each(cases.flatMap((given) => (['comparison', 'guard'] as const).map((subject) => ({ ...given, subject }))))(
+    'the time of the $subject does not tell whether $name',
+    async ({ name, length, number, subject }) => {
+      const results: Told[] = []
+      const isSuspicious = ({ t }: Told): boolean =>
+        Math.abs(t) > suspicious && Math.sign(t) === Math.sign(results[0]?.t ?? t)
+      do results.push(await told(runtime, subject, length, number))
+      while (results.length < rounds && results.every(isSuspicious))
+      note(runtime, subject === 'guard' ? 'the whole guard' : 'our comparison', name, results)
+      expect(
+        results.filter((result) => !isSuspicious(result)),
+        JSON.stringify(results),
+      ).not.toEqual([])
+    },
+  )
+})
