@@ -1,0 +1,159 @@
+import { backoffMs } from '../dispatch/retry.ts'
+import type { WireEvent, WireTopic } from '../events/event.ts'
+import type { FieldCatalogue } from '../events/fields.ts'
+import { guarded } from '../guarded.ts'
+import { throttled } from '../throttle.ts'
+import type { Normalizer } from '../wire/normalizer.ts'
+import { isJsonObject } from '../wire/record.ts'
+import { isPassing } from './call.ts'
+import { pause, withDeadline } from './deadline.ts'
+import { exchange } from './exchange.ts'
+import { type Connection, nameOf, type ServiceRequest } from './request.ts'
+import { segment } from './segment.ts'
+import { ServiceError } from './service-error.ts'
+import { readSseItems } from './sse-items.ts'
+
+/** What to stream, and for how long. */
+export interface StreamOptions<Fields extends FieldCatalogue> {
+  /** One field only. */
+  readonly field?: (keyof Fields & string) | (string & {})
+  /** Which topics. All when it is left out. */
+  readonly topics?: readonly WireTopic[]
+  /** Ends the stream: the iteration is then over, without an error. */
+  readonly signal?: AbortSignal
+  /** Where to go on: the id of the last item of an earlier stream, as far as the service still has what follows. */
+  readonly lastEventId?: string
+  /** After how long a silence, comments included, to connect anew, in milliseconds. Default 60,000. */
+  readonly heartbeatTimeoutMs?: number
+  /** Is told of every interruption, when it is over, so that `client.refill(hole)` can close the hole. */
+  readonly onResumed?: (hole: StreamHole) => unknown
+}
+
+/** A time without a stream. */
+export interface StreamHole {
+  readonly vin: string
+  readonly from: Date
+  readonly to: Date
+  /** The service was told where to go on (`Last-Event-ID`): nothing is missing if it still had what followed. */
+  readonly lastEventId: string | undefined
+}
+
+/** One item of a stream. */
+export interface StreamMessage {
+  /** The JSON text of the message, as it came. */
+  readonly text: string
+  readonly id: string | undefined
+  /** Milliseconds since the epoch. */
+  readonly receivedAt: number
+}
+
+/** A stream of a vehicle's events. Each iteration has a connection of its own, and closes it when it is left. */
+export interface EventStream<Fields extends FieldCatalogue> extends AsyncIterable<WireEvent<Fields>> {
+  /** The same as text, unread: for `receiver.from`. */
+  messages(): AsyncIterableIterator<StreamMessage>
+}
+
+/** Streams a vehicle. Does not connect before somebody iterates. */
+export function createStream<Fields extends FieldCatalogue>(
+  connection: Connection,
+  normalizer: Normalizer<Fields>,
+  vin: string,
+  options: StreamOptions<Fields>,
+): EventStream<Fields> {
+  const { clock, retry, timeoutMs } = connection
+  const { field, topics, signal, heartbeatTimeoutMs = 60_000, onResumed } = options
+  const vehicle = segment('The VIN', vin)
+  const path = field === undefined ? `/sse/${vehicle}` : `/sse/${vehicle}/${segment('The field', field)}`
+  const log = throttled(connection.log, clock)
+
+  const request = (lastEventId: string | undefined): ServiceRequest => ({
+    method: 'GET',
+    path,
+    query: { topics: topics?.join(',') },
+    headers: { accept: 'text/event-stream', ...(lastEventId ? { 'last-event-id': lastEventId } : {}) },
+    idempotent: true,
+  })
+
+  /** The body of one connection; nothing when there is nothing to stream. */
+  function open(asked: ServiceRequest): Promise<ReadableStream<Uint8Array> | undefined> {
+    const late = (): Error => new ServiceError('timeout', `${nameOf(asked)}: no answer within ${timeoutMs} ms.`)
+    return withDeadline({ clock, ms: timeoutMs, signal, late }, (given) =>
+      exchange(connection, asked, given, (answer) => bodyOf(answer, asked)),
+    )
+  }
+
+  async function* messages(): AsyncGenerator<StreamMessage, void, undefined> {
+    let { lastEventId } = options
+    let lostAt: number | undefined
+    let failures = 0
+    let leastMs = 0
+    const asksToWait = (ms: number): void => void (leastMs = ms)
+
+    while (!signal?.aborted) {
+      let failure: unknown
+      try {
+        const body = await open(request(lastEventId))
+        if (body === undefined) return
+        if (lostAt !== undefined) tell({ vin, from: new Date(lostAt), to: new Date(clock.now()), lastEventId })
+        lostAt = undefined
+        for await (const item of readSseItems(body, { clock, heartbeatTimeoutMs, signal, asksToWait })) {
+          failures = 0
+          lastEventId = item.id ?? lastEventId
+          yield { text: item.data, id: item.id, receivedAt: clock.now() }
+        }
+      } catch (error) {
+        if (signal?.aborted) return
+        if (!isPassing(error)) throw error
+        failure = error
+      }
+      lostAt ??= clock.now()
+      failures += 1
+      const askedMs = failure instanceof ServiceError ? (failure.retryAfterMs ?? 0) : 0
+      const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs)
+      // Services close streams now and then; one that does not come back is worth a line.
+      if (failures > 1) log.warn('a stream is interrupted, and connected again', { vin, waitMs, why: codeOf(failure) })
+      await pause(clock, waitMs, signal).catch(() => {})
+    }
+  }
+
+  async function* events(): AsyncGenerator<WireEvent<Fields>, void, undefined> {
+    for await (const { text, receivedAt } of messages()) {
+      const value = parsed(text)
+      if (value !== undefined) yield normalizer.normalize(value, receivedAt)
+      else log.warn('an item of a stream is no JSON object', { vin, length: text.length })
+    }
+  }
+
+  function tell(hole: StreamHole): void {
+    guarded(
+      () => onResumed?.(hole),
+      (error) =>
+        log.warn('`onResumed` of a stream failed', { vin, error: error instanceof Error ? error.name : typeof error }),
+    )
+  }
+
+  return { messages, [Symbol.asyncIterator]: events }
+}
+
+function bodyOf(answer: Response, request: ServiceRequest): ReadableStream<Uint8Array> | undefined {
+  if (answer.status === 204) return undefined
+  const type = answer.headers.get('content-type') ?? ''
+  if (answer.body !== null && type.toLowerCase().startsWith('text/event-stream')) return answer.body
+  throw new ServiceError('answer_unreadable', `${nameOf(request)} was answered with ${answer.status} and no stream.`, {
+    status: answer.status,
+    hint: 'Is `baseUrl` the service’s address?',
+  })
+}
+
+function parsed(text: string): object | undefined {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isJsonObject(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function codeOf(failure: unknown): string {
+  return failure instanceof ServiceError ? failure.code : 'ended'
+}
