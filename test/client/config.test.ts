@@ -1,0 +1,162 @@
+import { createClient } from 'fleethook/client'
+import { describe, expect, expectTypeOf, test } from 'vitest'
+import { json, refusal, rejection, stub, vin } from './stub.ts'
+
+const fields = { BatteryLevel: { interval_seconds: 60, minimum_delta: 1 }, Gear: { interval_seconds: 1 } } as const
+const config = { fields }
+
+describe('config(vin)', () => {
+  test.each([
+    ['patch', 'PATCH'],
+    ['replace', 'POST'],
+  ] as const)('%s sends the fields, and hands back what was ignored', async (name, method) => {
+    const { client, asked, lines } = stub(json({ fields, ignoredFields: ['Gaer'], more: 1 }))
+    expect(await client.config(vin)[name](config)).toEqual({ fields, ignoredFields: ['Gaer'], more: 1 })
+    expect(lines()).toEqual([`${method} /api/config/${vin}`])
+    expect(asked[0]?.body).toEqual(config)
+  })
+
+  test('get gives the config, with or without a wrapper, members that nobody knows included', async () => {
+    const { client, lines } = stub([json({ fields, prefer_typed: true }), json({ response: { fields } })])
+    expect(await client.config(vin).get()).toEqual({ fields, prefer_typed: true })
+    expect(await client.config(vin).get()).toEqual({ fields })
+    expect(lines()).toEqual(Array(2).fill(`GET /api/config/${vin}`))
+  })
+
+  test('get throws config_not_found when the vehicle does not stream', async () => {
+    const { client } = stub(refusal(404, 'config_not_found'))
+    expect(await rejection(client.config(vin).get())).toMatchObject({ code: 'config_not_found', status: 404 })
+  })
+
+  test('stop deletes it', async () => {
+    const { client, lines } = stub(json({ response: true }))
+    expect(await client.config(vin).stop()).toBeUndefined()
+    expect(lines()).toEqual([`DELETE /api/config/${vin}`])
+  })
+
+  test('a config that was read can be sent to another vehicle', async () => {
+    const { client, asked } = stub(json({ fields, ignoredFields: [] }))
+    await client.config('0FLEETV14T0000005').replace(await client.config(vin).get())
+    expect(asked[1]?.body).toMatchObject(config)
+  })
+})
+
+describe('defaultConfig', () => {
+  test('get is null when none is set', async () => {
+    const { client, lines } = stub([json(null), json({ response: null })])
+    expect(await client.defaultConfig.get()).toBeNull()
+    expect(await client.defaultConfig.get()).toBeNull()
+    expect(lines()[0]).toBe('GET /api/business/config/default')
+  })
+
+  test('set puts it, and get gives it back', async () => {
+    const { client, lines } = stub([json({ ignoredFields: [] }), json(config)])
+    expect(await client.defaultConfig.set(config)).toEqual({ ignoredFields: [] })
+    expect(await client.defaultConfig.get()).toEqual(config)
+    expect(lines()).toEqual(['PUT /api/business/config/default', 'GET /api/business/config/default'])
+  })
+})
+
+describe('ignoredFields', () => {
+  test.each([
+    [{ ignoredFields: ['Gaer'] }],
+    [{ response: { ignoredFields: ['Gaer'] } }],
+    [{ response: { updated_vehicles: 1 }, ignoredFields: ['Gaer'] }],
+  ])('are found wherever the answer has them, and the log warns of them: %j', async (body) => {
+    const { client, log } = stub(json(body))
+    expect((await client.config(vin).patch(config)).ignoredFields).toEqual(['Gaer'])
+    expect(log.lines).toHaveLength(1)
+    expect(log.lines[0]).toMatch(/^warn .*\["Gaer"\]/)
+  })
+
+  test.each([[{ ignoredFields: [] }], [{}], [{ response: true }], [null]])(
+    'are none when %j is the answer',
+    async (body) => {
+      const { client, log } = stub(json(body))
+      expect((await client.config(vin).patch(config)).ignoredFields).toEqual([])
+      expect(log.lines).toEqual([])
+    },
+  )
+
+  test('a log that throws does not spoil the call', async () => {
+    const shout = (): never => {
+      throw new Error('no room on the disk')
+    }
+    const log = { debug: shout, info: shout, warn: shout, error: shout }
+    const { client } = stub(json({ ignoredFields: ['Gaer'] }), { log })
+    expect((await client.config(vin).patch(config)).ignoredFields).toEqual(['Gaer'])
+  })
+})
+
+describe('settings that the service would refuse are found before they are sent', () => {
+  test.each([
+    [{}, 'interval_seconds'],
+    [{ interval_seconds: 0 }, 'interval_seconds'],
+    [{ interval_seconds: 1.5 }, 'interval_seconds'],
+    [{ interval_seconds: '5' }, 'interval_seconds'],
+    [{ interval_seconds: 5, minimum_delta: -1 }, 'minimum_delta'],
+    [{ interval_seconds: 5, minimum_delta: Number.NaN }, 'minimum_delta'],
+    [{ interval_seconds: 5, resend_interval_seconds: 0 }, 'resend_interval_seconds'],
+    [null, 'BatteryLevel'],
+    [5, 'BatteryLevel'],
+  ])('%j', async (setting, said) => {
+    const { client, asked } = stub(json({}))
+    const error = await rejection(client.config(vin).patch({ fields: { BatteryLevel: setting } } as never))
+    expect(error).toMatchObject({ code: 'invalid_request' })
+    expect(String(error)).toContain(said)
+    expect(asked).toEqual([])
+  })
+
+  test('no fields at all', async () => {
+    const { client } = stub(json({}))
+    expect(await rejection(client.config(vin).replace({} as never))).toMatchObject({ code: 'invalid_request' })
+  })
+})
+
+describe('types', () => {
+  const { client } = stub(json({}))
+  type Settings = Parameters<ReturnType<typeof client.config>['patch']>[0]['fields']
+
+  test('names of the catalogue are completed', () => {
+    type Known = { [Name in keyof Settings as string extends Name ? never : Name]: 1 }
+    expectTypeOf<'BatteryLevel' | 'Gear' | 'Location'>().toExtend<keyof Known>()
+    expectTypeOf<string>().not.toExtend<keyof Known>()
+  })
+
+  test('wrong settings are refused', () => {
+    const good: Settings = {
+      BatteryLevel: { interval_seconds: 1, minimum_delta: 0.5, resend_interval_seconds: 60 },
+      Location: { interval_seconds: 1, minimum_delta: 10 },
+      Locked: { interval_seconds: 1 },
+      FieldOfNextYear: { interval_seconds: 1, minimum_delta: 1 },
+    }
+    expect(good).toBeDefined()
+    // @ts-expect-error: without an interval
+    const noInterval: Settings = { BatteryLevel: { minimum_delta: 1 } }
+    // @ts-expect-error: a text
+    const text: Settings = { BatteryLevel: { interval_seconds: '1' } }
+    // @ts-expect-error: another name
+    const named: Settings = { BatteryLevel: { interval_seconds: 1, interval: 1 } }
+    // @ts-expect-error: what is true or false has no delta
+    const delta: Settings = { Locked: { interval_seconds: 1, minimum_delta: 1 } }
+    // @ts-expect-error: nor has what is one of a list
+    const ofList: Settings = { Gear: { interval_seconds: 1, minimum_delta: 1 } }
+    // @ts-expect-error: a number is no setting
+    const bare: Settings = { FieldOfNextYear: 5 }
+    expect([noInterval, text, named, delta, ofList, bare]).toHaveLength(6)
+  })
+
+  test('fields of your own are typed too, in configs and in events', () => {
+    const own = createClient({
+      baseUrl: 'https://service.example',
+      apiKey: 'key',
+      fields: { Mood: { enum: ['Good', 'Bad'] } },
+    })
+    type Own = Parameters<ReturnType<typeof own.config>['patch']>[0]['fields']
+    // @ts-expect-error: one of a list has no delta
+    const delta: Own = { Mood: { interval_seconds: 1, minimum_delta: 1 } }
+    expect(delta).toBeDefined()
+    type Event = ReturnType<typeof own.stream> extends AsyncIterable<infer Each> ? Each : never
+    expectTypeOf<Extract<Event, { topic: 'data' }>['data']['Mood']>().toEqualTypeOf<'Good' | 'Bad' | null | undefined>()
+  })
+})

@@ -1,0 +1,178 @@
+import { FleethookError } from 'fleethook'
+import { createClient, ServiceError } from 'fleethook/client'
+import { describe, expect, test } from 'vitest'
+import { remember } from '../http/ways.ts'
+import { apiKey, baseUrl, json, refusal, rejection, stub, vin } from './stub.ts'
+
+const once = { retry: { attempts: 1 } }
+
+describe('an error has the code of the service, wherever its body has it', () => {
+  test.each([
+    [{ error: 'insufficient_scope' }, 'insufficient_scope'],
+    [{ response: null, error: 'insufficient_scope', error_description: 'No.' }, 'insufficient_scope'],
+    [{ error: { code: 'insufficient_scope', message: 'No.' } }, 'insufficient_scope'],
+    [{ code: 'insufficient_scope', message: 'No.' }, 'insufficient_scope'],
+    [{ error: 'You may not do that' }, 'refused'],
+    [{ error: 5 }, 'refused'],
+    [[], 'refused'],
+    ['no', 'refused'],
+    [null, 'refused'],
+  ])('%j', async (body, code) => {
+    const { client } = stub(json(body, 403), once)
+    const error = await rejection(client.products())
+    expect(error).toBeInstanceOf(ServiceError)
+    expect(error).toMatchObject({ name: 'ServiceError', code, status: 403 })
+  })
+
+  test('and a page of HTML is told by its status', async () => {
+    const { client } = stub(() => new Response('<html>gateway hunter2</html>', { status: 502 }), once)
+    const error = await rejection(client.products())
+    expect(error).toMatchObject({ code: 'refused', status: 502 })
+    expect(String(error)).not.toContain('html')
+  })
+})
+
+test.each(['x-request-id', 'x-txid'])('the id of the request is read from %s', async (header) => {
+  const { client } = stub(refusal(404, 'not_found', { [header]: 'req-1' }), once)
+  expect(await rejection(client.products())).toMatchObject({ requestId: 'req-1' })
+})
+
+test('the message says which request, the status, the code, the service’s words and what to do', async () => {
+  const { client } = stub(refusal(404, 'webhook_not_found'))
+  expect(String(await rejection(client.webhook.get()))).toBe(
+    'ServiceError: GET /api/business/webhook was answered with 404 webhook_not_found: The service says webhook_not_found. ' +
+      'No webhook is set: call `webhook.set` first.',
+  )
+})
+
+describe('what the service refuses by rule is explained', () => {
+  const { client } = stub(refusal(403, 'insufficient_scope'), once)
+  test.each([
+    ['a command', () => client.command(vin, 'door_unlock'), 'command access to vehicles'],
+    ['waking', () => client.wakeUp(vin), 'command access to vehicles'],
+    ['an energy setting', () => client.energySite('7').command('storm_mode'), 'command access to energy sites'],
+    ['drivers', () => client.vehicle(vin).get('drivers'), 'customer’s own account'],
+    ['invitations', () => client.vehicle(vin).get('invitations/5'), 'customer’s own account'],
+    ['a path without a product', () => client.products(), '`products()`'],
+  ])('%s', async (_name, run, hint) => {
+    const error = await rejection(run())
+    expect(error).toMatchObject({ code: 'insufficient_scope', status: 403 })
+    expect(error instanceof ServiceError && error.hint).toContain(hint)
+  })
+})
+
+test.each([
+  [401, 'unauthorized', 'apiKey'],
+  [401, '', 'apiKey'],
+  [429, '', 'retryAfterMs'],
+  [500, '', 'try again later'],
+  [408, 'vehicle_unavailable', 'wakeUp'],
+  [404, 'vehicle_not_found', 'products()'],
+  [400, 'invalid_webhook_url', 'internet'],
+  [302, '', 'baseUrl'],
+])('%i %s has a hint', async (status, code, hint) => {
+  const { client } = stub(refusal(status, code), once)
+  const error = await rejection(client.products())
+  expect(error instanceof ServiceError && error.hint).toContain(hint)
+})
+
+test('no redirection is followed with the key', async () => {
+  const seen: (string | undefined)[] = []
+  const { client } = stub((_asked, init) => {
+    seen.push(init.redirect)
+    return Response.redirect('https://elsewhere.example/', 301)
+  }, once)
+  expect(await rejection(client.products())).toMatchObject({ status: 301 })
+  expect(seen).toEqual(['manual'])
+})
+
+test('no answer says why, as far as the platform does', async () => {
+  const refused = new TypeError('fetch failed', { cause: Object.assign(new Error('x'), { code: 'ECONNREFUSED' }) })
+  for (const [thrown, said] of [
+    [refused, 'ECONNREFUSED'],
+    [new Error('no route'), 'no route'],
+    ['thrown text', 'a string was thrown'],
+  ] as const) {
+    const { client } = stub(() => Promise.reject(thrown as Error), once)
+    const error = await rejection(client.products())
+    expect(error).toMatchObject({ code: 'unreachable', cause: thrown })
+    expect(String(error)).toContain(said)
+  }
+})
+
+test('an answer that is not JSON, or not of the shape, is answer_unreadable', async () => {
+  for (const answer of [() => new Response('<html>'), json({ response: 5 }), json({ response: [{}] })]) {
+    expect(await rejection(stub(answer).client.products())).toMatchObject({ code: 'answer_unreadable' })
+  }
+})
+
+test('neither the key nor the value of auth is in any error or log, whatever the service says about them', async () => {
+  const auth = 'the-secret-of-the-webhook'
+  const quoting = (_asked: unknown, init: RequestInit): Response =>
+    Response.json(
+      {
+        error: 'invalid_request',
+        error_description: `You sent ${String(init.body)} with ${JSON.stringify(init.headers)}`,
+      },
+      { status: 400 },
+    )
+  const { client, log } = stub(quoting)
+  const errors = [
+    await rejection(client.webhook.set({ url: 'https://receiver.example/', format: 'service', auth })),
+    await rejection(client.webhook.get()),
+    await rejection(client.command(vin, 'charge_start')),
+  ]
+  const { inspect } = await import('node:util')
+  const told = `${errors.map((error) => inspect(error, { depth: 9 })).join('\n')}\n${log.lines.join('\n')}`
+  expect(told).toContain('You sent')
+  expect(told).not.toContain(auth)
+  expect(told).not.toContain(apiKey)
+})
+
+describe('a wrong option is told at construction, without the key', () => {
+  test.each([
+    [{ apiKey }, '`baseUrl`'],
+    [{ baseUrl: undefined, apiKey }, '`baseUrl`'],
+    [{ baseUrl: 'service.example', apiKey }, '`baseUrl`'],
+    [{ baseUrl: 'ftp://service.example', apiKey }, '`baseUrl`'],
+    [{ baseUrl: 'https://user:hunter2@service.example', apiKey }, '`baseUrl`'],
+    [{ baseUrl: 'https://service.example/?key=hunter2', apiKey }, '`baseUrl`'],
+    [{ baseUrl }, '`apiKey`'],
+    [{ baseUrl, apiKey: '' }, '`apiKey`'],
+    [{ baseUrl, apiKey: 'Bearer hunter2' }, '`apiKey`'],
+    [{ baseUrl, apiKey: 'hunter2\n' }, '`apiKey`'],
+    [{ baseUrl, apiKey, timeoutMs: 0 }, '`timeoutMs`'],
+    [{ baseUrl, apiKey, retry: { attempts: 0 } }, '`retry.attempts`'],
+    [{ baseUrl, apiKey, retry: { minMs: -1 } }, '`retry.minMs`'],
+    [{ baseUrl, apiKey, fields: { Mood: 'colour' } }, 'fields.Mood'],
+  ])('%j', (options, said) => {
+    const make = (): unknown => createClient(options as never)
+    expect(make).toThrow(FleethookError)
+    expect(make).toThrow(said)
+    expect(make).not.toThrow(/hunter2/)
+  })
+})
+
+test('the base address may have a path, and a slash at its end', async () => {
+  const seen: string[] = []
+  const client = createClient({
+    baseUrl: 'https://proxy.example/service/',
+    apiKey,
+    fetch: (url) => {
+      seen.push(url)
+      return Response.json({ response: [] })
+    },
+  })
+  await client.products()
+  expect(seen).toEqual(['https://proxy.example/service/api/business/products'])
+})
+
+test('a key that would travel without encryption is warned of, unless it stays on this machine', () => {
+  const log = remember()
+  for (const address of ['http://localhost:4000', 'http://127.0.0.1', 'http://[::1]:80', baseUrl]) {
+    createClient({ baseUrl: address, apiKey, log })
+  }
+  expect(log.lines).toEqual([])
+  createClient({ baseUrl: 'http://service.example', apiKey, log })
+  expect(log.lines).toHaveLength(1)
+})

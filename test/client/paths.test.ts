@@ -1,0 +1,111 @@
+import { describe, expect, test } from 'vitest'
+import { json, refusal, rejection, stub, vin } from './stub.ts'
+
+describe('every path of the specification', () => {
+  const base = `/api/1/vehicles/${vin}`
+  const { client, lines } = stub(json({ response: { is: 'kept' } }))
+  const vehicle = client.vehicle(vin)
+  const site = client.energySite(12345)
+
+  test.each([
+    ['summary', () => vehicle.summary(), base],
+    ['data', () => vehicle.data(), `${base}/vehicle_data`],
+    ['telemetry', () => vehicle.telemetry(), `${base}/telemetry`],
+    ['telemetryConfig', () => vehicle.telemetryConfig(), `${base}/fleet_telemetry_config`],
+    ['telemetryErrors', () => vehicle.telemetryErrors(), `${base}/fleet_telemetry_errors`],
+    ['chargeHistory', () => vehicle.chargeHistory(), `${base}/charge_history`],
+    ['recentAlerts', () => vehicle.recentAlerts(), `${base}/recent_alerts`],
+    ['nearbyChargingSites', () => vehicle.nearbyChargingSites(), `${base}/nearby_charging_sites`],
+    ['releaseNotes', () => vehicle.releaseNotes(), `${base}/release_notes`],
+    ['another', () => vehicle.get('mobile_enabled', { query: { a: 1, b: undefined } }), `${base}/mobile_enabled?a=1`],
+    ['siteInfo', () => site.siteInfo(), '/api/1/energy_sites/12345/site_info'],
+    ['liveStatus', () => site.liveStatus(), '/api/1/energy_sites/12345/live_status'],
+    [
+      'calendarHistory',
+      () => site.calendarHistory({ query: { kind: 'energy' } }),
+      '/api/1/energy_sites/12345/calendar_history?kind=energy',
+    ],
+    ['telemetryHistory', () => site.telemetryHistory(), '/api/1/energy_sites/12345/telemetry_history'],
+    ['programs', () => site.programs(), '/api/1/energy_sites/12345/programs'],
+  ])('%s is read, and what was in `response` is given back', async (_name, run, path) => {
+    expect(await run()).toEqual({ is: 'kept' })
+    expect(lines().at(-1)).toBe(`GET ${path}`)
+  })
+})
+
+test('an image is given back as bytes, with their type', async () => {
+  const bytes = new Uint8Array([137, 80, 78, 71, 0, 255])
+  const { client, asked, lines } = stub(() => new Response(bytes, { headers: { 'content-type': 'image/png' } }))
+  expect(await client.vehicle(vin).image()).toEqual({ bytes, contentType: 'image/png' })
+  expect(lines()).toEqual([`GET /api/image/${vin}`])
+  expect(asked[0]?.headers.get('accept')).toBe('image/*')
+})
+
+test('products are given with the customer behind them, and with what else the service says', async () => {
+  const products = [
+    { product_type: 'vehicle', product_id: vin, customer: { id: 'c1', ref: 'our-7', since: 2024 }, region: 'EU' },
+    { product_type: 'energy', product_id: 12345, customer: { id: 'c2', ref: null } },
+  ]
+  const { client, lines } = stub(json({ response: products }))
+  expect(await client.products()).toEqual([products[0], { ...products[1], product_id: '12345' }])
+  expect(lines()).toEqual(['GET /api/business/products'])
+})
+
+describe('commands', () => {
+  test('are posted with their body, or an empty one', async () => {
+    const { client, asked, lines } = stub(json({ response: { result: true, reason: '' } }))
+    expect(await client.command(vin, 'set_charge_limit', { percent: 80 })).toEqual({ result: true, reason: '' })
+    await client.command(vin, 'charge_start')
+    await client.energySite('12345').command('backup', { backup_reserve_percent: 20 })
+    expect(lines()).toEqual([
+      `POST /api/1/vehicles/${vin}/command/set_charge_limit`,
+      `POST /api/1/vehicles/${vin}/command/charge_start`,
+      'POST /api/1/energy_sites/12345/backup',
+    ])
+    expect(asked.map(({ body }) => body)).toEqual([{ percent: 80 }, {}, { backup_reserve_percent: 20 }])
+  })
+
+  test('that a vehicle refused resolve, with its reason', async () => {
+    const { client } = stub(json({ response: { result: false, reason: 'complete' } }))
+    expect(await client.command(vin, 'charge_start')).toEqual({ result: false, reason: 'complete' })
+  })
+
+  test('wakeUp is a vehicle command', async () => {
+    const { client, lines } = stub(json({ response: { vin, state: 'online' } }))
+    expect(await client.wakeUp(vin)).toEqual({ vin, state: 'online' })
+    expect(lines()).toEqual([`POST /api/1/vehicles/${vin}/command/wake_up`])
+  })
+
+  test('wakeUp takes the maker’s own path where the service has no such command', async () => {
+    const { client, lines } = stub([refusal(404, 'not_found'), json({ response: {} })])
+    await client.wakeUp(vin)
+    expect(lines()[1]).toBe(`POST /api/1/vehicles/${vin}/wake_up`)
+  })
+
+  test('wakeUp does not, when it is the vehicle that is not there', async () => {
+    const { client, asked } = stub(refusal(404, 'vehicle_not_found'))
+    expect(await rejection(client.wakeUp(vin))).toMatchObject({ code: 'vehicle_not_found' })
+    expect(asked).toHaveLength(1)
+  })
+})
+
+describe('what would lead to another path is refused before it is sent', () => {
+  const { client, asked } = stub(json({}))
+  test.each(['', '.', '..', '../7', 'a/b', 'a%2Fb', 'a?b', 'a#b', 'a b', 'ü', 'a\\b'])('%j', async (value) => {
+    const calls: (() => Promise<unknown>)[] = [
+      async () => client.vehicle(value).summary(),
+      async () => client.config(value).get(),
+      async () => client.energySite(value).siteInfo(),
+      async () => client.command(value, 'wake_up'),
+      async () => client.command(vin, value),
+      async () => client.energySite(1).command(value),
+      async () => client.wakeUp(value),
+      async () => client.stream(value),
+      async () => client.stream(vin, { field: value }),
+    ]
+    for (const run of calls) expect(await rejection(run())).toMatchObject({ code: 'invalid_request' })
+    if (value !== 'a/b')
+      expect(await rejection(client.vehicle(vin).get(value))).toMatchObject({ code: 'invalid_request' })
+    expect(asked).toEqual([])
+  })
+})

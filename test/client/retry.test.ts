@@ -1,0 +1,187 @@
+import { describe, expect, test } from 'vitest'
+import { readRetryAfter } from '../../src/client/retry-after.ts'
+import { json, refusal, rejection, stub, vin } from './stub.ts'
+
+const retry = { attempts: 3, minMs: 100, maxMs: 60_000 }
+const busy = refusal(503, 'unavailable')
+const products = json({ response: [] })
+const broken = (): never => {
+  throw new TypeError('fetch failed', { cause: Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }) })
+}
+
+describe('an idempotent call is sent again', () => {
+  test.each([
+    ['429', refusal(429, 'too_many_requests')],
+    ['500', refusal(500, 'internal')],
+    ['502 with a page', () => new Response('<html>', { status: 502 })],
+    ['503', busy],
+    ['no answer', broken],
+  ])('after %s', async (_name, failing) => {
+    const { client, asked, clock } = stub([failing, failing, products], { retry })
+    const result = client.products()
+    await clock.advance(1_000)
+    expect(await result).toEqual([])
+    expect(asked).toHaveLength(3)
+  })
+
+  test('with the same body', async () => {
+    const { client, asked, clock } = stub([busy, json({ ignoredFields: [] })], { retry })
+    const result = client.config(vin).patch({ fields: { Gear: { interval_seconds: 1 } } })
+    await clock.advance(1_000)
+    await result
+    expect(asked[1]).toMatchObject({ method: 'PATCH', body: { fields: { Gear: { interval_seconds: 1 } } } })
+  })
+
+  test('up to `attempts` times, and then the last error is thrown', async () => {
+    const { client, asked, clock } = stub(busy, { retry })
+    const error = rejection(client.products())
+    await clock.advance(10_000)
+    expect(await error).toMatchObject({ code: 'unavailable', status: 503 })
+    expect(asked).toHaveLength(3)
+  })
+
+  test('after waits that grow and are half by chance', async () => {
+    const { client, asked, clock } = stub(busy, { retry: { attempts: 4, minMs: 100, maxMs: 250 } })
+    const error = rejection(client.products())
+    const waits: number[] = []
+    for (let before = 0; before < 3; before += 1) {
+      await clock.advance(0)
+      // Beside the wait there may be the time limit of an attempt.
+      const [next = 0] = clock.timers()
+      waits.push(next)
+      await clock.advance(next)
+    }
+    await error
+    expect(asked).toHaveLength(4)
+    for (const [index, [least, most]] of [
+      [50, 100],
+      [100, 200],
+      [125, 250],
+    ].entries()) {
+      expect(waits[index]).toBeGreaterThanOrEqual(least!)
+      expect(waits[index]).toBeLessThanOrEqual(most!)
+    }
+  })
+})
+
+describe('is not sent again', () => {
+  test.each([400, 401, 403, 404, 408, 409])('what was answered with %i', async (status) => {
+    const { client, asked } = stub(refusal(status, 'some_code'), { retry })
+    expect(await rejection(client.products())).toMatchObject({ status, code: 'some_code' })
+    expect(asked).toHaveLength(1)
+  })
+
+  test.each([
+    ['429', refusal(429, 'too_many_requests', { 'retry-after': '0' })],
+    ['503', busy],
+    ['no answer', broken],
+  ])('a command, after %s', async (_name, failing) => {
+    const { client, asked } = stub(failing, { retry })
+    await rejection(client.command(vin, 'charge_start'))
+    await rejection(client.energySite(7).command('backup', { backup_reserve_percent: 20 }))
+    await rejection(client.wakeUp(vin))
+    expect(asked).toHaveLength(3)
+  })
+})
+
+describe('Retry-After', () => {
+  test.each([
+    ['in seconds', '20'],
+    ['as a date', new Date(Date.UTC(2026, 10, 21, 10, 0, 20)).toUTCString()],
+  ])('%s is kept', async (_name, header) => {
+    const { client, asked, clock } = stub([refusal(429, 'too_many_requests', { 'retry-after': header }), products], {
+      retry,
+    })
+    const result = client.products()
+    await clock.advance(19_990)
+    expect(asked).toHaveLength(1)
+    await clock.advance(20)
+    expect(asked).toHaveLength(2)
+    expect(await result).toEqual([])
+  })
+
+  test('further away than retry.maxMs ends the call at once, and says how far', async () => {
+    const { client, asked } = stub(refusal(429, 'too_many_requests', { 'retry-after': '3600' }), { retry })
+    expect(await rejection(client.products())).toMatchObject({ status: 429, retryAfterMs: 3_600_000 })
+    expect(asked).toHaveLength(1)
+  })
+
+  test.each([
+    ['0', 0],
+    [' 7 ', 7_000],
+    ['1.5', 1_500],
+    ['Sat, 21 Nov 2026 10:00:30 GMT', 30_000],
+    ['Sat, 21 Nov 2026 09:00:00 GMT', 0],
+    ['', undefined],
+    ['-5', undefined],
+    ['soon', undefined],
+    ['5 minutes', undefined],
+    ['2026-11-21', undefined],
+  ])('%j is %j ms', (header, ms) => {
+    expect(readRetryAfter(header, Date.UTC(2026, 10, 21, 10))).toBe(ms)
+  })
+})
+
+describe('time limits', () => {
+  const never = (): Promise<Response> => new Promise(() => {})
+
+  test('an attempt without an answer is aborted and counts as failed', async () => {
+    const signals: AbortSignal[] = []
+    const { client, asked, clock } = stub(
+      (_asked, { signal }) => {
+        if (signal) signals.push(signal)
+        return never()
+      },
+      { timeoutMs: 1_000, retry: { ...retry, attempts: 2 } },
+    )
+    const error = rejection(client.products())
+    await clock.advance(2_500)
+    expect(await error).toMatchObject({ code: 'timeout', status: undefined })
+    expect(asked).toHaveLength(2)
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true, true])
+  })
+
+  test('a body that does not end counts too', async () => {
+    const { client, clock } = stub(() => new Response(new ReadableStream()), {
+      timeoutMs: 1_000,
+      retry: { attempts: 1 },
+    })
+    const error = rejection(client.products())
+    await clock.advance(1_000)
+    expect(await error).toMatchObject({ code: 'timeout' })
+  })
+
+  test('no timer is left behind by what was answered in time', async () => {
+    const { client, clock } = stub(products)
+    await client.products()
+    expect(clock.timers()).toEqual([])
+  })
+
+  test('the signal of the caller ends a call, with the reason of the caller', async () => {
+    const controller = new AbortController()
+    const { client, clock } = stub(never)
+    const error = rejection(client.products({ signal: controller.signal }))
+    const reason = new Error('enough')
+    await clock.advance(0)
+    controller.abort(reason)
+    expect(await error).toBe(reason)
+    expect(clock.timers()).toEqual([])
+  })
+
+  test('and a wait between two attempts', async () => {
+    const controller = new AbortController()
+    const { client, asked, clock } = stub(busy, { retry: { attempts: 3, minMs: 1_000, maxMs: 1_000 } })
+    const error = rejection(client.products({ signal: controller.signal }))
+    await clock.advance(100)
+    controller.abort()
+    expect(await error).toMatchObject({ name: 'AbortError' })
+    expect(asked).toHaveLength(1)
+    expect(clock.timers()).toEqual([])
+  })
+
+  test('a call whose signal is aborted already is never sent', async () => {
+    const { client, asked } = stub(products)
+    expect(await rejection(client.products({ signal: AbortSignal.abort() }))).toMatchObject({ name: 'AbortError' })
+    expect(asked).toEqual([])
+  })
+})

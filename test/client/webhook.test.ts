@@ -1,0 +1,104 @@
+import { ServiceError } from 'fleethook/client'
+import { describe, expect, test } from 'vitest'
+import { apiKey, json, refusal, rejection, stub } from './stub.ts'
+
+const url = 'https://receiver.example/telemetry'
+const stored = {
+  url,
+  format: 'service',
+  auth: true,
+  verify: true,
+  enabled: true,
+  updated_at: '2026-11-21T10:00:00.000Z',
+}
+
+describe('webhook.set', () => {
+  test('sends what was given, with the key, and gives back the webhook as it is stored', async () => {
+    const { client, asked } = stub(json({ response: { ...stored, later: 1 } }))
+    const webhook = { url, format: 'service', auth: 'a-long-random-value', verify: false } as const
+    expect(await client.webhook.set(webhook)).toEqual({ ...stored, later: 1 })
+    expect(asked).toHaveLength(1)
+    const [{ method, path, headers, body } = asked[0]!] = asked
+    expect(`${method} ${path}`).toBe('PUT /api/business/webhook')
+    expect(headers.get('authorization')).toBe(`Bearer ${apiKey}`)
+    expect(headers.get('content-type')).toBe('application/json')
+    expect(body).toEqual(webhook)
+  })
+
+  test.each([
+    'http://localhost:3000/',
+    'https://mac.local/',
+    'https://10.0.0.1/',
+    'https://[::ffff:127.0.0.1]/',
+    'receiver',
+  ])('refuses %s with the code of the service, and sends nothing', async (local) => {
+    const { client, asked } = stub(json({ response: stored }))
+    const error = await rejection(client.webhook.set({ url: local, format: 'service' }))
+    expect(error).toBeInstanceOf(ServiceError)
+    expect(error).toMatchObject({ code: 'invalid_webhook_url', status: undefined })
+    expect(asked).toEqual([])
+  })
+
+  test('leaves that judgement to a sandbox when told so', async () => {
+    const local = 'http://localhost:3000/'
+    const { client, asked } = stub(json({ response: { ...stored, url: local } }))
+    expect(await client.webhook.set({ url: local, format: 'service' }, { allowLocal: true })).toMatchObject({
+      url: local,
+    })
+    expect(asked).toHaveLength(1)
+  })
+
+  test.each([
+    [{ url }, '`format`'],
+    [{ url, format: 'xml' }, '`format`'],
+    [{ format: 'service' }, '`url`'],
+    [{ url, format: 'service', auth: undefined }, '`auth`'],
+    [{ url, format: 'service', auth: '' }, '`auth`'],
+    [{ url, format: 'service', auth: ' hunter2' }, '`auth`'],
+    [{ url, format: 'service', auth: 'hunter2\n' }, '`auth`'],
+    [{ url, format: 'service', auth: 'hünter2' }, '`auth`'],
+    [{ url, format: 'service', verify: 'yes' }, '`verify`'],
+    [{ url, format: 'service', enabled: 1 }, '`enabled`'],
+  ])('refuses %j and says what is wrong with it, without the value of auth', async (webhook, said) => {
+    const { client, asked } = stub(json({ response: stored }))
+    const error = await rejection(client.webhook.set(webhook as never))
+    expect(error).toMatchObject({ code: 'invalid_request' })
+    expect(String(error)).toContain(said)
+    expect(String(error)).not.toMatch(/h[uü]nter2/)
+    expect(asked).toEqual([])
+  })
+})
+
+test('webhook.get gives back what is set', async () => {
+  const { client, lines } = stub(json({ response: stored }))
+  expect(await client.webhook.get()).toEqual(stored)
+  expect(lines()).toEqual(['GET /api/business/webhook'])
+})
+
+test.each(['get', 'delete'] as const)('webhook.%s throws webhook_not_found when none is set', async (method) => {
+  const { client } = stub(refusal(404, 'webhook_not_found'))
+  expect(await rejection(client.webhook[method]())).toMatchObject({ code: 'webhook_not_found', status: 404 })
+})
+
+test('webhook.delete resolves to nothing', async () => {
+  const { client, lines } = stub(json({ response: true }))
+  expect(await client.webhook.delete()).toBeUndefined()
+  expect(lines()).toEqual(['DELETE /api/business/webhook'])
+})
+
+test('a value of auth goes no further, should a service return it', async () => {
+  const { client } = stub(json({ response: { ...stored, auth: 'hunter2' } }))
+  expect(await client.webhook.get()).toEqual(stored)
+})
+
+test.each([
+  [{ response: { ...stored, updated_at: 5 } }, 'updated_at'],
+  [{ response: null }, 'top level'],
+  [{}, 'url'],
+  [[], 'top level'],
+])('an answer of another shape is answer_unreadable, and says where: %j', async (body, said) => {
+  const { client } = stub(json(body))
+  const error = await rejection(client.webhook.get())
+  expect(error).toMatchObject({ code: 'answer_unreadable' })
+  expect(String(error)).toContain(said)
+})
