@@ -93,7 +93,7 @@ test('no answer says why, as far as the platform does', async () => {
     [new Error('no route'), 'no route'],
     ['thrown text', 'a string was thrown'],
   ] as const) {
-    const { client } = stub(() => Promise.reject(thrown as Error), once)
+    const { client } = stub(() => Promise.reject(thrown), once)
     const error = await rejection(client.products())
     expect(error).toMatchObject({ code: 'unreachable', cause: thrown })
     expect(String(error)).toContain(said)

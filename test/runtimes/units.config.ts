@@ -6,7 +6,7 @@ const config: ViteUserConfig = {
   ...base,
   test: {
     testTimeout: 60_000,
-    include: ['wire', 'events', 'http', 'dispatch', 'testing'].map((folder) => `test/${folder}/**/*.test.ts`),
+    include: ['wire', 'events', 'http', 'dispatch', 'client', 'testing'].map((folder) => `test/${folder}/**/*.test.ts`),
     exclude: ['test/http/sockets.test.ts'],
     reporters: ['json'],
   },

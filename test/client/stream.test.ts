@@ -1,0 +1,244 @@
+import type { WireEvent } from 'fleethook'
+import { describe, expect, test } from 'vitest'
+import { ended, feed, item } from './sse.ts'
+import { json, refusal, rejection, stub, vin } from './stub.ts'
+
+const createdAt = '2026-11-21T10:00:00.000Z'
+const data = (level: number): object => ({ data: { BatteryLevel: String(level) }, createdAt, vin })
+const retry = { attempts: 2, minMs: 100, maxMs: 1_000 }
+
+/** Reads so many events, or to the end. */
+async function take(stream: AsyncIterable<WireEvent>, count = Infinity): Promise<readonly WireEvent[]> {
+  const events: WireEvent[] = []
+  if (count === 0) return events
+  for await (const event of stream) {
+    events.push(event)
+    if (events.length >= count) break
+  }
+  return events
+}
+
+const levels = (events: readonly WireEvent[]): unknown[] =>
+  events.map((event) => (event.topic === 'data' ? event.data.BatteryLevel : event.topic))
+
+describe('a stream', () => {
+  test('gives the events that the receiver gives, of every topic', async () => {
+    const messages = [
+      data(81),
+      { state: 'online', createdAt, vin },
+      { networkInterface: 'WIFI', status: 'CONNECTED', createdAt, vin },
+      { alerts: [{ name: 'a', audiences: [] }], createdAt, vin },
+      { errors: [{ name: 'e', tags: {} }], createdAt, vin },
+      { vehicle_data: { a: 1 }, createdAt, vin },
+      { credits: 5 },
+    ]
+    const { client } = stub(ended(messages.map((message) => item(message)).join('')))
+    const events = await take(client.stream(vin), 7)
+    const topics = ['data', 'state', 'connectivity', 'alerts', 'errors', 'vehicle_data', 'unknown']
+    expect(events.map(({ topic }) => topic)).toEqual(topics)
+    expect(events[0]).toMatchObject({ vin, createdAt, data: { BatteryLevel: 81 }, raw: messages[0], format: 'service' })
+    expect(events[0]?.receivedAt).toEqual(new Date(Date.UTC(2026, 10, 21, 10)))
+  })
+
+  test('asks for the vehicle, the field and the topics', async () => {
+    const { client, asked, lines } = stub(ended(item(data(1), '7')))
+    await take(client.stream(vin), 1)
+    await take(client.stream(vin, { field: 'BatteryLevel' }), 1)
+    await take(client.stream(vin, { topics: ['data', 'vehicle_data'], lastEventId: '41' }), 1)
+    expect(lines()).toEqual([
+      `GET /sse/${vin}`,
+      `GET /sse/${vin}/BatteryLevel`,
+      `GET /sse/${vin}?topics=data%2Cvehicle_data`,
+    ])
+    expect(asked.map(({ headers }) => headers.get('accept'))).toEqual(Array(3).fill('text/event-stream'))
+    expect(asked.map(({ headers }) => headers.get('last-event-id'))).toEqual([null, null, '41'])
+  })
+
+  test('does not connect before somebody iterates, and closes the connection when the iteration is left', async () => {
+    const live = feed()
+    const { client, asked, clock } = stub(live.answer)
+    const stream = client.stream(vin)
+    expect(asked).toEqual([])
+    live.send(item(data(1)))
+    expect(levels(await take(stream, 1))).toEqual([1])
+    expect(live.cancelled()).toBe(true)
+    expect(clock.timers()).toEqual([])
+  })
+
+  test('gives the JSON text of each item as it came', async () => {
+    const text = '{"vin":"X",  "data":{"a":1.0},"createdAt":"2026-11-21T10:00:00Z"}'
+    const { client } = stub(ended(`id: 7\ndata: ${text}\n\n`))
+    for await (const message of client.stream(vin).messages()) {
+      expect(message).toEqual({ text, id: '7', receivedAt: Date.UTC(2026, 10, 21, 10) })
+      break
+    }
+  })
+
+  test('goes on after an item that is no JSON object, and says so without its text', async () => {
+    const { client, log } = stub(ended(`data: hunter2\n\ndata: [1]\n\ndata: 5\n\n${item(data(1))}`))
+    expect(levels(await take(client.stream(vin), 1))).toEqual([1])
+    expect(log.lines.join()).toMatch(/no JSON object/)
+    expect(log.lines.join()).not.toContain('hunter2')
+  })
+})
+
+describe('a stream is connected again', () => {
+  test.each(['end', 'breakOff'] as const)('that came to an %s', async (how) => {
+    const live = feed()
+    const { client, asked, clock } = stub([live.answer, ended(item(data(2)))], { retry })
+    const events = take(client.stream(vin), 2)
+    live.send(item(data(1)))
+    await clock.advance(10)
+    live[how]()
+    await clock.advance(2_000)
+    expect(levels(await events)).toEqual([1, 2])
+    expect(asked).toHaveLength(2)
+  })
+
+  test.each([
+    ['429', refusal(429, 'too_many_requests')],
+    ['503', refusal(503, 'unavailable')],
+    ['no answer', () => Promise.reject(new TypeError('fetch failed'))],
+  ])('after %s, as often as it takes', async (_name, failing) => {
+    const { client, asked, clock } = stub([...Array.from({ length: 9 }, () => failing), ended(item(data(2)))], {
+      retry,
+    })
+    const events = take(client.stream(vin), 1)
+    await clock.advance(20_000)
+    expect(levels(await events)).toEqual([2])
+    expect(asked).toHaveLength(10)
+  })
+
+  test('with the id of the last item, so that the service can go on there', async () => {
+    const { client, asked, clock } = stub([ended(item(data(1), '7') + item(data(2))), ended(item(data(3), '9'))], {
+      retry,
+    })
+    const events = take(client.stream(vin), 4)
+    await clock.advance(3_000)
+    await events
+    expect(asked.map(({ headers }) => headers.get('last-event-id'))).toEqual([null, '7', '9'])
+  })
+
+  test('after a silence, comments being no silence', async () => {
+    const live = feed()
+    const { client, asked, clock } = stub([live.answer, ended(item(data(2)))], { retry })
+    const events = take(client.stream(vin, { heartbeatTimeoutMs: 5_000 }), 1)
+    for (let sign = 0; sign < 5; sign += 1) {
+      await clock.advance(4_000)
+      live.send(':\n')
+    }
+    await clock.advance(4_900)
+    expect(asked).toHaveLength(1)
+    await clock.advance(2_000)
+    expect(levels(await events)).toEqual([2])
+    expect(live.cancelled()).toBe(true)
+  })
+
+  test('after no answer in time', async () => {
+    const { client, asked, clock } = stub([() => new Promise(() => {}), ended(item(data(2)))], {
+      retry,
+      timeoutMs: 1_000,
+    })
+    const events = take(client.stream(vin), 1)
+    await clock.advance(2_000)
+    expect(levels(await events)).toEqual([2])
+    expect(asked).toHaveLength(2)
+  })
+
+  test('after waits that grow, and that begin anew once an item came', async () => {
+    const failing = refusal(503, 'unavailable')
+    const waits: number[] = []
+    const { client, asked, clock } = stub([failing, failing, failing, ended(item(data(1))), failing], {
+      retry: { attempts: 1, minMs: 100, maxMs: 100_000 },
+    })
+    const controller = new AbortController()
+    const done = take(client.stream(vin, { signal: controller.signal }))
+    for (let turn = 0; turn < 5; turn += 1) {
+      await clock.advance(0)
+      waits.push(clock.timers()[0] ?? 0)
+      await clock.advance(waits.at(-1) ?? 0)
+    }
+    controller.abort()
+    await done
+    const ceilings = [100, 200, 400, 100, 200]
+    expect(asked.length).toBeGreaterThanOrEqual(5)
+    for (const [turn, ceiling] of ceilings.entries()) {
+      expect(waits[turn]).toBeGreaterThanOrEqual(ceiling / 2)
+      expect(waits[turn]).toBeLessThanOrEqual(ceiling)
+    }
+  })
+
+  test.each([
+    ['`retry:` in the stream', ended(`retry: 7000\n${item(data(1))}`)],
+    ['`Retry-After`', refusal(503, 'unavailable', { 'retry-after': '7' })],
+  ])('not before %s allows it', async (_name, first) => {
+    const { client, asked, clock } = stub([first, ended(item(data(2)))], { retry })
+    const controller = new AbortController()
+    const done = take(client.stream(vin, { signal: controller.signal }))
+    await clock.advance(6_900)
+    expect(asked).toHaveLength(1)
+    await clock.advance(200)
+    expect(asked.length).toBeGreaterThan(1)
+    controller.abort()
+    await done
+  })
+
+  test('and the hole is told, so that it can be refilled; what `onResumed` throws stops nothing', async () => {
+    const holes: unknown[] = []
+    const { client, clock } = stub([ended(item(data(1), '7')), refusal(503, 'unavailable'), ended(item(data(2)))], {
+      retry,
+    })
+    const events = take(
+      client.stream(vin, {
+        onResumed(hole) {
+          holes.push(hole)
+          throw new Error('no')
+        },
+      }),
+      2,
+    )
+    await clock.advance(5_000)
+    expect(levels(await events)).toEqual([1, 2])
+    expect(holes).toEqual([{ vin, from: new Date(Date.UTC(2026, 10, 21, 10)), to: expect.any(Date), lastEventId: '7' }])
+  })
+})
+
+describe('a stream ends', () => {
+  test('quietly when its signal is aborted: while it waits for items, between connections, before it begins', async () => {
+    const live = feed()
+    for (const answers of [live.answer, refusal(503, 'unavailable'), () => new Promise<Response>(() => {})]) {
+      const controller = new AbortController()
+      const { client, clock } = stub(answers, { retry })
+      const done = take(client.stream(vin, { signal: controller.signal }))
+      await clock.advance(10)
+      controller.abort(new Error('enough'))
+      expect(await done).toEqual([])
+      expect(clock.timers()).toEqual([])
+    }
+    expect(live.cancelled()).toBe(true)
+    const { client, asked } = stub(live.answer)
+    expect(await take(client.stream(vin, { signal: AbortSignal.abort() }))).toEqual([])
+    expect(asked).toEqual([])
+  })
+
+  test('quietly when the service has nothing to stream', async () => {
+    const { client } = stub(() => new Response(null, { status: 204 }))
+    expect(await take(client.stream(vin))).toEqual([])
+  })
+
+  test.each([
+    [401, 'unauthorized'],
+    [403, 'insufficient_scope'],
+    [404, 'vehicle_not_found'],
+    [400, 'invalid_request'],
+  ])('with an error that will not pass: %i %s', async (status, code) => {
+    const { client, asked } = stub(refusal(status, code), { retry })
+    expect(await rejection(take(client.stream(vin)))).toMatchObject({ status, code })
+    expect(asked).toHaveLength(1)
+  })
+
+  test('with an error when the answer is no stream', async () => {
+    const { client } = stub(json({}))
+    expect(await rejection(take(client.stream(vin)))).toMatchObject({ code: 'answer_unreadable' })
+  })
+})
