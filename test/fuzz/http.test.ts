@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { createReceiver, type Log, type Receiver } from 'fleethook'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { readAnswer } from './answer.ts'
 import { bodies, headers, jsonTexts, methods, paths } from './arbitrary.ts'
 
 const secret = 'a-long-random-value'
@@ -37,21 +38,14 @@ function tested(): Receiver {
     .on('malformed', () => {})
 }
 
+/** What a host that the receiver is mounted in answers itself. */
+const hostsOwn = '{"error":"host"}'
+
 /** The promises that hold for every answer, whatever was sent. */
 function checkAnswer(status: number, text: string, method = 'POST'): void {
-  expect([200, 400, 401, 403, 404, 405, 413, 415, 503]).toContain(status)
-  if (method === 'HEAD') return expect(text).toBe('')
+  if (text !== hostsOwn) expect(readAnswer(status, text, method)).toBeTypeOf('object')
   expect(text).not.toContain(secret)
   expect(text).not.toContain(marker)
-  const answer: unknown = JSON.parse(text)
-  if (status === 200) return expect(text).toMatch(/^\{"text":"Success","code":0\}$|"code":17\}$/)
-  if (answer !== null && typeof answer === 'object' && 'code' in answer && answer.code === 18) return
-  expect(answer).toMatchObject({
-    text: expect.any(String),
-    code: expect.any(Number),
-    error: expect.stringMatching(/^[a-z_]+$/),
-    hint: expect.stringMatching(/.{20}/),
-  })
 }
 
 function checkPending(receiver: Receiver): void {
@@ -65,12 +59,7 @@ const nextTask = (): Promise<void> => new Promise((resolve) => setImmediate(reso
 describe('Whatever is sent, the answer is JSON with a code, never a 5xx but 503, and nothing crashes', () => {
   test('bytes, headers, methods and paths, by fetch and by routes()', async () => {
     const receiver = tested()
-    const host = new Hono()
-      .route('/', receiver.routes())
-      .notFound(
-        () =>
-          new Response('{"code":404,"error":"host","text":"","hint":"the host has its own answer"}', { status: 404 }),
-      )
+    const host = new Hono().route('/', receiver.routes()).notFound(() => new Response(hostsOwn, { status: 404 }))
     await fc.assert(
       fc.asyncProperty(
         methods,

@@ -8,30 +8,23 @@ export interface Comparison {
   readonly errorNs: number
 }
 
-/** What the parts of the times tell. */
-export interface Told extends Comparison {
-  /** The least standard error of any part: a difference of ten times as much is not missed. */
-  readonly leastErrorNs: number
-}
-
 /** Which part of the times is looked at: all of them, then only the quickest. */
 const parts = [1, 0.999, 0.99, 0.95, 0.9, 0.75, 0.5, 0.25]
 
 /**
  * Welch's t-test as dudect does it: on all times, and again on those below a percentile of all of them together, since
- * the collection of garbage or another process hides what a comparison of nanoseconds would tell. The part that tells
- * most is the result. Times are in nanoseconds.
+ * the collection of garbage or another process hides what a comparison of nanoseconds would tell. `t` is that of the part
+ * that tells most, the difference that of the part with the least error. Times are in nanoseconds.
  */
-export function compareTimes(first: readonly number[], second: readonly number[]): Told {
+export function compareTimes(first: readonly number[], second: readonly number[]): Comparison {
   const sorted = Float64Array.from([...first, ...second]).sort()
   const comparisons = parts.map((part) => {
     const most = sorted[Math.ceil(part * sorted.length) - 1] ?? Number.POSITIVE_INFINITY
     return welch(momentsOf(first, most), momentsOf(second, most))
   })
-  return {
-    ...comparisons.reduce((told, other) => (Math.abs(other.t) > Math.abs(told.t) ? other : told)),
-    leastErrorNs: Math.min(...comparisons.map(({ errorNs }) => errorNs)),
-  }
+  const { differenceNs, errorNs } = comparisons.reduce((best, other) => (other.errorNs < best.errorNs ? other : best))
+  const { t } = comparisons.reduce((most, other) => (Math.abs(other.t) > Math.abs(most.t) ? other : most))
+  return { t, differenceNs, errorNs }
 }
 
 interface Moments {
