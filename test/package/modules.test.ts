@@ -47,7 +47,7 @@ test('fleethook/normalize loads neither hono nor zod, and no HTTP, inbox or disp
   expect(files.filter((path) => /^src\/(http|inbox|dispatch)\//.test(path))).toEqual([])
 })
 
-test.each(['fleethook', 'fleethook/normalize', 'fleethook/testing', 'fleethook/workers'])(
+test.each(['fleethook', 'fleethook/normalize', 'fleethook/client', 'fleethook/testing', 'fleethook/workers'])(
   '%s loads nothing of Node',
   async (entry) => {
     const { files, packages } = await loadedBy(entry)
@@ -59,8 +59,16 @@ test.each(['fleethook', 'fleethook/normalize', 'fleethook/testing', 'fleethook/w
 
 test('fleethook loads no adapter, no testing, no simulated fleet, and zod by its small build only', async () => {
   const { files, packages } = await loadedBy('fleethook')
-  expect(files.filter((path) => /^(adapters|src\/(testing|fleet))/.test(path))).toEqual([])
+  expect(files.filter((path) => /^(adapters|src\/(testing|fleet|client))/.test(path))).toEqual([])
   expect(onePackage(packages, 'zod').filter((path) => path !== 'zod/mini')).toEqual([])
+  expect(packages.filter((path) => ['eventsource-parser', 'ipaddr.js'].includes(path))).toEqual([])
+})
+
+test('fleethook/client loads neither hono nor any HTTP face, inbox or receiver of ours, and zod by its small build only', async () => {
+  const { files, packages } = await loadedBy('fleethook/client')
+  expect(files).toContain('src/client.js')
+  expect(files.filter((path) => /^(adapters|src\/(http|inbox|testing|fleet|receiver))/.test(path))).toEqual([])
+  expect(packages).toEqual(['eventsource-parser', 'ipaddr.js', 'zod/mini'])
 })
 
 test('an adapter loads no other adapter, and no command line', async () => {

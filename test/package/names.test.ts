@@ -27,6 +27,14 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Json Location Meta NormalizeOptions Normalizer NormalizerOptions Piece Split StateEvent TimeOfDay Tires Topic
       UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
   },
+  'fleethook/client': {
+    values: 'ServiceError createClient',
+    types: `
+      CallOptions Client ClientOptions CommandResult ConfigResource ConfigResult DefaultConfigResource Document EnergyCommand
+      EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings Hole Product Query ReadOptions RefillOptions
+      ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamHole StreamMessage StreamOptions
+      StreamingConfig VehicleImage VehicleResource Webhook WebhookResource`,
+  },
   'fleethook/testing': {
     values: 'deliver fakeClock inboxConformance message receiverConformance',
     types: `

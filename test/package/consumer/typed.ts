@@ -1,6 +1,7 @@
 // Compiled, never run: what a user's code sees of the package, without any types of a runtime.
 import { createReceiver, FleethookError, type EventOf, type FleetEvent, type Handler, type Receiver } from 'fleethook'
 import { serve as serveOnBun } from 'fleethook/bun'
+import { createClient, ServiceError, type Client } from 'fleethook/client'
 import { serve as serveOnDeno } from 'fleethook/deno'
 import { serve } from 'fleethook/node'
 import { createNormalizer } from 'fleethook/normalize'
@@ -25,6 +26,19 @@ const receiver: Receiver = createReceiver({ secret: 'a-long-random-value' })
 receiver.on('weather', () => {})
 // @ts-expect-error a field is a number, not a text
 export const wrong = (event: EventOf<'data'>): string => event.data.BatteryLevel
+
+const client: Client = createClient({ baseUrl: 'https://service.example', apiKey: 'the-key-of-the-business' })
+receiver.on('gap', async (gap, { signal }) => {
+  for await (const event of client.refill(gap, { signal })) void event.vehicleData
+})
+export const level = async (): Promise<number | null | undefined> => {
+  for await (const event of client.stream('0FLEETV14T0000004'))
+    if (event.topic === 'data') return event.data.BatteryLevel
+  throw new ServiceError('unreachable', 'No stream.')
+}
+void client.config('0FLEETV14T0000004').patch({ fields: { BatteryLevel: { interval_seconds: 60, minimum_delta: 1 } } })
+// @ts-expect-error a setting without an interval
+void client.config('0FLEETV14T0000004').patch({ fields: { BatteryLevel: { minimum_delta: 1 } } })
 
 void worker(receiver)
 void [serve, serveOnBun, serveOnDeno].map((start) => () => start(receiver, { port: 0 }))
