@@ -4,6 +4,10 @@
  * @module
  */
 import type { ExecutionContext } from '../src/http/execution-context.ts'
+import { receiversIn, type RoutedApp } from '../src/http/mounted.ts'
+import { type KeptBatch, type RelayInbox, relayOf } from '../src/inbox/relay.ts'
+
+export type { KeptBatch, KeptMessage } from '../src/inbox/relay.ts'
 
 /** A receiver, or a Hono app that mounts one. */
 export interface WorkerServed<Bindings> {
@@ -13,6 +17,8 @@ export interface WorkerServed<Bindings> {
 /** What a Worker's module exports by default. */
 export interface Worker<Bindings> {
   readonly fetch: (request: Request, env: Bindings, context: ExecutionContext) => Response | Promise<Response>
+  /** Handles what a queue has kept: there is one when the receiver's inbox is `queueInbox`. */
+  readonly queue?: (batch: KeptBatch, env: Bindings) => Promise<void>
 }
 
 /**
@@ -38,5 +44,23 @@ export interface Worker<Bindings> {
  * ```
  */
 export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Worker<Bindings> {
-  return { fetch: (request, env, context) => served.fetch(request, env, context) }
+  const inboxes = inboxesOf(served)
+  const consume = inboxes.find((inbox) => inbox.consume !== undefined)?.consume
+  return {
+    fetch(request, env, context) {
+      for (const inbox of inboxes) inbox.bind?.(env)
+      return served.fetch(request, env, context)
+    },
+    ...(consume === undefined ? {} : { queue: consume }),
+  }
+}
+
+/** Those that need something of the Worker: of the receiver itself, or of all that are mounted in an app. */
+function inboxesOf(served: object): readonly RelayInbox[] {
+  const receivers = isRouted(served) ? receiversIn(served) : [served]
+  return receivers.flatMap((receiver) => relayOf(receiver) ?? [])
+}
+
+function isRouted(served: object): served is RoutedApp {
+  return 'routes' in served && Array.isArray(served.routes)
 }

@@ -13,7 +13,7 @@ const config: ViteUserConfig = {
     alias: [
       { find: /^fleethook$/, replacement: source('src/index.ts') },
       { find: /^fleethook\/(normalize|client|testing)$/, replacement: source('src/$1.ts') },
-      { find: /^fleethook\/(node|bun|deno|workers)$/, replacement: source('adapters/$1.ts') },
+      { find: /^fleethook\/(node|bun|deno|workers|inbox\/[\w-]+)$/, replacement: source('adapters/$1.ts') },
     ],
   },
   test: {

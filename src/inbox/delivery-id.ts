@@ -1,28 +1,59 @@
 import { v7 } from 'uuid'
 
-/** How many hexadecimal digits count: few enough for a small integer. */
-const digits = 7
+/** How many ids there are in a millisecond. */
+const perMs = 2048
+
+/** Makes ids by UUIDv7 that sort by arrival. */
+export interface DeliveryIds {
+  next(nowMs: number): string
+  /** From now on ids sort after this one, which an earlier process made, whatever the clock says. */
+  follow(id: string): void
+}
 
 /**
- * Ids by UUIDv7: they sort by arrival, also within one millisecond.
- *
- * The first id of a millisecond is random, and those that follow count on from it (RFC 9562, 6.2, method 2): an id of its
- * own from the library is most of what a message costs before it is read.
+ * Counts within a millisecond where UUIDv7 has room for it (RFC 9562, 6.2, method 1); the rest is random, anew in each
+ * millisecond: an id of its own from the library is most of what a message costs before it is read.
  */
-export function createDeliveryIds(): (nowMs: number) => string {
+export function createDeliveryIds(): DeliveryIds {
   let lastMs = 0
+  let counter = 0
   let head = ''
-  let tail = 0
-  return (nowMs) => {
-    tail += 1
-    // A clock that was put back stands still here; it moves on when there is no number left.
-    if (nowMs > lastMs || tail === 16 ** digits) {
-      lastMs = Math.max(nowMs, lastMs + 1)
-      const first = v7({ msecs: lastMs })
-      head = first.slice(0, -digits)
-      // Half of the numbers, so that many are left to count on.
-      tail = Number.parseInt(first.slice(-digits), 16) >> 1
-    }
-    return head + tail.toString(16).padStart(digits, '0')
+  let tail = ''
+
+  function begin(ms: number): void {
+    lastMs = ms
+    counter = 0
+    const id = v7({ msecs: ms })
+    head = id.slice(0, counterAt)
+    tail = id.slice(counterAt + 3)
   }
+
+  return {
+    next(nowMs) {
+      counter += 1
+      // A clock that was put back stands still here; it moves on when there is no number left.
+      if (nowMs > lastMs || counter === perMs) begin(Math.max(nowMs, lastMs + 1))
+      return head + counter.toString(16).padStart(3, '0') + tail
+    },
+
+    follow(id) {
+      const ms = millisecondOf(id)
+      if (ms >= lastMs) begin(ms + 1)
+    },
+  }
+}
+
+/** Where the counter is in the text of an id, behind the time and the version. */
+const counterAt = 15
+
+/**
+ * A safe integer for an id of `createDeliveryIds`: different for different ids of one inbox, and in their order. So an inbox
+ * finds a message by a number, without an index of texts.
+ */
+export function placeOf(id: string): number {
+  return millisecondOf(id) * perMs + (Number.parseInt(id.slice(counterAt, counterAt + 3), 16) % perMs)
+}
+
+function millisecondOf(id: string): number {
+  return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 }

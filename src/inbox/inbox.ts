@@ -1,5 +1,7 @@
-import type { FleetEvent } from '../events/event.ts'
+import type { Clock } from '../clock.ts'
+import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
+import type { Log } from '../log.ts'
 
 /** What a message outlives once `put` has resolved: the process, the machine's power, the machine. */
 export type Durability = 'memory' | 'disk' | 'replicated'
@@ -9,7 +11,7 @@ export type Door = 'root' | 'collector'
 
 /** One accepted message, as an inbox keeps it. */
 export interface InboxMessage {
-  /** UUIDv7, made at receipt: sorts by arrival, stays the same on every redelivery. */
+  /** UUIDv7, made at receipt: sorts by arrival in this inbox, stays the same on every redelivery. See `placeOf`. */
   readonly id: string
   /** Messages of one lane are handled one at a time, in order of arrival: the VIN, or a lane of its own kind. */
   readonly lane: string
@@ -31,8 +33,40 @@ export interface Claim {
   readonly message: InboxMessage
   /** How often it was handed out before, crashes included. */
   readonly deliveries: number
-  /** Put back from the dead letters. */
+  /** Put back from the dead letters, or from what was settled. */
   readonly replayed: boolean
+}
+
+/** What has to be known of a message to give it its turn. */
+export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
+  /** Attempts that were made before. Default 0. */
+  readonly attempts?: number
+  /** Not to be tried again before this time, in milliseconds since the epoch. Default 0. */
+  readonly notBefore?: number
+}
+
+/** What an inbox finds when it is opened. */
+export interface Opened {
+  /** The greatest id that was ever put: those of this process have to sort after it. */
+  readonly lastId?: string
+  /** Where messages may be missing: an earlier process ended without `close`, or what it left cannot be read. */
+  readonly holes?: readonly { readonly reason: GapReason; readonly fromMs: number }[]
+  /** What an earlier process left, claimed or not, in the order of ids, in pages. Read once, before the first `put`. */
+  readonly waiting: AsyncIterable<readonly Waiting[]>
+}
+
+/** Which messages to look at, in the order of ids. */
+export interface Selection {
+  /** At most so many. */
+  readonly limit: number
+  /** Those that come after this id: the last one of the page before. */
+  readonly after?: string
+  /** Those of one lane. */
+  readonly lane?: string
+  /** Those received at this time or later, in milliseconds since the epoch. */
+  readonly fromMs?: number
+  /** Those received before this time, in milliseconds since the epoch. */
+  readonly toMs?: number
 }
 
 /** Why a message was given up. */
@@ -61,6 +95,11 @@ export interface DeadLetter extends DeadLetterReason {
 export interface Inbox {
   readonly durability: Durability
   /**
+   * Called once, before anything else is asked of it but `usage` and `refusing`. Rejects with a `FleethookError` when it
+   * cannot be used: then every `put` rejects too.
+   */
+  open(): Promise<Opened>
+  /**
    * Keeps all of the messages or none. Resolves once they are as durable as `durability` says; rejects with a
    * `FleethookError` of code `inbox_full` or `inbox_unavailable`, and never lies.
    */
@@ -70,28 +109,51 @@ export interface Inbox {
    * another.
    */
   claim(id: string): Promise<Claim | undefined>
-  /** Its handlers are done: forget it. Nothing happens when it is gone already. */
+  /**
+   * Its handlers are done: it is no longer pending. Nothing happens when it is gone already. Need not be durable when it
+   * resolves: after a crash the message may come again.
+   */
   settle(id: string): Promise<void>
-  /** Puts a claimed message back: it will be claimed again. */
-  reschedule(id: string): Promise<void>
+  /** Puts a claimed message back: it will be claimed again, not before `notBefore`, after so many attempts. As durable as `settle`. */
+  reschedule(id: string, next: { readonly attempts: number; readonly notBefore: number }): Promise<void>
   /** It was given up: keep it as a dead letter. Resolves to how many dead letters had to be dropped to make room for it. */
   deadLetter(id: string, reason: DeadLetterReason): Promise<number>
+  deadLetters(which: Selection): Promise<readonly DeadLetter[]>
+  findDeadLetter(id: string): Promise<DeadLetter | undefined>
+  /** Messages whose handlers are done and that it still holds. One that forgets them at once has none. */
+  settled(which: Selection): Promise<readonly InboxMessage[]>
   /**
-   * Messages that an earlier process left, claimed or not, in the order in which `put` was called for them: ids do not
-   * keep that order when a clock was set back. Read once, before the first `put`.
+   * Makes a dead letter, or a settled message that it still holds, a pending message again, under its id and as `replayed`.
+   * Resolves to `undefined` when there is none. Rejects as `put` does, and then it stays what it is.
    */
-  recover(): AsyncIterable<Pick<InboxMessage, 'id' | 'lane' | 'kind'>>
-  /** The dead letters, oldest first, at most `limit`. */
-  deadLetters(limit: number): Promise<readonly DeadLetter[]>
-  /**
-   * Makes a dead letter a message again, under its id and as `replayed`. Resolves to `undefined` when there is none.
-   * Rejects as `put` does, and then it stays a dead letter.
-   */
-  revive(id: string): Promise<Pick<InboxMessage, 'id' | 'lane' | 'kind'> | undefined>
+  revive(id: string): Promise<Waiting | undefined>
   /** Forgets a dead letter. Resolves to whether there was one. */
   discard(id: string): Promise<boolean>
   /** What waits or is claimed now. */
   usage(): { readonly messages: number; readonly bytes: number }
-  /** Nothing more will be put: flush, and let go of files and connections. A `put` from now on is rejected. */
+  /** Why it would reject any `put` just now, if it would: health checks are told. */
+  refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
+  /** Nothing more will be put: make durable what is not yet, and let go of files and connections. A `put` from now on is rejected. */
   close(): Promise<void>
 }
+
+/** What a receiver tells an inbox, and what an inbox tells its receiver. */
+export interface InboxSettings {
+  /** Waiting and claimed messages together. `undefined`: as many as the inbox itself allows. */
+  readonly pendingMessages: number | undefined
+  /** Their size in bytes. `undefined`: as many as the inbox itself allows. */
+  readonly pendingBytes: number | undefined
+  /** `'conflate'` merges queued `data` messages of a VIN before it refuses. */
+  readonly overflow: 'refuse' | 'conflate'
+  readonly clock: Clock
+  readonly log: Log
+  /** To be told which messages were merged into others, by their ids. */
+  readonly conflated: (ids: readonly string[]) => void
+  /** To be told of a failure that no call can reject with: of what is written later, or on its own. */
+  readonly failed: (error: unknown) => void
+  /** To be told that what made it refuse is over. */
+  readonly roomy: () => void
+}
+
+/** Makes an inbox for a receiver, within what the receiver's options allow: the value of the option `inbox`. */
+export type InboxFactory = (settings: InboxSettings) => Inbox

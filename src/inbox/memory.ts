@@ -1,22 +1,8 @@
 import { FleethookError } from '../errors.ts'
 import { createPassingMap } from '../passing-map.ts'
 import { createConflation, type Mergeable } from './conflate.ts'
-import type { DeadLetter, Inbox, InboxMessage } from './inbox.ts'
-
-/** How much an inbox may hold, and what it does when that is reached. */
-export interface InboxSettings {
-  /** Waiting and claimed messages together. */
-  readonly pendingMessages: number
-  /** Their size in bytes. */
-  readonly pendingBytes: number
-  /** `'conflate'` merges queued `data` messages of a VIN before it refuses. */
-  readonly overflow: 'refuse' | 'conflate'
-  /** Told which messages were merged into others, by their ids. */
-  readonly conflated?: (ids: readonly string[]) => void
-}
-
-/** Makes an inbox for a receiver, within what the receiver's options allow: the value of the option `inbox`. */
-export type InboxFactory = (settings: InboxSettings) => Inbox
+import type { DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings } from './inbox.ts'
+import { isSelected } from './selection.ts'
 
 interface Kept extends Mergeable {
   deliveries: number
@@ -48,17 +34,18 @@ export function memoryInbox(options: { readonly deadLetters?: number } = {}): In
 }
 
 function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
+  const { pendingMessages = 10_000, pendingBytes = 64 * 1_048_576 } = settings
   const kept = createPassingMap<string, Kept>()
   const dead = new Map<string, DeadLetter>()
   const conflation = settings.overflow === 'conflate' ? createConflation<Kept>() : undefined
   // Made once: under overload the stack trace of each refusal would cost more than everything else about it.
-  const full = fullError(settings)
+  const full = fullError(pendingMessages, pendingBytes)
   let bytes = 0
   let deadBytes = 0
   let closed = false
 
   const fits = (messages: number, moreBytes: number): boolean =>
-    kept.size + messages <= settings.pendingMessages && bytes + moreBytes <= settings.pendingBytes
+    kept.size + messages <= pendingMessages && bytes + moreBytes <= pendingBytes
 
   function forget(id: string): Kept | undefined {
     const found = kept.get(id)
@@ -75,7 +62,7 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
     if (closed) throw closedAlready()
     if (fits(messages, moreBytes)) return
     // What would not fit into an empty inbox is not worth merging others for.
-    if (messages > settings.pendingMessages || moreBytes > settings.pendingBytes) throw full
+    if (messages > pendingMessages || moreBytes > pendingBytes) throw full
     const gone: string[] = []
     while (!fits(messages, moreBytes)) {
       const merged = conflation?.merge()
@@ -86,7 +73,7 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
       forget(from.message.id)
       gone.push(from.message.id)
     }
-    if (gone.length > 0) settings.conflated?.(gone)
+    if (gone.length > 0) settings.conflated(gone)
     if (!fits(messages, moreBytes)) throw full
   }
 
@@ -104,6 +91,8 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
 
   return {
     durability: 'memory',
+
+    open: async () => ({ waiting: nothing() }),
 
     async put(messages) {
       let more = 0
@@ -133,18 +122,21 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
       deadBytes += found.message.bytes
       let dropped = 0
       for (const { id: oldest } of dead.values()) {
-        if (dead.size <= ringSize && deadBytes <= settings.pendingBytes) break
+        if (dead.size <= ringSize && deadBytes <= pendingBytes) break
         bury(oldest)
         dropped += 1
       }
       return dropped
     },
 
-    async *recover() {},
-
-    async deadLetters(limit) {
-      return [...dead.values()].slice(0, limit)
+    async deadLetters(which) {
+      const letters = [...dead.values()].filter((letter) => isSelected(letter.message, which))
+      return letters.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, which.limit)
     },
+
+    findDeadLetter: async (id) => dead.get(id),
+
+    settled: async () => [],
 
     async revive(id) {
       const letter = dead.get(id)
@@ -159,17 +151,21 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
 
     usage: () => ({ messages: kept.size, bytes }),
 
+    refusing: () => (closed ? 'inbox_unavailable' : fits(1, 1) ? undefined : 'inbox_full'),
+
     async close() {
       closed = true
     },
   }
 }
 
+async function* nothing(): AsyncGenerator<never> {}
+
 function closedAlready(): FleethookError {
   return new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
 }
 
-function fullError({ pendingMessages, pendingBytes }: InboxSettings): FleethookError {
+function fullError(pendingMessages: number, pendingBytes: number): FleethookError {
   return new FleethookError(
     'inbox_full',
     `The inbox holds as much as it may: ${pendingMessages} messages or ${pendingBytes} bytes.`,

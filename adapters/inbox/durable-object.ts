@@ -1,0 +1,166 @@
+/**
+ * A durable inbox on Cloudflare Workers: Durable Objects that store, acknowledge, and run the handlers.
+ *
+ * @module
+ */
+import { FleethookError } from '../../src/errors.ts'
+import type { Drainable } from '../../src/http/drainable.ts'
+import { type RelayInbox, relayOf, type RelayParts } from '../../src/inbox/relay.ts'
+import { createRelayTaker } from '../../src/inbox/relay-taker.ts'
+import { createInboxObject } from './durable-object/object.ts'
+import { createObjects } from './durable-object/objects.ts'
+import type { InboxObjectClass, ObjectNamespace } from './durable-object/platform.ts'
+import { createObjectRelay } from './durable-object/relay.ts'
+import type { Keeping } from './durable-object/room.ts'
+
+export type {
+  InboxObject,
+  InboxObjectClass,
+  ObjectNamespace,
+  ObjectSql,
+  ObjectState,
+  ObjectStorage,
+  ObjectStub,
+  SqlValue,
+} from './durable-object/platform.ts'
+
+/** What {@link durableObjectInbox} takes. */
+export interface DurableObjectInboxOptions<Bindings> {
+  /** Where the objects are: `(env) => env.FLEETHOOK_INBOX`. */
+  readonly objects: (env: Bindings) => ObjectNamespace
+  /**
+   * How many objects share the vehicles. Default 4: one takes some hundred messages a second. Raise it while nothing waits:
+   * a vehicle can move to another object, whose messages know nothing of those that wait in the old one.
+   */
+  readonly shards?: number
+  /** What one object keeps in all, in bytes. Default 1 GiB; the platform allows 10 GB. */
+  readonly maxBytes?: number
+  readonly retention?: {
+    /** How long handled messages are kept, in milliseconds. Default 0; keeping one costs one row written more. */
+    readonly settledMs?: number
+    /** How long dead letters are kept, in milliseconds. Default 30 days. */
+    readonly deadMs?: number
+    /** How many dead letters an object keeps. Default 10,000. */
+    readonly deadLetters?: number
+  }
+}
+
+interface Made {
+  readonly keeping: Omit<Keeping, 'pendingMessages' | 'pendingBytes'>
+  parts: RelayParts | undefined
+}
+
+const made = new WeakMap<RelayInbox, Made>()
+
+/**
+ * Keeps messages in Durable Objects with SQLite storage, `shards` of them: each vehicle has its place in one. A 2xx is sent
+ * once the message is on several machines; its handlers run inside the object, in order of arrival per VIN, and again after
+ * whatever ends it.
+ *
+ * The class of the objects is made by {@link inboxObject}; `limits` and `concurrency` of the receiver hold for each object.
+ * A body with messages of several vehicles is kept whole by each object or not at all.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver } from 'fleethook'
+ * import { durableObjectInbox, inboxObject, type ObjectNamespace } from 'fleethook/inbox/durable-object'
+ * import { worker } from 'fleethook/workers'
+ *
+ * interface Bindings { WEBHOOK_SECRET: string; FLEETHOOK_INBOX: ObjectNamespace }
+ *
+ * const receiver = createReceiver<{ Bindings: Bindings }>({
+ *   secret: (env) => env.WEBHOOK_SECRET,
+ *   inbox: durableObjectInbox<Bindings>({ objects: (env) => env.FLEETHOOK_INBOX }),
+ * }).on('data', (event) => console.log(event.vin))
+ *
+ * export const FleethookInbox = inboxObject(receiver)
+ * export default worker(receiver)
+ * ```
+ */
+export function durableObjectInbox<Bindings = never>(options: DurableObjectInboxOptions<Bindings>): RelayInbox {
+  const { objects, shards = 4, maxBytes = 1_073_741_824, retention = {} } = options
+  const { settledMs = 0, deadMs = 30 * 86_400_000, deadLetters = 10_000 } = retention
+  if (typeof objects !== 'function') {
+    throw new FleethookError('option_invalid', 'Option `objects` of durableObjectInbox must be a function of env.', {
+      hint: 'Give (env) => env.FLEETHOOK_INBOX, with the name of your binding.',
+    })
+  }
+  whole('shards', shards, 1)
+  whole('maxBytes', maxBytes, 1)
+  whole('retention.settledMs', settledMs, 0)
+  whole('retention.deadMs', deadMs, 0)
+  whole('retention.deadLetters', deadLetters, 0)
+
+  let bindings: unknown
+  const kept: Made = { keeping: { maxBytes, settledMs, deadMs, deadLetters }, parts: undefined }
+  const inbox: RelayInbox = {
+    bind(env) {
+      bindings = env
+    },
+    attach(parts) {
+      if (kept.parts !== undefined) throw usedTwice()
+      if (parts.settings.overflow === 'conflate') throw conflating()
+      kept.parts = parts
+      const relay = createObjectRelay(createObjects(objects, shards), parts, () => bindings)
+      return createRelayTaker(relay, parts)
+    },
+  }
+  made.set(inbox, kept)
+  return inbox
+}
+
+/**
+ * The class of the objects that keep a receiver's messages and run its handlers. Export it under the name that
+ * `durable_objects` and `new_sqlite_classes` of the Wrangler configuration have.
+ *
+ * Throws `option_invalid` for a receiver whose inbox is not {@link durableObjectInbox}.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver } from 'fleethook'
+ * import { durableObjectInbox, inboxObject, type ObjectNamespace } from 'fleethook/inbox/durable-object'
+ *
+ * const inbox = durableObjectInbox({ objects: (env: { INBOX: ObjectNamespace }) => env.INBOX })
+ * const receiver = createReceiver({ secret: 'a-long-random-value', inbox })
+ *
+ * export const FleethookInbox = inboxObject(receiver)
+ * ```
+ */
+export function inboxObject(receiver: Pick<Drainable, 'durability'>): InboxObjectClass {
+  const inbox = relayOf(receiver)
+  const kept = inbox && made.get(inbox)
+  const parts = kept?.parts
+  if (kept === undefined || parts === undefined) {
+    throw new FleethookError(
+      'option_invalid',
+      'inboxObject was given a receiver that keeps its messages somewhere else.',
+      {
+        hint: 'Give createReceiver the option inbox: durableObjectInbox({ objects: (env) => env.FLEETHOOK_INBOX }).',
+      },
+    )
+  }
+  const { pendingMessages = 50_000, pendingBytes = kept.keeping.maxBytes } = parts.settings.limits
+  return createInboxObject(parts, { ...kept.keeping, pendingMessages, pendingBytes })
+}
+
+function whole(name: string, value: number, least: number): void {
+  if (Number.isSafeInteger(value) && value >= least) return
+  throw new FleethookError(
+    'option_invalid',
+    `Option \`${name}\` of durableObjectInbox must be a whole number from ${least} up and is ${value}.`,
+  )
+}
+
+function usedTwice(): FleethookError {
+  return new FleethookError('option_invalid', 'One durableObjectInbox was given to two receivers.', {
+    hint: 'Make one for each receiver, with a binding of its own.',
+  })
+}
+
+function conflating(): FleethookError {
+  return new FleethookError(
+    'option_invalid',
+    "Option `overflow` is 'conflate', which merges messages of an inbox in memory.",
+    { hint: 'Leave it out: what is in a Durable Object is kept as it came.' },
+  )
+}

@@ -1,0 +1,199 @@
+import { FleethookError } from '../../../src/errors.ts'
+import { placeOf } from '../../../src/inbox/delivery-id.ts'
+import type { Inbox, InboxMessage, Opened, Waiting } from '../../../src/inbox/inbox.ts'
+import type { ObjectStorage } from './platform.ts'
+import { createRoom, type Keeping } from './room.ts'
+import { letterOf, messageOf, type Row, type Rows, selecting } from './rows.ts'
+import { dead, migrate, readMeta, settled, waiting, writeMeta } from './schema.ts'
+
+/** An inbox in the database of the object that runs this. */
+export interface ObjectInbox extends Inbox {
+  /** Messages that are handed out, and how often any was: for whoever has to know when all is quiet. */
+  activity(): { readonly handedOut: number; readonly claims: number }
+  /** Forgets what has been kept for long enough. */
+  sweep(nowMs: number): void
+}
+
+export interface ObjectInboxOptions extends Keeping {
+  /** Within a lane only the first message can have been handed out when the object ended. */
+  readonly inOrder: boolean
+  /** Called in the same step in which there is something more to handle. */
+  readonly kept?: () => void
+}
+
+/** What waits is read in pages of so many. */
+const pageSize = 1_000
+
+/**
+ * Nothing here waits for the disk: the platform lets no answer and no request out of an object before what it wrote until then
+ * is on several machines.
+ */
+export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOptions): ObjectInbox {
+  const { sql } = storage
+  const { inOrder, settledMs, kept = () => {} } = options
+  const rows: Rows = (query, ...bindings) => sql.exec(query, ...bindings).toArray()
+  const room = createRoom(rows, options)
+  let lastId: string | undefined
+  let closed = false
+  let claims = 0
+  /** What is handed out: how often, this time included. Not written: a row written is what a message costs. */
+  const handedOut = new Map<string, number>()
+  /** What waited when the object was made, and may have been handed out by the one before. */
+  const inherited = new Set<string>()
+
+  async function* found(): AsyncGenerator<readonly Waiting[]> {
+    const lanes = new Set<string>()
+    for (let after = -1; ;) {
+      const page = rows(
+        `SELECT place, id, lane, kind, deliveries, attempts, not_before FROM fleethook_messages
+         WHERE state = ${waiting} AND place > ? ORDER BY place LIMIT ${pageSize}`,
+        after,
+      )
+      if (page.length === 0) return
+      after = Number(page.at(-1)?.['place'])
+      yield page.map((row) => {
+        const { id, lane, kind } = messageOf(row)
+        if (!inOrder || !lanes.has(lane)) inherited.add(id)
+        lanes.add(lane)
+        return { id, lane, kind, attempts: attemptsOf(row), notBefore: Number(row['not_before']) }
+      })
+    }
+  }
+
+  function insert({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage): void {
+    sql.exec(
+      `INSERT INTO fleethook_messages (place, id, lane, received_at, door, kind, text, bytes)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+      ...[placeOf(id), id, lane, receivedAt, door, kind, text, bytes],
+    )
+    if (lastId === undefined || id > lastId) lastId = id
+  }
+
+  /** A row that waits no more. Returns whether there was one. */
+  function leaves(id: string, [row]: readonly Row[], as: 'gone' | 'settled' | 'dead'): boolean {
+    handedOut.delete(id)
+    inherited.delete(id)
+    if (row === undefined) return false
+    room.left(Number(row['bytes']), as)
+    return true
+  }
+
+  function open(): Opened {
+    storage.transactionSync(() => migrate(sql))
+    room.count()
+    const [last] = rows('SELECT id FROM fleethook_messages ORDER BY place DESC LIMIT 1')
+    const left = readMeta(sql, 'last_id')
+    lastId = last === undefined ? left : messageOf(last).id
+    if (left !== undefined && lastId !== undefined && left > lastId) lastId = left
+    if (room.pending.messages > 0) kept()
+    return { ...(lastId === undefined ? {} : { lastId }), waiting: found() }
+  }
+
+  return {
+    durability: 'replicated',
+
+    open: async () => open(),
+
+    async put(messages) {
+      if (closed) throw new FleethookError('inbox_unavailable', 'The inbox was closed.')
+      let bytes = 0
+      for (const message of messages) bytes += message.bytes
+      storage.transactionSync(() => {
+        room.make(messages.length, bytes)
+        for (const message of messages) insert(message)
+      })
+      room.entered(messages.length, bytes)
+      kept()
+    },
+
+    async claim(id) {
+      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${waiting}`, placeOf(id))
+      if (row === undefined) return undefined
+      const written = Number(row['deliveries'])
+      const isInherited = inherited.has(id)
+      const deliveries = handedOut.get(id) ?? (isInherited ? Math.max(1, written) : written)
+      claims += 1
+      handedOut.set(id, deliveries + 1)
+      // A message that ends the object each time it is handled has to be found out.
+      if (isInherited)
+        sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, placeOf(id))
+      return { message: messageOf(row), deliveries, replayed: row['replayed'] === 1 }
+    },
+
+    async settle(id) {
+      const change =
+        settledMs > 0 ? `UPDATE fleethook_messages SET state = ${settled}` : 'DELETE FROM fleethook_messages'
+      const gone = rows(`${change} WHERE place = ? AND state = ${waiting} RETURNING bytes`, placeOf(id))
+      leaves(id, gone, settledMs > 0 ? 'settled' : 'gone')
+    },
+
+    async reschedule(id, { attempts, notBefore }) {
+      sql.exec(
+        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = ?
+         WHERE place = ? AND state = ${waiting}`,
+        ...[attempts, notBefore, handedOut.get(id) ?? 0, placeOf(id)],
+      )
+      handedOut.delete(id)
+      inherited.delete(id)
+    },
+
+    async deadLetter(id, { error, attempts, diedAt }) {
+      const gone = rows(
+        `UPDATE fleethook_messages SET state = ${dead}, error = ?, attempts = ?, died_at = ?
+         WHERE place = ? AND state = ${waiting} RETURNING bytes`,
+        ...[error, attempts, diedAt, placeOf(id)],
+      )
+      return leaves(id, gone, 'dead') ? room.trimDead() : 0
+    },
+
+    deadLetters: async (which) => selecting(rows, dead, which).map(letterOf),
+
+    async findDeadLetter(id) {
+      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${dead}`, placeOf(id))
+      return row === undefined ? undefined : letterOf(row)
+    },
+
+    settled: async (which) => selecting(rows, settled, which).map(messageOf),
+
+    async revive(id) {
+      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state <> ${waiting}`, placeOf(id))
+      if (row === undefined) return undefined
+      const bytes = Number(row['bytes'])
+      const from = row['state'] === dead ? 'dead' : 'settled'
+      room.revived(bytes, from)
+      try {
+        room.make(0, 0)
+      } catch (error) {
+        room.left(bytes, from)
+        throw error
+      }
+      sql.exec(
+        `UPDATE fleethook_messages SET state = ${waiting}, replayed = 1, deliveries = 0, attempts = 0, not_before = 0,
+           error = NULL, died_at = NULL WHERE place = ?`,
+        placeOf(id),
+      )
+      kept()
+      return messageOf(row)
+    },
+
+    discard: async (id) => room.forgetDead('place = ?', 1, placeOf(id)) === 1,
+
+    usage: () => ({ ...room.pending }),
+
+    refusing: () => (closed ? 'inbox_unavailable' : room.fits(1, 1) ? undefined : 'inbox_full'),
+
+    async close() {
+      if (!closed && lastId !== undefined) writeMeta(sql, 'last_id', lastId)
+      closed = true
+    },
+
+    activity: () => ({ handedOut: handedOut.size, claims }),
+
+    sweep: (nowMs) => room.sweep(nowMs),
+  }
+}
+
+/** A hand-out is written only when it was to an object that inherited the message: one that ended with the object. */
+function attemptsOf(row: Row): number {
+  return Math.max(Number(row['attempts']), Number(row['deliveries']) - 1)
+}

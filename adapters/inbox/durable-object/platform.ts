@@ -1,0 +1,53 @@
+/** The parts of a Durable Object's surroundings that fleethook uses, written out so that no types package is needed. */
+
+/** What a column of a row holds. */
+export type SqlValue = string | number | null | ArrayBuffer
+
+/** A database of one object. Synchronous; nothing leaves the object before what it wrote is on several machines. */
+export interface ObjectSql {
+  exec(
+    query: string,
+    ...bindings: readonly (string | number | null)[]
+  ): {
+    toArray(): Record<string, SqlValue>[]
+  }
+}
+
+/** `ctx.storage` of an object whose class is one of `new_sqlite_classes`. */
+export interface ObjectStorage {
+  readonly sql: ObjectSql
+  /** All that `change` writes is kept, or nothing. */
+  transactionSync<Result>(change: () => Result): Result
+  /** Calls `alarm` of the object's class at that time, in milliseconds since the epoch; there is one alarm at a time. */
+  setAlarm(scheduledTime: number): Promise<void>
+}
+
+/** What the platform gives the constructor of an object's class. */
+export interface ObjectState {
+  readonly storage: ObjectStorage
+}
+
+/** A way to one object. */
+export interface ObjectStub {
+  fetch(
+    url: string,
+    request: { method: string; body: string },
+  ): Promise<{ readonly status: number; json(): Promise<unknown> }>
+}
+
+/** A binding of `durable_objects`: `env.FLEETHOOK_INBOX`. */
+export interface ObjectNamespace {
+  idFromName(name: string): object
+  get(id: object): ObjectStub
+}
+
+/** What a Worker's module exports for the binding to find. */
+export interface InboxObjectClass {
+  new (state: ObjectState, env: unknown): InboxObject
+}
+
+/** One object. The platform calls it; nobody else does. */
+export interface InboxObject {
+  fetch(request: Request): Promise<Response>
+  alarm(): Promise<void>
+}

@@ -1,0 +1,62 @@
+import type { Clock, Timer } from '../../../src/clock.ts'
+
+/** A clock whose timers can be put to rest: a pending timer keeps an object in memory, and its time is paid for. */
+export interface RestingClock extends Clock {
+  /** No timer is pending from now on. Returns when the next one is due, in milliseconds since the epoch. */
+  sleep(): number | undefined
+  /** Timers are pending again. So they are after any call of `after`. */
+  wake(): void
+}
+
+interface Call {
+  readonly dueMs: number
+  readonly run: () => void
+  timer: Timer | undefined
+}
+
+export function createRestingClock(clock: Clock): RestingClock {
+  const calls = new Set<Call>()
+  let asleep = false
+
+  function arm(call: Call): void {
+    call.timer = clock.after(Math.max(0, call.dueMs - clock.now()), () => {
+      calls.delete(call)
+      call.run()
+    })
+  }
+
+  function wake(): void {
+    if (!asleep) return
+    asleep = false
+    for (const call of calls) arm(call)
+  }
+
+  return {
+    now: () => clock.now(),
+
+    after(ms, run) {
+      wake()
+      const call: Call = { dueMs: clock.now() + ms, run, timer: undefined }
+      calls.add(call)
+      arm(call)
+      return {
+        cancel() {
+          call.timer?.cancel()
+          calls.delete(call)
+        },
+      }
+    },
+
+    sleep() {
+      asleep = true
+      let next: number | undefined
+      for (const { timer, dueMs } of calls) {
+        timer?.cancel()
+        next = Math.min(dueMs, next ?? dueMs)
+      }
+      return next
+    },
+
+    wake,
+  }
+}

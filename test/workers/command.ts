@@ -1,0 +1,63 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { runtimePath } from '../../scripts/runtimes.ts'
+import { bundleWorker } from '../../scripts/size.ts'
+import type { TargetCommand } from '../conformance/spawn.ts'
+import { secret } from '../runtimes/targets.ts'
+
+/** A Worker with Durable Objects whose storage outlives the process. */
+export interface StoredWorker extends Disposable {
+  /** Starts it anew, each time on the same storage. */
+  readonly command: TargetCommand
+  /** Where everything is. */
+  readonly folder: string
+}
+
+/**
+ * Bundles a Worker as wrangler does, for workerd, with the binding `FLEETHOOK_INBOX` of its class `FleethookInbox` and, when
+ * there is a port, `LOG`, which reaches that port of this machine.
+ */
+export async function storedWorker(source: string, logPort?: number): Promise<StoredWorker> {
+  const { code } = await bundleWorker(source, fileURLToPath(new URL('programs/', import.meta.url)))
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-stored-'))
+  const storage = join(folder, 'storage')
+  mkdirSync(storage)
+  writeFileSync(join(folder, 'worker.js'), code)
+  const log =
+    logPort === undefined ? [] : [`(name = "log", external = (address = "127.0.0.1:${logPort}", http = ()))`]
+  const bindings = [
+    `(name = "WEBHOOK_SECRET", text = "${secret}")`,
+    '(name = "FLEETHOOK_INBOX", durableObjectNamespace = "FleethookInbox")',
+    ...(logPort === undefined ? [] : ['(name = "LOG", service = "log")']),
+  ]
+  writeFileSync(
+    join(folder, 'config.capnp'),
+    `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = (
+      modules = [(name = "worker.js", esModule = embed "worker.js")],
+      compatibilityDate = "2026-08-04",
+      bindings = [${bindings.join(', ')}],
+      durableObjectNamespaces = [(className = "FleethookInbox", uniqueKey = "fleethook", enableSql = true)],
+      durableObjectStorage = (localDisk = "storage"),
+    )),
+    (name = "storage", disk = (path = "${storage}", writable = true)),
+    ${log.join(', ')}
+  ],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
+);
+`,
+  )
+  return {
+    folder,
+    command: {
+      runtime: 'workerd',
+      command: runtimePath('workerd'),
+      args: ['serve', join(folder, 'config.capnp'), '--control-fd=1'],
+    },
+    [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }),
+  }
+}

@@ -1,0 +1,47 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+/** What a handler says of a message: outside the process under test, so that no kill takes it away. */
+export interface Entry {
+  readonly vin: string
+  readonly number: number
+  readonly delivery: string
+  readonly attempt: number
+  readonly redelivered: boolean
+  readonly replayed: boolean
+}
+
+/** Where handlers write down what they have handled. */
+export interface HandledLog extends AsyncDisposable {
+  readonly port: number
+  readonly entries: Entry[]
+}
+
+export async function startLog(): Promise<HandledLog> {
+  const entries: Entry[] = []
+  const server = createServer((request, response) => {
+    let text = ''
+    request.setEncoding('utf8')
+    request.on('data', (chunk: string) => {
+      text += chunk
+    })
+    request.on('end', () => {
+      entries.push(JSON.parse(text))
+      response.end()
+    })
+  })
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve)
+  })
+  const { port } = server.address() as AddressInfo
+  return {
+    port,
+    entries,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections()
+      await new Promise((resolve) => {
+        server.close(resolve)
+      })
+    },
+  }
+}
