@@ -1,0 +1,85 @@
+import { createNormalizer, split } from 'fleethook/normalize'
+import { afterAll, describe, expect, test } from 'vitest'
+import { type Row, writeFigures } from '../faults/figures.ts'
+import { inForm } from '../faults/form.ts'
+import { growing } from './growing.ts'
+
+const size = inForm({ short: 2_000, long: 20_000 })
+const normalizer = createNormalizer()
+const rows: Row[] = []
+
+function read(text: string): void {
+  let read = 0
+  for (const { value } of split(text).pieces) read += normalizer.normalize(value, 0).id.length
+  expect(read % 32).toBe(0)
+}
+
+/** The least of several times: what else the machine does only ever adds. */
+function leastMs(run: (text: string) => void, text: string): number {
+  const taken = Array.from({ length: 3 }, () => {
+    const startedAt = performance.now()
+    run(text)
+    return performance.now() - startedAt
+  })
+  return Math.min(...taken)
+}
+
+interface Growth {
+  readonly ms: number
+  readonly fourfoldMs: number
+  readonly ratio: number
+}
+
+/**
+ * How much longer four times the size takes: 4 when time is linear, 16 when it is quadratic. The least of several looks, and
+ * what takes less than a twentieth of a millisecond is not looked at: that is the clock.
+ */
+function growthOf(run: (text: string) => void, textOf: (size: number) => string): Growth {
+  const [text, fourfold] = [textOf(size), textOf(4 * size)]
+  run(text)
+  let least: Growth = { ms: 0, fourfoldMs: 0, ratio: Number.POSITIVE_INFINITY }
+  for (let look = 0; look < 3 && least.ratio > 5; look++) {
+    const ms = Math.max(0.05, leastMs(run, text))
+    const fourfoldMs = leastMs(run, fourfold)
+    if (fourfoldMs / ms < least.ratio) least = { ms, fourfoldMs, ratio: fourfoldMs / ms }
+  }
+  return least
+}
+
+const tooSteep = 9
+
+afterAll(() =>
+  writeFigures({
+    piece: 'growth',
+    title: 'How the time to read a body grows with its size',
+    file: 'test/fuzz/growth.test.ts',
+    about:
+      'Bodies of the sorts that make readers slow, split, normalised and identified; the least of several times. At four times the size it is 4 when time is linear and 16 when it is quadratic; more than 9 fails.',
+    tables: [{ title: 'Four times the size', rows }],
+  }),
+)
+
+describe('The time to read a body grows as its size does', () => {
+  test.each(Object.entries(growing))('%s', (name, textOf) => {
+    const { ms, fourfoldMs, ratio } = growthOf(read, textOf)
+    rows.push({
+      body: name,
+      kB: Math.round(textOf(4 * size).length / 1000),
+      'ms at a quarter': ms.toFixed(2),
+      ms: fourfoldMs.toFixed(2),
+      ratio: ratio.toFixed(1),
+    })
+    expect(ratio).toBeLessThan(tooSteep)
+  })
+
+  test('control: a reader that looks at the whole text for each of its messages is found out', () => {
+    const quadratic = (text: string): void => {
+      let seen = 0
+      for (const { end } of split(text).pieces) seen += JSON.stringify(text.slice(0, end)).length
+      expect(seen).toBeGreaterThan(0)
+    }
+    expect(
+      growthOf(quadratic, (wanted) => '{"vin":"A","state":"online"}'.repeat(wanted === size ? 200 : 800)).ratio,
+    ).toBeGreaterThan(tooSteep)
+  })
+})
