@@ -17,6 +17,26 @@ const commands: Readonly<Record<string, Entry>> = {
     summary: 'post the messages of a simulated fleet to a receiver',
     load: () => import('./send.ts'),
   },
+  webhook: {
+    summary: 'set, show or delete the webhook of the business',
+    load: () => import('./webhook.ts'),
+  },
+  config: {
+    summary: 'show or change what vehicles stream',
+    load: () => import('./config.ts'),
+  },
+  products: {
+    summary: 'list what customers have shared',
+    load: () => import('./products.ts'),
+  },
+  stream: {
+    summary: 'stream a vehicle, without a webhook',
+    load: () => import('./stream.ts'),
+  },
+  completion: {
+    summary: 'print the completion of a shell',
+    load: () => import('./completion.ts'),
+  },
   openapi: {
     summary: 'print the OpenAPI document of a receiver',
     load: () => import('./openapi.ts'),
@@ -36,8 +56,9 @@ const program = new Command('fleethook')
 
 for (const [name, { summary, load }] of Object.entries(commands)) {
   const command = program.command(name).summary(summary).description(summary)
-  if (process.argv[2] === name) (await load()).define(command)
+  if (process.argv[2] === name || process.argv[2] === 'complete') (await load()).define(command)
 }
+if (process.argv[2] === 'complete') (await import('./completion.ts')).defineAnswers(program)
 
 // Whoever reads the output may have read enough, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
