@@ -13,7 +13,7 @@ export function define(command: Command): void {
     .addHelpText(
       'after',
       `
-Examples, with fleethook on the PATH:
+Examples, with fleethook on the PATH, and for bash the package bash-completion:
   source <(fleethook completion bash)                                    in ~/.bashrc
   source <(fleethook completion zsh)                                     in ~/.zshrc
   fleethook completion fish > ~/.config/fish/completions/fleethook.fish`,
