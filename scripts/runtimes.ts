@@ -1,4 +1,4 @@
-// The JavaScript runtimes that the tests and benchmarks run for real, from the npm registry into the ignored `.runtimes/`.
+// The JavaScript runtimes that the tests and benchmarks run for real, and miniflare, which runs one, from the npm registry into the ignored `.runtimes/`.
 // They are not devDependencies: the platform packages of some of them make `npm ci` fail where a registry lacks one.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -23,9 +23,12 @@ const packages: Readonly<Record<Runtime, string>> = {
   workerd: '1.20261117.1',
 }
 
+/** The local platform of the Wrangler that the Workers templates use. */
+const miniflare = '5.20261117.0-beta'
+
 // Install scripts make `.bin` hold the programs themselves: a signal sent to a shim would not reach its program.
 const manifest = JSON.stringify(
-  { private: true, dependencies: packages, allowScripts: { bun: true, deno: true, workerd: true } },
+  { private: true, dependencies: { ...packages, miniflare }, allowScripts: { bun: true, deno: true, workerd: true } },
   null,
   2,
 )
@@ -37,6 +40,11 @@ export function runtimePath(runtime: Runtime): string {
   if (!existsSync(installed)) throw new Error('The runtimes are not installed. Run "npm run runtimes".')
   const modules = `${installed}/node_modules`
   return runtime.startsWith('node') ? `${modules}/${runtime}/bin/node` : `${modules}/.bin/${runtime}`
+}
+
+/** The module that `import('miniflare')` would be, if it were a dependency. */
+export function miniflareModule(): string {
+  return `${installed}/node_modules/miniflare/dist/src/index.js`
 }
 
 /** Installs what is missing. Two processes may do so at once: each fills a folder of its own, and the first to finish wins. */

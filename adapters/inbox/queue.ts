@@ -1,0 +1,87 @@
+/**
+ * A durable inbox on Cloudflare Queues, for messages whose order does not matter.
+ *
+ * @module
+ */
+import { FleethookError } from '../../src/errors.ts'
+import { detachedContext } from '../../src/http/execution-context.ts'
+import type { RelayInbox, RelayParts } from '../../src/inbox/relay.ts'
+import { createRelayTaker } from '../../src/inbox/relay-taker.ts'
+import { createBatchInbox } from './queue/batch-inbox.ts'
+import type { QueueBinding } from './queue/platform.ts'
+import { createQueueRelay } from './queue/relay.ts'
+
+export type { QueueBinding, QueuedMessage } from './queue/platform.ts'
+
+/** What {@link queueInbox} takes. */
+export interface QueueInboxOptions<Bindings> {
+  /** The queue, as its producer sees it: `(env) => env.FLEETHOOK_QUEUE`. */
+  readonly queue: (env: Bindings) => QueueBinding
+}
+
+/**
+ * Keeps messages on a queue of the platform, whose consumer is the same Worker: `worker(receiver)` has the `queue` handler.
+ * A 2xx is sent once the queue has confirmed the message.
+ *
+ * A queue does not promise order, and hands messages of one VIN to several consumers at once. So the receiver has to say
+ * `order: 'none'`; anything else throws `option_invalid`. `retry` sets the wait between attempts, and when `onDeadLetter` is
+ * called; how many attempts there are is the consumer's `max_retries`, one less than `retry.attempts`. What fails to the last
+ * goes to its `dead_letter_queue`; without one the platform deletes it. A message over 127,000 bytes is refused with 413.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver } from 'fleethook'
+ * import { type QueueBinding, queueInbox } from 'fleethook/inbox/queue'
+ * import { worker } from 'fleethook/workers'
+ *
+ * interface Bindings { WEBHOOK_SECRET: string; FLEETHOOK_QUEUE: QueueBinding }
+ *
+ * const receiver = createReceiver<{ Bindings: Bindings }>({
+ *   secret: (env) => env.WEBHOOK_SECRET,
+ *   inbox: queueInbox<Bindings>({ queue: (env) => env.FLEETHOOK_QUEUE }),
+ *   order: 'none',
+ * }).on('data', (event) => console.log(event.vin))
+ *
+ * export default worker(receiver)
+ * ```
+ */
+export function queueInbox<Bindings = never>({ queue }: QueueInboxOptions<Bindings>): RelayInbox {
+  let attached: RelayParts | undefined
+  if (typeof queue !== 'function') {
+    throw new FleethookError('option_invalid', 'Option `queue` of queueInbox must be a function of env.', {
+      hint: 'Give (env) => env.FLEETHOOK_QUEUE, with the name of your binding.',
+    })
+  }
+  return {
+    attach(parts) {
+      if (attached !== undefined) {
+        throw new FleethookError('option_invalid', 'One queueInbox was given to two receivers.', {
+          hint: 'Make one for each receiver, with a queue of its own.',
+        })
+      }
+      if (parts.settings.order !== 'none') {
+        throw new FleethookError(
+          'option_invalid',
+          "Option `order` is 'vin', and a queue of the platform keeps no order: messages of one VIN come to several consumers at once.",
+          { hint: "Write out order: 'none', or use durableObjectInbox, which keeps the order within a VIN." },
+        )
+      }
+      attached = parts
+      return createRelayTaker(createQueueRelay(queue), parts)
+    },
+
+    async consume(batch, env) {
+      if (attached === undefined) return
+      const { settings, createEngine } = attached
+      const inbox = createBatchInbox(batch, settings.clock)
+      const engine = createEngine(() => inbox, {
+        settings: { ...settings, ack: 'stored' },
+        surroundings: { env, context: detachedContext },
+      })
+      await engine.open()
+      await inbox.done
+      // Nothing is left, and no timer of it either.
+      await engine.drain(0)
+    },
+  }
+}

@@ -1,0 +1,14 @@
+import { test } from 'vitest'
+import { spawnTarget } from '../conformance/spawn.ts'
+import { storedWorker } from './command.ts'
+import type { Outcome } from './programs/conformance.ts'
+
+test("a Durable Object's inbox does what every inbox does, inside a real one", async ({ expect }) => {
+  using worker = await storedWorker(`
+    export { FleethookInbox } from './conformance.ts'
+    export default { fetch: (request, env) => env.FLEETHOOK_INBOX.get(env.FLEETHOOK_INBOX.idFromName('any')).fetch(request) }`)
+  await using target = await spawnTarget(worker.command)
+  const outcomes: readonly Outcome[] = JSON.parse(await (await fetch(target.url)).text())
+  expect(outcomes.filter(([, failure]) => failure !== null)).toEqual([])
+  expect(outcomes.length).toBeGreaterThan(20)
+})
