@@ -60,16 +60,21 @@ export interface WorkerOptions {
   readonly compatibilityFlags?: readonly string[]
   /** Where the Worker's imports are seen from. Default `programs/`. */
   readonly resolveFrom?: string
+  /** Whether its `fetch` may reach servers on this machine; else only those of the internet. */
+  readonly reachesThisMachine?: boolean
 }
 
 /** How to run a Worker: bundled as wrangler does, and served by workerd. */
 export async function workerCommand(source: string, options: WorkerOptions = {}): Promise<TargetCommand> {
   const { compatibilityDate = '2026-08-04', compatibilityFlags = [], resolveFrom = programs } = options
+  const network = options.reachesThisMachine
+    ? `(name = "internet", network = (allow = ["public", "private", "local"])), `
+    : ''
   const { code } = await bundleWorker(source, resolveFrom)
   const bindings = Object.entries(variables).map(([name, text]) => `(name = "${name}", text = "${text}")`)
   const config = `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
-  services = [(name = "main", worker = (
+  services = [${network}(name = "main", worker = (
     modules = [(name = "worker.js", esModule = embed "worker.js")],
     compatibilityDate = "${compatibilityDate}",
     compatibilityFlags = [${compatibilityFlags.map((flag) => `"${flag}"`).join(', ')}],

@@ -1,0 +1,110 @@
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { serve } from '@hono/node-server'
+import { Hono } from 'hono'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { runtimePath } from '../../scripts/runtimes.ts'
+import { spawnTarget } from '../conformance/spawn.ts'
+import { everywhere, workerCommand } from '../runtimes/targets.ts'
+
+const programs = fileURLToPath(new URL('programs/', import.meta.url))
+
+/** A service that does what the journey comes by: it ends streams, is busy once, is slow, moves. */
+function service(): Hono {
+  const item = (id: number): string =>
+    `id: ${id}\ndata: {"vin":"X","createdAt":"2026-11-21T10:00:00Z","data":{"BatteryLevel":"${id}"}}\n\n`
+  let webhook: object | undefined
+  let busy = 0
+  return new Hono()
+    .use(async (c, next) =>
+      c.req.header('authorization')?.startsWith('Bearer ') ? next() : c.json({ error: 'unauthorized' }, 401),
+    )
+    .get('/api/business/webhook', (c) =>
+      webhook ? c.json({ response: webhook }) : c.json({ error: 'webhook_not_found' }, 404),
+    )
+    .put('/api/business/webhook', async (c) => {
+      const { auth, ...rest }: { auth: string } = await c.req.json()
+      webhook = { verify: true, enabled: true, updated_at: 'now', ...rest, auth: auth === 'a-long-random-value' }
+      return c.json({ response: webhook })
+    })
+    .delete('/api/business/webhook', (c) => {
+      webhook = undefined
+      return c.json({ response: true })
+    })
+    .patch('/api/config/:vin', (c) => c.json({ ignoredFields: ['Gear'] }))
+    .get('/api/image/:vin', (c) => c.body(new Uint8Array(1_000), 200, { 'content-type': 'image/png' }))
+    .get('/api/business/products', (c) => {
+      busy += 1
+      return busy === 1 ? c.json({ error: 'too_many_requests' }, 429, { 'retry-after': '0' }) : c.json({ response: [] })
+    })
+    .get('/api/1/vehicles/SLOW', () => new Promise(() => {}))
+    .get('/api/1/vehicles/MOVED', (c) => c.redirect('/api/1/vehicles/ELSEWHERE', 301))
+    .get('/api/1/vehicles/ELSEWHERE', (c) => c.json({ response: { followed: true } }))
+    .get('/api/1/vehicles/:vin/vehicle_data', (c) => c.json({ response: { full: true } }))
+    .get('/sse/SILENT', (c) => {
+      const first = new TextEncoder().encode(item(0))
+      return c.body(new ReadableStream({ start: (controller) => controller.enqueue(first) }), 200, {
+        'content-type': 'text/event-stream',
+      })
+    })
+    .get('/sse/:vin', (c) => {
+      const last = Number(c.req.header('last-event-id') ?? 0)
+      return c.body(`retry: 1\n\n: hello\n${item(last + 1)}${item(last + 2)}`, 200, {
+        'content-type': 'text/event-stream',
+      })
+    })
+}
+
+const server = serve({ fetch: service().fetch, port: 0, hostname: '127.0.0.1' })
+let url = ''
+beforeAll(async () => {
+  if (!server.listening) await once(server, 'listening')
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('The server has no port.')
+  url = `http://127.0.0.1:${address.port}`
+})
+afterAll(() => {
+  if ('closeAllConnections' in server) server.closeAllConnections()
+  server.close()
+})
+
+async function seenOn(runtime: (typeof everywhere)[number]): Promise<unknown> {
+  if (runtime !== 'workerd') {
+    const flags = runtime === 'deno' ? ['run', '--allow-all'] : []
+    const env = { ...process.env, SERVICE_URL: url }
+    const { stdout } = await promisify(execFile)(runtimePath(runtime), [...flags, `${programs}run.ts`], { env })
+    return JSON.parse(stdout)
+  }
+  const source = `
+    import { journey } from './journey.ts'
+    export default { fetch: async (request) => Response.json(await journey(new URL(request.url).searchParams.get('service'))) }`
+  await using target = await spawnTarget(
+    await workerCommand(source, { resolveFrom: programs, reachesThisMachine: true, compatibilityFlags: [] }),
+  )
+  const answer = await fetch(`${target.url}/?service=${encodeURIComponent(url)}`)
+  expect(answer.status, target.output.join('\n')).toBe(200)
+  return answer.json()
+}
+
+test.each(everywhere)(
+  'a business’s journey through the service on %s, with the runtime’s own fetch and streams',
+  async (runtime) => {
+    const { gone, ...seen } = Object(await seenOn(runtime))
+    expect(seen).toEqual({
+      before: expect.anything(),
+      auth: true,
+      local: ['invalid_webhook_url', null],
+      ignored: ['Gear'],
+      image: 1_000,
+      levels: [1, 2, 3, 4],
+      aborted: 'data',
+      refilled: [{ full: true }],
+      patient: [],
+      late: ['timeout', null],
+      moved: ['refused', 301],
+    })
+    expect(gone).toEqual(['unreachable', null])
+  },
+)
