@@ -7,7 +7,7 @@ const config: ViteUserConfig = {
   test: {
     testTimeout: 60_000,
     include: ['wire', 'events', 'http', 'dispatch', 'client', 'testing'].map((folder) => `test/${folder}/**/*.test.ts`),
-    exclude: ['test/http/sockets.test.ts'],
+    exclude: ['test/http/sockets.test.ts', 'test/client/runtimes.test.ts'],
     reporters: ['json'],
   },
 }
