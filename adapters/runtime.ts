@@ -73,6 +73,8 @@ export function serveOn<Options extends ServeOptions>(
     const receivers = receiversOf(served)
     for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
 
+    await Promise.all(receivers.map((receiver) => receiver.open()))
+
     let stopping: Promise<DrainResult> | undefined
     const answer = answering(served, runtime.variables())
     const listening = await runtime

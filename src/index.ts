@@ -61,8 +61,21 @@ export {
 export type { Answer, RefusalError } from './http/answers.ts'
 export type { ExecutionContext } from './http/execution-context.ts'
 export type { Secret, SecretValue } from './http/secret.ts'
-export type { Claim, DeadLetter, DeadLetterReason, Door, Durability, Inbox, InboxMessage } from './inbox/inbox.ts'
-export { type InboxFactory, type InboxSettings, memoryInbox } from './inbox/memory.ts'
+export type {
+  Claim,
+  DeadLetter,
+  DeadLetterReason,
+  Door,
+  Durability,
+  Inbox,
+  InboxFactory,
+  InboxMessage,
+  InboxSettings,
+  Opened,
+  Selection,
+  Waiting,
+} from './inbox/inbox.ts'
+export { memoryInbox } from './inbox/memory.ts'
 export type { Log } from './log.ts'
 export type { Ack, DeadMessage, Limits, ReceiverOptions } from './options.ts'
 export type { DeadLetters, ErrorDetails, GivenMessage, Receiver } from './receiver-interface.ts'

@@ -1,7 +1,7 @@
 import type { Clock } from './clock.ts'
 import type { Dispatcher } from './dispatch/dispatcher.ts'
 import type { Gaps } from './dispatch/gaps.ts'
-import type { Batch, Startable, Surroundings } from './dispatch/work.ts'
+import type { Batch, Surroundings } from './dispatch/work.ts'
 import { FleethookError } from './errors.ts'
 import type { Refusal } from './http/answers.ts'
 import { isHeld } from './http/execution-context.ts'
@@ -16,8 +16,15 @@ export interface Intake {
   take(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined>
   /** Keeps what the receiver made itself, if there is room: it stands for nothing that was acknowledged. */
   takeOwn(message: InboxMessage, from: Surroundings): Promise<Batch | undefined>
-  /** Goes on with what an earlier process left: once, and before anything new is put. */
-  recover(): Promise<void>
+  /**
+   * Opens the inbox and goes on with what an earlier process left: once, and before anything new is put. Resolves when the
+   * inbox is open. Rejects when it cannot be opened; the next call tries again.
+   */
+  readonly open: () => Promise<void>
+  /** Whether messages may be read and taken: all that an earlier process left has its place. */
+  readonly isReady: boolean
+  /** Resolves to whether it is ready now, which takes an inbox that can be opened. */
+  becomeReady(): Promise<boolean>
   /** There may be room again: tells of the holes, the oldest first, so that a business can fetch what it missed. */
   tellOfGap(from: Surroundings): void
 }
@@ -30,25 +37,28 @@ export interface IntakeOptions {
   readonly receipts: Receipts
   readonly reports: Reports
   readonly clock: Clock
+  /** Those of what no request brings. */
+  readonly surroundings: Surroundings
 }
 
 /** Gaps that are in the inbox at the same time at most: they must not take the room that messages need. */
 const gapsAtOnce = 16
 
-/** What is recovered shares what is kept once for each batch: there may be a million of it. */
-const recoveredAtOnce = 500
-
 /** Work that no request brought. */
 export const nowhere: Surroundings = { env: undefined, context: undefined }
 
 export function createIntake(options: IntakeOptions): Intake {
-  const { inbox, ack, dispatcher, gaps, receipts, reports, clock } = options
+  const { inbox, ack, dispatcher, gaps, receipts, reports, clock, surroundings } = options
   const durable = inbox.durability !== 'memory'
+  let opened: Promise<void> | undefined
   let recovered: Promise<void> | undefined
+  let readiness: Promise<boolean> | undefined
+  let isReady = false
+  /** How many wait for it, and have not gone on yet. */
+  let waiters = 0
   let telling = 0
 
   async function store(messages: readonly InboxMessage[], from: Surroundings): Promise<Batch | Refusal> {
-    if (durable) await recover()
     if (dispatcher.stopped) return { error: 'draining' }
     const batch = dispatcher.add(messages, from)
     try {
@@ -67,7 +77,6 @@ export function createIntake(options: IntakeOptions): Intake {
   }
 
   async function takeOwn(message: InboxMessage, from: Surroundings): Promise<Batch | undefined> {
-    if (durable) await recover()
     if (dispatcher.stopped) return undefined
     const batch = dispatcher.add([message], from)
     try {
@@ -80,31 +89,59 @@ export function createIntake(options: IntakeOptions): Intake {
     return batch
   }
 
-  function recover(): Promise<void> {
-    recovered ??= during(async () => {
-      let left: Startable[] = []
-      const begin = (): void => {
-        // Starting sets a timer, which Workers forbid while a module is loaded.
-        if (left.length === 0) return
-        dispatcher.start(dispatcher.add(left, nowhere))
-        left = []
-      }
+  function open(): Promise<void> {
+    opened ??= begin().catch((error: unknown) => {
+      opened = undefined
+      recovered = undefined
+      throw error
+    })
+    return opened
+  }
+
+  async function begin(): Promise<void> {
+    const { lastId, holes = [], waiting } = await inbox.open()
+    if (lastId !== undefined) receipts.follow(lastId)
+    for (const { reason, fromMs } of holes) gaps.note(undefined, reason, fromMs, 0)
+    recovered = during(async () => {
       try {
-        for await (const message of inbox.recover()) {
-          reports.noteRecovered(message)
-          left.push(message)
-          if (left.length === recoveredAtOnce) begin()
+        for await (const page of waiting) {
+          reports.noteRecovered(page)
+          dispatcher.start(dispatcher.add(page, surroundings))
         }
       } catch (error) {
         reports.dispatch.inboxFailed(error)
       }
-      begin()
+      isReady = true
+      tellOfGap(surroundings)
     })
-    return recovered
+  }
+
+  async function prepare(): Promise<boolean> {
+    try {
+      await open()
+      await recovered
+      return true
+    } catch (error) {
+      readiness = undefined
+      reports.dispatch.inboxFailed(error)
+      return false
+    }
+  }
+
+  /** One promise for all, so that they go on in the order in which they came, and nobody overtakes them meanwhile. */
+  function becomeReady(): Promise<boolean> {
+    waiters += 1
+    const shared = (readiness ??= prepare())
+    void shared.then((ready) => {
+      if (!ready) gaps.note(undefined, 'inbox_unavailable', clock.now())
+      // By then those have gone on that waited for the same promise.
+      queueMicrotask(() => (waiters -= 1))
+    })
+    return shared
   }
 
   function tellOfGap(from: Surroundings): void {
-    if (gaps.size === 0 || telling >= gapsAtOnce || dispatcher.stopped) return
+    if (gaps.size === 0 || !isReady || telling >= gapsAtOnce || dispatcher.stopped) return
     const gap = gaps.take(clock.now())
     if (gap === undefined) return
     telling += 1
@@ -156,7 +193,11 @@ export function createIntake(options: IntakeOptions): Intake {
       return { error: dispatcher.stopped ? 'draining' : 'inbox_unavailable' }
     },
     takeOwn,
-    recover,
+    open,
+    becomeReady,
+    get isReady() {
+      return isReady && waiters === 0
+    },
     tellOfGap,
   }
 }

@@ -7,8 +7,9 @@ import type { Format, FleetEvent } from './events/event.ts'
 import type { FieldCatalogue } from './events/fields.ts'
 import type { MalformedBody } from './events/malformed.ts'
 import type { Secret } from './http/secret.ts'
-import type { Durability } from './inbox/inbox.ts'
-import { type InboxFactory, memoryInbox } from './inbox/memory.ts'
+import type { Durability, InboxFactory } from './inbox/inbox.ts'
+import { memoryInbox } from './inbox/memory.ts'
+import type { RelayInbox } from './inbox/relay.ts'
 import { consoleLog, type Log } from './log.ts'
 
 /** When the 2xx is sent: on receipt, once the inbox has made the message durable, once all its handlers are done. */
@@ -18,10 +19,10 @@ export type Ack = 'received' | 'stored' | 'handled'
 export interface Limits {
   /** The largest body, in bytes after inflating. Default 1,048,576. */
   readonly bodyBytes: number
-  /** Messages that wait or are being handled. Default 10,000. */
-  readonly pendingMessages: number
-  /** The size of those messages, in bytes. Default 64 MiB. */
-  readonly pendingBytes: number
+  /** Messages that wait or are being handled. Default 10,000 in memory; a durable inbox says its own. */
+  readonly pendingMessages: number | undefined
+  /** The size of those messages, in bytes. Default 64 MiB in memory; a durable inbox says its own. */
+  readonly pendingBytes: number | undefined
 }
 
 /** A message that was given up, with why. */
@@ -50,7 +51,7 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
   /** Fields of your own, which extend the built-in catalogue and win over it. The types of `event.data` follow. */
   readonly fields?: Fields
   /** Where accepted messages are kept until they are handled. Default `memoryInbox()`. */
-  readonly inbox?: InboxFactory
+  readonly inbox?: InboxFactory | RelayInbox
   /** When the 2xx is sent. Default `'received'` with an inbox in memory, `'stored'` with a durable one. */
   readonly ack?: Ack
   /** Handlers that run at once, over all vehicles. Default 16. */
@@ -78,7 +79,7 @@ export interface Settings {
   readonly format: 'auto' | Format
   readonly decode: boolean
   readonly fields: FieldCatalogue
-  readonly inbox: InboxFactory
+  readonly inbox: InboxFactory | RelayInbox
   readonly ack: Ack | undefined
   readonly concurrency: number
   readonly order: 'vin' | 'none'
@@ -124,7 +125,10 @@ const rules: Rules = {
   decode: oneOf(true, false),
   // Its types are looked at where they are read.
   fields: z.custom(isObject, "must map names of fields to types, for instance { CabinNoise: 'number' }"),
-  inbox: z.custom(isFunction, 'must be an inbox, for instance memoryInbox()'),
+  inbox: z.custom(
+    (value) => isFunction(value) || (isObject(value) && isFunction(value['attach'])),
+    'must be an inbox, for instance memoryInbox()',
+  ),
   ack: oneOf('received', 'stored', 'handled'),
   concurrency: whole(1),
   order: oneOf('vin', 'none'),
@@ -166,7 +170,7 @@ export function readOptions(options: ReceiverOptions<never, never> | ReceiverOpt
     order: options.order ?? 'vin',
     retry: { attempts: 5, minMs: 200, maxMs: 30_000, ...defined(options.retry) },
     timeoutMs: options.timeoutMs ?? 30_000,
-    limits: { bodyBytes: 1_048_576, pendingMessages: 10_000, pendingBytes: 64 * 1_048_576, ...defined(options.limits) },
+    limits: { bodyBytes: 1_048_576, pendingMessages: undefined, pendingBytes: undefined, ...defined(options.limits) },
     overflow: options.overflow ?? 'refuse',
     log: options.log ?? consoleLog,
     onDeadLetter: options.onDeadLetter,

@@ -22,6 +22,10 @@ export interface Receipts {
   read(body: Body, door: Door): Receipt
   malformed(body: Body | undefined, flaw: Refusal): InboxMessage
   gap(event: GapEvent): InboxMessage
+  /** A message that another process has received, with an id of this one: in the order of arrival here. */
+  arrived(message: InboxMessage): InboxMessage
+  /** Ids made from now on sort after this one, which an earlier process made. */
+  follow(id: string): void
   /** Reads a message that only its text is left of. */
   readonly reread: (message: InboxMessage) => FleetEvent | MalformedBody
 }
@@ -35,14 +39,14 @@ export function vinOf(lane: string): string | undefined {
 const malformedLength = 4096
 
 /** A body with more than `mostMessages` is refused before they are read: no inbox could hold them. */
-export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessages: number): Receipts {
-  const nextId = createDeliveryIds()
+export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessages = 10_000): Receipts {
+  const ids = createDeliveryIds()
 
   /** A message that the receiver itself makes. */
   function own(kind: 'gap' | 'malformed', lane: string, event: GapEvent | MalformedBody): InboxMessage {
     const receivedAt = clock.now()
     const text = JSON.stringify(event)
-    return { id: nextId(receivedAt), lane, receivedAt, door: 'root', kind, text, bytes: text.length, event }
+    return { id: ids.next(receivedAt), lane, receivedAt, door: 'root', kind, text, bytes: text.length, event }
   }
 
   return {
@@ -60,7 +64,7 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
         if (flaw !== undefined) return { messages, broken: { error: flaw, eventNumber: messages.length } }
         const event = normalizer.normalize(value, receivedAt)
         messages.push({
-          id: nextId(receivedAt),
+          id: ids.next(receivedAt),
           lane: event.vin ?? '*unknown',
           receivedAt,
           door,
@@ -87,6 +91,10 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
     },
 
     gap: (event) => own('gap', event.vin ?? '*gap', event),
+
+    arrived: (message) => ({ ...message, id: ids.next(clock.now()) }),
+
+    follow: (id) => ids.follow(id),
 
     reread({ kind, text, receivedAt }) {
       const value = split(text).pieces[0]?.value

@@ -77,6 +77,11 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   /** Takes a message whose body the host has read, and resolves to the answer to send. Never rejects. */
   readonly accept: (message: GivenMessage) => Promise<Answer>
   /**
+   * Opens the inbox and goes on with what an earlier process left. `serve` does it before it listens, and else the first
+   * request does. Resolves at once when it is open; rejects when it cannot be opened.
+   */
+  readonly open: () => Promise<void>
+  /**
    * Stops taking messages (503) and resolves when the handlers of all that were taken are done, or at the deadline
    * (default 25,000 ms): then signals are aborted and what is left is counted. Never ends the process. Calling it again
    * returns the same promise.

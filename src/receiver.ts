@@ -1,18 +1,15 @@
 import type { Env } from 'hono'
-import { createDeadLetters, deadMessage } from './dispatch/dead-letters.ts'
-import { createDispatcher } from './dispatch/dispatcher.ts'
-import type { DrainResult } from './dispatch/drain.ts'
-import { createGaps } from './dispatch/gaps.ts'
 import { createRegistry } from './dispatch/registry.ts'
+import { createEngine } from './engine.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { isRefusal, readGiven } from './http/body.ts'
 import { markRoutes } from './http/mounted.ts'
 import { createRoutes, doorOf, type Incoming } from './http/routes.ts'
 import { createSecretCheck } from './http/secret.ts'
-import { createIntake, nowhere } from './intake.ts'
-import { chooseAck, type ReceiverOptions, readOptions } from './options.ts'
-import { createReceipts, vinOf } from './receipt.ts'
+import { isRelay, markRelay, type RelayParts } from './inbox/relay.ts'
+import { type ReceiverOptions, readOptions } from './options.ts'
+import { createReceipts } from './receipt.ts'
 import type { Receiver } from './receiver-interface.ts'
 import { createReports } from './reports.ts'
 import { createDriftReport } from './wire/drift.ts'
@@ -54,52 +51,36 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     clock,
     limits.pendingMessages,
   )
-  const inbox = settings.inbox({ ...limits, overflow: settings.overflow, conflated })
-  const ack = chooseAck(settings.ack, inbox.durability)
   const registry = createRegistry()
-  const gaps = createGaps()
-  const dispatcher = createDispatcher({
-    ...settings,
-    ack,
-    inbox,
-    registry,
-    read: receipts.reread,
-    events: {
-      ...reports.dispatch,
-      died: (letter, dropped) => reports.noteDead(deadMessage(letter, receipts.reread), dropped),
-      missed: (lane, sinceMs) => gaps.note(vinOf(lane), 'deadline', sinceMs),
-      roomy: (surroundings) => intake.tellOfGap(surroundings),
-    },
-  })
-  const intake = createIntake({ inbox, ack, dispatcher, gaps, receipts, reports, clock })
-  let draining: Promise<DrainResult> | undefined
-
-  function conflated(ids: readonly string[]): void {
-    reports.noteConflated(ids.length)
-    dispatcher.merged(ids)
-  }
+  const createEngineOver: RelayParts['createEngine'] = (inbox, over) =>
+    createEngine({ inbox, registry, receipts, reports, ...over })
+  const taker = isRelay(settings.inbox)
+    ? settings.inbox.attach({ settings, registry, receipts, reports, createEngine: createEngineOver })
+    : createEngine({ settings, inbox: settings.inbox, registry, receipts, reports })
 
   /** The whole way of a request: who sends, what it says, keep it, answer. Handlers follow in a task of their own. */
   async function receive(incoming: Incoming): Promise<Answer> {
     const checked = guard(incoming.authorization, incoming.door, incoming.env)
     const stranger = checked instanceof Promise ? await checked : checked
     if (stranger !== undefined) return refusal(stranger)
-    if (draining !== undefined) return refusal({ error: 'draining' })
-    dispatcher.enter()
+    if (taker.draining) return refusal({ error: 'draining' })
+    taker.enter()
     try {
       const body = await incoming.read(limits.bodyBytes)
+      // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
+      if (!taker.isReady && !(await taker.becomeReady())) return refusal({ error: 'inbox_unavailable' })
       if (isRefusal(body)) {
-        if (body.error === 'body_gzip_broken') await intake.takeOwn(receipts.malformed(undefined, body), incoming)
+        if (body.error === 'body_gzip_broken') await taker.takeOwn(receipts.malformed(undefined, body), incoming)
         return refusal(body)
       }
       const { messages, broken } = receipts.read(body, incoming.door)
-      const full = await intake.take(messages, incoming)
+      const full = await taker.take(messages, incoming)
       if (full !== undefined) return refusal(full)
       if (broken === undefined) return success
-      await intake.takeOwn(receipts.malformed(body, broken), incoming)
+      await taker.takeOwn(receipts.malformed(body, broken), incoming)
       return refusal(broken)
     } finally {
-      dispatcher.leave()
+      taker.leave()
     }
   }
 
@@ -108,31 +89,17 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     return refuse(why)
   }
 
-  async function drain(deadlineMs: number): Promise<DrainResult> {
-    intake.tellOfGap(nowhere)
-    const result = await dispatcher.drain(deadlineMs)
-    reports.noteUntold(gaps.size)
-    await inbox.close()
-    return result
-  }
-
-  const isFull = (): boolean => {
-    const { messages, bytes } = inbox.usage()
-    return messages >= limits.pendingMessages || bytes >= limits.pendingBytes
-  }
   const { app, fetch } = createRoutes<E>({
     receive,
-    busy: () => (draining !== undefined ? 'draining' : isFull() ? 'inbox_full' : undefined),
+    busy: () => (taker.draining ? 'draining' : taker.refusing()),
     refused: reports.noteRefused,
   })
 
   const receiver: Receiver<E, ExtendedBy<Fields>> = {
-    ack,
-    durability: inbox.durability,
+    ack: taker.ack,
+    durability: taker.durability,
     on(subjects, handler, filter) {
       registry.add(subjects, handler, filter)
-      // Not before there is a handler: without one, all that an earlier process left would count as handled.
-      if (inbox.durability !== 'memory') void intake.recover()
       return receiver
     },
     onError(handler) {
@@ -152,30 +119,23 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         read: (limitBytes) => readGiven(body, contentEncoding, limitBytes),
       })
     },
-    drain: ({ deadlineMs = 25_000 } = {}) => (draining ??= drain(deadlineMs)),
-    stats: () => ({
-      ...reports.counts,
-      ...dispatcher.counts,
-      lost: dispatcher.counts.lost + reports.counts.unkept,
-      topics: { ...reports.topics },
-      refused: { ...reports.refused },
-      pending: inbox.usage(),
-      running: dispatcher.running,
-      lanes: dispatcher.lanes,
-      openGaps: gaps.size,
-      drift: drift.list(),
-      draining: draining !== undefined,
-    }),
-    deadLetters: createDeadLetters({
-      inbox,
-      read: receipts.reread,
-      isDraining: () => draining !== undefined,
-      revived(message, from) {
-        reports.noteReplayed(message)
-        dispatcher.start(dispatcher.add([message], from))
-      },
-    }),
+    open: () => taker.open(),
+    drain: ({ deadlineMs = 25_000 } = {}) => taker.drain(deadlineMs),
+    stats() {
+      const state = taker.state()
+      return {
+        ...reports.counts,
+        ...state,
+        lost: state.lost + reports.counts.unkept,
+        topics: { ...reports.topics },
+        refused: { ...reports.refused },
+        drift: drift.list(),
+        draining: taker.draining,
+      }
+    },
+    deadLetters: taker.deadLetters,
   }
   markRoutes(app, receiver)
+  if (isRelay(settings.inbox)) markRelay(receiver, settings.inbox)
   return receiver
 }

@@ -28,7 +28,7 @@ export interface Reports {
   noteAccepted(messages: readonly InboxMessage[]): void
   readonly noteRefused: (refusal: Refusal) => void
   readonly noteConflated: (messages: number) => void
-  noteRecovered(message: Pick<InboxMessage, 'kind'>): void
+  noteRecovered(messages: readonly Pick<InboxMessage, 'kind'>[]): void
   noteReplayed(message: Pick<InboxMessage, 'kind'>): void
   /** Messages were acknowledged before the inbox had them, and it did not take them. */
   noteLost(messages: readonly InboxMessage[]): void
@@ -106,8 +106,8 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
       counts.conflated += messages
     },
 
-    noteRecovered({ kind }) {
-      if (kind === 'wire') counts.recovered += 1
+    noteRecovered(messages) {
+      for (const { kind } of messages) if (kind === 'wire') counts.recovered += 1
     },
 
     noteReplayed({ kind }) {

@@ -106,8 +106,9 @@ export function createAttempt(options: AttemptOptions): Attempt {
       return undefined
     }
     if (work.attempt >= retry.attempts && !stopped()) return giveUp(work, message, describe(work.error))
-    await inbox.reschedule(work.id)
-    return backoffMs(retry, work.attempt)
+    const restMs = backoffMs(retry, work.attempt)
+    await inbox.reschedule(work.id, { attempts: work.attempt, notBefore: clock.now() + restMs })
+    return restMs
   }
 }
 
@@ -120,7 +121,7 @@ function deliveryOf(work: Work, claim: Claim): Delivery {
   return {
     id: work.id,
     attempt: work.attempt,
-    redelivered: work.attempt > 1 || claim.deliveries > 0,
+    redelivered: work.attempt > 1 || claim.deliveries > 0 || work.redelivered,
     replayed: claim.replayed,
   }
 }

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts'
 import { FleethookError } from '../errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import type { Log } from '../log.ts'
 import type { Ack } from '../options.ts'
 import { createPassingMap } from '../passing-map.ts'
@@ -15,7 +15,7 @@ import type { Registry } from './registry.ts'
 import type { Retry } from './retry.ts'
 import { createRunner } from './run.ts'
 import { createTasks } from './tasks.ts'
-import { type Batch, createBatch, gateInto, type Startable, type Surroundings, type Work } from './work.ts'
+import { type Batch, createBatch, gateInto, type Surroundings, type Work } from './work.ts'
 
 /** What the dispatcher tells the receiver about. */
 export interface DispatchEvents extends AttemptEvents {
@@ -36,7 +36,7 @@ export interface DispatchCounts extends AttemptCounts {
 /** Takes messages from the inbox through their handlers: in order per lane, so many at once, again when they fail. */
 export interface Dispatcher {
   /** Gives messages their places, before the inbox has them: however long that takes, order is that of these calls. */
-  add(messages: readonly Startable[], surroundings: Surroundings): Batch
+  add(messages: readonly Waiting[], surroundings: Surroundings): Batch
   /** The inbox keeps them: their handlers start in a task of their own, after the answer. */
   start(batch: Batch): void
   /** The inbox does not keep them. */

@@ -10,8 +10,8 @@ interface Hole {
 
 /** Remembers where messages were lost until it can be told to handlers: one gap per VIN and reason. */
 export interface Gaps {
-  /** A message was lost that came at `fromMs` or later. */
-  note(vin: string | undefined, reason: GapReason, fromMs: number): void
+  /** A message was lost that came at `fromMs` or later; or, with `missed` 0, nobody knows how many. */
+  note(vin: string | undefined, reason: GapReason, fromMs: number, missed?: number): void
   /** Takes the oldest hole, to be told of: what is lost from now on is another one. */
   take(nowMs: number): GapEvent | undefined
   /** It could not be told of. */
@@ -27,10 +27,10 @@ export function createGaps(): Gaps {
   /** Those that could not be told of when it was their turn: they are first again. */
   const returned = new Map<string, Hole>()
 
-  function note(vin: string | undefined, reason: GapReason, fromMs: number): void {
+  function note(vin: string | undefined, reason: GapReason, fromMs: number, missed = 1): void {
     const known = returned.has(key(vin, reason)) || holes.has(key(vin, reason))
     const concerned = known || holes.size < maxHoles ? vin : undefined
-    widen(returned.has(key(concerned, reason)) ? returned : holes, { vin: concerned, reason, fromMs, missed: 1 })
+    widen(returned.has(key(concerned, reason)) ? returned : holes, { vin: concerned, reason, fromMs, missed })
   }
 
   return {

@@ -1,11 +1,8 @@
 import type { Timer } from '../clock.ts'
 import { type ExecutionContext, isHeld } from '../http/execution-context.ts'
-import type { InboxMessage } from '../inbox/inbox.ts'
+import type { Waiting } from '../inbox/inbox.ts'
 import type { InLane } from './lanes.ts'
 import type { AnyHandler } from './registry.ts'
-
-/** What has to be known of a message to give it its turn. */
-export type Startable = Pick<InboxMessage, 'id' | 'lane' | 'kind'>
 
 /** A message on its way through its lane. */
 export interface Work extends InLane<Work> {
@@ -15,6 +12,8 @@ export interface Work extends InLane<Work> {
   readonly from: string
   /** It came over the wire, so it counts; what the receiver made itself does not. */
   readonly counts: boolean
+  /** It may have been handed out by an earlier process. */
+  readonly redelivered: boolean
   state: 'waiting' | 'running' | 'over'
   /** How often its handlers were run. */
   attempt: number
@@ -48,7 +47,7 @@ export interface Batch extends Surroundings {
 }
 
 /** The batch of one request, each of its messages ready for a lane. */
-export function createBatch(messages: readonly Startable[], { env, context }: Surroundings): Batch {
+export function createBatch(messages: readonly Waiting[], { env, context }: Surroundings): Batch {
   let left = messages.length
   let settled: Promise<void> | undefined
   let resolve: (() => void) | undefined
@@ -72,16 +71,17 @@ export function createBatch(messages: readonly Startable[], { env, context }: Su
       if (left === 0) resolve?.()
     },
   }
-  for (const { id, lane, kind } of messages) works.push(createWork(id, lane, kind === 'wire', batch))
+  for (const message of messages) works.push(createWork(message, batch))
   return batch
 }
 
-function createWork(id: string, from: string, counts: boolean, batch: Batch): Work {
+function createWork({ id, lane, kind, redelivered = false }: Waiting, batch: Batch): Work {
   return {
     id,
     batch,
-    from,
-    counts,
+    from: lane,
+    counts: kind === 'wire',
+    redelivered,
     state: 'waiting',
     attempt: 0,
     pending: undefined,

@@ -2,8 +2,9 @@ import type { DrainResult } from '../dispatch/drain.ts'
 import type { Durability } from '../inbox/inbox.ts'
 import type { Ack } from '../options.ts'
 
-/** What a server needs to know of a receiver: how to drain it, and what its 2xx promises. */
+/** What a server needs to know of a receiver: how to open and drain it, and what its 2xx promises. */
 export interface Drainable {
+  readonly open: () => Promise<void>
   readonly drain: (options?: { readonly deadlineMs?: number }) => Promise<DrainResult>
   readonly ack: Ack
   readonly durability: Durability

@@ -19,7 +19,7 @@ export interface Incoming {
 export interface Face {
   receive(incoming: Incoming): Promise<Answer>
   /** Why no message would be taken right now. */
-  busy(): 'draining' | 'inbox_full' | undefined
+  busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
   /** Is told of what was refused for its method or its path. */
   refused(refusal: Refusal): void
 }

@@ -43,6 +43,11 @@ export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
   readonly attempts?: number
   /** Not to be tried again before this time, in milliseconds since the epoch. Default 0. */
   readonly notBefore?: number
+  /**
+   * It may have been handed out before, by a process that ended without noting it. What `Claim.deliveries` counts is
+   * certain; an inbox that notes claims late says here what it cannot know. Default `false`.
+   */
+  readonly redelivered?: boolean
 }
 
 /** What an inbox finds when it is opened. */

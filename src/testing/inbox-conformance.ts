@@ -1,5 +1,5 @@
-import type { Inbox } from '../inbox/inbox.ts'
-import type { InboxSettings } from '../inbox/memory.ts'
+import { systemClock } from '../clock.ts'
+import type { Inbox, InboxSettings, Opened, Selection, Waiting } from '../inbox/inbox.ts'
 import { equal, rejects } from './expectations.ts'
 import { id, message, reason, withoutEvent } from './kept-message.ts'
 
@@ -12,6 +12,11 @@ export interface InboxUnderTest {
    * Left out for an inbox in memory.
    */
   reopen?(inbox: Inbox, settings: InboxSettings): Inbox | Promise<Inbox>
+  /**
+   * `false` for a durable inbox whose process the messages themselves start: none is missed while there is no process, so
+   * there is no hole to tell of. Default `true`.
+   */
+  readonly tellsOfHoles?: boolean
 }
 
 /** One thing that every inbox does. */
@@ -22,7 +27,18 @@ export interface Conformance {
   run(): Promise<void>
 }
 
-const roomy: InboxSettings = { pendingMessages: 1000, pendingBytes: 1_000_000, overflow: 'refuse' }
+const silent = (): void => {}
+
+const roomy: InboxSettings = {
+  pendingMessages: 1000,
+  pendingBytes: 1_000_000,
+  overflow: 'refuse',
+  clock: systemClock,
+  log: { debug: silent, info: silent, warn: silent, error: silent },
+  conflated: silent,
+  failed: silent,
+  roomy: silent,
+}
 
 /**
  * What every inbox must do, as code: for the author of one. Runs under any test runner.
@@ -40,21 +56,27 @@ const roomy: InboxSettings = { pendingMessages: 1000, pendingBytes: 1_000_000, o
  */
 export function inboxConformance(subject: InboxUnderTest): readonly Conformance[] {
   const checks: Conformance[] = []
-  const check = (name: string, run: (inbox: Inbox) => Promise<void>, settings: InboxSettings = roomy): void => {
+  const check = (
+    name: string,
+    run: (inbox: Inbox, opened: Opened) => Promise<void>,
+    settings: InboxSettings = roomy,
+  ): void => {
     checks.push({
       name,
       async run() {
         const inbox = await subject.create(settings)
-        await run(inbox)
+        await run(inbox, await inbox.open())
         await inbox.close()
       },
     })
   }
 
-  check('A new inbox is empty', async (inbox) => {
+  check('A new inbox is empty', async (inbox, { waiting, holes = [] }) => {
     equal(inbox.usage(), { messages: 0, bytes: 0 })
-    equal(await idsOf(inbox.recover()), [])
-    equal(await inbox.deadLetters(10), [])
+    equal(inbox.refusing(), undefined)
+    equal(holes, [])
+    equal(await idsOf(waiting), [])
+    equal(await inbox.deadLetters({ limit: 10 }), [])
   })
 
   check('What was put is handed out as it was put', async (inbox) => {
@@ -99,7 +121,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
   check('A message says how often it was handed out before, put back or not', async (inbox) => {
     await inbox.put([message(1)])
     equal((await inbox.claim(id(1)))?.deliveries, 0)
-    await inbox.reschedule(id(1))
+    await inbox.reschedule(id(1), { attempts: 1, notBefore: 0 })
     equal((await inbox.claim(id(1)))?.deliveries, 1)
     equal((await inbox.claim(id(1)))?.deliveries, 2)
   })
@@ -137,7 +159,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(await inbox.deadLetter(id(1), reason), 0)
     equal(await inbox.claim(id(1)), undefined)
     equal(inbox.usage().messages, 1)
-    const [letter, ...others] = await inbox.deadLetters(10)
+    const [letter, ...others] = await inbox.deadLetters({ limit: 10 })
     equal(others, [])
     equal(letter && { ...letter, message: withoutEvent(letter.message) }, {
       ...{ id: id(1), ...reason },
@@ -145,18 +167,23 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     })
   })
 
-  check('Dead letters are listed oldest first, at most so many', async (inbox) => {
-    await inbox.put([message(1), message(2), message(3)])
+  check('Dead letters are listed in the order of their ids, a page at a time, and by lane and time', async (inbox) => {
+    await inbox.put([message(1), { ...message(2), lane: 'OTHER' }, message(3)])
     for (const n of [2, 3, 1]) await inbox.deadLetter(id(n), reason)
-    const ids = async (limit: number): Promise<readonly string[]> =>
-      (await inbox.deadLetters(limit)).map((letter) => letter.id)
-    equal(await ids(10), [id(2), id(3), id(1)])
-    equal(await ids(2), [id(2), id(3)])
+    const ids = async (which: Selection): Promise<readonly string[]> =>
+      (await inbox.deadLetters(which)).map((letter) => letter.id)
+    equal(await ids({ limit: 10 }), [id(1), id(2), id(3)])
+    equal(await ids({ limit: 2 }), [id(1), id(2)])
+    equal(await ids({ limit: 2, after: id(2) }), [id(3)])
+    equal(await ids({ limit: 10, lane: 'OTHER' }), [id(2)])
+    equal(await ids({ limit: 10, fromMs: message(2).receivedAt, toMs: message(3).receivedAt }), [id(2)])
+    equal((await inbox.findDeadLetter(id(2)))?.message.lane, 'OTHER')
+    equal(await inbox.findDeadLetter(id(9)), undefined)
   })
 
   check('What is gone does not become a dead letter', async (inbox) => {
     equal(await inbox.deadLetter(id(1), reason), 0)
-    equal(await inbox.deadLetters(10), [])
+    equal(await inbox.deadLetters({ limit: 10 }), [])
   })
 
   check('A revived dead letter is a message again, under its id, as replayed, with no deliveries', async (inbox) => {
@@ -166,7 +193,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     const { lane, kind } = message(1)
     const revived = await inbox.revive(id(1))
     equal(revived && { id: revived.id, lane: revived.lane, kind: revived.kind }, { id: id(1), lane, kind })
-    equal(await inbox.deadLetters(10), [])
+    equal(await inbox.deadLetters({ limit: 10 }), [])
     equal(inbox.usage().messages, 1)
     const claim = await inbox.claim(id(1))
     equal({ deliveries: claim?.deliveries, replayed: claim?.replayed }, { deliveries: 0, replayed: true })
@@ -180,7 +207,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
       await inbox.deadLetter(id(1), reason)
       await inbox.put([message(2)])
       await rejects(inbox.revive(id(1)), 'inbox_full')
-      equal((await inbox.deadLetters(10)).length, 1)
+      equal((await inbox.deadLetters({ limit: 10 })).length, 1)
     },
     { ...roomy, pendingMessages: 1 },
   )
@@ -189,7 +216,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     await inbox.put([message(1)])
     await inbox.deadLetter(id(1), reason)
     equal([await inbox.discard(id(1)), await inbox.discard(id(1))], [true, false])
-    equal(await inbox.deadLetters(10), [])
+    equal(await inbox.deadLetters({ limit: 10 }), [])
     equal(await inbox.revive(id(1)), undefined)
   })
 
@@ -209,38 +236,82 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     await rejects(inbox.put([message(1)]), 'inbox_unavailable')
   })
 
-  const { reopen } = subject
+  const { reopen, tellsOfHoles = true } = subject
   if (reopen !== undefined) {
-    check('A new process finds messages in the order in which they were put, whatever their ids', async (inbox) => {
-      const numbers = Array.from({ length: 40 }, (_, n) => (n * 17) % 40)
-      await Promise.all(numbers.map((n) => inbox.put([message(n)])))
-      const again = await reopen(inbox, roomy)
-      equal(await idsOf(again.recover()), numbers.map(id))
-      await again.close()
-    })
-    check('A new process finds what was put and not settled, claimed or not, in order of arrival', async (inbox) => {
+    check('A new process finds what was put and not settled, claimed or not, in the order of ids', async (inbox) => {
       await inbox.put([message(1), message(2)])
       await inbox.put([message(3), message(4)])
       await inbox.claim(id(1))
       await inbox.settle(id(2))
       await inbox.deadLetter(id(3), reason)
+      // What is settled, or handed out, need not be durable at once: it is with the next message that is put.
+      await inbox.put([message(5)])
       const again = await reopen(inbox, roomy)
-      equal(await idsOf(again.recover()), [id(1), id(4)])
-      equal(again.usage().messages, 2)
+      const { waiting, lastId } = await again.open()
+      equal(await idsOf(waiting), [id(1), id(4), id(5)])
+      equal(lastId, id(5))
+      equal(again.usage().messages, 3)
       equal((await again.claim(id(1)))?.deliveries, 1)
       equal((await again.claim(id(4)))?.deliveries, 0)
       equal(
-        (await again.deadLetters(10)).map((letter) => letter.id),
+        (await again.deadLetters({ limit: 10 })).map((letter) => letter.id),
         [id(3)],
       )
+      await again.close()
+    })
+    check('A new process finds how often a message was tried, and when it is to be tried again', async (inbox) => {
+      await inbox.put([message(1)])
+      await inbox.claim(id(1))
+      await inbox.reschedule(id(1), { attempts: 3, notBefore: 1_800_000_000_000 })
+      await inbox.put([message(2)])
+      const again = await reopen(inbox, roomy)
+      const [first] = await all((await again.open()).waiting)
+      equal(first, { id: id(1), lane: 'VIN', kind: 'wire', attempts: 3, notBefore: 1_800_000_000_000 })
+      await again.close()
+    })
+    check(
+      `A new process ${tellsOfHoles ? 'knows' : 'need not know'} that the one before it was not closed`,
+      async (inbox) => {
+        await inbox.put([message(1)])
+        const again = await reopen(inbox, roomy)
+        equal(
+          (await again.open()).holes?.map((hole) => hole.reason),
+          tellsOfHoles ? ['restarted'] : undefined,
+        )
+        await again.close()
+        const last = await reopen(again, roomy)
+        equal((await last.open()).holes ?? [], [])
+        await last.close()
+      },
+    )
+    check('A new process finds the last id that was put, also when nothing is left', async (inbox) => {
+      await inbox.put([message(1), message(2)])
+      await inbox.settle(id(1))
+      await inbox.settle(id(2))
+      await inbox.close()
+      const again = await reopen(inbox, roomy)
+      const { lastId, waiting } = await again.open()
+      equal(lastId, id(2))
+      equal(await idsOf(waiting), [])
+      await again.close()
+    })
+    check('Messages of which a new process must find all are found in the order of ids', async (inbox) => {
+      const numbers = Array.from({ length: 300 }, (_, n) => n)
+      await Promise.all(numbers.map((n) => inbox.put([message(n)])))
+      const again = await reopen(inbox, roomy)
+      equal(await idsOf((await again.open()).waiting), numbers.map(id))
       await again.close()
     })
   }
   return checks
 }
 
-async function idsOf(messages: AsyncIterable<{ readonly id: string }>): Promise<readonly string[]> {
-  const ids: string[] = []
-  for await (const found of messages) ids.push(found.id)
-  return ids
+async function all(pages: AsyncIterable<readonly Waiting[]>): Promise<readonly Waiting[]> {
+  const found: Waiting[] = []
+  for await (const page of pages) found.push(...page)
+  return found
+}
+
+async function idsOf(pages: AsyncIterable<readonly Waiting[]>): Promise<readonly string[]> {
+  return (await all(pages)).map((waiting) => waiting.id)
 }

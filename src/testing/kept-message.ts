@@ -3,9 +3,9 @@ import type { DeadLetterReason, InboxMessage } from '../inbox/inbox.ts'
 /** Why a message is given up. */
 export const reason: DeadLetterReason = { error: 'Error: no', attempts: 5, diedAt: 1_700_000_000_000 }
 
-/** UUIDv7 with the number as its last digits. */
+/** UUIDv7 of which the number is the time, so that ids sort as their numbers. */
 export function id(n: number): string {
-  return `018dd9c4-3fd4-7000-8000-${String(n).padStart(12, '0')}`
+  return `018dd9c4-${(0x3fd4 + n).toString(16).padStart(4, '0')}-7000-8000-000000000000`
 }
 
 /** A message as an inbox is given it: the `n`th, of so many bytes. */

@@ -252,6 +252,7 @@ describe('drain', () => {
     const seen: unknown[] = []
     const next = scene({ inbox: storedInbox(on) })
     next.receiver.on('data', ({ data: { Odometer } }, { delivery }) => void seen.push([Odometer, delivery.redelivered]))
+    await next.receiver.open()
     await turn()
     expect(seen).toEqual([[2, true], [3, false], [4, false]]) // prettier-ignore
   })

@@ -124,6 +124,7 @@ export function machine(configuration: Configuration): {
       })
     }
     made.on('gap', (gap) => void (missed += alive === generation ? gap.missed : 0))
+    void made.open()
     return made
   }
 

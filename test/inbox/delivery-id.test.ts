@@ -1,22 +1,39 @@
 import { expect, test } from 'vitest'
-import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
+import { createDeliveryIds, placeOf } from '../../src/inbox/delivery-id.ts'
 
 const uuidV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
 test('delivery ids are UUIDv7 that sort by arrival: within a millisecond, from one to the next, and when the clock is put back', () => {
-  const nextId = createDeliveryIds()
+  const deliveryIds = createDeliveryIds()
   const start = 1_771_632_000_000
   const ids = [0, 0, 0, 1, 1, -3_600_000, 0, 2, 2, 500].flatMap((ms) =>
-    Array.from({ length: 1000 }, () => nextId(start + ms)),
+    Array.from({ length: 1000 }, () => deliveryIds.next(start + ms)),
   )
   for (const id of ids) expect(id).toMatch(uuidV7)
   expect(ids.toSorted()).toEqual(ids)
   expect(new Set(ids).size).toBe(ids.length)
+  const places = ids.map(placeOf)
+  expect(places.toSorted((a, b) => a - b)).toEqual(places)
+  expect(new Set(places).size).toBe(ids.length)
+  expect(places.every(Number.isSafeInteger)).toBe(true)
   expect(Number.parseInt(ids[0]?.replace('-', '').slice(0, 12) ?? '', 16)).toBe(start)
 })
 
 test('two processes that start in the same millisecond do not make the same ids', () => {
   const [one, other] = [createDeliveryIds(), createDeliveryIds()]
-  const ids = Array.from({ length: 1000 }, () => [one(1), other(1)]).flat()
+  const ids = Array.from({ length: 1000 }, () => [one.next(1), other.next(1)]).flat()
   expect(new Set(ids).size).toBe(ids.length)
+})
+
+test('ids follow one that an earlier process made, also when the clock was put back since', () => {
+  const earlier = createDeliveryIds().next(5000)
+  const deliveryIds = createDeliveryIds()
+  deliveryIds.follow(earlier)
+  const next = deliveryIds.next(1000)
+  expect(next > earlier).toBe(true)
+  expect(placeOf(next)).toBeGreaterThan(placeOf(earlier))
+})
+
+test('places are safe integers until the year 2109', () => {
+  expect(Number.isSafeInteger(placeOf(createDeliveryIds().next(Date.UTC(2109, 0))))).toBe(true)
 })

@@ -201,6 +201,7 @@ describe('after a restart', () => {
     started.receiver
       .on('data', ({ vin, data: { Odometer } }, { delivery }) => void seen.push({ vin, Odometer, ...delivery }))
       .on('state', ({ vin, state: is }, { delivery }) => void seen.push({ vin, is, ...delivery }))
+    void started.receiver.open()
     return { seen, started }
   }
 
@@ -236,7 +237,7 @@ describe('after a restart', () => {
     expect(seen).toMatchObject([{ Odometer: 1 }, { Odometer: 2 }, { Odometer: 3 }])
   })
 
-  test('nothing is handled before there is a handler, however long the program takes to register one', async () => {
+  test('nothing is handled before the receiver is opened, however long the program takes to register its handlers', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on) })
     first.receiver.on('*', () => new Promise(() => {}))
@@ -246,6 +247,7 @@ describe('after a restart', () => {
     expect(on.messages.size).toBe(1)
     const seen: string[] = []
     receiver.on('data', ({ vin }) => void seen.push(vin))
+    await receiver.open()
     await turn()
     expect(seen).toEqual(['A'])
   })
@@ -266,7 +268,9 @@ describe('after a restart', () => {
     const second = scene({ inbox: storedInbox(on) })
     await second.clock.advance(1000)
     const after: unknown[] = []
-    second.receiver.on('*', (event) => void after.push({ ...event, id: event.topic === 'gap' ? '' : event.id }))
+    const wire = ['data', 'unknown'] as const
+    second.receiver.on(wire, (event) => void after.push({ ...event, id: event.id }))
+    await second.receiver.open()
     await turn()
     expect(before).toHaveLength(2)
     expect(after).toEqual(before)
@@ -297,8 +301,9 @@ describe('after a restart', () => {
     const second = scene({ inbox: storedInbox(on) })
     const after: unknown[] = []
     second.receiver.on('gap', (gap) => void after.push(gap)).on('malformed', (body) => void after.push(body))
+    await second.receiver.open()
     await turn()
-    expect(after).toEqual(before)
+    expect(after).toEqual([...before, expect.objectContaining({ topic: 'gap', reason: 'restarted' })])
     expect(second.receiver.stats()).toMatchObject({ recovered: 0, handled: 0, lanes: 0 })
   })
 
@@ -341,8 +346,8 @@ describe('after a restart', () => {
     const { receiver, post } = scene({
       inbox: (settings) => ({
         ...base(settings),
-        async *recover() {
-          throw failed
+        async open() {
+          return { waiting: broken() }
         },
       }),
     })
@@ -353,3 +358,7 @@ describe('after a restart', () => {
     expect(receiver.stats()).toMatchObject({ handled: 1 })
   })
 })
+
+async function* broken(): AsyncGenerator<never> {
+  throw failed
+}

@@ -1,5 +1,6 @@
 import { FleethookError, type InboxFactory } from 'fleethook'
-import type { DeadLetter, InboxMessage } from 'fleethook'
+import { isSelected } from '../../src/inbox/selection.ts'
+import type { DeadLetter, InboxMessage, Waiting } from 'fleethook'
 
 /** What outlives a receiver in a test: every message as JSON text, nothing else. */
 export interface Disk {
@@ -7,11 +8,22 @@ export interface Disk {
   readonly messages: Map<string, string>
   readonly deliveries: Map<string, number>
   readonly dead: Map<string, string>
-  puts: number
+  /** What is to be known for the next attempt. */
+  readonly next: Map<string, { readonly attempts: number; readonly notBefore: number }>
+  lastId: string | undefined
+  /** The last sign of life of a receiver that has not closed it. */
+  inUseAt: number | undefined
 }
 
 export function disk(): Disk {
-  return { messages: new Map(), deliveries: new Map(), dead: new Map(), puts: 0 }
+  return {
+    messages: new Map(),
+    deliveries: new Map(),
+    dead: new Map(),
+    next: new Map(),
+    lastId: undefined,
+    inUseAt: undefined,
+  }
 }
 
 /** What a test can do to a disk while it is in use. Each is awaited before the step is done. */
@@ -24,8 +36,6 @@ export interface Faults {
 
 interface Stored {
   readonly message: InboxMessage
-  /** Grows with each call of `put`. */
-  readonly place: number
   readonly replayed?: boolean
 }
 
@@ -35,17 +45,25 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
     const text = on.messages.get(id)
     return text === undefined ? undefined : (JSON.parse(text) as Stored)
   }
-  const write = ({ event: _, ...message }: InboxMessage, place: number, replayed: boolean): string =>
-    JSON.stringify({ message: { ...message, text: message.text }, place, replayed } satisfies Stored)
-  const inOrder = (): readonly string[] =>
-    [...on.messages.keys()].toSorted((a, b) => (read(a)?.place ?? 0) - (read(b)?.place ?? 0))
+  const write = ({ event: _, ...message }: InboxMessage, replayed: boolean): string =>
+    JSON.stringify({ message: { ...message, text: message.text }, replayed } satisfies Stored)
+  const letters = (): readonly DeadLetter[] => [...on.dead.values()].map((text) => JSON.parse(text) as DeadLetter)
 
   const usage = (): { messages: number; bytes: number } => ({
     messages: on.messages.size,
     bytes: [...on.messages.keys()].reduce((sum, id) => sum + (read(id)?.message.bytes ?? 0), 0),
   })
 
-  return ({ pendingMessages, pendingBytes }) => {
+  async function* waiting(): AsyncGenerator<readonly Waiting[]> {
+    for (const id of [...on.messages.keys()].toSorted()) {
+      const stored = read(id)
+      if (stored === undefined) continue
+      const { lane, kind } = stored.message
+      yield [{ id, lane, kind, ...on.next.get(id) }]
+    }
+  }
+
+  return ({ pendingMessages = Infinity, pendingBytes = Infinity, clock }) => {
     let closed = false
     const makeSure = (messages: readonly InboxMessage[]): void => {
       if (closed) throw new FleethookError('inbox_unavailable', 'The disk is closed.')
@@ -55,11 +73,23 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
     }
     return {
       durability: 'disk',
+      async open() {
+        const { lastId, inUseAt } = on
+        on.inUseAt = clock.now()
+        return {
+          ...(lastId === undefined ? {} : { lastId }),
+          holes: inUseAt === undefined ? [] : [{ reason: 'restarted', fromMs: inUseAt }],
+          waiting: waiting(),
+        }
+      },
       async put(messages) {
-        const place = (on.puts += 1)
         await faults.put?.(messages)
         makeSure(messages)
-        for (const message of messages) on.messages.set(message.id, write(message, place, false))
+        on.inUseAt = clock.now()
+        for (const message of messages) {
+          on.messages.set(message.id, write(message, false))
+          if (on.lastId === undefined || message.id > on.lastId) on.lastId = message.id
+        }
       },
       async claim(id) {
         await faults.claim?.(id)
@@ -74,7 +104,9 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
         on.messages.delete(id)
         on.deliveries.delete(id)
       },
-      async reschedule() {},
+      async reschedule(id, next) {
+        on.next.set(id, next)
+      },
       async deadLetter(id, reason) {
         await faults.deadLetter?.(id)
         const stored = read(id)
@@ -84,27 +116,27 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
         on.dead.set(id, JSON.stringify({ id, message: stored.message, ...reason }))
         return 0
       },
-      async *recover() {
-        for (const id of inOrder()) {
-          const stored = read(id)
-          if (stored !== undefined) yield stored.message
-        }
+      async deadLetters(which) {
+        const found = letters().filter(({ message }) => isSelected(message, which))
+        return found.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, which.limit)
       },
-      async deadLetters(most) {
-        return [...on.dead.values()].slice(0, most).map((text) => JSON.parse(text) as DeadLetter)
-      },
+      findDeadLetter: async (id) => letters().find((letter) => letter.id === id),
+      settled: async () => [],
       async revive(id) {
         const text = on.dead.get(id)
         if (text === undefined) return undefined
         const { message } = JSON.parse(text) as DeadLetter
         makeSure([message])
         on.dead.delete(id)
-        on.messages.set(id, write(message, (on.puts += 1), true))
+        on.next.delete(id)
+        on.messages.set(id, write(message, true))
         return message
       },
       discard: async (id) => on.dead.delete(id),
       usage,
+      refusing: () => (closed ? 'inbox_unavailable' : on.messages.size >= pendingMessages ? 'inbox_full' : undefined),
       async close() {
+        on.inUseAt = undefined
         closed = true
       },
     }

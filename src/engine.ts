@@ -1,0 +1,102 @@
+import { createDeadLetters, deadMessage } from './dispatch/dead-letters.ts'
+import { createDispatcher } from './dispatch/dispatcher.ts'
+import type { DrainResult } from './dispatch/drain.ts'
+import type { Surroundings } from './dispatch/work.ts'
+import { createGaps } from './dispatch/gaps.ts'
+import type { Registry } from './dispatch/registry.ts'
+import type { InboxFactory } from './inbox/inbox.ts'
+import { createIntake, nowhere } from './intake.ts'
+import { chooseAck, type Settings } from './options.ts'
+import { type Receipts, vinOf } from './receipt.ts'
+import type { Reports } from './reports.ts'
+import type { Taker } from './taker.ts'
+
+export interface EngineOptions {
+  readonly settings: Settings
+  readonly inbox: InboxFactory
+  readonly registry: Registry
+  readonly receipts: Receipts
+  readonly reports: Reports
+  /** Those of what no request brings: what the inbox finds, and gaps. Default: none. */
+  readonly surroundings?: Surroundings
+}
+
+/** What keeps messages and takes them to their handlers: an inbox and all that works on it. */
+export function createEngine(options: EngineOptions): Taker {
+  const { settings, inbox: createInbox, registry, receipts, reports, surroundings = nowhere } = options
+  const { clock, limits, log, overflow } = settings
+  let draining: Promise<DrainResult> | undefined
+  const inbox = createInbox({
+    pendingMessages: limits.pendingMessages,
+    pendingBytes: limits.pendingBytes,
+    overflow,
+    clock,
+    log,
+    conflated(ids) {
+      reports.noteConflated(ids.length)
+      dispatcher.merged(ids)
+    },
+    failed: (error) => reports.dispatch.inboxFailed(error),
+    roomy: () => intake.tellOfGap(surroundings),
+  })
+  const ack = chooseAck(settings.ack, inbox.durability)
+  const gaps = createGaps()
+  const dispatcher = createDispatcher({
+    ...settings,
+    ack,
+    inbox,
+    registry,
+    read: receipts.reread,
+    events: {
+      ...reports.dispatch,
+      died: (letter, dropped) => reports.noteDead(deadMessage(letter, receipts.reread), dropped),
+      missed: (lane, sinceMs) => gaps.note(vinOf(lane), 'deadline', sinceMs),
+      roomy: (from) => intake.tellOfGap(from),
+    },
+  })
+  const intake = createIntake({ inbox, ack, dispatcher, gaps, receipts, reports, clock, surroundings })
+
+  async function drain(deadlineMs: number): Promise<DrainResult> {
+    intake.tellOfGap(surroundings)
+    const result = await dispatcher.drain(deadlineMs)
+    reports.noteUntold(gaps.size)
+    await inbox.close()
+    return result
+  }
+
+  return {
+    ack,
+    durability: inbox.durability,
+    enter: () => dispatcher.enter(),
+    leave: () => dispatcher.leave(),
+    get isReady() {
+      return intake.isReady
+    },
+    becomeReady: () => intake.becomeReady(),
+    take: (messages, from) => intake.take(messages, from),
+    takeOwn: (message, from) => intake.takeOwn(message, from),
+    refusing: () => inbox.refusing(),
+    open: () => intake.open(),
+    state: () => ({
+      ...dispatcher.counts,
+      pending: inbox.usage(),
+      running: dispatcher.running,
+      lanes: dispatcher.lanes,
+      openGaps: gaps.size,
+    }),
+    deadLetters: createDeadLetters({
+      inbox,
+      open: intake.open,
+      read: receipts.reread,
+      isDraining: () => draining !== undefined,
+      revived(message, from) {
+        reports.noteReplayed(message)
+        dispatcher.start(dispatcher.add([message], from))
+      },
+    }),
+    get draining() {
+      return draining !== undefined
+    },
+    drain: (deadlineMs) => (draining ??= drain(deadlineMs)),
+  }
+}
