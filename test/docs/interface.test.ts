@@ -1,0 +1,58 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const page = readFileSync(`${root}docs/interface.md`, 'utf8')
+
+/** The sections of the specification that say something about the interface. */
+const sections = [
+  'What the service does',
+  'Streaming config',
+  'Business webhook',
+  'Other resources',
+  'States and transitions',
+  'Business configuration',
+  'Per-vehicle streaming config',
+  'Streaming by SSE',
+  'Vehicles',
+  'Energy sites',
+  'Commands',
+  'Requests refused with 403 insufficient_scope',
+  'Consented products',
+  'Authentication',
+  'Authentication of outgoing webhook messages',
+  'Webhook delivery',
+  'Topics',
+  'Payload of a data message',
+  'Server-Sent Events',
+  'Errors',
+  'Limits',
+  'Versioning',
+]
+
+const rows = page
+  .split('\n')
+  .filter((line) => line.startsWith('| ') && !line.startsWith('| section') && !line.startsWith('| -'))
+  .map((line) => line.split('|').map((cell) => cell.trim()))
+
+test('every section of the specification has one row', () => {
+  expect(rows.map(([, section]) => section)).toEqual(sections)
+})
+
+describe('the modules and the tests of a row exist', () => {
+  test.each(rows.map((cells) => [cells[1] ?? '', cells] as const))('%s', (_section, cells) => {
+    const [, , , ...places] = cells
+    for (const place of places.slice(0, -1)) {
+      const files = [...place.matchAll(/`([^`]+)`/g)].map(([, path]) => path ?? '')
+      expect(files.length).toBeGreaterThan(0)
+      expect(files.filter((path) => !existsSync(root + path))).toEqual([])
+    }
+    expect(cells.at(-2)).toMatch(/^`test\//)
+  })
+})
+
+test('our readings are numbered without a hole', () => {
+  const numbers = [...page.matchAll(/^(\d+)\. /gm)].map(([, number]) => Number(number))
+  expect(numbers).toEqual(Array.from({ length: numbers.length }, (_, index) => index + 1))
+})
