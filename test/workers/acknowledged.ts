@@ -5,6 +5,8 @@ import type { Entry } from './log.ts'
 export interface Acknowledged {
   readonly byVin: ReadonlyMap<string, readonly number[]>
   readonly count: number
+  /** Resolves when there is one more. */
+  next(): Promise<void>
   /** Posts messages of each vehicle one after another, until `stop` or until the server is gone. */
   load(url: string, vins: readonly string[]): { stop(): Promise<void> }
 }
@@ -13,6 +15,7 @@ export function createAcknowledged(): Acknowledged {
   const byVin = new Map<string, number[]>()
   const next = new Map<string, number>()
   let count = 0
+  let counted: (() => void)[] = []
 
   async function vehicle(url: string, vin: string, going: () => boolean): Promise<void> {
     while (going()) {
@@ -24,6 +27,8 @@ export function createAcknowledged(): Acknowledged {
       if (status !== 200) continue
       byVin.set(vin, [...(byVin.get(vin) ?? []), number])
       count += 1
+      for (const tell of counted) tell()
+      counted = []
     }
   }
 
@@ -32,6 +37,10 @@ export function createAcknowledged(): Acknowledged {
     get count() {
       return count
     },
+    next: () =>
+      new Promise((resolve) => {
+        counted.push(resolve)
+      }),
     load(url, vins) {
       let going = true
       const all = Promise.all(vins.map((vin) => vehicle(url, vin, () => going)))

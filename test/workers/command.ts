@@ -1,22 +1,27 @@
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { runtimePath } from '../../scripts/runtimes.ts'
 import { bundleWorker } from '../../scripts/size.ts'
-import type { TargetCommand } from '../conformance/spawn.ts'
+import type { Target, TargetCommand } from '../conformance/spawn.ts'
 import { secret } from '../runtimes/targets.ts'
+
+/** Where Workers run on this machine. */
+export const platforms = ['workerd', 'miniflare'] as const
+export type Platform = (typeof platforms)[number]
 
 /** A Worker with Durable Objects whose storage outlives the process. */
 export interface StoredWorker extends Disposable {
   /** Starts it anew, each time on the same storage. */
-  readonly command: TargetCommand
+  readonly commands: Readonly<Record<Platform, TargetCommand>>
   /** Where everything is. */
   readonly folder: string
 }
 
 /**
- * Bundles a Worker as wrangler does, for workerd, with the binding `FLEETHOOK_INBOX` of its class `FleethookInbox` and, when
+ * Bundles a Worker as wrangler does, for workerd and for miniflare, with the binding `FLEETHOOK_INBOX` of its class `FleethookInbox` and, when
  * there is a port, `LOG`, which reaches that port of this machine.
  */
 export async function storedWorker(source: string, logPort?: number): Promise<StoredWorker> {
@@ -25,8 +30,7 @@ export async function storedWorker(source: string, logPort?: number): Promise<St
   const storage = join(folder, 'storage')
   mkdirSync(storage)
   writeFileSync(join(folder, 'worker.js'), code)
-  const log =
-    logPort === undefined ? [] : [`(name = "log", external = (address = "127.0.0.1:${logPort}", http = ()))`]
+  const log = logPort === undefined ? [] : [`(name = "log", external = (address = "127.0.0.1:${logPort}", http = ()))`]
   const bindings = [
     `(name = "WEBHOOK_SECRET", text = "${secret}")`,
     '(name = "FLEETHOOK_INBOX", durableObjectNamespace = "FleethookInbox")',
@@ -53,11 +57,31 @@ const config :Workerd.Config = (
   )
   return {
     folder,
-    command: {
-      runtime: 'workerd',
-      command: runtimePath('workerd'),
-      args: ['serve', join(folder, 'config.capnp'), '--control-fd=1'],
+    commands: {
+      workerd: {
+        runtime: 'workerd',
+        command: runtimePath('workerd'),
+        args: ['serve', join(folder, 'config.capnp'), '--control-fd=1'],
+      },
+      miniflare: {
+        runtime: 'miniflare',
+        command: process.execPath,
+        args: [
+          fileURLToPath(new URL('programs/miniflare.ts', import.meta.url)),
+          ...[join(folder, 'worker.js'), storage, String(logPort ?? 0), secret],
+        ],
+      },
     },
     [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }),
   }
+}
+
+/** Ends a server as a power cut would, and the workerd that miniflare has started for it. */
+export async function kill(target: Target): Promise<void> {
+  const children = execFileSync('ps', ['-A', '-o', 'pid=,ppid='], { encoding: 'utf8' })
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/).map(Number))
+    .flatMap(([pid = 0, parent]) => (parent === target.pid ? [pid] : []))
+  for (const pid of [target.pid, ...children]) process.kill(pid, 'SIGKILL')
+  await target.exited
 }

@@ -7,7 +7,7 @@ test("a Durable Object's inbox does what every inbox does, inside a real one", a
   using worker = await storedWorker(`
     export { FleethookInbox } from './conformance.ts'
     export default { fetch: (request, env) => env.FLEETHOOK_INBOX.get(env.FLEETHOOK_INBOX.idFromName('any')).fetch(request) }`)
-  await using target = await spawnTarget(worker.command)
+  await using target = await spawnTarget(worker.commands.workerd)
   const outcomes: readonly Outcome[] = JSON.parse(await (await fetch(target.url)).text())
   expect(outcomes.filter(([, failure]) => failure !== null)).toEqual([])
   expect(outcomes.length).toBeGreaterThan(20)

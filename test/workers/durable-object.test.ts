@@ -1,45 +1,132 @@
 import { describe, test } from 'vitest'
-import { spawnTarget } from '../conformance/spawn.ts'
+import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { post } from '../runtimes/client.ts'
-import { createAcknowledged, disorderIn, missingFrom } from './acknowledged.ts'
-import { storedWorker } from './command.ts'
-import { startLog } from './log.ts'
-import { durableSource } from './programs/durable.ts'
+import { kill, storedWorker } from './command.ts'
+import { type Entry, type HandledLog, startLog } from './log.ts'
+import { type DurableSettings, durableSource } from './programs/durable.ts'
 
-const numbersOf = (entries: readonly { readonly vin: string; readonly number: number }[], vin: string): number[] =>
+const numbersOf = ({ entries }: HandledLog, vin: string): readonly unknown[] =>
   entries.filter((entry) => entry.vin === vin).map(({ number }) => number)
+const upTo = (count: number): readonly number[] => Array.from({ length: count }, (_, n) => n + 1)
+const json = async (target: Target, path: string): Promise<unknown> => (await fetch(target.url + path)).json()
 
-describe('messages are kept in Durable Objects, and handled there', () => {
+/** A Worker that runs, and what its handlers have seen. */
+async function started(settings: DurableSettings): Promise<
+  AsyncDisposable & {
+    readonly target: Target
+    readonly log: HandledLog
+    readonly entries: readonly Entry[]
+    /** Kills it, and starts it on the same storage. */
+    readonly again: () => Promise<Target>
+  }
+> {
+  const log = await startLog()
+  const worker = await storedWorker(durableSource(settings), log.port)
+  let target = await spawnTarget(worker.commands.workerd)
+  return {
+    log,
+    entries: log.entries,
+    get target() {
+      return target
+    },
+    async again() {
+      await kill(target)
+      return (target = await spawnTarget(worker.commands.workerd))
+    },
+    async [Symbol.asyncDispose]() {
+      await target.stop('SIGKILL')
+      worker[Symbol.dispose]()
+      await log[Symbol.asyncDispose]()
+    },
+  }
+}
+
+const patiently = { timeout: 15_000 }
+
+describe.concurrent('messages are kept in Durable Objects, and handled there', () => {
   test('in order per VIN, each once', async ({ expect }) => {
-    await using log = await startLog()
-    using worker = await storedWorker(durableSource({ handlerMs: 5 }), log.port)
-    await using target = await spawnTarget(worker.command)
+    await using running = await started({ handlerMs: 5 })
     const vins = ['V1', 'V2', 'V3']
-    for (let number = 1; number <= 20; number++)
-      for (const vin of vins) expect(await post(target.url, vin, number)).toBe(200)
-    await expect.poll(() => log.entries.length, { timeout: 10_000 }).toBe(60)
-    for (const vin of vins) expect(numbersOf(log.entries, vin)).toEqual(Array.from({ length: 20 }, (_, n) => n + 1))
-    expect(log.entries.every(({ attempt, redelivered }) => attempt === 1 && !redelivered)).toBe(true)
+    for (const number of upTo(20)) for (const vin of vins) expect(await post(running.target.url, vin, number)).toBe(200)
+    await expect.poll(() => running.entries.length, patiently).toBe(60)
+    for (const vin of vins) expect(numbersOf(running.log, vin)).toEqual(upTo(20))
+    expect(running.entries.every(({ attempt, redelivered }) => attempt === 1 && !redelivered)).toBe(true)
+    expect(await json(running.target, '/stats')).toMatchObject({ received: 60, refused: {} })
   })
 
-  test('killed under load, again and again, on the same storage: all that was acknowledged is handled, in order per VIN, and again only what was under way', async ({
+  test('a body of many vehicles reaches the objects of all of them', async ({ expect }) => {
+    await using running = await started({})
+    const vins = upTo(40).map((n) => `V${n}`)
+    const body = vins.map((vin) => ({ data: { BatteryLevel: 1 }, createdAt: '2026-05-01T00:00:00Z', vin }))
+    const authorization = 'a-secret-of-the-tests'
+    const answer = await fetch(running.target.url, {
+      method: 'POST',
+      headers: { authorization },
+      body: JSON.stringify(body),
+    })
+    expect(answer.status).toBe(200)
+    await expect.poll(() => running.entries.map(({ vin }) => vin).toSorted(), patiently).toEqual(vins.toSorted())
+  })
+
+  test('a message that fails is tried again while its VIN waits and others go on', async ({ expect }) => {
+    await using running = await started({
+      failing: { BAD: 3 },
+      receiver: { retry: { attempts: 5, minMs: 300, maxMs: 300 } },
+      inbox: { shards: 1 },
+    })
+    for (const number of upTo(3))
+      for (const vin of ['BAD', 'GOOD']) expect(await post(running.target.url, vin, number)).toBe(200)
+    await expect.poll(() => numbersOf(running.log, 'GOOD'), patiently).toEqual(upTo(3))
+    expect(numbersOf(running.log, 'BAD')).toEqual([])
+    await expect.poll(() => numbersOf(running.log, 'BAD'), patiently).toEqual(upTo(3))
+    expect(running.entries.find(({ vin }) => vin === 'BAD')).toMatchObject({ attempt: 3, redelivered: true })
+  })
+
+  test('one that fails to the last is a dead letter, which the Worker lists and replays; those behind it go on', async ({
     expect,
   }) => {
-    await using log = await startLog()
-    using worker = await storedWorker(durableSource({ handlerMs: 20 }), log.port)
-    const acknowledged = createAcknowledged()
-    const vins = Array.from({ length: 12 }, (_, n) => `V${n}`)
-    for (let round = 0; round < 4; round++) {
-      await using target = await spawnTarget(worker.command)
-      const load = acknowledged.load(target.url, vins)
-      const before = acknowledged.count
-      await expect.poll(() => acknowledged.count, { interval: 5 }).toBeGreaterThan(before + 60 + 37 * round)
-      await target.stop('SIGKILL')
-      await load.stop()
-    }
-    await using _target = await spawnTarget(worker.command)
-    await expect.poll(() => missingFrom(log.entries, acknowledged), { timeout: 30_000 }).toEqual([])
-    expect(disorderIn(log.entries)).toEqual([])
-    console.log(acknowledged.count, log.entries.length, _target.output)
-  }, 60_000)
+    await using running = await started({
+      failing: { BAD: 3 },
+      receiver: { retry: { attempts: 2, minMs: 1, maxMs: 1 } },
+    })
+    for (const vin of ['BAD', 'OK', 'BAD']) expect(await post(running.target.url, vin, 1)).toBe(200)
+    const dead = async (): Promise<readonly { readonly id: string }[]> =>
+      (await json(running.target, '/dead')) as readonly { readonly id: string }[]
+    await expect.poll(dead, patiently).toMatchObject([
+      { event: { vin: 'BAD' }, error: 'Error: not yet: 2', attempts: 2 },
+      { event: { vin: 'BAD' }, error: 'Error: not yet: 2', attempts: 2 },
+    ])
+    const [{ id } = { id: '' }] = await dead()
+    expect(await json(running.target, `/replay?id=${id}`)).toBe(true)
+    await expect.poll(() => running.entries, patiently).toMatchObject([{ vin: 'OK' }, { vin: 'BAD', replayed: true }])
+    expect(await dead()).toHaveLength(1)
+    expect(await json(running.target, '/replay?id=018dd9c4-0000-7000-8000-000000000000')).toBe(false)
+  })
+
+  test('an attempt, and the wait before the next one, outlive the process', async ({ expect }) => {
+    await using running = await started({
+      failing: { BAD: 3 },
+      receiver: { retry: { attempts: 3, minMs: 4_000, maxMs: 4_000 } },
+    })
+    expect(await post(running.target.url, 'BAD', 1)).toBe(200)
+    await running.target.line(/a handler for data failed/)
+    await running.again()
+    await running.target.line(/a handler for data failed/)
+    await running.again()
+    await expect.poll(() => running.entries, patiently).toMatchObject([{ vin: 'BAD', attempt: 3, redelivered: true }])
+  }, 40_000)
+
+  test('a full object refuses with 503, and tells of the gap when there is room', async ({ expect }) => {
+    await using running = await started({
+      handlerMs: 300,
+      receiver: { limits: { pendingMessages: 2 } },
+      inbox: { shards: 1 },
+    })
+    const statuses = []
+    for (const number of upTo(4)) statuses.push(await post(running.target.url, 'V1', number))
+    expect(statuses).toEqual([200, 200, 503, 503])
+    expect((await fetch(`${running.target.url}/services/collector/health`)).status).toBe(503)
+    expect(await json(running.target, '/stats')).toMatchObject({ received: 2, refused: { inbox_full: 2 } })
+    await expect.poll(() => numbersOf(running.log, 'V1'), patiently).toEqual([1, 2, 'gap'])
+  })
 })

@@ -6,7 +6,7 @@ import {
   type ObjectNamespace,
 } from '../../../adapters/inbox/durable-object.ts'
 import { worker, type Worker } from '../../../adapters/workers.ts'
-import { createReceiver, type ReceiverOptions } from '../../../src/index.ts'
+import { createReceiver, type Receiver, type ReceiverOptions } from '../../../src/index.ts'
 
 export interface Bindings {
   readonly WEBHOOK_SECRET: string
@@ -19,8 +19,27 @@ export interface DurableSettings {
   readonly inbox?: Omit<DurableObjectInboxOptions<Bindings>, 'objects'>
   /** How long a handler takes before it writes down what it has handled. */
   readonly handlerMs?: number
-  /** Vehicles whose messages fail until this attempt. */
+  /** Vehicles whose messages fail until this attempt, unless they are replayed. */
   readonly failing?: Readonly<Record<string, number>>
+}
+
+/** A receiver whose handlers write down what they handle. */
+export function receiverOf(
+  { receiver, handlerMs, failing = {} }: DurableSettings,
+  inbox: NonNullable<ReceiverOptions['inbox']>,
+): Receiver<{ Bindings: Bindings }> {
+  return createReceiver<{ Bindings: Bindings }>({ ...receiver, secret: (env) => env.WEBHOOK_SECRET, inbox }).on(
+    '*',
+    async (event, { env, delivery }) => {
+      const { vin = '', topic } = event
+      if (handlerMs !== undefined) await new Promise((resolve) => setTimeout(resolve, handlerMs))
+      if (!delivery.replayed && delivery.attempt < (failing[vin] ?? 0)) throw new Error(`not yet: ${delivery.attempt}`)
+      const number = topic === 'data' ? event.data.BatteryLevel : topic
+      const { id, attempt, redelivered, replayed } = delivery
+      const body = JSON.stringify({ vin, number, delivery: id, attempt, redelivered, replayed })
+      await env.LOG.fetch('http://log/', { method: 'POST', body })
+    },
+  )
 }
 
 /** A Worker whose handlers write down what they handle, and beside it what its dead letters and its counts are. */
@@ -28,19 +47,10 @@ export function durableWorker(settings: DurableSettings): {
   readonly FleethookInbox: InboxObjectClass
   readonly main: Worker<Bindings>
 } {
-  const receiver = createReceiver<{ Bindings: Bindings }>({
-    ...settings.receiver,
-    secret: (env) => env.WEBHOOK_SECRET,
-    inbox: durableObjectInbox<Bindings>({ ...settings.inbox, objects: (env) => env.FLEETHOOK_INBOX }),
-  }).on('*', async (event, { env, delivery }) => {
-    const { vin = '', topic } = event
-    if (settings.handlerMs !== undefined) await new Promise((resolve) => setTimeout(resolve, settings.handlerMs))
-    if (delivery.attempt < (settings.failing?.[vin] ?? 0)) throw new Error(`not yet: ${delivery.attempt}`)
-    const number = topic === 'data' ? event.data.BatteryLevel : topic
-    const { id, attempt, redelivered, replayed } = delivery
-    const body = JSON.stringify({ vin, number, delivery: id, attempt, redelivered, replayed })
-    await env.LOG.fetch('http://log/', { method: 'POST', body })
-  })
+  const receiver = receiverOf(
+    settings,
+    durableObjectInbox<Bindings>({ ...settings.inbox, objects: (env) => env.FLEETHOOK_INBOX }),
+  )
   const { fetch } = worker<Bindings>(receiver)
   return {
     FleethookInbox: inboxObject(receiver),
@@ -68,4 +78,14 @@ export function durableSource(settings: DurableSettings): string {
     const made = durableWorker(${JSON.stringify(settings)})
     export const FleethookInbox = made.FleethookInbox
     export default made.main`
+}
+
+/** The same handlers with an inbox in memory. */
+export function memorySource(settings: DurableSettings): string {
+  return `
+    import { memoryInbox } from '../../../src/index.ts'
+    import { worker } from '../../../adapters/workers.ts'
+    import { receiverOf } from './durable.ts'
+    export class FleethookInbox {}
+    export default worker(receiverOf(${JSON.stringify(settings)}, memoryInbox()))`
 }

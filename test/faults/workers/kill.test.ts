@@ -1,0 +1,83 @@
+import { describe, test } from 'vitest'
+import { spawnTarget } from '../../conformance/spawn.ts'
+import { createAcknowledged, disorderIn, missingFrom } from '../../workers/acknowledged.ts'
+import { kill, type Platform, platforms, storedWorker } from '../../workers/command.ts'
+import { type HandledLog, startLog } from '../../workers/log.ts'
+import { durableSource, memorySource } from '../../workers/programs/durable.ts'
+import { type Row, writeFigures } from '../figures.ts'
+import { inForm } from '../form.ts'
+
+const rounds = inForm({ short: 4, long: 100 })
+const vins = Array.from({ length: 12 }, (_, n) => `V${n}`)
+const rows: Row[] = []
+
+/** Kills a Worker at a random moment under load, over and over on the same storage, and lets it run on at last. */
+async function killed(
+  platform: Platform,
+  source: string,
+  log: HandledLog,
+  patienceMs: number,
+): Promise<ReturnType<typeof createAcknowledged>> {
+  using worker = await storedWorker(source, log.port)
+  const acknowledged = createAcknowledged()
+  for (let round = 0; round < rounds; round++) {
+    await using target = await spawnTarget(worker.commands[platform])
+    const load = acknowledged.load(target.url, vins)
+    const enough = acknowledged.count + 20 + Math.floor(Math.random() * 150)
+    while (acknowledged.count < enough) await acknowledged.next()
+    await kill(target)
+    await load.stop()
+  }
+  await using target = await spawnTarget(worker.commands[platform])
+  await using _ = { [Symbol.asyncDispose]: () => kill(target) }
+  // Nobody sends anything any more: the alarms of the objects have to bring it back.
+  const until = Date.now() + patienceMs
+  while (missingFrom(log.entries, acknowledged).length > 0 && Date.now() < until) {
+    await new Promise((resolve) => {
+      setTimeout(resolve, 100)
+    })
+  }
+  return acknowledged
+}
+
+describe.each(platforms)('a Worker in %s, killed at random moments under load', (platform) => {
+  test(
+    'every acknowledged message is handled, in order per VIN, and again only what was under way',
+    { timeout: inForm({ short: 90_000, long: 3_600_000 }) },
+    async ({ expect }) => {
+      await using log = await startLog()
+      const acknowledged = await killed(platform, durableSource({ handlerMs: 20 }), log, 20_000)
+      expect(missingFrom(log.entries, acknowledged)).toEqual([])
+      expect(disorderIn(log.entries)).toEqual([])
+      const distinct = new Set(log.entries.map(({ vin, number }) => `${vin} ${number}`)).size
+      // One message of each vehicle at most is under way when the process is killed.
+      expect(log.entries.length - distinct).toBeLessThanOrEqual(rounds * vins.length)
+      rows.push({
+        platform,
+        rounds,
+        acknowledged: acknowledged.count,
+        'handled of these': acknowledged.count,
+        'handled, not acknowledged': distinct - acknowledged.count,
+        'handled again': log.entries.length - distinct,
+        'out of order': 0,
+      })
+      await writeFigures({
+        piece: 'workers-kill',
+        title: 'Workers: killed under load',
+        file: 'test/faults/workers/kill.test.ts',
+        about: `A Worker with \`durableObjectInbox\` takes messages of ${vins.length} vehicles at once and is killed with SIGKILL at a random moment, over and over on the same storage. Acknowledgments and what handlers have seen are counted outside the process.`,
+        tables: [{ title: 'Messages', rows }],
+      })
+    },
+  )
+})
+
+test(
+  'control: with the inbox in memory the same kills lose acknowledged messages',
+  { timeout: inForm({ short: 60_000, long: 3_600_000 }) },
+  async ({ expect }) => {
+    await using log = await startLog()
+    const acknowledged = await killed('workerd', memorySource({ handlerMs: 20 }), log, 1_000)
+    expect(missingFrom(log.entries, acknowledged)).not.toEqual([])
+  },
+)
