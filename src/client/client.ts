@@ -2,7 +2,7 @@ import type { VehicleDataEvent } from '../events/event.ts'
 import type { BuiltInFields, ExtendedBy, FieldCatalogue } from '../events/fields.ts'
 import { createNormalizer } from '../wire/normalizer.ts'
 import { createCall } from './call.ts'
-import { type CommandResult, sendCommand } from './command.ts'
+import { type CommandResult, sendCommand, type VehicleCommand } from './command.ts'
 import {
   type ConfigResource,
   createConfigResource,
@@ -12,7 +12,7 @@ import {
 import { createEnergySiteResource, type EnergySiteResource } from './energy-site.ts'
 import { type ClientOptions, readConnection } from './options.ts'
 import { listProducts, type Product } from './product.ts'
-import { type Hole, refill, type RefillOptions } from './refill.ts'
+import { type Refillable, refill, type RefillOptions } from './refill.ts'
 import { segment } from './segment.ts'
 import { ServiceError } from './service-error.ts'
 import { createStream, type EventStream, type StreamOptions } from './stream.ts'
@@ -37,7 +37,7 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
    * Sends a command to a vehicle, once: the service wakes it first and retries what failed. Resolves also when the vehicle
    * refused (`result` is false). Throws `insufficient_scope` without command access.
    */
-  command(vin: string, name: string, body?: object, options?: CallOptions): Promise<CommandResult>
+  command(vin: string, name: VehicleCommand, body?: object, options?: CallOptions): Promise<CommandResult>
   /** Wakes a vehicle. */
   wakeUp(vin: string, options?: CallOptions): Promise<CommandResult>
   /**
@@ -56,7 +56,7 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
    */
   stream(vin: string, options?: StreamOptions<Fields>): EventStream<Fields>
   /**
-   * Closes a hole: fetches the full state of the vehicle concerned, or of all when none is named, as `vehicle_data` events.
+   * Closes a gap: fetches the full state of the vehicle concerned, or of all when none is named, as `vehicle_data` events.
    *
    * @example
    * ```ts
@@ -69,7 +69,7 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
    * })
    * ```
    */
-  refill(hole: Hole, options?: RefillOptions): AsyncIterableIterator<VehicleDataEvent>
+  refill(gap: Refillable, options?: RefillOptions): AsyncIterableIterator<VehicleDataEvent>
 }
 
 /**
@@ -118,6 +118,6 @@ export function createClient<const Fields extends FieldCatalogue = FieldCatalogu
       }
     },
     stream: (vin, given = {}) => createStream(connection, normalizer, vin, given),
-    refill: (hole, given = {}) => refill(connection, call, createNormalizer(), hole, given),
+    refill: (gap, given = {}) => refill(connection, call, createNormalizer(), gap, given),
   }
 }

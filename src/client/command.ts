@@ -4,6 +4,9 @@ import type { Call } from './call.ts'
 import type { ServiceRequest } from './request.ts'
 import type { CallOptions } from './webhook.ts'
 
+/** The vehicle commands that the specification names. There are others. */
+export type VehicleCommand = 'charge_start' | 'wake_up' | (string & {})
+
 /** What came of a command. */
 export interface CommandResult {
   /** `false`: the product received the command and refused it, for this `reason`. */

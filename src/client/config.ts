@@ -2,7 +2,7 @@ import * as z from 'zod/mini'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
 import { guarded } from '../guarded.ts'
 import { isJsonObject } from '../wire/record.ts'
-import { checked, readJson, unwrapped } from './answer.ts'
+import { checked, discard, readJson, unwrapped } from './answer.ts'
 import type { Call } from './call.ts'
 import { type FieldSetting, type FieldSettings, flawOfFields } from './field-setting.ts'
 import type { Connection, ServiceRequest } from './request.ts'
@@ -74,7 +74,7 @@ export function createConfigResource<Fields extends FieldCatalogue>(
     },
     patch: (config, options) => send(connection, call, 'PATCH', path, config, options),
     replace: (config, options) => send(connection, call, 'POST', path, config, options),
-    stop: ({ signal } = {}) => call({ method: 'DELETE', path, idempotent: true, signal }, () => undefined),
+    stop: ({ signal } = {}) => call({ method: 'DELETE', path, idempotent: true, signal }, discard),
   }
 }
 

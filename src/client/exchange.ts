@@ -12,8 +12,9 @@ export async function exchange<T>(
   signal: AbortSignal,
   read: (answer: Response) => T | Promise<T>,
 ): Promise<T> {
+  const init = initOf(connection, request, signal)
   try {
-    const answer = await connection.fetch(urlOf(connection.baseUrl, request), initOf(connection, request, signal))
+    const answer = await connection.fetch(urlOf(connection.baseUrl, request), init)
     if (!answer.ok) throw await refusalOf(answer, request, connection)
     return await read(answer)
   } catch (error) {

@@ -29,8 +29,16 @@ export interface ClientOptions<Fields extends FieldCatalogue = FieldCatalogue> {
   readonly clock?: Clock
 }
 
+const names: readonly string[] = ['baseUrl', 'apiKey', 'fetch', 'retry', 'timeoutMs', 'fields', 'log', 'clock']
+
 /** Checks the options and fills in the defaults. Throws a `FleethookError` that names the option, and never shows the key. */
 export function readConnection(options: ClientOptions): Connection {
+  for (const name of Object.keys(options)) {
+    if (names.includes(name)) continue
+    throw new FleethookError('option_invalid', `There is no option \`${name}\`.`, {
+      hint: `The options are ${names.join(', ')}.`,
+    })
+  }
   const { apiKey, fetch: given, retry = {}, timeoutMs = 30_000, log = consoleLog, clock = systemClock } = options
   const connection = {
     baseUrl: readBaseUrl(options.baseUrl),

@@ -6,12 +6,12 @@ import type { Connection } from './request.ts'
 import { createVehicleResource } from './vehicle.ts'
 
 /** Where something may be missing: a `gap` event, what `onResumed` of a stream is told, or a VIN. */
-export interface Hole {
+export interface Refillable {
   /** The vehicle concerned; absent when any may be. */
   readonly vin?: string | undefined
 }
 
-/** How a hole is closed. */
+/** How a gap is closed. */
 export interface RefillOptions {
   /** Vehicles that are asked at once. Default 4. */
   readonly concurrency?: number
@@ -25,7 +25,7 @@ export async function* refill(
   { clock }: Connection,
   call: Call,
   normalizer: Normalizer,
-  { vin }: Hole,
+  { vin }: Refillable,
   { concurrency = 4, onFailed, signal }: RefillOptions,
 ): AsyncGenerator<VehicleDataEvent, void, undefined> {
   const given = signal === undefined ? {} : { signal }

@@ -44,7 +44,8 @@ export function urlOf(baseUrl: string, { path, query = {} }: ServiceRequest): st
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined) parameters.set(name, String(value))
   }
-  return `${baseUrl}${path}${parameters.size === 0 ? '' : `?${parameters.toString()}`}`
+  const written = parameters.toString()
+  return `${baseUrl}${path}${written === '' ? '' : `?${written}`}`
 }
 
 /** A request as errors name it: without its query, its headers and its body. */

@@ -25,12 +25,12 @@ export interface StreamOptions<Fields extends FieldCatalogue> {
   readonly lastEventId?: string
   /** After how long a silence, comments included, to connect anew, in milliseconds. Default 60,000. */
   readonly heartbeatTimeoutMs?: number
-  /** Is told of every interruption, when it is over, so that `client.refill(hole)` can close the hole. */
-  readonly onResumed?: (hole: StreamHole) => unknown
+  /** Is told of every interruption, when it is over, so that `client.refill(gap)` can close the gap. */
+  readonly onResumed?: (gap: StreamGap) => unknown
 }
 
 /** A time without a stream. */
-export interface StreamHole {
+export interface StreamGap {
   readonly vin: string
   readonly from: Date
   readonly to: Date
@@ -124,9 +124,9 @@ export function createStream<Fields extends FieldCatalogue>(
     }
   }
 
-  function tell(hole: StreamHole): void {
+  function tell(gap: StreamGap): void {
     guarded(
-      () => onResumed?.(hole),
+      () => onResumed?.(gap),
       (error) =>
         log.warn('`onResumed` of a stream failed', { vin, error: error instanceof Error ? error.name : typeof error }),
     )
@@ -139,6 +139,7 @@ function bodyOf(answer: Response, request: ServiceRequest): ReadableStream<Uint8
   if (answer.status === 204) return undefined
   const type = answer.headers.get('content-type') ?? ''
   if (answer.body !== null && type.toLowerCase().startsWith('text/event-stream')) return answer.body
+  answer.body?.cancel().catch(() => {})
   throw new ServiceError('answer_unreadable', `${nameOf(request)} was answered with ${answer.status} and no stream.`, {
     status: answer.status,
     hint: 'Is `baseUrl` the service’s address?',

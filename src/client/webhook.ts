@@ -1,6 +1,6 @@
 import * as z from 'zod/mini'
 import type { Format } from '../events/event.ts'
-import { checked, readJson, unwrapped } from './answer.ts'
+import { checked, discard, readJson, unwrapped } from './answer.ts'
 import type { Call } from './call.ts'
 import type { ServiceRequest } from './request.ts'
 import { ServiceError } from './service-error.ts'
@@ -96,7 +96,7 @@ export function createWebhookResource(call: Call): WebhookResource {
       const request: ServiceRequest = { method: 'GET', path, idempotent: true, signal }
       return call(request, readStored(request))
     },
-    delete: ({ signal } = {}) => call({ method: 'DELETE', path, idempotent: true, signal }, () => undefined),
+    delete: ({ signal } = {}) => call({ method: 'DELETE', path, idempotent: true, signal }, discard),
   }
 }
 

@@ -76,6 +76,12 @@ test.each([
   expect(error instanceof ServiceError && error.hint).toContain(hint)
 })
 
+test('a body that JSON cannot write is the caller’s error, and nothing is sent', async () => {
+  const { client, asked } = stub(json({}))
+  expect(await rejection(client.command(vin, 'charge_start', { amps: 5n }))).toBeInstanceOf(TypeError)
+  expect(asked).toEqual([])
+})
+
 test('no redirection is followed with the key', async () => {
   const seen: (string | undefined)[] = []
   const { client } = stub((_asked, init) => {
@@ -141,6 +147,7 @@ describe('a wrong option is told at construction, without the key', () => {
     [{ baseUrl, apiKey: '' }, '`apiKey`'],
     [{ baseUrl, apiKey: 'Bearer hunter2' }, '`apiKey`'],
     [{ baseUrl, apiKey: 'hunter2\n' }, '`apiKey`'],
+    [{ baseUrl, apiKey, timeout: 5 }, '`timeout`'],
     [{ baseUrl, apiKey, timeoutMs: 0 }, '`timeoutMs`'],
     [{ baseUrl, apiKey, retry: { attempts: 0 } }, '`retry.attempts`'],
     [{ baseUrl, apiKey, retry: { minMs: -1 } }, '`retry.minMs`'],

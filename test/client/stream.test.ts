@@ -183,15 +183,15 @@ describe('a stream is connected again', () => {
     await done
   })
 
-  test('and the hole is told, so that it can be refilled; what `onResumed` throws stops nothing', async () => {
-    const holes: unknown[] = []
+  test('and the gap is told, so that it can be refilled; what `onResumed` throws stops nothing', async () => {
+    const gaps: unknown[] = []
     const { client, clock } = stub([ended(item(data(1), '7')), refusal(503, 'unavailable'), ended(item(data(2)))], {
       retry,
     })
     const events = take(
       client.stream(vin, {
-        onResumed(hole) {
-          holes.push(hole)
+        onResumed(gap) {
+          gaps.push(gap)
           throw new Error('no')
         },
       }),
@@ -199,7 +199,7 @@ describe('a stream is connected again', () => {
     )
     await clock.advance(5_000)
     expect(levels(await events)).toEqual([1, 2])
-    expect(holes).toEqual([{ vin, from: new Date(Date.UTC(2026, 10, 21, 10)), to: expect.any(Date), lastEventId: '7' }])
+    expect(gaps).toEqual([{ vin, from: new Date(Date.UTC(2026, 10, 21, 10)), to: expect.any(Date), lastEventId: '7' }])
   })
 })
 

@@ -31,9 +31,9 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
     values: 'ServiceError createClient',
     types: `
       CallOptions Client ClientOptions CommandResult ConfigResource ConfigResult DefaultConfigResource Document EnergyCommand
-      EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings Hole Product Query ReadOptions RefillOptions
-      ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamHole StreamMessage StreamOptions
-      StreamingConfig VehicleImage VehicleResource Webhook WebhookResource`,
+      EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings Product Query ReadOptions RefillOptions Refillable
+      ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamGap StreamMessage StreamOptions
+      StreamingConfig VehicleCommand VehicleImage VehicleResource Webhook WebhookResource`,
   },
   'fleethook/testing': {
     values: 'deliver fakeClock inboxConformance message receiverConformance',
