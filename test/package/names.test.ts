@@ -31,7 +31,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
     values: 'ServiceError createClient',
     types: `
       CallOptions Client ClientOptions CommandResult ConfigResource ConfigResult DefaultConfigResource Document EnergyCommand
-      EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings Product Query ReadOptions RefillOptions Refillable
+      EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings Product Query ReadOptions Refill RefillOptions Refillable
       ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamGap StreamMessage StreamOptions
       StreamingConfig VehicleCommand VehicleImage VehicleResource Webhook WebhookResource`,
   },
@@ -44,7 +44,14 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/node': { values: 'serve', types: 'Listening NodeServeOptions ServeOptions Served Server Signal' },
   'fleethook/bun': { values: 'serve', types: 'BunServeOptions ServeOptions Served Server Signal' },
   'fleethook/deno': { values: 'serve', types: 'ServeOptions Served Server Signal' },
-  'fleethook/workers': { values: 'worker', types: 'Worker WorkerServed' },
+  'fleethook/workers': { values: 'worker', types: 'KeptBatch KeptMessage Worker WorkerServed' },
+  'fleethook/inbox/durable-object': {
+    values: 'durableObjectInbox inboxObject',
+    types: `
+      DurableObjectInboxOptions InboxObject InboxObjectClass ObjectNamespace ObjectSql ObjectState ObjectStorage ObjectStub
+      SqlValue`,
+  },
+  'fleethook/inbox/queue': { values: 'queueInbox', types: 'QueueBinding QueueInboxOptions QueuedMessage' },
 }
 
 interface Name {
