@@ -134,7 +134,8 @@ export interface UnknownEvent extends Omit<EventBase, 'vin'> {
 }
 
 /** Why messages may be missing. */
-export type GapReason = 'inbox_full' | 'inbox_unavailable' | 'restarted' | 'deadline'
+export type GapReason =
+  'inbox_full' | 'inbox_unavailable' | 'inbox_damaged' | 'restarted' | 'deadline' | 'stream_interrupted'
 
 /**
  * Made by the receiver, never by the wire: between `from` and `to` messages may have been lost, so that the business

@@ -88,7 +88,7 @@ const gap = z.object({
   raw: z.null(),
   from: date(),
   to: date(),
-  reason: z.enum(['inbox_full', 'inbox_unavailable', 'restarted', 'deadline']),
+  reason: z.enum(['inbox_full', 'inbox_unavailable', 'inbox_damaged', 'restarted', 'deadline', 'stream_interrupted']),
   missed: z.number(),
 })
 
