@@ -57,6 +57,21 @@ test.each(['fleethook', 'fleethook/normalize', 'fleethook/client', 'fleethook/te
   },
 )
 
+test.each(['fleethook/inbox/durable-object', 'fleethook/inbox/queue'])(
+  '%s loads nothing of Node, and of the other adapters nothing',
+  async (entry) => {
+    const { files, packages } = await loadedBy(entry)
+    expect(packages.filter((path) => /^(node|bun|deno|cloudflare):|^@hono\/node-server/.test(path))).toEqual([])
+    const own = entry.replace('fleethook/', 'adapters/')
+    expect(files.filter((path) => path.startsWith('adapters/') && !path.startsWith(own))).toEqual([])
+  },
+)
+
+test('fleethook loads no relay to messages that are kept elsewhere', async () => {
+  const { files } = await loadedBy('fleethook')
+  expect(files).not.toContain('src/inbox/relay-taker.js')
+})
+
 test('fleethook loads no adapter, no testing, no simulated fleet, and zod by its small build only', async () => {
   const { files, packages } = await loadedBy('fleethook')
   expect(files.filter((path) => /^(adapters|src\/(testing|fleet|client))/.test(path))).toEqual([])

@@ -12,12 +12,12 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       gapEvent memoryInbox serviceMessage stateEvent unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
       Ack Alert AlertsEvent Answer BuiltInFields Claim Clock ConnectivityEvent DataEvent DeadLetter DeadLetterReason
-      DeadLetters DeadMessage Delivery Door Doors DrainResult Drift Durability EnumType ErrorCode ErrorDetails ErrorsEvent
-      EventBase EventOf ExecutionContext ExtendedBy FieldCatalogue FieldType FieldValue FieldValues FleetEvent Format
-      GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter Inbox InboxFactory InboxMessage InboxSettings
-      Json Limits Location Log MalformedBody Meta Receiver ReceiverOptions RefusalError Retry Secret SecretValue SentMessage StateEvent
-      Stats Subject TimeOfDay Timer Tires Topic UnknownEvent UnknownReason ValueOf VehicleDataEvent VehicleError WireEvent
-      WireTopic`,
+      DeadLetters DeadMessage Delivery Door Doors DrainResult Drift Durability EnumType ErrorCode ErrorDetails
+      ErrorsEvent EventBase EventOf ExecutionContext ExtendedBy FieldCatalogue FieldType FieldValue FieldValues
+      FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter Inbox InboxFactory
+      InboxMessage InboxSettings Json Limits Location Log MalformedBody Meta Opened Receiver ReceiverOptions
+      RefusalError RelayInbox Retry Secret SecretValue Selection SentMessage StateEvent Stats Subject TimeOfDay Timer
+      Tires Topic UnknownEvent UnknownReason ValueOf VehicleDataEvent VehicleError Waiting WireEvent WireTopic`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
