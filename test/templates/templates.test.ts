@@ -30,6 +30,7 @@ test('the templates are the ones that the documentation names', () => {
     'node',
     'sqlite',
     'workers',
+    'workers-durable',
     'workers-storage',
   ])
 })
