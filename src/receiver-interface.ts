@@ -8,6 +8,7 @@ import type { Answer } from './http/answers.ts'
 import type { ExecutionContext } from './http/execution-context.ts'
 import type { Drainable } from './http/drainable.ts'
 import type { DeadMessage } from './options.ts'
+import type { Source } from './source.ts'
 import type { Stats } from './stats.ts'
 
 /** A message that the host has read itself. */
@@ -76,6 +77,28 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   readonly fetch: (request: Request, env?: E['Bindings'], context?: ExecutionContext) => Response | Promise<Response>
   /** Takes a message whose body the host has read, and resolves to the answer to send. Never rejects. */
   readonly accept: (message: GivenMessage) => Promise<Answer>
+  /**
+   * Has what a source brings handled as if it had been posted to the webhook: the same inbox, order, retries and dead letters,
+   * without a webhook that the service could reach. A source is a stream of `fleethook/client`, or what it refilled. Where a post
+   * would be refused because the inbox is full, the source waits. A stream that was interrupted, and that the service cannot
+   * continue from the last item, is told as a `gap`.
+   *
+   * Resolves at the end of the source, or when the receiver drains. Rejects with the error that ended the source.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   * import { createClient } from 'fleethook/client'
+   *
+   * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
+   * const receiver = createReceiver({ secret: false }).on('data', (event) => console.log(event.vin, event.data.BatteryLevel))
+   * await receiver.from(client.stream('0FLEETV14T0000004'))
+   * ```
+   */
+  readonly from: (
+    source: Source,
+    surroundings?: { readonly env?: unknown; readonly context?: ExecutionContext },
+  ) => Promise<void>
   /**
    * Opens the inbox and goes on with what an earlier process left. `serve` does it before it listens, and else the first
    * request does. Resolves at once when it is open; rejects when it cannot be opened.

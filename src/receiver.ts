@@ -1,17 +1,19 @@
 import type { Env } from 'hono'
+import type { Surroundings } from './dispatch/work.ts'
 import { createRegistry } from './dispatch/registry.ts'
 import { createEngine } from './engine.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { isRefusal, readGiven } from './http/body.ts'
 import { markRoutes } from './http/mounted.ts'
-import { createRoutes, doorOf, type Incoming } from './http/routes.ts'
+import { type Arrival, createRoutes, doorOf, type Incoming } from './http/routes.ts'
 import { createSecretCheck } from './http/secret.ts'
 import { isRelay, markRelay, type RelayParts } from './inbox/relay.ts'
 import { type ReceiverOptions, readOptions } from './options.ts'
 import { createReceipts } from './receipt.ts'
 import type { Receiver } from './receiver-interface.ts'
 import { createReports } from './reports.ts'
+import type { Sink } from './source.ts'
 import { createDriftReport } from './wire/drift.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
@@ -61,24 +63,27 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   /** The whole way of a request: who sends, what it says, keep it, answer. Handlers follow in a task of their own. */
   async function receive(incoming: Incoming): Promise<Answer> {
     const checked = guard(incoming.authorization, incoming.door, incoming.env)
-    const stranger = checked instanceof Promise ? await checked : checked
-    if (stranger !== undefined) return refusal(stranger)
-    if (taker.draining) return refusal({ error: 'draining' })
+    const refused = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming))
+    return refused === undefined ? success : refusal(refused)
+  }
+
+  /** The part of the way that begins when it is known who sends. Resolves to why something of it was not taken. */
+  async function admit(arrival: Arrival): Promise<Refusal | undefined> {
+    if (taker.draining) return { error: 'draining' }
     taker.enter()
     try {
-      const body = await incoming.read(limits.bodyBytes)
+      const body = await arrival.read(limits.bodyBytes)
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
-      if (!taker.isReady && !(await taker.becomeReady())) return refusal({ error: 'inbox_unavailable' })
+      if (!taker.isReady && !(await taker.becomeReady())) return { error: 'inbox_unavailable' }
       if (isRefusal(body)) {
-        if (body.error === 'body_gzip_broken') await taker.takeOwn(receipts.malformed(undefined, body), incoming)
-        return refusal(body)
+        if (body.error === 'body_gzip_broken') await taker.takeOwn(receipts.malformed(undefined, body), arrival)
+        return body
       }
-      const { messages, broken } = receipts.read(body, incoming.door)
-      const full = await taker.take(messages, incoming)
-      if (full !== undefined) return refusal(full)
-      if (broken === undefined) return success
-      await taker.takeOwn(receipts.malformed(body, broken), incoming)
-      return refusal(broken)
+      const { messages, broken } = receipts.read(body, arrival.door)
+      const full = await taker.take(messages, arrival)
+      if (full !== undefined) return full
+      if (broken !== undefined) await taker.takeOwn(receipts.malformed(body, broken), arrival)
+      return broken
     } finally {
       taker.leave()
     }
@@ -89,12 +94,26 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     return refuse(why)
   }
 
+  /** What a source may do here. A message is not refused for want of room: it is told to come again. */
+  const sinkOf = (from: Surroundings): Omit<Sink, 'signal'> => ({
+    clock,
+    async take(text) {
+      const full = taker.refusing()
+      if (full !== undefined) return full
+      const refused = await admit({ ...from, door: 'root', read: async () => ({ text }) })
+      if (refused !== undefined) reports.noteRefused(refused)
+      return refused?.error
+    },
+    tell: async (gap) => (await taker.takeOwn(receipts.gap(gap), from)) !== undefined,
+  })
+
   const { app, fetch } = createRoutes<E>({
     receive,
     busy: () => (taker.draining ? 'draining' : taker.refusing()),
     refused: reports.noteRefused,
   })
 
+  let closing: AbortController | undefined
   const receiver: Receiver<E, ExtendedBy<Fields>> = {
     ack: taker.ack,
     durability: taker.durability,
@@ -119,8 +138,16 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         read: (limitBytes) => readGiven(body, contentEncoding, limitBytes),
       })
     },
+    from(source, { env, context } = {}) {
+      // Not before there is a source: Workers have no request to which a signal of their module could belong.
+      closing ??= new AbortController()
+      return taker.draining ? Promise.resolve() : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
+    },
     open: () => taker.open(),
-    drain: ({ deadlineMs = 25_000 } = {}) => taker.drain(deadlineMs),
+    drain({ deadlineMs = 25_000 } = {}) {
+      closing?.abort()
+      return taker.drain(deadlineMs)
+    },
     stats() {
       const state = taker.state()
       return {

@@ -1,4 +1,3 @@
-import type { VehicleDataEvent } from '../events/event.ts'
 import type { BuiltInFields, ExtendedBy, FieldCatalogue } from '../events/fields.ts'
 import { createNormalizer } from '../wire/normalizer.ts'
 import { createCall } from './call.ts'
@@ -12,7 +11,7 @@ import {
 import { createEnergySiteResource, type EnergySiteResource } from './energy-site.ts'
 import { type ClientOptions, readConnection } from './options.ts'
 import { listProducts, type Product } from './product.ts'
-import { type Refillable, refill, type RefillOptions } from './refill.ts'
+import { createRefill, type Refill, type Refillable, type RefillOptions } from './refill.ts'
 import { segment } from './segment.ts'
 import { ServiceError } from './service-error.ts'
 import { createStream, type EventStream, type StreamOptions } from './stream.ts'
@@ -69,7 +68,7 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
    * })
    * ```
    */
-  refill(gap: Refillable, options?: RefillOptions): AsyncIterableIterator<VehicleDataEvent>
+  refill(gap: Refillable, options?: RefillOptions): Refill
 }
 
 /**
@@ -118,6 +117,6 @@ export function createClient<const Fields extends FieldCatalogue = FieldCatalogu
       }
     },
     stream: (vin, given = {}) => createStream(connection, normalizer, vin, given),
-    refill: (gap, given = {}) => refill(connection, call, createNormalizer(), gap, given),
+    refill: (gap, given = {}) => createRefill(connection, call, createNormalizer(), gap, given),
   }
 }

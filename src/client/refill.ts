@@ -1,6 +1,8 @@
 import type { VehicleDataEvent } from '../events/event.ts'
 import type { Normalizer } from '../wire/normalizer.ts'
+import type { Source } from '../source.ts'
 import type { Call } from './call.ts'
+import { feedMessages } from './feed.ts'
 import { listProducts, vinsOf } from './product.ts'
 import type { Connection } from './request.ts'
 import { createVehicleResource } from './vehicle.ts'
@@ -11,6 +13,9 @@ export interface Refillable {
   readonly vin?: string | undefined
 }
 
+/** The full state of vehicles, as events. `receiver.from(refill)` has them handled as if they had been posted to the webhook. */
+export interface Refill extends AsyncIterable<VehicleDataEvent>, Source {}
+
 /** How a gap is closed. */
 export interface RefillOptions {
   /** Vehicles that are asked at once. Default 4. */
@@ -20,8 +25,7 @@ export interface RefillOptions {
   readonly signal?: AbortSignal
 }
 
-/** Fetches the full state of the vehicles concerned, in the order in which they answer. */
-export async function* refill(
+async function* states(
   { clock }: Connection,
   call: Call,
   normalizer: Normalizer,
@@ -53,6 +57,28 @@ export async function* refill(
     else await onFailed(answered.vin, answered.error)
   }
   if (errors.length > 0) throw errors[0]
+}
+
+/** Fetches the full state of the vehicles concerned, in the order in which they answer. Asks when it is iterated. */
+export function createRefill(
+  connection: Connection,
+  call: Call,
+  normalizer: Normalizer,
+  gap: Refillable,
+  options: RefillOptions,
+): Refill {
+  const open = (signal?: AbortSignal): AsyncGenerator<VehicleDataEvent, void, undefined> =>
+    states(connection, call, normalizer, gap, signal === undefined ? options : { ...options, signal })
+  return {
+    [Symbol.asyncIterator]: () => open(),
+    async feed(sink) {
+      const signal = options.signal === undefined ? sink.signal : AbortSignal.any([options.signal, sink.signal])
+      const texts = async function* (): AsyncGenerator<{ readonly text: string }> {
+        for await (const { raw } of open(signal)) yield { text: JSON.stringify(raw) }
+      }
+      await feedMessages(sink, texts)
+    },
+  }
 }
 
 interface Answered {

@@ -9,6 +9,8 @@ export interface SseReading {
   /** The longest silence, comments included, before the stream counts as dead. */
   readonly heartbeatTimeoutMs: number
   readonly signal: AbortSignal | undefined
+  /** Something came: items, parts of them, comments. */
+  readonly heard: () => void
   /** The stream says how long to wait before connecting anew. */
   readonly asksToWait: (ms: number) => void
 }
@@ -22,7 +24,7 @@ const longestItem = 1_048_576
  */
 export async function* readSseItems(
   body: ReadableStream<Uint8Array>,
-  { clock, heartbeatTimeoutMs, signal, asksToWait }: SseReading,
+  { clock, heartbeatTimeoutMs, signal, heard, asksToWait }: SseReading,
 ): AsyncGenerator<EventSourceMessage, void, undefined> {
   const ready: EventSourceMessage[] = []
   let oversized = false
@@ -42,6 +44,7 @@ export async function* readSseItems(
     for (;;) {
       const { done, value } = await withDeadline({ clock, ms: heartbeatTimeoutMs, signal, late }, () => read(reader))
       if (done) return
+      heard()
       parser.feed(decoder.decode(value, { stream: true }))
       yield* ready.splice(0)
       if (oversized) {

@@ -6,8 +6,10 @@ import { throttled } from '../throttle.ts'
 import type { Normalizer } from '../wire/normalizer.ts'
 import { isJsonObject } from '../wire/record.ts'
 import { isPassing } from './call.ts'
+import type { Source } from '../source.ts'
 import { pause, withDeadline } from './deadline.ts'
 import { exchange } from './exchange.ts'
+import { feedMessages } from './feed.ts'
 import { type Connection, nameOf, type ServiceRequest } from './request.ts'
 import { segment } from './segment.ts'
 import { ServiceError } from './service-error.ts'
@@ -47,9 +49,12 @@ export interface StreamMessage {
   readonly receivedAt: number
 }
 
-/** A stream of a vehicle's events. Each iteration has a connection of its own, and closes it when it is left. */
-export interface EventStream<Fields extends FieldCatalogue> extends AsyncIterable<WireEvent<Fields>> {
-  /** The same as text, unread: for `receiver.from`. */
+/**
+ * A stream of a vehicle's events. Each iteration has a connection of its own, and closes it when it is left.
+ * `receiver.from(stream)` has it handled as if it had been posted to the webhook.
+ */
+export interface EventStream<Fields extends FieldCatalogue> extends AsyncIterable<WireEvent<Fields>>, Source {
+  /** The same as text, unread. */
   messages(): AsyncIterableIterator<StreamMessage>
 }
 
@@ -61,7 +66,7 @@ export function createStream<Fields extends FieldCatalogue>(
   options: StreamOptions<Fields>,
 ): EventStream<Fields> {
   const { clock, retry, timeoutMs } = connection
-  const { field, topics, signal, heartbeatTimeoutMs = 60_000, onResumed } = options
+  const { field, topics, heartbeatTimeoutMs = 60_000 } = options
   const vehicle = segment('The VIN', vin)
   const path = field === undefined ? `/sse/${vehicle}` : `/sse/${vehicle}/${segment('The field', field)}`
   const log = throttled(connection.log, clock)
@@ -75,28 +80,36 @@ export function createStream<Fields extends FieldCatalogue>(
   })
 
   /** The body of one connection; nothing when there is nothing to stream. */
-  function open(asked: ServiceRequest): Promise<ReadableStream<Uint8Array> | undefined> {
+  function open(
+    asked: ServiceRequest,
+    signal: AbortSignal | undefined,
+  ): Promise<ReadableStream<Uint8Array> | undefined> {
     const late = (): Error => new ServiceError('timeout', `${nameOf(asked)}: no answer within ${timeoutMs} ms.`)
     return withDeadline({ clock, ms: timeoutMs, signal, late }, (given) =>
       exchange(connection, asked, given, (answer) => bodyOf(answer, asked)),
     )
   }
 
-  async function* messages(): AsyncGenerator<StreamMessage, void, undefined> {
+  async function* messages(
+    signal: AbortSignal | undefined,
+    onResumed: (gap: StreamGap) => unknown,
+  ): AsyncGenerator<StreamMessage, void, undefined> {
     let { lastEventId } = options
     let lostAt: number | undefined
     let failures = 0
     let leastMs = 0
+    let heardAt = clock.now()
+    const heard = (): void => void (heardAt = clock.now())
     const asksToWait = (ms: number): void => void (leastMs = ms)
 
     while (!signal?.aborted) {
       let failure: unknown
       try {
-        const body = await open(request(lastEventId))
+        const body = await open(request(lastEventId), signal)
         if (body === undefined) return
-        if (lostAt !== undefined) tell({ vin, from: new Date(lostAt), to: new Date(clock.now()), lastEventId })
+        if (lostAt !== undefined) onResumed({ vin, from: new Date(lostAt), to: new Date(clock.now()), lastEventId })
         lostAt = undefined
-        for await (const item of readSseItems(body, { clock, heartbeatTimeoutMs, signal, asksToWait })) {
+        for await (const item of readSseItems(body, { clock, heartbeatTimeoutMs, signal, heard, asksToWait })) {
           failures = 0
           lastEventId = item.id ?? lastEventId
           yield { text: item.data, id: item.id, receivedAt: clock.now() }
@@ -106,7 +119,7 @@ export function createStream<Fields extends FieldCatalogue>(
         if (!isPassing(error)) throw error
         failure = error
       }
-      lostAt ??= clock.now()
+      lostAt ??= heardAt
       failures += 1
       const askedMs = failure instanceof ServiceError ? (failure.retryAfterMs ?? 0) : 0
       const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs)
@@ -117,7 +130,7 @@ export function createStream<Fields extends FieldCatalogue>(
   }
 
   async function* events(): AsyncGenerator<WireEvent<Fields>, void, undefined> {
-    for await (const { text, receivedAt } of messages()) {
+    for await (const { text, receivedAt } of messages(options.signal, tell)) {
       const value = parsed(text)
       if (value !== undefined) yield normalizer.normalize(value, receivedAt)
       else log.warn('an item of a stream is no JSON object', { vin, length: text.length })
@@ -126,13 +139,25 @@ export function createStream<Fields extends FieldCatalogue>(
 
   function tell(gap: StreamGap): void {
     guarded(
-      () => onResumed?.(gap),
+      () => options.onResumed?.(gap),
       (error) =>
         log.warn('`onResumed` of a stream failed', { vin, error: error instanceof Error ? error.name : typeof error }),
     )
   }
 
-  return { messages, [Symbol.asyncIterator]: events }
+  return {
+    messages: () => messages(options.signal, tell),
+    [Symbol.asyncIterator]: events,
+    feed: (sink) =>
+      feedMessages(sink, (noticed) => {
+        const signal = options.signal === undefined ? sink.signal : AbortSignal.any([options.signal, sink.signal])
+        return messages(signal, (gap) => {
+          tell(gap)
+          // Where the service can go on from the last item, nothing is missing.
+          if (!gap.lastEventId) noticed(gap)
+        })
+      }),
+  }
 }
 
 function bodyOf(answer: Response, request: ServiceRequest): ReadableStream<Uint8Array> | undefined {

@@ -7,8 +7,12 @@ import { type Body, readGiven, readRequest } from './body.ts'
 import type { ExecutionContext } from './execution-context.ts'
 
 /** A message on its way in, before a byte of its body is read. The same for every way into the receiver. */
-export interface Incoming {
+export interface Incoming extends Arrival {
   readonly authorization: string | null | undefined
+}
+
+/** The same when it is known who sends. */
+export interface Arrival {
   readonly door: Door
   readonly env: unknown
   readonly context: ExecutionContext | undefined

@@ -1,0 +1,196 @@
+import { createReceiver, type FleetEvent, type InboxFactory, type InboxMessage, memoryInbox } from 'fleethook'
+import { fakeClock } from 'fleethook/testing'
+import { describe, expect, test } from 'vitest'
+import { remember } from '../http/ways.ts'
+import { ended, feed, item } from './sse.ts'
+import { json, refusal, rejection, stub, vin } from './stub.ts'
+
+const createdAt = '2026-11-21T10:00:00.123456789Z'
+const data = (level: number, of = vin): object => ({ data: { BatteryLevel: String(level) }, createdAt, vin: of })
+const retry = { attempts: 3, minMs: 10, maxMs: 20 }
+const nothingMore = (): Response => new Response(null, { status: 204 })
+
+/** What an inbox in memory was given. */
+function watched(kept: InboxMessage[]): InboxFactory {
+  const create = memoryInbox()
+  return (settings) => {
+    const inbox = create(settings)
+    return {
+      ...inbox,
+      put(messages) {
+        kept.push(...messages)
+        return inbox.put(messages)
+      },
+    }
+  }
+}
+
+describe('receiver.from', () => {
+  test('has what a stream brings handled as if it had been posted', async () => {
+    const texts = [
+      JSON.stringify(data(1)),
+      `{"vin":"${vin}",  "state":"online", "createdAt":"${createdAt}"}`,
+      `{"credits":5, "createdAt":"${createdAt}"}`,
+    ]
+    const seen: FleetEvent[][] = [[], []]
+    const kept: InboxMessage[][] = [[], []]
+    const clock = fakeClock()
+    const [streamed, posted] = [0, 1].map((index) =>
+      createReceiver({ secret: false, clock, inbox: watched(kept[index] ?? []) }).on('*', (event) => {
+        seen[index]?.push(event)
+      }),
+    )
+    const { client } = stub([ended(texts.map((text) => `data: ${text}\n\n`).join('')), nothingMore], { clock })
+    const done = streamed?.from(client.stream(vin))
+    await clock.advance(5_000)
+    await done
+    for (const text of texts) await posted?.accept({ authorization: undefined, body: text })
+    await clock.advance(0)
+
+    const plain = (events: readonly FleetEvent[] = []): unknown[] =>
+      events
+        .map((event) => ({ ...event, receivedAt: undefined, id: event.id }))
+        .toSorted((a, b) => a.topic.localeCompare(b.topic))
+    expect(plain(seen[0])).toEqual(plain(seen[1]))
+    expect(seen[0]?.map(({ topic }) => topic).toSorted()).toEqual(['data', 'state', 'unknown'])
+    const core = (messages: readonly InboxMessage[] = []): unknown[] =>
+      messages.map(({ lane, door, kind, text, bytes }) => ({ lane, door, kind, text, bytes }))
+    // The text as it came: another runtime, or a newer fleethook, may read more in it.
+    expect(core(kept[0])).toEqual(core(kept[1]))
+    expect(kept[0]?.map(({ text }) => text)).toEqual(texts)
+    expect(streamed?.stats()).toMatchObject({ received: 3, handled: 3 })
+  })
+
+  test('runs failing handlers again, in order per VIN, and gives up to the dead letters', async () => {
+    const clock = fakeClock()
+    const runs: string[] = []
+    const receiver = createReceiver({ secret: false, clock, retry, log: remember() }).on(
+      'data',
+      (event, { delivery }) => {
+        runs.push(`${event.vin} ${String(event.data.BatteryLevel)} #${delivery.attempt}`)
+        if (event.data.BatteryLevel === 1) throw new Error('not yet')
+      },
+    )
+    const text = [data(1), data(2), data(3, 'OTHER')].map((message) => item(message)).join('')
+    const { client } = stub([ended(text), nothingMore], { clock })
+    const done = receiver.from(client.stream(vin))
+    await clock.advance(5_000)
+    await done
+    expect(runs.filter((run) => run.startsWith(vin))).toEqual([
+      `${vin} 1 #1`,
+      `${vin} 1 #2`,
+      `${vin} 1 #3`,
+      `${vin} 2 #1`,
+    ])
+    expect(runs.indexOf('OTHER 3 #1')).toBeLessThan(runs.indexOf(`${vin} 1 #2`))
+    expect(await receiver.deadLetters.list()).toHaveLength(1)
+  })
+
+  test('waits where a posted message would be refused for want of room: nothing is lost, and no gap is told', async () => {
+    const clock = fakeClock()
+    const seen: unknown[] = []
+    const releases: (() => void)[] = []
+    const receiver = createReceiver({ secret: false, clock, limits: { pendingMessages: 2 }, timeoutMs: 600_000 })
+      .on('data', async (event) => {
+        await new Promise<void>((resolve) => releases.push(resolve))
+        seen.push(event.data.BatteryLevel)
+      })
+      .on('gap', () => seen.push('gap'))
+    const levels = [1, 2, 3, 4, 5, 6]
+    const { client } = stub([ended(levels.map((level) => item(data(level))).join('')), nothingMore], { clock })
+    const done = receiver.from(client.stream(vin))
+    await clock.advance(10_000)
+    expect(receiver.stats()).toMatchObject({ received: 2, refused: {} })
+    for (let turn = 0; turn < 8; turn += 1) {
+      releases.shift()?.()
+      await clock.advance(5_000)
+    }
+    await done
+    expect(seen).toEqual(levels)
+    expect(receiver.stats()).toMatchObject({ received: 6, handled: 6, refused: {}, openGaps: 0 })
+  })
+
+  test('ends when the receiver drains, after what it has taken is handled', async () => {
+    const clock = fakeClock()
+    const live = feed()
+    const seen: unknown[] = []
+    const receiver = createReceiver({ secret: false, clock }).on('data', (event) => seen.push(event.data.BatteryLevel))
+    const { client } = stub(live.answer, { clock })
+    const done = receiver.from(client.stream(vin))
+    live.send(item(data(1)))
+    await clock.advance(10)
+    const drained = receiver.drain()
+    await clock.advance(10)
+    await done
+    expect(await drained).toMatchObject({ lost: 0 })
+    expect(seen).toEqual([1])
+    expect(live.cancelled()).toBe(true)
+    expect(clock.timers()).toEqual([])
+    await receiver.from(client.stream(vin))
+  })
+
+  test('ends with the signal of the stream', async () => {
+    const controller = new AbortController()
+    const { client } = stub(feed().answer)
+    const done = createReceiver({ secret: false }).from(client.stream(vin, { signal: controller.signal }))
+    controller.abort()
+    expect(await done).toBeUndefined()
+  })
+
+  test('rejects with the error that ended the stream', async () => {
+    const { client } = stub(refusal(404, 'vehicle_not_found'))
+    const receiver = createReceiver({ secret: false })
+    expect(await rejection(receiver.from(client.stream(vin)))).toMatchObject({ code: 'vehicle_not_found' })
+  })
+
+  test('hands what is no message to the handlers of malformed bodies, and goes on', async () => {
+    const clock = fakeClock()
+    const seen: unknown[] = []
+    const receiver = createReceiver({ secret: false, clock, log: remember() })
+      .on('malformed', ({ text }) => seen.push(text))
+      .on('data', (event) => seen.push(event.data.BatteryLevel))
+    const { client } = stub([ended(`data: no json\n\n${item(data(1))}`), nothingMore], { clock })
+    const done = receiver.from(client.stream(vin))
+    await clock.advance(5_000)
+    await done
+    expect(seen.toSorted()).toEqual([1, 'no json'])
+    expect(receiver.stats().refused).toEqual({ body_not_json: 1 })
+  })
+
+  test.each([
+    ['without an id to go on from, an interruption is told as a gap, before what follows it', undefined, [1, 'gap', 2]],
+    ['with one, it is not', '7', [1, 2]],
+  ])('%s', async (_name, id, expected) => {
+    const clock = fakeClock()
+    const seen: unknown[] = []
+    const gaps: FleetEvent[] = []
+    const live = feed()
+    const receiver = createReceiver({ secret: false, clock })
+      .on('data', (event) => seen.push(event.data.BatteryLevel))
+      .on('gap', (gap) => {
+        seen.push('gap')
+        gaps.push(gap)
+      })
+    const { client } = stub([live.answer, refusal(503, 'unavailable'), ended(item(data(2))), nothingMore], { clock })
+    const done = receiver.from(client.stream(vin, { heartbeatTimeoutMs: 30_000 }))
+    live.send(item(data(1), id))
+    const from = new Date(clock.now())
+    await clock.advance(60_000)
+    await done
+    expect(seen.slice(0, expected.length)).toEqual(expected)
+    if (id === undefined) expect(gaps[0]).toMatchObject({ vin, reason: 'stream_interrupted', from, missed: 0 })
+    else expect(gaps).toEqual([])
+  })
+
+  test('takes what was refilled, too', async () => {
+    const clock = fakeClock()
+    const seen: unknown[] = []
+    const receiver = createReceiver({ secret: false, clock }).on('vehicle_data', (event) =>
+      seen.push(event.vehicleData),
+    )
+    const { client } = stub(json({ response: { charge_state: 1 } }), { clock })
+    await receiver.from(client.refill({ vin }))
+    await clock.advance(0)
+    expect(seen).toEqual([{ charge_state: 1 }])
+  })
+})
