@@ -5,7 +5,7 @@ import { afterAll, describe, expect, test } from 'vitest'
 import { runtimePath } from '../../../scripts/runtimes.ts'
 import { writeFigures, type Row } from '../figures.ts'
 import { inForm } from '../form.ts'
-import { classes, subjects } from './trials.ts'
+import { classes, type subjects } from './trials.ts'
 import type { Comparison } from './welch.ts'
 
 /*

@@ -1,0 +1,143 @@
+import { join } from 'node:path'
+import { afterAll, describe, test } from 'vitest'
+import { type Target, spawnTarget } from '../../conformance/spawn.ts'
+import { programCommand } from '../../runtimes/targets.ts'
+import { type Row, writeFigures } from '../figures.ts'
+import { form, inForm } from '../form.ts'
+import { attack, mostConnections, withFiles } from './attacking.ts'
+import { connections, goLive, type Latency } from './live.ts'
+import type { AttackKind } from './programs/attacks.ts'
+import { secret, type Seen } from './programs/seen.ts'
+
+const runtimes = ['node24', 'bun', 'deno'] as const
+
+const wantedIdle = inForm({ short: 300, long: 10_000 })
+const idle = Math.min(wantedIdle, mostConnections)
+if (idle < wantedIdle) {
+  console.warn(
+    `A process may have ${mostConnections} connections here: ${idle} idle ones, not ${wantedIdle}. Raise "ulimit -n".`,
+  )
+}
+
+/**
+ * Whoever knows the secret can take up all of a core, with bombs as with messages, and then the rest waits: how long is
+ * written down, and that nothing is lost is asserted, but not that nobody notices.
+ */
+const saturating = '4 senders of gzip bombs of 100 MB, as fast as they are answered'
+
+/** What a connection may cost at most, in bytes: an idle one, or one whose body is coming. Bodies have a limit of 1 MiB. */
+const costs: Readonly<Record<AttackKind, number>> = {
+  idle: 65_536,
+  halfBodies: 1_048_576,
+  bombs: 16 * 1_048_576,
+  bombsAtOnce: 16 * 1_048_576,
+  hugeBodies: 16 * 1_048_576,
+}
+const slackBytes = 256 * 1_048_576
+
+/** What attacks together, and how much of it at once. */
+const attacks = inForm<Readonly<Record<string, readonly (readonly [AttackKind, number])[]>>>({
+  short: {
+    'slow clients of every sort at once': [
+      ['idle', idle],
+      ['halfBodies', 30],
+      ['bombs', 1],
+      ['hugeBodies', 1],
+    ],
+  },
+  long: {
+    [`${idle} idle connections`]: [['idle', idle]],
+    '1,000 half-sent bodies': [['halfBodies', 1_000]],
+    '8 senders of gzip bombs of 100 MB': [['bombs', 8]],
+    [saturating]: [['bombsAtOnce', 4]],
+    '4 senders of bodies of 100 MB': [['hugeBodies', 4]],
+    'all of it at once': [
+      ['idle', idle],
+      ['halfBodies', 500],
+      ['bombs', 1],
+      ['hugeBodies', 1],
+    ],
+  },
+})
+
+const perSecond = inForm({ short: 100, long: 200 })
+const quietMs = inForm({ short: 500, long: 5_000 })
+// Longer than the ten seconds after which Node closes a connection that sent no headers.
+const attackMs = inForm({ short: 1_500, long: 15_000 })
+
+const rows: Row[] = []
+
+afterAll(() =>
+  writeFigures({
+    piece: 'slow-clients',
+    title: 'What live traffic notices of slow and malicious clients',
+    file: 'test/faults/http',
+    about:
+      `${perSecond} messages a second over ${connections} connections, every tenth on a connection of its own, and beside ` +
+      'them an attack from another process on the same machine. Latency is from the moment a message was due to its whole ' +
+      'answer, as median / 99th percentile / most; memory is the most that the process of the receiver had at any time.',
+    tables: [{ title: `${quietMs / 1000} seconds without, ${attackMs / 1000} seconds with the attack`, rows }],
+    versions: { 'idle connections': idle < wantedIdle ? `${idle}, for the limit of open files` : String(idle) },
+  }),
+)
+
+const seen = async ({ url }: Target): Promise<Seen> => (await fetch(`${url}/seen`)).json() as Promise<Seen>
+const megabytes = (bytes: number): number => Math.round(bytes / 1_048_576)
+const times = ({ p50, p99, most }: Latency): string => [p50, p99, most].map((ms) => ms.toFixed(1)).join(' / ')
+
+describe.each(runtimes)(
+  'the live traffic of a receiver on %s does not notice',
+  { concurrent: form === 'short' },
+  (runtime) => {
+    test.for(Object.entries(attacks))('%s', async ([name, parts], { expect }) => {
+      const program = join(import.meta.dirname, 'programs/receiver.ts')
+      await using target = await spawnTarget(withFiles(programCommand(runtime, program)))
+      const live = goLive(target.url, secret, perSecond)
+      // Until the compilers have done what they do.
+      await live.during(quietMs)
+      const before = await seen(target)
+      const quiet = await live.during(quietMs)
+      const calm = await seen(target)
+
+      await using attacking = new AsyncDisposableStack()
+      const begun = []
+      for (const [kind, amount] of parts) begun.push(attacking.use(await attack(kind, target.url, amount)))
+      const attacked = await live.during(attackMs)
+      const done = await Promise.all(begun.map((one) => one.stop()))
+      await live.stop()
+      const after = await seen(target)
+
+      rows.push({
+        runtime,
+        attack: name,
+        'what it did': done
+          .map((counts) =>
+            Object.entries(counts)
+              .map(([what, count]) => `${count} ${what}`)
+              .join(', '),
+          )
+          .join('; '),
+        'live messages': attacked.messages,
+        'not acknowledged': live.refused.length,
+        'quiet, ms': times(quiet),
+        'attacked, ms': times(attacked),
+        'quiet, MB': megabytes(calm.peakBytes),
+        'attacked, MB': megabytes(after.peakBytes),
+      })
+      expect(live.refused).toEqual([])
+      const handled = [before, calm, after].flatMap((one) => one.handled)
+      const all = async (): Promise<readonly number[]> => {
+        handled.push(...(await seen(target)).handled)
+        return handled.toSorted((a, b) => a - b)
+      }
+      await expect.poll(all, { timeout: 10_000 }).toEqual([...live.acknowledged].toSorted((a, b) => a - b))
+      expect(after.lost).toBe(0)
+      const mostBytes = parts.reduce((sum, [kind, amount]) => sum + amount * costs[kind], calm.peakBytes + slackBytes)
+      expect(after.peakBytes).toBeLessThan(mostBytes)
+      // How long anything takes in a short run says more of what else the machine does.
+      if (form === 'short' || name === saturating) return
+      expect(attacked.p50).toBeLessThan(100)
+      expect(attacked.p99).toBeLessThan(1_000)
+    })
+  },
+)
