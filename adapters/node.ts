@@ -21,7 +21,7 @@ export interface NodeServeOptions extends ServeOptions {
   readonly requestTimeoutMs?: number
   /** How long an idle connection stays open, in milliseconds. Default 65,000: longer than the proxies before it keep theirs. */
   readonly keepAliveTimeoutMs?: number
-  /** Connections at once; more are closed as they come. Default 10,000. */
+  /** Connections at once; more are closed as they come. Default 20,000: ten thousand idle ones leave room for others. */
   readonly maxConnections?: number
 }
 
@@ -46,7 +46,7 @@ const node: Runtime<NodeServeOptions> = {
     const server: HttpServer = options.tls
       ? createSecureServer({ ...timeouts, ...options.tls }, listener)
       : createServer(timeouts, listener)
-    server.maxConnections = options.maxConnections ?? 10_000
+    server.maxConnections = options.maxConnections ?? 20_000
     const sockets = new Set<Socket>()
     server.on('connection', (socket: Socket) => {
       sockets.add(socket)
