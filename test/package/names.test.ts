@@ -16,7 +16,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ErrorsEvent EventBase EventOf ExecutionContext ExtendedBy FieldCatalogue FieldType FieldValue FieldValues
       FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter Inbox InboxFactory
       InboxMessage InboxSettings Json Limits Location Log MalformedBody Meta Opened Receiver ReceiverOptions
-      RefusalError RelayInbox Retry Secret SecretValue Selection SentMessage StateEvent Stats Subject TimeOfDay Timer
+      RefusalError RelayInbox Retry Secret SecretValue Selection SentMessage Sink Source StateEvent Stats Subject TimeOfDay Timer
       Tires Topic UnknownEvent UnknownReason ValueOf VehicleDataEvent VehicleError Waiting WireEvent WireTopic`,
   },
   'fleethook/normalize': {
