@@ -3,12 +3,20 @@ import { spawnTarget } from '../conformance/spawn.ts'
 import { storedWorker } from './command.ts'
 import type { Outcome } from './programs/conformance.ts'
 
+const source = `
+  export { FleethookInbox } from './conformance.ts'
+  export default { fetch: (request, env) => env.FLEETHOOK_INBOX.get(env.FLEETHOOK_INBOX.idFromName('any')).fetch(request) }`
+
 test("a Durable Object's inbox does what every inbox does, inside a real one", async ({ expect }) => {
-  using worker = await storedWorker(`
-    export { FleethookInbox } from './conformance.ts'
-    export default { fetch: (request, env) => env.FLEETHOOK_INBOX.get(env.FLEETHOOK_INBOX.idFromName('any')).fetch(request) }`)
+  using worker = await storedWorker(source)
   await using target = await spawnTarget(worker.commands.workerd)
   const outcomes: readonly Outcome[] = JSON.parse(await (await fetch(target.url)).text())
   expect(outcomes.filter(([, failure]) => failure !== null)).toEqual([])
   expect(outcomes.length).toBeGreaterThan(20)
+})
+
+test('a message that is handled costs two rows written, which is most of its price', async ({ expect }) => {
+  using worker = await storedWorker(source)
+  await using target = await spawnTarget(worker.commands.workerd)
+  expect(await (await fetch(`${target.url}/rows`)).text()).toBe('2')
 })

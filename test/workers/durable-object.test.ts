@@ -71,7 +71,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
   test('a message that fails is tried again while its VIN waits and others go on', async ({ expect }) => {
     await using running = await started({
       failing: { BAD: 3 },
-      receiver: { retry: { attempts: 5, minMs: 300, maxMs: 300 } },
+      receiver: { retry: { attempts: 5, minMs: 2_000, maxMs: 2_000 } },
       inbox: { shards: 1 },
     })
     for (const number of upTo(3))

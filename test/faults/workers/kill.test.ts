@@ -1,9 +1,11 @@
 import { describe, test } from 'vitest'
 import { spawnTarget } from '../../conformance/spawn.ts'
 import { createAcknowledged, disorderIn, missingFrom } from '../../workers/acknowledged.ts'
-import { kill, type Platform, platforms, storedWorker } from '../../workers/command.ts'
+import { startBroker } from '../../workers/broker.ts'
+import { feederUrl, kill, type Platform, platforms, storedWorker } from '../../workers/command.ts'
 import { type HandledLog, startLog } from '../../workers/log.ts'
 import { durableSource, memorySource } from '../../workers/programs/durable.ts'
+import { queuedSource } from '../../workers/programs/queued.ts'
 import { type Row, writeFigures } from '../figures.ts'
 import { inForm } from '../form.ts'
 
@@ -71,6 +73,33 @@ describe.each(platforms)('a Worker in %s, killed at random moments under load', 
     },
   )
 })
+
+test(
+  'a Worker with a queue, killed the same way: every acknowledged message is handled',
+  { timeout: inForm({ short: 60_000, long: 3_600_000 }) },
+  async ({ expect }) => {
+    await using log = await startLog()
+    await using broker = await startBroker()
+    using worker = await storedWorker(queuedSource({ handlerMs: 20 }), log.port, broker.port)
+    const acknowledged = createAcknowledged()
+    for (let round = 0; round <= rounds; round++) {
+      await using target = await spawnTarget(worker.commands.workerd)
+      const feeding = broker.feed(await feederUrl(target))
+      if (round === rounds) {
+        await expect.poll(() => missingFrom(log.entries, acknowledged), { timeout: 20_000 }).toEqual([])
+        await expect.poll(() => broker.left, { timeout: 20_000 }).toBe(0)
+      } else {
+        const load = acknowledged.load(target.url, vins)
+        const enough = acknowledged.count + 20 + Math.floor(Math.random() * 150)
+        while (acknowledged.count < enough) await acknowledged.next()
+        await kill(target)
+        await load.stop()
+      }
+      await feeding.stop()
+    }
+    expect(broker.taken).toBeGreaterThanOrEqual(acknowledged.count)
+  },
+)
 
 test(
   'control: with the inbox in memory the same kills lose acknowledged messages',

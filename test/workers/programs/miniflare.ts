@@ -24,6 +24,7 @@ const options = convertV4MiniflareOptions({
   queueProducers: { FLEETHOOK_QUEUE: 'messages' },
   queueConsumers: {
     messages: { maxBatchSize: 10, maxBatchTimeout: 0.05, maxRetries: 2, deadLetterQueue: 'dead' },
+    dead: { maxBatchTimeout: 0.05 },
   },
 })
 const platform = new Miniflare(options)
