@@ -103,6 +103,7 @@ test.each(everywhere)(
       levels: [1, 2, 3, 4],
       aborted: 'data',
       refilled: [{ full: true }],
+      handled: [1, 2, 3, 4],
       patient: [],
       late: ['timeout', null],
       moved: ['refused', 301],

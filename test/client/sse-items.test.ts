@@ -49,7 +49,13 @@ function chunked(text: string, cuts: readonly number[]): ReadableStream<Uint8Arr
   })
 }
 
-const reading = { clock: systemClock, heartbeatTimeoutMs: 10_000, signal: undefined, heard: () => {}, asksToWait: () => {} }
+const reading = {
+  clock: systemClock,
+  heartbeatTimeoutMs: 10_000,
+  signal: undefined,
+  heard: () => {},
+  asksToWait: () => {},
+}
 
 async function read(body: ReadableStream<Uint8Array>): Promise<readonly Item[]> {
   const items: Item[] = []

@@ -1,4 +1,5 @@
 import { createClient, ServiceError } from '../../../src/client.ts'
+import { createReceiver } from '../../../src/index.ts'
 
 const vin = '0FLEETV14T0000004'
 
@@ -29,6 +30,13 @@ export async function journey(baseUrl: string): Promise<Readonly<Record<string, 
     setTimeout(() => controller.abort(), 5)
   }
 
+  const handled: unknown[] = []
+  const receiver = createReceiver({ secret: false }).on('data', (event) => {
+    handled.push(event.data.BatteryLevel)
+    if (handled.length === 4) void receiver.drain()
+  })
+  await receiver.from(client.stream(vin))
+
   const refilled: unknown[] = []
   for await (const event of client.refill({ vin })) refilled.push(event.vehicleData)
 
@@ -42,6 +50,7 @@ export async function journey(baseUrl: string): Promise<Readonly<Record<string, 
     levels,
     aborted,
     refilled,
+    handled: handled.slice(0, 4),
     patient: await client.products(),
     late: await codeOf(impatient.vehicle('SLOW').summary()),
     moved: await codeOf(client.vehicle('MOVED').summary()),
