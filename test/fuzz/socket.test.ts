@@ -1,0 +1,95 @@
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { afterAll, describe, test } from 'vitest'
+import { spawnTarget } from '../conformance/spawn.ts'
+import { type Row, writeFigures } from '../faults/figures.ts'
+import { form, inForm } from '../faults/form.ts'
+import { secret } from '../faults/http/programs/seen.ts'
+import { programCommand } from '../runtimes/targets.ts'
+import { randomOfCase } from './mutation.ts'
+import { requestBytes } from './request-bytes.ts'
+
+const program = join(import.meta.dirname, '../faults/http/programs/receiver.ts')
+const run = inForm({ short: 1, long: Math.floor(Date.now() / 1000) % 1_000_000_000 })
+const cases = inForm({ short: 1_000, long: 100_000 })
+const atOnce = 50
+const rows: Row[] = []
+
+/** What a server of HTTP may say of what is no request, besides what a receiver says. */
+const allowed = new Set([...'100 200 400 401 403 404 405 408 411 413 414 415 417 426 431 501 503 505'.split(' ')])
+
+/** Sends bytes and takes what comes back, until the server closes or has been silent for a while. */
+function exchange(port: number, bytes: Uint8Array): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    let received = ''
+    socket.setTimeout(100, () => socket.destroy())
+    socket.on('data', (chunk: Buffer) => {
+      received += chunk.toString('latin1')
+      // One answer is enough, and the connection might be kept.
+      if (/\r\n\r\n/.test(received)) socket.setTimeout(5)
+    })
+    socket.on('error', () => {})
+    socket.on('close', () => resolve(received))
+    socket.end(bytes)
+  })
+}
+
+/** What is wrong with what came back. */
+function flawOf(received: string): string | undefined {
+  if (received.includes(secret)) return 'It tells the secret.'
+  const statuses = [...received.matchAll(/HTTP\/1\.[01] (\d{3})/g)].map(([, status = '']) => status)
+  const odd = statuses.find((status) => !allowed.has(status))
+  return odd === undefined ? undefined : `It has the status ${odd}: ${received.slice(0, 500)}`
+}
+
+afterAll(() =>
+  writeFigures({
+    piece: 'fuzzing-sockets',
+    title: 'What no bytes on a connection may do',
+    file: 'test/fuzz/socket.test.ts',
+    about:
+      'Requests with something wrong in their first line, their headers, the framing of their body or the body, sent to a ' +
+      'real process over a connection each. The process has to live, to take the message that is posted after every ' +
+      'hundred of them, to answer with nothing that is not in the table or said by every server of HTTP, and to tell no secret.',
+    tables: [{ title: `Run ${run}`, rows }],
+  }),
+)
+
+describe.each(['node24', 'bun', 'deno'] as const)(
+  'whatever bytes come on a connection, on %s',
+  { concurrent: form === 'short' },
+  (runtime) => {
+    test('the process goes on and takes messages', async ({ expect }) => {
+      await using target = await spawnTarget(programCommand(runtime, program))
+      const port = Number(new URL(target.url).port)
+      const answers = new Map<string, number>()
+      const startedAt = performance.now()
+      let number = 0
+      const loop = async (): Promise<void> => {
+        while (number < cases) {
+          const own = number++
+          const received = await exchange(port, requestBytes(randomOfCase(run, own), secret))
+          const status = /^HTTP\/1\.[01] (\d{3})/.exec(received)?.[1] ?? 'nothing'
+          answers.set(status, (answers.get(status) ?? 0) + 1)
+          expect(flawOf(received), `requestBytes(randomOfCase(${run}, ${own}), secret)`).toBeUndefined()
+          if (own % 100 > 0) continue
+          const body = '{"vin":"A","state":"online"}'
+          const response = await fetch(target.url, { method: 'POST', headers: { authorization: secret }, body })
+          expect(await response.text(), `after case ${own} of run ${run}`).toBe('{"text":"Success","code":0}')
+        }
+      }
+      await Promise.all(Array.from({ length: atOnce }, loop))
+      const seconds = Math.round((performance.now() - startedAt) / 1000)
+      const sorted = [...answers].toSorted(([a], [b]) => a.localeCompare(b))
+      rows.push({
+        runtime,
+        cases,
+        seconds,
+        answers: sorted.map(([status, count]) => `${count} × ${status}`).join(', '),
+      })
+      expect(answers.get('200') ?? 0).toBeGreaterThan(cases / 20)
+      expect(answers.get('400') ?? 0).toBeGreaterThan(cases / 20)
+    })
+  },
+)
