@@ -1,11 +1,15 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { serve } from '@hono/node-server'
+import { build } from 'esbuild'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { runtimePath } from '../../scripts/runtimes.ts'
+import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
 import { spawnTarget } from '../conformance/spawn.ts'
 import { everywhere, workerCommand } from '../runtimes/targets.ts'
 
@@ -72,11 +76,22 @@ afterAll(() => {
   server.close()
 })
 
-async function seenOn(runtime: (typeof everywhere)[number]): Promise<unknown> {
+/** Node 20 runs no TypeScript: the program as one file of JavaScript. */
+async function compiled(): Promise<string> {
+  const outfile = join(mkdtempSync(join(tmpdir(), 'fleethook-journey-')), 'run.mjs')
+  // What is bundled of CommonJS asks for Node's own modules by `require`.
+  const banner = { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" }
+  const entryPoints = [`${programs}run.ts`]
+  await build({ entryPoints, outfile, banner, bundle: true, format: 'esm', platform: 'node', target: 'node20' })
+  return outfile
+}
+
+async function seenOn(runtime: Runtime): Promise<unknown> {
   if (runtime !== 'workerd') {
     const flags = runtime === 'deno' ? ['run', '--allow-all'] : []
+    const program = runtime === 'node20' ? await compiled() : `${programs}run.ts`
     const env = { ...process.env, SERVICE_URL: url }
-    const { stdout } = await promisify(execFile)(runtimePath(runtime), [...flags, `${programs}run.ts`], { env })
+    const { stdout } = await promisify(execFile)(runtimePath(runtime), [...flags, program], { env })
     return JSON.parse(stdout)
   }
   const source = `
@@ -90,7 +105,7 @@ async function seenOn(runtime: (typeof everywhere)[number]): Promise<unknown> {
   return answer.json()
 }
 
-test.each(everywhere)(
+test.each<Runtime>(['node20', ...everywhere])(
   'a business’s journey through the service on %s, with the runtime’s own fetch and streams',
   async (runtime) => {
     const { gone, ...seen } = Object(await seenOn(runtime))
