@@ -5,7 +5,7 @@
  */
 import type { ExecutionContext } from '../src/http/execution-context.ts'
 import { receiversIn, type RoutedApp } from '../src/http/mounted.ts'
-import { type KeptBatch, type RelayInbox, relayOf } from '../src/inbox/relay.ts'
+import { isRelay, type KeptBatch, type RelayInbox } from '../src/inbox/relay.ts'
 
 export type { KeptBatch, KeptMessage } from '../src/inbox/relay.ts'
 
@@ -58,7 +58,7 @@ export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Work
 /** Those that need something of the Worker: of the receiver itself, or of all that are mounted in an app. */
 function inboxesOf(served: object): readonly RelayInbox[] {
   const receivers = isRouted(served) ? receiversIn(served) : [served]
-  return receivers.flatMap((receiver) => relayOf(receiver) ?? [])
+  return receivers.flatMap((receiver) => ('inbox' in receiver && isRelay(receiver.inbox) ? [receiver.inbox] : []))
 }
 
 function isRouted(served: object): served is RoutedApp {

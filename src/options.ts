@@ -9,7 +9,7 @@ import type { MalformedBody } from './events/malformed.ts'
 import type { Secret } from './http/secret.ts'
 import type { Durability, InboxFactory } from './inbox/inbox.ts'
 import { memoryInbox } from './inbox/memory.ts'
-import type { RelayInbox } from './inbox/relay.ts'
+import { isRelay, type RelayInbox } from './inbox/relay.ts'
 import { consoleLog, type Log } from './log.ts'
 
 /** When the 2xx is sent: on receipt, once the inbox has made the message durable, once all its handlers are done. */
@@ -125,10 +125,7 @@ const rules: Rules = {
   decode: oneOf(true, false),
   // Its types are looked at where they are read.
   fields: z.custom(isObject, "must map names of fields to types, for instance { CabinNoise: 'number' }"),
-  inbox: z.custom(
-    (value) => isFunction(value) || (isObject(value) && isFunction(value['attach'])),
-    'must be an inbox, for instance memoryInbox()',
-  ),
+  inbox: z.custom((value) => isFunction(value) || isRelay(value), 'must be an inbox, for instance memoryInbox()'),
   ack: oneOf('received', 'stored', 'handled'),
   concurrency: whole(1),
   order: oneOf('vin', 'none'),

@@ -8,7 +8,7 @@ import { isRefusal, readGiven } from './http/body.ts'
 import { markRoutes } from './http/mounted.ts'
 import { type Arrival, createRoutes, doorOf, type Incoming } from './http/routes.ts'
 import { createSecretCheck } from './http/secret.ts'
-import { isRelay, markRelay, type RelayParts } from './inbox/relay.ts'
+import { isRelay } from './inbox/relay.ts'
 import { type ReceiverOptions, readOptions } from './options.ts'
 import { createReceipts } from './receipt.ts'
 import type { Receiver } from './receiver-interface.ts'
@@ -54,11 +54,9 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     limits.pendingMessages,
   )
   const registry = createRegistry()
-  const createEngineOver: RelayParts['createEngine'] = (inbox, over) =>
-    createEngine({ inbox, registry, receipts, reports, ...over })
-  const taker = isRelay(settings.inbox)
-    ? settings.inbox.attach({ settings, registry, receipts, reports, createEngine: createEngineOver })
-    : createEngine({ settings, inbox: settings.inbox, registry, receipts, reports })
+  const { inbox } = settings
+  const parts = { settings, registry, receipts, reports }
+  const taker = isRelay(inbox) ? inbox.attach({ ...parts, createEngine }) : createEngine({ ...parts, inbox })
 
   /** The whole way of a request: who sends, what it says, keep it, answer. Handlers follow in a task of their own. */
   async function receive(incoming: Incoming): Promise<Answer> {
@@ -115,6 +113,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 
   let closing: AbortController | undefined
   const receiver: Receiver<E, ExtendedBy<Fields>> = {
+    inbox,
     ack: taker.ack,
     durability: taker.durability,
     on(subjects, handler, filter) {
@@ -163,6 +162,5 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     deadLetters: taker.deadLetters,
   }
   markRoutes(app, receiver)
-  if (isRelay(settings.inbox)) markRelay(receiver, settings.inbox)
   return receiver
 }

@@ -5,7 +5,7 @@
  */
 import { FleethookError } from '../../src/errors.ts'
 import type { Drainable } from '../../src/http/drainable.ts'
-import { type RelayInbox, relayOf, type RelayParts } from '../../src/inbox/relay.ts'
+import { isRelay, type RelayInbox, type RelayParts } from '../../src/inbox/relay.ts'
 import { createRelayTaker } from '../../src/inbox/relay-taker.ts'
 import { createInboxObject } from './durable-object/object.ts'
 import { createObjects } from './durable-object/objects.ts'
@@ -126,9 +126,8 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
  * export const FleethookInbox = inboxObject(receiver)
  * ```
  */
-export function inboxObject(receiver: Pick<Drainable, 'durability'>): InboxObjectClass {
-  const inbox = relayOf(receiver)
-  const kept = inbox && made.get(inbox)
+export function inboxObject({ inbox }: Pick<Drainable, 'inbox'>): InboxObjectClass {
+  const kept = isRelay(inbox) ? made.get(inbox) : undefined
   const parts = kept?.parts
   if (kept === undefined || parts === undefined) {
     throw new FleethookError(

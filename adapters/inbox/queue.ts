@@ -74,7 +74,9 @@ export function queueInbox<Bindings = never>({ queue }: QueueInboxOptions<Bindin
       if (attached === undefined) return
       const { settings, createEngine } = attached
       const inbox = createBatchInbox(batch, settings.clock)
-      const engine = createEngine(() => inbox, {
+      const engine = createEngine({
+        ...attached,
+        inbox: () => inbox,
         settings: { ...settings, ack: 'stored' },
         surroundings: { env, context: detachedContext },
       })

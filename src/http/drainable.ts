@@ -1,5 +1,6 @@
 import type { DrainResult } from '../dispatch/drain.ts'
-import type { Durability } from '../inbox/inbox.ts'
+import type { Durability, InboxFactory } from '../inbox/inbox.ts'
+import type { RelayInbox } from '../inbox/relay.ts'
 import type { Ack } from '../options.ts'
 
 /** What a server needs to know of a receiver: how to open and drain it, and what its 2xx promises. */
@@ -8,4 +9,6 @@ export interface Drainable {
   readonly drain: (options?: { readonly deadlineMs?: number }) => Promise<DrainResult>
   readonly ack: Ack
   readonly durability: Durability
+  /** Where its messages are kept: what the option `inbox` was. */
+  readonly inbox: InboxFactory | RelayInbox
 }

@@ -1,10 +1,5 @@
-import type { Registry } from '../dispatch/registry.ts'
-import type { Surroundings } from '../dispatch/work.ts'
-import type { Settings } from '../options.ts'
-import type { Receipts } from '../receipt.ts'
-import type { Reports } from '../reports.ts'
+import type { EngineOptions } from '../engine.ts'
 import type { Taker } from '../taker.ts'
-import type { InboxFactory } from './inbox.ts'
 
 /**
  * The value of the option `inbox` where messages are kept, and handled, by somebody else than who receives them: then no
@@ -34,33 +29,11 @@ export interface KeptMessage {
 }
 
 /** What a receiver is made of: enough to take messages in front, and to make an engine where they are handled. */
-export interface RelayParts {
-  readonly settings: Settings
-  readonly registry: Registry
-  readonly receipts: Receipts
-  readonly reports: Reports
-  /** Makes an engine over an inbox. What it finds there has the surroundings given. */
-  readonly createEngine: (inbox: InboxFactory, over: EngineOver) => Taker
+export interface RelayParts extends Omit<EngineOptions, 'inbox' | 'surroundings'> {
+  readonly createEngine: (options: EngineOptions) => Taker
 }
 
-/** How an engine differs from one of the receiver's own process. */
-export interface EngineOver {
-  readonly settings: Settings
-  readonly surroundings: Surroundings
-}
-
-export function isRelay(inbox: InboxFactory | RelayInbox): inbox is RelayInbox {
-  return typeof inbox === 'object'
-}
-
-const relays = /* @__PURE__ */ new WeakMap<object, RelayInbox>()
-
-/** Remembers by which inbox a receiver relays, for whatever runs where the messages are. */
-export function markRelay(receiver: object, inbox: RelayInbox): void {
-  relays.set(receiver, inbox)
-}
-
-/** The inbox by which a receiver relays, if it does. */
-export function relayOf(receiver: object): RelayInbox | undefined {
-  return relays.get(receiver)
+/** Whether messages go elsewhere. */
+export function isRelay(inbox: unknown): inbox is RelayInbox {
+  return typeof inbox === 'object' && inbox !== null && 'attach' in inbox
 }

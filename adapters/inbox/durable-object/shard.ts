@@ -48,7 +48,12 @@ export function createShard({ parts, keeping, storage, env }: ShardOptions): Sha
     inOrder: settings.order === 'vin',
     kept: () => lookAfter(clock.now() + lookAfterMs),
   })
-  const engine = parts.createEngine(() => inbox, { settings: { ...settings, ack: 'stored', clock }, surroundings })
+  const engine = parts.createEngine({
+    ...parts,
+    inbox: () => inbox,
+    settings: { ...settings, ack: 'stored', clock },
+    surroundings,
+  })
   /** When the alarm is set for, as far as this object knows. */
   let alarmAt: number | undefined
   let inAlarm = false
