@@ -45,6 +45,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/bun': { values: 'serve', types: 'BunServeOptions ServeOptions Served Server Signal' },
   'fleethook/deno': { values: 'serve', types: 'ServeOptions Served Server Signal' },
   'fleethook/workers': { values: 'worker', types: 'KeptBatch KeptMessage Worker WorkerServed' },
+  'fleethook/inbox/sqlite': { values: 'sqliteInbox', types: 'KeptFor SqliteInboxOptions' },
   'fleethook/inbox/durable-object': {
     values: 'durableObjectInbox inboxObject',
     types: `

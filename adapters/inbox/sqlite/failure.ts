@@ -1,0 +1,56 @@
+import { FleethookError } from '../../../src/errors.ts'
+
+/** Result codes of SQLite, https://sqlite.org/rescode.html, without what extends them. */
+const codes = { busy: 5, locked: 6, readOnly: 8, corrupt: 11, full: 13, notADatabase: 26 } as const
+
+/**
+ * What an error of SQLite means for the inbox:
+ * - `inbox_full`: the disk has no room. The transaction was rolled back; the connection is as good as before.
+ * - `inbox_locked`: another process has the file.
+ * - `inbox_damaged`: what the file holds cannot be trusted.
+ * - `inbox_unavailable`: anything else. The connection must not be used again: after a sync that failed the next one may say
+ *   that all is well while nothing was written.
+ */
+export function failureOf(error: unknown, path: string): FleethookError {
+  if (error instanceof FleethookError) return error
+  const { code, text } = resultOf(error)
+  const why = `${text}${code === undefined ? '' : ` (SQLite result ${code})`}`
+  switch (code === undefined ? code : code & 0xff) {
+    case codes.full:
+      return new FleethookError('inbox_full', `The disk of the inbox ${path} is full: ${why}.`, {
+        hint: 'Make room on the disk; the inbox goes on by itself.',
+        cause: error,
+      })
+    case codes.busy:
+    case codes.locked:
+      return locked(path, error)
+    case codes.corrupt:
+    case codes.notADatabase:
+      return new FleethookError('inbox_damaged', `The file of the inbox ${path} is damaged: ${why}.`, { cause: error })
+    case codes.readOnly:
+      return unavailable(path, why, 'Make the file and its folder writable; the inbox goes on by itself.', error)
+    default:
+      return unavailable(path, why, undefined, error)
+  }
+}
+
+/** Another process has the file. */
+export function locked(path: string, cause?: unknown): FleethookError {
+  return new FleethookError('inbox_locked', `Another process has the inbox ${path}, or another receiver of this one.`, {
+    hint: 'An inbox belongs to one receiver at a time: end the other one, give each a path of its own, or let this one wait for it with `waitMs`.',
+    cause,
+  })
+}
+
+function unavailable(path: string, why: string, hint: string | undefined, cause: unknown): FleethookError {
+  return new FleethookError('inbox_unavailable', `The inbox ${path} cannot be used: ${why}.`, {
+    cause,
+    ...(hint === undefined ? {} : { hint }),
+  })
+}
+
+function resultOf(error: unknown): { readonly code: number | undefined; readonly text: string } {
+  if (!(error instanceof Error)) return { code: undefined, text: `a ${typeof error} was thrown` }
+  const { errcode } = error as { errcode?: unknown }
+  return { code: typeof errcode === 'number' ? errcode : undefined, text: error.message }
+}

@@ -1,0 +1,138 @@
+import type { Timer } from '../../../src/clock.ts'
+import { FleethookError } from '../../../src/errors.ts'
+import type { Log } from '../../../src/log.ts'
+import type { Found, Store } from './store.ts'
+
+/** Whether the file can be used, and what is done when it cannot. */
+export interface Health {
+  /** Why nothing can be put now. */
+  readonly refusal: FleethookError | undefined
+  /** Whether there is sense in writing at all. */
+  readonly isUsable: boolean
+  /** Something failed: says so and sees to it that it is tried again. `puts`: how many messages were to be kept. */
+  failed(error: unknown, puts?: number): void
+  /** What a commit said of the room that is left. */
+  noteRoom(isRoomy: boolean): void
+  /** Tries no more. */
+  stop(): void
+}
+
+export interface HealthOptions {
+  readonly store: Store
+  readonly path: string
+  readonly log: Log
+  readonly now: () => number
+  readonly after: (ms: number, run: () => void) => Timer
+  /** The file was opened again. */
+  readonly reopened: (found: Found) => void
+  /** There is room again. */
+  readonly mended: () => void
+}
+
+/** How long it is left alone when the disk is full, and when it fails: the latter longer each time. */
+const fullMs = 1_000
+const leastMs = 1_000
+const mostMs = 30_000
+
+export function createHealth({ store, path, log, now, after, reopened, mended }: HealthOptions): Health {
+  let refusal: FleethookError | undefined
+  let isUsable = true
+  let stopped = false
+  let restMs = leastMs
+  let timer: Timer | undefined
+
+  function refuse(error: FleethookError): void {
+    if (refusal?.code !== error.code) log.error(`messages are refused: ${error.message}`)
+    refusal = error
+  }
+
+  function mend(): void {
+    if (refusal !== undefined) log.warn(`the inbox ${path} takes messages again`)
+    refusal = undefined
+    isUsable = true
+    restMs = leastMs
+    timer?.cancel()
+    timer = undefined
+    mended()
+  }
+
+  function later(ms: number, run: () => Promise<void>): void {
+    if (stopped || timer !== undefined) return
+    timer = after(ms, () => {
+      timer = undefined
+      if (!stopped) void run()
+    })
+  }
+
+  async function probe(): Promise<void> {
+    try {
+      if (await store.probe()) return mend()
+    } catch (error) {
+      return failed(error)
+    }
+    // What is settled may be written meanwhile.
+    isUsable = true
+    later(fullMs, probe)
+  }
+
+  async function reopen(): Promise<void> {
+    try {
+      const found = await store.open(now())
+      if (stopped) return
+      reopened(found)
+      mend()
+    } catch (error) {
+      failed(error)
+    }
+  }
+
+  /** What a handle says after an error is not to be believed: it is closed, and the file opened anew. */
+  function leave(): void {
+    isUsable = false
+    timer?.cancel()
+    timer = undefined
+    void store.close().catch(() => {})
+    later(restMs, reopen)
+    restMs = Math.min(restMs * 2, mostMs)
+  }
+
+  function failed(error: unknown, puts = 0): void {
+    if (stopped) return
+    const known =
+      error instanceof FleethookError
+        ? error
+        : new FleethookError('inbox_unavailable', `The inbox ${path} failed.`, { cause: error })
+    const isFull = known.code === 'inbox_full'
+    refuse(
+      isFull || known.code === 'inbox_unavailable'
+        ? known
+        : new FleethookError('inbox_unavailable', known.message, { cause: known }),
+    )
+    if (!isFull) return leave()
+    isUsable = puts > 0
+    later(fullMs, probe)
+  }
+
+  return {
+    get refusal() {
+      return refusal
+    },
+    get isUsable() {
+      return isUsable
+    },
+    failed,
+    noteRoom(isRoomy) {
+      if (isRoomy || refusal !== undefined) return
+      refuse(
+        new FleethookError('inbox_full', `The inbox ${path} has used up its \`maxBytes\`.`, {
+          hint: 'Make the handlers faster, or raise `maxBytes`; the inbox goes on by itself.',
+        }),
+      )
+      later(fullMs, probe)
+    },
+    stop() {
+      stopped = true
+      timer?.cancel()
+    },
+  }
+}

@@ -1,0 +1,277 @@
+import { setImmediate } from 'node:timers/promises'
+import { FleethookError } from '../../../src/errors.ts'
+import { placeOf } from '../../../src/inbox/delivery-id.ts'
+import type { Inbox, InboxMessage, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
+import { createGroupCommit } from './group-commit.ts'
+import { createHealth } from './health.ts'
+import { createKeptMessages, type Kept } from './kept.ts'
+import { backgroundTimer, openWhenFree } from './opening.ts'
+import type { SqliteSettings } from './options.ts'
+import type { Found, Page, Row, Store } from './store.ts'
+
+/** How often it says that it is alive, and looks whether something can be dropped. */
+const tidyMs = 10_000
+
+export function createSqliteInbox(store: Store, settings: InboxSettings, options: SqliteSettings): Inbox {
+  const { clock, log, pendingMessages = Infinity, pendingBytes = Infinity } = settings
+  const { path } = options
+  const now = (): number => clock.now()
+  const after = backgroundTimer(clock)
+  const kept = createKeptMessages()
+  let messages = 0
+  let bytes = 0
+  let isOpen = false
+  let closed = false
+  /** Messages up to here may have been handed out by a process that did not live to write it down. */
+  let suspectUpTo = -1
+
+  const health = createHealth({
+    store,
+    path,
+    log,
+    now,
+    after,
+    reopened() {},
+    mended() {
+      queue.resume()
+      settings.roomy()
+    },
+  })
+  const queue = createGroupCommit({
+    store,
+    now,
+    pendingBytes: () => bytes,
+    committed: ({ roomy }) => health.noteRoom(roomy),
+    failed: (error, puts) => health.failed(error, puts),
+    isUsable: () => health.isUsable,
+  })
+
+  function refusal(): FleethookError | undefined {
+    if (closed) return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
+    if (!isOpen) return new FleethookError('inbox_unavailable', `The inbox ${path} is not open.`)
+    return health.refusal
+  }
+
+  /** Takes the room, or throws. */
+  function takeRoom(moreMessages: number, moreBytes: number): void {
+    const refused = refusal()
+    if (refused !== undefined) throw refused
+    if (messages + moreMessages > pendingMessages || bytes + moreBytes > pendingBytes) throw full
+    messages += moreMessages
+    bytes += moreBytes
+  }
+
+  function giveRoom(lessMessages: number, lessBytes: number): void {
+    messages -= lessMessages
+    bytes -= lessBytes
+  }
+
+  const full = new FleethookError(
+    'inbox_full',
+    `The inbox holds as much as \`limits\` allow: ${pendingMessages} messages or ${pendingBytes} bytes.`,
+    { hint: 'Make the handlers faster, or raise `concurrency` or `limits`.' },
+  )
+
+  /** Reads from the file. What fails there makes the inbox unavailable. */
+  async function reading<T>(read: () => Promise<T>): Promise<T> {
+    const refused = refusal()
+    if (!isOpen || (refused !== undefined && !health.isUsable)) throw refused ?? full
+    try {
+      return await read()
+    } catch (error) {
+      health.failed(error)
+      throw error
+    }
+  }
+
+  async function find(id: string, place: number): Promise<Kept | undefined> {
+    if (queue.isSettled(place)) return undefined
+    if (queue.touches(place)) await queue.flush()
+    const found = await reading(() => store.find(place))
+    if (found?.message.id !== id) return undefined
+    return kept.get(id) ?? { ...found, place }
+  }
+
+  async function select<T>(
+    which: Selection,
+    read: (which: Selection, after: number) => Promise<Page<T>>,
+  ): Promise<T[]> {
+    await queue.flush()
+    const start = which.after === undefined ? -1 : placeOf(which.after)
+    const selected: T[] = []
+    // An id is never older than what it was made for.
+    let next: number | undefined = Math.max(Number.isNaN(start) ? -1 : start, placeBefore(which.fromMs))
+    while (next !== undefined && selected.length < which.limit) {
+      const from: number = next
+      const page = await reading(() => read({ ...which, limit: which.limit - selected.length }, from))
+      selected.push(...page.found)
+      next = page.next
+      if (next !== undefined) await setImmediate()
+    }
+    return selected
+  }
+
+  async function* waiting(): AsyncGenerator<readonly Waiting[]> {
+    for (let next: number | undefined = -1; next !== undefined && !closed;) {
+      const from: number = next
+      const page: Page<Waiting> = await reading(() => store.waiting(from))
+      if (page.found.length > 0) yield page.found
+      next = page.next
+      await setImmediate()
+    }
+  }
+
+  async function tidy(): Promise<void> {
+    try {
+      for (let more = true; more && !closed && health.isUsable;) {
+        const result = await store.tidy(now(), bytes)
+        more = result.more
+        health.noteRoom(result.roomy)
+        await setImmediate()
+      }
+    } catch (error) {
+      health.failed(error)
+    }
+    tidyLater()
+  }
+
+  let tidying = { cancel(): void {} }
+  function tidyLater(): void {
+    if (!closed) tidying = after(tidyMs, () => void tidy())
+  }
+
+  function begin(found: Found): void {
+    messages = found.messages
+    bytes = found.bytes
+    if (found.unclean && found.lastId !== undefined) suspectUpTo = placeOf(found.lastId)
+    isOpen = true
+    tidyLater()
+  }
+
+  return {
+    durability: 'disk',
+
+    async open() {
+      const found = await openWhenFree(store, settings, options, () => closed)
+      begin(found)
+      const { lastId, holes } = found
+      return { ...(lastId === undefined ? {} : { lastId }), holes, waiting: waiting() }
+    },
+
+    async put(given) {
+      let more = 0
+      for (const message of given) more += message.bytes
+      takeRoom(given.length, more)
+      try {
+        const rows = given.map(rowOf)
+        await queue.put(rows)
+        for (const [at, message] of given.entries()) {
+          kept.add({ message, place: rows[at]?.place ?? 0, deliveries: 0, replayed: false })
+        }
+      } catch (error) {
+        giveRoom(given.length, more)
+        throw error
+      }
+    },
+
+    async claim(id) {
+      const place = placeOf(id)
+      const found = kept.get(id) ?? (await find(id, place))
+      if (found === undefined) return undefined
+      const { message, deliveries, replayed } = found
+      found.deliveries += 1
+      kept.claim(found)
+      queue.change({ place, deliveries: 1 })
+      if (place <= suspectUpTo) await queue.flush()
+      return { message, deliveries, replayed }
+    },
+
+    async settle(id) {
+      const place = placeOf(id)
+      const found = kept.get(id)
+      if (found !== undefined) {
+        kept.remove(id)
+        giveRoom(1, found.message.bytes)
+        return queue.settle(place)
+      }
+      if (Number.isNaN(place) || queue.isSettled(place)) return
+      const settled = await queue.move({ to: 'settled', place })
+      if (settled !== undefined) giveRoom(1, settled)
+    },
+
+    async reschedule(id, { attempts, notBefore }) {
+      const found = kept.get(id)
+      if (found !== undefined) kept.add(found)
+      queue.change({ place: placeOf(id), deliveries: 0, attempts, notBefore })
+    },
+
+    async deadLetter(id, { error, attempts, diedAt }) {
+      const dead = await queue.move({ to: 'dead', place: placeOf(id), error, attempts, diedAt })
+      kept.remove(id)
+      if (dead !== undefined) giveRoom(1, dead)
+      return 0
+    },
+
+    deadLetters: (which) => select(which, store.deadLetters),
+
+    async findDeadLetter(id) {
+      const place = placeOf(id)
+      if (Number.isNaN(place)) return undefined
+      const { found } = await reading(() => store.deadLetters({ limit: 1 }, place - 1))
+      return found[0]?.id === id ? found[0] : undefined
+    },
+
+    settled: (which) => select(which, store.settled),
+
+    async revive(id) {
+      const place = placeOf(id)
+      if (Number.isNaN(place)) return undefined
+      if (queue.touches(place)) await queue.flush()
+      const message = await reading(() => store.message(place))
+      if (message?.id !== id) return undefined
+      takeRoom(1, message.bytes)
+      let revived: number | undefined
+      try {
+        revived = await queue.move({ to: 'pending', place })
+      } finally {
+        if (revived === undefined) giveRoom(1, message.bytes)
+      }
+      return revived === undefined ? undefined : { id, lane: message.lane, kind: message.kind }
+    },
+
+    async discard(id) {
+      const place = placeOf(id)
+      return !Number.isNaN(place) && (await queue.move({ to: 'nowhere', place })) !== undefined
+    },
+
+    usage: () => ({ messages, bytes }),
+
+    refusing() {
+      const code = closed ? 'inbox_unavailable' : health.refusal?.code
+      if (code !== undefined) return code === 'inbox_full' ? code : 'inbox_unavailable'
+      return messages >= pendingMessages || bytes >= pendingBytes ? 'inbox_full' : undefined
+    },
+
+    async close() {
+      if (closed) return
+      closed = true
+      tidying.cancel()
+      if (!isOpen) return store.close()
+      const clean = await queue.flush().then(
+        () => true,
+        () => false,
+      )
+      health.stop()
+      await store.close(clean && health.isUsable ? now() : undefined)
+    },
+  }
+}
+
+function rowOf({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage): Row {
+  return { place: placeOf(id), id, lane, receivedAt, door, kind, text, bytes }
+}
+
+/** A place before those of this time. */
+function placeBefore(ms: number | undefined): number {
+  return ms === undefined ? -1 : ms * 2048 - 1
+}

@@ -1,0 +1,61 @@
+import { createPassingMap } from '../../../src/passing-map.ts'
+import type { Pending } from './store.ts'
+
+/** A message that need not be read from the disk. */
+export interface Kept extends Pending {
+  readonly place: number
+  deliveries: number
+}
+
+/**
+ * Messages in memory: all that are handed out, and those that came last, so that most are neither read from the disk nor
+ * parsed again. The oldest that wait make room for the newest: they wait behind something.
+ */
+export interface KeptMessages {
+  get(id: string): Kept | undefined
+  /** It waits. */
+  add(kept: Kept): void
+  /** It is handed out, and stays until it is removed or waits again. */
+  claim(kept: Kept): void
+  remove(id: string): void
+}
+
+/** What waits in memory at most. An event takes several times the room of its text. */
+const mostBytes = 4 * 1_048_576
+const mostMessages = 8_192
+
+export function createKeptMessages(): KeptMessages {
+  const waiting = createPassingMap<string, Kept>()
+  const claimed = createPassingMap<string, Kept>()
+  let bytes = 0
+
+  function forget(id: string): void {
+    const kept = waiting.get(id)
+    if (kept === undefined) return
+    waiting.delete(id)
+    bytes -= kept.message.bytes
+  }
+
+  return {
+    get: (id) => claimed.get(id) ?? waiting.get(id),
+    add(kept) {
+      const { id } = kept.message
+      claimed.delete(id)
+      forget(id)
+      waiting.set(id, kept)
+      bytes += kept.message.bytes
+      for (const { message } of waiting.values()) {
+        if (bytes <= mostBytes && waiting.size <= mostMessages) break
+        forget(message.id)
+      }
+    },
+    claim(kept) {
+      forget(kept.message.id)
+      claimed.set(kept.message.id, kept)
+    },
+    remove(id) {
+      forget(id)
+      claimed.delete(id)
+    },
+  }
+}
