@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { availableParallelism, cpus, release, totalmem } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { format, resolveConfig } from 'prettier'
+import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
 import { form } from './form.ts'
 
 /** One row of a table of figures; every row of a table has the same columns, which are its heading. */
@@ -46,6 +47,15 @@ export async function writeFigures(figures: Figures): Promise<void> {
   const path = `${root}docs/figures/${figures.piece}.md`
   mkdirSync(`${root}docs/figures`, { recursive: true })
   writeFileSync(path, await format(text, { ...(await resolveConfig(path)), filepath: path }))
+}
+
+/** Which versions of these runtimes took part, for {@link Figures.versions}. */
+export function versionsOf(runtimes: readonly Runtime[]): Readonly<Record<string, string>> {
+  const version = (runtime: Runtime): string => {
+    const [line = ''] = execFileSync(runtimePath(runtime), ['--version'], { encoding: 'utf8' }).split('\n')
+    return /\d+\.\d+\.\d+/.exec(line)?.[0] ?? line
+  }
+  return Object.fromEntries(runtimes.map((runtime) => [runtime, version(runtime)]))
 }
 
 function table(rows: readonly Row[]): string {

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
-import { type Row, writeFigures } from '../faults/figures.ts'
+import { type Row, versionsOf, writeFigures } from '../faults/figures.ts'
 import { form, inForm } from '../faults/form.ts'
 import { runCases, type Summary } from './cases.ts'
 import type { Face } from './face.ts'
@@ -67,6 +67,7 @@ afterAll(() =>
       'and is the same by `fetch` and by `accept`; what was acknowledged was handled; no prototype has changed; half a ' +
       'second is never taken. Case `n` is seen again with `node test/fuzz/campaign.ts <what> <run> <n> 1`.',
     tables: [{ title: `Run ${run}`, rows }],
+    versions: versionsOf(['node24', 'bun', 'deno']),
   }),
 )
 

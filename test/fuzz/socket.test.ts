@@ -2,7 +2,7 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, describe, test } from 'vitest'
 import { spawnTarget } from '../conformance/spawn.ts'
-import { type Row, writeFigures } from '../faults/figures.ts'
+import { type Row, versionsOf, writeFigures } from '../faults/figures.ts'
 import { form, inForm } from '../faults/form.ts'
 import { secret } from '../faults/http/programs/seen.ts'
 import { programCommand } from '../runtimes/targets.ts'
@@ -53,6 +53,7 @@ afterAll(() =>
       'real process over a connection each. The process has to live, to take the message that is posted after every ' +
       'hundred of them, to answer with nothing that is not in the table or said by every server of HTTP, and to tell no secret.',
     tables: [{ title: `Run ${run}`, rows }],
+    versions: versionsOf(['node24', 'bun', 'deno']),
   }),
 )
 

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { afterAll, describe, test } from 'vitest'
 import { type Target, spawnTarget } from '../../conformance/spawn.ts'
 import { programCommand } from '../../runtimes/targets.ts'
-import { type Row, writeFigures } from '../figures.ts'
+import { type Row, versionsOf, writeFigures } from '../figures.ts'
 import { form, inForm } from '../form.ts'
 import { attack, mostConnections, withFiles } from './attacking.ts'
 import { connections, goLive, type Latency } from './live.ts'
@@ -77,7 +77,10 @@ afterAll(() =>
       'them an attack from another process on the same machine. Latency is from the moment a message was due to its whole ' +
       'answer, as median / 99th percentile / most; memory is the most that the process of the receiver had at any time.',
     tables: [{ title: `${quietMs / 1000} seconds without, ${attackMs / 1000} seconds with the attack`, rows }],
-    versions: { 'idle connections': idle < wantedIdle ? `${idle}, for the limit of open files` : String(idle) },
+    versions: {
+      ...versionsOf(runtimes),
+      'idle connections': idle < wantedIdle ? `${idle}, for the limit of open files` : String(idle),
+    },
   }),
 )
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, describe, expect, test } from 'vitest'
 import { runtimePath } from '../../../scripts/runtimes.ts'
-import { writeFigures, type Row } from '../figures.ts'
+import { type Row, versionsOf, writeFigures } from '../figures.ts'
 import { inForm } from '../form.ts'
 import { classes, type subjects } from './trials.ts'
 import type { Comparison } from './welch.ts'
@@ -89,7 +89,7 @@ afterAll(() =>
         rows: rows.toSorted((a, b) => orderOf(a).localeCompare(orderOf(b))),
       },
     ],
-    versions: { 'Node, Bun and Deno measured': 'those of `scripts/runtimes.ts`' },
+    versions: versionsOf(runtimes),
   }),
 )
 
