@@ -18,7 +18,7 @@ export interface TargetOptions {
 }
 
 /** Something that `serve` takes on every runtime: the receiver itself, and what it has handled. */
-export interface TargetApp extends Pick<Receiver, 'drain' | 'ack' | 'durability'> {
+export interface TargetApp extends Pick<Receiver, 'open' | 'drain' | 'ack' | 'durability' | 'inbox'> {
   readonly fetch: (request: Request, env?: unknown, context?: ExecutionContext) => Response | Promise<Response>
   readonly receiver: Receiver
 }
@@ -44,9 +44,11 @@ export function createTarget(options: TargetOptions = {}): TargetApp {
 
   return {
     receiver,
+    open: receiver.open,
     drain: receiver.drain,
     ack: receiver.ack,
     durability: receiver.durability,
+    inbox: receiver.inbox,
     fetch(request, env, context) {
       const { pathname } = new URL(request.url)
       const isHosts = /^\/(target|mounted)(\/|$)/.test(pathname)

@@ -1,0 +1,39 @@
+import { receiverConformance } from 'fleethook/testing'
+import { afterAll, beforeAll, describe, test } from 'vitest'
+import { secret, slowVins } from '../conformance/target.ts'
+import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { type StoredWorker, storedWorker } from './command.ts'
+
+// In workerd an object runs in the isolate of its Worker, so what its handlers have seen can be asked for there.
+const source = `
+  import { durableObjectInbox, inboxObject } from '../../../adapters/inbox/durable-object.ts'
+  import { worker } from '../../../adapters/workers.ts'
+  import { createTarget } from '../../conformance/target.ts'
+  const target = createTarget({ receiver: { inbox: durableObjectInbox({ objects: (env) => env.FLEETHOOK_INBOX }) } })
+  export const FleethookInbox = inboxObject(target.receiver)
+  export default worker(target)`
+
+describe('the conformance suite against a receiver that keeps its messages in Durable Objects', () => {
+  let stored: StoredWorker
+  let target: Target
+  beforeAll(async () => {
+    stored = await storedWorker(source)
+    target = await spawnTarget(stored.commands.workerd)
+  })
+  afterAll(async () => {
+    await target.stop()
+    stored[Symbol.dispose]()
+  })
+
+  for (const mount of ['', '/mounted']) {
+    const checks = receiverConformance({ url: 'http://not.yet', secret, slowVins, events: async () => [] })
+    test.each(checks.map(({ name }, index) => [name, index] as const))(
+      `%s${mount && `, mounted at ${mount}`}`,
+      { timeout: 30_000 },
+      async (_name, index) => {
+        const events = async (): Promise<[]> => JSON.parse(await (await fetch(`${target.url}/target/events`)).text())
+        await receiverConformance({ url: target.url + mount, secret, slowVins, events })[index]?.run()
+      },
+    )
+  }
+})
