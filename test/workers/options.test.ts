@@ -1,0 +1,155 @@
+import { describe, expect, test } from 'vitest'
+import { durableObjectInbox, inboxObject, type ObjectNamespace } from '../../adapters/inbox/durable-object.ts'
+import { worker } from '../../adapters/workers.ts'
+import { createReceiver, type InboxMessage, type ReceiverOptions } from '../../src/index.ts'
+
+/** Objects that answer as they are told to, and note what they are asked. */
+function objects(answer: (shard: string) => unknown): { readonly namespace: ObjectNamespace; readonly asked: Asked[] } {
+  const asked: Asked[] = []
+  return {
+    asked,
+    namespace: {
+      idFromName: (name) => ({ name }),
+      get: (id) => ({
+        async fetch(_url, { body }) {
+          const shard = String(Reflect.get(id, 'name'))
+          const { question, about } = JSON.parse(body)
+          asked.push({ shard, question, about })
+          return { status: 200, json: async () => answer(shard) }
+        },
+      }),
+    },
+  }
+}
+
+interface Asked {
+  readonly shard: string
+  readonly question: string
+  readonly about: readonly InboxMessage[]
+}
+
+const silent = { debug() {}, info() {}, warn() {}, error() {} }
+const receiverWith = (
+  namespace: ObjectNamespace,
+  options: Partial<ReceiverOptions> = {},
+): ReturnType<typeof createReceiver> =>
+  createReceiver({ secret: 'a', log: silent, inbox: durableObjectInbox({ objects: () => namespace }), ...options })
+const body = { data: { BatteryLevel: 1 }, createdAt: '2026-05-01T00:00:00Z', vin: 'V1' }
+const { namespace } = objects(() => ({}))
+
+describe('options of durableObjectInbox', () => {
+  const cases: readonly (readonly [what: string, make: () => unknown, says: RegExp])[] = [
+    ['shards', () => durableObjectInbox({ objects: () => namespace, shards: 0 }), /`shards` .* from 1 up and is 0/],
+    ['maxBytes', () => durableObjectInbox({ objects: () => namespace, maxBytes: 0.5 }), /`maxBytes`.* is 0.5/],
+    [
+      'retention',
+      () => durableObjectInbox({ objects: () => namespace, retention: { settledMs: -1 } }),
+      /`retention.settledMs`/,
+    ],
+    ['overflow', () => receiverWith(namespace, { overflow: 'conflate' }), /`overflow` is 'conflate'/],
+    ['a receiver with another inbox', () => inboxObject(createReceiver({ secret: 'a' })), /durableObjectInbox\(\{/],
+    [
+      'two receivers with one inbox',
+      () => {
+        const inbox = durableObjectInbox({ objects: () => namespace })
+        return [createReceiver({ secret: 'a', inbox }), createReceiver({ secret: 'a', inbox })]
+      },
+      /given to two receivers/,
+    ],
+  ]
+  test.each(cases)('that are wrong are refused at construction: %s', (_what, make, says) => {
+    expect(make).toThrow(expect.objectContaining({ code: 'option_invalid', message: expect.stringMatching(says) }))
+  })
+
+  test("ack: 'handled' is refused at construction", () => {
+    expect(() => receiverWith(namespace, { ack: 'handled' })).toThrow(
+      expect.objectContaining({ code: 'ack_unavailable' }),
+    )
+  })
+})
+
+describe('what a Worker asks of its objects', () => {
+  test('a vehicle has its place in one of them, and the vehicles have them all', async () => {
+    const { namespace: shards, asked } = objects(() => ({}))
+    const receiver = receiverWith(shards)
+    const vins = Array.from({ length: 200 }, (_, n) => `V${n % 100}`)
+    for (const vin of vins) await receiver.accept({ authorization: 'a', body: { ...body, vin } })
+    const byVin = Map.groupBy(asked, ({ about }) => String(about[0]?.lane))
+    expect([...byVin.values()].every((all) => new Set(all.map(({ shard }) => shard)).size === 1)).toBe(true)
+    expect(new Set(asked.map(({ shard }) => shard))).toEqual(new Set(['shard-0', 'shard-1', 'shard-2', 'shard-3']))
+    expect(asked[0]?.about[0]).not.toHaveProperty('event')
+  })
+
+  test('what cannot be kept is answered with 503, counted, and told of by a gap when it can be again', async () => {
+    let reachable = false
+    const { namespace: shards, asked } = objects(() => {
+      if (!reachable) throw new Error('the object was reset')
+      return {}
+    })
+    const receiver = receiverWith(shards)
+    const post = async (): Promise<number> => (await receiver.accept({ authorization: 'a', body })).status
+    expect([await post(), await post()]).toEqual([503, 503])
+    expect(receiver.stats()).toMatchObject({ received: 0, refused: { inbox_unavailable: 2 }, openGaps: 1 })
+    reachable = true
+    expect(await post()).toBe(200)
+    await receiver.drain()
+    expect(asked.map(({ about }) => about[0]?.kind)).toEqual(['wire', 'wire', 'wire', 'gap'])
+    expect(JSON.parse(String(asked.at(-1)?.about[0]?.text))).toMatchObject({ vin: 'V1', missed: 2 })
+    expect(receiver.stats()).toMatchObject({ received: 1, openGaps: 0, draining: true })
+    expect(await post()).toBe(503)
+  })
+
+  test('one that was just being moved is asked again, one that is overloaded is not', async () => {
+    let failures: readonly object[] = []
+    const { namespace: shards, asked } = objects(() => {
+      const [failure, ...others] = failures
+      failures = others
+      if (failure !== undefined) throw Object.assign(new Error('moved'), failure)
+      return {}
+    })
+    const receiver = receiverWith(shards)
+    const post = async (): Promise<number> => (await receiver.accept({ authorization: 'a', body })).status
+    failures = [{ retryable: true }, { retryable: true }]
+    expect([await post(), asked.length]).toEqual([200, 3])
+    failures = [{ retryable: true, overloaded: true }]
+    expect([await post(), asked.length]).toEqual([503, 4])
+  })
+
+  test("'received' answers before it is kept, and counts as lost what is not", async () => {
+    const { namespace: shards } = objects(() => ({ value: { error: 'inbox_full' } }))
+    const receiver = receiverWith(shards, { ack: 'received' })
+    expect((await receiver.accept({ authorization: 'a', body })).status).toBe(200)
+    await receiver.drain()
+    expect(receiver.stats()).toMatchObject({ received: 1, lost: 1 })
+  })
+
+  test('a binding that is missing is said, and nothing is acknowledged', async () => {
+    const said: unknown[] = []
+    const receiver = createReceiver({
+      secret: 'a',
+      log: { ...silent, error: (message, details) => said.push([message, details]) },
+      inbox: durableObjectInbox({ objects: (env: { X: ObjectNamespace }) => env.X }),
+    })
+    expect((await receiver.accept({ authorization: 'a', body, env: {} })).status).toBe(503)
+    expect(JSON.stringify(said)).toMatch(/`objects` of durableObjectInbox returned nothing.*durable_objects/)
+  })
+
+  test('dead letters are those of all objects, the oldest first, with the bindings of the last request', async () => {
+    const letter = (id: string): object => ({
+      id,
+      ...{ error: 'Error: no', attempts: 5, diedAt: 1 },
+      message: { id, lane: 'V1', receivedAt: 1, door: 'root', kind: 'wire', text: JSON.stringify(body), bytes: 80 },
+    })
+    const { namespace: shards, asked } = objects((shard) => ({ value: [letter(`${9 - Number(shard.at(-1))}`)] }))
+    const receiver = createReceiver<{ Bindings: { X: ObjectNamespace } }>({
+      secret: 'a',
+      inbox: durableObjectInbox<{ X: ObjectNamespace }>({ objects: (env) => env.X }),
+    })
+    const context = { waitUntil() {}, passThroughOnException() {}, props: {} }
+    await worker<{ X: ObjectNamespace }>(receiver).fetch(new Request('http://any/'), { X: shards }, context)
+    const letters = await receiver.deadLetters.list({ limit: 3 })
+    expect(letters.map(({ id }) => id)).toEqual(['6', '7', '8'])
+    expect(letters[0]).toMatchObject({ event: { topic: 'data', vin: 'V1' }, attempts: 5 })
+    expect(asked.map(({ question }) => question)).toEqual(Array.from({ length: 4 }, () => 'deadLetters'))
+  })
+})

@@ -1,0 +1,33 @@
+import { fakeClock } from 'fleethook/testing'
+import { expect, test } from 'vitest'
+import { createRestingClock } from '../../adapters/inbox/durable-object/resting-clock.ts'
+
+test('while it rests nothing is called, and it says when the first call is due; then all that is due is called', async () => {
+  const clock = fakeClock()
+  const resting = createRestingClock(clock)
+  const called: string[] = []
+  const start = clock.now()
+  resting.after(300, () => called.push('late'))
+  resting.after(100, () => called.push('soon'))
+  resting.after(50, () => called.push('never')).cancel()
+  expect(resting.sleep()).toBe(start + 100)
+  await clock.advance(200)
+  expect(called).toEqual([])
+  resting.wake()
+  await clock.advance(0)
+  expect(called).toEqual(['soon'])
+  await clock.advance(100)
+  expect(called).toEqual(['soon', 'late'])
+  expect(resting.sleep()).toBeUndefined()
+})
+
+test('whoever asks for a call wakes it', async () => {
+  const clock = fakeClock()
+  const resting = createRestingClock(clock)
+  const called: string[] = []
+  resting.after(100, () => called.push('before'))
+  resting.sleep()
+  resting.after(10, () => called.push('after'))
+  await clock.advance(100)
+  expect(called).toEqual(['after', 'before'])
+})
