@@ -266,7 +266,10 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
       await inbox.put([message(2)])
       const again = await reopen(inbox, roomy)
       const [first] = await all((await again.open()).waiting)
-      equal(first, { id: id(1), lane: 'VIN', kind: 'wire', attempts: 3, notBefore: 1_800_000_000_000 })
+      equal(
+        { id: first?.id, attempts: first?.attempts, notBefore: first?.notBefore },
+        { id: id(1), attempts: 3, notBefore: 1_800_000_000_000 },
+      )
       await again.close()
     })
     check(
