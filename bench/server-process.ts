@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { measuredCore, pinned } from './pin.ts'
-import type { Report } from './servers/measured.ts'
+import type { Report, Taken } from './servers/measured.ts'
 
 /** A server in a process of its own. */
 export interface ServerProcess {
@@ -10,15 +10,22 @@ export interface ServerProcess {
   /** Starts to count its CPU time. */
   begin(): Promise<void>
   /** What it took since `begin`. */
-  end(): Promise<{ readonly cpuMicroseconds: number; readonly handled: number | undefined }>
+  end(): Promise<Taken>
   stop(): Promise<void>
 }
 
 /** Starts one of `bench/servers`, on the measured core where processes can be pinned. */
-export async function startServer(name: string, nodeOptions: readonly string[] = []): Promise<ServerProcess> {
+export async function startServer(
+  name: string,
+  nodeOptions: readonly string[] = [],
+  variables: Readonly<Record<string, string>> = {},
+): Promise<ServerProcess> {
   const script = fileURLToPath(new URL(`servers/${name}.ts`, import.meta.url))
   const [command = process.execPath, ...args] = pinned(measuredCore, [process.execPath, ...nodeOptions, script])
-  const child = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  const child = spawn(command, args, {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    env: { ...process.env, ...variables },
+  })
   const first = await heard(child)
   if (!('port' in first)) throw new Error(`The server ${name} did not say where it listens.`)
   return {

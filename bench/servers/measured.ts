@@ -1,14 +1,25 @@
+import type { monitorEventLoopDelay } from 'node:perf_hooks'
+
+/** What a server took. */
+export interface Taken {
+  readonly cpuMicroseconds: number
+  readonly handled: number | undefined
+  /** How late the event loop came to a timer, in milliseconds. */
+  readonly loopDelayP99Ms: number | undefined
+}
+
 /** What a measured server says to whoever started it. */
-export type Report =
-  | { readonly port: number }
-  | { readonly began: true }
-  | { readonly cpuMicroseconds: number; readonly handled: number | undefined }
+export type Report = { readonly port: number } | { readonly began: true } | Taken
 
 /**
  * Says over IPC where this process listens, and answers `begin` and `end` with the CPU time it took between them, in user
  * and kernel mode, all threads together. `handled` counts what its handler has seen since it began.
  */
-export function measured(port: number, handled?: () => number): void {
+export function measured(
+  port: number,
+  handled?: () => number,
+  loopDelay?: ReturnType<typeof monitorEventLoopDelay>,
+): void {
   let cpu = process.cpuUsage()
   let before = 0
   const say = (report: Report): void => void process.send?.(report)
@@ -16,12 +27,18 @@ export function measured(port: number, handled?: () => number): void {
     if (question === 'begin') {
       cpu = process.cpuUsage()
       before = handled?.() ?? 0
+      loopDelay?.reset()
       say({ began: true })
     } else {
       // Handlers come after the last answer, and count.
       setTimeout(() => {
         const { user, system } = process.cpuUsage(cpu)
-        say({ cpuMicroseconds: user + system, handled: handled && handled() - before })
+        say({
+          cpuMicroseconds: user + system,
+          handled: handled && handled() - before,
+          // Its own resolution is part of what it says.
+          loopDelayP99Ms: loopDelay && loopDelay.percentile(99) / 1e6 - 1,
+        })
       }, 20)
     }
   })

@@ -1,0 +1,59 @@
+/**
+ * What it costs to have each message on disk before it is acknowledged: on this disk, and with syncs that take 2 and 10 ms
+ * as on volumes in a cloud. `npm run bench:durable`, about five minutes; the slow syncs take Linux and a C compiler.
+ */
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { cpus, release, tmpdir, type } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { DatabaseSync } from 'node:sqlite'
+import { canPin, measuredCore, pinned } from './pin.ts'
+
+const scratch = mkdtempSync(join(tmpdir(), 'fleethook-bench-'))
+const shim = join(scratch, 'slow-sync.so')
+const source = fileURLToPath(new URL('durable/slow-sync.c', import.meta.url))
+const canSlow =
+  spawnSync('cc', ['-shared', '-fPIC', '-O2', '-o', shim, source, '-ldl'], { stdio: 'inherit' }).status === 0
+
+interface Disk {
+  readonly name: string
+  readonly folder: string
+  readonly syncMicroseconds: number
+}
+
+// A file system in memory, so that the delay is all that a sync takes.
+const memory = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
+const disks: readonly Disk[] = [
+  { name: 'the disk of this machine', folder: '.', syncMicroseconds: 0 },
+  { name: 'a file system in memory, each sync 2 ms', folder: memory, syncMicroseconds: 2_000 },
+  { name: 'a file system in memory, each sync 10 ms', folder: memory, syncMicroseconds: 10_000 },
+]
+
+/** Runs a part. The one over HTTP pins its own processes. */
+function part(script: string, { folder, syncMicroseconds }: Disk, pin: boolean): void {
+  const path = fileURLToPath(new URL(`durable/${script}`, import.meta.url))
+  const plain = [process.execPath, path, '--folder', folder]
+  const [command = process.execPath, ...args] = pin ? pinned(measuredCore, plain) : plain
+  const slow = { LD_PRELOAD: shim, SLOW_SYNC_MICROSECONDS: String(syncMicroseconds) }
+  const env = { ...process.env, ...(syncMicroseconds === 0 ? {} : slow) }
+  if (spawnSync(command, args, { stdio: 'inherit', env }).status !== 0) process.exitCode = 1
+}
+
+const version = new DatabaseSync(':memory:').prepare('SELECT sqlite_version() AS version').get()?.['version']
+console.log(
+  `Node ${process.versions.node}, SQLite ${String(version)}; ${type()} ${release()}, ${cpus().length} × ${cpus()[0]?.model.trim()}`,
+)
+console.log(canPin ? 'Over HTTP the server is on one core and the load on the other.' : 'Processes are not pinned.')
+for (const disk of disks) {
+  if (disk.syncMicroseconds > 0 && !canSlow) {
+    console.log(`\nNOT MEASURED, for there is no C compiler: ${disk.name}`)
+    process.exitCode = 1
+    continue
+  }
+  console.log(`\n## On ${disk.name}\n\nPuts that each wait for the one before:\n`)
+  part('appends.ts', disk, false)
+  console.log('\nOver HTTP, with a handler:\n')
+  part('http.ts', disk, false)
+}
+rmSync(scratch, { recursive: true })

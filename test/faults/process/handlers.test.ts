@@ -1,0 +1,155 @@
+import { Agent } from 'node:http'
+import { afterAll, expect, test } from 'vitest'
+import { percentile } from '../../../bench/median.ts'
+import { type Row, writeFigures } from '../figures.ts'
+import { inForm } from '../form.ts'
+import type { BehaviourName } from './behaviours.ts'
+import { judge } from './journal.ts'
+import { createSite, lastLine, type Site } from './start.ts'
+import { createTraffic, messageOf, statusOf } from './traffic.ts'
+
+/*
+ * Healthy vehicles beside ones whose handlers misbehave in every way there is. What is compared is the time from sending a
+ * message of a healthy vehicle to the end of its handler, with and without the others, in the same run.
+ */
+const healthy = Array.from({ length: 20 }, (_, n) => `V${n}`)
+const seconds = inForm({ short: 1.5, long: 20 })
+const rows: Row[] = []
+
+interface Bad {
+  readonly behaviour: BehaviourName
+  readonly vehicles: number
+  /** How long it is between two of their messages, in milliseconds. Default 5. */
+  readonly everyMs?: number
+}
+
+const bad: readonly Bad[] = [
+  { behaviour: 'fails', vehicles: inForm({ short: 200, long: 1000 }) },
+  { behaviour: 'throwsNull', vehicles: 50 },
+  // As many as may run at once could hold up everybody until their time is over: that is what `concurrency` is for.
+  { behaviour: 'hangs', vehicles: 8 },
+  // A quarter of the one thread there is.
+  { behaviour: 'burns', vehicles: 1, everyMs: 400 },
+  { behaviour: 'leaks', vehicles: 1 },
+]
+
+/** From the sender's clock to the handler's: both are of this machine and neither jumps. */
+async function handledMs(site: Site, over: () => boolean, url: string): Promise<Float64Array> {
+  const traffic = createTraffic({ vins: healthy, ratePerSecond: 200 })
+  const before = site.journal().length
+  const sentAt = performance.timeOrigin
+  await traffic.pour(url, over)
+  await expect
+    .poll(() => judge(traffic.acknowledged, site.journal().slice(before)).lost.length, {
+      timeout: 20_000,
+      interval: 50,
+    })
+    .toBe(0)
+  const handledAt = new Map(
+    site
+      .journal()
+      .slice(before)
+      .map(({ vin, number, atMs }) => [`${vin} ${number}`, atMs]),
+  )
+  const names = [...traffic.acknowledged]
+  // Acknowledged and noted in the same order, message by message.
+  return Float64Array.from(
+    traffic.ackMs.map(({ sentAtMs }, index) => (handledAt.get(names[index] ?? '') ?? Infinity) - sentAt - sentAtMs),
+  )
+}
+
+test.each(bad)(
+  '$vehicles vehicles whose handler $behaviour do not keep the others waiting',
+  async ({ behaviour, vehicles, everyMs = 5 }) => {
+    const site = createSite('node24', {
+      handlerMs: 1,
+      options: { concurrency: 16, timeoutMs: 500, retry: { attempts: 5, minMs: 200, maxMs: 30_000 } },
+    })
+    await using target = await site.start()
+    const lasting = (): (() => boolean) => {
+      const end = performance.now() + seconds * 1000
+      return () => performance.now() > end
+    }
+    const alone = await handledMs(site, lasting(), target.url)
+
+    const agent = new Agent({ keepAlive: true, maxSockets: 16 })
+    const over = lasting()
+    const vins = Array.from({ length: vehicles }, (_, n) => `${behaviour}-${n}`)
+    let sent = 0
+    const misbehaving = Promise.all(
+      Array.from({ length: 4 }, async () => {
+        while (!over()) {
+          sent += 1
+          const status = await statusOf(target.url, agent, messageOf(vins[sent % vehicles] ?? '', sent))
+          expect(status).toBe(200)
+          await new Promise((resolve) => setTimeout(resolve, 4 * everyMs))
+        }
+      }),
+    )
+    const beside = await handledMs(site, over, target.url)
+    await misbehaving
+    agent.destroy()
+
+    const [p50Alone, p50Beside] = [percentile(alone, 0.5), percentile(beside, 0.5)]
+    const [, dead = 0, rss = 0] = lastLine(target, /^pending/)
+    rows.push({
+      handler: behaviour,
+      vehicles,
+      'their messages': sent,
+      'p50 alone ms': p50Alone.toFixed(2),
+      'p50 beside ms': p50Beside.toFixed(2),
+      'p99 alone ms': percentile(alone, 0.99).toFixed(2),
+      'p99 beside ms': percentile(beside, 0.99).toFixed(2),
+      'dead letters': dead,
+      'resident MB': Math.round(rss / 1e6),
+    })
+    expect(sent).toBeGreaterThan(3)
+    // Who waits behind others waits for their time limit, 500 ms, or for all of their rests, three seconds.
+    expect(p50Beside - p50Alone).toBeLessThan(400)
+  },
+  inForm({ short: 60_000, long: 600_000 }),
+)
+
+test('a message that ends its process each time it is handled becomes a dead letter, and the others are handled', async () => {
+  const site = createSite('node24', { handlerMs: 1, options: { retry: { attempts: 3, minMs: 1, maxMs: 10 } } })
+  const agent = new Agent({ keepAlive: true })
+  {
+    await using target = await site.start()
+    for (let number = 1; number <= 20; number++) {
+      expect(await statusOf(target.url, agent, messageOf(`V${number}`, 1))).toBe(200)
+    }
+    // The answer may be cut short by what it brings about.
+    await statusOf(target.url, agent, messageOf('kills-1', 1))
+    await target.exited
+  }
+  agent.destroy()
+  let starts = 0
+  for (;;) {
+    starts += 1
+    expect(starts).toBeLessThan(10)
+    const target = await site.start().catch(() => undefined)
+    // It can be ended before it has said where it listens.
+    if (target === undefined) continue
+    const dead = target.line(/^pending 0 dead 1 /).then(
+      () => true,
+      () => false,
+    )
+    if (!(await dead)) continue
+    expect(await target.stop()).toEqual({ status: 0, signal: null })
+    break
+  }
+  const { lost } = judge(new Set(Array.from({ length: 20 }, (_, n) => `V${n + 1} 1`)), site.journal())
+  expect(lost).toEqual([])
+  rows.push({ handler: 'kills', vehicles: 1, 'their messages': 1, 'dead letters': 1 })
+}, 60_000)
+
+afterAll(() =>
+  writeFigures({
+    piece: 'handlers-that-misbehave',
+    title: 'Handlers that misbehave beside healthy ones',
+    file: 'test/faults/process/handlers.test.ts',
+    about:
+      'Twenty healthy vehicles send 200 messages a second; beside them vehicles whose handler always fails, throws null, hangs past its time limit of 500 ms, burns 100 ms of CPU or leaks 64 kB, 16 handlers at once. Milliseconds from sending a message of a healthy vehicle to the end of its handler.',
+    tables: [{ title: 'Healthy vehicles', rows: rows.filter((row) => row['p50 alone ms'] !== undefined) }],
+  }),
+)

@@ -1,0 +1,64 @@
+import { randomInt } from 'node:crypto'
+import { afterAll, describe, expect, test } from 'vitest'
+import { type Row, writeFigures } from '../figures.ts'
+import { inForm } from '../form.ts'
+import { judge } from './journal.ts'
+import { createSite, idle } from './start.ts'
+import { createTraffic } from './traffic.ts'
+
+const rounds = inForm({ short: { node24: 6, bun: 2, deno: 2 }, long: { node24: 100, bun: 100, deno: 100 } })
+const runtimes = ['node24', 'bun', 'deno'] as const
+const vins = Array.from({ length: 32 }, (_, n) => `V${n}`)
+const rows: Row[] = []
+
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+
+describe.each(runtimes)('%s', (runtime) => {
+  test.each(['SIGKILL', 'SIGTERM'] as const)(
+    'receivers that are ended by %s under load lose nothing that they acknowledged, and keep the order of each vehicle',
+    async (signal) => {
+      const site = createSite(runtime, { handlerMs: 2, options: { concurrency: 8 } })
+      const traffic = createTraffic({ vins })
+      for (let round = 0; round < rounds[runtime]; round++) {
+        await using target = await site.start()
+        const pouring = traffic.pour(target.url)
+        // At a random moment: that is what is tested.
+        await pause(randomInt(50, 400))
+        target.kill(signal)
+        await target.exited
+        await pouring
+      }
+      await using last = await site.start()
+      await idle(last, 30_000)
+      expect(await last.stop()).toEqual({ status: 0, signal: null })
+
+      const journal = site.journal()
+      const { lost, outOfOrder, duplicates, settledAgain } = judge(traffic.acknowledged, journal)
+      rows.push({
+        runtime,
+        signal,
+        rounds: rounds[runtime],
+        acknowledged: traffic.acknowledged.size,
+        lost: lost.length,
+        'out of order': outOfOrder.length,
+        'handled twice': duplicates.length,
+      })
+      expect({ lost, outOfOrder, settledAgain }).toEqual({ lost: [], outOfOrder: [], settledAgain: [] })
+      expect(duplicates.filter(({ redelivered }) => !redelivered)).toEqual([])
+      if (signal === 'SIGTERM') expect(duplicates).toEqual([])
+      expect(traffic.acknowledged.size).toBeGreaterThan(rounds[runtime] * 20)
+    },
+    inForm({ short: 60_000, long: 3_600_000 }),
+  )
+})
+
+afterAll(() =>
+  writeFigures({
+    piece: 'process-killed',
+    title: 'Receivers that are ended under load',
+    file: 'test/faults/process/kill.test.ts',
+    about:
+      'A receiver with the SQLite inbox, 32 vehicles that each send their next message when the last was answered, handlers that take 2 to 4 ms, 8 at once. In each round the process is ended at a random moment 50 to 400 ms after it listens, and the next one goes on. Acknowledgments are counted by the sender. Handled twice: its handler had run, and the process ended before that was on disk.',
+    tables: [{ title: 'Rounds', rows }],
+  }),
+)

@@ -1,0 +1,166 @@
+import { Agent } from 'node:http'
+import { afterAll, expect, test } from 'vitest'
+import { percentile } from '../../../bench/median.ts'
+import { type Row, writeFigures } from '../figures.ts'
+import { inForm } from '../form.ts'
+import { judge } from './journal.ts'
+import { createSite, idle, lastLine } from './start.ts'
+import { createTraffic, messageOf, statusOf } from './traffic.ts'
+
+const overloadRows: Row[] = []
+const uploadRows: Row[] = []
+const clockRows: Row[] = []
+
+test(
+  'at twice what handlers can take, acknowledgments stay as fast and memory as flat as at the beginning, and all is handled in order afterwards',
+  async () => {
+    // Eight at once that take 10 to 20 ms: about 530 a second.
+    const site = createSite('node24', { handlerMs: 10, options: { concurrency: 8 } })
+    await using target = await site.start()
+    const seconds = inForm({ short: 4, long: 180 })
+    const ratePerSecond = 1060
+    const traffic = createTraffic({ vins: Array.from({ length: 100 }, (_, n) => `V${n}`), ratePerSecond })
+    const startedAt = performance.now()
+    const over = (): boolean => performance.now() - startedAt > seconds * 1000
+    const resident: number[] = []
+    const watch = setInterval(() => resident.push(lastLine(target, /^pending/)[2] ?? 0), 250)
+    await traffic.pour(target.url, over)
+    clearInterval(watch)
+    const [waiting = 0] = lastLine(target, /^pending/)
+    expect([...traffic.answers.keys()]).toEqual([200])
+    // It was an overload: about half of what came still waits.
+    expect(waiting).toBeGreaterThan(traffic.acknowledged.size / 4)
+
+    const quarter = (from: number, to: number): Float64Array =>
+      Float64Array.from(
+        traffic.ackMs
+          .filter(({ sentAtMs }) => sentAtMs - startedAt >= from * seconds * 1000)
+          .filter(({ sentAtMs }) => sentAtMs - startedAt < to * seconds * 1000)
+          .map(({ ms }) => ms),
+      )
+    const mid = (values: readonly number[]): number => percentile(Float64Array.from(values), 0.5) / 1e6
+    const quarters = [0, 1, 2, 3].map((n) => ({
+      acks: quarter(n / 4, (n + 1) / 4),
+      rss: mid(resident.slice((resident.length * n) / 4, (resident.length * (n + 1)) / 4)),
+    }))
+    for (const [n, { acks, rss }] of quarters.entries()) {
+      overloadRows.push({
+        quarter: n + 1,
+        acknowledged: acks.length,
+        'ack p50 ms': percentile(acks, 0.5).toFixed(2),
+        'ack p99 ms': percentile(acks, 0.99).toFixed(2),
+        'resident MB': Math.round(rss),
+      })
+    }
+    const drainedFrom = performance.now()
+    await idle(target, 600_000)
+    overloadRows.push({
+      quarter: 'afterwards',
+      acknowledged: `${waiting} waiting, handled in ${((performance.now() - drainedFrom) / 1000).toFixed(0)} s`,
+    })
+    const { lost, outOfOrder, duplicates } = judge(traffic.acknowledged, site.journal())
+    expect({ lost, outOfOrder, duplicates }).toEqual({ lost: [], outOfOrder: [], duplicates: [] })
+    const [first, , , last] = quarters
+    // Flat: what grows with what waits would be several times as much at the end.
+    expect(percentile(last?.acks ?? new Float64Array(), 0.5)).toBeLessThan(
+      percentile(first?.acks ?? new Float64Array(), 0.5) * 3 + 10,
+    )
+    expect(last?.rss).toBeLessThan((first?.rss ?? 0) * 1.5)
+  },
+  inForm({ short: 60_000, long: 1_200_000 }),
+)
+
+test(
+  'vehicles that upload thousands of old messages at once do not keep live ones waiting, and nothing of either is lost or out of order',
+  async () => {
+    const [vehicles, each] = inForm({ short: [20, 250], long: [100, 5000] })
+    const site = createSite('node24', { handlerMs: 0, options: { concurrency: 16 } })
+    await using target = await site.start()
+    const live = createTraffic({ vins: Array.from({ length: 20 }, (_, n) => `V${n}`), ratePerSecond: 100 })
+    let uploading = true
+    const living = live.pour(target.url, () => !uploading)
+    const agent = new Agent({ keepAlive: true, maxSockets: 64 })
+    const uploaded = new Set<string>()
+    const startedAt = performance.now()
+    await Promise.all(
+      Array.from({ length: vehicles }, async (_, n) => {
+        for (let number = 1; number <= each; number++) {
+          const status = await statusOf(target.url, agent, messageOf(`upload-${n}`, number))
+          expect(status).toBe(200)
+          uploaded.add(`upload-${n} ${number}`)
+        }
+      }),
+    )
+    const seconds = (performance.now() - startedAt) / 1000
+    uploading = false
+    await living
+    agent.destroy()
+    await idle(target, 120_000)
+    const journal = site.journal()
+    const { lost, outOfOrder, duplicates } = judge(new Set([...uploaded, ...live.acknowledged]), journal)
+    expect({ lost, outOfOrder, duplicates }).toEqual({ lost: [], outOfOrder: [], duplicates: [] })
+    const handledAt = new Map(
+      journal.map(({ vin, number, atMs }) => [`${vin} ${number}`, atMs - performance.timeOrigin]),
+    )
+    const names = [...live.acknowledged]
+    const handledMs = Float64Array.from(
+      live.ackMs.map(({ sentAtMs }, at) => (handledAt.get(names[at] ?? '') ?? Infinity) - sentAtMs),
+    )
+    uploadRows.push({
+      vehicles,
+      'messages each': each,
+      'uploaded in s': seconds.toFixed(1),
+      'live messages': live.acknowledged.size,
+      'live handled p50 ms': percentile(handledMs, 0.5).toFixed(1),
+      'live handled p99 ms': percentile(handledMs, 0.99).toFixed(1),
+    })
+    expect(live.acknowledged.size).toBeGreaterThan(20)
+    // Behind all of the uploads it would be what these take altogether.
+    expect(percentile(handledMs, 0.5)).toBeLessThan(Math.max(250, seconds * 100))
+  },
+  inForm({ short: 60_000, long: 1_200_000 }),
+)
+
+test(
+  'a clock that jumps by an hour, there and back, costs neither a message nor the order of a vehicle, also over restarts',
+  async () => {
+    const site = createSite('node24', { handlerMs: 1, clockJumpMs: 3_600_000, options: { concurrency: 8 } })
+    const traffic = createTraffic({ vins: Array.from({ length: 16 }, (_, n) => `V${n}`) })
+    const rounds = inForm({ short: 4, long: 40 })
+    for (let round = 0; round < rounds; round++) {
+      await using target = await site.start()
+      const end = performance.now() + 300
+      await traffic.pour(target.url, () => performance.now() > end)
+      if (round % 2 === 0) await target.stop('SIGKILL')
+      else await target.stop()
+    }
+    await using last = await site.start()
+    await idle(last, 30_000)
+    await last.stop()
+    const { lost, outOfOrder, settledAgain } = judge(traffic.acknowledged, site.journal())
+    clockRows.push({
+      rounds,
+      acknowledged: traffic.acknowledged.size,
+      lost: lost.length,
+      'out of order': outOfOrder.length,
+    })
+    expect({ lost, outOfOrder, settledAgain }).toEqual({ lost: [], outOfOrder: [], settledAgain: [] })
+    expect(traffic.acknowledged.size).toBeGreaterThan(rounds * 16)
+  },
+  inForm({ short: 60_000, long: 300_000 }),
+)
+
+afterAll(() =>
+  writeFigures({
+    piece: 'overload',
+    title: 'Overload, uploads and clocks that jump',
+    file: 'test/faults/process/overload.test.ts',
+    about:
+      'One receiver with the SQLite inbox; the sender counts. Overload: 100 vehicles send twice as many messages as the handlers can take. Uploads: vehicles send old messages one after another as fast as they are acknowledged, beside 20 live ones with 100 messages a second; milliseconds from sending a live message to the end of its handler. Clocks: the time of the process jumps by an hour, forwards and backwards, while it runs and between restarts, half of which are kill -9.',
+    tables: [
+      { title: 'Overload, by quarters of the time', rows: overloadRows },
+      { title: 'Uploads', rows: uploadRows },
+      { title: 'Clocks that jump', rows: clockRows },
+    ],
+  }),
+)

@@ -1,0 +1,44 @@
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect } from 'vitest'
+import { spawnTarget, type Target } from '../../conformance/spawn.ts'
+import { programCommand, type ServerRuntime } from '../../runtimes/targets.ts'
+import { type JournalLine, readJournal } from './journal.ts'
+import type { Settings } from './program.ts'
+
+/** A place on disk for one receiver and its successors. */
+export interface Site {
+  readonly path: string
+  start(): Promise<Target>
+  journal(): readonly JournalLine[]
+}
+
+export function createSite(
+  runtime: ServerRuntime,
+  settings: Omit<Settings, 'path' | 'journal'>,
+  env: Readonly<Record<string, string>> = {},
+): Site {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-faults-'))
+  const path = join(folder, 'inbox.db')
+  const journal = join(folder, 'journal')
+  const command = programCommand(runtime, join(import.meta.dirname, 'program.ts'), {
+    SETTINGS: JSON.stringify({ ...settings, path, journal } satisfies Settings),
+    ...env,
+  })
+  return { path, start: () => spawnTarget(command), journal: () => readJournal(journal) }
+}
+
+/** The numbers of the last line that the receiver has printed of this kind. */
+export function lastLine({ output }: Target, pattern: RegExp): readonly number[] {
+  const found = output.findLast((line) => pattern.test(line))
+  return [...(found?.matchAll(/\d+/g) ?? [])].map(([number]) => Number(number))
+}
+
+/** Resolves when nothing waits any more, as the receiver says from now on. */
+export async function idle({ output }: Target, timeout: number): Promise<void> {
+  const from = output.length
+  await expect
+    .poll(() => output.slice(from).some((line) => /^pending 0 /.test(line)), { timeout, interval: 50 })
+    .toBe(true)
+}
