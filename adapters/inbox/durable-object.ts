@@ -9,10 +9,16 @@ import { isRelay, type RelayInbox, type RelayParts } from '../../src/inbox/relay
 import { createRelayTaker } from '../../src/inbox/relay-taker.ts'
 import { createInboxObject } from './durable-object/object.ts'
 import { createObjects } from './durable-object/objects.ts'
-import type { InboxObjectClass, ObjectNamespace } from './durable-object/platform.ts'
+import {
+  type DurableObjectInboxOptions,
+  type DurableObjectSettings,
+  readObjectOptions,
+} from './durable-object/options.ts'
+import type { InboxObjectClass } from './durable-object/platform.ts'
 import { createObjectRelay } from './durable-object/relay.ts'
-import type { Keeping } from './durable-object/room.ts'
 
+export type { DurableObjectInboxOptions } from './durable-object/options.ts'
+export type { KeptFor } from './durable-object/room.ts'
 export type {
   InboxObject,
   InboxObjectClass,
@@ -24,29 +30,8 @@ export type {
   SqlValue,
 } from './durable-object/platform.ts'
 
-/** What {@link durableObjectInbox} takes. */
-export interface DurableObjectInboxOptions<Bindings> {
-  /** Where the objects are: `(env) => env.FLEETHOOK_INBOX`. */
-  readonly objects: (env: Bindings) => ObjectNamespace
-  /**
-   * How many objects share the vehicles. Default 4: one takes some hundred messages a second. Raise it while nothing waits:
-   * a vehicle can move to another object, whose messages know nothing of those that wait in the old one.
-   */
-  readonly shards?: number
-  /** What one object keeps in all, in bytes. Default 1 GiB; the platform allows 10 GB. */
-  readonly maxBytes?: number
-  readonly retention?: {
-    /** How long handled messages are kept, in milliseconds. Default 0; keeping one costs one row written more. */
-    readonly settledMs?: number
-    /** How long dead letters are kept, in milliseconds. Default 30 days. */
-    readonly deadMs?: number
-    /** How many dead letters an object keeps. Default 10,000. */
-    readonly deadLetters?: number
-  }
-}
-
 interface Made {
-  readonly keeping: Omit<Keeping, 'pendingMessages' | 'pendingBytes'>
+  readonly keeping: DurableObjectSettings<never>['keeping']
   parts: RelayParts | undefined
 }
 
@@ -78,21 +63,9 @@ const made = new WeakMap<RelayInbox, Made>()
  * ```
  */
 export function durableObjectInbox<Bindings = never>(options: DurableObjectInboxOptions<Bindings>): RelayInbox {
-  const { objects, shards = 4, maxBytes = 1_073_741_824, retention = {} } = options
-  const { settledMs = 0, deadMs = 30 * 86_400_000, deadLetters = 10_000 } = retention
-  if (typeof objects !== 'function') {
-    throw new FleethookError('option_invalid', 'Option `objects` of durableObjectInbox must be a function of env.', {
-      hint: 'Give (env) => env.FLEETHOOK_INBOX, with the name of your binding.',
-    })
-  }
-  whole('shards', shards, 1)
-  whole('maxBytes', maxBytes, 1)
-  whole('retention.settledMs', settledMs, 0)
-  whole('retention.deadMs', deadMs, 0)
-  whole('retention.deadLetters', deadLetters, 0)
-
+  const { objects, shards, keeping } = readObjectOptions(options)
   let bindings: unknown
-  const kept: Made = { keeping: { maxBytes, settledMs, deadMs, deadLetters }, parts: undefined }
+  const kept: Made = { keeping, parts: undefined }
   const inbox: RelayInbox = {
     bind(env) {
       bindings = env
@@ -140,14 +113,6 @@ export function inboxObject({ inbox }: Pick<Drainable, 'inbox'>): InboxObjectCla
   }
   const { pendingMessages = 50_000, pendingBytes = kept.keeping.maxBytes } = parts.settings.limits
   return createInboxObject(parts, { ...kept.keeping, pendingMessages, pendingBytes })
-}
-
-function whole(name: string, value: number, least: number): void {
-  if (Number.isSafeInteger(value) && value >= least) return
-  throw new FleethookError(
-    'option_invalid',
-    `Option \`${name}\` of durableObjectInbox must be a whole number from ${least} up and is ${value}.`,
-  )
 }
 
 function usedTwice(): FleethookError {

@@ -49,7 +49,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/inbox/durable-object': {
     values: 'durableObjectInbox inboxObject',
     types: `
-      DurableObjectInboxOptions InboxObject InboxObjectClass ObjectNamespace ObjectSql ObjectState ObjectStorage ObjectStub
+      DurableObjectInboxOptions InboxObject InboxObjectClass KeptFor ObjectNamespace ObjectSql ObjectState ObjectStorage ObjectStub
       SqlValue`,
   },
   'fleethook/inbox/queue': { values: 'queueInbox', types: 'QueueBinding QueueInboxOptions QueuedMessage' },

@@ -39,12 +39,16 @@ const { namespace } = objects(() => ({}))
 
 describe('options of durableObjectInbox', () => {
   const cases: readonly (readonly [what: string, make: () => unknown, says: RegExp])[] = [
-    ['shards', () => durableObjectInbox({ objects: () => namespace, shards: 0 }), /`shards` .* from 1 up and is 0/],
-    ['maxBytes', () => durableObjectInbox({ objects: () => namespace, maxBytes: 0.5 }), /`maxBytes`.* is 0.5/],
+    [
+      'shards',
+      () => durableObjectInbox({ objects: () => namespace, shards: 0 }),
+      /`shards` .* from 1 up and was given 0/,
+    ],
+    ['maxBytes', () => durableObjectInbox({ objects: () => namespace, maxBytes: 0.5 }), /`maxBytes`.* 0.5/],
     [
       'retention',
-      () => durableObjectInbox({ objects: () => namespace, retention: { settledMs: -1 } }),
-      /`retention.settledMs`/,
+      () => durableObjectInbox({ objects: () => namespace, retention: { settled: { forMs: -1 } } }),
+      /`retention.settled.forMs`/,
     ],
     ['overflow', () => receiverWith(namespace, { overflow: 'conflate' }), /`overflow` is 'conflate'/],
     ['a receiver with another inbox', () => inboxObject(createReceiver({ secret: 'a' })), /durableObjectInbox\(\{/],

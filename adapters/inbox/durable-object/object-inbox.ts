@@ -2,7 +2,7 @@ import { FleethookError } from '../../../src/errors.ts'
 import { placeOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox, InboxMessage, Opened, Waiting } from '../../../src/inbox/inbox.ts'
 import type { ObjectStorage } from './platform.ts'
-import { createRoom, type Keeping } from './room.ts'
+import { createRoom, type Keeping, type Retained } from './room.ts'
 import { letterOf, messageOf, type Row, type Rows, selecting } from './rows.ts'
 import { dead, migrate, readMeta, settled, waiting, writeMeta } from './schema.ts'
 
@@ -30,7 +30,8 @@ const pageSize = 1_000
  */
 export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOptions): ObjectInbox {
   const { sql } = storage
-  const { inOrder, settledMs, kept = () => {} } = options
+  const { inOrder, kept = () => {} } = options
+  const keepsSettled = options.settled.forMs > 0
   const rows: Rows = (query, ...bindings) => sql.exec(query, ...bindings).toArray()
   const room = createRoom(rows, options)
   let lastId: string | undefined
@@ -69,13 +70,11 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     if (lastId === undefined || id > lastId) lastId = id
   }
 
-  /** A row that waits no more. Returns whether there was one. */
-  function leaves(id: string, [row]: readonly Row[], as: 'gone' | 'settled' | 'dead'): boolean {
+  /** A row that waits no more. Returns how many others had to be forgotten for it. */
+  function leaves(id: string, [row]: readonly Row[], as: 'gone' | Retained): number {
     handedOut.delete(id)
     inherited.delete(id)
-    if (row === undefined) return false
-    room.left(Number(row['bytes']), as)
-    return true
+    return row === undefined ? 0 : room.left(Number(row['bytes']), as)
   }
 
   function open(): Opened {
@@ -121,10 +120,11 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     async settle(id) {
-      const change =
-        settledMs > 0 ? `UPDATE fleethook_messages SET state = ${settled}` : 'DELETE FROM fleethook_messages'
+      const change = keepsSettled
+        ? `UPDATE fleethook_messages SET state = ${settled}`
+        : 'DELETE FROM fleethook_messages'
       const gone = rows(`${change} WHERE place = ? AND state = ${waiting} RETURNING bytes`, placeOf(id))
-      leaves(id, gone, settledMs > 0 ? 'settled' : 'gone')
+      leaves(id, gone, keepsSettled ? 'settled' : 'gone')
     },
 
     async reschedule(id, { attempts, notBefore }) {
@@ -143,7 +143,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
          WHERE place = ? AND state = ${waiting} RETURNING bytes`,
         ...[error, attempts, diedAt, placeOf(id)],
       )
-      return leaves(id, gone, 'dead') ? room.trimDead() : 0
+      return leaves(id, gone, 'dead')
     },
 
     deadLetters: async (which) => selecting(rows, dead, which).map(letterOf),
@@ -176,7 +176,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       return messageOf(row)
     },
 
-    discard: async (id) => room.forgetDead('place = ?', 1, placeOf(id)) === 1,
+    discard: async (id) => room.forget(placeOf(id), 'dead'),
 
     usage: () => ({ ...room.pending }),
 

@@ -2,6 +2,14 @@ import { FleethookError } from '../../../src/errors.ts'
 import type { Rows } from './rows.ts'
 import { dead, settled, waiting } from './schema.ts'
 
+/** How long, and how much of, what is no longer pending is kept. The oldest go first. */
+export interface KeptFor {
+  /** In milliseconds, counted from receipt for settled messages and from their death for dead ones. */
+  readonly forMs: number
+  /** All of them together, in bytes. */
+  readonly maxBytes: number
+}
+
 /** What one object keeps. */
 export interface Keeping {
   /** All of its messages together, in bytes. */
@@ -10,13 +18,14 @@ export interface Keeping {
   readonly pendingMessages: number
   /** Their size in bytes. */
   readonly pendingBytes: number
-  /** How long a handled message is kept, in milliseconds. 0: not at all. */
-  readonly settledMs: number
-  /** How long a dead letter is kept, in milliseconds. */
-  readonly deadMs: number
-  /** How many dead letters are kept. */
-  readonly deadLetters: number
+  readonly settled: KeptFor
+  readonly dead: KeptFor
 }
+
+/** What is kept of a message that is no longer pending. */
+export type Retained = 'settled' | 'dead'
+
+const states = { settled, dead }
 
 /** How full an object is. Counted when it is opened, and kept in step with every change. */
 export interface Room {
@@ -28,14 +37,12 @@ export interface Room {
   make(messages: number, bytes: number): void
   /** So much waits from now on. */
   entered(messages: number, bytes: number): void
-  /** A message waits no more: it is gone, or what it was is kept as this. */
-  left(bytes: number, as: 'gone' | 'settled' | 'dead'): void
+  /** A message waits no more: it is gone, or kept as this. Returns how many had to be forgotten to keep it. */
+  left(bytes: number, as: 'gone' | Retained): number
   /** A message that was kept waits again. */
-  revived(bytes: number, from: 'settled' | 'dead'): void
-  /** Forgets dead letters, the oldest first. Returns how many. */
-  forgetDead(which: string, atMost: number, ...bindings: readonly number[]): number
-  /** Forgets the oldest dead letters beyond as many as are kept. Returns how many. */
-  trimDead(): number
+  revived(bytes: number, from: Retained): void
+  /** Forgets one that was kept as this. Returns whether there was one. */
+  forget(place: number, as: Retained): boolean
   /** Forgets what has been kept for long enough. */
   sweep(nowMs: number): void
 }
@@ -46,29 +53,23 @@ const forgottenAtOnce = 200
 export function createRoom(rows: Rows, keeping: Keeping): Room {
   const { maxBytes, pendingMessages, pendingBytes } = keeping
   const pending = { messages: 0, bytes: 0 }
-  let retainedBytes = 0
-  let deadCount = 0
+  const retained = { settled: 0, dead: 0 }
 
   const pendingFits = (messages: number, bytes: number): boolean =>
     pending.messages + messages <= pendingMessages && pending.bytes + bytes <= pendingBytes
   const fits = (messages: number, bytes: number): boolean =>
-    pendingFits(messages, bytes) && pending.bytes + retainedBytes + bytes <= maxBytes
+    pendingFits(messages, bytes) && pending.bytes + retained.settled + retained.dead + bytes <= maxBytes
 
   /** Returns how many there were. */
-  function forget(which: string, atMost: number, ...bindings: readonly number[]): number {
+  function forget(as: Retained, which: string, atMost: number, ...bindings: readonly number[]): number {
     const gone = rows(
       `DELETE FROM fleethook_messages WHERE place IN
-         (SELECT place FROM fleethook_messages WHERE ${which} ORDER BY place LIMIT ${atMost}) RETURNING bytes`,
+         (SELECT place FROM fleethook_messages WHERE state = ${states[as]} AND ${which} ORDER BY place LIMIT ${atMost})
+       RETURNING bytes`,
       ...bindings,
     )
-    for (const { bytes } of gone) retainedBytes -= Number(bytes)
+    for (const { bytes } of gone) retained[as] -= Number(bytes)
     return gone.length
-  }
-
-  function forgetDead(which: string, atMost: number, ...bindings: readonly number[]): number {
-    const gone = forget(`state = ${dead} AND ${which}`, atMost, ...bindings)
-    deadCount -= gone
-    return gone
   }
 
   return {
@@ -76,23 +77,21 @@ export function createRoom(rows: Rows, keeping: Keeping): Room {
     fits,
 
     count() {
+      const sumOf = (state: number): string => `sum(bytes) FILTER (WHERE state = ${state})`
       const [total] = rows(
-        `SELECT count(*) FILTER (WHERE state = ${waiting}) AS messages,
-           sum(bytes) FILTER (WHERE state = ${waiting}) AS pending,
-           sum(bytes) FILTER (WHERE state <> ${waiting}) AS retained,
-           count(*) FILTER (WHERE state = ${dead}) AS dead
-         FROM fleethook_messages`,
+        `SELECT count(*) FILTER (WHERE state = ${waiting}) AS messages, ${sumOf(waiting)} AS pending,
+           ${sumOf(settled)} AS settled, ${sumOf(dead)} AS dead FROM fleethook_messages`,
       )
       pending.messages = Number(total?.['messages'])
       pending.bytes = Number(total?.['pending'])
-      retainedBytes = Number(total?.['retained'])
-      deadCount = Number(total?.['dead'])
+      retained.settled = Number(total?.['settled'])
+      retained.dead = Number(total?.['dead'])
     },
 
     make(messages, bytes) {
-      // Handled messages make room for new ones; dead letters do not.
+      // Settled messages make room for new ones; dead letters do not.
       while (!fits(messages, bytes) && pendingFits(messages, bytes)) {
-        if (forget(`state = ${settled}`, forgottenAtOnce) === 0) break
+        if (forget('settled', '1', forgottenAtOnce) === 0) break
       }
       if (fits(messages, bytes)) return
       throw new FleethookError(
@@ -110,25 +109,26 @@ export function createRoom(rows: Rows, keeping: Keeping): Room {
     left(bytes, as) {
       pending.messages -= 1
       pending.bytes -= bytes
-      if (as !== 'gone') retainedBytes += bytes
-      if (as === 'dead') deadCount += 1
+      if (as === 'gone') return 0
+      retained[as] += bytes
+      let forgotten = 0
+      while (retained[as] > keeping[as].maxBytes && forget(as, '1', 1) === 1) forgotten += 1
+      return forgotten
     },
 
     revived(bytes, from) {
       pending.messages += 1
       pending.bytes += bytes
-      retainedBytes -= bytes
-      if (from === 'dead') deadCount -= 1
+      retained[from] -= bytes
     },
 
-    forgetDead,
-
-    trimDead: () => (deadCount > keeping.deadLetters ? forgetDead('1', deadCount - keeping.deadLetters) : 0),
+    forget: (place, as) => forget(as, 'place = ?', 1, place) === 1,
 
     sweep(nowMs) {
-      const { settledMs, deadMs } = keeping
-      if (settledMs > 0) forget(`state = ${settled} AND received_at < ?`, forgottenAtOnce, nowMs - settledMs)
-      if (deadCount > 0) forgetDead('died_at < ?', forgottenAtOnce, nowMs - deadMs)
+      if (retained.settled > 0) {
+        forget('settled', 'received_at < ?', forgottenAtOnce, nowMs - keeping.settled.forMs)
+      }
+      if (retained.dead > 0) forget('dead', 'died_at < ?', forgottenAtOnce, nowMs - keeping.dead.forMs)
     },
   }
 }

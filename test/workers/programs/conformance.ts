@@ -8,7 +8,7 @@ export type Outcome = readonly [name: string, failure: string | undefined]
 
 function inboxOn(storage: ObjectStorage, { pendingMessages = 1_000, pendingBytes = 1_000_000 }: InboxSettings): Inbox {
   return createObjectInbox(storage, {
-    ...{ inOrder: true, maxBytes: 1_000_000, settledMs: 0, deadMs: 60_000, deadLetters: 100 },
+    ...{ ...limits, inOrder: true },
     ...{ pendingMessages, pendingBytes },
   })
 }
@@ -31,7 +31,7 @@ async function rowsWritten(storage: CountingStorage): Promise<number> {
         },
       },
     },
-    { inOrder: true, ...limits, settledMs: 0, deadMs: 60_000, deadLetters: 100 },
+    { inOrder: true, ...limits },
   )
   await inbox.open()
   rows = 0
@@ -51,7 +51,10 @@ interface CountingStorage extends ObjectStorage {
   }
 }
 
-const limits = { maxBytes: 1_000_000, pendingMessages: 1_000, pendingBytes: 1_000_000 }
+const limits = {
+  ...{ maxBytes: 1_000_000, pendingMessages: 1_000, pendingBytes: 1_000_000 },
+  ...{ settled: { forMs: 0, maxBytes: 0 }, dead: { forMs: 60_000, maxBytes: 100_000 } },
+}
 
 /** An object that puts its own inbox to the test. */
 export class FleethookInbox {
