@@ -1,0 +1,44 @@
+import { readFileSync } from 'node:fs'
+import { serve } from '@hono/node-server'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { checks, type Scene, sceneOf, type ServiceUnderTest } from './rows.ts'
+import { apiKey, stubService } from './stub-service.ts'
+
+/**
+ * `CONFORMANCE=reads` runs the checks against the service of SERVICE_URL and SERVICE_API_KEY, those that change nothing;
+ * `CONFORMANCE=writes` all of them, which leaves a business without its webhook and a vehicle with another config.
+ */
+const { CONFORMANCE: mode, SERVICE_URL: baseUrl, SERVICE_API_KEY: key } = process.env
+
+const server = mode === undefined ? serve({ fetch: stubService().fetch, port: 0, hostname: '127.0.0.1' }) : undefined
+
+async function service(): Promise<ServiceUnderTest> {
+  if (server === undefined) {
+    if (!baseUrl || !key) throw new Error('CONFORMANCE needs SERVICE_URL and SERVICE_API_KEY.')
+    return { baseUrl, apiKey: key }
+  }
+  const address =
+    server.address() ?? (await new Promise((resolve) => server.once('listening', () => resolve(server.address()))))
+  return { baseUrl: `http://127.0.0.1:${Object(address).port}`, apiKey }
+}
+
+describe('client and service agree, row by row of docs/interface.md', () => {
+  let scene: Scene
+  beforeAll(async () => {
+    scene = await sceneOf(await service())
+  })
+  afterAll(() => void server?.close())
+
+  const chosen = checks.filter(({ writes }) => !writes || mode === undefined || mode === 'writes')
+  test.each(chosen.map((check) => [`${check.row}: ${check.name}`, check] as const))('%s', async (_name, { run }) =>
+    run(scene),
+  )
+})
+
+test('every row that a client can see has a check, and every check a row', () => {
+  const page = readFileSync(new URL('../../docs/interface.md', import.meta.url), 'utf8')
+  const rows = [...page.matchAll(/^\| ([A-Z][^|]*?) +\| .*`src\/client/gm)].map(([, row]) => row)
+  expect([...new Set(checks.map(({ row }) => row))].toSorted()).toEqual(
+    rows.filter((row) => row !== 'Server-Sent Events').toSorted(),
+  )
+})
