@@ -41,6 +41,39 @@ async function rowsWritten(storage: CountingStorage): Promise<number> {
   return rows
 }
 
+/** What is kept beyond its handling, within what it may take: messages of 100 bytes each. */
+async function retention(storage: ObjectStorage): Promise<object> {
+  const text = 'x'.repeat(100)
+  const idOf = (n: number): string => `018dd9c4-3fd${n}-7000-8000-000000000000`
+  const inbox = createObjectInbox(storage, {
+    ...{ inOrder: true, maxBytes: 600, pendingMessages: 100, pendingBytes: 600 },
+    ...{ settled: { forMs: 60_000, maxBytes: 300 }, dead: { forMs: 60_000, maxBytes: 200 } },
+  })
+  await inbox.open()
+  const ids = async (list: Promise<readonly { readonly id: string }[]>): Promise<readonly string[]> =>
+    (await list).map(({ id }) => id.slice(12, 13))
+  const settled = (): Promise<readonly string[]> => ids(inbox.settled({ limit: 10 }))
+  const put = (n: number): Promise<void> =>
+    inbox.put([{ ...counted, id: idOf(n), text, bytes: 100, receivedAt: 1_000 * n, door: 'root', kind: 'wire' }])
+  for (const n of [1, 2, 3, 4]) await put(n).then(() => inbox.settle(idOf(n)))
+  const newest = await settled()
+  const revived = await inbox.revive(idOf(3))
+  const replayed = (await inbox.claim(idOf(3)))?.replayed
+  const dropped = []
+  for (const n of [5, 6, 7])
+    dropped.push(await put(n).then(() => inbox.deadLetter(idOf(n), { error: 'no', attempts: 1, diedAt: n })))
+  const letters = await ids(inbox.deadLetters({ limit: 10 }))
+  // 3 waits, 2 and 4 are settled, 6 and 7 are dead: there is room for one, and for two more when the settled ones go.
+  for (const n of [8, 9, 0]) await put(n)
+  const left = await settled()
+  const full = await put(1).then(
+    () => 'kept',
+    (error: { readonly code: string }) => error.code,
+  )
+  inbox.sweep(60_000 + 4)
+  return { newest, revived: revived?.id === idOf(3), replayed, dropped, letters, left, full, swept: await settled() }
+}
+
 /** Storage that also tells what a statement has written. */
 interface CountingStorage extends ObjectStorage {
   readonly sql: {
@@ -66,6 +99,7 @@ export class FleethookInbox {
 
   async fetch(request: Request): Promise<Response> {
     const storage = this.#storage
+    if (request.url.endsWith('/retention')) return Response.json(await retention(storage))
     if (request.url.endsWith('/rows')) return Response.json(await rowsWritten(storage))
     const outcomes: Outcome[] = []
     const checks = inboxConformance({
