@@ -38,6 +38,10 @@ export function createEngine(options: EngineOptions): Taker {
     },
     failed: (error) => reports.dispatch.inboxFailed(error),
     roomy: () => intake.tellOfGap(surroundings),
+    holed({ reason, fromMs }) {
+      gaps.note(undefined, reason, fromMs)
+      intake.tellOfGap(surroundings)
+    },
   })
   const ack = chooseAck(settings.ack, inbox.durability)
   const gaps = createGaps()

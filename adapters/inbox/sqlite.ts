@@ -8,6 +8,7 @@ import { createFileStore } from './sqlite/file-store.ts'
 import { createSqliteInbox } from './sqlite/inbox.ts'
 import { readSqliteOptions, type SqliteInboxOptions } from './sqlite/options.ts'
 import { loadSqlite } from './sqlite/sqlite-module.ts'
+import { createThreadStore } from './sqlite/thread-store.ts'
 
 export type { KeptFor, SqliteInboxOptions } from './sqlite/options.ts'
 
@@ -31,5 +32,6 @@ export type { KeptFor, SqliteInboxOptions } from './sqlite/options.ts'
 export function sqliteInbox(options: SqliteInboxOptions): InboxFactory {
   const settings = readSqliteOptions(options)
   loadSqlite()
-  return (inboxSettings) => createSqliteInbox(createFileStore(settings), inboxSettings, settings)
+  const createStore = settings.thread ? createThreadStore : createFileStore
+  return (inboxSettings) => createSqliteInbox(createStore(settings), inboxSettings, settings)
 }

@@ -50,14 +50,30 @@ export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
   readonly redelivered?: boolean
 }
 
+/** Where messages may be missing, and since when, in milliseconds since the epoch. */
+export interface Hole {
+  readonly reason: GapReason
+  readonly fromMs: number
+}
+
 /** What an inbox finds when it is opened. */
 export interface Opened {
   /** The greatest id that was ever put: those of this process have to sort after it. */
   readonly lastId?: string
   /** Where messages may be missing: an earlier process ended without `close`, or what it left cannot be read. */
-  readonly holes?: readonly { readonly reason: GapReason; readonly fromMs: number }[]
+  readonly holes?: readonly Hole[]
   /** What an earlier process left, claimed or not, in the order of ids, in pages. Read once, before the first `put`. */
   readonly waiting: AsyncIterable<readonly Waiting[]>
+}
+
+/** What is to be known of a message that is put back. */
+export interface NextAttempt {
+  /** How many attempts were made. */
+  readonly attempts: number
+  /** Not to be tried again before this time, in milliseconds since the epoch. */
+  readonly notBefore: number
+  /** What `Claim.deliveries` counts from now on: the last time does not count. Left out, it counts as it did. */
+  readonly deliveries?: number
 }
 
 /** Which messages to look at, in the order of ids. */
@@ -119,8 +135,8 @@ export interface Inbox {
    * resolves: after a crash the message may come again.
    */
   settle(id: string): Promise<void>
-  /** Puts a claimed message back: it will be claimed again, not before `notBefore`, after so many attempts. As durable as `settle`. */
-  reschedule(id: string, next: { readonly attempts: number; readonly notBefore: number }): Promise<void>
+  /** Puts a claimed message back: it will be claimed again. As durable as `settle`. */
+  reschedule(id: string, next: NextAttempt): Promise<void>
   /** It was given up: keep it as a dead letter. Resolves to how many dead letters had to be dropped to make room for it. */
   deadLetter(id: string, reason: DeadLetterReason): Promise<number>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
@@ -158,6 +174,8 @@ export interface InboxSettings {
   readonly failed: (error: unknown) => void
   /** To be told that what made it refuse is over. */
   readonly roomy: () => void
+  /** To be told of a hole that is found while the inbox is open. */
+  readonly holed?: (hole: Hole) => void
 }
 
 /** Makes an inbox for a receiver, within what the receiver's options allow: the value of the option `inbox`. */

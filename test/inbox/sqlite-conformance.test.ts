@@ -1,9 +1,11 @@
-import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, test } from 'vitest'
 import { inboxConformance } from '../../src/testing/inbox-conformance.ts'
 import { createFiles } from './sqlite-files.ts'
 
-describe.each([['beside the receiver', false]] as const)('sqliteInbox, %s', (_name, thread) => {
+describe.each([
+  ['beside the receiver', false],
+  ['in a thread of its own', true],
+] as const)('sqliteInbox, %s', (_name, thread) => {
   const files = createFiles({ thread })
   const checks = inboxConformance({
     create: (settings) => files.create(settings),

@@ -1,19 +1,18 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../src/errors.ts'
-import type { Selection } from '../../../src/inbox/inbox.ts'
-import { type Opening, openDatabase } from './database.ts'
+import { type Opening, openDatabase, pageBytes } from './database.ts'
 import { failureOf } from './failure.ts'
 import type { FileSettings } from './options.ts'
-import { hasRoom } from './reserve.ts'
+import { listLetters, listSettled, listWaiting, pageRows } from './listing.ts'
+import { giveUpReserve, hasRoom } from './reserve.ts'
 import { createRetention, type Retention } from './retention.ts'
-import { type Row, keep, letterOf, messageOf, pendingOf, reasonOf, waitingOf } from './rows.ts'
+import { messageOf, pendingOf, reasonOf } from './rows.ts'
+import { salvage } from './salvage.ts'
 import { numberOf } from './schema.ts'
 import { prepareStatements, type Statements } from './statements.ts'
-import type { Batch, Found, Move, Page, Store } from './store.ts'
-
-/** Rows that are read at once: a few milliseconds. */
-const pageRows = 2_000
+import type { Found, Store } from './store.ts'
+import { writeBatch } from './writing.ts'
 
 interface Connection {
   readonly db: DatabaseSync
@@ -25,10 +24,13 @@ interface Connection {
 export function createFileStore(settings: FileSettings): Store {
   const { path, maxBytes } = settings
   // Room for the journal is part of the budget. It is begun anew at this size, and one transaction more may fit before that.
-  const walPages = Math.max(64, Math.min(1000, Math.floor(maxBytes / 8 / 4096)))
+  const walPages = Math.max(64, Math.min(1000, Math.floor(maxBytes / 8 / pageBytes)))
   let connection: Connection | undefined
   /** Gap events that are still to be kept before holes are told of. */
   let holes = 0
+
+  /** Met while it was open: what it says from now on is not asked for. */
+  let damaged = false
 
   /** Runs on the open file, and says what an error means. */
   function using<T>(run: (on: Connection) => T): T {
@@ -36,8 +38,31 @@ export function createFileStore(settings: FileSettings): Store {
     try {
       return run(connection)
     } catch (error) {
-      throw failureOf(error, path)
+      const failure = failureOf(error, path)
+      if (failure.code === 'inbox_damaged') damaged = true
+      throw failure
     }
+  }
+
+  async function openFile(nowMs: number): Promise<Found> {
+    const opening = openDatabase(path, walPages)
+    try {
+      const found = begin(opening, nowMs)
+      return { ...found, ...(await countPending()), version: opening.version }
+    } catch (error) {
+      drop()
+      throw error
+    }
+  }
+
+  /** Lets go of a file of which nothing good is expected. */
+  function drop(): void {
+    try {
+      connection?.db.close()
+    } catch {
+      // There is nothing to be done about it.
+    }
+    connection = undefined
   }
 
   function inTransaction<T>({ statements }: Connection, run: () => T): T {
@@ -87,116 +112,49 @@ export function createFileStore(settings: FileSettings): Store {
         fromMs: Number(row['from_ms']),
       }))
       holes = found.length
-      const lastId = last?.['id'] ?? state?.['last_id']
-      return { lastId: lastId == null ? undefined : String(lastId), holes: found, unclean }
-    })
-  }
-
-  function move(statements: Statements, to: Move): number | undefined {
-    const { place } = to
-    const bytesOf = (row: Row | undefined): number | undefined => (row === undefined ? undefined : Number(row['bytes']))
-    switch (to.to) {
-      case 'settled':
-        return bytesOf(statements.take.get(place))
-      case 'nowhere': {
-        const bytes = bytesOf(statements.unearth.get(place))
-        if (bytes !== undefined) statements.forget.run(place)
-        return bytes
-      }
-      case 'pending': {
-        const bytes = bytesOf(statements.revive.get(place))
-        if (bytes !== undefined) statements.unearth.get(place)
-        return bytes
-      }
-      case 'dead': {
-        const bytes = bytesOf(statements.take.get(place))
-        if (bytes !== undefined) statements.bury.run(place, bytes, to.error, to.attempts, to.diedAt)
-        return bytes
-      }
-    }
-  }
-
-  function write({ statements, retention }: Connection, batch: Batch): readonly (number | undefined)[] {
-    for (const place of batch.retracted) {
-      statements.settle.run(place)
-      statements.forget.run(place)
-    }
-    if (batch.puts.length > 0) retention.makeRoom(batch)
-    for (const row of batch.puts) {
-      keep(statements.keep, row)
-      statements.wait.run(row.place, row.id, row.lane, row.kind, row.bytes)
-      if (row.kind === 'gap' && holes > 0) {
-        holes -= 1
-        if (holes === 0) statements.forgetHoles.run()
-      }
-    }
-    for (const { place, deliveries, attempts, notBefore } of batch.changes) {
-      if (attempts === undefined) statements.deliver.run(deliveries, place)
-      else statements.change.run(deliveries, attempts, notBefore ?? 0, place)
-    }
-    for (const place of batch.settled) statements.settle.run(place)
-    return batch.moves.map((to) => move(statements, to))
-  }
-
-  /** A part of a list: as many rows are looked at as a step may take, however few of them are asked for. */
-  function list<T>(
-    name: 'letters' | 'listed',
-    { lane, fromMs, toMs, limit }: Selection,
-    after: number,
-    read: (row: Row, statements: Statements) => T | undefined,
-  ): Page<T> {
-    return using(({ statements }) => {
-      const rows = statements[name].all(after, pageRows)
-      const found: T[] = []
-      for (const row of rows) {
-        const receivedAt = Number(row['received_at'])
-        const isAsked =
-          (lane === undefined || row['lane'] === lane) &&
-          (fromMs === undefined || receivedAt >= fromMs) &&
-          (toMs === undefined || receivedAt < toMs)
-        if (!isAsked) continue
-        const item = read(row, statements)
-        if (item !== undefined) found.push(item)
-        if (found.length >= limit) return { found, next: undefined }
-      }
-      const last = rows.at(-1)
-      return { found, next: rows.length < pageRows || last === undefined ? undefined : Number(last['place']) }
+      const lastId = [last?.['id'], state?.['last_id']]
+        .filter((id) => typeof id === 'string')
+        .toSorted()
+        .at(-1)
+      return { lastId, holes: found, unclean }
     })
   }
 
   return {
     async open(nowMs) {
-      const opening = openDatabase(path, walPages)
-      const found = begin(opening, nowMs)
-      return { ...found, ...(await countPending()), version: opening.version }
+      const isOurs = damaged
+      if (!damaged) {
+        try {
+          return await openFile(nowMs)
+        } catch (error) {
+          if (codeOf(error) !== 'inbox_damaged') throw error
+          drop()
+        }
+      }
+      const damage = await salvage(path, nowMs, walPages, isOurs)
+      damaged = false
+      return { ...(await openFile(nowMs)), damage }
     },
 
-    async waiting(after) {
-      return using(({ statements }) => {
-        const rows = statements.waiting.all(after, pageRows)
-        const last = rows.at(-1)
-        return {
-          found: rows.map(waitingOf),
-          next: rows.length < pageRows || last === undefined ? undefined : Number(last['place']),
-        }
-      })
-    },
+    waiting: async (after) => using(({ statements }) => listWaiting(statements, after)),
 
     async commit(batch) {
-      return using((on) => {
-        const before = holes
-        try {
+      try {
+        return using((on) => {
+          const gaps = batch.puts.filter(({ kind }) => kind === 'gap').length
           const moved = inTransaction(on, () => {
-            const moved = write(on, batch)
+            const moved = writeBatch(on.statements, on.retention, batch)
             on.retention.sweepBeside(batch)
+            if (holes > 0 && gaps >= holes) on.statements.forgetHoles.run()
             return moved
           })
+          holes = Math.max(0, holes - gaps)
           return { moved, roomy: on.retention.isRoomy() }
-        } catch (error) {
-          holes = before
-          throw error
-        }
-      })
+        })
+      } catch (error) {
+        if (codeOf(error) === 'inbox_full') giveUpReserve(path)
+        throw error
+      }
     },
 
     async find(place) {
@@ -213,17 +171,8 @@ export function createFileStore(settings: FileSettings): Store {
       })
     },
 
-    async deadLetters(which, after) {
-      return list('letters', which, after, letterOf)
-    },
-
-    async settled(which, after) {
-      return list('listed', which, after, (row, statements) => {
-        if (row['elsewhere'] !== 0) return undefined
-        const message = statements.message.get(Number(row['place']))
-        return message === undefined ? undefined : messageOf(message)
-      })
-    },
+    deadLetters: async (which, after) => using(({ statements }) => listLetters(statements, which, after)),
+    settled: async (which, after) => using(({ statements }) => listSettled(statements, which, after)),
 
     async tidy(nowMs, pendingBytes) {
       return using((on) => {
@@ -231,6 +180,7 @@ export function createFileStore(settings: FileSettings): Store {
           on.statements.alive.run(0, nowMs)
           return on.retention.step(nowMs, pendingBytes)
         })
+        hasRoom(path)
         return { more: more || on.retention.giveBack(), roomy: on.retention.isRoomy() }
       })
     },
@@ -258,6 +208,10 @@ export function createFileStore(settings: FileSettings): Store {
       }
     },
   }
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof FleethookError ? error.code : undefined
 }
 
 function notOpen(path: string): FleethookError {

@@ -17,6 +17,8 @@ export interface GroupCommit {
   flush(): Promise<void>
   /** There is sense in trying again. */
   resume(): void
+  /** What was settled and is still to be written, which from now on it is not. */
+  takeSettled(): readonly number[]
 }
 
 export interface GroupCommitOptions {
@@ -61,9 +63,9 @@ interface Group {
 
 export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
   const { store } = options
-  let puts: Put[] = []
-  let moves: Moving[] = []
-  let flushes: Waiter<void>[] = []
+  const puts: Put[] = []
+  const moves: Moving[] = []
+  const flushes: Waiter<void>[] = []
   let changes = new Map<number, Change>()
   let settled = new Set<number>()
   let retracted: readonly number[] = []
@@ -155,9 +157,11 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
 
   function note(change: Change): void {
     const earlier = changes.get(change.place)
+    // One that begins its count anew stands for all before it.
+    const isWhole = earlier === undefined || change.from !== undefined
     changes.set(
       change.place,
-      earlier === undefined ? change : { ...earlier, ...change, deliveries: earlier.deliveries + change.deliveries },
+      isWhole ? change : { ...earlier, ...change, deliveries: earlier.deliveries + change.deliveries },
     )
   }
 
@@ -195,6 +199,11 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
         flushes.push({ resolve, reject })
         schedule()
       })
+    },
+    takeSettled() {
+      const taken = [...settled]
+      settled = new Set()
+      return taken
     },
     resume() {
       if (changes.size + settled.size + retracted.length > 0) schedule()

@@ -1,6 +1,7 @@
 import type { Timer } from '../../../src/clock.ts'
 import { FleethookError } from '../../../src/errors.ts'
 import type { Log } from '../../../src/log.ts'
+import type { Damage } from './salvage.ts'
 import type { Found, Store } from './store.ts'
 
 /** Whether the file can be used, and what is done when it cannot. */
@@ -33,6 +34,14 @@ export interface HealthOptions {
 const fullMs = 1_000
 const leastMs = 1_000
 const mostMs = 30_000
+
+/** What an operator should know of a damaged file. */
+export function damageText(path: string, damage: Damage): [message: string, details: Record<string, unknown>] {
+  return [
+    `the file of the inbox ${path} was damaged: it was put aside, and what could be read is in a new one`,
+    { ...damage },
+  ]
+}
 
 export function createHealth({ store, path, log, now, after, reopened, mended }: HealthOptions): Health {
   let refusal: FleethookError | undefined
@@ -79,6 +88,7 @@ export function createHealth({ store, path, log, now, after, reopened, mended }:
     try {
       const found = await store.open(now())
       if (stopped) return
+      if (found.damage !== undefined) log.error(...damageText(path, found.damage))
       reopened(found)
       mend()
     } catch (error) {

@@ -5,21 +5,20 @@ import type { Inbox, InboxMessage, InboxSettings, Selection, Waiting } from '../
 import { createGroupCommit } from './group-commit.ts'
 import { createHealth } from './health.ts'
 import { createKeptMessages, type Kept } from './kept.ts'
+import { type ReadPage, selectAll } from './select.ts'
 import { backgroundTimer, openWhenFree } from './opening.ts'
 import type { SqliteSettings } from './options.ts'
+import { createRoom } from './room.ts'
 import type { Found, Page, Row, Store } from './store.ts'
-
-/** How often it says that it is alive, and looks whether something can be dropped. */
-const tidyMs = 10_000
+import { tidyEvery } from './tidying.ts'
 
 export function createSqliteInbox(store: Store, settings: InboxSettings, options: SqliteSettings): Inbox {
-  const { clock, log, pendingMessages = Infinity, pendingBytes = Infinity } = settings
+  const { clock, log } = settings
   const { path } = options
   const now = (): number => clock.now()
   const after = backgroundTimer(clock)
   const kept = createKeptMessages()
-  let messages = 0
-  let bytes = 0
+  const room = createRoom(settings)
   let isOpen = false
   let closed = false
   /** Messages up to here may have been handed out by a process that did not live to write it down. */
@@ -31,7 +30,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     log,
     now,
     after,
-    reopened() {},
+    reopened,
     mended() {
       queue.resume()
       settings.roomy()
@@ -40,7 +39,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   const queue = createGroupCommit({
     store,
     now,
-    pendingBytes: () => bytes,
+    pendingBytes: () => room.bytes,
     committed: ({ roomy }) => health.noteRoom(roomy),
     failed: (error, puts) => health.failed(error, puts),
     isUsable: () => health.isUsable,
@@ -53,29 +52,16 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   }
 
   /** Takes the room, or throws. */
-  function takeRoom(moreMessages: number, moreBytes: number): void {
+  function takeRoom(messages: number, bytes: number): void {
     const refused = refusal()
     if (refused !== undefined) throw refused
-    if (messages + moreMessages > pendingMessages || bytes + moreBytes > pendingBytes) throw full
-    messages += moreMessages
-    bytes += moreBytes
+    room.take(messages, bytes)
   }
-
-  function giveRoom(lessMessages: number, lessBytes: number): void {
-    messages -= lessMessages
-    bytes -= lessBytes
-  }
-
-  const full = new FleethookError(
-    'inbox_full',
-    `The inbox holds as much as \`limits\` allow: ${pendingMessages} messages or ${pendingBytes} bytes.`,
-    { hint: 'Make the handlers faster, or raise `concurrency` or `limits`.' },
-  )
 
   /** Reads from the file. What fails there makes the inbox unavailable. */
   async function reading<T>(read: () => Promise<T>): Promise<T> {
     const refused = refusal()
-    if (!isOpen || (refused !== undefined && !health.isUsable)) throw refused ?? full
+    if (refused !== undefined && !(isOpen && health.isUsable)) throw refused
     try {
       return await read()
     } catch (error) {
@@ -92,23 +78,9 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     return kept.get(id) ?? { ...found, place }
   }
 
-  async function select<T>(
-    which: Selection,
-    read: (which: Selection, after: number) => Promise<Page<T>>,
-  ): Promise<T[]> {
+  async function select<T>(which: Selection, read: ReadPage<T>): Promise<readonly T[]> {
     await queue.flush()
-    const start = which.after === undefined ? -1 : placeOf(which.after)
-    const selected: T[] = []
-    // An id is never older than what it was made for.
-    let next: number | undefined = Math.max(Number.isNaN(start) ? -1 : start, placeBefore(which.fromMs))
-    while (next !== undefined && selected.length < which.limit) {
-      const from: number = next
-      const page = await reading(() => read({ ...which, limit: which.limit - selected.length }, from))
-      selected.push(...page.found)
-      next = page.next
-      if (next !== undefined) await setImmediate()
-    }
-    return selected
+    return selectAll(which, (part, after) => reading(() => read(part, after)))
   }
 
   async function* waiting(): AsyncGenerator<readonly Waiting[]> {
@@ -123,31 +95,25 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     }
   }
 
-  async function tidy(): Promise<void> {
-    try {
-      for (let more = true; more && !closed && health.isUsable;) {
-        const result = await store.tidy(now(), bytes)
-        more = result.more
-        health.noteRoom(result.roomy)
-        await setImmediate()
-      }
-    } catch (error) {
-      health.failed(error)
-    }
-    tidyLater()
-  }
-
-  let tidying = { cancel(): void {} }
-  function tidyLater(): void {
-    if (!closed) tidying = after(tidyMs, () => void tidy())
-  }
+  let stopTidying = (): void => {}
 
   function begin(found: Found): void {
-    messages = found.messages
-    bytes = found.bytes
+    room.set(found.messages, found.bytes)
     if (found.unclean && found.lastId !== undefined) suspectUpTo = placeOf(found.lastId)
     isOpen = true
-    tidyLater()
+    stopTidying = tidyEvery({ store, health, now, after, pendingBytes: () => room.bytes })
+  }
+
+  function reopened({ damage, messages, bytes, holes }: Found): void {
+    if (damage === undefined) return
+    room.set(messages, bytes)
+    for (const place of queue.takeSettled()) void settle(place).catch((error: unknown) => health.failed(error))
+    for (const hole of holes) if (hole.reason === 'inbox_damaged') settings.holed?.(hole)
+  }
+
+  async function settle(place: number): Promise<void> {
+    const settled = await queue.move({ to: 'settled', place })
+    if (settled !== undefined) room.give(1, settled)
   }
 
   return {
@@ -171,7 +137,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
           kept.add({ message, place: rows[at]?.place ?? 0, deliveries: 0, replayed: false })
         }
       } catch (error) {
-        giveRoom(given.length, more)
+        room.give(given.length, more)
         throw error
       }
     },
@@ -193,24 +159,32 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       const found = kept.get(id)
       if (found !== undefined) {
         kept.remove(id)
-        giveRoom(1, found.message.bytes)
+        room.give(1, found.message.bytes)
         return queue.settle(place)
       }
       if (Number.isNaN(place) || queue.isSettled(place)) return
-      const settled = await queue.move({ to: 'settled', place })
-      if (settled !== undefined) giveRoom(1, settled)
+      await settle(place)
     },
 
-    async reschedule(id, { attempts, notBefore }) {
+    async reschedule(id, { attempts, notBefore, deliveries: from }) {
       const found = kept.get(id)
-      if (found !== undefined) kept.add(found)
-      queue.change({ place: placeOf(id), deliveries: 0, attempts, notBefore })
+      if (found !== undefined) {
+        if (from !== undefined) found.deliveries = from
+        kept.add(found)
+      }
+      queue.change({
+        place: placeOf(id),
+        deliveries: 0,
+        attempts,
+        notBefore,
+        ...(from === undefined ? {} : { from }),
+      })
     },
 
     async deadLetter(id, { error, attempts, diedAt }) {
       const dead = await queue.move({ to: 'dead', place: placeOf(id), error, attempts, diedAt })
       kept.remove(id)
-      if (dead !== undefined) giveRoom(1, dead)
+      if (dead !== undefined) room.give(1, dead)
       return 0
     },
 
@@ -236,7 +210,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       try {
         revived = await queue.move({ to: 'pending', place })
       } finally {
-        if (revived === undefined) giveRoom(1, message.bytes)
+        if (revived === undefined) room.give(1, message.bytes)
       }
       return revived === undefined ? undefined : { id, lane: message.lane, kind: message.kind }
     },
@@ -246,18 +220,18 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       return !Number.isNaN(place) && (await queue.move({ to: 'nowhere', place })) !== undefined
     },
 
-    usage: () => ({ messages, bytes }),
+    usage: () => ({ messages: room.messages, bytes: room.bytes }),
 
     refusing() {
       const code = closed ? 'inbox_unavailable' : health.refusal?.code
       if (code !== undefined) return code === 'inbox_full' ? code : 'inbox_unavailable'
-      return messages >= pendingMessages || bytes >= pendingBytes ? 'inbox_full' : undefined
+      return room.isFull ? 'inbox_full' : undefined
     },
 
     async close() {
       if (closed) return
       closed = true
-      tidying.cancel()
+      stopTidying()
       if (!isOpen) return store.close()
       const clean = await queue.flush().then(
         () => true,
@@ -271,9 +245,4 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
 
 function rowOf({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage): Row {
   return { place: placeOf(id), id, lane, receivedAt, door, kind, text, bytes }
-}
-
-/** A place before those of this time. */
-function placeBefore(ms: number | undefined): number {
-  return ms === undefined ? -1 : ms * 2048 - 1
 }

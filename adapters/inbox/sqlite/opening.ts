@@ -2,6 +2,7 @@ import { setTimeout } from 'node:timers'
 import { type Clock, systemClock, type Timer } from '../../../src/clock.ts'
 import { FleethookError } from '../../../src/errors.ts'
 import type { InboxSettings } from '../../../src/inbox/inbox.ts'
+import { damageText } from './health.ts'
 import type { SqliteSettings } from './options.ts'
 import type { Found, Store } from './store.ts'
 
@@ -18,7 +19,10 @@ export async function openWhenFree(
   const untilMs = clock.now() + waitMs
   for (let waits = false; ; waits = true) {
     try {
-      return await store.open(clock.now())
+      const found = await store.open(clock.now())
+      if (found.damage !== undefined) log.error(...damageText(path, found.damage))
+      log.debug(`opened the inbox ${path}`, { sqlite: found.version, messages: found.messages, unclean: found.unclean })
+      return found
     } catch (error) {
       const isLocked = error instanceof FleethookError && error.code === 'inbox_locked'
       if (!isLocked || isClosed() || clock.now() >= untilMs) throw error

@@ -1,5 +1,5 @@
 import type { SQLOutputValue, StatementSync } from 'node:sqlite'
-import { crc32 } from 'node:zlib'
+import zlib from 'node:zlib'
 import { FleethookError } from '../../../src/errors.ts'
 import type { GapReason } from '../../../src/events/event.ts'
 import type { DeadLetter, InboxMessage, Waiting } from '../../../src/inbox/inbox.ts'
@@ -10,14 +10,19 @@ export type Row = Readonly<Record<string, SQLOutputValue>>
 
 export function keep(statement: StatementSync, row: Put): void {
   const { place, id, lane, receivedAt, door, kind, bytes, text } = row
-  statement.run(place, id, lane, receivedAt, door, kind, bytes, crc32(text), text)
+  statement.run(place, id, lane, receivedAt, door, kind, bytes, zlib.crc32(text), text)
 }
 
-/** Throws `inbox_damaged` when the text is not the one that was put: SQLite looks at how pages hang together, not at what they say. */
+/** Whether the text of a message is the one that was put: SQLite looks at how pages hang together, not at what they say. */
+export function intactText({ text, crc }: Row): boolean {
+  return typeof text === 'string' && zlib.crc32(text) === crc
+}
+
+/** Throws `inbox_damaged` when it is not what was put. */
 export function messageOf(row: Row): InboxMessage {
   const text = String(row['text'])
   const id = String(row['id'])
-  if (crc32(text) !== row['crc']) {
+  if (!intactText(row)) {
     throw new FleethookError('inbox_damaged', `The inbox has not kept the text of the message ${id} as it was put.`)
   }
   return {

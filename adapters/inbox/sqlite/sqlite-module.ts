@@ -22,9 +22,9 @@ export function loadSqlite(): SqliteModule {
  */
 function withoutItsWarning<T>(load: () => T): T {
   const { emitWarning } = process
-  process.emitWarning = ((warning: string | Error, ...rest: never[]) => {
-    if (!String(warning).startsWith('SQLite is an experimental feature')) emitWarning.call(process, warning, ...rest)
-  }) as typeof process.emitWarning
+  process.emitWarning = (...given: readonly unknown[]) => {
+    if (!String(given[0]).startsWith('SQLite is an experimental feature')) Reflect.apply(emitWarning, process, given)
+  }
   try {
     return load()
   } finally {

@@ -48,7 +48,7 @@ const texts: Readonly<Record<StatementName, string>> = {
   keep: 'INSERT INTO messages (place, id, lane, received_at, door, kind, bytes, crc, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
   wait: 'INSERT INTO pending (place, id, lane, kind, bytes) VALUES (?, ?, ?, ?, ?)',
   deliver: 'UPDATE pending SET deliveries = deliveries + ? WHERE place = ?',
-  change: 'UPDATE pending SET deliveries = deliveries + ?, attempts = ?, not_before = ? WHERE place = ?',
+  change: 'UPDATE pending SET deliveries = ifnull(?, deliveries) + ?, attempts = ?, not_before = ? WHERE place = ?',
   take: 'DELETE FROM pending WHERE place = ? RETURNING bytes',
   bury: 'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at) VALUES (?, ?, ?, ?, ?)',
   unearth: 'DELETE FROM dead WHERE place = ? RETURNING bytes',

@@ -1,5 +1,6 @@
 import type { GapReason } from '../../../src/events/event.ts'
 import type { DeadLetter, InboxMessage, Selection, Waiting } from '../../../src/inbox/inbox.ts'
+import type { Damage } from './salvage.ts'
 
 /**
  * What works on the file: the same, whether it runs beside the receiver or in a thread of its own. Everything that it is given
@@ -34,6 +35,8 @@ export interface Found {
   /** The process before this one ended without `close`: what it handed out last may not be counted. */
   readonly unclean: boolean
   readonly version: string
+  /** The file was damaged, and there is a new one. */
+  readonly damage?: Damage
 }
 
 /** A part of a list, and where the next part begins: `undefined` when this was the last. */
@@ -57,7 +60,9 @@ export interface Row extends Omit<InboxMessage, 'event'> {
 /** What became of a pending message since the last commit. */
 export interface Change {
   readonly place: number
-  /** How often it was handed out. */
+  /** What its count of deliveries is begun anew with, if it is. */
+  readonly from?: number
+  /** How often it was handed out since. */
   readonly deliveries: number
   readonly attempts?: number
   readonly notBefore?: number
