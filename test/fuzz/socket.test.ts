@@ -59,7 +59,7 @@ afterAll(() =>
 
 describe.each(['node24', 'bun', 'deno'] as const)(
   'whatever bytes come on a connection, on %s',
-  { concurrent: form === 'short' },
+  { concurrent: form === 'short', timeout: inForm({ short: 120_000, long: 3_600_000 }) },
   (runtime) => {
     test('the process goes on and takes messages', async ({ expect }) => {
       await using target = await spawnTarget(programCommand(runtime, program))

@@ -93,7 +93,9 @@ afterAll(() =>
   }),
 )
 
-describe.concurrent.each(runtimes)('on %s, with a wrong secret', (runtime) => {
+const timeout = inForm({ short: 120_000, long: 3_600_000 })
+
+describe.each(runtimes)('on %s, with a wrong secret', { concurrent: true, timeout }, (runtime) => {
   const cases = lengths.flatMap((length) => classes[length].map(({ name }, number) => ({ name, length, number })))
 
   test.each(cases.filter(({ length }) => length === 'long'))(
