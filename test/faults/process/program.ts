@@ -1,7 +1,7 @@
 // A receiver as a business runs it, on the runtime that the first argument names. What its handlers do depends on the vehicle,
 // and what they did is written to a file that outlives the process: `SETTINGS` says where.
 import { appendFileSync } from 'node:fs'
-import { sqliteInbox } from '../../../adapters/inbox/sqlite.ts'
+import { sqliteInbox, type SqliteInboxOptions } from '../../../adapters/inbox/sqlite.ts'
 import { createReceiver, type HandlerContext, type ReceiverOptions } from '../../../src/index.ts'
 import { behaviours, type BehaviourName, isBehaviour } from './behaviours.ts'
 import type { JournalLine } from './journal.ts'
@@ -14,9 +14,13 @@ export interface Settings {
   readonly journal: string
   /** How long the handler of a vehicle takes that has no behaviour in its name, in milliseconds; up to twice as long. */
   readonly handlerMs: number
+  /** No handler ever comes to its end: what is acknowledged waits. */
+  readonly holds?: boolean
   /** Milliseconds by which the clock jumps, there and back, all the time. */
   readonly clockJumpMs?: number
   readonly options?: Pick<ReceiverOptions, 'concurrency' | 'timeoutMs' | 'retry'>
+  /** Options of the inbox, beside its path. */
+  readonly inbox?: Omit<SqliteInboxOptions, 'path'>
 }
 
 const settings: Settings = JSON.parse(process.env['SETTINGS'] ?? '{}')
@@ -41,6 +45,7 @@ function behaviourOf(vin: string): BehaviourName | undefined {
 }
 
 async function work(vin: string, number: number, { delivery }: HandlerContext): Promise<void> {
+  if (settings.holds === true) await new Promise(() => {})
   const behaviour = behaviourOf(vin)
   if (behaviour !== undefined) await behaviours[behaviour]()
   else if (settings.handlerMs > 0) await wait(settings.handlerMs * (1 + Math.random()))
@@ -55,7 +60,7 @@ async function work(vin: string, number: number, { delivery }: HandlerContext): 
 
 const receiver = createReceiver({
   secret: process.env['WEBHOOK_SECRET'],
-  inbox: sqliteInbox({ path: settings.path }),
+  inbox: sqliteInbox({ ...settings.inbox, path: settings.path }),
   ...settings.options,
 })
   .on('data', (event, context) => work(event.vin, event.data.Odometer ?? -1, context))

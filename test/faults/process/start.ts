@@ -10,23 +10,28 @@ import type { Settings } from './program.ts'
 /** A place on disk for one receiver and its successors. */
 export interface Site {
   readonly path: string
-  start(): Promise<Target>
+  /** `changed`: how this one differs from the others. */
+  start(changed?: Partial<Settings>, env?: Readonly<Record<string, string>>): Promise<Target>
   journal(): readonly JournalLine[]
 }
 
+/** `folder`: where the inbox's file is; the journal is always elsewhere. */
 export function createSite(
   runtime: ServerRuntime,
   settings: Omit<Settings, 'path' | 'journal'>,
-  env: Readonly<Record<string, string>> = {},
+  folder: string = mkdtempSync(join(tmpdir(), 'fleethook-faults-')),
 ): Site {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-faults-'))
   const path = join(folder, 'inbox.db')
-  const journal = join(folder, 'journal')
-  const command = programCommand(runtime, join(import.meta.dirname, 'program.ts'), {
-    SETTINGS: JSON.stringify({ ...settings, path, journal } satisfies Settings),
-    ...env,
-  })
-  return { path, start: () => spawnTarget(command), journal: () => readJournal(journal) }
+  const journal = join(mkdtempSync(join(tmpdir(), 'fleethook-faults-')), 'journal')
+  return {
+    path,
+    start(changed = {}, env = {}) {
+      const all: Settings = { ...settings, ...changed, path, journal }
+      const program = join(import.meta.dirname, 'program.ts')
+      return spawnTarget(programCommand(runtime, program, { SETTINGS: JSON.stringify(all), ...env }))
+    },
+    journal: () => readJournal(journal),
+  }
 }
 
 /** The numbers of the last line that the receiver has printed of this kind. */

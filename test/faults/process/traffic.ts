@@ -17,9 +17,11 @@ export interface TrafficOptions {
   readonly vins: readonly string[]
   /** Messages a second of all vehicles together; without it as many as are answered. */
   readonly ratePerSecond?: number
+  /** How much larger each message is than it need be. Default 0. */
+  readonly extraBytes?: number
 }
 
-export function createTraffic({ vins, ratePerSecond }: TrafficOptions): Traffic {
+export function createTraffic({ vins, ratePerSecond, extraBytes = 0 }: TrafficOptions): Traffic {
   const acknowledged = new Set<string>()
   const answers = new Map<number, number>()
   const ackMs: { sentAtMs: number; ms: number }[] = []
@@ -29,7 +31,7 @@ export function createTraffic({ vins, ratePerSecond }: TrafficOptions): Traffic 
     const number = (numbers.get(vin) ?? 0) + 1
     numbers.set(vin, number)
     const sentAtMs = performance.now()
-    const status = await statusOf(url, agent, messageOf(vin, number))
+    const status = await statusOf(url, agent, messageOf(vin, number, extraBytes))
     answers.set(status, (answers.get(status) ?? 0) + 1)
     if (status === 200) {
       acknowledged.add(`${vin} ${number}`)
@@ -61,8 +63,9 @@ export function createTraffic({ vins, ratePerSecond }: TrafficOptions): Traffic 
   }
 }
 
-export function messageOf(vin: string, number: number): string {
-  return JSON.stringify({ data: { Odometer: number }, createdAt: '2026-05-01T00:00:00.000Z', vin })
+export function messageOf(vin: string, number: number, extraBytes = 0): string {
+  const data = { Odometer: number, ...(extraBytes > 0 ? { Extra: 'x'.repeat(extraBytes) } : {}) }
+  return JSON.stringify({ data, createdAt: '2026-05-01T00:00:00.000Z', vin })
 }
 
 /** The answer's status once it is here whole; 0 when none came. */

@@ -1,0 +1,97 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, describe, expect, test } from 'vitest'
+import { type Row, writeFigures } from '../figures.ts'
+import { inForm } from '../form.ts'
+import { judge } from '../process/journal.ts'
+import { createSite, idle } from '../process/start.ts'
+import { createTraffic } from '../process/traffic.ts'
+import { native } from './native.ts'
+import { createVolume, noVolumes } from './volume.ts'
+
+/*
+ * kill -9 proves little: what a process has written is in the kernel's memory and survives it. So the power is cut: the file
+ * system that the inbox is on is ended without writing anything more, not even its own log, and mounted again. Acknowledgments are
+ * counted by the sender, whose memory the cut does not reach.
+ */
+const vins = Array.from({ length: 32 }, (_, n) => `V${n}`)
+const rows: Row[] = []
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+
+interface Cut {
+  readonly acknowledged: number
+  readonly lost: readonly string[]
+  readonly outOfOrder: readonly string[]
+}
+
+/** One power cut while messages pour in, no handler coming to its end before it; and what the next receiver handles. */
+async function cut(runtime: 'node24' | 'bun' | 'deno', thread: boolean, lying: boolean): Promise<Cut> {
+  using volume = createVolume(256)
+  const site = createSite(runtime, { handlerMs: 0, inbox: { thread } }, volume.folder)
+  const traffic = createTraffic({ vins })
+  const fault = join(volume.folder, '..', 'fault')
+  if (lying) writeFileSync(fault, 'lie')
+  const disk = typeof native === 'string' || !lying ? {} : { LD_PRELOAD: native.faultySync, FAULTY_SYNC: fault }
+  {
+    await using target = await site.start({ holds: true }, disk)
+    const pouring = traffic.pour(target.url)
+    await pause(300 + Math.random() * 500)
+    target.kill('SIGSTOP')
+    volume.cutPower()
+    target.kill('SIGKILL')
+    await target.exited
+    await pouring
+  }
+  await volume.mountAgain()
+  await using next = await site.start()
+  await idle(next, 30_000)
+  await next.stop()
+  const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal())
+  return { acknowledged: traffic.acknowledged.size, lost, outOfOrder }
+}
+
+const subjects = inForm<readonly { runtime: 'node24' | 'bun' | 'deno'; thread: boolean; rounds: number }[]>({
+  short: [{ runtime: 'node24', thread: false, rounds: 1 }],
+  long: [
+    { runtime: 'node24', thread: false, rounds: 20 },
+    { runtime: 'node24', thread: true, rounds: 20 },
+    { runtime: 'bun', thread: false, rounds: 20 },
+    { runtime: 'deno', thread: false, rounds: 20 },
+  ],
+})
+
+describe.skipIf(noVolumes !== undefined)('a power cut', () => {
+  test.each(subjects)(
+    'takes nothing that was acknowledged, and no order of a vehicle: $runtime, thread: $thread, $rounds times',
+    async ({ runtime, thread, rounds }) => {
+      let [acknowledged, lost] = [0, 0]
+      for (let round = 0; round < rounds; round++) {
+        const result = await cut(runtime, thread, false)
+        expect(result).toMatchObject({ lost: [], outOfOrder: [] })
+        expect(result.acknowledged).toBeGreaterThan(100)
+        acknowledged += result.acknowledged
+        lost += result.lost.length
+      }
+      rows.push({ receiver: `${runtime}${thread ? ', thread' : ''}`, disk: 'syncs', rounds, acknowledged, lost })
+    },
+    inForm({ short: 60_000, long: 1_800_000 }),
+  )
+
+  test('control: with a disk that says it has synced and has not, the same cut loses acknowledged messages', async () => {
+    const { acknowledged, lost } = await cut('node24', false, true)
+    rows.push({ receiver: 'node24', disk: 'lies (control)', rounds: 1, acknowledged, lost: lost.length })
+    expect(acknowledged).toBeGreaterThan(100)
+    expect(lost.length).toBeGreaterThan(10)
+  }, 60_000)
+})
+
+afterAll(() =>
+  writeFigures({
+    piece: 'power-cut',
+    title: 'Power cuts',
+    file: 'test/faults/disk/power-cut.test.ts',
+    about:
+      'An ext4 file system of its own, ended without writing anything more while 32 vehicles send as fast as they are acknowledged, no handler having come to its end. The control has a disk that says it has synced and has not.',
+    tables: [{ title: 'Rounds', rows }],
+  }),
+)

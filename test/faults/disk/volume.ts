@@ -1,0 +1,116 @@
+import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { native } from './native.ts'
+
+/** A disk of its own for one test: ext4 with a journal in a file, mounted through a loop device. Linux, as root. */
+export interface Volume extends Disposable {
+  /** Where it is mounted. */
+  readonly folder: string
+  /** From now on nothing more is written, and what was not synced is lost. */
+  cutPower(): void
+  /** Its file system finds an error in itself and is read-only from now on, as after a disk has failed. */
+  makeReadOnly(): void
+  /** Comes back as after a reboot, repaired if need be. Waits until nobody uses it. */
+  mountAgain(): Promise<void>
+}
+
+const prefix = 'fleethook-volume-'
+
+function run(command: string, ...args: readonly string[]): string {
+  return execFileSync(command, args, { encoding: 'utf8', stdio: 'pipe' }).trim()
+}
+
+/** Lets go of what a run left that was ended. */
+function cleanUp(): void {
+  const mounts = readFileSync('/proc/mounts', 'utf8').split('\n')
+  for (const line of mounts.filter((each) => each.includes(join(tmpdir(), prefix)))) {
+    const [device = '', folder = ''] = line.split(' ')
+    const owner = Number(/volume-(\d+)-/.exec(folder)?.[1])
+    if (isAlive(owner)) continue
+    run('umount', '--lazy', folder)
+    run('losetup', '--detach', device)
+  }
+}
+
+/** The status of `e2fsck` tells of what it has mended; below 4 all is well again. */
+function repair(device: string): void {
+  const { status } = spawnSync('e2fsck', ['-p', device])
+  if (status === null || status >= 4) throw new Error(`e2fsck ended with ${String(status)}.`)
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
+export function createVolume(megabytes: number): Volume {
+  cleanUp()
+  const place = mkdtempSync(join(tmpdir(), `${prefix}${process.pid}-`))
+  const image = join(place, 'image')
+  const folder = join(place, 'mounted')
+  mkdirSync(folder)
+  writeFileSync(image, '')
+  truncateSync(image, megabytes * 1_048_576)
+  run('mkfs.ext4', '-q', '-F', '-e', 'remount-ro', image)
+  const device = run('losetup', '--find', '--show', image)
+  run('mount', device, folder)
+
+  async function unmount(): Promise<void> {
+    for (let tries = 0; ; tries++) {
+      try {
+        run('umount', folder)
+        return
+      } catch (error) {
+        if (tries === 100) throw error
+        await new Promise((resolve) => setTimeout(resolve, 100))
+      }
+    }
+  }
+
+  return {
+    folder,
+    cutPower() {
+      if (typeof native === 'string') throw new Error(native)
+      run(native.shutdown, folder)
+    },
+    makeReadOnly: () => writeFileSync(`/sys/fs/ext4/${basename(device)}/trigger_fs_error`, 'a test'),
+    async mountAgain() {
+      await unmount()
+      repair(device)
+      run('mount', device, folder)
+    },
+    [Symbol.dispose]() {
+      try {
+        run('umount', '--lazy', folder)
+      } catch {
+        // It was not mounted.
+      }
+      run('losetup', '--detach', device)
+      rmSync(place, { recursive: true, force: true })
+    },
+  }
+}
+
+function look(): string | undefined {
+  if (typeof native === 'string') return native
+  if (process.getuid?.() !== 0) return 'it takes root'
+  try {
+    createVolume(8)[Symbol.dispose]()
+    return undefined
+  } catch (error) {
+    return error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
+  }
+}
+
+/** Why there can be no volumes here, if so. Said loudly, once: what needs one is then not proved. */
+export const noVolumes: string | undefined = look()
+if (noVolumes !== undefined) {
+  console.warn(
+    `\nNOT PROVED HERE: power cuts, full and failing disks. They need Linux, root, loop devices and a C compiler: ${noVolumes}\n`,
+  )
+}
