@@ -13,7 +13,10 @@ const rounds = inForm({ short: 4, long: 100 })
 const vins = Array.from({ length: 12 }, (_, n) => `V${n}`)
 const rows: Row[] = []
 
-/** Kills a Worker at a random moment under load, over and over on the same storage, and lets it run on at last. */
+/**
+ * Kills a Worker at a random moment under load, over and over on the same storage, and lets it run on at last, until all is
+ * handled or nothing has been for as long as `patienceMs`.
+ */
 async function killed(
   platform: Platform,
   source: string,
@@ -33,11 +36,14 @@ async function killed(
   await using target = await spawnTarget(worker.commands[platform])
   await using _ = { [Symbol.asyncDispose]: () => kill(target) }
   // Nobody sends anything any more: the alarms of the objects have to bring it back.
-  const until = Date.now() + patienceMs
-  while (missingFrom(log.entries, acknowledged).length > 0 && Date.now() < until) {
+  let handled = log.entries.length
+  for (let until = Date.now() + patienceMs; Date.now() < until;) {
+    if (missingFrom(log.entries, acknowledged).length === 0) break
     await new Promise((resolve) => {
       setTimeout(resolve, 100)
     })
+    if (log.entries.length > handled) until = Date.now() + patienceMs
+    handled = log.entries.length
   }
   return acknowledged
 }
