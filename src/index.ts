@@ -5,8 +5,20 @@
  */
 export type { Clock, Timer } from './clock.ts'
 export type { DrainResult } from './dispatch/drain.ts'
-export type { Delivery, EventOf, Handler, HandlerContext, HandlerFilter, Subject } from './dispatch/handler.ts'
-export type { Retry } from './dispatch/retry.ts'
+export type { Dedupe } from './dispatch/duplicates.ts'
+export type {
+  BatchContext,
+  BatchHandler,
+  BatchOptions,
+  Delivery,
+  EventOf,
+  Handler,
+  HandlerContext,
+  HandlerFilter,
+  Subject,
+} from './dispatch/handler.ts'
+export type { RetryOptions } from './dispatch/retry.ts'
+export { Discard, Retry } from './dispatch/thrown.ts'
 export { type ErrorCode, FleethookError } from './errors.ts'
 export type {
   Alert,
@@ -71,6 +83,7 @@ export type {
   InboxFactory,
   InboxMessage,
   InboxSettings,
+  NextAttempt,
   Opened,
   Selection,
   Waiting,

@@ -1,7 +1,7 @@
 import type { Env } from 'hono'
-import * as z from 'zod/mini'
 import { type Clock, systemClock } from './clock.ts'
-import type { Retry } from './dispatch/retry.ts'
+import type { Dedupe } from './dispatch/duplicates.ts'
+import type { RetryOptions } from './dispatch/retry.ts'
 import { FleethookError } from './errors.ts'
 import type { Format, FleetEvent } from './events/event.ts'
 import type { FieldCatalogue } from './events/fields.ts'
@@ -59,7 +59,12 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
   /** `'vin'` (default): one message of a VIN at a time, in order of arrival. `'none'`: any order. */
   readonly order?: 'vin' | 'none'
   /** How a failing handler is run again. Default `{ attempts: 5, minMs: 200, maxMs: 30_000 }`. */
-  readonly retry?: Partial<Retry>
+  readonly retry?: Partial<RetryOptions>
+  /**
+   * Passes over messages that say what one said that was handled, by `event.id`: within `withinMs` milliseconds of its
+   * receipt, in this process. Default: none are. `stats().duplicates` counts them.
+   */
+  readonly dedupe?: Dedupe
   /** How long one run of a handler may take before its signal is aborted, in milliseconds. Default 30,000. */
   readonly timeoutMs?: number
   readonly limits?: Partial<Limits>
@@ -83,7 +88,8 @@ export interface Settings {
   readonly ack: Ack | undefined
   readonly concurrency: number
   readonly order: 'vin' | 'none'
-  readonly retry: Retry
+  readonly retry: RetryOptions
+  readonly dedupe: Dedupe | undefined
   readonly timeoutMs: number
   readonly limits: Limits
   readonly overflow: 'refuse' | 'conflate'
@@ -92,7 +98,8 @@ export interface Settings {
   readonly clock: Clock
 }
 
-type Rule = z.ZodMiniType
+/** What a value must be, and how to say so. */
+type Rule = readonly [isRight: (value: unknown) => boolean, must: string]
 interface Rules {
   readonly [option: string]: Rule | Rules
 }
@@ -103,38 +110,39 @@ const isFunction = (value: unknown): boolean => typeof value === 'function'
 /** The longest that a timer of any runtime can wait. */
 const longestMs = 2_147_483_647
 
-const whole = (least: number, most: number = Number.MAX_SAFE_INTEGER): Rule =>
-  z.custom(
-    (value) => Number.isSafeInteger(value) && Number(value) >= least && Number(value) <= most,
-    most === longestMs
-      ? `must be whole milliseconds from ${least} to ${most}`
-      : `must be a whole number from ${least} up`,
-  )
-const oneOf = (...values: readonly unknown[]): Rule =>
-  z.custom((value) => values.includes(value), `must be ${values.map(shown).join(' or ')}`)
-const methods = (...names: readonly string[]): Rule =>
-  z.custom(
-    (value) => isObject(value) && names.every((name) => isFunction(value[name])),
-    `must be an object with the methods ${names.join(', ')}`,
-  )
+const whole = (least: number, most: number = Number.MAX_SAFE_INTEGER): Rule => [
+  (value) => Number.isSafeInteger(value) && Number(value) >= least && Number(value) <= most,
+  most === longestMs
+    ? `must be whole milliseconds from ${least} to ${most}`
+    : `must be a whole number from ${least} up`,
+]
+const oneOf = (...values: readonly unknown[]): Rule => [
+  (value) => values.includes(value),
+  `must be ${values.map(shown).join(' or ')}`,
+]
+const methods = (...names: readonly string[]): Rule => [
+  (value) => isObject(value) && names.every((name) => isFunction(value[name])),
+  `must be an object with the methods ${names.join(', ')}`,
+]
 
 const rules: Rules = {
   // Looked at where it is prepared, so that its value is never near an error text.
-  secret: z.custom(() => true),
+  secret: [() => true, ''],
   format: oneOf('auto', 'service', 'vehicle_maker', 'event_collector'),
   decode: oneOf(true, false),
   // Its types are looked at where they are read.
-  fields: z.custom(isObject, "must map names of fields to types, for instance { CabinNoise: 'number' }"),
-  inbox: z.custom((value) => isFunction(value) || isRelay(value), 'must be an inbox, for instance memoryInbox()'),
+  fields: [isObject, "must map names of fields to types, for instance { CabinNoise: 'number' }"],
+  inbox: [(value) => isFunction(value) || isRelay(value), 'must be an inbox, for instance memoryInbox()'],
   ack: oneOf('received', 'stored', 'handled'),
   concurrency: whole(1),
   order: oneOf('vin', 'none'),
   retry: { attempts: whole(1), minMs: whole(0, longestMs), maxMs: whole(0, longestMs) },
+  dedupe: { withinMs: whole(1), maxEntries: whole(1) },
   timeoutMs: whole(1, longestMs),
   limits: { bodyBytes: whole(1), pendingMessages: whole(1), pendingBytes: whole(1) },
   overflow: oneOf('refuse', 'conflate'),
   log: methods('debug', 'info', 'warn', 'error'),
-  onDeadLetter: z.custom(isFunction, 'must be a function'),
+  onDeadLetter: [isFunction, 'must be a function'],
   clock: methods('now', 'after'),
 }
 
@@ -166,6 +174,7 @@ export function readOptions(options: ReceiverOptions<never, never> | ReceiverOpt
     concurrency: options.concurrency ?? 16,
     order: options.order ?? 'vin',
     retry: { attempts: 5, minMs: 200, maxMs: 30_000, ...defined(options.retry) },
+    dedupe: dedupeOf(options.dedupe),
     timeoutMs: options.timeoutMs ?? 30_000,
     limits: { bodyBytes: 1_048_576, pendingMessages: undefined, pendingBytes: undefined, ...defined(options.limits) },
     overflow: options.overflow ?? 'refuse',
@@ -173,6 +182,12 @@ export function readOptions(options: ReceiverOptions<never, never> | ReceiverOpt
     onDeadLetter: options.onDeadLetter,
     clock: options.clock ?? systemClock,
   }
+}
+
+function dedupeOf(given: Dedupe | undefined): Dedupe | undefined {
+  if (given !== undefined && given.withinMs === undefined)
+    throw new FleethookError('option_invalid', 'Option `dedupe` needs `withinMs`, in milliseconds.')
+  return given
 }
 
 /** Which promise the 2xx makes, by the inbox. Throws `ack_unavailable` for one that the inbox cannot keep. */
@@ -209,12 +224,12 @@ function check(options: Readonly<Record<string, unknown>>, allowed: Rules, prefi
       check(value, rule, `${name}.`)
       continue
     }
-    const { error } = rule.safeParse(value)
-    if (error !== undefined) throw invalid(name, String(error.issues[0]?.message), value)
+    const [isRight, must] = rule
+    if (!isRight(value)) throw invalid(name, must, value)
   }
 }
 
-const isRule = (rule: Rule | Rules): rule is Rule => 'safeParse' in rule
+const isRule = (rule: Rule | Rules): rule is Rule => Array.isArray(rule)
 
 function invalid(name: string, must: string, value: unknown): FleethookError {
   return new FleethookError('option_invalid', `Option \`${name}\` ${must} and was given ${shown(value)}.`)

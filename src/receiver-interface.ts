@@ -1,6 +1,6 @@
 import type { Env, Hono } from 'hono'
 import type { DrainResult } from './dispatch/drain.ts'
-import type { Handler, HandlerFilter, Subject } from './dispatch/handler.ts'
+import type { BatchHandler, BatchOptions, Handler, HandlerFilter, Subject } from './dispatch/handler.ts'
 import type { FleetEvent } from './events/event.ts'
 import type { BuiltInFields, FieldCatalogue } from './events/fields.ts'
 import type { MalformedBody } from './events/malformed.ts'
@@ -32,6 +32,8 @@ export interface ErrorDetails {
   readonly kind: 'handler' | 'inbox' | 'dead-letter-handler'
   readonly event?: FleetEvent | MalformedBody
   readonly delivery?: { readonly id: string; readonly attempt: number }
+  /** How many messages the handler of a batch failed with; `event` and `delivery` are those of the first. */
+  readonly messages?: number
 }
 
 /** The messages that were given up. */
@@ -68,6 +70,29 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
     subjects: S | readonly S[],
     handler: Handler<NoInfer<S>, E, Fields>,
     filter?: HandlerFilter,
+  ): Receiver<E, Fields>
+  /**
+   * Registers a handler that is given up to `size` messages at once: for writers that want hundreds at a time. It is run when
+   * so many are gathered, or `withinMs` milliseconds after the first. A message is gathered when its other handlers are done; its
+   * vehicle goes on meanwhile, as long as what follows is for the same batch. They are settled together.
+   *
+   * When it throws, it is run again with halves of them, at once, until a message is left that it fails for alone: that one is
+   * tried again as with `on`, and holds only its own vehicle. `timeoutMs` and `context.signal` are of one run.
+   *
+   * Throws `handler_invalid` for a topic that does not exist, or a wrong `size` or `withinMs`.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * createReceiver({ secret: 'a-long-random-value' })
+   *   .batch('data', { size: 500, withinMs: 1_000 }, (events) => console.log(events.map((event) => event.data.BatteryLevel)))
+   * ```
+   */
+  batch<S extends Subject>(
+    subjects: S | readonly S[],
+    options: BatchOptions,
+    handler: BatchHandler<NoInfer<S>, E, Fields>,
   ): Receiver<E, Fields>
   /** Is told of every failed run of a handler and of every failure of the inbox. What it throws is logged. */
   onError(handler: (error: unknown, details: ErrorDetails) => unknown): Receiver<E, Fields>

@@ -120,6 +120,10 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       registry.add(subjects, handler, filter)
       return receiver
     },
+    batch(subjects, batchOptions, handler) {
+      registry.addBatch(subjects, batchOptions, handler)
+      return receiver
+    },
     onError(handler) {
       reports.onError(handler)
       return receiver

@@ -17,6 +17,7 @@ interface ReportCounts {
   /** Acknowledged, and then not taken by the inbox. */
   unkept: number
   deadLettersDropped: number
+  discarded: number
 }
 
 /** Counts what happens, says in the log what an operator should know, and tells whoever asked to be told. */
@@ -60,6 +61,7 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
     conflated: 0,
     unkept: 0,
     deadLettersDropped: 0,
+    discarded: 0,
   }
 
   function tell(error: unknown, details: ErrorDetails): void {
@@ -126,13 +128,19 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
     },
 
     dispatch: {
-      failed(error, event, delivery) {
-        say.warn(`a handler for ${event.topic} failed`, {
+      failed(error, event, delivery, messages) {
+        const batch = messages === undefined ? {} : { messages }
+        say.warn(`a handler for ${messages === undefined ? '' : 'a batch of '}${event.topic} failed`, {
           delivery: delivery.id,
           attempt: delivery.attempt,
+          ...batch,
           ...where(error),
         })
-        tell(error, { kind: 'handler', event, delivery })
+        tell(error, { kind: 'handler', event, delivery, ...batch })
+      },
+      discarded(reason, topic, messages) {
+        counts.discarded += messages
+        say.warn(`a handler for ${topic} discarded what it was given`, { reason: reason.slice(0, 200), messages })
       },
       inboxFailed(error) {
         say.error('the inbox failed', where(error))

@@ -2,7 +2,7 @@ import type { Drift } from './wire/drift.ts'
 
 /**
  * What a receiver has done and is doing. Counts are since construction, and add up: `received + recovered + replayed` is
- * `handled + deadLettered + lost + conflated` and those of `pending` that came over the wire.
+ * `handled + deadLettered + duplicates + lost + conflated` and those of `pending` that came over the wire.
  */
 export interface Stats {
   /** Messages that were accepted. */
@@ -11,10 +11,14 @@ export interface Stats {
   readonly topics: Readonly<Record<string, number>>
   /** Messages that an earlier process left in a durable inbox. */
   readonly recovered: number
-  /** Messages that were put back from the dead letters. */
+  /** Messages that were put back from the dead letters, or from what was handled. */
   readonly replayed: number
   /** Messages whose handlers are all done. */
   readonly handled: number
+  /** How often a handler discarded a message. The message counts among those above or below all the same. */
+  readonly discarded: number
+  /** Messages that were passed over, for the same had been handled (`dedupe`). */
+  readonly duplicates: number
   /** Attempts after the first. */
   readonly retried: number
   /** Messages that were given up after their last attempt. */

@@ -36,5 +36,5 @@ export interface Taker {
 /** The part of {@link Stats} that is about what has been taken. */
 export type TakerState = Pick<
   Stats,
-  'handled' | 'retried' | 'deadLettered' | 'lost' | 'pending' | 'running' | 'lanes' | 'openGaps'
+  'handled' | 'retried' | 'deadLettered' | 'duplicates' | 'lost' | 'pending' | 'running' | 'lanes' | 'openGaps'
 >

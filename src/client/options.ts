@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from '../clock.ts'
-import type { Retry } from '../dispatch/retry.ts'
+import type { RetryOptions } from '../dispatch/retry.ts'
 import { FleethookError } from '../errors.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import { consoleLog, type Log } from '../log.ts'
@@ -18,7 +18,7 @@ export interface ClientOptions<Fields extends FieldCatalogue = FieldCatalogue> {
    * How idempotent requests are sent again after 429, 5xx and when no answer came; and the waits of a stream, which is connected
    * again for ever. Default `{ attempts: 4, minMs: 500, maxMs: 60_000 }`.
    */
-  readonly retry?: Partial<Retry>
+  readonly retry?: Partial<RetryOptions>
   /** How long one attempt may take, its answer included, in milliseconds. Default 30,000. */
   readonly timeoutMs?: number
   /** Fields of your own, which extend the built-in catalogue and win over it, as in `createReceiver`. */

@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts'
-import type { Retry } from '../dispatch/retry.ts'
+import type { RetryOptions } from '../dispatch/retry.ts'
 import type { Log } from '../log.ts'
 
 /** What every request needs. */
@@ -8,7 +8,7 @@ export interface Connection {
   readonly baseUrl: string
   readonly apiKey: string
   readonly fetch: Fetch
-  readonly retry: Retry
+  readonly retry: RetryOptions
   readonly timeoutMs: number
   readonly clock: Clock
   readonly log: Log

@@ -1,38 +1,23 @@
-import type { Clock } from '../clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
-import type { Delivery } from './handler.ts'
-import type { AnyHandler, Registry } from './registry.ts'
-import { backoffMs, type Retry } from './retry.ts'
+import type { Claim, Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { Duplicates } from './duplicates.ts'
+import type { Gathering } from './gathering.ts'
+import { type AttemptCounts, type AttemptEvents, describe, type Outcome } from './outcome.ts'
+import type { AnyHandler, Gatherer, Registry } from './registry.ts'
+import type { RetryOptions } from './retry.ts'
 import type { Runner } from './run.ts'
-import type { Work } from './work.ts'
-
-/** What an attempt tells about. */
-export interface AttemptEvents {
-  /** A run of a handler failed. */
-  failed(
-    error: unknown,
-    event: FleetEvent | MalformedBody,
-    delivery: { readonly id: string; readonly attempt: number },
-  ): void
-  /** A message was given up, and so many dead letters had to make room for it. */
-  died(letter: DeadLetter, dropped: number): void
-}
-
-/** What became of messages since construction. */
-export interface AttemptCounts {
-  handled: number
-  retried: number
-  deadLettered: number
-}
+import { wishOf } from './thrown.ts'
+import { deliveryOf, type OpenedMessage, type Work } from './work.ts'
 
 export interface AttemptOptions {
   readonly inbox: Inbox
   readonly registry: Registry
   readonly runner: Runner
-  readonly clock: Clock
-  readonly retry: Retry
+  readonly retry: RetryOptions
+  readonly outcome: Outcome
+  readonly gathering: Gathering
+  readonly duplicates: Duplicates | undefined
   /** Reads a message that only its text is left of. */
   readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
   readonly events: AttemptEvents
@@ -42,96 +27,140 @@ export interface AttemptOptions {
 }
 
 /**
- * One attempt at a message: runs the handlers that are still to succeed and tells the inbox what came of it. Resolves to
- * a wait in milliseconds before the next attempt, or to nothing when the message is settled, dead or given up. Rejects when
- * the inbox fails; the next attempt then goes on where this one stopped.
+ * One attempt at a message: runs the handlers that are still to succeed, gathers it for those of batches, and tells the inbox
+ * what came of it. Resolves to a wait in milliseconds before the next attempt; to nothing when the message is settled, dead or
+ * given up; `parked` when those before it have to be over first. Rejects when the inbox fails; the next attempt then goes on
+ * where this one stopped.
  */
-export type Attempt = (work: Work) => Promise<number | undefined>
+export type Attempt = (work: Work) => Promise<number | 'gathered' | 'parked' | undefined>
+
+/** A process can end by chance while it handles a message: that often is no proof against it, however few attempts there are. */
+const leastEnds = 3
+
+const nothing: readonly (AnyHandler & Gatherer)[] = []
 
 export function createAttempt(options: AttemptOptions): Attempt {
-  const { inbox, registry, runner, clock, retry, read, events, counts, stopped } = options
+  const { inbox, registry, runner, retry, outcome, gathering, duplicates, read, events, counts, stopped } = options
 
   const halted = (work: Work): boolean => stopped() || isOver(work)
 
+  /** Why a message that an earlier process left is given up before it is tried here. */
+  function spent({ attemptsBefore }: Work, { deliveries }: Claim): string | undefined {
+    const ends = deliveries - attemptsBefore
+    if (ends >= Math.max(leastEnds, retry.attempts))
+      return `${ends} processes ended while they handled it, and it may be why they did.`
+    return attemptsBefore >= retry.attempts ? `Earlier processes have tried it ${attemptsBefore} times.` : undefined
+  }
+
+  /** Hands the message out, and reads it. Resolves to nothing when there is nothing more to do. */
+  async function open(work: Work): Promise<OpenedMessage | undefined> {
+    const claim = await inbox.claim(work.id)
+    // Whoever ended it meanwhile accounts for it.
+    if (claim === undefined || isOver(work)) return undefined
+    if (!work.handedOut) {
+      work.handedOut = true
+      work.attempt = work.attemptsBefore
+      work.made = work.attemptsBefore
+      work.fatal = spent(work, claim)
+      if (work.fatal !== undefined) work.pending = nothing
+    }
+    if (isDone(work)) return outcome.conclude(work, claim.message)
+    let event: FleetEvent | MalformedBody
+    try {
+      event = claim.message.event ?? read(claim.message)
+    } catch (error) {
+      work.fatal ??= describe(error)
+      work.pending = nothing
+      work.gatherers = nothing
+      return outcome.conclude(work, claim.message)
+    }
+    const opened = { claim, event }
+    if (work.pending === undefined) {
+      if (duplicates?.has(opened) === true) return outcome.pass(work)
+      work.pending = registry.matching(event)
+      work.gatherers = registry.gathering(event)
+    }
+    return opened
+  }
+
   /** Runs handlers one after another. Leaves in `work.pending` those that failed or were not started. */
-  async function run(work: Work, event: FleetEvent | MalformedBody, delivery: Delivery): Promise<void> {
-    const handlers = work.pending ?? registry.matching(event)
+  async function run(work: Work, { claim, event }: OpenedMessage): Promise<{ error: unknown; restMs: number }> {
+    const delivery = deliveryOf(work, claim)
+    const last = { error: undefined as unknown, restMs: 0 }
     const rest: AnyHandler[] = []
-    for (const handler of handlers) {
+    for (const handler of work.pending ?? nothing) {
       if (halted(work)) {
         rest.push(handler)
         continue
       }
-      const outcome = runner.run(handler, event, work.batch, delivery)
-      const failure = outcome instanceof Promise ? await outcome : outcome
+      const result = runner.run(handler, event, work.batch, delivery)
+      const failure = result instanceof Promise ? await result : result
       if (failure === undefined) continue
+      const { error } = failure
+      const wish = wishOf(error)
+      if (wish?.kind === 'discard') {
+        events.discarded(wish.reason, event.topic, 1)
+        continue
+      }
       rest.push(handler)
-      work.error = failure.error
-      if (!stopped()) events.failed(failure.error, event, { id: work.id, attempt: work.attempt })
+      last.error = error
+      last.restMs = Math.max(last.restMs, outcome.restMs(work, error))
+      if (!stopped() && wish === undefined) events.failed(error, event, { id: work.id, attempt: work.attempt })
     }
     work.pending = rest
-  }
-
-  async function giveUp(work: Work, message: InboxMessage, error: string): Promise<undefined> {
-    const reason = { error, attempts: work.attempt, diedAt: clock.now() }
-    const dropped = await inbox.deadLetter(work.id, reason)
-    if (work.counts) counts.deadLettered += 1
-    events.died({ id: work.id, message, ...reason }, dropped)
-    return undefined
+    return last
   }
 
   return async (work) => {
-    const claim = await inbox.claim(work.id)
-    if (claim === undefined) return undefined
-    const { message } = claim
-    // Both are only so when an earlier attempt came this far and the inbox failed.
-    const done = work.pending?.length === 0
-    const exhausted = work.attempt >= retry.attempts
-    if (!done && !exhausted && !halted(work)) {
-      let event: FleetEvent | MalformedBody
-      try {
-        event = message.event ?? read(message)
-      } catch (error) {
-        return giveUp(work, message, describe(error))
-      }
-      work.attempt += 1
-      if (work.attempt > 1) counts.retried += 1
-      await run(work, event, deliveryOf(work, claim))
+    const opened = work.opened ?? (await open(work))
+    if (opened === undefined) return undefined
+    const { claim } = opened
+    const [gatherer] = work.gatherers
+    work.opened = undefined
+    const { made } = work
+    if (!gathering.admits(work)) {
+      work.opened = opened
+      return 'parked'
     }
-    // Whoever ended it meanwhile accounts for it.
+    if (hasPending(work)) {
+      if (!halted(work)) {
+        work.attempt += 1
+        work.made += 1
+        if (work.attempt > 1) counts.retried += 1
+        const { error, restMs } = await run(work, opened)
+        if (hasPending(work) && !halted(work)) {
+          if (work.attempt < retry.attempts) {
+            await outcome.putBack(work, restMs)
+            return restMs
+          }
+          work.fatal ??= describe(error)
+          work.pending = nothing
+        }
+      }
+      // Each handler has attempts of its own, and that of a batch comes now.
+      if (!hasPending(work)) work.attempt = 0
+    }
     if (isOver(work)) return undefined
-    if (work.pending?.length === 0) {
-      await inbox.settle(work.id)
-      if (work.counts) counts.handled += 1
+    if (stopped() && !isDone(work)) {
+      await outcome.breakOff(work, claim, made)
+      return 0
+    }
+    if (gatherer === undefined) {
+      await outcome.conclude(work, claim.message, opened)
       return undefined
     }
-    if (work.attempt >= retry.attempts && !stopped()) return giveUp(work, message, describe(work.error))
-    const restMs = backoffMs(retry, work.attempt)
-    await inbox.reschedule(work.id, { attempts: work.attempt, notBefore: clock.now() + restMs })
-    return restMs
+    work.opened = opened
+    if (!gathering.admits(work)) return 'parked'
+    gathering.gather(work, gatherer)
+    return 'gathered'
   }
 }
+
+const hasPending = ({ pending = nothing }: Work): boolean => pending.length > 0
+
+const isDone = (work: Work): boolean => work.pending !== undefined && !hasPending(work) && work.gatherers.length === 0
 
 /** Asked anew after every wait: the work can be ended while it runs. */
 function isOver({ state }: Work): boolean {
   return state === 'over'
-}
-
-function deliveryOf(work: Work, claim: Claim): Delivery {
-  return {
-    id: work.id,
-    attempt: work.attempt,
-    redelivered: work.attempt > 1 || claim.deliveries > 0 || work.redelivered,
-    replayed: claim.replayed,
-  }
-}
-
-/** A handler's error as text for the dead letters, where a person reads it. */
-function describe(error: unknown): string {
-  try {
-    const text = error instanceof Error ? `${error.name}: ${error.message}` : `a ${typeof error} was thrown`
-    return text.length > 500 ? `${text.slice(0, 500)}…` : text
-  } catch {
-    return 'an error that cannot be read'
-  }
 }

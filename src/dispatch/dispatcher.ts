@@ -6,16 +6,18 @@ import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import type { Log } from '../log.ts'
 import type { Ack } from '../options.ts'
 import { createPassingMap } from '../passing-map.ts'
-import { type AttemptCounts, type AttemptEvents, createAttempt } from './attempt.ts'
+import { createBacklog } from './backlog.ts'
 import { createDrain, type DrainResult } from './drain.ts'
+import type { Dedupe } from './duplicates.ts'
 import { createGiveUp } from './give-up.ts'
 import { createHeld, heldWorkMs } from './held.ts'
-import { createLanes } from './lanes.ts'
+import { createLanes, type Lanes } from './lanes.ts'
+import type { AttemptCounts, AttemptEvents } from './outcome.ts'
 import type { Registry } from './registry.ts'
-import type { Retry } from './retry.ts'
+import type { RetryOptions } from './retry.ts'
 import { createRunner } from './run.ts'
-import { createTasks } from './tasks.ts'
-import { type Batch, createBatch, gateInto, type Surroundings, type Work } from './work.ts'
+import { createTurns } from './turns.ts'
+import { type Batch, createBatch, type Surroundings, type Work } from './work.ts'
 
 /** What the dispatcher tells the receiver about. */
 export interface DispatchEvents extends AttemptEvents {
@@ -64,103 +66,43 @@ export interface DispatcherOptions {
   readonly order: 'vin' | 'none'
   readonly overflow: 'refuse' | 'conflate'
   readonly ack: Ack
-  readonly retry: Retry
+  readonly retry: RetryOptions
+  readonly dedupe: Dedupe | undefined
   readonly timeoutMs: number
   /** Reads a message that only its text is left of. */
   readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
   readonly events: DispatchEvents
 }
 
-/** How long work rests when the inbox failed under it. */
-const inboxRestMs = 5_000
-
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
-  const { inbox, clock, concurrency, events } = options
-  const counts: DispatchCounts = { handled: 0, retried: 0, deadLettered: 0, lost: 0 }
+  const { inbox, clock, events } = options
+  const counts: DispatchCounts = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0 }
   const runner = createRunner(options)
-  const attempt = createAttempt({ ...options, runner, counts, stopped: () => drain.stopped })
+  const backlog = createBacklog({ ...options, lanes: () => lanes })
+  const lanes: Lanes<Work> = createLanes(backlog.unfold)
+  const turns = createTurns({ ...options, counts, runner, lanes, backlog, drain: () => drain, ended })
   const giveUp = createGiveUp({ inbox, counts, events })
-  const lanes = createLanes<Work>()
-  const tasks = createTasks(clock, turn)
   const held = createHeld(clock, expire)
   // Messages that are merged are merged into the first of their lane, so those behind it have to wait for it.
   const inLanes = options.order === 'vin' || options.overflow === 'conflate'
   /** What can be merged by its id. An answer that waits for a message needs the place that the message has. */
   const mergeable =
     options.overflow === 'conflate' && options.ack !== 'handled' ? createPassingMap<string, Work>() : undefined
-  let arrivals: Work[] = []
-  let running = 0
   let expected = 0
   const drain = createDrain({
-    ...options,
-    lanes,
-    runner,
-    counts,
-    isIdle: () => lanes.size === 0 && expected === 0,
-    isQuiet: () => running === 0,
-    giveUp,
+    ...{ ...options, lanes, backlog, runner, counts, giveUp, outcome: turns.outcome },
+    isIdle: () => lanes.size === 0 && backlog.size === 0 && expected === 0,
+    isQuiet: () => turns.running === 0,
+    begun: turns.pump,
+    stop: turns.stop,
   })
 
-  function turn(): void {
-    const arrived = arrivals
-    arrivals = []
-    for (const work of arrived) lanes.ready(work)
-    pump()
-  }
-
-  function pump(): void {
-    while (lanes.waiting && running < concurrency && !drain.stopped && tasks.goOn()) {
-      const work = lanes.take()
-      if (work === undefined) break
-      running += 1
-      work.state = 'running'
-      if (work.gate === undefined) step(work)
-      else work.gate()
-    }
-    drain.check()
-  }
-
-  function step(work: Work): void {
-    if (work.state !== 'running') return
-    attempt(work).then(
-      (restMs) => leave(work, restMs),
-      (error: unknown) => {
-        events.inboxFailed(error)
-        leave(work, inboxRestMs)
-      },
-    )
-  }
-
-  /** Its turn has ended: for good, or with a rest in which it holds its lane but no place among the running. */
-  function leave(work: Work, restMs: number | undefined): void {
-    if (work.state !== 'running') return
-    running -= 1
-    if (restMs === undefined) {
-      end(work)
-      events.roomy(work.batch)
-      work.batch.finish()
-    } else {
-      work.state = 'waiting'
-      lanes.back(work)
-      if (!drain.stopped) rest(work, restMs)
-    }
-    pump()
-  }
-
-  function rest(work: Work, restMs: number): void {
-    work.rest = clock.after(restMs, () => {
-      work.rest = undefined
-      if (work.batch.held) work.gate = gateInto(() => step(work))
-      lanes.ready(work)
-      pump()
-    })
-  }
-
-  function end(work: Work): void {
-    work.state = 'over'
-    work.rest?.cancel()
-    lanes.remove(work)
+  function ended(work: Work): void {
     mergeable?.delete(work.id)
+    const next = backlog.next()
+    if (next === undefined) return
+    lanes.add(next.id, next)
+    lanes.ready(next)
   }
 
   /** The request's surroundings are about to end, or have ended: what is not finished now never will be. */
@@ -172,19 +114,16 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       batch,
     )
     const unfinished = batch.works.filter((work) => work.state !== 'over')
-    for (const work of unfinished) {
-      if (work.state === 'running') running -= 1
-      end(work)
-    }
+    turns.end(unfinished)
     void giveUp(unfinished).then((lost) => lost.forEach(({ from }) => events.missed(from, sinceMs)))
-    pump()
+    turns.pump()
   }
 
   return {
     add(messages, surroundings) {
       const batch = createBatch(messages, surroundings)
       for (const work of batch.works) {
-        if (batch.held) work.gate = gateInto(() => step(work))
+        turns.bind(work)
         lanes.add(inLanes ? work.from : work.id, work)
         if (!batch.held) mergeable?.set(work.id, work)
       }
@@ -193,23 +132,22 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
     start(batch) {
       if (batch.held) held.hold(batch)
-      arrivals.push(...batch.works)
-      tasks.later(batch.held)
+      turns.arrive(batch.works, batch.held)
+      // Who holds a request has to know what it is held for; nobody else needs them any more.
+      if (!batch.held) batch.works = []
     },
 
     cancel(batch) {
-      for (const work of batch.works) {
-        end(work)
-        batch.finish()
-      }
-      pump()
+      turns.end(batch.works)
+      batch.works.forEach(() => batch.finish())
+      turns.pump()
     },
 
     merged(ids) {
       for (const id of ids) {
         const work = mergeable?.get(id)
         if (work?.state !== 'waiting') continue
-        end(work)
+        turns.end([work])
         work.batch.finish()
       }
     },
@@ -229,10 +167,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     },
     counts,
     get running() {
-      return running
+      return turns.running
     },
     get lanes() {
-      return lanes.size
+      return lanes.size + backlog.size
     },
   }
 }

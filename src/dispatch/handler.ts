@@ -18,11 +18,11 @@ export type EventOf<S extends Subject, Fields extends FieldCatalogue = BuiltInFi
 export interface Delivery {
   /** UUIDv7, made at receipt; the same on every attempt and every redelivery. `event.id` is of the content. */
   readonly id: string
-  /** 1 for the first run of this handler, up to `retry.attempts`. */
+  /** 1 for the first run, up to `retry.attempts`; runs of earlier processes count. */
   readonly attempt: number
   /** The message was handed out before: by an earlier attempt, or by a process that ended before it was handled. */
   readonly redelivered: boolean
-  /** The message was put back from the dead letters. */
+  /** The message was put back from the dead letters, or from what was handled. */
   readonly replayed: boolean
 }
 
@@ -62,3 +62,36 @@ export interface HandlerFilter {
   /** Only messages of these vehicles. */
   readonly vins?: readonly string[] | ((vin: string) => boolean)
 }
+
+/** How messages are gathered for the handler of a batch, and which. */
+export interface BatchOptions extends HandlerFilter {
+  /** The handler is run as soon as so many messages are gathered. */
+  readonly size: number
+  /** Or so many milliseconds after the first of them was. */
+  readonly withinMs: number
+}
+
+/** What the handler of a batch gets beside the events. */
+export interface BatchContext<E extends Env = Env> extends Omit<HandlerContext<E>, 'delivery'> {
+  /** Which receipts these are: one for each event, in the same order. */
+  readonly deliveries: readonly Delivery[]
+}
+
+/**
+ * A function for many events of a topic at once: those of one VIN are in order of arrival. When it throws or rejects, it is
+ * run again with halves of them, until the one that it fails for is found and tried again alone.
+ *
+ * @example
+ * ```ts
+ * import type { BatchHandler } from 'fleethook'
+ *
+ * export const insert: BatchHandler<'data'> = (events) => {
+ *   console.log(events.map((event) => event.vin))
+ * }
+ * ```
+ */
+export type BatchHandler<
+  S extends Subject = '*',
+  E extends Env = Env,
+  Fields extends FieldCatalogue = BuiltInFields,
+> = (events: readonly EventOf<S, Fields>[], context: BatchContext<E>) => unknown

@@ -1,17 +1,30 @@
 import { FleethookError } from '../errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { HandlerContext, HandlerFilter } from './handler.ts'
+import type { BatchContext, BatchOptions, HandlerContext, HandlerFilter } from './handler.ts'
 
 /** A handler as the dispatcher sees it: what it is for has been decided already. */
 export type AnyHandler = (event: FleetEvent | MalformedBody, context: HandlerContext) => unknown
+
+/** The handler of a batch, and what is gathered for it. */
+export interface Gatherer {
+  readonly size: number
+  readonly withinMs: number
+  /** Throws what a filter throws. */
+  readonly handler: (events: readonly (FleetEvent | MalformedBody)[], context: BatchContext) => unknown
+  readonly wants: Wants | undefined
+}
 
 /** The handlers of a receiver, in the order in which they were registered. */
 export interface Registry {
   /** Throws `handler_invalid` for what `receiver.on` does not take. */
   add(subjects: unknown, handler: unknown, filter: HandlerFilter | undefined): void
+  /** Throws `handler_invalid` for what `receiver.batch` does not take. */
+  addBatch(subjects: unknown, options: BatchOptions, handler: unknown): void
   /** The handlers for an event, in order. */
   matching(event: FleetEvent | MalformedBody): readonly AnyHandler[]
+  /** The batches that an event is for. */
+  gathering(event: FleetEvent | MalformedBody): readonly Gatherer[]
 }
 
 interface Registered {
@@ -26,28 +39,65 @@ interface Subscribed {
   readonly all: readonly Registered[]
   /** All of them as functions, when none of them has a filter. */
   readonly unfiltered: readonly AnyHandler[] | undefined
+  readonly gatherers: readonly Gatherer[]
 }
 
 const topics = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'unknown', 'gap'] as const
 const subjects: readonly string[] = [...topics, '*', 'malformed']
 
+const nobody: Subscribed = { all: [], unfiltered: [], gatherers: [] }
+
 /** An empty registry. */
 export function createRegistry(): Registry {
   const byTopic = new Map<string, Subscribed>()
 
+  function subscribe<Handler>(
+    given: unknown,
+    handler: unknown,
+    change: (topic: Subscribed, handler: Handler) => Subscribed,
+  ): void {
+    const wanted = subjectsIn(given)
+    if (!isHandler<Handler>(handler)) {
+      throw new FleethookError(
+        'handler_invalid',
+        `The handler for ${wanted.join(', ')} is ${typeof handler}, not a function.`,
+      )
+    }
+    for (const topic of new Set(wanted.flatMap((subject) => (subject === '*' ? topics : [subject]))))
+      byTopic.set(topic, change(byTopic.get(topic) ?? nobody, handler))
+  }
+
   return {
     add(given, handler, filter) {
-      const wanted = subjectsIn(given)
-      if (!isHandler(handler)) {
+      const wants = filtering(filter)
+      subscribe<AnyHandler>(given, handler, ({ all, gatherers }, checkedHandler) =>
+        subscribed([...all, { handler: checkedHandler, wants }], gatherers),
+      )
+    },
+
+    addBatch(given, { size, withinMs, ...filter }, handler) {
+      const wants = filtering(filter)
+      // One for all of its topics, which are gathered together.
+      let gatherer: Gatherer | undefined
+      for (const [name, value, least] of [
+        ['size', size, 1],
+        ['withinMs', withinMs, 0],
+      ] as const) {
+        if (Number.isSafeInteger(value) && value >= least && value < 2 ** 31) continue
         throw new FleethookError(
           'handler_invalid',
-          `The handler for ${wanted.join(', ')} is ${typeof handler}, not a function.`,
+          `\`${name}\` of a batch must be a whole number from ${least} up and is ${value}.`,
         )
       }
-      const registered = { handler, wants: filtering(filter) }
-      for (const topic of new Set(wanted.flatMap((subject) => (subject === '*' ? topics : [subject])))) {
-        byTopic.set(topic, subscribed([...(byTopic.get(topic)?.all ?? []), registered]))
-      }
+      subscribe<Gatherer['handler']>(given, handler, (topic, checkedHandler) => {
+        gatherer ??= { size, withinMs, handler: checkedHandler, wants }
+        return { ...topic, gatherers: [...topic.gatherers, gatherer] }
+      })
+    },
+
+    gathering(event) {
+      const gatherers = byTopic.get(event.topic)?.gatherers ?? nobody.gatherers
+      return gatherers.length === 0 ? gatherers : gatherers.filter(({ wants }) => wanted(wants, event))
     },
 
     matching(event) {
@@ -59,13 +109,22 @@ export function createRegistry(): Registry {
 }
 
 /** It is only ever called with events of the topics it was registered for. */
-function isHandler(handler: unknown): handler is AnyHandler {
+function isHandler<Handler>(handler: unknown): handler is Handler {
   return typeof handler === 'function'
 }
 
-function subscribed(all: readonly Registered[]): Subscribed {
+function subscribed(all: readonly Registered[], gatherers: readonly Gatherer[]): Subscribed {
   const filtered = all.some(({ wants }) => wants !== undefined)
-  return { all, unfiltered: filtered ? undefined : all.map(({ handler }) => handler) }
+  return { all, unfiltered: filtered ? undefined : all.map(({ handler }) => handler), gatherers }
+}
+
+/** What a filter throws is the failure of its batch, which asks it again. */
+function wanted(wants: Wants | undefined, event: FleetEvent | MalformedBody): boolean {
+  try {
+    return wants === undefined || wants(event)
+  } catch {
+    return true
+  }
 }
 
 /** A filter that throws is the failure of its handler: it is tried again and given up with it, and no other's. */

@@ -1,11 +1,8 @@
 import type { Clock, Timer } from '../clock.ts'
 import { FleethookError } from '../errors.ts'
-import type { FleetEvent } from '../events/event.ts'
-import type { MalformedBody } from '../events/malformed.ts'
 import type { Log } from '../log.ts'
 import { createPassingMap } from '../passing-map.ts'
-import type { Delivery, HandlerContext } from './handler.ts'
-import type { AnyHandler } from './registry.ts'
+import type { HandlerContext } from './handler.ts'
 
 /** Runs handlers, and never throws, whatever a handler does. */
 export interface Runner {
@@ -13,14 +10,19 @@ export interface Runner {
    * `undefined` when the handler is done, or why it failed; a promise of it when the handler is asynchronous. `owner` says
    * whose run it is, so that all runs of one owner can be aborted.
    */
-  run(
-    handler: AnyHandler,
-    event: FleetEvent | MalformedBody,
+  run<What, Receipt>(
+    handler: (what: What, context: RunContext<Receipt>) => unknown,
+    what: What,
     owner: Owner,
-    delivery: Delivery,
+    delivery: Receipt,
   ): Failure | undefined | Promise<Failure | undefined>
   /** Aborts the signals of the runs under way, of one owner or all, and fails them, whether or not a handler listens. */
   abort(reason: unknown, owner?: Owner): void
+}
+
+/** What a handler gets beside what it is to handle: of one delivery, or of many. */
+export interface RunContext<Receipt> extends Omit<HandlerContext, 'delivery'> {
+  readonly delivery: Receipt
 }
 
 export interface Owner {
@@ -34,7 +36,7 @@ export interface Failure {
 
 interface ActiveRun {
   readonly owner: Owner
-  readonly context: Context
+  readonly context: Context<unknown>
   readonly resolve: (failure: Failure | undefined) => void
   timer: Timer | undefined
 }
@@ -59,7 +61,7 @@ export function createRunner(options: {
     finish(run, { error: reason })
   }
 
-  function settle(result: PromiseLike<unknown>, context: Context, owner: Owner): Promise<Failure | undefined> {
+  function settle(result: PromiseLike<unknown>, context: Context<unknown>, owner: Owner): Promise<Failure | undefined> {
     return new Promise((resolve) => {
       const run: ActiveRun = { owner, context, resolve, timer: undefined }
       active.set(run, run)
@@ -76,10 +78,10 @@ export function createRunner(options: {
   }
 
   return {
-    run(handler, event, owner, delivery) {
+    run(handler, what, owner, delivery) {
       const context = new Context(log, owner.env ?? {}, delivery)
       try {
-        const result = handler(event, context)
+        const result = handler(what, context)
         // A handler that is done at once costs neither a timer nor a place among the active ones.
         return isThenable(result) ? settle(result, context, owner) : undefined
       } catch (error) {
@@ -99,19 +101,19 @@ function timeout(timeoutMs: number): FleethookError {
   })
 }
 
-let abortSignal: (context: Context, reason: unknown) => void
+let abortSignal: (context: Context<unknown>, reason: unknown) => void
 
 /**
  * What a handler gets beside the event. A class, because most handlers never look at the signal, and a getter on a
  * prototype costs nothing where one on each object would cost more than the rest of the run.
  */
-class Context implements HandlerContext {
+class Context<Receipt> implements RunContext<Receipt> {
   readonly log: Log
   readonly env: object
-  readonly delivery: Delivery
+  readonly delivery: Receipt
   #controller: AbortController | undefined
 
-  constructor(log: Log, env: object, delivery: Delivery) {
+  constructor(log: Log, env: object, delivery: Receipt) {
     this.log = log
     this.env = env
     this.delivery = delivery

@@ -1,8 +1,11 @@
 import type { Timer } from '../clock.ts'
+import type { FleetEvent } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
 import { type ExecutionContext, isHeld } from '../http/execution-context.ts'
-import type { Waiting } from '../inbox/inbox.ts'
+import type { Claim, Waiting } from '../inbox/inbox.ts'
+import type { Delivery } from './handler.ts'
 import type { InLane } from './lanes.ts'
-import type { AnyHandler } from './registry.ts'
+import type { AnyHandler, Gatherer } from './registry.ts'
 
 /** A message on its way through its lane. */
 export interface Work extends InLane<Work> {
@@ -14,17 +17,53 @@ export interface Work extends InLane<Work> {
   readonly counts: boolean
   /** It may have been handed out by an earlier process. */
   readonly redelivered: boolean
-  state: 'waiting' | 'running' | 'over'
-  /** How often its handlers were run. */
+  /** Attempts that earlier processes made. */
+  readonly attemptsBefore: number
+  /** Not to be tried before this time. */
+  readonly notBefore: number
+  /** `gathered`: it waits for the handler of a batch. `parked`: it waits until those before it in its lane are over. */
+  state: 'waiting' | 'running' | 'gathered' | 'parked' | 'over'
+  /** This process has had it. */
+  handedOut: boolean
+  /** How often the handlers that are its turn now were run; those of batches are counted anew. */
   attempt: number
+  /** How often handlers were run in all. */
+  made: number
+  /** The message, while it waits for more than its turn. */
+  opened: OpenedMessage | undefined
+  /** Those that it is gathered with. */
+  group: Group | undefined
   /** The handlers that are still to succeed; all of them before the first attempt. */
   pending: readonly AnyHandler[] | undefined
-  /** Why the last of them failed. */
-  error: unknown
+  /** The batches that it is still to be gathered into, one after another. */
+  gatherers: readonly Gatherer[]
+  /** Why a handler failed for the last time: once the others are done it is a dead letter. */
+  fatal: string | undefined
   /** Runs out when it may be tried again. */
   rest: Timer | undefined
   /** The way into the surroundings of the request that brought the message, where a runtime binds work to these. */
   gate: (() => void) | undefined
+}
+
+/** Works that are gathered for the handler of a batch. */
+export interface Group {
+  readonly gatherer: Gatherer
+  /** The request whose surroundings they are bound to, if they are. */
+  readonly owner: Batch | undefined
+  readonly works: Work[]
+  /** What was split off behind them and has to wait for them, for it is of the same lane. */
+  readonly later: readonly (readonly Work[])[]
+  /** Whether more may be gathered. */
+  open: boolean
+  timer: Timer | undefined
+  /** The way into the surroundings of `owner`. */
+  readonly gate: (() => void) | undefined
+}
+
+/** A message that was handed out, and read. */
+export interface OpenedMessage {
+  readonly claim: Claim
+  readonly event: FleetEvent | MalformedBody
 }
 
 /** The surroundings of the request that brought messages: bindings, and what holds its work. */
@@ -37,7 +76,8 @@ export interface Surroundings {
 export interface Batch extends Surroundings {
   /** Whether the runtime ends the request's work on its own, unless it is held. */
   readonly held: boolean
-  readonly works: readonly Work[]
+  /** Those that have not started, or are held. */
+  works: readonly Work[]
   /** How many of them were acknowledged, or are about to be, and will never be handled. */
   lost: number
   /** Resolves when each of its messages is settled, dead or given up. */
@@ -75,23 +115,45 @@ export function createBatch(messages: readonly Waiting[], { env, context }: Surr
   return batch
 }
 
-function createWork({ id, lane, kind, redelivered = false }: Waiting, batch: Batch): Work {
+const none: readonly Gatherer[] = []
+
+export function createWork(
+  { id, lane, kind, attempts = 0, notBefore = 0, redelivered = false }: Waiting,
+  batch: Batch,
+): Work {
   return {
     id,
     batch,
     from: lane,
     counts: kind === 'wire',
     redelivered,
+    attemptsBefore: attempts,
+    notBefore,
     state: 'waiting',
+    handedOut: false,
     attempt: 0,
+    made: 0,
+    opened: undefined,
+    group: undefined,
     pending: undefined,
-    error: undefined,
+    gatherers: none,
+    fatal: undefined,
     rest: undefined,
     gate: undefined,
     ready: false,
     lane: undefined,
     previous: undefined,
     next: undefined,
+    behind: undefined,
+  }
+}
+
+export function deliveryOf(work: Work, claim: Claim): Delivery {
+  return {
+    id: work.id,
+    attempt: work.attempt,
+    redelivered: work.attempt > 1 || claim.deliveries > 0 || work.redelivered,
+    replayed: claim.replayed,
   }
 }
 

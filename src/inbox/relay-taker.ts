@@ -131,6 +131,7 @@ export function createRelayTaker(relay: Relay, { settings, receipts, reports }: 
       handled: 0,
       retried: 0,
       deadLettered: 0,
+      duplicates: 0,
       lost: 0,
       pending: { messages: 0, bytes: 0 },
       running: 0,

@@ -104,8 +104,10 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
         on.messages.delete(id)
         on.deliveries.delete(id)
       },
-      async reschedule(id, next) {
-        on.next.set(id, next)
+      async reschedule(id, { attempts, notBefore, deliveries }) {
+        if (!on.messages.has(id)) return
+        on.next.set(id, { attempts, notBefore })
+        if (deliveries !== undefined) on.deliveries.set(id, deliveries)
       },
       async deadLetter(id, reason) {
         await faults.deadLetter?.(id)

@@ -8,10 +8,11 @@ import { expect, inject, test } from 'vitest'
 const pinned: Readonly<Record<string, { readonly values: string; readonly types: string }>> = {
   fleethook: {
     values: `
-      FleethookError alertsEvent connectivityEvent createReceiver dataEvent errorsEvent eventCollectorMessage fleetEvent
+      Discard FleethookError Retry alertsEvent connectivityEvent createReceiver dataEvent errorsEvent eventCollectorMessage fleetEvent
       gapEvent memoryInbox serviceMessage stateEvent unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
-      Ack Alert AlertsEvent Answer BuiltInFields Claim Clock ConnectivityEvent DataEvent DeadLetter DeadLetterReason
+      Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock ConnectivityEvent
+      DataEvent DeadLetter DeadLetterReason Dedupe
       DeadLetters DeadMessage Delivery Door Doors DrainResult Drift Durability EnumType ErrorCode ErrorDetails
       ErrorsEvent EventBase EventOf ExecutionContext ExtendedBy FieldCatalogue FieldType FieldValue FieldValues
       FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter Inbox InboxFactory

@@ -1,0 +1,103 @@
+import type { Clock } from '../clock.ts'
+import type { FleetEvent } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { Duplicates } from './duplicates.ts'
+import { backoffMs, type RetryOptions } from './retry.ts'
+import { wishOf } from './thrown.ts'
+import type { OpenedMessage, Work } from './work.ts'
+
+/** What attempts tell about. */
+export interface AttemptEvents {
+  /** A run of a handler failed; of the handler of a batch, with so many messages. */
+  failed(
+    error: unknown,
+    event: FleetEvent | MalformedBody,
+    delivery: { readonly id: string; readonly attempt: number },
+    messages?: number,
+  ): void
+  /** A handler discarded so many messages. */
+  discarded(reason: string, topic: string, messages: number): void
+  /** A message was given up, and so many dead letters had to make room for it. */
+  died(letter: DeadLetter, dropped: number): void
+}
+
+/** What became of messages since construction. */
+export interface AttemptCounts {
+  handled: number
+  retried: number
+  deadLettered: number
+  duplicates: number
+}
+
+/** What comes of the runs of a message's handlers, and telling the inbox of it. Rejects when the inbox fails. */
+export interface Outcome {
+  /** Its handlers are done, or one of them has failed for the last time. */
+  conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<undefined>
+  /** The same message was handled before, so there is nothing to do. */
+  pass(work: Work): Promise<undefined>
+  /** It is to be tried again after so long. */
+  putBack(work: Work, restMs: number): Promise<void>
+  /** It was handed out, and nothing came of it that counts. */
+  breakOff(work: Work, claim: Claim, attempts: number): Promise<void>
+  /** How long to rest before the next attempt, by what a handler threw. */
+  restMs(work: Work, thrown: unknown): number
+}
+
+export interface OutcomeOptions {
+  readonly inbox: Inbox
+  readonly clock: Clock
+  readonly retry: RetryOptions
+  readonly events: AttemptEvents
+  readonly counts: AttemptCounts
+  readonly duplicates: Duplicates | undefined
+}
+
+export function createOutcome({ inbox, clock, retry, events, counts, duplicates }: OutcomeOptions): Outcome {
+  async function giveUp(work: Work, message: InboxMessage, error: string): Promise<undefined> {
+    const reason = { error, attempts: work.made, diedAt: clock.now() }
+    const dropped = await inbox.deadLetter(work.id, reason)
+    if (work.counts) counts.deadLettered += 1
+    events.died({ id: work.id, message, ...reason }, dropped)
+    return undefined
+  }
+
+  return {
+    async conclude(work, message, opened) {
+      if (work.fatal !== undefined) return giveUp(work, message, work.fatal)
+      await inbox.settle(work.id)
+      if (work.counts) counts.handled += 1
+      if (opened !== undefined) duplicates?.handled(opened)
+      return undefined
+    },
+
+    async pass(work) {
+      await inbox.settle(work.id)
+      if (work.counts) counts.duplicates += 1
+      return undefined
+    },
+
+    putBack: (work, restMs) => inbox.reschedule(work.id, { attempts: work.made, notBefore: clock.now() + restMs }),
+
+    // That it was handed out is known from now on, but not that it was so once more.
+    breakOff: (work, { deliveries }, attempts) =>
+      inbox.reschedule(work.id, { attempts, notBefore: 0, deliveries: Math.max(1, deliveries) }),
+
+    restMs(work, thrown) {
+      const wish = wishOf(thrown)
+      return wish?.kind === 'retry' ? wish.afterMs : backoffMs(retry, work.attempt)
+    },
+  }
+}
+
+/** A handler's error as text for the dead letters, where a person reads it. */
+export function describe(thrown: unknown): string {
+  try {
+    const wish = wishOf(thrown)
+    const error = wish?.kind === 'retry' ? (wish.cause ?? thrown) : thrown
+    const text = error instanceof Error ? `${error.name}: ${error.message}` : `a ${typeof error} was thrown`
+    return text.length > 500 ? `${text.slice(0, 500)}…` : text
+  } catch {
+    return 'an error that cannot be read'
+  }
+}

@@ -1,0 +1,74 @@
+import { parse, stringify } from 'uuid'
+
+/** Ids of messages that wait behind others, first in, first out, in a few bytes each. There is one for many a lane, so it is data. */
+export interface WaitingIds {
+  size: number
+  first: Chunk | undefined
+  last: Chunk | undefined
+}
+
+/** One of them: its id, and a byte of the owner's. */
+export interface WaitingId {
+  readonly id: string
+  /** 0 to 255. */
+  readonly flags: number
+}
+
+interface Chunk {
+  readonly bytes: Uint8Array
+  from: number
+  to: number
+  next: Chunk | undefined
+}
+
+/** An id as UUID, and the flags. */
+const entryBytes = 17
+
+/** Lanes are many and mostly short: the first chunk is small, and each next one twice as large. */
+const firstEntries = 4
+const mostEntries = 1024
+
+export function createWaitingIds(): WaitingIds {
+  return { size: 0, first: undefined, last: undefined }
+}
+
+/** Adds one at the end. Throws a `TypeError` for what is no UUID. */
+export function pushId(ids: WaitingIds, id: string, flags: number): void {
+  const bytes = parse(id)
+  let chunk = ids.last
+  if (chunk === undefined || chunk.to === chunk.bytes.length) {
+    const entries = chunk === undefined ? firstEntries : Math.min(mostEntries, (2 * chunk.bytes.length) / entryBytes)
+    const added: Chunk = { bytes: new Uint8Array(entries * entryBytes), from: 0, to: 0, next: undefined }
+    if (chunk === undefined) ids.first = added
+    else chunk.next = added
+    ids.last = added
+    chunk = added
+  }
+  chunk.bytes.set(bytes, chunk.to)
+  chunk.bytes[chunk.to + entryBytes - 1] = flags
+  chunk.to += entryBytes
+  ids.size += 1
+}
+
+/** Takes the first one. */
+export function shiftId(ids: WaitingIds): WaitingId | undefined {
+  const chunk = ids.first
+  if (chunk === undefined) return undefined
+  const id = stringify(chunk.bytes, chunk.from)
+  const flags = chunk.bytes[chunk.from + entryBytes - 1] ?? 0
+  chunk.from += entryBytes
+  ids.size -= 1
+  if (chunk.from === chunk.to) {
+    ids.first = chunk.next
+    if (ids.first === undefined) ids.last = undefined
+  }
+  return { id, flags }
+}
+
+/** Takes over all of `others`, behind its own. */
+export function appendIds(ids: WaitingIds, others: WaitingIds): void {
+  if (ids.last === undefined) ids.first = others.first
+  else ids.last.next = others.first
+  ids.last = others.last ?? ids.last
+  ids.size += others.size
+}
