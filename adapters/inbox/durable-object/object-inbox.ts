@@ -127,11 +127,11 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       leaves(id, gone, keepsSettled ? 'settled' : 'gone')
     },
 
-    async reschedule(id, { attempts, notBefore }) {
+    async reschedule(id, { attempts, notBefore, deliveries = handedOut.get(id) ?? null }) {
       sql.exec(
-        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = ?
+        `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries)
          WHERE place = ? AND state = ${waiting}`,
-        ...[attempts, notBefore, handedOut.get(id) ?? 0, placeOf(id)],
+        ...[attempts, notBefore, deliveries, placeOf(id)],
       )
       handedOut.delete(id)
       inherited.delete(id)
