@@ -114,7 +114,7 @@ export function requestBytes(random: Random, secret: string): Uint8Array<ArrayBu
   if (chance(random, 0.9)) head.push('Host: localhost')
   if (chance(random, 0.8)) head.push(`Authorization: ${secret}`)
   if (chance(random, 0.9)) head.push(inChunks ? 'Transfer-Encoding: chunked' : `Content-Length: ${body.length}`)
-  for (let left = whole(random, 0, 2); left > 0; left--)
+  for (let left = oneOf(random, [0, 0, 1, 2]); left > 0; left--)
     head.splice(whole(random, 1, head.length), 0, oneOf(random, lines))
   const end = chance(random, 0.95) ? '\r\n' : oneOf(random, ['\n', '\r', '\r\r\n', '\0'])
   const bytes = joined([latin1([...head, '', ''].join(end)), framed])

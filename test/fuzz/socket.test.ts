@@ -23,7 +23,7 @@ function exchange(port: number, bytes: Uint8Array): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1')
     let received = ''
-    socket.setTimeout(100, () => socket.destroy())
+    socket.setTimeout(500, () => socket.destroy())
     socket.on('data', (chunk: Buffer) => {
       received += chunk.toString('latin1')
       // One answer is enough, and the connection might be kept.
@@ -89,8 +89,8 @@ describe.each(['node24', 'bun', 'deno'] as const)(
         seconds,
         answers: sorted.map(([status, count]) => `${count} × ${status}`).join(', '),
       })
-      expect(answers.get('200') ?? 0).toBeGreaterThan(cases / 20)
-      expect(answers.get('400') ?? 0).toBeGreaterThan(cases / 20)
+      expect(answers.get('200') ?? 0).toBeGreaterThan(cases / 50)
+      expect(answers.get('400') ?? 0).toBeGreaterThan(cases / 50)
     })
   },
 )
