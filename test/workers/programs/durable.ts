@@ -21,25 +21,35 @@ export interface DurableSettings {
   readonly handlerMs?: number
   /** Vehicles whose messages fail until this attempt, unless they are replayed. */
   readonly failing?: Readonly<Record<string, number>>
+  /** A vehicle whose first message is written down and then never done. */
+  readonly hanging?: string
+  /** Handle so many at once, and write down how many, and the sum of their numbers. */
+  readonly batch?: number
 }
 
 /** A receiver whose handlers write down what they handle. */
 export function receiverOf(
-  { receiver, handlerMs, failing = {} }: DurableSettings,
+  { receiver: options, handlerMs, failing = {}, hanging, batch }: DurableSettings,
   inbox: NonNullable<ReceiverOptions['inbox']>,
 ): Receiver<{ Bindings: Bindings }> {
-  return createReceiver<{ Bindings: Bindings }>({ ...receiver, secret: (env) => env.WEBHOOK_SECRET, inbox }).on(
-    '*',
-    async (event, { env, delivery }) => {
-      const { vin = '', topic } = event
-      if (handlerMs !== undefined) await new Promise((resolve) => setTimeout(resolve, handlerMs))
-      if (!delivery.replayed && delivery.attempt < (failing[vin] ?? 0)) throw new Error(`not yet: ${delivery.attempt}`)
-      const number = topic === 'data' ? event.data.BatteryLevel : topic
-      const { id, attempt, redelivered, replayed } = delivery
-      const body = JSON.stringify({ vin, number, delivery: id, attempt, redelivered, replayed })
-      await env.LOG.fetch('http://log/', { method: 'POST', body })
-    },
-  )
+  const receiver = createReceiver<{ Bindings: Bindings }>({ ...options, secret: (env) => env.WEBHOOK_SECRET, inbox })
+  const write = (env: Bindings, entry: object): Promise<unknown> =>
+    env.LOG.fetch('http://log/', { method: 'POST', body: JSON.stringify(entry) })
+  if (batch !== undefined) {
+    return receiver.batch('data', { size: batch, withinMs: 500 }, async (events, { env }) => {
+      const number = events.reduce((sum, { data }) => sum + Number(data.BatteryLevel), 0)
+      await write(env, { vin: `${events.length} at once`, number })
+    })
+  }
+  return receiver.on('*', async (event, { env, delivery }) => {
+    const { vin = '', topic } = event
+    if (handlerMs !== undefined) await new Promise((resolve) => setTimeout(resolve, handlerMs))
+    if (!delivery.replayed && delivery.attempt < (failing[vin] ?? 0)) throw new Error(`not yet: ${delivery.attempt}`)
+    const number = topic === 'data' ? event.data.BatteryLevel : topic
+    const { id, attempt, redelivered, replayed } = delivery
+    await write(env, { vin, number, delivery: id, attempt, redelivered, replayed })
+    if (vin === hanging && number === 1) await new Promise(() => {})
+  })
 }
 
 /** A Worker whose handlers write down what they handle, and beside it what its dead letters and its counts are. */
