@@ -29,3 +29,9 @@ const options = convertV4MiniflareOptions({
 })
 const platform = new Miniflare(options)
 console.log(`listening on ${(await platform.ready).href}`)
+
+// A test that times out does not come to stop what it has started.
+const { ppid } = process
+setInterval(() => {
+  if (process.ppid !== ppid) process.exit(1)
+}, 1_000)
