@@ -44,6 +44,6 @@ export function lastLine({ output }: Target, pattern: RegExp): readonly number[]
 export async function idle({ output }: Target, timeout: number): Promise<void> {
   const from = output.length
   await expect
-    .poll(() => output.slice(from).some((line) => /^pending 0 /.test(line)), { timeout, interval: 50 })
+    .poll(() => output.slice(from).some((line) => line.startsWith('pending 0 ')), { timeout, interval: 50 })
     .toBe(true)
 }
