@@ -1,9 +1,10 @@
-import { createDeadLetters, deadMessage } from './dispatch/dead-letters.ts'
 import { createDispatcher } from './dispatch/dispatcher.ts'
 import type { DrainResult } from './dispatch/drain.ts'
 import type { Surroundings } from './dispatch/work.ts'
 import { createGaps } from './dispatch/gaps.ts'
+import { deadMessage } from './dispatch/letters.ts'
 import type { Registry } from './dispatch/registry.ts'
+import { createReplays } from './dispatch/replay.ts'
 import type { InboxFactory } from './inbox/inbox.ts'
 import { createIntake, nowhere } from './intake.ts'
 import { chooseAck, type Settings } from './options.ts'
@@ -60,6 +61,19 @@ export function createEngine(options: EngineOptions): Taker {
   })
   const intake = createIntake({ inbox, ack, dispatcher, gaps, receipts, reports, clock, surroundings })
 
+  const replays = createReplays({
+    inbox,
+    open: intake.open,
+    read: receipts.reread,
+    isDraining: () => draining !== undefined,
+    async revived(message, from) {
+      reports.noteReplayed(message)
+      const batch = dispatcher.add([message], from, true)
+      dispatcher.start(batch)
+      await batch.settled()
+    },
+  })
+
   async function drain(deadlineMs: number): Promise<DrainResult> {
     intake.tellOfGap(surroundings)
     const result = await dispatcher.drain(deadlineMs)
@@ -88,16 +102,7 @@ export function createEngine(options: EngineOptions): Taker {
       lanes: dispatcher.lanes,
       openGaps: gaps.size,
     }),
-    deadLetters: createDeadLetters({
-      inbox,
-      open: intake.open,
-      read: receipts.reread,
-      isDraining: () => draining !== undefined,
-      revived(message, from) {
-        reports.noteReplayed(message)
-        dispatcher.start(dispatcher.add([message], from))
-      },
-    }),
+    ...replays,
     get draining() {
       return draining !== undefined
     },

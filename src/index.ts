@@ -92,7 +92,14 @@ export { memoryInbox } from './inbox/memory.ts'
 export type { RelayInbox } from './inbox/relay.ts'
 export type { Log } from './log.ts'
 export type { Ack, DeadMessage, Limits, ReceiverOptions } from './options.ts'
-export type { DeadLetters, ErrorDetails, GivenMessage, Receiver } from './receiver-interface.ts'
+export type {
+  DeadLetters,
+  ErrorDetails,
+  GivenMessage,
+  MessageSelection,
+  Receiver,
+  ReplaySelection,
+} from './receiver-interface.ts'
 export { createReceiver } from './receiver.ts'
 export type { Sink, Source } from './source.ts'
 export type { Stats } from './stats.ts'

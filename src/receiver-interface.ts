@@ -36,18 +36,43 @@ export interface ErrorDetails {
   readonly messages?: number
 }
 
+/** Which messages are meant: those for which all of it holds. */
+export interface MessageSelection {
+  readonly vin?: string | undefined
+  readonly topic?: string | undefined
+  /** Received at this time or later. */
+  readonly from?: Date | undefined
+  /** Received before this time. */
+  readonly to?: Date | undefined
+}
+
+/** Which handled messages to replay. Both times have to be written out. */
+export interface ReplaySelection extends MessageSelection {
+  readonly from: Date
+  readonly to: Date
+  /** Only counts them. */
+  readonly dryRun?: boolean | undefined
+}
+
 /** The messages that were given up. */
 export interface DeadLetters {
-  /** Oldest first, at most `limit` (default 100). */
-  list(options?: { readonly limit?: number }): Promise<readonly DeadMessage[]>
+  /** Oldest first, at most `limit` (default 100), behind the id `after`: that of the last one of the page before. */
+  list(
+    which?: MessageSelection & { readonly limit?: number | undefined; readonly after?: string | undefined },
+  ): Promise<readonly DeadMessage[]>
+  get(id: string): Promise<DeadMessage | undefined>
   /**
-   * Puts one back, at the end of its lane: all of its handlers run anew. Resolves to whether there was one. Rejects with
-   * `inbox_full` or `inbox_unavailable` when there is no room, and then it stays a dead letter. `from` is what handlers
-   * find as `context.env`, and what holds their work where the runtime ends it with a request.
+   * Puts one back by its id, or all that are meant, at the end of their lanes: all of their handlers run anew. Resolves to
+   * how many; with `dryRun` to how many there are. Rejects with `inbox_full` or `inbox_unavailable` when there is no room, and
+   * what was not put back by then stays a dead letter. `from` is what handlers find as `context.env`, and what holds their
+   * work where the runtime ends it with a request.
    */
-  replay(id: string, from?: { readonly env?: unknown; readonly context?: ExecutionContext }): Promise<boolean>
-  /** Forgets one. Resolves to whether there was one. */
-  discard(id: string): Promise<boolean>
+  replay(
+    which: string | (MessageSelection & { readonly dryRun?: boolean | undefined }),
+    from?: { readonly env?: unknown; readonly context?: ExecutionContext },
+  ): Promise<number>
+  /** Forgets one by its id, or all that are meant. Resolves to how many. */
+  discard(which: string | (MessageSelection & { readonly dryRun?: boolean | undefined })): Promise<number>
 }
 
 /** The receiver of one webhook. */
@@ -138,4 +163,22 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   /** Counts since construction, and what is going on right now. */
   stats(): Stats
   readonly deadLetters: DeadLetters
+  /**
+   * Puts messages back that were handled and that the inbox still holds (its retention), in the order in which they came: all
+   * handlers run anew, with `context.delivery.replayed`. A hundred at a time, the next when those are done, so that live
+   * messages get in between. Resolves to how many when the last are put back; to 0 with an inbox that holds none, as the one in
+   * memory. Rejects with `inbox_full` when there is no room for the next.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * const receiver = createReceiver({ secret: 'a-long-random-value' })
+   * await receiver.replay({ from: new Date('2026-11-20T06:00Z'), to: new Date('2026-11-20T09:00Z'), topic: 'data' })
+   * ```
+   */
+  replay(
+    which: ReplaySelection,
+    from?: { readonly env?: unknown; readonly context?: ExecutionContext },
+  ): Promise<number>
 }

@@ -164,6 +164,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       }
     },
     deadLetters: taker.deadLetters,
+    replay: (which, from) => taker.replay(which, from),
   }
   markRoutes(app, receiver)
   return receiver

@@ -3,7 +3,7 @@ import type { Surroundings } from './dispatch/work.ts'
 import type { Refusal } from './http/answers.ts'
 import type { Durability, InboxMessage } from './inbox/inbox.ts'
 import type { Ack } from './options.ts'
-import type { DeadLetters } from './receiver-interface.ts'
+import type { DeadLetters, ReplaySelection } from './receiver-interface.ts'
 import type { Stats } from './stats.ts'
 
 /** What stands behind the HTTP face and takes messages: an engine of this process, or a relay to one elsewhere. */
@@ -11,6 +11,8 @@ export interface Taker {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
+  /** Puts messages back that were handled. */
+  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
   /** Whether it takes nothing more. */
   readonly draining: boolean
   /** Until as many times `leave` more may come, and a drain waits for it. */

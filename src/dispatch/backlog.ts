@@ -43,8 +43,7 @@ export function createBacklog({ inbox, ack, order, overflow, lanes }: BacklogOpt
 
   /** What has to be kept of a work beside its lane; `undefined` when that does not fit into an id and a byte. */
   function kept({ id, batch, counts, attemptsBefore, notBefore, redelivered }: Work): WaitingId | undefined {
-    if (!counts || attemptsBefore > 0 || notBefore > 0 || batch.held || batch.context?.watch !== undefined)
-      return undefined
+    if (!counts || attemptsBefore > 0 || notBefore > 0 || batch.held || batch.watched) return undefined
     let which = surroundings.findIndex(({ env }) => env === batch.env)
     if (which === -1) {
       if (surroundings.length === mostSurroundings) return undefined

@@ -37,8 +37,11 @@ export interface DispatchCounts extends AttemptCounts {
 
 /** Takes messages from the inbox through their handlers: in order per lane, so many at once, again when they fail. */
 export interface Dispatcher {
-  /** Gives messages their places, before the inbox has them: however long that takes, order is that of these calls. */
-  add(messages: readonly Waiting[], surroundings: Surroundings): Batch
+  /**
+   * Gives messages their places, before the inbox has them: however long that takes, order is that of these calls. Only of a
+   * batch that is `watched` it can be waited for that it is settled.
+   */
+  add(messages: readonly Waiting[], surroundings: Surroundings, watched?: boolean): Batch
   /** The inbox keeps them: their handlers start in a task of their own, after the answer. */
   start(batch: Batch): void
   /** The inbox does not keep them. */
@@ -120,8 +123,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   }
 
   return {
-    add(messages, surroundings) {
-      const batch = createBatch(messages, surroundings)
+    add(messages, surroundings, watched = false) {
+      const batch = createBatch(messages, surroundings, watched)
       for (const work of batch.works) {
         turns.bind(work)
         lanes.add(inLanes ? work.from : work.id, work)

@@ -76,6 +76,8 @@ export interface Surroundings {
 export interface Batch extends Surroundings {
   /** Whether the runtime ends the request's work on its own, unless it is held. */
   readonly held: boolean
+  /** Whether somebody waits, or may wait, until it is settled. */
+  readonly watched: boolean
   /** Those that have not started, or are held. */
   works: readonly Work[]
   /** How many of them were acknowledged, or are about to be, and will never be handled. */
@@ -87,7 +89,11 @@ export interface Batch extends Surroundings {
 }
 
 /** The batch of one request, each of its messages ready for a lane. */
-export function createBatch(messages: readonly Waiting[], { env, context }: Surroundings): Batch {
+export function createBatch(
+  messages: readonly Waiting[],
+  { env, context }: Surroundings,
+  watched: boolean = false,
+): Batch {
   let left = messages.length
   let settled: Promise<void> | undefined
   let resolve: (() => void) | undefined
@@ -96,6 +102,7 @@ export function createBatch(messages: readonly Waiting[], { env, context }: Surr
     env,
     context,
     held: isHeld(context),
+    watched: watched || context?.watch !== undefined,
     works,
     lost: 0,
     settled() {

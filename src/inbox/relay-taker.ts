@@ -4,7 +4,7 @@ import { FleethookError } from '../errors.ts'
 import type { Refusal } from '../http/answers.ts'
 import { isHeld } from '../http/execution-context.ts'
 import { vinOf } from '../receipt.ts'
-import type { DeadLetters } from '../receiver-interface.ts'
+import type { DeadLetters, ReplaySelection } from '../receiver-interface.ts'
 import type { Taker } from '../taker.ts'
 import type { Durability, InboxMessage } from './inbox.ts'
 import type { RelayParts } from './relay.ts'
@@ -18,6 +18,8 @@ export interface Relay {
    */
   put(messages: readonly InboxMessage[], env: unknown): Promise<Refusal | undefined>
   readonly deadLetters: DeadLetters
+  /** Puts messages back that were handled. */
+  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
 }
 
 /** How long a refusal shows in health checks when no message has come since. */
@@ -86,6 +88,7 @@ export function createRelayTaker(relay: Relay, { settings, receipts, reports }: 
     ack,
     durability: relay.durability,
     deadLetters: relay.deadLetters,
+    replay: (which, from) => relay.replay(which, from),
     enter,
     leave,
     isReady: true,

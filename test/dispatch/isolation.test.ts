@@ -351,7 +351,7 @@ describe('dead letters', () => {
     await clock.advance(100)
     const [letter] = await receiver.deadLetters.list()
     broken = false
-    expect(await receiver.deadLetters.replay(letter?.id ?? '')).toBe(true)
+    expect(await receiver.deadLetters.replay(letter?.id ?? '')).toBe(1)
     await turn()
     expect(await receiver.deadLetters.list()).toEqual([])
     const { id } = letter ?? {}
@@ -362,7 +362,7 @@ describe('dead letters', () => {
       { id, event, attempt: 1, redelivered: false, replayed: true },
     ])
     expect(others).toEqual(['data', 'data'])
-    expect(await receiver.deadLetters.replay(letter?.id ?? '')).toBe(false)
+    expect(await receiver.deadLetters.replay(letter?.id ?? '')).toBe(0)
     expect(receiver.stats()).toMatchObject({ received: 1, replayed: 1, handled: 1, deadLettered: 1 })
   })
 
@@ -423,8 +423,8 @@ describe('dead letters', () => {
     await post([data('A', 1), data('A', 2)])
     await turn()
     const [first, second] = await receiver.deadLetters.list()
-    expect(await receiver.deadLetters.discard(first?.id ?? '')).toBe(true)
-    expect(await receiver.deadLetters.discard(first?.id ?? '')).toBe(false)
+    expect(await receiver.deadLetters.discard(first?.id ?? '')).toBe(1)
+    expect(await receiver.deadLetters.discard(first?.id ?? '')).toBe(0)
     expect(await receiver.deadLetters.list()).toEqual([second])
   })
 })

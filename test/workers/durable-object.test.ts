@@ -97,7 +97,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
       { event: { vin: 'BAD' }, error: 'Error: not yet: 2', attempts: 2 },
     ])
     const [{ id } = { id: '' }] = await dead()
-    expect(await json(running.target, `/replay?id=${id}`)).toBe(true)
+    expect(await json(running.target, `/replay?id=${id}`)).toBe(1)
     await expect.poll(() => running.entries, patiently).toMatchObject([{ vin: 'OK' }, { vin: 'BAD', replayed: true }])
     expect(await dead()).toHaveLength(1)
     expect(await json(running.target, '/replay?id=018dd9c4-0000-7000-8000-000000000000')).toBe(false)

@@ -2,6 +2,7 @@ import { FleethookError } from '../../../src/errors.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetter, InboxMessage, Selection } from '../../../src/inbox/inbox.ts'
 import type { RelayParts } from '../../../src/inbox/relay.ts'
+import { type AskedFor, meant } from './asked-for.ts'
 import type { InboxObject, InboxObjectClass, ObjectState } from './platform.ts'
 import type { Keeping } from './room.ts'
 import { createShard, type Shard } from './shard.ts'
@@ -10,8 +11,10 @@ import { createShard, type Shard } from './shard.ts'
 export interface Questions {
   put(messages: readonly InboxMessage[]): Promise<Refusal | undefined>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
-  replay(id: string): Promise<boolean>
-  discard(id: string): Promise<boolean>
+  findDeadLetter(id: string): Promise<DeadLetter | undefined>
+  replay(which: AskedFor): Promise<number>
+  replayHandled(which: AskedFor): Promise<number>
+  discard(which: AskedFor): Promise<number>
 }
 
 /** An answer on its way to the Worker: a value, or the error that its caller is to see. */
@@ -45,8 +48,16 @@ function answering({ engine, inbox, put, surroundings }: Shard): Questions {
       await engine.open()
       return inbox.deadLetters(which)
     },
-    replay: (id) => engine.deadLetters.replay(id, { env: surroundings.env }),
-    discard: (id) => engine.deadLetters.discard(id),
+    async findDeadLetter(id) {
+      await engine.open()
+      return inbox.findDeadLetter(id)
+    },
+    replay: (which) => engine.deadLetters.replay(which.id ?? meant(which), { env: surroundings.env }),
+    replayHandled(which) {
+      const { from = new Date(0), to = new Date(8.64e15), ...others } = meant(which)
+      return engine.replay({ ...others, from, to }, { env: surroundings.env })
+    },
+    discard: (which) => engine.deadLetters.discard(which.id ?? meant(which)),
   }
 }
 

@@ -1,9 +1,10 @@
-import { deadMessage } from '../../../src/dispatch/dead-letters.ts'
+import { createLetters } from '../../../src/dispatch/letters.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import type { RelayParts } from '../../../src/inbox/relay.ts'
 import type { Relay } from '../../../src/inbox/relay-taker.ts'
 import type { DeadLetters } from '../../../src/receiver-interface.ts'
+import { askedFor } from './asked-for.ts'
 import type { Objects } from './objects.ts'
 
 /** Takes messages to the objects of their lanes. `bindings` are those of the last request, for who has no others. */
@@ -14,25 +15,39 @@ export function createObjectRelay(
 ): Relay {
   const everyShard = Array.from({ length: shards }, (_, shard) => shard)
 
-  async function whichever(question: 'replay' | 'discard', id: string, env: unknown): Promise<boolean> {
-    // Ids do not say where they were made.
-    const found = await Promise.all(everyShard.map((shard) => ask(shard, env, question, id)))
-    return found.includes(true)
+  /** Ids do not say where they were made, nor do times: all are asked. */
+  async function total(asking: (shard: number) => Promise<number>): Promise<number> {
+    const counts = await Promise.all(everyShard.map(asking))
+    return counts.reduce((sum, count) => sum + count, 0)
   }
 
-  const deadLetters: DeadLetters = {
-    async list({ limit = 100 } = {}) {
-      const lists = await Promise.all(everyShard.map((shard) => ask(shard, bindings(), 'deadLetters', { limit })))
-      const oldest = lists.flat().toSorted((a, b) => (a.id < b.id ? -1 : 1))
-      return oldest.slice(0, limit).map((letter) => deadMessage(letter, receipts.reread))
+  const letters = createLetters({
+    async deadLetters(which) {
+      const lists = await Promise.all(everyShard.map((shard) => ask(shard, bindings(), 'deadLetters', which)))
+      return lists
+        .flat()
+        .toSorted((a, b) => (a.id < b.id ? -1 : 1))
+        .slice(0, which.limit)
     },
-    replay: (id, { env = bindings() } = {}) => whichever('replay', id, env),
-    discard: (id) => whichever('discard', id, bindings()),
+    async findDeadLetter(id) {
+      const found = await Promise.all(everyShard.map((shard) => ask(shard, bindings(), 'findDeadLetter', id)))
+      // JSON says nothing of what is undefined, so an object without it answers nothing.
+      return found.find((letter) => letter !== undefined)
+    },
+    read: receipts.reread,
+  })
+
+  const deadLetters: DeadLetters = {
+    list: letters.list,
+    get: letters.get,
+    replay: (which, { env = bindings() } = {}) => total((shard) => ask(shard, env, 'replay', askedFor(which))),
+    discard: (which) => total((shard) => ask(shard, bindings(), 'discard', askedFor(which))),
   }
 
   return {
     durability: 'replicated',
     deadLetters,
+    replay: (which, { env = bindings() } = {}) => total((shard) => ask(shard, env, 'replayHandled', askedFor(which))),
 
     async put(messages, env) {
       const byShard = new Map<number, InboxMessage[]>()

@@ -9,6 +9,8 @@ export function createQueueRelay(queue: (env: never) => QueueBinding): Relay {
   return {
     durability: 'replicated',
     deadLetters,
+    // A queue has forgotten what was handled.
+    replay: async () => 0,
 
     async put(messages, env) {
       const binding = bound(queue(env as never))
@@ -33,6 +35,7 @@ export function createQueueRelay(queue: (env: never) => QueueBinding): Relay {
 /** They are the platform's: in the queue that is named as `dead_letter_queue`. */
 const deadLetters: DeadLetters = {
   list: elsewhere,
+  get: elsewhere,
   replay: elsewhere,
   discard: elsewhere,
 }
