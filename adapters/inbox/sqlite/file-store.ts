@@ -1,7 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../src/errors.ts'
-import { type Opening, openDatabase, pageBytes } from './database.ts'
+import { openDatabase, pageBytes } from './database.ts'
 import { failureOf } from './failure.ts'
 import type { FileSettings } from './options.ts'
 import { listLetters, listSettled, listWaiting, pageRows } from './listing.ts'
@@ -45,13 +45,15 @@ export function createFileStore(settings: FileSettings): Store {
   }
 
   async function openFile(nowMs: number): Promise<Found> {
-    const opening = openDatabase(path, walPages)
+    const { db, version } = openDatabase(path, walPages)
     try {
-      const found = begin(opening, nowMs)
-      return { ...found, ...(await countPending()), version: opening.version }
+      const statements = prepareStatements(db)
+      connection = { db, statements, retention: createRetention(db, statements, { ...settings, walPages }) }
+      const pending = await countPending()
+      return { ...begin(nowMs), ...pending, version }
     } catch (error) {
       drop()
-      throw error
+      throw failureOf(error, path)
     }
   }
 
@@ -95,10 +97,10 @@ export function createFileStore(settings: FileSettings): Store {
     return { messages, bytes }
   }
 
-  function begin({ db }: Opening, nowMs: number): Omit<Found, 'messages' | 'bytes' | 'version'> {
-    const statements = prepareStatements(db)
-    connection = { db, statements, retention: createRetention(db, statements, { ...settings, walPages }) }
+  /** Takes the file: from now on it is in use. */
+  function begin(nowMs: number): Pick<Found, 'lastId' | 'holes' | 'unclean'> {
     return using((on) => {
+      const { statements } = on
       const state = statements.state.get()
       const last = statements.last.get()
       const unclean = state?.['closed'] === 0

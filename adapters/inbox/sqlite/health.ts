@@ -47,6 +47,8 @@ export function createHealth({ store, path, log, now, after, reopened, mended }:
   let refusal: FleethookError | undefined
   let isUsable = true
   let stopped = false
+  /** The file was let go, and is not open again yet: what fails meanwhile is no news. */
+  let left = false
   let restMs = leastMs
   let timer: Timer | undefined
 
@@ -87,11 +89,13 @@ export function createHealth({ store, path, log, now, after, reopened, mended }:
   async function reopen(): Promise<void> {
     try {
       const found = await store.open(now())
+      left = false
       if (stopped) return
       if (found.damage !== undefined) log.error(...damageText(path, found.damage))
       reopened(found)
       mend()
     } catch (error) {
+      left = false
       failed(error)
     }
   }
@@ -99,6 +103,7 @@ export function createHealth({ store, path, log, now, after, reopened, mended }:
   /** What a handle says after an error is not to be believed: it is closed, and the file opened anew. */
   function leave(): void {
     isUsable = false
+    left = true
     timer?.cancel()
     timer = undefined
     void store.close().catch(() => {})
@@ -107,7 +112,7 @@ export function createHealth({ store, path, log, now, after, reopened, mended }:
   }
 
   function failed(error: unknown, puts = 0): void {
-    if (stopped) return
+    if (stopped || left) return
     const known =
       error instanceof FleethookError
         ? error

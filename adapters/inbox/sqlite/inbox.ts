@@ -1,15 +1,17 @@
 import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../src/errors.ts'
 import { placeOf } from '../../../src/inbox/delivery-id.ts'
-import type { Inbox, InboxMessage, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
+import type { Inbox, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { createHealth } from './health.ts'
 import { createKeptMessages, type Kept } from './kept.ts'
 import { type ReadPage, selectAll } from './select.ts'
 import { backgroundTimer, openWhenFree } from './opening.ts'
 import type { SqliteSettings } from './options.ts'
+import { rowBytes } from './retention.ts'
 import { createRoom } from './room.ts'
-import type { Found, Page, Row, Store } from './store.ts'
+import { rowOf } from './rows.ts'
+import type { Found, Page, Store } from './store.ts'
 import { tidyEvery } from './tidying.ts'
 
 export function createSqliteInbox(store: Store, settings: InboxSettings, options: SqliteSettings): Inbox {
@@ -19,6 +21,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   const after = backgroundTimer(clock)
   const kept = createKeptMessages()
   const room = createRoom(settings)
+  const pendingBytes = (): number => room.bytes + room.messages * rowBytes
   let isOpen = false
   let closed = false
   /** Messages up to here may have been handed out by a process that did not live to write it down. */
@@ -39,7 +42,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   const queue = createGroupCommit({
     store,
     now,
-    pendingBytes: () => room.bytes,
+    pendingBytes,
     committed: ({ roomy }) => health.noteRoom(roomy),
     failed: (error, puts) => health.failed(error, puts),
     isUsable: () => health.isUsable,
@@ -101,7 +104,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     room.set(found.messages, found.bytes)
     if (found.unclean && found.lastId !== undefined) suspectUpTo = placeOf(found.lastId)
     isOpen = true
-    stopTidying = tidyEvery({ store, health, now, after, pendingBytes: () => room.bytes })
+    stopTidying = tidyEvery({ store, health, now, after, pendingBytes })
   }
 
   function reopened({ damage, messages, bytes, holes }: Found): void {
@@ -241,8 +244,4 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       await store.close(clean && health.isUsable ? now() : undefined)
     },
   }
-}
-
-function rowOf({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage): Row {
-  return { place: placeOf(id), id, lane, receivedAt, door, kind, text, bytes }
 }

@@ -22,9 +22,9 @@ export interface Retention {
 /** Rows in one step: some milliseconds. */
 const stepRows = 512
 /** What a message takes beside its text: its row that waits, its columns, its part of the pages. */
-const rowBytes = 320
+export const rowBytes = 320
 /** Free pages that are kept for what comes next, and how many are given back at once. */
-const sparePages = 2_048
+const sparePages = 1_024
 const vacuumPages = 256
 
 export function createRetention(
@@ -40,6 +40,7 @@ export function createRetention(
   let swept = -1
   let deadBytes = Number(statements.deadBytes.get()?.['bytes'])
   let countdown = 0
+  let isVacuuming = false
 
   const count = (name: 'pageCount' | 'freePages'): number => Number(Object.values(statements[name].get() ?? {})[0])
   const usedBytes = (): number => (count('pageCount') - count('freePages')) * pageBytes
@@ -103,9 +104,15 @@ export function createRetention(
 
     giveBack() {
       const free = count('freePages')
-      if (free <= sparePages || free * 4 < count('pageCount')) return false
-      db.exec(`PRAGMA incremental_vacuum(${vacuumPages})`)
-      return true
+      if (free > sparePages && (isVacuuming || free * 4 >= count('pageCount'))) {
+        db.exec(`PRAGMA incremental_vacuum(${vacuumPages})`)
+        isVacuuming = true
+        return true
+      }
+      // Only then is the file shorter.
+      if (isVacuuming) db.exec('PRAGMA wal_checkpoint(PASSIVE)')
+      isVacuuming = false
+      return false
     },
 
     isRoomy: () => maxBytes === Number.MAX_SAFE_INTEGER || usedBytes() + pageBytes * 16 <= budget,

@@ -1,5 +1,6 @@
 import type { SQLOutputValue, StatementSync } from 'node:sqlite'
 import zlib from 'node:zlib'
+import { placeOf } from '../../../src/inbox/delivery-id.ts'
 import { FleethookError } from '../../../src/errors.ts'
 import type { GapReason } from '../../../src/events/event.ts'
 import type { DeadLetter, InboxMessage, Waiting } from '../../../src/inbox/inbox.ts'
@@ -63,4 +64,9 @@ export function reasonOf(reason: unknown): GapReason {
 
 function kindOf(kind: unknown): InboxMessage['kind'] {
   return kind === 'gap' || kind === 'malformed' ? kind : 'wire'
+}
+
+/** A message as it is stored: without its event, at its place. */
+export function rowOf({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage): Put {
+  return { place: placeOf(id), id, lane, receivedAt, door, kind, text, bytes }
 }

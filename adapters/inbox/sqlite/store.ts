@@ -90,7 +90,7 @@ export interface Batch {
   readonly settled: readonly number[]
   readonly moves: readonly Move[]
   readonly nowMs: number
-  /** The size of all that is pending, the puts of this batch included. */
+  /** The room that all takes that is pending, the puts of this batch included. */
   readonly pendingBytes: number
 }
 

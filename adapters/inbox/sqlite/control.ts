@@ -1,0 +1,77 @@
+import { createHash } from 'node:crypto'
+import { rmSync } from 'node:fs'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import type { Log } from '../../../src/log.ts'
+
+/** Answers requests of operators, as a Hono app does. */
+export interface Answering {
+  request(path: string, init: RequestInit): Response | Promise<Response>
+}
+
+/** A way to the process that has an inbox's file, for operators on the same machine with the rights of the same user. */
+export interface Control {
+  close(): void
+}
+
+/** The longest path that the address of a socket can have everywhere, in bytes. */
+const longestPath = 100
+
+/**
+ * Where the process that has the file `path` can be spoken to: beside the file, or, when that path is too long for a socket, under
+ * a name made from it in the folder for temporary files.
+ */
+export function controlPath(path: string): string {
+  const whole = resolve(path)
+  const name = `fleethook-${createHash('sha256').update(whole).digest('hex').slice(0, 16)}`
+  if (process.platform === 'win32') return `\\\\.\\pipe\\${name}`
+  const beside = `${whole}.sock`
+  return Buffer.byteLength(beside) <= longestPath ? beside : join(tmpdir(), `${name}.sock`)
+}
+
+/** Listens there. Whoever calls it has the file to itself, so that a socket of that name is one that a process left that died. */
+export function openControl(path: string, app: Answering, log: Log): Control {
+  const socket = controlPath(path)
+  const server = createServer((request, response) => void answer(app, request, response))
+  server.on('error', (error: NodeJS.ErrnoException) => {
+    log.warn('operators cannot reach this receiver by its inbox', { socket, error: error.code ?? error.name })
+  })
+  listen(server, socket)
+  server.unref()
+  return {
+    close() {
+      server.close()
+      server.closeAllConnections()
+    },
+  }
+}
+
+/** Only the same user may connect: what comes through shows payloads. */
+function listen(server: Server, socket: string): void {
+  if (process.platform === 'win32') {
+    server.listen(socket)
+    return
+  }
+  rmSync(socket, { force: true })
+  const mask = process.umask(0o177)
+  try {
+    server.listen(socket)
+  } finally {
+    process.umask(mask)
+  }
+}
+
+async function answer(app: Answering, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  try {
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(Buffer.from(chunk))
+    const { method = 'GET', url = '/' } = request
+    const body = Buffer.concat(chunks).toString()
+    const answered = await app.request(url, { method, ...(body === '' ? {} : { body }) })
+    response.writeHead(answered.status, { 'content-type': 'application/json' })
+    response.end(await answered.text())
+  } catch {
+    response.destroy()
+  }
+}

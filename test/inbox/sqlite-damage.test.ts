@@ -1,0 +1,295 @@
+import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
+import { basename, dirname } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import type { Inbox, InboxMessage } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { describe, expect, test, vi } from 'vitest'
+import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
+import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
+import { openDatabase } from '../../adapters/inbox/sqlite/database.ts'
+import { migrate } from '../../adapters/inbox/sqlite/schema.ts'
+import type { Store } from '../../adapters/inbox/sqlite/store.ts'
+import { FleethookError } from 'fleethook'
+import { fakeClock } from 'fleethook/testing'
+import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
+import { message as kept, reason } from '../../src/testing/kept-message.ts'
+import { createFiles } from './sqlite-files.ts'
+import { settingsOf, waitingIn } from './sqlite-settings.ts'
+
+const files = createFiles()
+const ids = createDeliveryIds()
+const nowMs = Date.UTC(2026, 10, 21, 10)
+const hourMs = 3_600_000
+
+function make(n: number): InboxMessage {
+  const text = JSON.stringify({ vin: 'VIN', n, filling: `number ${n}: ${'x'.repeat(700)}` })
+  return {
+    id: ids.next(nowMs + n),
+    lane: `V${n % 50}`,
+    receivedAt: nowMs + n,
+    door: 'root',
+    kind: 'wire',
+    text,
+    bytes: 700,
+  }
+}
+
+/** A file in which so many messages wait, and some are dead or settled; what is in it in the order of ids. */
+async function filled(count: number): Promise<{ readonly path: string; readonly all: readonly InboxMessage[] }> {
+  const path = files.path()
+  const inbox = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
+  await inbox.open()
+  const all = Array.from({ length: count }, (_, n) => make(n))
+  for (let at = 0; at < count; at += 500) await inbox.put(all.slice(at, at + 500))
+  await inbox.close()
+  return { path, all }
+}
+
+/** The pages of a table, as numbers from 1 up. */
+function pagesOf(path: string, table: string): readonly number[] {
+  const db = new DatabaseSync(path)
+  const rows = db.prepare("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' ORDER BY path").all(table)
+  db.close()
+  return rows.map((row) => Number(row['pageno']))
+}
+
+/** Writes nonsense over pages, as a dying disk does. */
+function destroy(path: string, pages: readonly number[]): void {
+  const bytes = readFileSync(path)
+  for (const page of pages) bytes.fill(0xa5, (page - 1) * 8192, page * 8192)
+  writeFileSync(path, bytes)
+}
+
+async function reopened(
+  path: string,
+): Promise<{ inbox: Inbox; log: readonly string[]; holes: readonly string[]; ids: readonly string[] }> {
+  const { settings, told } = settingsOf()
+  const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
+  const opened = await inbox.open()
+  const waiting = await waitingIn(opened)
+  return {
+    inbox,
+    log: told.log,
+    holes: (opened.holes ?? []).map((hole) => hole.reason),
+    ids: waiting.map(({ id }) => id),
+  }
+}
+
+const quarantined = (path: string): readonly string[] =>
+  readdirSync(dirname(path)).filter((name) => name.startsWith(`${basename(path)}.damaged-`))
+
+describe('a damaged file is put aside, and what can be read of it goes on:', () => {
+  test('pages of the list of what waits', async () => {
+    const { path, all } = await filled(3_000)
+    const pages = pagesOf(path, 'pending')
+    expect(pages.length).toBeGreaterThan(15)
+    destroy(path, [pages[3] ?? 0, pages[9] ?? 0, pages[10] ?? 0])
+    const { inbox, log, holes, ids } = await reopened(path)
+    expect(log[0]).toContain('was damaged')
+    expect(holes).toEqual(['inbox_damaged'])
+    expect(quarantined(path)).toHaveLength(1)
+    // The messages themselves are whole, so all of them are found again.
+    expect(ids).toEqual(all.map(({ id }) => id))
+    expect((await inbox.claim(all[700]?.id ?? ''))?.message.text).toBe(all[700]?.text)
+    expect(inbox.usage().messages).toBe(3_000)
+    await inbox.put([make(5_000)])
+    await inbox.close()
+    expect((await reopened(path)).holes).toEqual([])
+  })
+
+  test('a page of messages, met when one of them is handed out', async () => {
+    const { path, all } = await filled(1_000)
+    destroy(path, pagesOf(path, 'messages').slice(40, 42))
+    const clock = fakeClock(nowMs + hourMs)
+    const { settings, told } = settingsOf({ clock })
+    const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
+    await waitingIn(await inbox.open())
+    let lost = 0
+    for (const { id } of all) {
+      const claim = await inbox.claim(id).catch(async (error: unknown) => {
+        expect(error).toMatchObject({ code: expect.stringMatching(/inbox_(damaged|unavailable)/) })
+        expect(inbox.refusing()).toBe('inbox_unavailable')
+        await clock.advance(1_000)
+        await vi.waitUntil(() => inbox.refusing() === undefined, 20_000)
+        return inbox.claim(id)
+      })
+      if (claim === undefined) lost += 1
+    }
+    expect(lost).toBeGreaterThan(0)
+    expect(lost).toBeLessThan(40)
+    expect(told.holes).toEqual(['inbox_damaged'])
+    expect(inbox.usage().messages).toBe(1_000 - lost)
+    await inbox.put([make(5_000)])
+    await inbox.close()
+  })
+
+  test('one letter of one text', async () => {
+    const { path, all } = await filled(20)
+    const bytes = readFileSync(path)
+    // Wherever it stands: SQLite leaves copies in free space.
+    for (let at = bytes.indexOf('number 7: '); at >= 0; at = bytes.indexOf('number 7: ', at)) bytes.write('N', at)
+    writeFileSync(path, bytes)
+    const clock = fakeClock(nowMs + hourMs)
+    const inbox = sqliteInbox({ path, waitMs: 0 })(settingsOf({ clock }).settings)
+    await waitingIn(await inbox.open())
+    await expect(inbox.claim(all[7]?.id ?? '')).rejects.toMatchObject({ code: 'inbox_damaged' })
+    await clock.advance(1_000)
+    await vi.waitUntil(() => inbox.refusing() === undefined, 20_000)
+    expect(await inbox.claim(all[7]?.id ?? '')).toBeUndefined()
+    expect((await inbox.claim(all[8]?.id ?? ''))?.message.text).toBe(all[8]?.text)
+    expect(inbox.usage().messages).toBe(19)
+    await inbox.close()
+  })
+
+  test('all of it', async () => {
+    const { path } = await filled(100)
+    destroy(
+      path,
+      Array.from({ length: 10 }, (_, n) => n + 1),
+    )
+    const { inbox, holes, ids } = await reopened(path)
+    expect({ holes, ids }).toEqual({ holes: ['inbox_damaged'], ids: [] })
+    await inbox.put([make(5_000)])
+    await inbox.close()
+  })
+
+  test('a file that was cut off, dead letters among it', async () => {
+    const { path, all } = await filled(2_000)
+    const before = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
+    await before.open()
+    await before.deadLetter(all[3]?.id ?? '', reason)
+    await before.close()
+    truncateSync(path, 100 * 8192)
+    const { inbox, holes } = await reopened(path)
+    expect(holes).toEqual(['inbox_damaged'])
+    await inbox.put([make(5_000)])
+    await inbox.close()
+  })
+})
+
+test('a journal whose end was never written is what SQLite expects: what was committed before is there', async () => {
+  const { settings } = settingsOf()
+  const inbox = files.create(settings)
+  await inbox.open()
+  await inbox.put([kept(1)])
+  await inbox.put([kept(2)])
+  const again = files.reopen(inbox, settings)
+  const wal = `${files.pathOf(again)}-wal`
+  truncateSync(wal, readFileSync(wal).length - 100)
+  expect((await waitingIn(await again.open())).map(({ id }) => id)).toEqual([kept(1).id])
+  await again.close()
+})
+
+test('a newer schema is made in place, in one transaction', async () => {
+  const { path } = await filled(10)
+  const { db } = openDatabase(path, 64)
+  const steps = ['not run: the file has it', 'ALTER TABLE dead ADD COLUMN note TEXT', 'CREATE TABLE more (x INTEGER)']
+  expect(() => migrate(db, path, [...steps, 'nonsense'])).toThrow()
+  expect(db.prepare('PRAGMA user_version').get()).toEqual({ user_version: 1 })
+  expect(() => db.prepare('SELECT note FROM dead')).toThrow()
+  expect(migrate(db, path, steps)).toBe(1)
+  expect(db.prepare('PRAGMA user_version').get()).toEqual({ user_version: 3 })
+  expect(db.prepare('SELECT count(*) AS count FROM pending').get()).toEqual({ count: 10 })
+  expect(migrate(db, path, steps)).toBe(3)
+  db.close()
+})
+
+describe('a disk that fails', () => {
+  interface Faults {
+    commit?: 'before' | 'after'
+    open?: boolean
+    code?: 'inbox_full' | 'inbox_unavailable'
+  }
+
+  async function failing(): Promise<{
+    inbox: Inbox
+    faults: Faults
+    clock: ReturnType<typeof fakeClock>
+    calls: string[]
+    told: ReturnType<typeof settingsOf>['told']
+    path: string
+  }> {
+    const clock = fakeClock(nowMs)
+    const { settings, told } = settingsOf({ clock })
+    const options = readSqliteOptions({ path: files.path(), waitMs: 0 })
+    const store = createFileStore(options)
+    const faults: Faults = {}
+    const calls: string[] = []
+    const error = (): FleethookError => new FleethookError(faults.code ?? 'inbox_unavailable', 'The disk says EIO.')
+    const faulty: Store = {
+      ...store,
+      async open(now) {
+        calls.push('open')
+        if (faults.open === true) throw error()
+        return store.open(now)
+      },
+      async commit(batch) {
+        if (faults.commit === 'before') throw error()
+        const result = await store.commit(batch)
+        // As a sync does that fails after the pages were written.
+        if (faults.commit === 'after') throw error()
+        return result
+      },
+      async probe() {
+        return faults.commit === undefined && (await store.probe())
+      },
+      async close(now) {
+        calls.push(now === undefined ? 'dropped' : 'closed')
+        return store.close(now)
+      },
+    }
+    const inbox = createSqliteInbox(faulty, settings, options)
+    await inbox.open()
+    return { inbox, faults, clock, calls, told, path: options.path }
+  }
+
+  test('at a sync: refuses, drops the handle, opens the file again, later each time, and goes on', async () => {
+    const { inbox, faults, clock, calls, told, path } = await failing()
+    await inbox.put([kept(1)])
+    await inbox.claim(kept(1).id)
+    faults.commit = 'after'
+    faults.open = true
+    await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    expect(inbox.refusing()).toBe('inbox_unavailable')
+    expect(inbox.usage().messages).toBe(1)
+    await expect(inbox.put([kept(3)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    // What its handlers are done with stays so meanwhile.
+    await inbox.settle(kept(1).id)
+    expect(await inbox.claim(kept(1).id)).toBeUndefined()
+    await clock.advance(1_000 + 2_000)
+    expect(calls).toEqual(['open', 'dropped', 'open', 'dropped', 'open', 'dropped'])
+    delete faults.commit
+    delete faults.open
+    await clock.advance(4_000)
+    await vi.waitUntil(() => inbox.refusing() === undefined, 20_000)
+    expect(told.roomy).toBe(1)
+    await inbox.put([kept(4)])
+    // What was refused is not there, although it had been written; what was settled is gone.
+    await inbox.close()
+    const { inbox: again, ids } = await reopened(path)
+    expect(ids).toEqual([kept(4).id])
+    await again.close()
+  })
+
+  test('by being full: refuses with inbox_full, keeps what is open, and goes on when there is room', async () => {
+    const { inbox, faults, clock, calls, told } = await failing()
+    await inbox.put([kept(1)])
+    await inbox.claim(kept(1).id)
+    faults.commit = 'before'
+    faults.code = 'inbox_full'
+    await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_full' })
+    await inbox.settle(kept(1).id)
+    expect(inbox.refusing()).toBe('inbox_full')
+    await clock.advance(3_000)
+    expect(inbox.refusing()).toBe('inbox_full')
+    delete faults.commit
+    await clock.advance(1_000)
+    await vi.waitUntil(() => inbox.refusing() === undefined, 20_000)
+    expect({ calls, roomy: told.roomy }).toEqual({ calls: ['open'], roomy: 1 })
+    await inbox.put([kept(2)])
+    expect(inbox.usage().messages).toBe(1)
+    await inbox.close()
+    expect(calls).toEqual(['open', 'closed'])
+  })
+})

@@ -1,0 +1,327 @@
+import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { FleethookError, type Inbox, type InboxMessage } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { fakeClock } from 'fleethook/testing'
+import { describe, expect, test, vi } from 'vitest'
+import { createDeliveryIds, placeOf } from '../../src/inbox/delivery-id.ts'
+import { message as kept, reason } from '../../src/testing/kept-message.ts'
+import { createFiles } from './sqlite-files.ts'
+import { settingsOf, waitingIn } from './sqlite-settings.ts'
+
+const files = createFiles()
+const startMs = Date.UTC(2026, 10, 21, 10)
+const hourMs = 3_600_000
+
+/** Messages of so many bytes, each with an id of its time. */
+function messages(): (nowMs: number, bytes?: number) => InboxMessage {
+  const ids = createDeliveryIds()
+  let n = 0
+  return (receivedAt, bytes = 400) => {
+    n += 1
+    const text = JSON.stringify({ vin: 'VIN', n, filling: 'x'.repeat(bytes) })
+    return { id: ids.next(receivedAt), lane: 'VIN', receivedAt, door: 'root', kind: 'wire', text, bytes: text.length }
+  }
+}
+
+function rows(path: string, sql: string): readonly Record<string, unknown>[] {
+  const db = new DatabaseSync(path)
+  try {
+    return db.prepare(sql).all()
+  } finally {
+    db.close()
+  }
+}
+
+async function open(path: string, options: Partial<Parameters<typeof sqliteInbox>[0]> = {}): Promise<Inbox> {
+  const inbox = sqliteInbox({ path, waitMs: 0, ...options })(settingsOf().settings)
+  await inbox.open()
+  return inbox
+}
+
+describe('the file', () => {
+  test('is made with its folders, for its owner alone', async () => {
+    const path = files.path()
+    const inbox = await open(path)
+    await inbox.put([kept(1)])
+    expect(statSync(path).mode & 0o777).toBe(0o600)
+    expect(statSync(`${path}-wal`).mode & 0o777).toBe(0o600)
+    await inbox.close()
+  })
+
+  test('is one file once it is closed, and has no shared memory while it is open', async () => {
+    const path = files.path()
+    const inbox = await open(path)
+    await inbox.put([kept(1)])
+    expect(existsSync(`${path}-shm`)).toBe(false)
+    await inbox.close()
+    expect(readdirSync(dirname(path)).filter((name) => !name.endsWith('-reserve'))).toEqual(['inbox.db'])
+  })
+
+  test('shows people what it holds, with times that can be read', async () => {
+    const path = files.path()
+    const inbox = await open(path)
+    await inbox.put([kept(1), kept(2), kept(3)])
+    await inbox.settle(kept(2).id)
+    await inbox.deadLetter(kept(3).id, reason)
+    await inbox.close()
+    expect(rows(path, 'SELECT id, lane, received_at, text FROM waiting')).toEqual([
+      { id: kept(1).id, lane: 'VIN', received_at: '2023-11-14T22:13:20.001Z', text: kept(1).text },
+    ])
+    expect(rows(path, 'SELECT id FROM settled')).toEqual([{ id: kept(2).id }])
+    expect(rows(path, 'SELECT id, error, died_at FROM dead_letters')).toEqual([
+      { id: kept(3).id, error: 'Error: no', died_at: '2023-11-14T22:13:20.000Z' },
+    ])
+  })
+
+  test('of a newer fleethook is refused and left as it is', async () => {
+    const path = files.path()
+    await (await open(path)).close()
+    rows(path, 'PRAGMA user_version = 99')
+    await expect(open(path)).rejects.toMatchObject({ code: 'inbox_unsupported', message: /version 99 .* up to 1/ })
+    expect(rows(path, 'PRAGMA user_version')).toEqual([{ user_version: 99 }])
+  })
+
+  test('of something else is refused and left as it is', async () => {
+    const path = files.path()
+    mkdirSync(dirname(path))
+    rows(path, 'CREATE TABLE customers (name TEXT)')
+    await expect(open(path)).rejects.toMatchObject({ code: 'inbox_unsupported' })
+    expect(rows(path, 'SELECT name FROM sqlite_schema')).toEqual([{ name: 'customers' }])
+  })
+
+  test('belongs to one inbox at a time, in one process too', async () => {
+    const path = files.path()
+    const first = await open(path)
+    const second = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
+    await expect(second.open()).rejects.toMatchObject({ code: 'inbox_locked' })
+    await expect(second.put([kept(1)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await first.put([kept(1)])
+    await first.close()
+    expect(await waitingIn(await second.open())).toHaveLength(1)
+    await second.close()
+  })
+
+  test('is taken over by one that waits, when the other closes it', async () => {
+    const path = files.path()
+    const clock = fakeClock(startMs)
+    const { settings, told } = settingsOf({ clock })
+    const first = await open(path)
+    await first.put([kept(1)])
+    const second = sqliteInbox({ path, waitMs: 60_000 })(settings)
+    const opening = second.open()
+    await clock.advance(30_000)
+    expect(told.log).toEqual([expect.stringContaining('waiting up to 60000 ms')])
+    await first.close()
+    await clock.advance(200)
+    expect(await waitingIn(await opening)).toHaveLength(1)
+    await second.close()
+  })
+})
+
+test.each([
+  [{ path: ':memory:' }, /memoryInbox/],
+  [{ path: '' }, /path of a file/],
+  [{ path: 'file:x.db' }, /path of a file/],
+  [{ path: 'x.db', thread: 1 }, /`thread`/],
+  [{ path: 'x.db', maxBytes: 1000 }, /`maxBytes` .* from 8388608 up .* 1000/],
+  [{ path: 'x.db', waitMs: -1 }, /`waitMs`/],
+  [{ path: 'x.db', retention: { settled: { forMs: 1.5 } } }, /`retention.settled.forMs`/],
+  [{ path: 'x.db', retention: { living: {} } }, /`retention.living`.* settled, dead/],
+  [{ path: 'x.db', threads: 2 }, /no option `threads`/],
+])('an option that is wrong is named, with what to do: %j', (options, text) => {
+  const make = (): unknown => sqliteInbox(options as never)
+  expect(make).toThrow(FleethookError)
+  expect(make).toThrow(text)
+})
+
+describe('what is no longer pending', () => {
+  test('is kept for replays, a settled message too', async () => {
+    const inbox = await open(files.path())
+    await inbox.put([kept(1), kept(2)])
+    await inbox.settle(kept(1).id)
+    expect((await inbox.settled({ limit: 10 })).map(({ id }) => id)).toEqual([kept(1).id])
+    expect(await inbox.revive(kept(1).id)).toMatchObject({ id: kept(1).id, lane: 'VIN' })
+    expect(await inbox.claim(kept(1).id)).toMatchObject({ replayed: true, message: { text: kept(1).text } })
+    expect(inbox.usage().messages).toBe(2)
+    expect(await inbox.revive(kept(1).id)).toBeUndefined()
+    await inbox.close()
+  })
+
+  test('is found by lane and time, in parts, however many are between', async () => {
+    const inbox = await open(files.path())
+    const make = messages()
+    const all = Array.from({ length: 5000 }, (_, n) => ({
+      ...make(startMs + n, 1),
+      lane: n % 1000 === 7 ? 'RARE' : 'VIN',
+    }))
+    for (let at = 0; at < all.length; at += 500) await inbox.put(all.slice(at, at + 500))
+    for (const { id } of all) void inbox.settle(id)
+    const found = await inbox.settled({ limit: 3, lane: 'RARE', fromMs: startMs + 1000 })
+    expect(found.map(({ receivedAt }) => receivedAt - startMs)).toEqual([1007, 2007, 3007])
+    const rest = await inbox.settled({ limit: 3, lane: 'RARE', after: found[2]?.id ?? '', toMs: startMs + 5000 })
+    expect(rest.map(({ receivedAt }) => receivedAt - startMs)).toEqual([4007])
+    await inbox.close()
+  })
+
+  test('goes when its time is over, and what waits stays', async () => {
+    const clock = fakeClock(startMs)
+    const retention = { settled: { forMs: hourMs }, dead: { forMs: 2 * hourMs } }
+    const inbox = sqliteInbox({ path: files.path(), retention, waitMs: 0 })(settingsOf({ clock }).settings)
+    await inbox.open()
+    const make = messages()
+    const [old, waits, dies, fresh] = [make(startMs), make(startMs), make(startMs), make(startMs + hourMs / 2)]
+    await inbox.put([old, waits, dies])
+    await inbox.settle(old.id)
+    await inbox.deadLetter(dies.id, { ...reason, diedAt: startMs })
+    await clock.advance(hourMs / 2)
+    await inbox.put([fresh])
+    await inbox.settle(fresh.id)
+    expect(await inbox.settled({ limit: 10 })).toHaveLength(2)
+    await clock.advance(hourMs / 2 + 20_000)
+    expect((await inbox.settled({ limit: 10 })).map(({ id }) => id)).toEqual([fresh.id])
+    expect((await inbox.claim(waits.id))?.message.text).toBe(waits.text)
+    expect(await inbox.deadLetters({ limit: 10 })).toHaveLength(1)
+    await clock.advance(hourMs)
+    expect(await inbox.deadLetters({ limit: 10 })).toHaveLength(0)
+    expect(await inbox.claim(waits.id)).toBeDefined()
+    await inbox.close()
+  }, 60_000)
+
+  test('is dropped with what comes when it takes too much room, the oldest first, and the file gives room back', async () => {
+    const path = files.path()
+    const clock = fakeClock(startMs)
+    const retention = { settled: { maxBytes: 4_000_000 } }
+    const inbox = sqliteInbox({ path, retention, waitMs: 0 })(settingsOf({ clock }).settings)
+    await inbox.open()
+    const make = messages()
+    const burst = Array.from({ length: 60 }, () => Array.from({ length: 500 }, () => make(clock.now(), 1000)))
+    for (const batch of burst) await inbox.put(batch)
+    const largest = statSync(path).size
+    for (const { id } of burst.flat().slice(0, -2)) void inbox.settle(id)
+    const [last, waits] = burst.flat().slice(-2)
+    for (let n = 0; n < 3; n += 1) await inbox.put([make(clock.now())])
+    expect(await inbox.settled({ limit: 1 })).toHaveLength(1)
+    const settled = await vi.waitUntil(async () => {
+      await clock.advance(10_000)
+      const left = await inbox.settled({ limit: 100_000 })
+      return left.length < 5_000 && left
+    }, 20_000)
+    expect(settled.length).toBeGreaterThan(1_000)
+    expect(settled.map(({ id }) => id)).toContain(burst.flat().at(-3)?.id)
+    expect(await inbox.claim(waits?.id ?? '')).toBeDefined()
+    expect(await inbox.claim(last?.id ?? '')).toBeDefined()
+    await vi.waitUntil(() => statSync(path).size < largest * 0.7, 20_000)
+    await inbox.close()
+  }, 60_000)
+})
+
+describe('a budget', () => {
+  test('that is used up refuses, keeps the file within it, and goes on when there is room', async () => {
+    const path = files.path()
+    const clock = fakeClock(startMs)
+    const maxBytes = 16 * 1_048_576
+    const { settings, told } = settingsOf({ clock })
+    const inbox = sqliteInbox({ path, maxBytes, waitMs: 0 })(settings)
+    await inbox.open()
+    const make = messages()
+    const stored: InboxMessage[] = []
+    const sizeOf = (): number => statSync(path).size + statSync(`${path}-wal`).size
+    for (let n = 0; n < 200 && inbox.refusing() === undefined; n += 1) {
+      const batch = Array.from({ length: 100 }, () => make(startMs, 1500))
+      try {
+        await inbox.put(batch)
+        stored.push(...batch)
+      } catch (error) {
+        expect(error).toMatchObject({ code: 'inbox_full' })
+      }
+      expect(sizeOf()).toBeLessThanOrEqual(maxBytes)
+    }
+    expect(stored.length).toBeGreaterThan(4_000)
+    expect(inbox.refusing()).toBe('inbox_full')
+    await expect(inbox.put([make(startMs)])).rejects.toMatchObject({ code: 'inbox_full' })
+    expect(inbox.usage().messages).toBe(stored.length)
+    // What is settled can still be written, and is dropped to make room.
+    for (const { id } of stored.slice(0, 3_000)) await inbox.claim(id).then(() => inbox.settle(id))
+    await clock.advance(20_000)
+    expect(inbox.refusing()).toBeUndefined()
+    expect(told.roomy).toBeGreaterThan(0)
+    await inbox.put([make(startMs)])
+    expect(inbox.usage().messages).toBe(stored.length - 3_000 + 1)
+    await inbox.close()
+    const again = await open(path)
+    expect(again.usage().messages).toBe(stored.length - 3_000 + 1)
+    await again.close()
+  }, 60_000)
+})
+
+describe('an unclean stop', () => {
+  test('is a hole since the last sign of life, until a gap event is kept', async () => {
+    const clock = fakeClock(startMs)
+    const { settings } = settingsOf({ clock })
+    const inbox = files.create(settings)
+    await inbox.open()
+    await clock.advance(65_000)
+    const second = files.reopen(inbox, settings)
+    const { holes } = await second.open()
+    expect(holes).toEqual([{ reason: 'restarted', fromMs: startMs + 60_000 }])
+    // This one does not get as far as telling of it.
+    await clock.advance(1_000)
+    const third = files.reopen(second, settings)
+    expect((await third.open()).holes?.[0]).toEqual({ reason: 'restarted', fromMs: startMs + 60_000 })
+    const make = messages()
+    await third.put([1, 2].map(() => ({ ...make(clock.now()), kind: 'gap' as const, lane: '*gap' })))
+    const fourth = files.reopen(third, settings)
+    expect((await fourth.open()).holes).toHaveLength(1)
+    await fourth.close()
+  })
+
+  test('makes a claim of what was left wait until it is counted on the disk', async () => {
+    const { settings } = settingsOf()
+    const inbox = files.create(settings)
+    await inbox.open()
+    await inbox.put([kept(1)])
+    const second = files.reopen(inbox, settings)
+    await waitingIn(await second.open())
+    await second.claim(kept(1).id)
+    const third = files.reopen(second, settings)
+    await waitingIn(await third.open())
+    expect(await third.claim(kept(1).id)).toMatchObject({ deliveries: 1 })
+    await third.close()
+  })
+})
+
+test('a text is given back as it was put, whatever it holds', async () => {
+  const path = files.path()
+  const inbox = await open(path)
+  const texts = ['{"a":"\u0000"}', '{"é":"漢字🚗"}', '{"a":"\\ud800"}', `{"a":"${'x'.repeat(100_000)}"}`]
+  await inbox.put(texts.map((text, n) => ({ ...kept(n), text, lane: `lane\u0000${n}` })))
+  await inbox.close()
+  const again = await open(path)
+  for (const [n, text] of texts.entries()) {
+    expect((await again.claim(kept(n).id))?.message).toMatchObject({ text, lane: `lane\u0000${n}` })
+  }
+  await again.close()
+})
+
+test('the place of an id is its row', async () => {
+  const path = files.path()
+  const inbox = await open(path)
+  await inbox.put([kept(1)])
+  await inbox.close()
+  expect(rows(path, 'SELECT place FROM messages')).toEqual([{ place: placeOf(kept(1).id) }])
+})
+
+test('a file that is no database is put aside, and a hole is told of', async () => {
+  const path = files.path()
+  mkdirSync(dirname(path))
+  writeFileSync(path, 'not a database, but as long as one'.repeat(1000))
+  const { settings, told } = settingsOf()
+  const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
+  expect((await inbox.open()).holes).toMatchObject([{ reason: 'inbox_damaged' }])
+  expect(told.log).toEqual([expect.stringContaining('was damaged')])
+  expect(readdirSync(dirname(path)).filter((name) => /^inbox\.db\.damaged-\d{8}T\d{9}Z$/.test(name))).toHaveLength(1)
+  await inbox.put([kept(1)])
+  await inbox.close()
+})
