@@ -79,9 +79,11 @@ export function createOutcome({ inbox, clock, retry, events, counts, duplicates 
 
     putBack: (work, restMs) => inbox.reschedule(work.id, { attempts: work.made, notBefore: clock.now() + restMs }),
 
-    // That it was handed out is known from now on, but not that it was so once more.
-    breakOff: (work, { deliveries }, attempts) =>
-      inbox.reschedule(work.id, { attempts, notBefore: 0, deliveries: Math.max(1, deliveries) }),
+    breakOff(work, { deliveries }, attempts) {
+      // A handler that has seen it once may see it again; that it was handed out once more does not count.
+      const least = work.made > work.attemptsBefore ? 1 : 0
+      return inbox.reschedule(work.id, { attempts, notBefore: 0, deliveries: Math.max(least, deliveries) })
+    },
 
     restMs(work, thrown) {
       const wish = wishOf(thrown)

@@ -1,0 +1,298 @@
+import { type BatchContext, createReceiver, Discard, type EventOf, Retry } from 'fleethook'
+import { describe, expect, expectTypeOf, test } from 'vitest'
+import { disk, storedInbox } from '../inbox/stored-inbox.ts'
+import { turn } from './fake-clock.ts'
+import { data, gates, scene, state } from './scene.ts'
+
+const numbers = (events: readonly EventOf<'data'>[]): unknown[] => events.map((event) => event.data.Odometer)
+
+describe('a batch', () => {
+  test('is run as soon as it has its size', async () => {
+    const { receiver, post, clock } = scene()
+    const seen: unknown[] = []
+    receiver.batch('data', { size: 3, withinMs: 1000 }, (events) => void seen.push(numbers(events)))
+    await post([data('A', 1), data('A', 2)])
+    await post(data('B', 3))
+    await turn()
+    expect(seen).toEqual([[1, 3, 2]])
+    expect(receiver.stats()).toMatchObject({ handled: 3, running: 0, lanes: 0, retried: 0, pending: { messages: 0 } })
+    expect(clock.timers()).toEqual([])
+  })
+
+  test('is run when the time of its first message is over', async () => {
+    const { receiver, post, clock } = scene()
+    const seen: unknown[] = []
+    receiver.batch('data', { size: 3, withinMs: 1000 }, (events) => void seen.push(numbers(events)))
+    await post(data('A', 1))
+    await clock.advance(600)
+    await post(data('A', 2))
+    await clock.advance(399)
+    expect(seen).toEqual([])
+    expect(receiver.stats()).toMatchObject({ handled: 0, running: 0, lanes: 1 })
+    await clock.advance(1)
+    expect(seen).toEqual([[1, 2]])
+    expect(receiver.stats()).toMatchObject({ handled: 2, lanes: 0 })
+  })
+
+  test('has the messages of a vehicle in order of arrival, over any number of batches', async () => {
+    const { receiver, post, clock } = scene({ concurrency: 2 })
+    const seen = new Map<string, unknown[]>()
+    receiver.batch('data', { size: 7, withinMs: 100 }, async (events) => {
+      await Promise.resolve()
+      for (const { vin, data: { Odometer } } of events) seen.set(vin, [...(seen.get(vin) ?? []), Odometer]) // prettier-ignore
+    })
+    for (let n = 0; n < 40; n += 1) await post([data('A', n), data('B', n), data('C', n)])
+    await clock.advance(1000)
+    const all = Array.from({ length: 40 }, (_, n) => n)
+    expect(Object.fromEntries(seen)).toEqual({ A: all, B: all, C: all })
+  })
+
+  test('a message is gathered when its other handlers are done', async () => {
+    const { receiver, post, clock } = scene({ retry: { minMs: 100 } })
+    const seen: unknown[] = []
+    let fails = true
+    receiver
+      .batch('data', { size: 2, withinMs: 10 }, (events) => void seen.push(numbers(events)))
+      .on('data', ({ data: { Odometer } }) => {
+        seen.push(Odometer)
+        if (Odometer === 1 && fails) throw new Error('no')
+      })
+    await post([data('A', 1), data('A', 2)])
+    await turn()
+    expect(seen).toEqual([1])
+    fails = false
+    await clock.advance(100)
+    expect(seen).toEqual([1, 1, 2, [1, 2]])
+    expect(receiver.stats()).toMatchObject({ handled: 2, retried: 1, lanes: 0 })
+  })
+
+  test('what its vehicle has for nobody, or somebody else, waits until the batch is settled', async () => {
+    const { receiver, post, clock } = scene()
+    const gate = gates()
+    const seen: unknown[] = []
+    receiver
+      .batch('data', { size: 10, withinMs: 100 }, async (events) => {
+        seen.push(numbers(events))
+        await gate.wait('batch')
+      })
+      .on('state', ({ state: is }) => void seen.push(is))
+    await post([data('A', 1), state('A', 'asleep'), data('A', 2), state('B', 'online')])
+    await turn()
+    expect(seen).toEqual(['online'])
+    await clock.advance(100)
+    expect(seen).toEqual(['online', [1]])
+    gate.open('batch')
+    await turn()
+    expect(seen).toEqual(['online', [1], 'asleep'])
+    await clock.advance(100)
+    expect(seen).toEqual(['online', [1], 'asleep', [2]])
+    gate.open('batch')
+    await turn()
+    expect(receiver.stats()).toMatchObject({ handled: 4, lanes: 0 })
+  })
+
+  test('what comes while it runs goes into the next one, which waits for it in the lanes that both have', async () => {
+    const { receiver, post, clock } = scene()
+    const gate = gates()
+    const seen: unknown[] = []
+    receiver.batch('data', { size: 2, withinMs: 100 }, async (events) => {
+      seen.push(numbers(events))
+      await gate.wait(String(numbers(events)))
+    })
+    await post([data('A', 1), data('B', 1)])
+    await turn()
+    await post([data('A', 2), data('C', 2), data('D', 2)])
+    await turn()
+    expect(seen).toEqual([[1, 1], [2, 2]]) // prettier-ignore
+    gate.open('1,1')
+    await clock.advance(100)
+    expect(seen).toEqual([[1, 1], [2, 2], [2]]) // prettier-ignore
+  })
+
+  test('is for a topic, several or all, and filtered as other handlers are; each has its own', async () => {
+    const { receiver, post, clock } = scene()
+    const seen: unknown[] = []
+    receiver
+      .batch('*', { size: 9, withinMs: 10 }, (events) => void seen.push(['all', ...events.map(({ topic }) => topic)]))
+      .batch('data', { size: 9, withinMs: 10, vins: ['B'] }, (events) => void seen.push(['B', ...numbers(events)]))
+      .batch(['data', 'state'], { size: 9, withinMs: 10, fields: ['Soc'] }, (events) => {
+        expectTypeOf(events).toEqualTypeOf<readonly EventOf<'data' | 'state'>[]>()
+        seen.push(['Soc', events.length])
+      })
+    await post([data('A', 1, { Soc: 5 }), data('B', 2), state('C', 'online')])
+    await clock.advance(1000)
+    expect(seen.toSorted()).toEqual([
+      ['B', 2],
+      ['Soc', 1],
+      ['all', 'data', 'data', 'state'],
+    ])
+    expect(receiver.stats()).toMatchObject({ handled: 3, lanes: 0 })
+  })
+
+  test('its handler gets a signal, the log, env and the deliveries', async () => {
+    const { receiver, post, clock } = scene({ timeoutMs: 500 })
+    const contexts: BatchContext[] = []
+    receiver.batch('data', { size: 2, withinMs: 10 }, (_, context) => {
+      contexts.push(context)
+      return contexts.length === 1
+        ? new Promise((_resolve, reject) => context.signal.addEventListener('abort', reject))
+        : 0
+    })
+    await post([data('A', 1), data('B', 2)])
+    await clock.advance(499)
+    expect(contexts[0]?.signal.aborted).toBe(false)
+    await clock.advance(1)
+    expect(contexts[0]?.signal.reason).toMatchObject({ code: 'handler_timeout' })
+    const first = { attempt: 1, redelivered: false, replayed: false }
+    expect(contexts[0]?.deliveries).toMatchObject([first, first])
+    expect(contexts[0]?.env).toEqual({})
+    expect(receiver.stats()).toMatchObject({ handled: 2, lanes: 0, retried: 0 })
+  })
+})
+
+describe('a batch that fails', () => {
+  test('is split at once, until the message is found that it fails for: that one is tried again alone', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 3, minMs: 100, maxMs: 100 } })
+    const runs: unknown[][] = []
+    const told: unknown[] = []
+    receiver
+      .onError((_, { kind, messages }) => void told.push([kind, messages]))
+      .batch('data', { size: 8, withinMs: 10 }, (events) => {
+        runs.push(numbers(events))
+        if (events.some(({ vin }) => vin === 'F')) throw new Error('no')
+      })
+    await post([...'ABCDEFGH'].map((vin, n) => data(vin, n + 1)))
+    await turn()
+    expect(runs).toEqual([[1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4], [5, 6, 7, 8], [5, 6], [7, 8], [5], [6]])
+    expect(told).toEqual([['handler', 8], ['handler', 4], ['handler', 2], ['handler', 1]]) // prettier-ignore
+    expect(receiver.stats()).toMatchObject({ handled: 7, lanes: 1, retried: 0, running: 0 })
+    await post([data('F', 9), data('A', 10)])
+    await clock.advance(50)
+    expect(runs.slice(7)).toEqual([[10]])
+    await clock.advance(50)
+    await clock.advance(200)
+    expect(runs.slice(8, 10)).toEqual([[6], [6]])
+    expect(receiver.stats()).toMatchObject({ retried: 3, deadLettered: 1 })
+    expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'Error: no', attempts: 3, event: { vin: 'F' } }])
+  })
+
+  test('of one vehicle keeps its order: what is behind the message that fails waits for it', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 100, maxMs: 100 } })
+    const done: unknown[] = []
+    receiver.batch('data', { size: 8, withinMs: 10 }, (events) => {
+      if (events.some(({ data: { Odometer } }) => Odometer === 3)) throw new Error('no')
+      done.push(...numbers(events))
+    })
+    await post(Array.from({ length: 8 }, (_, n) => data('A', n + 1)))
+    await post(data('B', 20))
+    await clock.advance(20)
+    expect(done.toSorted()).toEqual([1, 2, 20])
+    await clock.advance(200)
+    expect(done.filter((number) => number !== 20)).toEqual([1, 2, 4, 5, 6, 7, 8])
+    expect(receiver.stats()).toMatchObject({ handled: 8, deadLettered: 1, lanes: 0 })
+  })
+
+  test('with Retry rests as a whole and is run again together; after the last attempt all are dead letters', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 2 } })
+    const runs: unknown[] = []
+    const told: unknown[] = []
+    receiver
+      .onError((error) => void told.push(error))
+      .batch('data', { size: 2, withinMs: 10 }, (events, { deliveries }) => {
+        runs.push([numbers(events), deliveries.map(({ attempt }) => attempt)])
+        throw new Retry(5000, { cause: new Error('busy') })
+      })
+    await post([data('A', 1), data('B', 2)])
+    await clock.advance(4999)
+    expect(runs).toEqual([[[1, 2], [1, 1]]]) // prettier-ignore
+    await clock.advance(1)
+    expect(runs.slice(1)).toEqual([[[1, 2], [2, 2]]]) // prettier-ignore
+    expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'Error: busy' }, { error: 'Error: busy' }])
+    expect(told).toEqual([])
+    expect(receiver.stats()).toMatchObject({ retried: 2, deadLettered: 2, lanes: 0 })
+  })
+
+  test('with Discard is done with', async () => {
+    const { receiver, post, clock } = scene()
+    receiver.batch('data', { size: 2, withinMs: 10 }, () => {
+      throw new Discard('not today')
+    })
+    await post([data('A', 1), data('B', 2)])
+    await clock.advance(10)
+    expect(receiver.stats()).toMatchObject({ handled: 2, discarded: 2, deadLettered: 0, lanes: 0 })
+  })
+
+  test('does not count for the other handlers of its messages', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 1 } })
+    const seen: unknown[] = []
+    receiver
+      .on('data', () => {
+        throw new Error('ordinary')
+      })
+      .batch('data', { size: 1, withinMs: 10 }, () => {
+        throw new Error('first')
+      })
+      .batch('data', { size: 1, withinMs: 10 }, (events) => void seen.push(numbers(events)))
+    await post(data('A', 1))
+    await clock.advance(10)
+    expect(seen).toEqual([[1]])
+    expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'Error: ordinary' }])
+  })
+
+  test('a filter that throws fails the batch for that message alone', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 1 } })
+    const seen: unknown[] = []
+    const vins = (vin: string): boolean => {
+      if (vin === 'B') throw new Error('no')
+      return vin === 'A'
+    }
+    receiver.batch('data', { size: 3, withinMs: 10, vins }, (events) => void seen.push(numbers(events)))
+    await post([data('A', 1), data('B', 2), data('C', 3)])
+    await clock.advance(10)
+    expect(seen).toEqual([[1]])
+    expect(await receiver.deadLetters.list()).toMatchObject([{ event: { vin: 'B' } }])
+  })
+})
+
+describe('a drain', () => {
+  test('runs open batches at once', async () => {
+    const { receiver, post } = scene()
+    const seen: unknown[] = []
+    receiver.batch('data', { size: 100, withinMs: 60_000 }, (events) => void seen.push(numbers(events)))
+    await post([data('A', 1), data('B', 2)])
+    await turn()
+    expect(await receiver.drain()).toEqual({ handled: 2, left: 0, lost: 0 })
+    expect(seen).toEqual([[1, 2]])
+  })
+
+  test('at its deadline leaves what is gathered, and the attempt does not count for the next process', async () => {
+    const on = disk()
+    const first = scene({ inbox: storedInbox(on) })
+    first.receiver.batch('data', { size: 2, withinMs: 10 }, () => new Promise(() => {}))
+    await first.post([data('A', 1), data('B', 2), data('A', 3)])
+    await first.clock.advance(10)
+    const drained = first.receiver.drain({ deadlineMs: 100 })
+    await first.clock.advance(100)
+    expect(await drained).toEqual({ handled: 0, left: 3, lost: 0 })
+    expect([...on.next.values()]).toEqual(Array.from({ length: 3 }, () => ({ attempts: 0, notBefore: 0 })))
+    expect(first.clock.timers()).toEqual([])
+    const second = scene({ inbox: storedInbox(on) })
+    const seen: unknown[] = []
+    second.receiver.batch('data', { size: 9, withinMs: 10 }, (events, { deliveries }) => {
+      seen.push(numbers(events), deliveries.map(({ attempt, redelivered }) => [attempt, redelivered])) // prettier-ignore
+    })
+    await second.receiver.open()
+    await second.clock.advance(10)
+    expect(seen).toEqual([[1, 2, 3], [[1, true], [1, true], [1, false]]]) // prettier-ignore
+  })
+})
+
+test.each([
+  [{ size: 0, withinMs: 1 }, '`size`'],
+  [{ size: 1.5, withinMs: 1 }, '`size`'],
+  [{ size: 1, withinMs: -1 }, '`withinMs`'],
+  [{ size: 1, withinMs: Number.NaN }, '`withinMs`'],
+])('%j is refused', (options, named) => {
+  const receiver = createReceiver({ secret: false })
+  expect(() => receiver.batch('data', options, () => {})).toThrow(named)
+})
