@@ -100,7 +100,41 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     expect(await json(running.target, `/replay?id=${id}`)).toBe(1)
     await expect.poll(() => running.entries, patiently).toMatchObject([{ vin: 'OK' }, { vin: 'BAD', replayed: true }])
     expect(await dead()).toHaveLength(1)
-    expect(await json(running.target, '/replay?id=018dd9c4-0000-7000-8000-000000000000')).toBe(false)
+    expect(await json(running.target, '/replay?id=018dd9c4-0000-7000-8000-000000000000')).toBe(0)
+  })
+
+  test('the Worker looks at, discards and counts dead letters of all objects, by vehicle', async ({ expect }) => {
+    const vins = upTo(6).map((n) => `V${n}`)
+    await using running = await started({
+      failing: Object.fromEntries(vins.map((vin) => [vin, 9])),
+      receiver: { retry: { attempts: 1 } },
+    })
+    for (const vin of vins) expect(await post(running.target.url, vin, 1)).toBe(200)
+    const dead = (query = ''): Promise<unknown> => json(running.target, `/dead${query}`)
+    await expect.poll(async () => Object(await dead()).length, patiently).toBe(6)
+    expect(await dead('?limit=2')).toMatchObject([{ event: { vin: 'V1' } }, { event: { vin: 'V2' } }])
+    const [{ id }] = (await dead('?vin=V3')) as [{ id: string }]
+    expect(await json(running.target, `/find?id=${id}`)).toMatchObject({ id, event: { vin: 'V3' } })
+    expect(await json(running.target, '/discard?vin=V3&dryRun=1')).toBe(1)
+    expect(await json(running.target, '/discard?vin=V3')).toBe(1)
+    expect(await json(running.target, `/find?id=${id}`)).toBe(null)
+    expect(await json(running.target, '/discard')).toBe(5)
+    expect(await dead()).toEqual([])
+  })
+
+  test('what was handled is handled again when it is replayed, as long as it is kept', async ({ expect }) => {
+    await using running = await started({ inbox: { retention: { settled: { forMs: 60_000 } } } })
+    for (const vin of ['V1', 'V2', 'V3']) expect(await post(running.target.url, vin, 1)).toBe(200)
+    await expect.poll(() => running.entries.length, patiently).toBe(3)
+    expect(await json(running.target, '/replay-handled?vin=V2')).toBe(1)
+    expect(await json(running.target, '/replay-handled')).toBe(3)
+    await expect.poll(() => running.entries.length, patiently).toBe(7)
+    expect(
+      running.entries
+        .filter(({ replayed }) => replayed)
+        .map(({ vin }) => vin)
+        .toSorted(),
+    ).toEqual(['V1', 'V2', 'V2', 'V3'])
   })
 
   test('an attempt, and the wait before the next one, outlive the process', async ({ expect }) => {

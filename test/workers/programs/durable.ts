@@ -67,15 +67,24 @@ export function durableWorker(settings: DurableSettings): {
     main: {
       async fetch(request, env, context) {
         const { pathname, searchParams } = new URL(request.url)
-        if (pathname === '/stats') return Response.json(receiver.stats())
-        if (pathname === '/dead') {
-          // Only to let `worker` see the bindings.
-          await fetch(new Request('http://self/services/collector/health'), env, context)
-          return Response.json(await receiver.deadLetters.list())
-        }
+        // Only to let `worker` see the bindings.
+        await fetch(new Request('http://self/services/collector/health'), env, context)
+        const { deadLetters } = receiver
         const id = searchParams.get('id') ?? ''
-        if (pathname === '/replay') return Response.json(await receiver.deadLetters.replay(id, { env }))
-        return fetch(request, env, context)
+        const vin = searchParams.get('vin') ?? undefined
+        const limit = Number(searchParams.get('limit') ?? 100)
+        const dryRun = searchParams.has('dryRun')
+        const all = { from: new Date(0), to: new Date(8.64e15) }
+        const asked: Readonly<Record<string, () => unknown>> = {
+          '/stats': () => receiver.stats(),
+          '/dead': () => deadLetters.list({ vin, limit }),
+          '/find': async () => (await deadLetters.get(id)) ?? null,
+          '/replay': () => deadLetters.replay(id, { env }),
+          '/discard': () => deadLetters.discard({ vin, dryRun }),
+          '/replay-handled': () => receiver.replay({ ...all, vin }, { env }),
+        }
+        const answer = asked[pathname]
+        return answer === undefined ? fetch(request, env, context) : Response.json(await answer())
       },
     },
   }
