@@ -1,12 +1,12 @@
 import { describe, test } from 'vitest'
 import { spawnTarget } from '../../conformance/spawn.ts'
-import { createAcknowledged, disorderIn, missingFrom } from '../../workers/acknowledged.ts'
+import { type Acknowledged, createAcknowledged, disorderIn, missingFrom } from '../../workers/acknowledged.ts'
 import { startBroker } from '../../workers/broker.ts'
 import { feederUrl, kill, type Platform, platforms, storedWorker } from '../../workers/command.ts'
 import { type HandledLog, startLog } from '../../workers/log.ts'
 import { durableSource, memorySource } from '../../workers/programs/durable.ts'
 import { queuedSource } from '../../workers/programs/queued.ts'
-import { type Row, writeFigures } from '../figures.ts'
+import { type Row, versionsOf, writeFigures } from '../figures.ts'
 import { inForm } from '../form.ts'
 
 const rounds = inForm({ short: 4, long: 100 })
@@ -17,12 +17,7 @@ const rows: Row[] = []
  * Kills a Worker at a random moment under load, over and over on the same storage, and lets it run on at last, until all is
  * handled or nothing has been for as long as `patienceMs`.
  */
-async function killed(
-  platform: Platform,
-  source: string,
-  log: HandledLog,
-  patienceMs: number,
-): Promise<ReturnType<typeof createAcknowledged>> {
+async function killed(platform: Platform, source: string, log: HandledLog, patienceMs: number): Promise<Acknowledged> {
   using worker = await storedWorker(source, log.port)
   const acknowledged = createAcknowledged()
   for (let round = 0; round < rounds; round++) {
@@ -48,6 +43,34 @@ async function killed(
   return acknowledged
 }
 
+const distinctIn = ({ entries }: HandledLog): number =>
+  new Set(entries.map(({ vin, number }) => `${vin} ${number}`)).size
+
+async function note(
+  inbox: string,
+  platform: Platform,
+  log: HandledLog,
+  acknowledged: Acknowledged,
+  disorder: number | string,
+): Promise<void> {
+  const lost = missingFrom(log.entries, acknowledged).length
+  const distinct = distinctIn(log)
+  rows.push({
+    ...{ inbox, platform, rounds, acknowledged: acknowledged.count, lost },
+    'handled, not acknowledged': distinct - (acknowledged.count - lost),
+    'handled again': log.entries.length - distinct,
+    'out of order': disorder,
+  })
+  await writeFigures({
+    piece: 'workers-kill',
+    title: 'Workers: killed under load',
+    file: 'test/faults/workers/kill.test.ts',
+    about: `A Worker takes messages of ${vins.length} vehicles at once, whose handlers take 20 ms, and is killed with SIGKILL at a random moment, over and over on the same storage; then it is started once more and nobody sends anything. Acknowledgments and what handlers have seen are counted outside the process. The queue is the test's own, outside the process as the platform's would be.`,
+    tables: [{ title: 'Messages', rows }],
+    versions: versionsOf(['workerd']),
+  })
+}
+
 describe.each(platforms)('a Worker in %s, killed at random moments under load', (platform) => {
   test(
     'every acknowledged message is handled, in order per VIN, and again only what was under way',
@@ -57,25 +80,9 @@ describe.each(platforms)('a Worker in %s, killed at random moments under load', 
       const acknowledged = await killed(platform, durableSource({ handlerMs: 20 }), log, 20_000)
       expect(missingFrom(log.entries, acknowledged)).toEqual([])
       expect(disorderIn(log.entries)).toEqual([])
-      const distinct = new Set(log.entries.map(({ vin, number }) => `${vin} ${number}`)).size
       // One message of each vehicle at most is under way when the process is killed.
-      expect(log.entries.length - distinct).toBeLessThanOrEqual(rounds * vins.length)
-      rows.push({
-        platform,
-        rounds,
-        acknowledged: acknowledged.count,
-        'handled of these': acknowledged.count,
-        'handled, not acknowledged': distinct - acknowledged.count,
-        'handled again': log.entries.length - distinct,
-        'out of order': 0,
-      })
-      await writeFigures({
-        piece: 'workers-kill',
-        title: 'Workers: killed under load',
-        file: 'test/faults/workers/kill.test.ts',
-        about: `A Worker with \`durableObjectInbox\` takes messages of ${vins.length} vehicles at once and is killed with SIGKILL at a random moment, over and over on the same storage. Acknowledgments and what handlers have seen are counted outside the process.`,
-        tables: [{ title: 'Messages', rows }],
-      })
+      expect(log.entries.length - distinctIn(log)).toBeLessThanOrEqual(rounds * vins.length)
+      await note('durableObjectInbox', platform, log, acknowledged, 0)
     },
   )
 })
@@ -104,6 +111,7 @@ test(
       await feeding.stop()
     }
     expect(broker.taken).toBeGreaterThanOrEqual(acknowledged.count)
+    await note('queueInbox', 'workerd', log, acknowledged, 'not promised')
   },
 )
 
@@ -114,5 +122,6 @@ test(
     await using log = await startLog()
     const acknowledged = await killed('workerd', memorySource({ handlerMs: 20 }), log, 1_000)
     expect(missingFrom(log.entries, acknowledged)).not.toEqual([])
+    await note('memoryInbox, the control', 'workerd', log, acknowledged, disorderIn(log.entries).length)
   },
 )
