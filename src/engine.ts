@@ -39,6 +39,9 @@ export function createEngine(options: EngineOptions): Taker {
     },
     failed: (error) => reports.dispatch.inboxFailed(error),
     roomy: () => intake.tellOfGap(surroundings),
+    get operated() {
+      return replays
+    },
     holed({ reason, fromMs }) {
       gaps.note(undefined, reason, fromMs)
       intake.tellOfGap(surroundings)

@@ -37,6 +37,14 @@ const commands: Readonly<Record<string, Entry>> = {
     summary: 'print the completion of a shell',
     load: () => import('./completion.ts'),
   },
+  dead: {
+    summary: 'look at messages that were given up, and put them back',
+    load: () => import('./dead.ts'),
+  },
+  replay: {
+    summary: 'have handled messages handled once more',
+    load: () => import('./replay.ts'),
+  },
   openapi: {
     summary: 'print the OpenAPI document of a receiver',
     load: () => import('./openapi.ts'),

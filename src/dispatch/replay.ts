@@ -79,7 +79,10 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
       async replay(which, from) {
         if (isDraining()) throw draining(0)
         await open()
-        if (typeof which === 'string') return revive([which], from)
+        if (typeof which === 'string') {
+          // What was handled can be revived too, and is not meant.
+          return (await inbox.findDeadLetter(which)) === undefined ? 0 : revive([which], from)
+        }
         const ids = await letters.ids(which)
         return which.dryRun === true ? ids.length : revive(ids, from)
       },

@@ -2,6 +2,7 @@ import type { Clock } from '../clock.ts'
 import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Log } from '../log.ts'
+import type { Operated } from '../operator/operated.ts'
 
 /** What a message outlives once `put` has resolved: the process, the machine's power, the machine. */
 export type Durability = 'memory' | 'disk' | 'replicated'
@@ -176,6 +177,8 @@ export interface InboxSettings {
   readonly roomy: () => void
   /** To be told of a hole that is found while the inbox is open. */
   readonly holed?: (hole: Hole) => void
+  /** What operators ask of the receiver: an inbox that has a way in for them answers with this. Not to be used before `open`. */
+  readonly operated?: Operated
 }
 
 /** Makes an inbox for a receiver, within what the receiver's options allow: the value of the option `inbox`. */

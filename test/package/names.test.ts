@@ -36,6 +36,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamGap StreamMessage StreamOptions
       StreamingConfig VehicleCommand VehicleImage VehicleResource Webhook WebhookResource`,
   },
+  'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary Operated OperatorOptions' },
   'fleethook/testing': {
     values: 'deliver fakeClock inboxConformance message receiverConformance',
     types: `

@@ -3,12 +3,10 @@ import { rmSync } from 'node:fs'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import type { Hono } from 'hono'
 import type { Log } from '../../../src/log.ts'
-
-/** Answers requests of operators, as a Hono app does. */
-export interface Answering {
-  request(path: string, init: RequestInit): Response | Promise<Response>
-}
+import { createOperatorApp } from '../../../src/operator/app.ts'
+import type { Operated } from '../../../src/operator/operated.ts'
 
 /** A way to the process that has an inbox's file, for operators on the same machine with the rights of the same user. */
 export interface Control {
@@ -31,7 +29,8 @@ export function controlPath(path: string): string {
 }
 
 /** Listens there. Whoever calls it has the file to itself, so that a socket of that name is one that a process left that died. */
-export function openControl(path: string, app: Answering, log: Log): Control {
+export function openControl(path: string, operated: Operated, log: Log): Control {
+  const app = createOperatorApp(operated)
   const socket = controlPath(path)
   const server = createServer((request, response) => void answer(app, request, response))
   server.on('error', (error: NodeJS.ErrnoException) => {
@@ -62,7 +61,7 @@ function listen(server: Server, socket: string): void {
   }
 }
 
-async function answer(app: Answering, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function answer(app: Hono, request: IncomingMessage, response: ServerResponse): Promise<void> {
   try {
     const chunks: Buffer[] = []
     for await (const chunk of request) chunks.push(Buffer.from(chunk))

@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../src/errors.ts'
 import { placeOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
+import { type Control, openControl } from './control.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { createHealth } from './health.ts'
 import { createKeptMessages, type Kept } from './kept.ts'
@@ -23,6 +24,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   const room = createRoom(settings)
   const pendingBytes = (): number => room.bytes + room.messages * rowBytes
   let isOpen = false
+  let control: Control | undefined
   let closed = false
   /** Messages up to here may have been handed out by a process that did not live to write it down. */
   let suspectUpTo = -1
@@ -125,6 +127,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     async open() {
       const found = await openWhenFree(store, settings, options, () => closed)
       begin(found)
+      if (settings.operated !== undefined) control = openControl(path, settings.operated, log)
       const { lastId, holes } = found
       return { ...(lastId === undefined ? {} : { lastId }), holes, waiting: waiting() }
     },
@@ -173,7 +176,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       const found = kept.get(id)
       if (found !== undefined) {
         if (from !== undefined) found.deliveries = from
-        kept.add(found)
+        kept.release(found)
       }
       queue.change({
         place: placeOf(id),
@@ -235,6 +238,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       if (closed) return
       closed = true
       stopTidying()
+      control?.close()
       if (!isOpen) return store.close()
       const clean = await queue.flush().then(
         () => true,

@@ -13,8 +13,10 @@ export interface Kept extends Pending {
  */
 export interface KeptMessages {
   get(id: string): Kept | undefined
-  /** It waits. */
+  /** It is new, and waits. */
   add(kept: Kept): void
+  /** It was handed out, and waits again. */
+  release(kept: Kept): void
   /** It is handed out, and stays until it is removed or waits again. */
   claim(kept: Kept): void
   remove(id: string): void
@@ -27,6 +29,9 @@ const mostMessages = 8_192
 export function createKeptMessages(): KeptMessages {
   const waiting = createPassingMap<string, Kept>()
   const claimed = createPassingMap<string, Kept>()
+  /** What waits in the order in which it came, and some that no longer does. */
+  let order: Kept[] = []
+  let oldest = 0
   let bytes = 0
 
   function forget(id: string): void {
@@ -36,18 +41,32 @@ export function createKeptMessages(): KeptMessages {
     bytes -= kept.message.bytes
   }
 
+  function makeRoom(): void {
+    while (bytes > mostBytes || waiting.size > mostMessages) {
+      const kept = order[oldest]
+      if (kept === undefined) return
+      oldest += 1
+      if (waiting.get(kept.message.id) === kept) forget(kept.message.id)
+    }
+    if (order.length < 1_024 + 4 * waiting.size) return
+    order = order.slice(oldest).filter((kept) => waiting.get(kept.message.id) === kept)
+    oldest = 0
+  }
+
+  function add(kept: Kept): void {
+    waiting.set(kept.message.id, kept)
+    bytes += kept.message.bytes
+    order.push(kept)
+    makeRoom()
+  }
+
   return {
     get: (id) => claimed.get(id) ?? waiting.get(id),
-    add(kept) {
-      const { id } = kept.message
-      claimed.delete(id)
-      forget(id)
-      waiting.set(id, kept)
-      bytes += kept.message.bytes
-      for (const { message } of waiting.values()) {
-        if (bytes <= mostBytes && waiting.size <= mostMessages) break
-        forget(message.id)
-      }
+    add,
+    release(kept) {
+      claimed.delete(kept.message.id)
+      forget(kept.message.id)
+      add(kept)
     },
     claim(kept) {
       forget(kept.message.id)

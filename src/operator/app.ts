@@ -1,0 +1,83 @@
+import { type Context, Hono } from 'hono'
+import * as z from 'zod/mini'
+import { FleethookError } from '../errors.ts'
+import { letterOf, summaryOf } from './letter.ts'
+import type { Operated } from './operated.ts'
+
+const time = z.pipe(
+  z.iso.datetime({ offset: true }),
+  z.transform((text) => new Date(text)),
+)
+const filter = z.strictObject({
+  vin: z.optional(z.string()),
+  topic: z.optional(z.string()),
+  from: z.optional(time),
+  to: z.optional(time),
+})
+const page = z.extend(filter, {
+  limit: z.optional(z.coerce.number().check(z.int(), z.gte(1), z.lte(1000))),
+  after: z.optional(z.string()),
+})
+const change = z.extend(filter, { dryRun: z.optional(z.boolean()) })
+const range = z.extend(change, { from: time, to: time })
+
+/** How much is listed when nobody says. */
+const usualLimit = 100
+
+/**
+ * What an operator may ask of a receiver, as JSON over HTTP. It guards nothing: whoever makes it reachable decides by whom.
+ */
+export function createOperatorApp(operated: Operated): Hono {
+  const { deadLetters } = operated
+  const app = new Hono()
+
+  app.get('/dead', async (c) => {
+    const { limit = usualLimit, ...which } = read(page, c.req.query())
+    const found = await deadLetters.list({ ...which, limit })
+    const last = found.at(-1)
+    return c.json({
+      letters: found.map(summaryOf),
+      // There may be more: nobody has looked.
+      next: found.length === limit && last !== undefined ? last.id : null,
+    })
+  })
+
+  app.post('/dead/replay', async (c) => c.json({ messages: await deadLetters.replay(read(change, await bodyOf(c))) }))
+  app.post('/dead/discard', async (c) => c.json({ messages: await deadLetters.discard(read(change, await bodyOf(c))) }))
+
+  app.get('/dead/:id', async (c) => {
+    const letter = await deadLetters.get(c.req.param('id'))
+    return letter === undefined ? c.json(unknownLetter, 404) : c.json(letterOf(letter))
+  })
+
+  app.post('/dead/:id/replay', async (c) => c.json({ messages: await deadLetters.replay(c.req.param('id')) }))
+  app.post('/dead/:id/discard', async (c) => c.json({ messages: await deadLetters.discard(c.req.param('id')) }))
+  app.post('/replay', async (c) => c.json({ messages: await operated.replay(read(range, await bodyOf(c))) }))
+
+  app.notFound((c) => c.json({ error: 'path_unknown', text: 'There is no such path for operators.' }, 404))
+  app.onError((error, c) => {
+    if (!(error instanceof FleethookError)) return c.json({ error: 'failed', text: `It failed: ${error.name}.` }, 500)
+    return c.json({ error: error.code, text: error.message }, error.code === 'option_invalid' ? 400 : 503)
+  })
+  return app
+}
+
+const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }
+
+async function bodyOf(c: Context): Promise<unknown> {
+  try {
+    return await c.req.json()
+  } catch {
+    throw new FleethookError('option_invalid', 'What was asked is not JSON.')
+  }
+}
+
+function read<Schema extends z.ZodMiniType>(schema: Schema, given: unknown): z.output<Schema> {
+  const { data, error } = schema.safeParse(given)
+  if (error === undefined) return data
+  const [issue] = error.issues
+  throw new FleethookError(
+    'option_invalid',
+    `What was asked cannot be read: ${issue?.path.join('.') ?? ''} ${issue?.message ?? ''}.`,
+  )
+}

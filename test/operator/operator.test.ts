@@ -1,0 +1,130 @@
+import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { command, type Ended } from '../cli/command.ts'
+import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { post } from '../runtimes/client.ts'
+import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
+
+interface Site {
+  readonly inbox: string
+  readonly broken: string
+  start(): Promise<Target>
+  cli(...args: readonly string[]): Promise<Ended>
+}
+
+function site(runtime: ServerRuntime): Site {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-operator-'))
+  const inbox = join(folder, 'inbox.db')
+  const broken = join(folder, 'broken')
+  writeFileSync(broken, '')
+  return {
+    inbox,
+    broken,
+    start: () =>
+      spawnTarget(programCommand(runtime, join(import.meta.dirname, 'program.ts'), { INBOX: inbox, BROKEN: broken })),
+    cli: (...args) => command(args, { FLEETHOOK_INBOX: inbox }),
+  }
+}
+
+interface Listed {
+  readonly letters: readonly {
+    readonly id: string
+    readonly vin: string
+    readonly error: string
+    readonly topic: string
+  }[]
+  readonly next: string | null
+}
+
+async function listed({ cli }: Site, ...args: readonly string[]): Promise<Listed> {
+  const { stdout, stderr, status } = await cli('dead', 'list', '--json', ...args)
+  expect({ stderr, status }).toEqual({ stderr: '', status: 0 })
+  const list: Listed = JSON.parse(stdout)
+  return list
+}
+
+async function died(at: Site, target: Target, vins: readonly string[]): Promise<Listed> {
+  for (const [index, vin] of vins.entries()) expect(await post(target.url, vin, index)).toBe(200)
+  await expect.poll(async () => (await listed(at)).letters.length, { timeout: 20_000 }).toBe(vins.length)
+  return listed(at)
+}
+
+describe.each(['node24', 'bun', 'deno'] as const)('a receiver that runs on %s', (runtime) => {
+  test('is found by its inbox: dead letters are listed, shown, replayed into the same handlers and discarded', async () => {
+    const at = site(runtime)
+    await using target = await at.start()
+    const { letters } = await died(at, target, ['A', 'B', 'C'])
+    expect(letters.map(({ vin, topic, error }) => [vin, topic, error])).toEqual(
+      ['A', 'B', 'C'].map((vin) => [vin, 'data', 'Error: the database is gone']),
+    )
+    // The socket is for nobody else.
+    expect(statSync(`${at.inbox}.sock`).mode & 0o077).toBe(0)
+
+    const [first, second, third] = letters.map(({ id }) => id)
+    const shown = await at.cli('dead', 'show', first ?? '')
+    expect(shown.stdout).toContain('"BatteryLevel": 0')
+    expect((await at.cli('dead', 'discard', third ?? '')).stdout).toBe('1 message discarded.\n')
+
+    rmSync(at.broken)
+    const one = await at.cli('dead', 'replay', first ?? '')
+    expect(one).toMatchObject({ status: 0, stdout: '1 message put back: their handlers run now.\n' })
+    await target.line(/^handled A .* replayed$/)
+    expect((await at.cli('dead', 'replay', '--vin', 'B', '--yes')).status).toBe(0)
+    await target.line(/^handled B .* replayed$/)
+    expect((await listed(at)).letters).toEqual([])
+    expect(await at.cli('dead', 'replay', second ?? '')).toMatchObject({ status: 1 })
+  }, 60_000)
+})
+
+test('what was handled and is still held is replayed by time and vehicle, after it was counted', async () => {
+  const at = site('node24')
+  rmSync(at.broken)
+  await using target = await at.start()
+  for (const [index, vin] of ['A', 'B', 'A'].entries()) expect(await post(target.url, vin, index)).toBe(200)
+  await target.line(/^handled B .* live$/)
+  const range = ['--from', '1h', '--vin', 'A']
+  await expect
+    .poll(async () => (await at.cli('replay', ...range, '--dry-run')).stdout, { timeout: 10_000 })
+    .toBe('2 messages are meant.\n')
+  // Nobody is at a terminal to say yes.
+  const asked = await at.cli('replay', ...range)
+  expect(asked).toMatchObject({ status: 1, stdout: '' })
+  expect(asked.stderr).toContain('Say --yes.')
+  expect(await at.cli('replay', ...range, '--yes')).toMatchObject({ status: 0 })
+  await expect.poll(() => target.output.filter((line) => /^handled A .* replayed$/.test(line)).length).toBe(2)
+  expect(target.output.filter((line) => line.startsWith('handled B'))).toHaveLength(1)
+}, 60_000)
+
+test('the inbox of a receiver that does not run is read from its file, and what is put back is handled at the next start', async () => {
+  const at = site('node24')
+  let letters: Listed['letters'] = []
+  {
+    await using target = await at.start()
+    letters = (await died(at, target, ['A', 'B'])).letters
+    await target.stop('SIGKILL')
+  }
+  // The socket of a process that was killed is still there, and nobody answers.
+  expect(existsSync(`${at.inbox}.sock`)).toBe(true)
+  expect((await listed(at, '--limit', '1')).letters).toMatchObject([{ vin: 'A' }])
+  const { next } = await listed(at, '--limit', '1')
+  expect((await listed(at, '--after', next ?? '')).letters).toMatchObject([{ vin: 'B' }])
+  const replayed = await at.cli('dead', 'replay', letters[0]?.id ?? '')
+  expect(replayed.stdout).toContain('does not run, and handles them when it starts')
+  rmSync(at.broken)
+  await using target = await at.start()
+  await target.line(/^handled A .* replayed$/)
+  expect((await listed(at)).letters).toMatchObject([{ vin: 'B' }])
+}, 60_000)
+
+test('what cannot be asked is said, with what to do', async () => {
+  const at = site('node24')
+  const none = await at.cli('dead', 'list')
+  expect(none).toMatchObject({ status: 1, stdout: '' })
+  expect(none.stderr).toContain(`There is no inbox at ${at.inbox}.`)
+  expect(await at.cli('dead', 'list', '--from', 'yesterday')).toMatchObject({ status: 2 })
+  expect(await at.cli('replay')).toMatchObject({ status: 2 })
+  const remote = await at.cli('dead', 'list', '--url', 'http://127.0.0.1:9')
+  expect(remote.stderr).toContain('FLEETHOOK_OPERATOR_SECRET is not set')
+})

@@ -1,0 +1,52 @@
+import { createReceiver } from 'fleethook'
+import { operatorRoutes } from 'fleethook/operator'
+import { deliver, message } from 'fleethook/testing'
+import { describe, expect, test } from 'vitest'
+
+const secret = 'an-operator-of-the-tests'
+const log = { debug() {}, info() {}, warn() {}, error() {} }
+
+async function withDeadLetters(): Promise<ReturnType<typeof operatorRoutes>> {
+  const receiver = createReceiver({ secret: 'the-webhook', retry: { attempts: 1 }, log }).on('data', () => {
+    throw new Error('no')
+  })
+  for (const vin of ['A', 'B']) {
+    const { settled } = await deliver(receiver, message.data({ Odometer: 7 }, { vin }), { secret: 'the-webhook' })
+    await settled
+  }
+  return operatorRoutes(receiver, { secret })
+}
+
+describe('operatorRoutes', () => {
+  test('ask for their secret before anything else', async () => {
+    const app = await withDeadLetters()
+    expect((await app.request('/dead')).status).toBe(401)
+    expect((await app.request('/dead', { headers: { authorization: 'the-webhook' } })).status).toBe(403)
+    expect((await app.request('/nothing')).status).toBe(401)
+  })
+
+  test('refuse a secret that is missing', () => {
+    expect(() => operatorRoutes(createReceiver({ secret: 'x' }), { secret: undefined })).toThrow(/secret/)
+    expect(() => operatorRoutes(createReceiver({ secret: 'x' }), { secret: '' })).toThrow(/secret/)
+  })
+
+  test('list without payloads, show with one, and say what is wrong with what was asked', async () => {
+    const app = await withDeadLetters()
+    const ask = async (path: string, init: RequestInit = {}): Promise<{ status: number; body: unknown }> => {
+      const response = await app.request(path, { ...init, headers: { authorization: secret } })
+      return { status: response.status, body: await response.json() }
+    }
+    const { body } = await ask('/dead?limit=1')
+    expect(JSON.stringify(body)).not.toContain('Odometer')
+    expect(body).toMatchObject({ letters: [{ vin: 'A', topic: 'data', attempts: 1, error: 'Error: no' }] })
+    const [id] = JSON.stringify(body).match(/[0-9a-f]{8}-[0-9a-f-]{27}/) ?? []
+    expect((await ask(`/dead/${id}`)).body).toMatchObject({ event: { data: { Odometer: 7 } } })
+    expect((await ask('/dead/nothing')).status).toBe(404)
+    expect((await ask('/dead?limit=0')).status).toBe(400)
+    expect((await ask('/dead?from=yesterday')).status).toBe(400)
+    const all = { method: 'POST', body: '{"dryRun":true}' }
+    expect(await ask('/dead/discard', all)).toEqual({ status: 200, body: { messages: 2 } })
+    expect(await ask('/dead/discard', { method: 'POST', body: '{"vin":"B"}' })).toMatchObject({ body: { messages: 1 } })
+    expect(await ask('/dead/replay', { method: 'POST', body: 'no json' })).toMatchObject({ status: 400 })
+  })
+})
