@@ -45,23 +45,25 @@ export function createAttempt(options: AttemptOptions): Attempt {
   const halted = (work: Work): boolean => stopped() || isOver(work)
 
   /** Why a message that an earlier process left is given up before it is tried here. */
-  function spent({ attemptsBefore }: Work, { deliveries }: Claim): string | undefined {
-    const ends = deliveries - attemptsBefore
+  function spent({ attemptsBefore, ends }: Work): string | undefined {
     if (ends >= Math.max(leastEnds, retry.attempts))
       return `${ends} processes ended while they handled it, and it may be why they did.`
     return attemptsBefore >= retry.attempts ? `Earlier processes have tried it ${attemptsBefore} times.` : undefined
   }
 
-  /** Hands the message out, and reads it. Resolves to nothing when there is nothing more to do. */
-  async function open(work: Work): Promise<OpenedMessage | undefined> {
+  /** Hands the message out, and reads it. Resolves to nothing when it is over. */
+  async function open(work: Work): Promise<OpenedMessage | 'parked' | undefined> {
     const claim = await inbox.claim(work.id)
     // Whoever ended it meanwhile accounts for it.
-    if (claim === undefined || isOver(work)) return undefined
+    if (isOver(work)) return undefined
+    // One that was merged into another is over when that is, which was before it in its lane.
+    if (claim === undefined) return work.previous === undefined ? undefined : 'parked'
     if (!work.handedOut) {
       work.handedOut = true
       work.attempt = work.attemptsBefore
-      work.made = work.attemptsBefore
-      work.fatal = spent(work, claim)
+      work.mostAttempts = work.attemptsBefore
+      work.ends = Math.max(0, claim.deliveries - work.attemptsBefore)
+      work.fatal = spent(work)
       if (work.fatal !== undefined) work.pending = nothing
     }
     if (isDone(work)) return outcome.conclude(work, claim.message)
@@ -113,20 +115,18 @@ export function createAttempt(options: AttemptOptions): Attempt {
 
   return async (work) => {
     const opened = work.opened ?? (await open(work))
-    if (opened === undefined) return undefined
+    if (opened === undefined || opened === 'parked') return opened
     const { claim } = opened
     const [gatherer] = work.gatherers
     work.opened = undefined
-    const { made } = work
+    const { attempt } = work
     if (!gathering.admits(work)) {
       work.opened = opened
       return 'parked'
     }
     if (hasPending(work)) {
       if (!halted(work)) {
-        work.attempt += 1
-        work.made += 1
-        if (work.attempt > 1) counts.retried += 1
+        outcome.tried(work)
         const { error, restMs } = await run(work, opened)
         if (hasPending(work) && !halted(work)) {
           if (work.attempt < retry.attempts) {
@@ -142,7 +142,7 @@ export function createAttempt(options: AttemptOptions): Attempt {
     }
     if (isOver(work)) return undefined
     if (stopped() && !isDone(work)) {
-      await outcome.breakOff(work, claim, made)
+      await outcome.breakOff(work, attempt)
       return 0
     }
     if (gatherer === undefined) {

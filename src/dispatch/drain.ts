@@ -76,10 +76,10 @@ export function createDrain(options: DrainOptions): Drain {
   async function noteBrokenOff(): Promise<void> {
     const noting: Promise<void>[] = []
     for (const work of lanes.all()) {
-      const { opened, state, made } = work
+      const { opened, state, attempt } = work
       if (opened === undefined || (state !== 'gathered' && state !== 'parked')) continue
-      const attempts = state === 'gathered' ? made - 1 : made
-      noting.push(outcome.breakOff(work, opened.claim, attempts).catch(options.events.inboxFailed))
+      const attempts = state === 'gathered' ? attempt - 1 : attempt
+      noting.push(outcome.breakOff(work, attempts).catch(options.events.inboxFailed))
     }
     await Promise.all(noting)
   }

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts'
 import { halves } from './halves.ts'
 import type { Lanes } from './lanes.ts'
-import { type AttemptCounts, type AttemptEvents, describe, type Outcome } from './outcome.ts'
+import { type AttemptEvents, describe, type Outcome } from './outcome.ts'
 import type { Gatherer } from './registry.ts'
 import type { RetryOptions } from './retry.ts'
 import type { Failure, RunContext, Runner } from './run.ts'
@@ -32,7 +32,6 @@ export interface GatheringOptions {
   readonly outcome: Outcome
   readonly retry: RetryOptions
   readonly events: AttemptEvents & { inboxFailed(error: unknown): void }
-  readonly counts: AttemptCounts
   readonly stopped: () => boolean
   /** A batch waits to be run that nobody has asked for. */
   readonly pump: () => void
@@ -49,7 +48,7 @@ export interface GatheringOptions {
 const nobody = { env: undefined }
 
 export function createGathering(options: GatheringOptions): Gathering {
-  const { clock, runner, lanes, outcome, retry, events, counts, stopped, pump, over, back, inboxRestMs } = options
+  const { clock, runner, lanes, outcome, retry, events, stopped, pump, over, back, inboxRestMs } = options
   const open = new Set<Group>()
   const resting = new Set<Group>()
   let due: Group[] = []
@@ -127,7 +126,7 @@ export function createGathering(options: GatheringOptions): Gathering {
     resting.add(next)
     next.timer = clock.after(restMs, () => {
       resting.delete(next)
-      for (const work of works) tried(work)
+      for (const work of works) outcome.tried(work)
       due.push(next)
       pump()
     })
@@ -154,12 +153,6 @@ export function createGathering(options: GatheringOptions): Gathering {
     first.opened = undefined
     back(first, restMs)
     for (const work of group.later.flat()) back(work)
-  }
-
-  function tried(work: Work): void {
-    work.attempt += 1
-    work.made += 1
-    if (work.attempt > 1) counts.retried += 1
   }
 
   function call(
@@ -200,7 +193,7 @@ export function createGathering(options: GatheringOptions): Gathering {
     },
 
     gather(work, gatherer) {
-      tried(work)
+      outcome.tried(work)
       const isAlone = work.attempt > 1
       const owner = ownerOf(work)
       const group = isAlone ? createGroup(gatherer, [], [], owner) : opened(gatherer, owner)

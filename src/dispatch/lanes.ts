@@ -33,12 +33,10 @@ export interface Lane<Item> {
 export interface Lanes<Item extends InLane<Item>> {
   /** Adds an item at the end of its lane. It keeps its place, and those behind it wait, until it is `ready`. */
   add(key: string, item: Item): void
-  /** It may be taken from now on. Not to be said of one that is taken. */
+  /** It may be taken from now on. Not to be said of one that is taken, and has not ended its turn. */
   ready(item: Item): void
-  /** Takes whose turn it is in the next lane. The lane stays away until the item is put `back`, passed or removed. */
+  /** Takes whose turn it is in the next lane. The lane stays away until the item is `ready` again, passed or removed. */
   take(): Item | undefined
-  /** A taken item is to be taken again, once it is `ready` again. */
-  back(item: Item): void
   /** The item keeps its place, and the turn is that of the one behind it. */
   pass(item: Item): void
   /** The turn is that of the item again, which was passed. */
@@ -141,14 +139,13 @@ export function createLanes<Item extends InLane<Item>>(unfold: (lane: string, ke
         if (first === undefined) last = undefined
         lane.queued = false
         lane.next = undefined
+        const { turn } = lane
         // Whose turn it was can have been removed while the lane waited.
-        if (lane.turn?.ready) return lane.turn
+        if (!turn?.ready) continue
+        turn.ready = false
+        return turn
       }
       return undefined
-    },
-
-    back(item) {
-      item.ready = false
     },
 
     pass(item) {

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { Duplicates } from './duplicates.ts'
 import { backoffMs, type RetryOptions } from './retry.ts'
 import { wishOf } from './thrown.ts'
@@ -36,10 +36,12 @@ export interface Outcome {
   conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<undefined>
   /** The same message was handled before, so there is nothing to do. */
   pass(work: Work): Promise<undefined>
+  /** Its handlers are about to be run, or a batch that it is in. */
+  tried(work: Work): void
   /** It is to be tried again after so long. */
   putBack(work: Work, restMs: number): Promise<void>
-  /** It was handed out, and nothing came of it that counts. */
-  breakOff(work: Work, claim: Claim, attempts: number): Promise<void>
+  /** It was handed out, and nothing came of it that counts: so many attempts were made before. */
+  breakOff(work: Work, attempts: number): Promise<void>
   /** How long to rest before the next attempt, by what a handler threw. */
   restMs(work: Work, thrown: unknown): number
 }
@@ -55,7 +57,7 @@ export interface OutcomeOptions {
 
 export function createOutcome({ inbox, clock, retry, events, counts, duplicates }: OutcomeOptions): Outcome {
   async function giveUp(work: Work, message: InboxMessage, error: string): Promise<undefined> {
-    const reason = { error, attempts: work.made, diedAt: clock.now() }
+    const reason = { error, attempts: work.mostAttempts, diedAt: clock.now() }
     const dropped = await inbox.deadLetter(work.id, reason)
     if (work.counts) counts.deadLettered += 1
     events.died({ id: work.id, message, ...reason }, dropped)
@@ -77,12 +79,21 @@ export function createOutcome({ inbox, clock, retry, events, counts, duplicates 
       return undefined
     },
 
-    putBack: (work, restMs) => inbox.reschedule(work.id, { attempts: work.made, notBefore: clock.now() + restMs }),
+    tried(work) {
+      work.attempt += 1
+      work.mostAttempts = Math.max(work.mostAttempts, work.attempt)
+      if (work.attempt > 1) counts.retried += 1
+    },
 
-    breakOff(work, { deliveries }, attempts) {
+    putBack(work, restMs) {
+      const { attempt: attempts, ends } = work
+      return inbox.reschedule(work.id, { attempts, notBefore: clock.now() + restMs, deliveries: attempts + ends })
+    },
+
+    breakOff({ id, ends, mostAttempts, attemptsBefore }, attempts) {
       // A handler that has seen it once may see it again; that it was handed out once more does not count.
-      const least = work.made > work.attemptsBefore ? 1 : 0
-      return inbox.reschedule(work.id, { attempts, notBefore: 0, deliveries: Math.max(least, deliveries) })
+      const least = mostAttempts > attemptsBefore ? 1 : 0
+      return inbox.reschedule(id, { attempts, notBefore: 0, deliveries: Math.max(least, attempts + ends) })
     },
 
     restMs(work, thrown) {

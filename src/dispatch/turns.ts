@@ -108,7 +108,6 @@ export function createTurns(options: TurnsOptions): Turns {
       wake(work.lane?.turn)
     } else if (work.state === 'running') {
       running -= 1
-      lanes.back(work)
       if (result === undefined) over(work)
       else if (result === 'parked') park(work)
       else {
@@ -129,7 +128,6 @@ export function createTurns(options: TurnsOptions): Turns {
   /** It waits until those before it in its lane are over, which they may be already. */
   function park(work: Work): void {
     work.state = 'parked'
-    lanes.back(work)
     if (work.previous === undefined) wake(work)
   }
 

@@ -27,8 +27,10 @@ export interface Work extends InLane<Work> {
   handedOut: boolean
   /** How often the handlers that are its turn now were run; those of batches are counted anew. */
   attempt: number
-  /** How often handlers were run in all. */
-  made: number
+  /** The most attempts that any of its handlers had. */
+  mostAttempts: number
+  /** How often it was handed out to a process that ended before it noted anything. */
+  ends: number
   /** The message, while it waits for more than its turn. */
   opened: OpenedMessage | undefined
   /** Those that it is gathered with. */
@@ -139,7 +141,8 @@ export function createWork(
     state: 'waiting',
     handedOut: false,
     attempt: 0,
-    made: 0,
+    mostAttempts: 0,
+    ends: 0,
     opened: undefined,
     group: undefined,
     pending: undefined,

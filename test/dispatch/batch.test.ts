@@ -167,13 +167,12 @@ describe('a batch that fails', () => {
     expect(told).toEqual([['handler', 8], ['handler', 4], ['handler', 2], ['handler', 1]]) // prettier-ignore
     expect(receiver.stats()).toMatchObject({ handled: 7, lanes: 1, retried: 0, running: 0 })
     await post([data('F', 9), data('A', 10)])
-    await clock.advance(50)
+    await clock.advance(40)
     expect(runs.slice(7)).toEqual([[10]])
-    await clock.advance(50)
-    await clock.advance(200)
-    expect(runs.slice(8, 10)).toEqual([[6], [6]])
-    expect(receiver.stats()).toMatchObject({ retried: 3, deadLettered: 1 })
-    expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'Error: no', attempts: 3, event: { vin: 'F' } }])
+    await clock.advance(1000)
+    expect(runs.slice(8)).toEqual([[6], [6], [9], [9], [9]])
+    expect(receiver.stats()).toMatchObject({ handled: 8, retried: 4, deadLettered: 2, lanes: 0 })
+    expect(await receiver.deadLetters.list({ limit: 1 })).toMatchObject([{ error: 'Error: no', attempts: 3 }])
   })
 
   test('of one vehicle keeps its order: what is behind the message that fails waits for it', async () => {

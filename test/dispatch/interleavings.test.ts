@@ -14,8 +14,16 @@ const configuration: fc.Arbitrary<Configuration> = fc.record({
   overflow: fc.constantFrom('refuse', 'conflate'),
   attempts: fc.integer({ min: 1, max: 3 }),
   pendingMessages: fc.constantFrom(2, 3, 3, 5, 100),
-  endings: fc.array(fc.constantFrom('done', 'throws', 'resolves', 'rejects', 'waits', 'waits'), { minLength: 1 }),
+  endings: fc.array(
+    fc.constantFrom('done', 'done', 'throws', 'resolves', 'rejects', 'waits', 'waits', 'retries', 'discards'),
+    { minLength: 1 },
+  ),
   slowInbox: fc.boolean(),
+  batch: fc.option(fc.record({ size: fc.integer({ min: 1, max: 6 }), withinMs: fc.constantFrom(0, 50, 150) }), {
+    nil: undefined,
+    freq: 2,
+  }),
+  dedupe: fc.boolean(),
 })
 
 const which = fc.nat(5)
@@ -28,6 +36,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('advance' as const), ms: fc.constantFrom(0, 60, 100, 200, 450) }) }, // prettier-ignore
   { weight: 5, arbitrary: fc.record({ kind: fc.constant('microtasks' as const), count: fc.integer({ min: 1, max: 6 }) }) }, // prettier-ignore
   { weight: 6, arbitrary: fc.record({ kind: fc.constant('task' as const) }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('repeat' as const), which: fc.nat(60) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('replay' as const) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('crash' as const) }) },
 )

@@ -31,6 +31,7 @@ export interface Faults {
   put?: (messages: readonly InboxMessage[]) => Promise<void> | void
   claim?: (id: string) => Promise<void> | void
   settle?: (id: string) => Promise<void> | void
+  reschedule?: (id: string) => Promise<void> | void
   deadLetter?: (id: string) => Promise<void> | void
 }
 
@@ -105,6 +106,7 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
         on.deliveries.delete(id)
       },
       async reschedule(id, { attempts, notBefore, deliveries }) {
+        await faults.reschedule?.(id)
         if (!on.messages.has(id)) return
         on.next.set(id, { attempts, notBefore })
         if (deliveries !== undefined) on.deliveries.set(id, deliveries)
