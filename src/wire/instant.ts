@@ -61,6 +61,22 @@ function zoneMs(text: string, at: number): number {
   return (hours * 60 + minutes) * (sign === 43 ? 60_000 : -60_000)
 }
 
+/** The calendar comes round after so many years, with this many days. */
+const cycleYears = 400
+const cycleDays = 146_097
+
+/** The last moment that a `Date` can hold, and before 1970 the first. */
+const lastMs = 8.64e15
+
+/** A time whose year has a sign and six digits, as a `Date` writes those that four do not hold: what is written can be read. */
+function readFarInstant(text: string): number {
+  const year = Number(/^[+-]\d{6}(?=-)/.exec(text)?.[0])
+  if (!(year < 0 || year > 9999)) return Number.NaN
+  const cycles = Math.floor((year - 2000) / cycleYears)
+  const ms = readInstant(`${year - cycles * cycleYears}${text.slice(7)}`) + cycles * cycleDays * DAY_MS
+  return Math.abs(ms) <= lastMs ? ms : Number.NaN
+}
+
 /**
  * Reads an ISO 8601 time to the millisecond; NaN when it is none. Any number of fraction digits; a zone, or none for UTC.
  *
@@ -70,6 +86,8 @@ function zoneMs(text: string, at: number): number {
  */
 export function readInstant(text: string): number {
   if (text.length < 19) return Number.NaN
+  const first = text.charCodeAt(0)
+  if (first === 43 || first === 45) return readFarInstant(text) // +, -
   const separator = text.charCodeAt(10)
   if (separator !== 84 && separator !== 116 && separator !== 32) return Number.NaN // T, t, blank
   let date = 0

@@ -64,8 +64,8 @@ afterAll(() =>
       'text, as bytes and as gzip. Each case is one body that was made, sent and held against what is promised: nothing ' +
       'throws; pieces are what `JSON.parse` makes of them; an event has a topic, a date and an id that is the same when it ' +
       'is written in any format and read again; the answer is one of the contract’s table, is 200 only for what is whole, ' +
-      'and is the same by `fetch` and by `accept`; what was acknowledged was handled; no prototype has changed; half a ' +
-      'second is never taken. Case `n` is seen again with `node test/fuzz/campaign.ts <what> <run> <n> 1`.',
+      'and is the same by `fetch` and by `accept`; what was acknowledged was handled; no prototype has changed; no case takes ' +
+      'a second. Case `n` is seen again with `node test/fuzz/campaign.ts <what> <run> <n> 1`.',
     tables: [{ title: `Run ${run}`, rows }],
     versions: versionsOf(['node24', 'bun', 'deno']),
   }),

@@ -1,7 +1,6 @@
-import { isDeepStrictEqual } from 'node:util'
 import { fleetEvent } from '../../src/events/schemas.ts'
 import { oneOf, type Random, whole } from '../../src/fleet/random.ts'
-import { createNormalizer, encode, type Format, split, type WireEvent } from '../../src/normalize.ts'
+import { createNormalizer, encode, type Format, type Split, split, type WireEvent } from '../../src/normalize.ts'
 import { type Face, hiddenPollution, pollution } from './face.ts'
 import { mutatedText } from './mutation.ts'
 
@@ -20,7 +19,8 @@ export const normalizerFace: Face = {
 /** What the normaliser does with a text that it must not do. */
 export function flawOf(text: string, random: Random): string | undefined {
   try {
-    return splitFlaw(text) ?? eventsFlaw(text, random) ?? pollution()
+    const found = split(text)
+    return splitFlaw(text, found) ?? eventsFlaw(text, found, random) ?? pollution()
   } catch (error) {
     return `It threw ${error instanceof Error ? error.stack : String(error)}`
   }
@@ -38,8 +38,7 @@ const isObject = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Pieces are what `JSON.parse` makes of their part of the text, one after another; a whole text is one piece or a list. */
-function splitFlaw(text: string): string | undefined {
-  const { pieces, broken } = split(text)
+function splitFlaw(text: string, { pieces, broken }: Split): string | undefined {
   const whole = parsed(text.startsWith('\ufeff') ? text.slice(1) : text)
   if (whole && isObject(whole.value) && (pieces.length !== 1 || broken)) return 'An object is not one piece.'
   if (whole && Array.isArray(whole.value)) {
@@ -57,8 +56,8 @@ function splitFlaw(text: string): string | undefined {
   return undefined
 }
 
-function eventsFlaw(text: string, random: Random): string | undefined {
-  for (const { value, start, end } of split(text).pieces) {
+function eventsFlaw(text: string, { pieces }: Split, random: Random): string | undefined {
+  for (const { value, start, end } of pieces) {
     const event = auto.normalize(value, receivedAt)
     const slice: unknown = JSON.parse(text.slice(start, end))
     if (!isObject(slice)) return 'A piece is no object.'
@@ -70,8 +69,8 @@ function eventsFlaw(text: string, random: Random): string | undefined {
     if (!topics.has(other.topic) || !/^[0-9a-f]{32}$/.test(other.id)) return 'Another reading makes no event of it.'
     if (whole(random, 0, 31) === 0) {
       if (!fleetEvent.safeParse(event).success) return `The schema does not take the ${event.topic} event.`
-      // Deeper than this a recursive comparison cannot look.
-      if (end - start < 5_000 && !isDeepStrictEqual(value, slice)) return 'The message is not as it was.'
+      if (end - start < longest && JSON.stringify(value) !== JSON.stringify(slice))
+        return 'The message is not as it was.'
     }
   }
   return undefined

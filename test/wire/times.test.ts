@@ -1,5 +1,5 @@
 import * as fc from 'fast-check'
-import { createNormalizer } from 'fleethook/normalize'
+import { createNormalizer, encode } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 
 const receivedAt = new Date('2026-01-02T03:04:05.678Z')
@@ -37,16 +37,24 @@ describe('createdAt is verbatim, and at is the same time to the millisecond', ()
   })
 
   test('every millisecond that a Date prints is read as itself', () => {
-    const date = fc.date({
-      min: new Date('0000-01-01T00:00:00Z'),
-      max: new Date('9999-12-31T23:59:59.999Z'),
-      noInvalidDate: true,
-    })
+    const written = { min: new Date('0000-01-01T00:00:00Z'), max: new Date('9999-12-31T23:59:59.999Z') }
+    const date = fc.oneof(fc.date({ ...written, noInvalidDate: true }), fc.date({ noInvalidDate: true }))
     fc.assert(
       fc.property(date, (at) => {
-        expect(read(at.toISOString()).at).toEqual(at)
+        const event = read(at.toISOString())
+        expect(event.at).toEqual(at)
+        expect(event.meta).toEqual({})
       }),
     )
+  })
+
+  test('a time of an envelope so far ahead that its year has six digits is the same in all formats', () => {
+    const event = normalizer.normalize({ event: 'online', source: 'V', sourcetype: 'v:telemetry:state', time: 1.77e15 })
+    expect(event.createdAt).toBe('+058059-01-25T02:40:00.000Z')
+    for (const format of ['service', 'event_collector'] as const) {
+      const again = normalizer.normalize(encode(event, format), receivedAt)
+      expect([again.at, again.id]).toEqual([event.at, event.id])
+    }
   })
 
   test('every second of a collector is written as a Date prints it', () => {
@@ -85,6 +93,11 @@ describe('one that is missing or unreadable is replaced by receivedAt, and meta 
     ['2024-02-24T04:58:44+02:00Z'],
     ['20x4-02-24T04:58:44Z'],
     ['+002024-02-24T04:58:44Z'],
+    ['-000000-02-24T04:58:44Z'],
+    ['+275760-09-13T00:00:00.001Z'],
+    ['+012024-02-30T04:58:44Z'],
+    ['+12024-02-24T04:58:44Z'],
+    ['++12024-02-24T04:58:44Z'],
     ['Sat Feb 24 2024'],
   ])('%s', (createdAt) => {
     expect(read(createdAt)).toMatchObject({
