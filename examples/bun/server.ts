@@ -1,7 +1,12 @@
 import { createReceiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/bun'
 
-const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET })
+const receiver = createReceiver({
+  secret: process.env.WEBHOOK_SECRET,
+  // A 2xx is sent when the message is on the disk: a crash or a power cut loses nothing that was acknowledged.
+  inbox: sqliteInbox({ path: process.env.FLEETHOOK_INBOX ?? 'data/inbox.db' }),
+})
   .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
   .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
   .on('unknown', (event, { log }) => log.warn('unmapped message', { reason: event.reason }))

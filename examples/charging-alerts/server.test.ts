@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
 import { once } from 'node:events'
@@ -8,6 +11,7 @@ import type { Format } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
 
+const inbox = join(mkdtempSync(join(tmpdir(), 'receiver-')), 'inbox.db')
 const secret = 'a-secret-for-this-test'
 const formats: Format[] = ['service', 'vehicle_maker', 'event_collector']
 
@@ -26,7 +30,7 @@ test('tells the chat once that a vehicle is fully charged, whatever the format a
   const chatUrl = `http://localhost:${typeof address === 'object' ? address?.port : ''}`
   const server = spawn(process.execPath, ['server.ts'], {
     cwd: import.meta.dirname,
-    env: { ...process.env, PORT: '0', WEBHOOK_SECRET: secret, CHAT_WEBHOOK_URL: chatUrl },
+    env: { ...process.env, PORT: '0', WEBHOOK_SECRET: secret, FLEETHOOK_INBOX: inbox, CHAT_WEBHOOK_URL: chatUrl },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   let url: string | undefined

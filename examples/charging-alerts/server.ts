@@ -1,7 +1,8 @@
 import { createReceiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
 
-const { CHAT_WEBHOOK_URL, PORT = '3000', WEBHOOK_SECRET } = process.env
+const { CHAT_WEBHOOK_URL, FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
 if (!CHAT_WEBHOOK_URL) throw new Error('CHAT_WEBHOOK_URL is not set: it is the incoming webhook of your chat.')
 const chat = new URL(CHAT_WEBHOOK_URL)
 
@@ -14,7 +15,7 @@ const news: Partial<Record<string, string>> = {
   Stopped: 'stopped charging',
 }
 
-const receiver = createReceiver({ secret: WEBHOOK_SECRET })
+const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox: sqliteInbox({ path: FLEETHOOK_INBOX }) })
   .on(
     'data',
     async (event, { signal }) => {

@@ -1,7 +1,12 @@
 import { createReceiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/deno'
 
-const receiver = createReceiver({ secret: Deno.env.get('WEBHOOK_SECRET') })
+const receiver = createReceiver({
+  secret: Deno.env.get('WEBHOOK_SECRET'),
+  // A 2xx is sent when the message is on the disk: a crash or a power cut loses nothing that was acknowledged.
+  inbox: sqliteInbox({ path: Deno.env.get('FLEETHOOK_INBOX') ?? 'data/inbox.db' }),
+})
   .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
   .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
   .on('unknown', (event, { log }) => log.warn('unmapped message', { reason: event.reason }))

@@ -1,18 +1,22 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
 import type { Format } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
 
+const inbox = join(mkdtempSync(join(tmpdir(), 'receiver-')), 'inbox.db')
 const secret = 'a-secret-for-this-test'
 const formats: Format[] = ['service', 'vehicle_maker', 'event_collector']
 
 test('takes a message in each format, before and behind the body parser', async () => {
   const server = spawn(process.execPath, ['server.ts'], {
     cwd: import.meta.dirname,
-    env: { ...process.env, PORT: '0', WEBHOOK_SECRET: secret },
+    env: { ...process.env, PORT: '0', WEBHOOK_SECRET: secret, FLEETHOOK_INBOX: inbox },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const lines: string[] = []

@@ -1,8 +1,13 @@
 import { getRequestListener } from '@hono/node-server'
 import express from 'express'
 import { createReceiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 
-const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET })
+const receiver = createReceiver({
+  secret: process.env.WEBHOOK_SECRET,
+  // A 2xx is sent when the message is on the disk: a crash or a power cut loses nothing that was acknowledged.
+  inbox: sqliteInbox({ path: process.env.FLEETHOOK_INBOX ?? 'data/inbox.db' }),
+})
   .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
   .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
 
@@ -23,6 +28,8 @@ app.post('/parsed-telemetry', async (request, response) => {
   response.status(status).set(headers).send(body)
 })
 
+// What an earlier process left is handled first.
+await receiver.open()
 const server = app.listen(Number(process.env.PORT ?? 3000), () => {
   const address = server.address()
   console.log(`listening on http://localhost:${typeof address === 'object' ? address?.port : address}`)

@@ -1,7 +1,12 @@
 import Fastify from 'fastify'
 import { createReceiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 
-const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET })
+const receiver = createReceiver({
+  secret: process.env.WEBHOOK_SECRET,
+  // A 2xx is sent when the message is on the disk: a crash or a power cut loses nothing that was acknowledged.
+  inbox: sqliteInbox({ path: process.env.FLEETHOOK_INBOX ?? 'data/inbox.db' }),
+})
   .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
   .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
 
@@ -36,5 +41,7 @@ async function stop(): Promise<void> {
 }
 process.once('SIGTERM', stop).once('SIGINT', stop)
 
+// What an earlier process left is handled first.
+await receiver.open()
 const { HOST = '127.0.0.1', PORT = '3000' } = process.env
 console.log(`listening on ${await app.listen({ host: HOST, port: Number(PORT) })}`)

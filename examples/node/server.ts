@@ -1,8 +1,13 @@
 import { styleText } from 'node:util'
 import { createReceiver, type FieldValue, type FleetEvent } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
 
-const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET })
+const receiver = createReceiver({
+  secret: process.env.WEBHOOK_SECRET,
+  // A 2xx is sent when the message is on the disk: a crash or a power cut loses nothing that was acknowledged.
+  inbox: sqliteInbox({ path: process.env.FLEETHOOK_INBOX ?? 'data/inbox.db' }),
+})
   .on('*', (event) => console.log(line(event)))
   .on('alerts', (event) => {
     // What your business does about it goes here. A handler may be asynchronous; when it throws, it is run again.

@@ -10,6 +10,7 @@ import type { Format } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
 
+const inbox = join(mkdtempSync(join(tmpdir(), 'receiver-')), 'inbox.db')
 const secret = 'a-secret-for-this-test'
 const folder = mkdtempSync(join(tmpdir(), 'fleethook-'))
 const database = join(folder, 'telemetry.db')
@@ -18,7 +19,7 @@ const formats: Format[] = ['service', 'vehicle_maker', 'event_collector']
 test('writes each field of a message once, whatever the format and however often it came', async () => {
   const server = spawn(process.execPath, ['server.ts'], {
     cwd: import.meta.dirname,
-    env: { ...process.env, PORT: '0', WEBHOOK_SECRET: secret, DATABASE: database },
+    env: { ...process.env, PORT: '0', WEBHOOK_SECRET: secret, FLEETHOOK_INBOX: inbox, DATABASE: database },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   let url: string | undefined

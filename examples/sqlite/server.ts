@@ -1,8 +1,10 @@
 import { DatabaseSync } from 'node:sqlite'
 import { createReceiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
 
-const db = new DatabaseSync(process.env.DATABASE ?? 'telemetry.db')
+const { DATABASE = 'telemetry.db', FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
+const db = new DatabaseSync(DATABASE)
 db.exec(`
   PRAGMA journal_mode = WAL;
   CREATE TABLE IF NOT EXISTS readings (
@@ -14,7 +16,9 @@ db.exec(`
 // The same message sent again has the same id, so writing it twice changes nothing.
 const insert = db.prepare('INSERT OR IGNORE INTO readings (id, vin, field, value, at) VALUES (?, ?, ?, ?, ?)')
 
-const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET }).on('data', (event) => {
+// A file of its own: what is acknowledged waits there until it is in the database.
+const inbox = sqliteInbox({ path: FLEETHOOK_INBOX })
+const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox }).on('data', (event) => {
   db.exec('BEGIN')
   try {
     for (const [field, value] of Object.entries(event.data))
@@ -26,6 +30,6 @@ const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET }).on('data
   }
 })
 
-const server = await serve(receiver, { port: Number(process.env.PORT ?? 3000) })
+const server = await serve(receiver, { port: Number(PORT) })
 await server.closed
 db.close()

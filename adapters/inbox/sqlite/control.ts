@@ -28,22 +28,34 @@ export function controlPath(path: string): string {
   return Buffer.byteLength(beside) <= longestPath ? beside : join(tmpdir(), `${name}.sock`)
 }
 
-/** Listens there. Whoever calls it has the file to itself, so that a socket of that name is one that a process left that died. */
+/**
+ * Listens there. Whoever calls it has the file to itself, so that a socket of that name is one that a process left that died.
+ * Where it cannot be, the log says so, and the receiver does without.
+ */
 export function openControl(path: string, operated: Operated, log: Log): Control {
   const app = createOperatorApp(operated)
   const socket = controlPath(path)
+  const failed = (error: unknown): void =>
+    log.warn('operators cannot reach this receiver by its inbox', { socket, error: nameOf(error) })
   const server = createServer((request, response) => void answer(app, request, response))
-  server.on('error', (error: NodeJS.ErrnoException) => {
-    log.warn('operators cannot reach this receiver by its inbox', { socket, error: error.code ?? error.name })
-  })
-  listen(server, socket)
-  server.unref()
+  server.on('error', failed)
+  try {
+    listen(server, socket)
+    server.unref()
+  } catch (error) {
+    failed(error)
+  }
   return {
     close() {
       server.close()
       server.closeAllConnections()
     },
   }
+}
+
+function nameOf(error: unknown): string {
+  if (!(error instanceof Error)) return typeof error
+  return 'code' in error ? String(error.code) : error.name
 }
 
 /** Only the same user may connect: what comes through shows payloads. */
