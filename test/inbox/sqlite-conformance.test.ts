@@ -1,10 +1,14 @@
-import { describe, test } from 'vitest'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { describe, expect, test } from 'vitest'
 import { inboxConformance } from '../../src/testing/inbox-conformance.ts'
 import { createFiles } from './sqlite-files.ts'
+import { settingsOf } from './sqlite-settings.ts'
+
+const hasThreads = !('deno' in process.versions)
 
 describe.each([
   ['beside the receiver', false],
-  ['in a thread of its own', true],
+  ...(hasThreads ? [['in a thread of its own', true] as const] : []),
 ] as const)('sqliteInbox, %s', (_name, thread) => {
   const files = createFiles({ thread })
   const checks = inboxConformance({
@@ -13,3 +17,9 @@ describe.each([
   })
   test.each(checks.map((check) => [check.name, check] as const))('%s', (_, { run }) => run())
 })
+
+if (!hasThreads) {
+  test('a thread is refused where it would be slower than none', () => {
+    expect(() => sqliteInbox({ path: 'inbox.db', thread: true })(settingsOf().settings)).toThrow(/Node and Bun/)
+  })
+}

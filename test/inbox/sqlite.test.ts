@@ -295,12 +295,12 @@ describe('an unclean stop', () => {
 test('a text is given back as it was put, whatever it holds', async () => {
   const path = files.path()
   const inbox = await open(path)
-  const texts = ['{"a":"\u0000"}', '{"é":"漢字🚗"}', '{"a":"\\ud800"}', `{"a":"${'x'.repeat(100_000)}"}`]
-  await inbox.put(texts.map((text, n) => ({ ...kept(n), text, lane: `lane\u0000${n}` })))
+  const texts = ['{"a":"\\u0000"}', '{"é":"漢字🚗"}', '{"a":"\\ud800"}', `{"a":"${'x'.repeat(100_000)}"}`]
+  await inbox.put(texts.map((text, n) => ({ ...kept(n), text, lane: `läne\u0001${n}` })))
   await inbox.close()
   const again = await open(path)
   for (const [n, text] of texts.entries()) {
-    expect((await again.claim(kept(n).id))?.message).toMatchObject({ text, lane: `lane\u0000${n}` })
+    expect((await again.claim(kept(n).id))?.message).toMatchObject({ text, lane: `läne\u0001${n}` })
   }
   await again.close()
 })

@@ -6,7 +6,10 @@ const config: ViteUserConfig = {
   ...base,
   test: {
     testTimeout: 60_000,
-    include: ['wire', 'events', 'http', 'dispatch', 'client', 'testing'].map((folder) => `test/${folder}/**/*.test.ts`),
+    include: [
+      ...['wire', 'events', 'http', 'dispatch', 'client', 'testing'].map((folder) => `test/${folder}/**/*.test.ts`),
+      'test/inbox/sqlite*.test.ts',
+    ],
     exclude: ['test/http/sockets.test.ts', 'test/client/runtimes.test.ts'],
     reporters: ['json'],
   },

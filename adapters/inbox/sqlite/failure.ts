@@ -51,6 +51,18 @@ function unavailable(path: string, why: string, hint: string | undefined, cause:
 
 function resultOf(error: unknown): { readonly code: number | undefined; readonly text: string } {
   if (!(error instanceof Error)) return { code: undefined, text: `a ${typeof error} was thrown` }
+  const { message: text } = error
   const { errcode } = error as { errcode?: unknown }
-  return { code: typeof errcode === 'number' ? errcode : undefined, text: error.message }
+  // Deno gives the number with errors of prepared statements only. The texts are SQLite's own.
+  return { code: typeof errcode === 'number' ? errcode : texts.find(([start]) => text.startsWith(start))?.[1], text }
 }
+
+const texts: readonly (readonly [start: string, code: number])[] = [
+  ['database is locked', codes.busy],
+  ['database table is locked', codes.locked],
+  ['attempt to write a readonly database', codes.readOnly],
+  ['database disk image is malformed', codes.corrupt],
+  ['malformed database schema', codes.corrupt],
+  ['database or disk is full', codes.full],
+  ['file is not a database', codes.notADatabase],
+]

@@ -1,0 +1,39 @@
+// A process that has an inbox: says what it found, keeps one message, and does what it is told to on its standard input.
+import process from 'node:process'
+import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
+import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
+import { systemClock } from '../../src/clock.ts'
+
+const [path = '', waitMs = '0', thread = ''] = process.argv.slice(2)
+const say = (word: string): void => void process.stdout.write(`${word}\n`)
+const silent = (): void => {}
+const ids = createDeliveryIds()
+
+const inbox = sqliteInbox({ path, waitMs: Number(waitMs), ...(thread === 'thread' ? { thread: true } : {}) })({
+  pendingMessages: undefined,
+  pendingBytes: undefined,
+  overflow: 'refuse',
+  clock: systemClock,
+  log: { debug: silent, info: silent, warn: () => say('waits'), error: silent },
+  conflated: silent,
+  failed: silent,
+  roomy: silent,
+})
+
+try {
+  const { waiting, lastId, holes = [] } = await inbox.open()
+  if (lastId !== undefined) ids.follow(lastId)
+  let count = 0
+  for await (const page of waiting) count += page.length
+  const now = Date.now()
+  const text = '{"vin":"VIN"}'
+  await inbox.put([{ id: ids.next(now), lane: 'VIN', receivedAt: now, door: 'root', kind: 'wire', text, bytes: 13 }])
+  say(`has it: ${count} waited, ${holes.map(({ reason }) => reason).join()}.`)
+} catch (error) {
+  say(error instanceof Error && 'code' in error ? `failed: ${String(error.code)}` : 'failed')
+}
+
+// Told nothing but that there is nothing more, it closes nothing: a process that has nothing else to do ends all the same.
+process.stdin.on('data', (data) => {
+  if (String(data).includes('close')) void inbox.close()
+})

@@ -1,0 +1,56 @@
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, inject, test } from 'vitest'
+import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
+
+const script = `
+import process from 'node:process'
+import { createReceiver, FleethookError } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+
+const [path, thread] = process.argv.slice(2)
+try {
+  const inbox = sqliteInbox({ path, thread: thread === 'thread' })
+  const receiver = createReceiver({ secret: 'a-long-random-value', inbox })
+  const handled = new Promise((resolve) => receiver.on('state', ({ state }) => resolve(state)))
+  const { status } = await receiver.accept({
+    authorization: 'a-long-random-value',
+    body: { state: 'online', vin: 'VIN', createdAt: '2026-11-21T10:00:00Z' },
+  })
+  const state = await handled
+  const { left, lost } = await receiver.drain()
+  console.log(JSON.stringify({ status, state, left, lost }))
+} catch (error) {
+  if (!(error instanceof FleethookError)) throw error
+  console.log(JSON.stringify({ code: error.code, hint: error.hint }))
+}
+`
+
+const works = { status: 200, state: 'online', left: 0, lost: 0 }
+const unsupported = { code: 'inbox_unsupported', hint: expect.stringMatching(/^Run Node 22\.13 or later/) }
+
+const runs: readonly (readonly [Runtime, thread: '' | 'thread', expected: object])[] = [
+  ['node20', '', unsupported],
+  ['node22', '', works],
+  ['node22', 'thread', works],
+  ['node24', '', works],
+  ['node24', 'thread', works],
+  ['node26', 'thread', works],
+  ['bun', '', works],
+  ['bun', 'thread', works],
+  ['deno', '', works],
+]
+
+test.each(runs)('the installed package keeps messages in a file on %s %s', (runtime, thread, expected) => {
+  const file = join(inject('consumer'), 'sqlite-inbox.js')
+  writeFileSync(file, script)
+  const path = join(mkdtempSync(join(tmpdir(), 'fleethook-package-')), 'inbox.db')
+  const flags = runtime === 'deno' ? ['run', '--allow-all'] : []
+  const printed = execFileSync(runtimePath(runtime), [...flags, file, path, thread], {
+    cwd: inject('consumer'),
+    encoding: 'utf8',
+  })
+  expect(JSON.parse(printed)).toEqual(expected)
+})
