@@ -1,0 +1,105 @@
+import { createReceiver } from 'fleethook'
+import { expect, test } from 'vitest'
+import { disk, storedInbox } from '../inbox/stored-inbox.ts'
+import { turn } from './fake-clock.ts'
+import { data, gates, scene, state } from './scene.ts'
+
+test('a message that was handled before is passed over within the time, whatever its format, and counted', async () => {
+  const { receiver, post, clock } = scene({ dedupe: { withinMs: 1000 } })
+  const seen: unknown[] = []
+  receiver.on('*', (event) => void seen.push(event.topic === 'data' ? event.data.Odometer : event.topic))
+  await post([data('A', 1), data('A', 2), data('A', 1), data('B', 1)])
+  await turn()
+  await post({ event: data('A', 1), source: 'A', sourcetype: 'x:data', time: 1_708_750_724.123 })
+  await post(state('A', 'online'))
+  await clock.advance(1000)
+  expect(seen.filter((each) => each === 2)).toHaveLength(1)
+  await post(data('A', 1))
+  await turn()
+  await clock.advance(1)
+  const before = seen.length
+  await post(data('A', 1))
+  await turn()
+  expect(seen.length).toBe(before + 1)
+  const { received, handled, duplicates } = receiver.stats()
+  expect({ received, total: handled + duplicates }).toEqual({ received: 8, total: 8 })
+  expect(duplicates).toBeGreaterThanOrEqual(2)
+})
+
+test('by default nothing is passed over', async () => {
+  const { receiver, post } = scene()
+  await post([data('A', 1), data('A', 1)])
+  await turn()
+  expect(receiver.stats()).toMatchObject({ handled: 2, duplicates: 0 })
+})
+
+test('only what was handled makes later ones duplicates: not what waits, fails or is dead', async () => {
+  const { receiver, post, clock } = scene({ dedupe: { withinMs: 100_000 }, retry: { attempts: 1 } })
+  const gate = gates()
+  let runs = 0
+  receiver.on('data', async () => {
+    runs += 1
+    await gate.wait(`run ${runs}`)
+  })
+  await post([data('A', 1), data('A', 1), data('A', 1)])
+  await turn()
+  gate.fail('run 1', new Error('no'))
+  await turn()
+  expect(receiver.stats()).toMatchObject({ deadLettered: 1, duplicates: 0, running: 1 })
+  gate.open('run 2')
+  await clock.advance(1)
+  expect(runs).toBe(2)
+  expect(receiver.stats()).toMatchObject({ deadLettered: 1, handled: 1, duplicates: 1, lanes: 0 })
+})
+
+test('neither a replay nor the same delivery again is a duplicate', async () => {
+  const on = disk()
+  const { receiver, post } = scene({
+    ...{ dedupe: { withinMs: 100_000 }, retry: { attempts: 1 }, inbox: storedInbox(on) },
+  })
+  let fails = true
+  let runs = 0
+  receiver.on('data', () => {
+    runs += 1
+    if (fails) throw new Error('no')
+  })
+  await post(data('A', 1))
+  await turn()
+  fails = false
+  await post(data('A', 1))
+  await turn()
+  const [letter] = await receiver.deadLetters.list()
+  expect(await receiver.deadLetters.replay(letter?.id ?? '')).toBe(1)
+  await turn()
+  expect(runs).toBe(3)
+  expect(receiver.stats()).toMatchObject({ handled: 2, deadLettered: 1, duplicates: 0 })
+})
+
+test('so many are remembered, the newest', async () => {
+  const { receiver, post } = scene({ dedupe: { withinMs: 100_000, maxEntries: 2 }, order: 'none', concurrency: 1 })
+  const seen: unknown[] = []
+  receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
+  for (const n of [1, 2, 3, 3, 2, 1]) {
+    await post(data('A', n))
+    await turn()
+  }
+  expect(seen).toEqual([1, 2, 3, 1])
+  expect(receiver.stats().duplicates).toBe(2)
+})
+
+test('a duplicate is forgotten by the inbox, and its answer was a 2xx', async () => {
+  const on = disk()
+  const { receiver, post } = scene({ dedupe: { withinMs: 1000 }, ack: 'handled', inbox: storedInbox(on) })
+  receiver.on('data', () => {})
+  const answers = [await post(data('A', 1)), await post(data('A', 1))]
+  expect(answers.map(({ status }) => status)).toEqual([200, 200])
+  expect(on.messages.size).toBe(0)
+  expect(receiver.stats()).toMatchObject({ handled: 1, duplicates: 1, pending: { messages: 0 } })
+})
+
+test.each([[{}], [{ withinMs: 0 }], [{ withinMs: 1, maxEntries: 0 }], [{ withinMs: 1, more: 1 }], [true]])(
+  'dedupe: %j is refused',
+  (dedupe) => {
+    expect(() => createReceiver({ secret: false, dedupe: dedupe as never })).toThrow('dedupe')
+  },
+)
