@@ -9,7 +9,7 @@ import { build } from 'esbuild'
 export const budgetBytes = 20_000
 
 /** What it weighed when it was last looked at, and a little more: whatever makes it heavier has to be argued for. */
-export const ceilingBytes = 35_000
+export const ceilingBytes = 38_500
 
 /** The smallest Worker that handles something. */
 export const minimalWorker = `

@@ -49,7 +49,7 @@ async function run({ name, code }: Block): Promise<{ readonly code: number | nul
   // Two programs cannot have port 3000 at once.
   writeFileSync(`${folder}/${name}`, code.replaceAll('port: 3000', 'port: 0'))
   const child = spawn(process.execPath, ['--import', `${root}test/docs/resolve-sources.ts`, `${folder}/${name}`], {
-    env: { ...process.env, WEBHOOK_SECRET: 'a-long-random-value' },
+    env: { ...process.env, WEBHOOK_SECRET: 'a-long-random-value', FLEETHOOK_OPERATOR_SECRET: 'another-random-value' },
   })
   let output = ''
   let told = false

@@ -12,13 +12,13 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       gapEvent memoryInbox serviceMessage stateEvent unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
       Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock ConnectivityEvent
-      DataEvent DeadLetter DeadLetterReason Dedupe
-      DeadLetters DeadMessage Delivery Door Doors DrainResult Drift Durability EnumType ErrorCode ErrorDetails
-      ErrorsEvent EventBase EventOf ExecutionContext ExtendedBy FieldCatalogue FieldType FieldValue FieldValues
-      FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter Inbox InboxFactory
-      InboxMessage InboxSettings Json Limits Location Log MalformedBody Meta Opened Receiver ReceiverOptions
-      RefusalError RelayInbox Retry Secret SecretValue Selection SentMessage Sink Source StateEvent Stats Subject TimeOfDay Timer
-      Tires Topic UnknownEvent UnknownReason ValueOf VehicleDataEvent VehicleError Waiting WireEvent WireTopic`,
+      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Dedupe Delivery Door Doors DrainResult Drift
+      Durability EnumType ErrorCode ErrorDetails ErrorsEvent EventBase EventOf ExecutionContext ExtendedBy
+      FieldCatalogue FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler
+      HandlerContext HandlerFilter Inbox InboxFactory InboxMessage InboxSettings Json Limits Location Log
+      MalformedBody MessageSelection Meta NextAttempt Opened Receiver ReceiverOptions RefusalError RelayInbox
+      ReplaySelection Retry Secret SecretValue Selection SentMessage Sink Source StateEvent Stats Subject TimeOfDay
+      Timer Tires Topic UnknownEvent UnknownReason ValueOf VehicleDataEvent VehicleError Waiting WireEvent WireTopic`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',

@@ -1,10 +1,10 @@
-import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../src/errors.ts'
 import { placeOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
 import { type Control, openControl } from './control.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { createHealth } from './health.ts'
+import { leftBehind } from './left-behind.ts'
 import { createKeptMessages, type Kept } from './kept.ts'
 import { type ReadPage, selectAll } from './select.ts'
 import { backgroundTimer, openWhenFree } from './opening.ts'
@@ -12,7 +12,7 @@ import type { SqliteSettings } from './options.ts'
 import { rowBytes } from './retention.ts'
 import { createRoom } from './room.ts'
 import { rowOf } from './rows.ts'
-import type { Found, Page, Store } from './store.ts'
+import type { Found, Store } from './store.ts'
 import { tidyEvery } from './tidying.ts'
 
 export function createSqliteInbox(store: Store, settings: InboxSettings, options: SqliteSettings): Inbox {
@@ -29,18 +29,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   /** Messages up to here may have been handed out by a process that did not live to write it down. */
   let suspectUpTo = -1
 
-  const health = createHealth({
-    store,
-    path,
-    log,
-    now,
-    after,
-    reopened,
-    mended() {
-      queue.resume()
-      settings.roomy()
-    },
-  })
+  const health = createHealth({ store, path, log, now, after, pendingBytes, reopened, mended })
   const queue = createGroupCommit({
     store,
     now,
@@ -49,6 +38,11 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     failed: (error, puts) => health.failed(error, puts),
     isUsable: () => health.isUsable,
   })
+
+  function mended(): void {
+    queue.resume()
+    settings.roomy()
+  }
 
   function refusal(): FleethookError | undefined {
     if (closed) return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
@@ -66,7 +60,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   /** Reads from the file. What fails there makes the inbox unavailable. */
   async function reading<T>(read: () => Promise<T>): Promise<T> {
     const refused = refusal()
-    if (refused !== undefined && !(isOpen && health.isUsable)) throw refused
+    if (refused !== undefined && !(isOpen && health.isReadable)) throw refused
     try {
       return await read()
     } catch (error) {
@@ -88,17 +82,13 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     return selectAll(which, (part, after) => reading(() => read(part, after)))
   }
 
-  async function* waiting(): AsyncGenerator<readonly Waiting[]> {
-    for (let next: number | undefined = -1; next !== undefined && !closed;) {
-      const from: number = next
-      const page: Page<Waiting> = await reading(() => store.waiting(from))
-      // All of it: that a message was not handed out is as little known as that it was.
-      const suspect = suspectUpTo >= 0
-      if (page.found.length > 0) yield suspect ? page.found.map((each) => ({ ...each, redelivered: true })) : page.found
-      next = page.next
-      await setImmediate()
-    }
-  }
+  const waiting = (): AsyncIterable<readonly Waiting[]> =>
+    leftBehind({
+      read: (after) => reading(() => store.waiting(after)),
+      health,
+      isClosed: () => closed,
+      isSuspect: suspectUpTo >= 0,
+    })
 
   let stopTidying = (): void => {}
 
