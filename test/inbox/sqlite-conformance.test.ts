@@ -18,8 +18,6 @@ describe.each([
   test.each(checks.map((check) => [check.name, check] as const))('%s', (_, { run }) => run())
 })
 
-if (!hasThreads) {
-  test('a thread is refused where it would be slower than none', () => {
-    expect(() => sqliteInbox({ path: 'inbox.db', thread: true })(settingsOf().settings)).toThrow(/Node and Bun/)
-  })
-}
+test.each(hasThreads ? [] : ['deno'])('a thread is refused where it would be slower than none: %s', () => {
+  expect(() => sqliteInbox({ path: 'inbox.db', thread: true })(settingsOf().settings)).toThrow(/Node and Bun/)
+})

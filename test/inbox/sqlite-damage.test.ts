@@ -231,8 +231,8 @@ describe('a disk that fails', () => {
         if (faults.commit === 'after') throw error()
         return result
       },
-      async probe() {
-        return faults.commit === undefined && (await store.probe())
+      async probe(now, pendingBytes) {
+        return faults.commit === undefined && (await store.probe(now, pendingBytes))
       },
       async close(now) {
         calls.push(now === undefined ? 'dropped' : 'closed')

@@ -187,8 +187,14 @@ export function createFileStore(settings: FileSettings): Store {
       })
     },
 
-    async probe() {
-      return using(({ retention }) => retention.isRoomy() && hasRoom(path))
+    async probe(nowMs, pendingBytes) {
+      return using((on) => {
+        const { retention } = on
+        for (let more = true; more && !retention.isRoomy();) {
+          more = inTransaction(on, () => retention.step(nowMs, pendingBytes))
+        }
+        return retention.isRoomy() && hasRoom(path)
+      })
     },
 
     async close(nowMs) {

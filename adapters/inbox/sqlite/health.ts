@@ -10,6 +10,10 @@ export interface Health {
   readonly refusal: FleethookError | undefined
   /** Whether there is sense in writing at all. */
   readonly isUsable: boolean
+  /** Whether the file is open, so that it can be read. */
+  readonly isReadable: boolean
+  /** Resolves when messages are taken again, or never will be. */
+  whenMended(): Promise<void>
   /** Something failed: says so and sees to it that it is tried again. `puts`: how many messages were to be kept. */
   failed(error: unknown, puts?: number): void
   /** What a commit said of the room that is left. */
@@ -24,6 +28,7 @@ export interface HealthOptions {
   readonly log: Log
   readonly now: () => number
   readonly after: (ms: number, run: () => void) => Timer
+  readonly pendingBytes: () => number
   /** The file was opened again. */
   readonly reopened: (found: Found) => void
   /** There is room again. */
@@ -43,12 +48,13 @@ export function damageText(path: string, damage: Damage): [message: string, deta
   ]
 }
 
-export function createHealth({ store, path, log, now, after, reopened, mended }: HealthOptions): Health {
+export function createHealth({ store, path, log, now, after, pendingBytes, reopened, mended }: HealthOptions): Health {
   let refusal: FleethookError | undefined
   let isUsable = true
   let stopped = false
   /** The file was let go, and is not open again yet: what fails meanwhile is no news. */
   let left = false
+  const waiting: (() => void)[] = []
   let restMs = leastMs
   let timer: Timer | undefined
 
@@ -65,6 +71,7 @@ export function createHealth({ store, path, log, now, after, reopened, mended }:
     timer?.cancel()
     timer = undefined
     mended()
+    for (const resolve of waiting.splice(0)) resolve()
   }
 
   function later(ms: number, run: () => Promise<void>): void {
@@ -77,7 +84,7 @@ export function createHealth({ store, path, log, now, after, reopened, mended }:
 
   async function probe(): Promise<void> {
     try {
-      if (await store.probe()) return mend()
+      if (await store.probe(now(), pendingBytes())) return mend()
     } catch (error) {
       return failed(error)
     }
@@ -135,6 +142,11 @@ export function createHealth({ store, path, log, now, after, reopened, mended }:
     get isUsable() {
       return isUsable
     },
+    get isReadable() {
+      return !left
+    },
+    whenMended: () =>
+      new Promise((resolve) => (refusal === undefined || stopped ? resolve() : void waiting.push(resolve))),
     failed,
     noteRoom(isRoomy) {
       if (isRoomy || refusal !== undefined) return
@@ -148,6 +160,7 @@ export function createHealth({ store, path, log, now, after, reopened, mended }:
     stop() {
       stopped = true
       timer?.cancel()
+      for (const resolve of waiting.splice(0)) resolve()
     },
   }
 }

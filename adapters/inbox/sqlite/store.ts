@@ -20,8 +20,8 @@ export interface Store {
   settled(which: Selection, after: number): Promise<Page<InboxMessage>>
   /** A sign of life, and one bounded step of what can wait: retention, and giving room back to the disk. */
   tidy(nowMs: number, pendingBytes: number): Promise<{ readonly more: boolean; readonly roomy: boolean }>
-  /** Resolves to whether there is room on the disk again, and in the budget. */
-  probe(): Promise<boolean>
+  /** Drops what may be dropped. Resolves to whether there is room on the disk again, and in the budget. */
+  probe(nowMs: number, pendingBytes: number): Promise<boolean>
   /** Lets go of the file. `nowMs` is left out when it cannot be said that all is well. */
   close(nowMs?: number): Promise<void>
 }

@@ -70,7 +70,7 @@ export function createThreadStore(settings: FileSettings): Store {
     deadLetters: (which, after) => call('deadLetters', which, after),
     settled: (which, after) => call('settled', which, after),
     tidy: (nowMs, pendingBytes) => call('tidy', nowMs, pendingBytes),
-    probe: () => call('probe'),
+    probe: (nowMs, pendingBytes) => call('probe', nowMs, pendingBytes),
     async close(nowMs) {
       if (worker === undefined) return
       const ending = worker
