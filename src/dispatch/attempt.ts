@@ -78,7 +78,6 @@ export function createAttempt(options: AttemptOptions): Attempt {
     }
     const opened = { claim, event }
     if (work.pending === undefined) {
-      if (duplicates?.has(opened) === true) return outcome.pass(work)
       work.pending = registry.matching(event)
       work.gatherers = registry.gathering(event)
     }
@@ -124,6 +123,9 @@ export function createAttempt(options: AttemptOptions): Attempt {
       work.opened = opened
       return 'parked'
     }
+    const isNew = work.mostAttempts === work.attemptsBefore
+    // Looked at when nothing is before it any more that could be the same.
+    if (isNew && duplicates?.has(opened) === true) return outcome.pass(work)
     if (hasPending(work)) {
       if (!halted(work)) {
         outcome.tried(work)

@@ -8,6 +8,8 @@ export interface Disk {
   readonly messages: Map<string, string>
   readonly deliveries: Map<string, number>
   readonly dead: Map<string, string>
+  /** What was settled, on a disk that retains it. */
+  readonly settled: Map<string, string> | undefined
   /** What is to be known for the next attempt. */
   readonly next: Map<string, { readonly attempts: number; readonly notBefore: number }>
   lastId: string | undefined
@@ -15,11 +17,12 @@ export interface Disk {
   inUseAt: number | undefined
 }
 
-export function disk(): Disk {
+export function disk({ retains = false }: { readonly retains?: boolean } = {}): Disk {
   return {
     messages: new Map(),
     deliveries: new Map(),
     dead: new Map(),
+    settled: retains ? new Map() : undefined,
     next: new Map(),
     lastId: undefined,
     inUseAt: undefined,
@@ -102,6 +105,8 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
       },
       async settle(id) {
         await faults.settle?.(id)
+        const text = on.messages.get(id)
+        if (text !== undefined) on.settled?.set(id, text)
         on.messages.delete(id)
         on.deliveries.delete(id)
       },
@@ -125,13 +130,20 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
         return found.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, which.limit)
       },
       findDeadLetter: async (id) => letters().find((letter) => letter.id === id),
-      settled: async () => [],
+      async settled(which) {
+        const found = [...(on.settled?.values() ?? [])].map((text) => (JSON.parse(text) as Stored).message)
+        return found
+          .filter((message) => isSelected(message, which))
+          .toSorted((a, b) => (a.id < b.id ? -1 : 1))
+          .slice(0, which.limit)
+      },
       async revive(id) {
-        const text = on.dead.get(id)
+        const text = on.dead.get(id) ?? on.settled?.get(id)
         if (text === undefined) return undefined
-        const { message } = JSON.parse(text) as DeadLetter
+        const { message } = JSON.parse(text) as Stored
         makeSure([message])
         on.dead.delete(id)
+        on.settled?.delete(id)
         on.next.delete(id)
         on.messages.set(id, write(message, true))
         return message

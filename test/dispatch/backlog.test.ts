@@ -1,0 +1,172 @@
+import type { Inbox, InboxFactory, InboxMessage } from 'fleethook'
+import { describe, expect, test } from 'vitest'
+import { disk, storedInbox } from '../inbox/stored-inbox.ts'
+import { turn } from './fake-clock.ts'
+import { data, gates, scene, state } from './scene.ts'
+
+/** A durable inbox that keeps messages as they are: a disk of text is slow with many. */
+function quickInbox(): InboxFactory {
+  return () => {
+    const kept = new Map<string, InboxMessage>()
+    const inbox: Inbox = {
+      durability: 'disk',
+      open: async () => ({ waiting: nothing() }),
+      async put(messages) {
+        for (const message of messages) kept.set(message.id, message)
+      },
+      async claim(id) {
+        const message = kept.get(id)
+        return message && { message, deliveries: 0, replayed: false }
+      },
+      async settle(id) {
+        kept.delete(id)
+      },
+      reschedule: async () => {},
+      deadLetter: async () => 0,
+      deadLetters: async () => [],
+      findDeadLetter: async () => undefined,
+      settled: async () => [],
+      revive: async () => undefined,
+      discard: async () => false,
+      usage: () => ({ messages: kept.size, bytes: 0 }),
+      refusing: () => undefined,
+      close: async () => {},
+    }
+    return inbox
+  }
+}
+
+async function* nothing(): AsyncGenerator<never> {}
+
+const limits = { pendingMessages: 100_000 }
+const posts = Array.from({ length: 30 }, (_, n) => n)
+
+describe('what waits far behind', () => {
+  test('is handled in order, however long its lane, with what comes meanwhile', async () => {
+    const { receiver, post } = scene({ inbox: storedInbox(disk()) })
+    const gate = gates()
+    const seen: Record<string, unknown[]> = { A: [], B: [] }
+    receiver.on('data', async ({ vin, data: { Odometer } }) => {
+      seen[vin]?.push(Odometer)
+      if (vin === 'A' && Number(Odometer) % 7 === 0) await gate.wait(`A ${String(Odometer)}`)
+    })
+    for (const n of posts) await post([data('A', n), data('B', n)])
+    await turn()
+    expect(seen).toEqual({ A: [0], B: posts })
+    gate.open('A 0')
+    await turn()
+    expect(seen['A']).toEqual([0, 1, 2, 3, 4, 5, 6, 7])
+    for (const n of posts) await post(data('A', 30 + n))
+    for (let n = 7; n < 60; n += 7) {
+      gate.open(`A ${n}`)
+      await turn()
+    }
+    expect(seen['A']).toEqual([...posts, ...posts.map((n) => 30 + n)])
+    expect(receiver.stats()).toMatchObject({ handled: 90, lanes: 0, running: 0, pending: { messages: 0 } })
+  })
+
+  test('is told of by a drain as left, and is found by the next process', async () => {
+    const on = disk()
+    const first = scene({ inbox: storedInbox(on) })
+    first.receiver.on('data', () => new Promise(() => {}))
+    for (const n of posts) await first.post(data('A', n))
+    const drained = first.receiver.drain({ deadlineMs: 10 })
+    await first.clock.advance(10)
+    expect(await drained).toEqual({ handled: 0, left: 30, lost: 0 })
+    const second = scene({ inbox: storedInbox(on) })
+    const seen: unknown[] = []
+    second.receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
+    await second.receiver.open()
+    await turn()
+    expect(seen).toEqual(posts)
+    expect(second.receiver.stats()).toMatchObject({ recovered: 30, handled: 30, lanes: 0 })
+  })
+
+  test('keeps the env of its request', async () => {
+    const { receiver } = scene({ inbox: storedInbox(disk()) })
+    const gate = gates()
+    const seen: unknown[] = []
+    receiver.on('data', async (_, { env }) => {
+      seen.push(env)
+      if (seen.length === 1) await gate.wait('first')
+    })
+    const envs = [{ NAME: 'one' }, { NAME: 'two' }]
+    for (const n of posts) await receiver.accept({ authorization: null, body: data('A', n), env: envs[n % 2] })
+    await turn()
+    gate.open('first')
+    await turn()
+    expect(seen).toEqual(posts.map((n) => envs[n % 2]))
+  })
+
+  test('is waited for by those who wait: answers, deliveries in tests', async () => {
+    const { receiver, post } = scene({ inbox: storedInbox(disk()), ack: 'handled' })
+    const gate = gates()
+    receiver.on('data', () => gate.wait('it'))
+    const answers: number[] = []
+    for (const n of posts) void post(data('A', n)).then(({ status }) => answers.push(status))
+    await turn()
+    for (const n of posts) {
+      expect(answers).toHaveLength(n)
+      gate.open('it')
+      await turn()
+    }
+    expect(answers).toEqual(posts.map(() => 200))
+  })
+
+  test('keeps the places of gaps, malformed bodies and other topics', async () => {
+    const { receiver, post } = scene({ inbox: storedInbox(disk()) })
+    const gate = gates()
+    const seen: unknown[] = []
+    receiver
+      .on('data', async ({ data: { Odometer } }) => {
+        seen.push(Odometer)
+        if (Odometer === 0) await gate.wait('first')
+      })
+      .on('state', ({ state: is }) => void seen.push(is))
+    for (const n of posts) await post([data('A', n), state('A', `after ${n}`)])
+    await turn()
+    gate.open('first')
+    await turn()
+    expect(seen).toEqual(posts.flatMap((n) => [n, `after ${n}`]))
+  })
+
+  test('a thousand stuck vehicles with messages behind them keep nobody waiting', async () => {
+    const { receiver } = scene({ inbox: quickInbox(), limits, concurrency: 16, retry: { attempts: 9, minMs: 30_000 } })
+    let healthy = 0
+    receiver.on('data', ({ vin }) => {
+      if (vin.startsWith('STUCK')) throw new Error('no')
+      healthy += 1
+    })
+    for (let round = 0; round < 30; round += 1) {
+      const body = Array.from({ length: 1000 }, (_, n) => data(`STUCK${n}`, round))
+      await receiver.accept({ authorization: null, body })
+    }
+    for (let round = 0; round < 20; round += 1) await turn()
+    for (let n = 0; n < 50; n += 1) await receiver.accept({ authorization: null, body: data('HEALTHY', n) })
+    await turn()
+    expect(healthy).toBe(50)
+    expect(receiver.stats()).toMatchObject({ lanes: 1000, running: 0, pending: { messages: 30_000 } })
+  })
+
+  test("with order: 'none' all of it is handled, and no more run at once than may", async () => {
+    const { receiver } = scene({ inbox: quickInbox(), limits, order: 'none', concurrency: 3 })
+    const gate = gates()
+    let handled = 0
+    let most = 0
+    receiver.on('data', async () => {
+      most = Math.max(most, receiver.stats().running)
+      if (handled < 3) await gate.wait(`run ${gate.waiting.length}`)
+      handled += 1
+    })
+    const count = 25_000
+    for (let from = 0; from < count; from += 1000) {
+      const body = Array.from({ length: 1000 }, (_, n) => data('A', from + n))
+      await receiver.accept({ authorization: null, body })
+    }
+    await turn()
+    expect(receiver.stats()).toMatchObject({ lanes: count, running: 3 })
+    for (const name of [...gate.waiting]) gate.open(name)
+    while (receiver.stats().lanes > 0) await turn()
+    expect({ handled, most }).toEqual({ handled: count, most: 3 })
+  })
+})
