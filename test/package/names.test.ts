@@ -17,8 +17,9 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       FieldCatalogue FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler
       HandlerContext HandlerFilter Inbox InboxFactory InboxMessage InboxSettings Json Limits Location Log
       MalformedBody MessageSelection Meta NextAttempt Opened Receiver ReceiverOptions RefusalError RelayInbox
-      ReplaySelection Retry Secret SecretValue Selection SentMessage Sink Source StateEvent Stats Subject TimeOfDay
-      Timer Tires Topic UnknownEvent UnknownReason ValueOf VehicleDataEvent VehicleError Waiting WireEvent WireTopic`,
+      ReplaySelection RetryOptions Secret SecretValue Selection SentMessage Sink Source StateEvent Stats Subject
+      TimeOfDay Timer Tires Topic UnknownEvent UnknownReason ValueOf VehicleDataEvent VehicleError Waiting WireEvent
+      WireTopic`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
