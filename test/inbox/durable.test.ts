@@ -1,6 +1,6 @@
-import type { DrainResult } from 'fleethook'
+import { type DrainResult, Retry } from 'fleethook'
 import { describe, expect, test } from 'vitest'
-import { turn } from '../dispatch/fake-clock.ts'
+import { fakeClock, turn } from '../dispatch/fake-clock.ts'
 import { data, gates, scene, state } from '../dispatch/scene.ts'
 import { disk, storedInbox } from './stored-inbox.ts'
 
@@ -338,6 +338,111 @@ describe('after a restart', () => {
     await started.receiver.deadLetters.replay(letter?.id ?? '')
     await turn()
     expect(seen).toMatchObject([{ Odometer: 1, id: letter?.id, replayed: true }])
+  })
+
+  test('attempts and the time of the next one survive; the lane rests until then', async () => {
+    const on = disk()
+    const clock = fakeClock()
+    const retry = { attempts: 3, minMs: 10_000, maxMs: 10_000 }
+    const first = scene({ inbox: storedInbox(on), retry }, clock)
+    first.receiver.on('data', () => {
+      throw new Retry(60_000)
+    })
+    await first.post([data('A', 1), data('A', 2)])
+    await turn()
+    const second = scene({ inbox: storedInbox(on), retry }, clock)
+    const seen: unknown[] = []
+    second.receiver.on('data', ({ vin, data: { Odometer } }, { delivery }) => {
+      seen.push([vin, Odometer, delivery.attempt])
+      if (Odometer === 1) throw new Error('no')
+    })
+    await second.receiver.open()
+    await second.post([data('B', 3), data('A', 4)])
+    await clock.advance(59_999)
+    expect(seen).toEqual([['B', 3, 1]])
+    await clock.advance(1)
+    await clock.advance(20_000)
+    expect(seen.slice(1)).toEqual([['A', 1, 2], ['A', 1, 3], ['A', 2, 1], ['A', 4, 1]]) // prettier-ignore
+    expect(await second.receiver.deadLetters.list()).toMatchObject([{ attempts: 3, error: 'Error: no' }])
+  })
+
+  test('an attempt that a drain broke off does not count, however often it does', async () => {
+    const on = disk()
+    const attempts: unknown[] = []
+    for (let deploy = 0; deploy < 8; deploy += 1) {
+      const { receiver, post, clock } = scene({ inbox: storedInbox(on), retry: { attempts: 2 } })
+      receiver.on('data', (_, { delivery: { attempt, redelivered } }) => {
+        attempts.push([attempt, redelivered])
+        return new Promise(() => {})
+      })
+      if (deploy === 0) await post(data('A', 1))
+      else await receiver.open()
+      const drained = receiver.drain({ deadlineMs: 10 })
+      await clock.advance(10)
+      expect(await drained).toEqual({ handled: 0, left: 1, lost: 0 })
+    }
+    expect(attempts).toEqual([[1, false], ...Array.from({ length: 7 }, () => [1, true])])
+    expect(on.dead.size).toBe(0)
+  })
+
+  test.each([
+    [1, 3],
+    [3, 3],
+    [5, 5],
+  ])('with %d attempts, a message during which %d processes ended is a dead letter', async (attempts, ends) => {
+    const on = disk()
+    let runs = 0
+    const crashing = async (): Promise<ReturnType<typeof scene>> => {
+      const made = scene({ inbox: storedInbox(on), retry: { attempts } })
+      made.receiver.on('data', ({ data: { Odometer } }) => {
+        if (Odometer !== 1) return undefined
+        runs += 1
+        return new Promise(() => {})
+      })
+      await made.receiver.open()
+      await turn()
+      return made
+    }
+    const first = await crashing()
+    await first.post([data('A', 1), data('A', 2)])
+    await turn()
+    for (let n = 1; n < ends; n += 1) await crashing()
+    expect(runs).toBe(ends)
+    expect(on.dead.size).toBe(0)
+    const { receiver } = await crashing()
+    expect(runs).toBe(ends)
+    const [letter] = await receiver.deadLetters.list()
+    expect(letter).toMatchObject({
+      error: expect.stringContaining(`${ends} processes ended while they handled it`),
+      event: { data: { Odometer: 1 } },
+    })
+    // The one behind it is handled.
+    expect(receiver.stats()).toMatchObject({ recovered: 2, deadLettered: 1, handled: 1, lanes: 0 })
+  })
+
+  test('after an unclean stop a gap tells of the time from the last sign of life to now; after a drain none does', async () => {
+    const on = disk()
+    const clock = fakeClock()
+    const life = clock.now()
+    const open = async (): Promise<{ gaps: unknown[]; made: ReturnType<typeof scene> }> => {
+      const made = scene({ inbox: storedInbox(on) }, clock)
+      const gaps: unknown[] = []
+      made.receiver.on('gap', ({ vin, from, to, reason, missed }) => void gaps.push({ vin, from, to, reason, missed }))
+      await made.receiver.open()
+      await turn()
+      return { gaps, made }
+    }
+    const first = await open()
+    expect(first.gaps).toEqual([])
+    await clock.advance(5000)
+    await first.made.post(data('A', 1))
+    await clock.advance(60_000)
+    const second = await open()
+    const gap = { vin: undefined, reason: 'restarted', missed: 0 }
+    expect(second.gaps).toEqual([{ ...gap, from: new Date(life + 5000), to: new Date(life + 65_000) }])
+    await second.made.receiver.drain()
+    await clock.advance(60_000)
+    expect((await open()).gaps).toEqual([])
   })
 
   test('an inbox that cannot be read is told of, and new messages are taken', async () => {
