@@ -21,7 +21,7 @@ describe('the conformance suite against a receiver that keeps its messages in Du
     target = await spawnTarget(stored.commands.workerd)
   })
   afterAll(async () => {
-    await target.stop()
+    await target.stop('SIGKILL')
     stored[Symbol.dispose]()
   })
 
