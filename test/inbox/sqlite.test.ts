@@ -305,6 +305,24 @@ test('a text is given back as it was put, whatever it holds', async () => {
   await again.close()
 })
 
+test('messages that come out of order, between others that are settled, are pending, and the others are not', async () => {
+  const path = files.path()
+  const inbox = await open(path)
+  const numbers = Array.from({ length: 40 }, (_, n) => n)
+  const even = numbers.filter((n) => n % 2 === 0)
+  const odd = numbers.filter((n) => n % 2 === 1)
+  await inbox.put(even.map((n) => kept(n)))
+  for (const n of even) await inbox.settle(kept(n).id)
+  await inbox.put(odd.map((n) => kept(n)))
+  await inbox.put(odd.toReversed().map((n) => kept(n + 100)))
+  expect(inbox.usage().messages).toBe(40)
+  await inbox.close()
+  const again = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
+  const ids = (await waitingIn(await again.open())).map(({ id }) => id)
+  expect(ids).toEqual([...odd, ...odd.map((n) => n + 100)].map((n) => kept(n).id))
+  await again.close()
+})
+
 test('the place of an id is its row', async () => {
   const path = files.path()
   const inbox = await open(path)

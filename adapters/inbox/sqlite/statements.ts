@@ -11,6 +11,7 @@ type StatementName =
   | 'settle'
   | 'keep'
   | 'wait'
+  | 'waitAll'
   | 'deliver'
   | 'change'
   | 'take'
@@ -47,6 +48,9 @@ const texts: Readonly<Record<StatementName, string>> = {
   settle: 'DELETE FROM pending WHERE place = ?',
   keep: 'INSERT INTO messages (place, id, lane, received_at, door, kind, bytes, crc, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
   wait: 'INSERT INTO pending (place, id, lane, kind, bytes) VALUES (?, ?, ?, ?, ?)',
+  waitAll: `
+    INSERT INTO pending (place, id, lane, kind, bytes)
+    SELECT place, id, lane, kind, bytes FROM messages WHERE place BETWEEN ? AND ?`,
   deliver: 'UPDATE pending SET deliveries = deliveries + ? WHERE place = ?',
   change: 'UPDATE pending SET deliveries = ifnull(?, deliveries) + ?, attempts = ?, not_before = ? WHERE place = ?',
   take: 'DELETE FROM pending WHERE place = ? RETURNING bytes',

@@ -1,7 +1,7 @@
 import type { Retention } from './retention.ts'
 import { keep, type Row } from './rows.ts'
 import type { Statements } from './statements.ts'
-import type { Batch, Move } from './store.ts'
+import type { Batch, Move, Row as Put } from './store.ts'
 
 /** Writes what a batch holds, within a transaction. Returns for each move the size of the message that it moved. */
 export function writeBatch(
@@ -14,16 +14,37 @@ export function writeBatch(
     statements.forget.run(place)
   }
   if (batch.puts.length > 0) retention.makeRoom(batch)
-  for (const row of batch.puts) {
-    keep(statements.keep, row)
-    statements.wait.run(row.place, row.id, row.lane, row.kind, row.bytes)
-  }
+  putAll(statements, batch.puts)
   for (const { place, from, deliveries, attempts, notBefore } of batch.changes) {
     if (from === undefined && attempts === undefined) statements.deliver.run(deliveries, place)
     else statements.change.run(from ?? null, deliveries, attempts ?? 0, notBefore ?? 0, place)
   }
   for (const place of batch.settled) statements.settle.run(place)
   return batch.moves.map((move) => make(statements, move))
+}
+
+/** From so many rows on, one statement that copies them costs less than one for each. */
+const fewRows = 8
+
+function putAll(statements: Statements, puts: readonly Put[]): void {
+  const first = puts[0]
+  const last = puts.at(-1)
+  if (first === undefined || last === undefined) return
+  // Only where nothing else can stand between the first and the last of them.
+  const isNewest =
+    puts.length >= fewRows &&
+    first.place > lastPlace(statements) &&
+    puts.every(({ place }, at) => at === 0 || place > (puts[at - 1]?.place ?? place))
+  for (const row of puts) {
+    keep(statements.keep, row)
+    if (!isNewest) statements.wait.run(row.place, row.id, row.lane, row.kind, row.bytes)
+  }
+  if (isNewest) statements.waitAll.run(first.place, last.place)
+}
+
+/** Of all messages that are there. */
+function lastPlace(statements: Statements): number {
+  return Number(statements.lastPlace.get()?.['place'] ?? -1)
 }
 
 function make(statements: Statements, move: Move): number | undefined {
