@@ -33,7 +33,7 @@ const mostWorks = 10_000
 /** Works of one lane. */
 const mostOfLane = 4
 /** Surroundings that can be told apart by the flags of an id, beside one bit for `redelivered`. */
-const mostSurroundings = 128
+const mostSurroundings = 32
 
 export function createBacklog({ inbox, ack, order, overflow, lanes }: BacklogOptions): Backlog {
   // In memory each message is an object all the same, and one that is merged with others has to be found by its id.

@@ -7,10 +7,10 @@ export interface WaitingIds {
   last: Chunk | undefined
 }
 
-/** One of them: its id, and a byte of the owner's. */
+/** One of them: its id, a UUIDv7, and six bits of the owner's. */
 export interface WaitingId {
   readonly id: string
-  /** 0 to 255. */
+  /** 0 to 63. */
   readonly flags: number
 }
 
@@ -21,10 +21,12 @@ interface Chunk {
   next: Chunk | undefined
 }
 
-/** An id as UUID, and the flags. */
-const entryBytes = 17
+/** An id. Where all UUIDv7 are the same, in the halves of two bytes, are the flags. */
+const entryBytes = 16
+const versionAt = 6
+const variantAt = 8
 
-/** Lanes are many and mostly short: the first chunk is small, and each next one twice as large. */
+/** Lanes are many and mostly short: the first chunk is as small as engines keep without a buffer, each next one twice as large. */
 const firstEntries = 4
 const mostEntries = 1024
 
@@ -32,9 +34,14 @@ export function createWaitingIds(): WaitingIds {
   return { size: 0, first: undefined, last: undefined }
 }
 
-/** Adds one at the end. Throws a `TypeError` for what is no UUID. */
+/** Adds one at the end. Throws a `TypeError` for what is no UUIDv7. */
 export function pushId(ids: WaitingIds, id: string, flags: number): void {
   const bytes = parse(id)
+  const version = bytes[versionAt] ?? 0
+  const variant = bytes[variantAt] ?? 0
+  if (version >> 4 !== 7 || variant >> 6 !== 2) throw new TypeError('An id of a message is not a UUIDv7.')
+  bytes[versionAt] = (version & 0x0f) | ((flags & 0x0f) << 4)
+  bytes[variantAt] = (variant & 0x3f) | ((flags >> 4) << 6)
   let chunk = ids.last
   if (chunk === undefined || chunk.to === chunk.bytes.length) {
     const entries = chunk === undefined ? firstEntries : Math.min(mostEntries, (2 * chunk.bytes.length) / entryBytes)
@@ -45,7 +52,6 @@ export function pushId(ids: WaitingIds, id: string, flags: number): void {
     chunk = added
   }
   chunk.bytes.set(bytes, chunk.to)
-  chunk.bytes[chunk.to + entryBytes - 1] = flags
   chunk.to += entryBytes
   ids.size += 1
 }
@@ -54,8 +60,13 @@ export function pushId(ids: WaitingIds, id: string, flags: number): void {
 export function shiftId(ids: WaitingIds): WaitingId | undefined {
   const chunk = ids.first
   if (chunk === undefined) return undefined
-  const id = stringify(chunk.bytes, chunk.from)
-  const flags = chunk.bytes[chunk.from + entryBytes - 1] ?? 0
+  const { bytes, from } = chunk
+  const version = bytes[from + versionAt] ?? 0
+  const variant = bytes[from + variantAt] ?? 0
+  bytes[from + versionAt] = (version & 0x0f) | 0x70
+  bytes[from + variantAt] = (variant & 0x3f) | 0x80
+  const id = stringify(bytes, from)
+  const flags = (version >> 4) | ((variant >> 6) << 4)
   chunk.from += entryBytes
   ids.size -= 1
   if (chunk.from === chunk.to) {
