@@ -14,6 +14,7 @@ import { createRoom } from './room.ts'
 import { rowOf } from './rows.ts'
 import type { Found, Store } from './store.ts'
 import { tidyEvery } from './tidying.ts'
+import { createSuspects } from './suspects.ts'
 
 export function createSqliteInbox(store: Store, settings: InboxSettings, options: SqliteSettings): Inbox {
   const { clock, log } = settings
@@ -26,8 +27,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   let isOpen = false
   let control: Control | undefined
   let closed = false
-  /** Messages up to here may have been handed out by a process that did not live to write it down. */
-  let suspectUpTo = -1
+  const suspects = createSuspects()
 
   const health = createHealth({ store, path, log, now, after, pendingBytes, reopened, mended })
   const queue = createGroupCommit({
@@ -87,14 +87,14 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       read: (after) => reading(() => store.waiting(after)),
       health,
       isClosed: () => closed,
-      isSuspect: suspectUpTo >= 0,
+      isSuspect: suspects.any,
     })
 
   let stopTidying = (): void => {}
 
   function begin(found: Found): void {
     room.set(found.messages, found.bytes)
-    if (found.unclean && found.lastId !== undefined) suspectUpTo = placeOf(found.lastId)
+    if (found.unclean && found.lastId !== undefined) suspects.begin(placeOf(found.lastId))
     isOpen = true
     stopTidying = tidyEvery({ store, health, now, after, pendingBytes })
   }
@@ -146,7 +146,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       found.deliveries += 1
       kept.claim(found)
       queue.change({ place, deliveries: 1 })
-      if (place <= suspectUpTo) await queue.flush()
+      if (suspects.take(place, message.lane)) await queue.flush()
       return { message, deliveries, replayed }
     },
 
