@@ -1,5 +1,4 @@
-// One process of the recovery benchmark: fills an inbox and ends as in a crash, holds what it finds, or handles it.
-import { setTimeout as sleep } from 'node:timers/promises'
+// One process of the recovery benchmark: fills an inbox and ends as in a crash, or handles what it finds.
 import { createReceiver, type Receiver } from '../../src/index.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { corpus } from '../corpus.ts'
@@ -28,19 +27,6 @@ async function fill(): Promise<void> {
   process.kill(process.pid, 'SIGKILL')
 }
 
-/** What it weighs to have them wait, after their places are known. */
-async function hold(): Promise<object> {
-  const receiver = receiverWith(() => never)
-  await receiver.open()
-  while (receiver.stats().recovered < messages) await sleep(10)
-  const indexedMs = now()
-  for (let pass = 0; pass < 3; pass++) {
-    globalThis.gc?.()
-    await sleep(50)
-  }
-  return { indexedMs, waitingBytes: process.memoryUsage().rss }
-}
-
 async function handle(): Promise<object> {
   let handled = 0
   let firstMs = 0
@@ -63,6 +49,6 @@ async function handle(): Promise<object> {
 
 if (what === 'fill') await fill()
 else {
-  console.log(JSON.stringify(what === 'hold' ? await hold() : await handle()))
+  console.log(JSON.stringify(await handle()))
   process.exit()
 }
