@@ -29,6 +29,8 @@ export interface HealthOptions {
   readonly now: () => number
   readonly after: (ms: number, run: () => void) => Timer
   readonly pendingBytes: () => number
+  /** The file was let go, for as long as the disk fails. */
+  readonly letGo: () => void
   /** The file was opened again. */
   readonly reopened: (found: Found) => void
   /** There is room again. */
@@ -48,7 +50,17 @@ export function damageText(path: string, damage: Damage): [message: string, deta
   ]
 }
 
-export function createHealth({ store, path, log, now, after, pendingBytes, reopened, mended }: HealthOptions): Health {
+export function createHealth({
+  store,
+  path,
+  log,
+  now,
+  after,
+  pendingBytes,
+  letGo,
+  reopened,
+  mended,
+}: HealthOptions): Health {
   let refusal: FleethookError | undefined
   let isUsable = true
   let stopped = false
@@ -114,6 +126,7 @@ export function createHealth({ store, path, log, now, after, pendingBytes, reope
     timer?.cancel()
     timer = undefined
     void store.close().catch(() => {})
+    letGo()
     later(restMs, reopen)
     restMs = Math.min(restMs * 2, mostMs)
   }

@@ -29,7 +29,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   let closed = false
   const suspects = createSuspects()
 
-  const health = createHealth({ store, path, log, now, after, pendingBytes, reopened, mended })
+  const health = createHealth({ store, path, log, now, after, pendingBytes, letGo, reopened, mended })
   const queue = createGroupCommit({
     store,
     now,
@@ -99,7 +99,18 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     stopTidying = tidyEvery({ store, health, now, after, pendingBytes })
   }
 
+  function takeOrders(): void {
+    if (settings.operated !== undefined) control = openControl(path, settings.operated, log)
+  }
+
+  /** As long as the socket is there, the disk can be neither mended nor mounted anew. */
+  function letGo(): void {
+    control?.close()
+    control = undefined
+  }
+
   function reopened({ damage, messages, bytes, holes }: Found): void {
+    takeOrders()
     if (damage === undefined) return
     room.set(messages, bytes)
     for (const place of queue.takeSettled()) void settle(place).catch((error: unknown) => health.failed(error))
@@ -117,7 +128,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     async open() {
       const found = await openWhenFree(store, settings, options, () => closed)
       begin(found)
-      if (settings.operated !== undefined) control = openControl(path, settings.operated, log)
+      takeOrders()
       const { lastId, holes } = found
       return { ...(lastId === undefined ? {} : { lastId }), holes, waiting: waiting() }
     },
@@ -228,7 +239,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       if (closed) return
       closed = true
       stopTidying()
-      control?.close()
+      letGo()
       if (!isOpen) return store.close()
       const clean = await queue.flush().then(
         () => true,

@@ -8,7 +8,7 @@ import { judge } from '../process/journal.ts'
 import { createSite, idle } from '../process/start.ts'
 import { createTraffic, type Traffic } from '../process/traffic.ts'
 import { native } from './native.ts'
-import { createVolume, noVolumes } from './volume.ts'
+import { createVolume, noVolumes, type Volume } from './volume.ts'
 
 const vins = Array.from({ length: 16 }, (_, n) => `V${n}`)
 const rows: Row[] = []
@@ -23,13 +23,26 @@ const health = async ({ url }: Target): Promise<number> =>
 
 const answered = ({ answers }: Traffic, status: number): number => answers.get(status) ?? 0
 
-/** Resolves once so many more were answered like this. */
-async function more(traffic: Traffic, status: number, count: number): Promise<void> {
-  const before = answered(traffic, status)
-  await expect
-    .poll(() => answered(traffic, status), { timeout: 60_000, interval: 20 })
-    .toBeGreaterThanOrEqual(before + count)
+/** Resolves once so many were answered like this. */
+async function reaches(traffic: Traffic, status: number, count: number): Promise<void> {
+  await expect.poll(() => answered(traffic, status), { timeout: 60_000, interval: 20 }).toBeGreaterThanOrEqual(count)
 }
+
+interface Subject {
+  readonly runtime: 'node24' | 'bun' | 'deno'
+  readonly thread: boolean
+}
+
+const node: Subject = { runtime: 'node24', thread: false }
+const subjects = inForm<readonly Subject[]>({
+  short: [node],
+  long: [
+    node,
+    { runtime: 'node24', thread: true },
+    { runtime: 'bun', thread: false },
+    { runtime: 'deno', thread: false },
+  ],
+})
 
 interface Fault {
   readonly name: string
@@ -47,22 +60,25 @@ async function through(
   fault: Fault,
   folder: string,
   env: Readonly<Record<string, string>>,
-  large: boolean,
+  subject: Subject,
+  large = false,
 ): Promise<void> {
-  const site = createSite('node24', { handlerMs: 0 }, folder)
+  const { runtime, thread } = subject
+  const site = createSite(runtime, { handlerMs: 0, inbox: { thread } }, folder)
   const traffic = createTraffic({ vins, ...(large ? { extraBytes: 100_000 } : {}) })
   let over = false
   let outputs: readonly string[] = []
   {
     await using target = await site.start({ holds: true }, env)
     const pouring = traffic.pour(target.url, () => over)
-    await more(traffic, 200, 50)
+    await reaches(traffic, 200, 50)
     fault.begin()
-    await more(traffic, 503, 30)
-    await expect.poll(() => health(target), { timeout: 10_000 }).toBe(503)
+    await reaches(traffic, 503, 30)
+    await expect.poll(() => health(target), { timeout: 10_000, interval: 10 }).toBe(503)
+    const before = answered(traffic, 200)
     await fault.end()
-    await expect.poll(() => health(target), { timeout: 60_000 }).toBe(200)
-    await more(traffic, 200, 50)
+    await expect.poll(() => health(target), { timeout: 60_000, interval: 10 }).toBe(200)
+    await reaches(traffic, 200, before + 50)
     over = true
     await pouring
     outputs = target.output
@@ -82,6 +98,7 @@ async function through(
   const unasked = [...handled].filter((name) => !traffic.acknowledged.has(name))
   rows.push({
     disk: fault.name,
+    receiver: `${runtime}${thread ? ', thread' : ''}`,
     acknowledged: traffic.acknowledged.size,
     'refused (503)': answered(traffic, 503),
     'acknowledged and lost': lost.length,
@@ -91,38 +108,49 @@ async function through(
   expect([...traffic.answers.keys()].toSorted()).toEqual([200, 503])
 }
 
-describe.skipIf(noVolumes !== undefined)(
-  'nothing is acknowledged that is not stored, and it goes on by itself:',
-  () => {
-    const minutes = inForm({ short: 120_000, long: 300_000 })
+/** A disk that fails as its file says, for as long as it is there. */
+function faulty(volume: Volume, fault: string): Fault & { readonly env: Readonly<Record<string, string>> } {
+  const file = join(volume.folder, '..', 'fault')
+  return {
+    name: names[fault] ?? fault,
+    env: typeof native === 'string' ? {} : { LD_PRELOAD: native.faultyDisk, FAULTY_DISK: file },
+    begin: () => writeFileSync(file, fault),
+    end: () => rmSync(file, { force: true }),
+  }
+}
 
-    test(
-      'syncs that fail with EIO',
-      async () => {
+const names: Readonly<Record<string, string>> = {
+  fail: 'syncs fail with EIO',
+  once: 'one sync fails with EIO, and the handle then says that all is well',
+  write: 'writes fail with EIO',
+}
+
+const limitMs = inForm({ short: 120_000, long: 300_000 })
+
+describe.skipIf(noVolumes !== undefined).each(subjects)(
+  'nothing is acknowledged that is not stored, and it goes on by itself ($runtime, thread: $thread):',
+  (subject) => {
+    test.each(['fail', 'write'])(
+      'a disk whose errors are EIO: %s',
+      async (name) => {
         using volume = createVolume(128)
-        const file = join(volume.folder, '..', 'fault')
-        const env = typeof native === 'string' ? {} : { LD_PRELOAD: native.faultySync, FAULTY_SYNC: file }
-        const fault: Fault = {
-          name: 'syncs fail with EIO',
-          begin: () => writeFileSync(file, 'fail'),
-          end: () => rmSync(file),
-        }
-        await through(fault, volume.folder, env, false)
+        const fault = faulty(volume, name)
+        await through(fault, volume.folder, fault.env, subject)
       },
-      minutes,
+      limitMs,
     )
 
     test(
       'a disk that is full',
       async () => {
-        using volume = createVolume(40)
+        using volume = createVolume(64)
         const filler = join(volume.folder, 'filler')
-        writeFileSync(filler, Buffer.alloc(12 * 1_048_576))
+        writeFileSync(filler, Buffer.alloc(30 * 1_048_576))
         // It fills by itself: the messages are large.
         const fault: Fault = { name: 'full', begin: () => {}, end: () => rmSync(filler) }
-        await through(fault, volume.folder, {}, true)
+        await through(fault, volume.folder, {}, subject, true)
       },
-      minutes,
+      limitMs,
     )
 
     test(
@@ -134,13 +162,54 @@ describe.skipIf(noVolumes !== undefined)(
           begin: () => volume.makeReadOnly(),
           end: () => volume.mountAgain(),
         }
-        await through(fault, volume.folder, {}, false)
+        await through(fault, volume.folder, {}, subject)
         expect(existsSync(join(volume.folder, 'inbox.db'))).toBe(true)
       },
-      minutes,
+      limitMs,
     )
   },
 )
+
+describe.skipIf(noVolumes !== undefined)('a handle that has failed is not believed again:', () => {
+  test.each(subjects)(
+    'after one sync that fails, what is acknowledged outlives a power cut ($runtime, thread: $thread)',
+    async ({ runtime, thread }) => {
+      using volume = createVolume(128)
+      const fault = faulty(volume, 'once')
+      const site = createSite(runtime, { handlerMs: 0, inbox: { thread } }, volume.folder)
+      const traffic = createTraffic({ vins })
+      {
+        await using target = await site.start({ holds: true }, fault.env)
+        const pouring = traffic.pour(target.url)
+        await reaches(traffic, 200, 50)
+        fault.begin()
+        await reaches(traffic, 503, 1)
+        await expect.poll(() => health(target), { timeout: 60_000, interval: 10 }).toBe(200)
+        await reaches(traffic, 200, answered(traffic, 200) + 200)
+        target.kill('SIGSTOP')
+        volume.cutPower()
+        target.kill('SIGKILL')
+        await target.exited
+        await pouring
+      }
+      await volume.mountAgain()
+      await using next = await site.start()
+      await idle(next, 30_000)
+      await next.stop()
+      const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal())
+      rows.push({
+        disk: `${fault.name}; then a power cut`,
+        receiver: `${runtime}${thread ? ', thread' : ''}`,
+        acknowledged: traffic.acknowledged.size,
+        'refused (503)': answered(traffic, 503),
+        'acknowledged and lost': lost.length,
+        'refused and handled': '(the cut leaves some unanswered)',
+      })
+      expect({ lost, outOfOrder }).toEqual({ lost: [], outOfOrder: [] })
+    },
+    limitMs,
+  )
+})
 
 afterAll(() =>
   writeFigures({

@@ -7,18 +7,18 @@ import { join } from 'node:path'
 export interface Native {
   /** Ends a file system as a power cut does: its one argument. */
   readonly shutdown: string
-  /** To be loaded into a process: what its syncs do is in the file that `FAULTY_SYNC` names. */
-  readonly faultySync: string
+  /** To be loaded into a process: what its disk does is in the file that `FAULTY_DISK` names. */
+  readonly faultyDisk: string
 }
 
 /** Compiles them. Throws where there is no compiler, or another system than Linux. */
 function compile(): Native {
   if (process.platform !== 'linux') throw new Error(`${process.platform} is not Linux`)
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-native-'))
-  const native = { shutdown: join(folder, 'shutdown'), faultySync: join(folder, 'faulty-sync.so') }
+  const native = { shutdown: join(folder, 'shutdown'), faultyDisk: join(folder, 'faulty-disk.so') }
   const source = (name: string): string => join(import.meta.dirname, name)
   execFileSync('cc', ['-O2', '-o', native.shutdown, source('shutdown.c')], { stdio: 'pipe' })
-  execFileSync('cc', ['-O2', '-shared', '-fPIC', '-o', native.faultySync, source('faulty-sync.c'), '-ldl'], {
+  execFileSync('cc', ['-O2', '-shared', '-fPIC', '-o', native.faultyDisk, source('faulty-disk.c'), '-ldl'], {
     stdio: 'pipe',
   })
   return native

@@ -5,7 +5,10 @@ import { type Row, writeFigures } from '../figures.ts'
 import { inForm } from '../form.ts'
 import { judge } from '../process/journal.ts'
 import { createSite, idle } from '../process/start.ts'
-import { createTraffic } from '../process/traffic.ts'
+import { createTraffic, type Traffic } from '../process/traffic.ts'
+import { DatabaseSync } from 'node:sqlite'
+import { spawnTarget } from '../../conformance/spawn.ts'
+import { programCommand } from '../../runtimes/targets.ts'
 import { native } from './native.ts'
 import { createVolume, noVolumes } from './volume.ts'
 
@@ -17,6 +20,11 @@ import { createVolume, noVolumes } from './volume.ts'
 const vins = Array.from({ length: 32 }, (_, n) => `V${n}`)
 const rows: Row[] = []
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+
+/** Resolves once so many are acknowledged. */
+async function pours({ acknowledged }: Traffic, count: number): Promise<void> {
+  await expect.poll(() => acknowledged.size, { timeout: 20_000, interval: 5 }).toBeGreaterThanOrEqual(count)
+}
 
 interface Cut {
   readonly acknowledged: number
@@ -31,11 +39,12 @@ async function cut(runtime: 'node24' | 'bun' | 'deno', thread: boolean, lying: b
   const traffic = createTraffic({ vins })
   const fault = join(volume.folder, '..', 'fault')
   if (lying) writeFileSync(fault, 'lie')
-  const disk = typeof native === 'string' || !lying ? {} : { LD_PRELOAD: native.faultySync, FAULTY_SYNC: fault }
+  const disk = typeof native === 'string' || !lying ? {} : { LD_PRELOAD: native.faultyDisk, FAULTY_DISK: fault }
   {
     await using target = await site.start({ holds: true }, disk)
     const pouring = traffic.pour(target.url)
-    await pause(300 + Math.random() * 500)
+    await pours(traffic, 150)
+    await pause(Math.random() * 500)
     target.kill('SIGSTOP')
     volume.cutPower()
     target.kill('SIGKILL')
@@ -48,6 +57,44 @@ async function cut(runtime: 'node24' | 'bun' | 'deno', thread: boolean, lying: b
   await next.stop()
   const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal())
   return { acknowledged: traffic.acknowledged.size, lost, outOfOrder }
+}
+
+/** The same with a route by hand; `lost` is what was acknowledged and is not in its table. */
+async function cutByHand(synchronous: string): Promise<{ readonly acknowledged: number; readonly lost: number }> {
+  using volume = createVolume(256)
+  const database = join(volume.folder, 'by-hand.db')
+  const traffic = createTraffic({ vins })
+  const program = join(import.meta.dirname, 'by-hand.ts')
+  {
+    await using target = await spawnTarget(
+      programCommand('node24', program, { DATABASE: database, SYNCHRONOUS: synchronous }),
+    )
+    const pouring = traffic.pour(target.url)
+    await pours(traffic, 400)
+    await pause(Math.random() * 200)
+    target.kill('SIGSTOP')
+    volume.cutPower()
+    target.kill('SIGKILL')
+    await target.exited
+    await pouring
+  }
+  await volume.mountAgain()
+  const stored = storedByHand(database)
+  const lost = [...traffic.acknowledged].filter((name) => !stored.has(name)).length
+  return { acknowledged: traffic.acknowledged.size, lost }
+}
+
+/** What the table holds after the cut; nothing, when not even the table was on the disk. */
+function storedByHand(path: string): ReadonlySet<string> {
+  const db = new DatabaseSync(path)
+  try {
+    const text = "SELECT body ->> 'vin' AS vin, body ->> '$.data.Odometer' AS number FROM messages"
+    const tables = db.prepare("SELECT name FROM sqlite_schema WHERE name = 'messages'").all()
+    const rows = tables.length === 0 ? [] : db.prepare(text).all()
+    return new Set(rows.map((row) => `${String(row['vin'])} ${String(row['number'])}`))
+  } finally {
+    db.close()
+  }
 }
 
 const subjects = inForm<readonly { runtime: 'node24' | 'bun' | 'deno'; thread: boolean; rounds: number }[]>({
@@ -83,6 +130,27 @@ describe.skipIf(noVolumes !== undefined)('a power cut', () => {
     expect(acknowledged).toBeGreaterThan(100)
     expect(lost.length).toBeGreaterThan(10)
   }, 60_000)
+
+  test.each([
+    { synchronous: 'FULL', loses: false },
+    { synchronous: 'NORMAL', loses: true },
+    { synchronous: 'OFF', loses: true },
+  ])(
+    'control: of what a route by hand has inserted with synchronous=$synchronous it takes some: $loses',
+    async ({ synchronous, loses }) => {
+      const { acknowledged, lost } = await cutByHand(synchronous)
+      rows.push({
+        receiver: `by hand, synchronous=${synchronous} (control)`,
+        disk: 'syncs',
+        rounds: 1,
+        acknowledged,
+        lost,
+      })
+      expect(acknowledged).toBeGreaterThan(100)
+      expect(lost > 0).toBe(loses)
+    },
+    60_000,
+  )
 })
 
 afterAll(() =>
