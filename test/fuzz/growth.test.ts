@@ -4,7 +4,7 @@ import { type Row, writeFigures } from '../faults/figures.ts'
 import { inForm } from '../faults/form.ts'
 import { growing } from './growing.ts'
 
-const size = inForm({ short: 2_000, long: 20_000 })
+const size = inForm({ short: 1_000, long: 20_000 })
 const normalizer = createNormalizer()
 const rows: Row[] = []
 
