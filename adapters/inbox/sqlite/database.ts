@@ -33,7 +33,7 @@ const pragmas = (walPages: number): readonly (readonly [name: string, value: str
   ['fullfsync', 'ON', 1],
   ['checkpoint_fullfsync', 'ON', 1],
   ['wal_autocheckpoint', String(walPages), walPages],
-  ['journal_size_limit', '16777216', 16_777_216],
+  ['journal_size_limit', '33554432', 33_554_432],
   ['cache_size', '-8000', -8000],
   ['temp_store', 'MEMORY', 2],
   ['cell_size_check', 'ON', 1],

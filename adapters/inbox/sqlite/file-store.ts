@@ -24,7 +24,7 @@ interface Connection {
 export function createFileStore(settings: FileSettings): Store {
   const { path, maxBytes } = settings
   // Room for the journal is part of the budget. It is begun anew at this size, and one transaction more may fit before that.
-  const walPages = Math.max(64, Math.min(1000, Math.floor(maxBytes / 8 / pageBytes)))
+  const walPages = Math.max(64, Math.min(2000, Math.floor(maxBytes / 8 / pageBytes)))
   let connection: Connection | undefined
   /** Gap events that are still to be kept before holes are told of. */
   let holes = 0

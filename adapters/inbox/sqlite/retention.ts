@@ -36,6 +36,7 @@ export function createRetention(
   const pageBytes = numberOf(db, 'PRAGMA page_size')
   // The journal may be once as large as where it is begun anew, and one batch beside that.
   const budget = maxBytes - 2 * settings.walPages * pageBytes
+  const isUnlimited = maxBytes >= Number.MAX_SAFE_INTEGER
   /** Everything settled up to this place was dropped in this round. */
   let swept = -1
   let deadBytes = Number(statements.deadBytes.get()?.['bytes'])
@@ -76,6 +77,7 @@ export function createRetention(
 
   return {
     makeRoom({ puts, pendingBytes }) {
+      if (isUnlimited) return
       let needed = 0
       for (const { bytes } of puts) needed += bytes + rowBytes
       if (usedBytes() + needed <= budget) return
@@ -115,7 +117,7 @@ export function createRetention(
       return false
     },
 
-    isRoomy: () => maxBytes === Number.MAX_SAFE_INTEGER || usedBytes() + pageBytes * 16 <= budget,
+    isRoomy: () => isUnlimited || usedBytes() + pageBytes * 16 <= budget,
   }
 }
 
