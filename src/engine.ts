@@ -71,9 +71,9 @@ export function createEngine(options: EngineOptions): Taker {
     isDraining: () => draining !== undefined,
     async revived(message, from) {
       reports.noteReplayed(message)
-      const batch = dispatcher.add([message], from, true)
-      dispatcher.start(batch)
-      await batch.settled()
+      const arrival = dispatcher.add([message], from, true)
+      dispatcher.start(arrival)
+      await arrival.settled()
     },
   })
 

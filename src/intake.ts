@@ -1,7 +1,7 @@
 import type { Clock } from './clock.ts'
 import type { Dispatcher } from './dispatch/dispatcher.ts'
 import type { Gaps } from './dispatch/gaps.ts'
-import type { Batch, Surroundings } from './dispatch/work.ts'
+import type { Arrival, Surroundings } from './dispatch/work.ts'
 import { FleethookError } from './errors.ts'
 import type { Refusal } from './http/answers.ts'
 import { isHeld } from './http/execution-context.ts'
@@ -15,7 +15,7 @@ export interface Intake {
   /** Keeps messages and starts their handlers. Resolves when the answer may leave, to why it must be a refusal. */
   take(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined>
   /** Keeps what the receiver made itself, if there is room: it stands for nothing that was acknowledged. */
-  takeOwn(message: InboxMessage, from: Surroundings): Promise<Batch | undefined>
+  takeOwn(message: InboxMessage, from: Surroundings): Promise<Arrival | undefined>
   /**
    * Opens the inbox and goes on with what an earlier process left: once, and before anything new is put. Resolves when the
    * inbox is open. Rejects when it cannot be opened; the next call tries again.
@@ -58,35 +58,35 @@ export function createIntake(options: IntakeOptions): Intake {
   let waiters = 0
   let telling = 0
 
-  async function store(messages: readonly InboxMessage[], from: Surroundings): Promise<Batch | Refusal> {
+  async function store(messages: readonly InboxMessage[], from: Surroundings): Promise<Arrival | Refusal> {
     if (dispatcher.stopped) return { error: 'draining' }
-    const batch = dispatcher.add(messages, from)
+    const arrival = dispatcher.add(messages, from)
     try {
       await inbox.put(messages)
     } catch (error) {
-      dispatcher.cancel(batch)
+      dispatcher.cancel(arrival)
       const reason = error instanceof FleethookError && error.code === 'inbox_full' ? error.code : 'inbox_unavailable'
       if (reason === 'inbox_unavailable') reports.dispatch.inboxFailed(error)
       for (const { lane } of messages) gaps.note(vinOf(lane), reason, clock.now())
       return { error: reason }
     }
     reports.noteAccepted(messages)
-    dispatcher.start(batch)
+    dispatcher.start(arrival)
     tellOfGap(from)
-    return batch
+    return arrival
   }
 
-  async function takeOwn(message: InboxMessage, from: Surroundings): Promise<Batch | undefined> {
+  async function takeOwn(message: InboxMessage, from: Surroundings): Promise<Arrival | undefined> {
     if (dispatcher.stopped) return undefined
-    const batch = dispatcher.add([message], from)
+    const arrival = dispatcher.add([message], from)
     try {
       await inbox.put([message])
     } catch {
-      dispatcher.cancel(batch)
+      dispatcher.cancel(arrival)
       return undefined
     }
-    dispatcher.start(batch)
-    return batch
+    dispatcher.start(arrival)
+    return arrival
   }
 
   function open(): Promise<void> {
@@ -146,15 +146,15 @@ export function createIntake(options: IntakeOptions): Intake {
     if (gap === undefined) return
     telling += 1
     hold(from, async () => {
-      const batch = await takeOwn(receipts.gap(gap), from)
-      if (batch === undefined) gaps.putBack(gap)
+      const arrival = await takeOwn(receipts.gap(gap), from)
+      if (arrival === undefined) gaps.putBack(gap)
       else {
         // Where one found room there may be room for another.
         tellOfGap(from)
-        await batch.settled()
+        await arrival.settled()
       }
       telling -= 1
-      if (batch !== undefined && !isHeld(from.context)) tellOfGap(from)
+      if (arrival !== undefined && !isHeld(from.context)) tellOfGap(from)
     })
   }
 
@@ -178,18 +178,18 @@ export function createIntake(options: IntakeOptions): Intake {
       if (messages.length === 0) return undefined
       const stored = store(messages, from)
       if (durable && ack === 'received') {
-        from.context?.watch?.(stored.then((batch) => ('error' in batch ? undefined : batch.settled())))
+        from.context?.watch?.(stored.then((arrival) => ('error' in arrival ? undefined : arrival.settled())))
         hold(from, async () => {
           if ('error' in (await stored)) reports.noteLost(messages)
         })
         return undefined
       }
-      const batch = await stored
-      if ('error' in batch) return batch
-      from.context?.watch?.(batch.settled())
+      const arrival = await stored
+      if ('error' in arrival) return arrival
+      from.context?.watch?.(arrival.settled())
       if (ack !== 'handled') return undefined
-      await batch.settled()
-      if (batch.lost === 0) return undefined
+      await arrival.settled()
+      if (arrival.lost === 0) return undefined
       return { error: dispatcher.stopped ? 'draining' : 'inbox_unavailable' }
     },
     takeOwn,

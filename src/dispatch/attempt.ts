@@ -1,9 +1,9 @@
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Claim, Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { Duplicates } from './duplicates.ts'
 import type { Gathering } from './gathering.ts'
-import { type AttemptCounts, type AttemptEvents, describe, type Outcome } from './outcome.ts'
+import { type AttemptEvents, describe, type Outcome } from './outcome.ts'
 import type { AnyHandler, Gatherer, Registry } from './registry.ts'
 import type { RetryOptions } from './retry.ts'
 import type { Runner } from './run.ts'
@@ -21,7 +21,6 @@ export interface AttemptOptions {
   /** Reads a message that only its text is left of. */
   readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
   readonly events: AttemptEvents
-  readonly counts: AttemptCounts
   /** Whether no handler may be started any more. */
   readonly stopped: () => boolean
 }
@@ -40,7 +39,7 @@ const leastEnds = 3
 const nothing: readonly (AnyHandler & Gatherer)[] = []
 
 export function createAttempt(options: AttemptOptions): Attempt {
-  const { inbox, registry, runner, retry, outcome, gathering, duplicates, read, events, counts, stopped } = options
+  const { inbox, registry, runner, retry, outcome, gathering, duplicates, read, events, stopped } = options
 
   const halted = (work: Work): boolean => stopped() || isOver(work)
 
@@ -94,7 +93,7 @@ export function createAttempt(options: AttemptOptions): Attempt {
         rest.push(handler)
         continue
       }
-      const result = runner.run(handler, event, work.batch, delivery)
+      const result = runner.run(handler, event, work.arrival, delivery)
       const failure = result instanceof Promise ? await result : result
       if (failure === undefined) continue
       const { error } = failure

@@ -2,7 +2,7 @@ import type { Inbox } from '../inbox/inbox.ts'
 import type { Ack } from '../options.ts'
 import type { Lanes } from './lanes.ts'
 import { createWaitingIds, pushId, shiftId, type WaitingId } from './waiting-ids.ts'
-import { type Batch, createBatch, createWork, type Work } from './work.ts'
+import { type Arrival, createArrival, createWork, type Work } from './work.ts'
 
 /**
  * What waits far behind. A durable inbox holds a million messages, and a work for each would be more than the process has: so
@@ -39,22 +39,22 @@ export function createBacklog({ inbox, ack, order, overflow, lanes }: BacklogOpt
   // In memory each message is an object all the same, and one that is merged with others has to be found by its id.
   const shelves = inbox.durability !== 'memory' && ack !== 'handled' && overflow === 'refuse'
   const loose = createWaitingIds()
-  const surroundings: Batch[] = []
+  const surroundings: Arrival[] = []
 
   /** What has to be kept of a work beside its lane; `undefined` when that does not fit into an id and a byte. */
-  function kept({ id, batch, counts, attemptsBefore, notBefore, redelivered }: Work): WaitingId | undefined {
-    if (!counts || attemptsBefore > 0 || notBefore > 0 || batch.held || batch.watched) return undefined
-    let which = surroundings.findIndex(({ env }) => env === batch.env)
+  function kept({ id, arrival, counts, attemptsBefore, notBefore, redelivered }: Work): WaitingId | undefined {
+    if (!counts || attemptsBefore > 0 || notBefore > 0 || arrival.held || arrival.watched) return undefined
+    let which = surroundings.findIndex(({ env }) => env === arrival.env)
     if (which === -1) {
       if (surroundings.length === mostSurroundings) return undefined
-      which = surroundings.push(createBatch([], { env: batch.env, context: undefined })) - 1
+      which = surroundings.push(createArrival([], { env: arrival.env, context: undefined })) - 1
     }
     return { id, flags: which * 2 + Number(redelivered) }
   }
 
   function unfold(lane: string, { id, flags }: WaitingId): Work {
-    const batch = surroundings[flags >> 1] ?? createBatch([], { env: undefined, context: undefined })
-    const work = createWork({ id, lane, kind: 'wire', redelivered: flags % 2 === 1 }, batch)
+    const arrival = surroundings[flags >> 1] ?? createArrival([], { env: undefined, context: undefined })
+    const work = createWork({ id, lane, kind: 'wire', redelivered: flags % 2 === 1 }, arrival)
     work.ready = true
     return work
   }

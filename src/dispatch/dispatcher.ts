@@ -17,7 +17,7 @@ import type { Registry } from './registry.ts'
 import type { RetryOptions } from './retry.ts'
 import { createRunner } from './run.ts'
 import { createTurns } from './turns.ts'
-import { type Batch, createBatch, type Surroundings, type Work } from './work.ts'
+import { type Arrival, createArrival, type Surroundings, type Work } from './work.ts'
 
 /** What the dispatcher tells the receiver about. */
 export interface DispatchEvents extends AttemptEvents {
@@ -39,13 +39,13 @@ export interface DispatchCounts extends AttemptCounts {
 export interface Dispatcher {
   /**
    * Gives messages their places, before the inbox has them: however long that takes, order is that of these calls. Only of a
-   * batch that is `watched` it can be waited for that it is settled.
+   * arrival that is `watched` it can be waited for that it is settled.
    */
-  add(messages: readonly Waiting[], surroundings: Surroundings, watched?: boolean): Batch
+  add(messages: readonly Waiting[], surroundings: Surroundings, watched?: boolean): Arrival
   /** The inbox keeps them: their handlers start in a task of their own, after the answer. */
-  start(batch: Batch): void
+  start(arrival: Arrival): void
   /** The inbox does not keep them. */
-  cancel(batch: Batch): void
+  cancel(arrival: Arrival): void
   /** Messages were merged into others of their lanes and have no turn of their own. */
   merged(ids: readonly string[]): void
   /** Until as many times `leave` more may come, and a drain waits for it. */
@@ -109,14 +109,14 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   }
 
   /** The request's surroundings are about to end, or have ended: what is not finished now never will be. */
-  function expire(batch: Batch, sinceMs: number): void {
+  function expire(arrival: Arrival, sinceMs: number): void {
     runner.abort(
       new FleethookError('drain_deadline', `The runtime ends the work of a request and ${heldWorkMs} ms were over.`, {
         hint: 'Use an inbox that outlives the request, or make the handlers faster.',
       }),
-      batch,
+      arrival,
     )
-    const unfinished = batch.works.filter((work) => work.state !== 'over')
+    const unfinished = arrival.works.filter((work) => work.state !== 'over')
     turns.end(unfinished)
     void giveUp(unfinished).then((lost) => lost.forEach(({ from }) => events.missed(from, sinceMs)))
     turns.pump()
@@ -124,25 +124,25 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
   return {
     add(messages, surroundings, watched = false) {
-      const batch = createBatch(messages, surroundings, watched)
-      for (const work of batch.works) {
+      const arrival = createArrival(messages, surroundings, watched)
+      for (const work of arrival.works) {
         turns.bind(work)
         lanes.add(inLanes ? work.from : work.id, work)
-        if (!batch.held) mergeable?.set(work.id, work)
+        if (!arrival.held) mergeable?.set(work.id, work)
       }
-      return batch
+      return arrival
     },
 
-    start(batch) {
-      if (batch.held) held.hold(batch)
-      turns.arrive(batch.works, batch.held)
+    start(arrival) {
+      if (arrival.held) held.hold(arrival)
+      turns.arrive(arrival.works, arrival.held)
       // Who holds a request has to know what it is held for; nobody else needs them any more.
-      if (!batch.held) batch.works = []
+      if (!arrival.held) arrival.works = []
     },
 
-    cancel(batch) {
-      turns.end(batch.works)
-      batch.works.forEach(() => batch.finish())
+    cancel(arrival) {
+      turns.end(arrival.works)
+      arrival.works.forEach(() => arrival.finish())
       turns.pump()
     },
 
@@ -151,7 +151,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
         const work = mergeable?.get(id)
         if (work?.state !== 'waiting') continue
         turns.end([work])
-        work.batch.finish()
+        work.arrival.finish()
       }
     },
 

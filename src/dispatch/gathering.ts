@@ -6,7 +6,7 @@ import type { Gatherer } from './registry.ts'
 import type { RetryOptions } from './retry.ts'
 import type { Failure, RunContext, Runner } from './run.ts'
 import { wishOf } from './thrown.ts'
-import { type Batch, deliveryOf, gateInto, type Group, type Work } from './work.ts'
+import { type Arrival, deliveryOf, gateInto, type Batch, type Work } from './work.ts'
 
 /** Gathers messages for the handlers of batches, and runs these. */
 export interface Gathering {
@@ -15,10 +15,10 @@ export interface Gathering {
   /** Its turn has ended; it keeps its place in the lane until its batch is settled. */
   gather(work: Work, gatherer: Gatherer): void
   /** A batch that is to be run now. */
-  take(): Group | undefined
+  take(): Batch | undefined
   readonly waiting: boolean
   /** Runs the handler of a batch. Never rejects. */
-  run(group: Group): Promise<void>
+  run(batch: Batch): Promise<void>
   /** Lets no open batch wait any longer. */
   flush(): void
   /** Nothing is run any more: no time runs out either. */
@@ -36,7 +36,7 @@ export interface GatheringOptions {
   /** A batch waits to be run that nobody has asked for. */
   readonly pump: () => void
   /** Runs a batch; called in the surroundings that it is bound to. */
-  readonly step: (group: Group) => void
+  readonly step: (batch: Batch) => void
   /** A message of a batch is over. */
   readonly over: (work: Work) => void
   /** It goes back to its lane, and may be tried again after so long: at once when its turn comes, without. */
@@ -49,42 +49,42 @@ const nobody = { env: undefined }
 
 export function createGathering(options: GatheringOptions): Gathering {
   const { clock, runner, lanes, outcome, retry, events, stopped, pump, over, back, inboxRestMs } = options
-  const open = new Set<Group>()
-  const resting = new Set<Group>()
-  let due: Group[] = []
+  const open = new Set<Batch>()
+  const resting = new Set<Batch>()
+  let due: Batch[] = []
 
-  const ownerOf = ({ batch }: Work): Batch | undefined => (batch.held ? batch : undefined)
+  const ownerOf = ({ arrival }: Work): Arrival | undefined => (arrival.held ? arrival : undefined)
 
-  function createGroup(gatherer: Gatherer, works: Work[], later: Group['later'], owner: Batch | undefined): Group {
-    const group: Group = {
+  function createBatch(gatherer: Gatherer, works: Work[], later: Batch['later'], owner: Arrival | undefined): Batch {
+    const batch: Batch = {
       ...{ gatherer, owner, works, later, open: false, timer: undefined },
-      gate: owner && gateInto(() => options.step(group)),
+      gate: owner && gateInto(() => options.step(batch)),
     }
-    for (const work of works) work.group = group
-    return group
+    for (const work of works) work.batch = batch
+    return batch
   }
 
-  function close(group: Group): void {
-    if (!open.delete(group)) return
-    group.open = false
-    group.timer?.cancel()
-    due.push(group)
+  function close(batch: Batch): void {
+    if (!open.delete(batch)) return
+    batch.open = false
+    batch.timer?.cancel()
+    due.push(batch)
   }
 
-  function opened(gatherer: Gatherer, owner: Batch | undefined): Group {
-    for (const group of open) if (group.gatherer === gatherer && group.owner === owner) return group
-    const group = createGroup(gatherer, [], [], owner)
-    open.add(group)
-    group.open = true
-    group.timer = clock.after(gatherer.withinMs, () => {
-      close(group)
+  function opened(gatherer: Gatherer, owner: Arrival | undefined): Batch {
+    for (const batch of open) if (batch.gatherer === gatherer && batch.owner === owner) return batch
+    const batch = createBatch(gatherer, [], [], owner)
+    open.add(batch)
+    batch.open = true
+    batch.timer = clock.after(gatherer.withinMs, () => {
+      close(batch)
       pump()
     })
-    return group
+    return batch
   }
 
   /** The handler is done with them: what else they are for comes in their own turn. */
-  async function finish(group: Group, works: readonly Work[]): Promise<void> {
+  async function finish(batch: Batch, works: readonly Work[]): Promise<void> {
     await Promise.all(
       works.map(async (work) => {
         const { opened: message } = work
@@ -104,14 +104,14 @@ export function createGathering(options: GatheringOptions): Gathering {
         over(work)
       }),
     )
-    const [next, ...later] = group.later
-    if (next !== undefined) due.push(createGroup(group.gatherer, [...next], later, group.owner))
+    const [next, ...later] = batch.later
+    if (next !== undefined) due.push(createBatch(batch.gatherer, [...next], later, batch.owner))
   }
 
   /** They have failed for the last time. */
-  function giveUp(group: Group, works: readonly Work[], error: unknown): Promise<void> {
+  function giveUp(batch: Batch, works: readonly Work[], error: unknown): Promise<void> {
     for (const work of works) work.fatal ??= describe(error)
-    return finish(group, works)
+    return finish(batch, works)
   }
 
   async function putBack(works: readonly Work[], restMs: number): Promise<void> {
@@ -119,10 +119,10 @@ export function createGathering(options: GatheringOptions): Gathering {
   }
 
   /** All of them rest, and are run again together. */
-  async function again(group: Group, works: Work[], restMs: number): Promise<void> {
+  async function again(batch: Batch, works: Work[], restMs: number): Promise<void> {
     await putBack(works, restMs)
     if (stopped()) return
-    const next = createGroup(group.gatherer, works, group.later, group.owner)
+    const next = createBatch(batch.gatherer, works, batch.later, batch.owner)
     resting.add(next)
     next.timer = clock.after(restMs, () => {
       resting.delete(next)
@@ -132,7 +132,7 @@ export function createGathering(options: GatheringOptions): Gathering {
     })
   }
 
-  async function failed(group: Group, works: Work[], error: unknown): Promise<void> {
+  async function failed(batch: Batch, works: Work[], error: unknown): Promise<void> {
     const [first] = works
     if (first?.opened === undefined) return
     const wish = wishOf(error)
@@ -142,21 +142,21 @@ export function createGathering(options: GatheringOptions): Gathering {
       events.failed(error, first.opened.event, { id, attempt }, works.length)
       if (works.length > 1) {
         for (const { works: half, later } of halves(works))
-          due.push(createGroup(group.gatherer, half, [...later, ...group.later], group.owner))
+          due.push(createBatch(batch.gatherer, half, [...later, ...batch.later], batch.owner))
         return
       }
-    } else if (works.length > 1 && !isLast) return again(group, works, outcome.restMs(first, error))
-    if (isLast) return giveUp(group, works, error)
+    } else if (works.length > 1 && !isLast) return again(batch, works, outcome.restMs(first, error))
+    if (isLast) return giveUp(batch, works, error)
     const restMs = outcome.restMs(first, error)
     await putBack(works, restMs)
     // It holds its lane until it is over, and nobody else's.
     first.opened = undefined
     back(first, restMs)
-    for (const work of group.later.flat()) back(work)
+    for (const work of batch.later.flat()) back(work)
   }
 
   function call(
-    { gatherer, owner }: Group,
+    { gatherer, owner }: Batch,
     works: readonly Work[],
   ): Failure | undefined | Promise<Failure | undefined> {
     const { wants, handler } = gatherer
@@ -179,29 +179,29 @@ export function createGathering(options: GatheringOptions): Gathering {
         },
       )
     }
-    return runner.run(run, messages, owner ?? works[0]?.batch ?? nobody, undefined)
+    return runner.run(run, messages, owner ?? works[0]?.arrival ?? nobody, undefined)
   }
 
   return {
     admits(work) {
       const { previous, gatherers } = work
       if (previous === undefined) return true
-      const { group } = previous
+      const { batch } = previous
       // What was tried before is run alone.
       const isAlone = work.attempt > 0 && (work.pending?.length ?? 0) === 0
-      return group?.open === true && !isAlone && group.gatherer === gatherers[0] && group.owner === ownerOf(work)
+      return batch?.open === true && !isAlone && batch.gatherer === gatherers[0] && batch.owner === ownerOf(work)
     },
 
     gather(work, gatherer) {
       outcome.tried(work)
       const isAlone = work.attempt > 1
       const owner = ownerOf(work)
-      const group = isAlone ? createGroup(gatherer, [], [], owner) : opened(gatherer, owner)
-      group.works.push(work)
-      work.group = group
+      const batch = isAlone ? createBatch(gatherer, [], [], owner) : opened(gatherer, owner)
+      batch.works.push(work)
+      work.batch = batch
       work.state = 'gathered'
-      if (isAlone) due.push(group)
-      else if (group.works.length >= gatherer.size) close(group)
+      if (isAlone) due.push(batch)
+      else if (batch.works.length >= gatherer.size) close(batch)
       lanes.pass(work)
     },
 
@@ -210,25 +210,25 @@ export function createGathering(options: GatheringOptions): Gathering {
       return due.length > 0
     },
 
-    async run(group) {
-      const works = group.works.filter(({ state }) => state === 'gathered')
+    async run(batch) {
+      const works = batch.works.filter(({ state }) => state === 'gathered')
       if (works.length === 0) return
-      const failure = await call(group, works)
+      const failure = await call(batch, works)
       // Whoever ended one of them meanwhile accounts for it; and at the end of a drain all of them.
       const left = works.filter(({ state }) => state === 'gathered')
       if (left.length === 0 || (failure !== undefined && stopped())) return
       const wish = failure && wishOf(failure.error)
       if (wish?.kind === 'discard') events.discarded(wish.reason, left[0]?.opened?.event.topic ?? '', left.length)
-      if (failure === undefined || wish?.kind === 'discard') await finish(group, left)
-      else await failed(group, left, failure.error)
+      if (failure === undefined || wish?.kind === 'discard') await finish(batch, left)
+      else await failed(batch, left, failure.error)
     },
 
     flush() {
-      for (const group of open) close(group)
+      for (const batch of open) close(batch)
     },
 
     stop() {
-      for (const group of [...open, ...resting]) group.timer?.cancel()
+      for (const batch of [...open, ...resting]) batch.timer?.cancel()
       due = []
     },
   }

@@ -28,9 +28,9 @@ export function createGiveUp(options: {
     const lost = await isLost(work)
     if (lost) {
       counts.lost += 1
-      work.batch.lost += 1
+      work.arrival.lost += 1
     }
-    work.batch.finish()
+    work.arrival.finish()
     return lost ? [work] : []
   }
 

@@ -8,7 +8,7 @@ import type { Lanes } from './lanes.ts'
 import { createOutcome, type Outcome } from './outcome.ts'
 import type { Runner } from './run.ts'
 import { createTasks } from './tasks.ts'
-import { gateInto, type Group, type Work } from './work.ts'
+import { gateInto, type Batch, type Work } from './work.ts'
 
 /** Gives work its turns: so many at once, each lane in order, and again after a rest. */
 export interface Turns {
@@ -66,8 +66,8 @@ export function createTurns(options: TurnsOptions): Turns {
     // The end of a drain is not put off until batches are full.
     if (drain().isBegun) gathering.flush()
     while ((gathering.waiting || lanes.waiting) && running < concurrency && !stopped() && tasks.goOn()) {
-      const group = gathering.take()
-      if (group === undefined) {
+      const batch = gathering.take()
+      if (batch === undefined) {
         const work = lanes.take()
         if (work === undefined) break
         running += 1
@@ -76,8 +76,8 @@ export function createTurns(options: TurnsOptions): Turns {
         else work.gate()
       } else {
         running += 1
-        if (group.gate === undefined) stepBatch(group)
-        else group.gate()
+        if (batch.gate === undefined) stepBatch(batch)
+        else batch.gate()
       }
     }
     drain().check()
@@ -94,8 +94,8 @@ export function createTurns(options: TurnsOptions): Turns {
     )
   }
 
-  function stepBatch(group: Group): void {
-    void gathering.run(group).then(() => {
+  function stepBatch(batch: Batch): void {
+    void gathering.run(batch).then(() => {
       running -= 1
       pump()
     })
@@ -121,8 +121,8 @@ export function createTurns(options: TurnsOptions): Turns {
   function over(work: Work): void {
     if (work.state === 'over') return
     end(work)
-    events.roomy(work.batch)
-    work.batch.finish()
+    events.roomy(work.arrival)
+    work.arrival.finish()
   }
 
   /** It waits until those before it in its lane are over, which they may be already. */
@@ -140,8 +140,8 @@ export function createTurns(options: TurnsOptions): Turns {
   /** It was gathered, and is not over. */
   function back(work: Work, restMs?: number): void {
     if (work.state !== 'gathered') return
-    work.group = undefined
-    if (work.previous === undefined || work.previous.group !== undefined) lanes.recall(work)
+    work.batch = undefined
+    if (work.previous === undefined || work.previous.batch !== undefined) lanes.recall(work)
     if (restMs === undefined) {
       park(work)
       return
@@ -160,7 +160,7 @@ export function createTurns(options: TurnsOptions): Turns {
   }
 
   function bind(work: Work): void {
-    if (work.batch.held) work.gate = gateInto(() => step(work))
+    if (work.arrival.held) work.gate = gateInto(() => step(work))
   }
 
   function again(work: Work): void {
@@ -171,7 +171,7 @@ export function createTurns(options: TurnsOptions): Turns {
   function end(work: Work): void {
     const { lane } = work
     work.state = 'over'
-    work.group = undefined
+    work.batch = undefined
     work.rest?.cancel()
     lanes.remove(work)
     wake(lane?.head)

@@ -10,7 +10,7 @@ import type { AnyHandler, Gatherer } from './registry.ts'
 /** A message on its way through its lane. */
 export interface Work extends InLane<Work> {
   readonly id: string
-  readonly batch: Batch
+  readonly arrival: Arrival
   /** The message's lane: its VIN, or a lane of its own kind. */
   readonly from: string
   /** It came over the wire, so it counts; what the receiver made itself does not. */
@@ -34,7 +34,7 @@ export interface Work extends InLane<Work> {
   /** The message, while it waits for more than its turn. */
   opened: OpenedMessage | undefined
   /** Those that it is gathered with. */
-  group: Group | undefined
+  batch: Batch | undefined
   /** The handlers that are still to succeed; all of them before the first attempt. */
   pending: readonly AnyHandler[] | undefined
   /** The batches that it is still to be gathered into, one after another. */
@@ -48,10 +48,10 @@ export interface Work extends InLane<Work> {
 }
 
 /** Works that are gathered for the handler of a batch. */
-export interface Group {
+export interface Batch {
   readonly gatherer: Gatherer
   /** The request whose surroundings they are bound to, if they are. */
-  readonly owner: Batch | undefined
+  readonly owner: Arrival | undefined
   readonly works: Work[]
   /** What was split off behind them and has to wait for them, for it is of the same lane. */
   readonly later: readonly (readonly Work[])[]
@@ -75,7 +75,7 @@ export interface Surroundings {
 }
 
 /** The messages of one request, and whoever waits for them. */
-export interface Batch extends Surroundings {
+export interface Arrival extends Surroundings {
   /** Whether the runtime ends the request's work on its own, unless it is held. */
   readonly held: boolean
   /** Whether somebody waits, or may wait, until it is settled. */
@@ -90,17 +90,17 @@ export interface Batch extends Surroundings {
   finish(): void
 }
 
-/** The batch of one request, each of its messages ready for a lane. */
-export function createBatch(
+/** What one request brought, each of its messages ready for a lane. */
+export function createArrival(
   messages: readonly Waiting[],
   { env, context }: Surroundings,
   watched: boolean = false,
-): Batch {
+): Arrival {
   let left = messages.length
   let settled: Promise<void> | undefined
   let resolve: (() => void) | undefined
   const works: Work[] = []
-  const batch: Batch = {
+  const arrival: Arrival = {
     env,
     context,
     held: isHeld(context),
@@ -120,19 +120,19 @@ export function createBatch(
       if (left === 0) resolve?.()
     },
   }
-  for (const message of messages) works.push(createWork(message, batch))
-  return batch
+  for (const message of messages) works.push(createWork(message, arrival))
+  return arrival
 }
 
 const none: readonly Gatherer[] = []
 
 export function createWork(
   { id, lane, kind, attempts = 0, notBefore = 0, redelivered = false }: Waiting,
-  batch: Batch,
+  arrival: Arrival,
 ): Work {
   return {
     id,
-    batch,
+    arrival,
     from: lane,
     counts: kind === 'wire',
     redelivered,
@@ -144,7 +144,7 @@ export function createWork(
     mostAttempts: 0,
     ends: 0,
     opened: undefined,
-    group: undefined,
+    batch: undefined,
     pending: undefined,
     gatherers: none,
     fatal: undefined,
