@@ -12,7 +12,7 @@ const config: ViteUserConfig = {
   resolve: {
     alias: [
       { find: /^fleethook$/, replacement: source('src/index.ts') },
-      { find: /^fleethook\/(normalize|client|operator|testing)$/, replacement: source('src/$1.ts') },
+      { find: /^fleethook\/(normalize|client|operator|sandbox|testing)$/, replacement: source('src/$1.ts') },
       { find: /^fleethook\/(node|bun|deno|workers|inbox\/[\w-]+)$/, replacement: source('adapters/$1.ts') },
     ],
   },

@@ -76,7 +76,7 @@ export function createWebhookResource(call: Call): WebhookResource {
 
   return {
     async set(webhook, { allowLocal = false, signal } = {}) {
-      const flaw = flawOf(webhook)
+      const flaw = flawOfWebhook(webhook)
       if (flaw !== undefined) throw new ServiceError('invalid_request', `The webhook cannot be set: ${flaw}`)
       const unreachable = allowLocal ? undefined : flawOfWebhookUrl(webhook.url)
       if (unreachable !== undefined) {
@@ -101,7 +101,7 @@ export function createWebhookResource(call: Call): WebhookResource {
 }
 
 /** What the service would not take, found without saying the value of `auth`. */
-function flawOf(webhook: { readonly [Key in keyof Webhook]?: unknown }): string | undefined {
+export function flawOfWebhook(webhook: { readonly [Key in keyof Webhook]?: unknown }): string | undefined {
   const { url, format, auth, verify, enabled } = webhook
   if (typeof url !== 'string') return '`url` must be a string.'
   if (typeof format !== 'string' || !formats.includes(format)) return `\`format\` must be one of ${formats.join(', ')}.`

@@ -1,11 +1,11 @@
 import { chargingWatts, fill, warm } from './battery.ts'
 import { between, chance, oneOf } from './random.ts'
 import { changes } from './say.ts'
-import type { Messages } from './simulated.ts'
+import type { Steps } from './simulated.ts'
 import type { Charging, Vehicle } from './vehicle.ts'
 
 /** Plugs in, charges to the limit, stays plugged in for a while, unplugs. */
-export function* charge(vehicle: Vehicle, kind: 'ac' | 'dc'): Messages {
+export function* charge(vehicle: Vehicle, kind: 'ac' | 'dc'): Steps {
   const { random } = vehicle
   const maxWatts =
     kind === 'ac' ? oneOf(random, [3_700, 7_400, 11_000, 11_000]) : oneOf(random, [50_000, 120_000, 170_000])
@@ -18,8 +18,8 @@ export function* charge(vehicle: Vehicle, kind: 'ac' | 'dc'): Messages {
   charging.state = 'Charging'
   charging.watts = chargingWatts(vehicle)
   for (let full = false; !full;) {
-    const seconds = between(random, 4, 7)
-    full = fill(vehicle, seconds)
+    const seconds = Math.min(between(random, 4, 7), vehicle.stepSeconds)
+    if (!isStopped(charging)) full = fill(vehicle, seconds)
     yield* wait(vehicle, seconds)
   }
   charging.state = 'Complete'
@@ -35,9 +35,16 @@ export function* charge(vehicle: Vehicle, kind: 'ac' | 'dc'): Messages {
   yield* wait(vehicle, 2)
 }
 
-function* wait(vehicle: Vehicle, seconds: number): Messages {
-  vehicle.now += seconds * 1_000
-  warm(vehicle, seconds)
-  const said = changes(vehicle)
-  if (said) yield said
+/** Somebody else may have stopped it: a command. */
+function isStopped({ state }: Charging): boolean {
+  return state === 'Stopped'
+}
+
+function* wait(vehicle: Vehicle, seconds: number): Steps {
+  for (let left = seconds; left > 0; left -= vehicle.stepSeconds) {
+    const step = Math.min(left, vehicle.stepSeconds)
+    vehicle.now += step * 1_000
+    warm(vehicle, step)
+    yield changes(vehicle)
+  }
 }

@@ -3,7 +3,7 @@ import { courseTo, move, placeAt } from './motion.ts'
 import { loseNetwork } from './network.ts'
 import { between, chance, oneOf, whole } from './random.ts'
 import { changes, changeState } from './say.ts'
-import type { Messages } from './simulated.ts'
+import type { Steps } from './simulated.ts'
 import { alert, fallIll, fault } from './trouble.ts'
 import type { Vehicle } from './vehicle.ts'
 
@@ -18,7 +18,7 @@ const places: readonly [string, ...string[]] = [
 const townSpeed = 13.6
 
 /** A trip, from the opened door to the locked one: to somewhere, or, from somewhere, home. */
-export function* drive(vehicle: Vehicle): Messages {
+export function* drive(vehicle: Vehicle): Steps {
   plan(vehicle)
   yield* getIn(vehicle)
   yield changeState(vehicle, 'driving')
@@ -39,7 +39,7 @@ function plan(vehicle: Vehicle): void {
   vehicle.trip = { origin, destination, name: atHome ? oneOf(random, places) : 'Home', metersLeft }
 }
 
-function* getIn(vehicle: Vehicle): Messages {
+function* getIn(vehicle: Vehicle): Steps {
   vehicle.locked = false
   yield* still(vehicle, between(vehicle.random, 2, 5))
   vehicle.driverDoorOpen = true
@@ -53,7 +53,7 @@ function* getIn(vehicle: Vehicle): Messages {
   yield* still(vehicle, between(vehicle.random, 2, 9))
 }
 
-function* reverse(vehicle: Vehicle): Messages {
+function* reverse(vehicle: Vehicle): Steps {
   if (chance(vehicle.random, 0.6)) {
     vehicle.gear = 'R'
     for (let seconds = whole(vehicle.random, 4, 8); seconds > 0; seconds--) yield* roll(vehicle, 1.3)
@@ -62,7 +62,7 @@ function* reverse(vehicle: Vehicle): Messages {
   vehicle.gear = 'D'
 }
 
-function* travel(vehicle: Vehicle): Messages {
+function* travel(vehicle: Vehicle): Steps {
   const { random, trip } = vehicle
   if (!trip) return
   const length = trip.metersLeft
@@ -100,7 +100,7 @@ function* travel(vehicle: Vehicle): Messages {
   if (illness && ill) yield alert(vehicle, illness, true)
 }
 
-function* getOut(vehicle: Vehicle): Messages {
+function* getOut(vehicle: Vehicle): Steps {
   vehicle.gear = 'P'
   vehicle.trip = undefined
   vehicle.acceleration = 0
@@ -125,22 +125,22 @@ function* getOut(vehicle: Vehicle): Messages {
 }
 
 /** About a second on the wheels. */
-function* roll(vehicle: Vehicle, wantedMetersPerSecond: number): Messages {
+function* roll(vehicle: Vehicle, wantedMetersPerSecond: number): Steps {
   const seconds = between(vehicle.random, 0.94, 1.06)
   move(vehicle, seconds, wantedMetersPerSecond)
   yield* pass(vehicle, seconds)
 }
 
 /** Some seconds at rest. */
-function* still(vehicle: Vehicle, seconds: number): Messages {
+function* still(vehicle: Vehicle, seconds: number): Steps {
   vehicle.watts = 0
-  yield* pass(vehicle, seconds)
+  for (let left = seconds; left > 0; left -= vehicle.stepSeconds)
+    yield* pass(vehicle, Math.min(left, vehicle.stepSeconds))
 }
 
-function* pass(vehicle: Vehicle, seconds: number): Messages {
+function* pass(vehicle: Vehicle, seconds: number): Steps {
   vehicle.now += seconds * 1_000
   spend(vehicle, seconds)
   warm(vehicle, seconds)
-  const said = changes(vehicle)
-  if (said) yield said
+  yield changes(vehicle)
 }

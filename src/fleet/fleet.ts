@@ -3,7 +3,7 @@ import { FleethookError } from '../errors.ts'
 import { withDuplicates } from './duplicates.ts'
 import { life } from './life.ts'
 import { randomFrom } from './random.ts'
-import type { Messages } from './simulated.ts'
+import type { Messages, Steps } from './simulated.ts'
 import { createVehicle } from './vehicle.ts'
 import { maxVins } from './vin.ts'
 
@@ -59,7 +59,7 @@ function* inOrder(vins: number, seed: number, startAt: number): Messages {
   const seeds = randomFrom(seed)
   for (let index = 0; index < vins; index++) {
     const vehicle = createVehicle(index, seeds.next(), startAt)
-    const messages = withDuplicates(life(vehicle), randomFrom(seeds.next()))
+    const messages = withDuplicates(spoken(life(vehicle)), randomFrom(seeds.next()))
     lives.push(messages)
     const first = messages.next()
     if (first.done) continue
@@ -75,4 +75,8 @@ function* inOrder(vins: number, seed: number, startAt: number): Messages {
     }
     if (message) yield message
   }
+}
+
+function* spoken(steps: Steps): Messages {
+  for (const message of steps) if (message) yield message
 }

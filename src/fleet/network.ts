@@ -1,5 +1,5 @@
 import { chance, whole } from './random.ts'
-import type { Messages, SimulatedMessage } from './simulated.ts'
+import type { SimulatedMessage, Steps } from './simulated.ts'
 import { timestamp } from './timestamp.ts'
 import type { Vehicle } from './vehicle.ts'
 
@@ -19,7 +19,7 @@ export function disconnect(vehicle: Vehicle, at: number): SimulatedMessage {
  * The vehicle drives out of its network for a while. The server notices late, or never; what the vehicle says meanwhile
  * waits, and is posted in a row, with its old times, once the vehicle is back.
  */
-export function* loseNetwork(vehicle: Vehicle, forMs: number): Messages {
+export function* loseNetwork(vehicle: Vehicle, forMs: number): Steps {
   const back = vehicle.now + forMs
   const noticed = vehicle.now + whole(vehicle.random, 8_000, 20_000)
   if (noticed < back && chance(vehicle.random, 0.8)) yield disconnect(vehicle, noticed)

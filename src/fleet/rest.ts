@@ -4,33 +4,45 @@ import { courseTo } from './motion.ts'
 import { connect, disconnect } from './network.ts'
 import { between, chance, whole } from './random.ts'
 import { changes, changeState, post, vehicleTime } from './say.ts'
-import type { Messages } from './simulated.ts'
+import type { Steps } from './simulated.ts'
 import { fault } from './trouble.ts'
 import type { Vehicle } from './vehicle.ts'
 
 /** Stands parked and awake. */
-export function* park(vehicle: Vehicle, minutes: number): Messages {
+export function* park(vehicle: Vehicle, minutes: number): Steps {
   const until = vehicle.now + minutes * 60_000
-  while (vehicle.now < until) yield* idle(vehicle, 15)
+  while (vehicle.now < until) yield* idle(vehicle, Math.min(15, vehicle.stepSeconds))
 }
 
 /** Says that it falls asleep, and then nothing for a long while. */
-export function* sleep(vehicle: Vehicle, minutes: number): Messages {
+export function* sleep(vehicle: Vehicle, minutes: number): Steps {
   yield changeState(vehicle, 'asleep')
   yield disconnect(vehicle, vehicle.now + between(vehicle.random, 500, 3_000))
   vehicle.said = []
+  vehicle.streaming?.said.clear()
   vehicle.tyresSeen = false
   vehicle.watts = 0
-  vehicle.now += minutes * 60_000
-  spend(vehicle, minutes * 60, false)
-  warm(vehicle, minutes * 60)
+  yield* slumber(vehicle, minutes * 60)
+}
+
+/** Says nothing. */
+export function* slumber(vehicle: Vehicle, seconds: number): Steps {
+  const longest = 10 * vehicle.stepSeconds
+  for (let left = seconds; left > 0; left -= longest) {
+    const step = Math.min(left, longest)
+    vehicle.now += step * 1_000
+    vehicle.watts = 0
+    spend(vehicle, step, false)
+    warm(vehicle, step)
+    yield undefined
+  }
 }
 
 /**
  * Comes back: a connection, at home often a second one over wifi, the state, everything it knows in one large message, and
  * now and then the full document. Until the first time signal its clock can be minutes ahead.
  */
-export function* wake(vehicle: Vehicle): Messages {
+export function* wake(vehicle: Vehicle): Steps {
   const { random } = vehicle
   vehicle.clockAheadMs = chance(random, 0.25) ? whole(random, 4_000, 290_000) : 0
   yield connect(vehicle, 'cellular', vehicle.now)
@@ -54,7 +66,7 @@ export function* wake(vehicle: Vehicle): Messages {
   vehicle.clockAheadMs = 0
 }
 
-function* document(vehicle: Vehicle): Messages {
+function* document(vehicle: Vehicle): Steps {
   yield post(vehicle, {
     topic: 'vehicle_data',
     vin: vehicle.vin,
@@ -63,11 +75,10 @@ function* document(vehicle: Vehicle): Messages {
   })
 }
 
-function* idle(vehicle: Vehicle, seconds: number): Messages {
+function* idle(vehicle: Vehicle, seconds: number): Steps {
   vehicle.now += seconds * 1_000
   vehicle.watts = 0
   spend(vehicle, seconds)
   warm(vehicle, seconds)
-  const said = changes(vehicle)
-  if (said) yield said
+  yield changes(vehicle)
 }

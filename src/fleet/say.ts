@@ -3,6 +3,7 @@ import { between, whole } from './random.ts'
 import { signalList } from './signals.ts'
 import type { SimulatedEvent, SimulatedMessage } from './simulated.ts'
 import { asText } from './spelling.ts'
+import { streamed } from './streaming.ts'
 import { timestamp } from './timestamp.ts'
 import type { Vehicle } from './vehicle.ts'
 
@@ -21,23 +22,27 @@ export function post(vehicle: Vehicle, event: SimulatedEvent): SimulatedMessage 
 
 /** What changed since the vehicle looked last, as one bundle; nothing when nothing did. */
 export function changes(vehicle: Vehicle): SimulatedMessage | undefined {
+  const data = vehicle.streaming ? streamed(vehicle, vehicle.streaming) : changed(vehicle)
+  vehicle.lookedAt = vehicle.now
+  if (data === undefined) return undefined
+  return post(vehicle, { topic: 'data', vin: vehicle.vin, createdAt: vehicleTime(vehicle), data })
+}
+
+function changed(vehicle: Vehicle): Record<string, FieldValue> | undefined {
   const data: Record<string, FieldValue> = {}
-  let changed = false
   for (const [index, { field, every, read, alwaysTyped }] of signalList.entries()) {
     if (every > 0 && !isDue(every * 1_000, index, vehicle)) continue
     const value = read(vehicle)
     if (isSame(vehicle.said[index], value)) continue
     vehicle.said[index] = value
     data[field] = vehicle.spelling === 'text' && !alwaysTyped ? asText(value) : value
-    changed = true
   }
-  vehicle.lookedAt = vehicle.now
-  if (!changed) return undefined
-  return post(vehicle, { topic: 'data', vin: vehicle.vin, createdAt: vehicleTime(vehicle), data })
+  return Object.keys(data).length > 0 ? data : undefined
 }
 
 /** The vehicle went online, fell asleep, drives. */
 export function changeState(vehicle: Vehicle, state: 'online' | 'asleep' | 'driving'): SimulatedMessage {
+  vehicle.state = state
   return post(vehicle, { topic: 'state', vin: vehicle.vin, createdAt: vehicleTime(vehicle), state })
 }
 

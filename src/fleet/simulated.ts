@@ -33,5 +33,8 @@ export interface SimulatedMessage {
   readonly event: SimulatedEvent
 }
 
+/** What a vehicle does, step by step: a message, or nothing when it has only lived on. `vehicle.now` says until when. */
+export type Steps = Generator<SimulatedMessage | undefined, void, undefined>
+
 /** Messages in the order in which they are posted. */
 export type Messages = Generator<SimulatedMessage, void, undefined>

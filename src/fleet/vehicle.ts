@@ -2,13 +2,14 @@ import type { Location } from '../events/values.ts'
 import { between, chance, oneOf, randomFrom, whole, type Random } from './random.ts'
 import type { Spelling } from './spelling.ts'
 import type { FractionDigits } from './timestamp.ts'
+import type { Streaming } from './streaming.ts'
 import { syntheticVin } from './vin.ts'
 
 /** Where the cable is plugged in, and how the battery takes it. */
 export interface Charging {
   readonly kind: 'ac' | 'dc'
   readonly maxWatts: number
-  state: 'Disconnected' | 'Starting' | 'Charging' | 'Complete'
+  state: 'Disconnected' | 'Starting' | 'Charging' | 'Stopped' | 'Complete'
   watts: number
   energyInWh: number
 }
@@ -33,12 +34,17 @@ export interface Vehicle {
   readonly home: Location
   readonly massKg: number
   readonly capacityWh: number
-  readonly chargeLimitPercent: number
+  chargeLimitPercent: number
   readonly coldBars: readonly [number, number, number, number]
   readonly yearlyMeanCelsius: number
 
   /** The true time, ms since the epoch. */
   now: number
+  state: 'online' | 'asleep' | 'driving'
+  /** The longest step in which the vehicle lives. Infinity: as long as what it does allows. */
+  stepSeconds: number
+  /** What the vehicle streams; nothing: what every vehicle of a fleet does. */
+  streaming: Streaming | undefined
   /** How far the vehicle's own clock is ahead. */
   clockAheadMs: number
   /** What was said last, by the index of the signal; empty after sleep. */
@@ -74,7 +80,7 @@ export interface Vehicle {
   tyreCelsius: number
   batteryCelsius: number
   climateOn: boolean
-  readonly wantedCelsius: number
+  wantedCelsius: number
 
   driverDoorOpen: boolean
   trunkOpen: boolean
@@ -125,6 +131,9 @@ export function createVehicle(index: number, seed: number, startAt: number): Veh
     yearlyMeanCelsius: celsius,
 
     now: startAt,
+    state: 'asleep',
+    stepSeconds: Infinity,
+    streaming: undefined,
     clockAheadMs: 0,
     said: [],
     lookedAt: 0,

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { serve } from '@hono/node-server'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createSandbox } from 'fleethook/sandbox'
 import { checks, type Scene, sceneOf, type ServiceUnderTest } from './rows.ts'
-import { apiKey, stubService } from './stub-service.ts'
 
 /**
  * `CONFORMANCE=reads` runs the checks against the service of SERVICE_URL and SERVICE_API_KEY, those that change nothing;
@@ -10,7 +10,9 @@ import { apiKey, stubService } from './stub-service.ts'
  */
 const { CONFORMANCE: mode, SERVICE_URL: baseUrl, SERVICE_API_KEY: key } = process.env
 
-const server = mode === undefined ? serve({ fetch: stubService().fetch, port: 0, hostname: '127.0.0.1' }) : undefined
+const apiKey = 'the-key-of-the-business'
+const sandbox = createSandbox({ apiKey, speed: 0, allowLocal: false })
+const server = mode === undefined ? serve({ fetch: sandbox.fetch, port: 0, hostname: '127.0.0.1' }) : undefined
 
 async function service(): Promise<ServiceUnderTest> {
   if (server === undefined) {
@@ -27,7 +29,10 @@ describe('client and service agree, row by row of docs/interface.md', () => {
   beforeAll(async () => {
     scene = await sceneOf(await service())
   })
-  afterAll(() => void server?.close())
+  afterAll(async () => {
+    await sandbox.close()
+    server?.close()
+  })
 
   const chosen = checks.filter(({ writes }) => !writes || mode === undefined || mode === 'writes')
   test.each(chosen.map((check) => [`${check.row}: ${check.name}`, check] as const))('%s', async (_name, { run }) =>

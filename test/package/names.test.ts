@@ -38,6 +38,11 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       StreamingConfig VehicleCommand VehicleImage VehicleResource Webhook WebhookResource`,
   },
   'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary Operated OperatorOptions' },
+  'fleethook/sandbox': {
+    values: 'createSandbox',
+    types:
+      'CommandAccess KeptFields KeptVehicle KeptWebhook OutgoingMessage PostMessage Sandbox SandboxOptions SandboxState SandboxStore',
+  },
   'fleethook/testing': {
     values: 'deliver fakeClock inboxConformance message receiverConformance',
     types: `

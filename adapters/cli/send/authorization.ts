@@ -1,10 +1,3 @@
-import type { Format } from '../../../src/events/event.ts'
-
-/** The header's value as the service sends it: for the collector's format a secret without a scheme gets the scheme word. */
-export function authorization(secret: string, format: Format): string {
-  return format === 'event_collector' && !secret.includes(' ') ? `Splunk ${secret}` : secret
-}
-
 /** What makes a secret impossible to send, without a character of it. */
 export function flawOfSecret(secret: string): string | undefined {
   if (secret === '') return 'The secret is empty.'

@@ -1,0 +1,113 @@
+import { goOn, type Habit, life } from '../fleet/life.ts'
+import { connect, disconnect } from '../fleet/network.ts'
+import { sleep, wake } from '../fleet/rest.ts'
+import type { SimulatedMessage, Steps } from '../fleet/simulated.ts'
+import { streamingOf } from '../fleet/streaming.ts'
+import { createVehicle, type Vehicle } from '../fleet/vehicle.ts'
+import type { KeptFields } from './store.ts'
+
+/** As many messages as a vehicle keeps while it has no network. */
+const mostHeld = 5_000
+
+/** A vehicle of the simulated fleet that takes orders. */
+export interface Car {
+  readonly vehicle: Vehicle
+  /** Lives until this moment; what it says until then, in the order in which it arrives. */
+  run(until: number): SimulatedMessage[]
+  /** What it streams from now on; nothing to stop it. */
+  stream(fields: KeptFields | undefined): void
+  wake(now: number): void
+  /** Has a vehicle that is woken say so at once: its connection and its state. */
+  rouse(): SimulatedMessage[]
+  /** Puts it to sleep, wherever it is, until it is woken. What is said of it at once. */
+  sleep(now: number): SimulatedMessage[]
+  /** Cuts its network, or gives it back: it then uploads what it has said meanwhile. What is said of it at once. */
+  connect(connected: boolean, now: number): SimulatedMessage[]
+  /** Whether data can be asked of it now. */
+  isReachable(now: number): boolean
+  /** Its state as the service knows it. */
+  state(now: number): 'online' | 'asleep' | 'driving' | 'offline'
+}
+
+const habits: readonly Habit[] = ['leave', 'charge', 'stand', 'leave', 'sleep']
+
+/** The vehicle with this index: the same seed, the same vehicle. */
+export function createCar(index: number, seed: number, startAt: number): Car {
+  const vehicle = createVehicle(index, seed * 1_000_003 + index, startAt)
+  vehicle.stepSeconds = 1
+  let steps: Steps = life(vehicle, habits[index % habits.length] ?? 'leave')
+  let due: SimulatedMessage[] = []
+  let held: SimulatedMessage[] = []
+  let cut = false
+
+  const begin = (next: Steps, now: number): void => {
+    vehicle.now = now
+    steps = next
+  }
+
+  return {
+    vehicle,
+    run(until) {
+      while (vehicle.now < until) {
+        const { value, done } = steps.next()
+        if (done) break
+        if (value !== undefined) due.push(value)
+      }
+      const arrived = due.filter(({ at }) => at <= until)
+      due = due.filter(({ at }) => at > until)
+      if (!cut) return arrived
+      held.push(...arrived)
+      if (held.length > mostHeld) held = held.slice(-mostHeld)
+      return []
+    },
+    stream(fields) {
+      vehicle.streaming = streamingOf(fields ?? {}, vehicle.streaming)
+    },
+    wake(now) {
+      if (vehicle.state === 'asleep') begin(awaken(vehicle), now)
+    },
+    rouse() {
+      const said: SimulatedMessage[] = []
+      while (vehicle.state === 'asleep') {
+        const { value, done } = steps.next()
+        if (done) break
+        if (value !== undefined) said.push(value)
+      }
+      return said
+    },
+    sleep(now) {
+      stop(vehicle)
+      begin(sleep(vehicle, Infinity), now)
+      // Said at once: whoever puts it to sleep sees it asleep.
+      const said = steps.next().value
+      return said === undefined ? [] : [said]
+    },
+    connect(connected, now) {
+      if (cut !== connected) return []
+      cut = !connected
+      if (cut) return [disconnect(vehicle, now)]
+      vehicle.offlineUntil = 0
+      const back = connect(vehicle, vehicle.networkInterface, now)
+      const burst = [back, ...held.filter(({ event }) => event.topic !== 'connectivity')]
+      held = []
+      due = [...burst.map(({ event }, place) => ({ at: now + place, event })), ...due]
+      vehicle.postedAt = Math.max(vehicle.postedAt, now + burst.length)
+      return []
+    },
+    isReachable: (now) => !cut && vehicle.state !== 'asleep' && vehicle.offlineUntil <= now,
+    state: (now) =>
+      vehicle.state === 'asleep' ? 'asleep' : cut || vehicle.offlineUntil > now ? 'offline' : vehicle.state,
+  }
+}
+
+function* awaken(vehicle: Vehicle): Steps {
+  yield* wake(vehicle)
+  yield* goOn(vehicle)
+}
+
+/** Ends whatever it is at: parked, locked, unplugged. */
+function stop(vehicle: Vehicle): void {
+  Object.assign(vehicle, { gear: 'P', trip: undefined, metersPerSecond: 0, acceleration: 0, watts: 0 })
+  Object.assign(vehicle, { charging: undefined, portOpen: false, climateOn: false, occupied: false, buckled: false })
+  Object.assign(vehicle, { driverDoorOpen: false, trunkOpen: false, passengerBuckled: false, locked: true })
+}
