@@ -33,6 +33,10 @@ const commands: Readonly<Record<string, Entry>> = {
     summary: 'stream a vehicle, without a webhook',
     load: () => import('./stream.ts'),
   },
+  sandbox: {
+    summary: 'serve a stand-in for the service, with simulated vehicles',
+    load: () => import('./sandbox.ts'),
+  },
   completion: {
     summary: 'print the completion of a shell',
     load: () => import('./completion.ts'),
