@@ -50,10 +50,25 @@ export function createFileStore(settings: FileSettings): Store {
       const statements = prepareStatements(db)
       connection = { db, statements, retention: createRetention(db, statements, { ...settings, walPages }) }
       const pending = await countPending()
+      settleJournal(db)
       return { ...begin(nowMs), ...pending, version }
     } catch (error) {
       drop()
       throw failureOf(error, path)
+    }
+  }
+
+  /**
+   * A journal that a process left behind may be readable and yet not on the disk: a kernel whose write failed can keep the page in
+   * its memory and call it clean. What would be appended to such a journal would be lost with it in a power cut. So what it holds
+   * is written into the file and synced there, and the journal begun anew. That there is no room for it says nothing of the sort.
+   */
+  function settleJournal(db: DatabaseSync): void {
+    try {
+      numberOf(db, 'PRAGMA wal_checkpoint(TRUNCATE)')
+    } catch (error) {
+      const failure = failureOf(error, path)
+      if (failure.code !== 'inbox_full') throw failure
     }
   }
 
