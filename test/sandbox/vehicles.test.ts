@@ -1,0 +1,205 @@
+import { describe, expect, test } from 'vitest'
+import { messagesIn, sceneOf } from './scene.ts'
+
+const url = 'https://receiver.example.com/telemetry'
+const hour = 3_600_000
+const dataOf = (posted: Parameters<typeof messagesIn>[0]): readonly Record<string, any>[] =>
+  messagesIn(posted).filter((message) => 'data' in message)
+
+describe('what a vehicle streams', () => {
+  test('is nothing without a config', async () => {
+    const { sandbox, client, posted } = await sceneOf()
+    await client.webhook.set({ url, format: 'service' })
+    await sandbox.advance(hour)
+    expect(posted).toEqual([])
+  })
+
+  test('is the fields of its config and no others, at its intervals', async () => {
+    const { sandbox, client, posted, vin } = await sceneOf({ vehicles: 1 })
+    await client.webhook.set({ url, format: 'service' })
+    await client
+      .config(vin)
+      .replace({ fields: { Location: { interval_seconds: 30 }, VehicleSpeed: { interval_seconds: 7 } } })
+    await sandbox.advance(hour)
+    const data = dataOf(posted)
+    expect(new Set(data.flatMap((message) => Object.keys(message['data'])))).toEqual(
+      new Set(['Location', 'VehicleSpeed']),
+    )
+    for (const [field, seconds] of [
+      ['Location', 30],
+      ['VehicleSpeed', 7],
+    ] as const) {
+      const times = data
+        .filter((message) => field in message['data'])
+        .map((message) => Date.parse(message['createdAt']))
+      expect(times.length).toBeGreaterThan(5)
+      const gaps = times.slice(1).map((time, place) => time - (times[place] ?? 0))
+      expect(Math.min(...gaps.filter((gap) => gap > -60_000))).toBeGreaterThanOrEqual(seconds * 1_000 - 1_000)
+    }
+  })
+
+  test('changes by at least minimum_delta, unless it is sent again after resend_interval_seconds', async () => {
+    const { sandbox, client, posted, vin } = await sceneOf({ vehicles: 1 })
+    await client.webhook.set({ url, format: 'service' })
+    await client.config(vin).replace({
+      fields: {
+        Soc: { interval_seconds: 1, minimum_delta: 3 },
+        VehicleName: { interval_seconds: 1, resend_interval_seconds: 60 },
+      },
+    })
+    await client.wakeUp(vin)
+    posted.length = 0
+    await sandbox.advance(900_000)
+    const soc = dataOf(posted).flatMap(({ data }) => ('Soc' in data ? [Number(data.Soc)] : []))
+    expect(soc.length).toBeGreaterThan(0)
+    for (const [place, value] of soc.slice(1).entries())
+      expect(Math.abs(value - (soc[place] ?? 0))).toBeGreaterThanOrEqual(2.999)
+    const names = dataOf(posted).filter(({ data }) => 'VehicleName' in data)
+    expect(names.length).toBeGreaterThan(10)
+    expect(names.length).toBeLessThanOrEqual(17)
+  })
+
+  test('stops with DELETE', async () => {
+    const { sandbox, client, posted, vin } = await sceneOf({ vehicles: 1 })
+    await client.webhook.set({ url, format: 'service' })
+    await client.config(vin).replace({ fields: { VehicleName: { interval_seconds: 1, resend_interval_seconds: 5 } } })
+    await sandbox.advance(120_000)
+    expect(posted.length).toBeGreaterThan(0)
+    await client.config(vin).stop()
+    posted.length = 0
+    await sandbox.advance(120_000)
+    expect(posted).toEqual([])
+  })
+
+  test('waits while it has no network, and is uploaded late and in order with its old times', async () => {
+    const { sandbox, client, posted, vin, ask } = await sceneOf({ vehicles: 1 })
+    await client.webhook.set({ url, format: 'service' })
+    await client.wakeUp(vin)
+    await client.config(vin).replace({ fields: { VehicleName: { interval_seconds: 1, resend_interval_seconds: 10 } } })
+    await sandbox.advance(60_000)
+    await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: false })
+    posted.length = 0
+    await sandbox.advance(100_000)
+    expect(posted).toEqual([])
+    await expect(client.vehicle(vin).data()).rejects.toMatchObject({ code: 'vehicle_unavailable' })
+    await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: true })
+    await sandbox.advance(1_000)
+    const [first, ...late] = messagesIn(posted)
+    expect(first).toMatchObject({ status: 'CONNECTED' })
+    const times = late.map((message) => Date.parse(message['createdAt']))
+    expect(times.length).toBeGreaterThan(5)
+    expect(times).toEqual(times.toSorted((a, b) => a - b))
+  })
+
+  test('is the same, message for message, for the same seed', async () => {
+    const bodies = async (seed: number): Promise<readonly string[]> => {
+      const { sandbox, client, posted } = await sceneOf({
+        seed,
+        config: { fields: { Location: { interval_seconds: 5 } } },
+      })
+      await client.webhook.set({ url, format: 'service' })
+      await sandbox.advance(hour / 2)
+      return posted.map(({ body }) => body)
+    }
+    const first = await bodies(5)
+    expect(first.length).toBeGreaterThan(50)
+    expect(await bodies(5)).toEqual(first)
+    expect(await bodies(6)).not.toEqual(first)
+  })
+})
+
+describe('the webhook', () => {
+  test('gets each message once, in its format, with its header', async () => {
+    for (const [format, header] of [
+      ['service', 'a-secret'],
+      ['vehicle_maker', 'a-secret'],
+      ['event_collector', 'Splunk a-secret'],
+    ] as const) {
+      const { client, posted, ask, vin } = await sceneOf()
+      await client.webhook.set({ url, format, auth: 'a-secret', verify: false })
+      await ask('POST', '/sandbox/messages', { vin, data: { Gear: 'D' } })
+      expect(posted).toHaveLength(1)
+      expect(posted[0]).toMatchObject({
+        url,
+        verify: false,
+        headers: { authorization: header, 'content-type': 'application/json' },
+      })
+      const [message] = messagesIn(posted)
+      const shape = {
+        service: { data: { Gear: 'D' } },
+        vehicle_maker: { data: [{ key: 'Gear' }] },
+        event_collector: { event: { Gear: 'D' }, source: vin, sourcetype: 'vehicle:telemetry:data' },
+      }
+      expect(message).toMatchObject(shape[format])
+    }
+  })
+
+  test('keeps a scheme that auth has, and gets no header without auth', async () => {
+    const { client, posted, ask, vin } = await sceneOf()
+    await client.webhook.set({ url, format: 'event_collector', auth: 'Basic abc' })
+    await ask('POST', '/sandbox/messages', { vin, state: 'online' })
+    await client.webhook.set({ url, format: 'event_collector' })
+    await ask('POST', '/sandbox/messages', { vin, state: 'online' })
+    expect(posted.map(({ headers }) => headers['authorization'])).toEqual(['Basic abc', undefined])
+  })
+
+  test('gets nothing while it is paused or after it was deleted', async () => {
+    const { client, posted, ask, vin } = await sceneOf()
+    await client.webhook.set({ url, format: 'service', enabled: false })
+    await ask('POST', '/sandbox/messages', { vin, state: 'online' })
+    await client.webhook.delete()
+    await ask('POST', '/sandbox/messages', { vin, state: 'online' })
+    expect(posted).toEqual([])
+  })
+
+  test('is not asked twice when it refuses or cannot be reached, and the list of deliveries says so', async () => {
+    let asked = 0
+    const { client, ask, vin } = await sceneOf({
+      post: async () => {
+        asked += 1
+        if (asked === 2) throw Object.assign(new Error('to http://user:secret@host'), { code: 'ECONNREFUSED' })
+        return asked === 1 ? 503 : 200
+      },
+    })
+    await client.webhook.set({ url, format: 'service' })
+    for (const state of ['online', 'driving', 'asleep']) await ask('POST', '/sandbox/messages', { vin, state })
+    expect(asked).toBe(3)
+    expect((await ask('GET', '/sandbox/deliveries')).body.response).toMatchObject([
+      { vin, topic: 'state', outcome: 'refused', status: 503 },
+      { outcome: 'failed', error: 'ECONNREFUSED' },
+      { outcome: 'accepted', status: 200 },
+    ])
+  })
+})
+
+describe('sharing', () => {
+  test('applies the default config once, to vehicles without one', async () => {
+    const { client, ask } = await sceneOf({ vehicles: 0 })
+    await client.defaultConfig.set({ fields: { Gear: { interval_seconds: 5 } } })
+    const { vin } = (await ask('POST', '/sandbox/vehicles', { customer: { id: 'c9', ref: 'ours' } })).body.response
+    expect((await client.config(vin).get()).fields).toEqual({ Gear: { interval_seconds: 5 } })
+    await client.defaultConfig.set({ fields: { Soc: { interval_seconds: 9 } } })
+    expect((await client.config(vin).get()).fields).toEqual({ Gear: { interval_seconds: 5 } })
+    await ask('DELETE', `/sandbox/vehicles/${vin}`)
+    await expect(client.config(vin).get()).rejects.toMatchObject({ code: 'vehicle_not_found' })
+    await ask('POST', '/sandbox/vehicles', { vin })
+    expect((await client.config(vin).get()).fields).toEqual({ Gear: { interval_seconds: 5 } })
+    expect((await client.products())[0]).toMatchObject({ product_id: vin, customer: { id: 'c9', ref: 'ours' } })
+  })
+})
+
+describe('the clock', () => {
+  test('goes on when it is told to', async () => {
+    const { ask } = await sceneOf()
+    const before = Date.parse((await ask('GET', '/sandbox/clock')).body.response.now)
+    const after = (await ask('POST', '/sandbox/clock', { advance_seconds: 90 })).body.response.now
+    expect(Date.parse(after) - before).toBe(90_000)
+    expect((await ask('POST', '/sandbox/clock', { advance_seconds: -1 })).body.error).toBe('invalid_request')
+  })
+
+  test('goes as fast as `speed` says', async () => {
+    const { clock, ask } = await sceneOf({ speed: 20 })
+    await clock.advance(3_000)
+    expect((await ask('GET', '/sandbox/clock')).body.response.now).toBe('2026-06-01T08:01:00.000Z')
+  })
+})
