@@ -14,7 +14,7 @@ test('the top level holds what the house has, and nothing else', () => {
     ...['package.json', 'package-lock.json', 'tsconfig.json', 'jsr.json'],
     ...['README.md', 'LICENSE', 'CHANGELOG.md', 'CONTRIBUTING.md', 'CONTEXT.md'],
   ]
-  const notCommitted = ['.git', 'node_modules', 'dist', '.runtimes', '.env', '.vscode', '.idea', '.DS_Store']
+  const notCommitted = ['.git', 'node_modules', 'dist', '.runtimes', '.env', 'data', '.vscode', '.idea', '.DS_Store']
   expect(
     readdirSync(root)
       .filter((name) => !notCommitted.includes(name) && !/\.(log|tgz)$/.test(name))

@@ -1,13 +1,13 @@
 import { FleethookError } from '../../../src/errors.ts'
 import { placeOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
-import { type Control, openControl } from './control.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { createHealth } from './health.ts'
 import { leftBehind } from './left-behind.ts'
 import { createKeptMessages, type Kept } from './kept.ts'
 import { type ReadPage, selectAll } from './select.ts'
 import { backgroundTimer, openWhenFree } from './opening.ts'
+import { createOperators } from './operators.ts'
 import type { SqliteSettings } from './options.ts'
 import { rowBytes } from './retention.ts'
 import { createRoom } from './room.ts'
@@ -25,11 +25,11 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   const room = createRoom(settings)
   const pendingBytes = (): number => room.bytes + room.messages * rowBytes
   let isOpen = false
-  let control: Control | undefined
+  const operators = createOperators(path, settings)
   let closed = false
   const suspects = createSuspects()
 
-  const health = createHealth({ store, path, log, now, after, pendingBytes, letGo, reopened, mended })
+  const health = createHealth({ store, path, log, now, after, pendingBytes, letGo: operators.close, reopened, mended })
   const queue = createGroupCommit({
     store,
     now,
@@ -99,18 +99,8 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     stopTidying = tidyEvery({ store, health, now, after, pendingBytes })
   }
 
-  function takeOrders(): void {
-    if (settings.operated !== undefined) control = openControl(path, settings.operated, log)
-  }
-
-  /** As long as the socket is there, the disk can be neither mended nor mounted anew. */
-  function letGo(): void {
-    control?.close()
-    control = undefined
-  }
-
   function reopened({ damage, messages, bytes, holes }: Found): void {
-    takeOrders()
+    operators.open()
     if (damage === undefined) return
     room.set(messages, bytes)
     for (const place of queue.takeSettled()) void settle(place).catch((error: unknown) => health.failed(error))
@@ -128,7 +118,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     async open() {
       const found = await openWhenFree(store, settings, options, () => closed)
       begin(found)
-      takeOrders()
+      operators.open()
       const { lastId, holes } = found
       return { ...(lastId === undefined ? {} : { lastId }), holes, waiting: waiting() }
     },
@@ -239,7 +229,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       if (closed) return
       closed = true
       stopTidying()
-      letGo()
+      operators.close()
       if (!isOpen) return store.close()
       const clean = await queue.flush().then(
         () => true,

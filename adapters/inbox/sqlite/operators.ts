@@ -1,0 +1,22 @@
+import type { InboxSettings } from '../../../src/inbox/inbox.ts'
+import { type Control, openControl } from './control.ts'
+
+/** The way for operators, as long as the file is open. */
+export interface Operators {
+  open(): void
+  /** As long as the socket is there, the disk can be neither mended nor mounted anew. */
+  close(): void
+}
+
+export function createOperators(path: string, { operated, log }: InboxSettings): Operators {
+  let control: Control | undefined
+  return {
+    open() {
+      if (operated !== undefined) control = openControl(path, operated, log)
+    },
+    close() {
+      control?.close()
+      control = undefined
+    },
+  }
+}
