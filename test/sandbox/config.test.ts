@@ -1,0 +1,86 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { sceneOf } from './scene.ts'
+
+type Fields = Record<string, Record<string, number>>
+
+const setting = fc.record(
+  {
+    interval_seconds: fc.integer({ min: 1, max: 9_999 }),
+    minimum_delta: fc.integer({ min: 0, max: 50 }),
+    resend_interval_seconds: fc.integer({ min: 1, max: 9_999 }),
+  },
+  { requiredKeys: ['interval_seconds'] },
+)
+const known = ['BatteryLevel', 'Gear', 'Soc', 'Location']
+const unknown = ['Gaer', 'batterylevel', 'constructor', 'toString']
+const fields: fc.Arbitrary<Fields> = fc.dictionary(fc.constantFrom(...known, ...unknown), setting, { maxKeys: 5 })
+const action = fc.oneof(
+  fc.record({ kind: fc.constantFrom('PATCH', 'POST', 'default'), fields }),
+  fc.record({ kind: fc.constantFrom('DELETE', 'share', 'unshare'), fields: fc.constant<Fields>({}) }),
+)
+
+const recognised = (sent: Fields): Fields =>
+  Object.fromEntries(Object.entries(sent).filter(([name]) => known.includes(name)))
+const ignored = (sent: Fields): readonly string[] => Object.keys(sent).filter((name) => !known.includes(name))
+
+test('configs are what a model says after any row of PATCH, POST, DELETE, default, share and unshare', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(action, { maxLength: 25 }), async (actions) => {
+      const { ask, vin } = await sceneOf({ vehicles: 1, energySites: 0 })
+      let config: Fields | undefined
+      let standard: Fields | null = null
+      let shared = true
+      for (const { kind, fields: sent } of actions) {
+        const path = `/api/config/${vin}`
+        if (kind === 'default') {
+          const { body } = await ask('PUT', '/api/business/config/default', { fields: sent })
+          standard = recognised(sent)
+          expect(body).toEqual({ fields: standard, ignoredFields: ignored(sent) })
+        } else if (kind === 'share') {
+          await ask('POST', '/sandbox/vehicles', { vin })
+          if (!shared) config ??= standard ?? undefined
+          shared = true
+        } else if (kind === 'unshare') {
+          expect((await ask('DELETE', `/sandbox/vehicles/${vin}`)).status).toBe(shared ? 200 : 404)
+          shared = false
+        } else if (!shared) {
+          expect(await ask(kind, path, { fields: sent })).toMatchObject({
+            status: 404,
+            body: { error: 'vehicle_not_found' },
+          })
+        } else if (kind === 'DELETE') {
+          config = undefined
+          expect(await ask(kind, path)).toEqual({ status: 200, body: { response: true } })
+        } else {
+          config = kind === 'PATCH' ? { ...config, ...recognised(sent) } : recognised(sent)
+          const { body } = await ask(kind, path, { fields: sent })
+          expect(body).toEqual({ fields: config, ignoredFields: ignored(sent) })
+        }
+        const { status, body } = await ask('GET', path)
+        if (!shared) expect([status, body.error]).toEqual([404, 'vehicle_not_found'])
+        else if (config === undefined) expect([status, body.error]).toEqual([404, 'config_not_found'])
+        else expect(body).toEqual({ fields: config })
+        const kept = await ask('GET', '/api/business/config/default')
+        expect(kept.body).toEqual(standard === null ? 'null' : { fields: standard })
+      }
+    }),
+    { numRuns: 60 },
+  )
+})
+
+test('a state that cannot be kept changes nothing, and is answered with 500', async () => {
+  let full = false
+  const store = {
+    load: () => undefined,
+    save: () => {
+      if (full) throw new Error('The disk is full.')
+    },
+  }
+  const { ask, vin } = await sceneOf({ store })
+  await ask('POST', `/api/config/${vin}`, { fields: { Gear: { interval_seconds: 5 } } })
+  full = true
+  const answer = await ask('PATCH', `/api/config/${vin}`, { fields: { Soc: { interval_seconds: 5 } } })
+  expect([answer.status, answer.body.error]).toEqual([500, 'internal_error'])
+  expect((await ask('GET', `/api/config/${vin}`)).body).toEqual({ fields: { Gear: { interval_seconds: 5 } } })
+})
