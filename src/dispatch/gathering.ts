@@ -105,7 +105,10 @@ export function createGathering(options: GatheringOptions): Gathering {
       }),
     )
     const [next, ...later] = batch.later
-    if (next !== undefined) due.push(createBatch(batch.gatherer, [...next], later, batch.owner))
+    if (next === undefined) return
+    if (works.every(({ state }) => state === 'over'))
+      due.push(createBatch(batch.gatherer, [...next], later, batch.owner))
+    else for (const work of batch.later.flat()) back(work)
   }
 
   /** They have failed for the last time. */
