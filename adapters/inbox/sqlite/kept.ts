@@ -29,8 +29,8 @@ const mostMessages = 8_192
 export function createKeptMessages(): KeptMessages {
   const waiting = createPassingMap<string, Kept>()
   const claimed = createPassingMap<string, Kept>()
-  /** What waits in the order in which it came, and some that no longer does. */
-  let order: Kept[] = []
+  /** What waits in the order in which it came, and some that no longer does: by ids, which hold no event in memory. */
+  let order: string[] = []
   let oldest = 0
   let bytes = 0
 
@@ -43,20 +43,20 @@ export function createKeptMessages(): KeptMessages {
 
   function makeRoom(): void {
     while (bytes > mostBytes || waiting.size > mostMessages) {
-      const kept = order[oldest]
-      if (kept === undefined) return
+      const id = order[oldest]
+      if (id === undefined) return
       oldest += 1
-      if (waiting.get(kept.message.id) === kept) forget(kept.message.id)
+      forget(id)
     }
     if (order.length < 1_024 + 4 * waiting.size) return
-    order = order.slice(oldest).filter((kept) => waiting.get(kept.message.id) === kept)
+    order = order.slice(oldest).filter((id) => waiting.get(id) !== undefined)
     oldest = 0
   }
 
   function add(kept: Kept): void {
     waiting.set(kept.message.id, kept)
     bytes += kept.message.bytes
-    order.push(kept)
+    order.push(kept.message.id)
     makeRoom()
   }
 

@@ -8,10 +8,12 @@ export interface Operators {
   close(): void
 }
 
-export function createOperators(path: string, { operated, log }: InboxSettings): Operators {
+export function createOperators(path: string, settings: InboxSettings): Operators {
   let control: Control | undefined
   return {
     open() {
+      // Not there before the receiver is made whole.
+      const { operated, log } = settings
       if (operated !== undefined) control = openControl(path, operated, log)
     },
     close() {

@@ -4,9 +4,10 @@ import { percentile } from '../../../bench/median.ts'
 import { type Row, writeFigures } from '../figures.ts'
 import { inForm } from '../form.ts'
 import { judge } from './journal.ts'
-import { createSite, idle, lastLine } from './start.ts'
+import { createSite, idle, lastLine, weigh } from './start.ts'
 import { createTraffic, messageOf, statusOf } from './traffic.ts'
 
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 const overloadRows: Row[] = []
 const uploadRows: Row[] = []
 const clockRows: Row[] = []
@@ -22,10 +23,13 @@ test(
     const traffic = createTraffic({ vins: Array.from({ length: 100 }, (_, n) => `V${n}`), ratePerSecond })
     const startedAt = performance.now()
     const over = (): boolean => performance.now() - startedAt > seconds * 1000
-    const resident: number[] = []
-    const watch = setInterval(() => resident.push(lastLine(target, /^pending/)[2] ?? 0), 250)
-    await traffic.pour(target.url, over)
-    clearInterval(watch)
+    const weights: number[] = []
+    const pouring = traffic.pour(target.url, over)
+    for (let n = 1; n <= 4; n++) {
+      await pause(startedAt + (n * seconds * 1000) / 4 - performance.now())
+      weights.push(await weigh(target))
+    }
+    await pouring
     const [waiting = 0] = lastLine(target, /^pending/)
     expect([...traffic.answers.keys()]).toEqual([200])
     // It was an overload: about half of what came still waits.
@@ -38,18 +42,14 @@ test(
           .filter(({ sentAtMs }) => sentAtMs - startedAt < to * seconds * 1000)
           .map(({ ms }) => ms),
       )
-    const mid = (values: readonly number[]): number => percentile(Float64Array.from(values), 0.5) / 1e6
-    const quarters = [0, 1, 2, 3].map((n) => ({
-      acks: quarter(n / 4, (n + 1) / 4),
-      rss: mid(resident.slice((resident.length * n) / 4, (resident.length * (n + 1)) / 4)),
-    }))
-    for (const [n, { acks, rss }] of quarters.entries()) {
+    const quarters = weights.map((weight, n) => ({ acks: quarter(n / 4, (n + 1) / 4), weight }))
+    for (const [n, { acks, weight }] of quarters.entries()) {
       overloadRows.push({
         quarter: n + 1,
         acknowledged: acks.length,
         'ack p50 ms': percentile(acks, 0.5).toFixed(2),
         'ack p99 ms': percentile(acks, 0.99).toFixed(2),
-        'resident MB': Math.round(rss),
+        'alive in memory, MB': (weight / 1e6).toFixed(1),
       })
     }
     const drainedFrom = performance.now()
@@ -65,7 +65,7 @@ test(
     expect(percentile(last?.acks ?? new Float64Array(), 0.5)).toBeLessThan(
       percentile(first?.acks ?? new Float64Array(), 0.5) * 3 + 10,
     )
-    expect(last?.rss).toBeLessThan((first?.rss ?? 0) * 1.5)
+    expect(last?.weight).toBeLessThan((first?.weight ?? 0) * 1.5)
   },
   inForm({ short: 60_000, long: 1_200_000 }),
 )

@@ -1,6 +1,8 @@
 // A receiver as a business runs it, on the runtime that the first argument names. What its handlers do depends on the vehicle,
 // and what they did is written to a file that outlives the process: `SETTINGS` says where.
 import { appendFileSync } from 'node:fs'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { sqliteInbox, type SqliteInboxOptions } from '../../../adapters/inbox/sqlite.ts'
 import { createReceiver, type HandlerContext, type ReceiverOptions } from '../../../src/index.ts'
 import { behaviours, type BehaviourName, isBehaviour } from './behaviours.ts'
@@ -71,5 +73,15 @@ setInterval(() => {
   const { pending, deadLettered } = receiver.stats()
   console.log(`pending ${pending.messages} dead ${deadLettered} rss ${process.memoryUsage().rss}`)
 }, 250).unref()
+// What is alive, not what the collector has not got round to: the resident memory tells more of the machine than of the program.
+if (process.argv[2] === 'node') {
+  setFlagsFromString('--expose-gc')
+  const collect: () => void = runInNewContext('gc')
+  process.on('SIGUSR2', () => {
+    collect()
+    const { heapUsed, external } = process.memoryUsage()
+    console.log(`weight ${heapUsed + external}`)
+  })
+}
 const { left, lost } = await server.closed
 console.log(`left ${left} lost ${lost}`)

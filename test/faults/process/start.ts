@@ -40,6 +40,15 @@ export function lastLine({ output }: Target, pattern: RegExp): readonly number[]
   return [...(found?.matchAll(/\d+/g) ?? [])].map(([number]) => Number(number))
 }
 
+/** What is alive in the memory of a receiver on Node, in bytes. */
+export async function weigh({ output, kill }: Target): Promise<number> {
+  const from = output.length
+  kill('SIGUSR2')
+  const found = (): string | undefined => output.slice(from).find((line) => line.startsWith('weight '))
+  await expect.poll(found, { timeout: 10_000, interval: 20 }).toBeDefined()
+  return Number(found()?.slice('weight '.length))
+}
+
 /** Resolves when nothing waits any more, as the receiver says from now on. */
 export async function idle({ output }: Target, timeout: number): Promise<void> {
   const from = output.length
