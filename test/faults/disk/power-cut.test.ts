@@ -146,7 +146,13 @@ describe.skipIf(noVolumes !== undefined)('a power cut', () => {
         lost += result.lost
         rounds += 1
       }
-      rows.push({ receiver: `by hand, synchronous=${synchronous} (control)`, disk: 'syncs', rounds, acknowledged, lost })
+      rows.push({
+        receiver: `by hand, synchronous=${synchronous} (control)`,
+        disk: 'syncs',
+        rounds,
+        acknowledged,
+        lost,
+      })
       expect(acknowledged).toBeGreaterThan(100)
       expect(lost > 0).toBe(loses)
     },
