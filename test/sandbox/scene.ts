@@ -6,6 +6,9 @@ import { remember } from '../http/ways.ts'
 export const apiKey = 'the-key-of-the-business'
 export const startAt: number = Date.UTC(2026, 5, 1, 8)
 
+// oxlint-disable-next-line no-explicit-any -- JSON, as whoever expects something of it takes it
+export type Loose = any
+
 /** A sandbox whose time stands, a client of it, and what it posted. */
 export interface Scene {
   readonly sandbox: Sandbox
@@ -14,7 +17,7 @@ export interface Scene {
   readonly posted: OutgoingMessage[]
   /** A shared vehicle. */
   readonly vin: string
-  ask(method: string, path: string, body?: unknown): Promise<{ readonly status: number; readonly body: any }> // oxlint-disable-line no-explicit-any -- whatever comes
+  ask(method: string, path: string, body?: unknown): Promise<{ readonly status: number; readonly body: Loose }>
 }
 
 export async function sceneOf(options: Partial<SandboxOptions> = {}): Promise<Scene> {
@@ -46,6 +49,6 @@ export async function sceneOf(options: Partial<SandboxOptions> = {}): Promise<Sc
 }
 
 /** The messages that were posted, as JSON. */
-export function messagesIn(posted: readonly OutgoingMessage[]): readonly Record<string, any>[] {
+export function messagesIn(posted: readonly OutgoingMessage[]): readonly Loose[] {
   return posted.map(({ body }) => JSON.parse(body))
 }

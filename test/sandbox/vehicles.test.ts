@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { messagesIn, sceneOf } from './scene.ts'
+import { type Loose, messagesIn, sceneOf } from './scene.ts'
 
 const url = 'https://receiver.example.com/telemetry'
 const hour = 3_600_000
-const dataOf = (posted: Parameters<typeof messagesIn>[0]): readonly Record<string, any>[] =>
+const dataOf = (posted: Parameters<typeof messagesIn>[0]): readonly Loose[] =>
   messagesIn(posted).filter((message) => 'data' in message)
 
 describe('what a vehicle streams', () => {
