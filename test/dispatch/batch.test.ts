@@ -1,7 +1,7 @@
 import { type BatchContext, createReceiver, Discard, type EventOf, Retry } from 'fleethook'
 import { describe, expect, expectTypeOf, test } from 'vitest'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
-import { turn } from './fake-clock.ts'
+import { fakeClock, turn } from './fake-clock.ts'
 import { data, gates, scene, state } from './scene.ts'
 
 const numbers = (events: readonly EventOf<'data'>[]): unknown[] => events.map((event) => event.data.Odometer)
@@ -209,6 +209,30 @@ describe('a batch that fails', () => {
     expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'Error: busy' }, { error: 'Error: busy' }])
     expect(told).toEqual([])
     expect(receiver.stats()).toMatchObject({ retried: 2, deadLettered: 2, lanes: 0 })
+  })
+
+  test('with Retry rests on in the next process, and its attempt has been counted', async () => {
+    const on = disk()
+    const clock = fakeClock()
+    const first = scene({ inbox: storedInbox(on) }, clock)
+    first.receiver.batch('data', { size: 2, withinMs: 10 }, () => {
+      throw new Retry(5000)
+    })
+    await first.post([data('A', 1), data('B', 2)])
+    await turn()
+    const noted = { attempts: 1, notBefore: clock.now() + 5000 }
+    expect([...on.next.values()]).toEqual([noted, noted])
+    const second = scene({ inbox: storedInbox(on) }, clock)
+    const attempts: unknown[] = []
+    second.receiver.batch('data', { size: 2, withinMs: 10 }, (_, { deliveries }) => {
+      attempts.push(deliveries.map(({ attempt }) => attempt))
+    })
+    await second.receiver.open()
+    await clock.advance(4999)
+    expect(attempts).toEqual([])
+    await clock.advance(1)
+    // What was tried before is run alone.
+    expect(attempts).toEqual([[2], [2]])
   })
 
   test('with Discard is done with', async () => {
