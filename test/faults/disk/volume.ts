@@ -29,8 +29,13 @@ function cleanUp(): void {
     const [device = '', folder = ''] = line.split(' ')
     const owner = Number(/volume-(\d+)-/.exec(folder)?.[1])
     if (isAlive(owner)) continue
-    run('umount', '--lazy', folder)
-    run('losetup', '--detach', device)
+    try {
+      run('umount', '--lazy', folder)
+      run('losetup', '--detach', device)
+      rmSync(join(folder, '..'), { recursive: true, force: true })
+    } catch {
+      // Another run is at it, or it is gone by now.
+    }
   }
 }
 
