@@ -22,6 +22,17 @@ export async function run({ port, hostname, data, ...options }: RunOptions): Pro
   const made = options.apiKey === undefined ? `sandbox-${randomBytes(18).toString('base64url')}` : undefined
   const store = data === undefined ? undefined : sqliteStore(data)
   const { post, close } = createPost()
+  // Before anything is said: whoever reads that it listens may stop it at once.
+  let stopping = false
+  const stopped = new Promise<void>((resolve) => {
+    const stop = (): void => {
+      if (stopping) process.exit(130)
+      stopping = true
+      resolve()
+    }
+    process.on('SIGINT', stop)
+    process.on('SIGTERM', stop)
+  })
   const sandbox = createSandbox({
     ...options,
     apiKey: options.apiKey ?? made,
@@ -39,16 +50,7 @@ export async function run({ port, hostname, data, ...options }: RunOptions): Pro
   if (options.allowLocal)
     console.log(`${yellow('--allow-local:')} the webhook may be on this machine, which the real service refuses.\n`)
 
-  let stopping = false
-  await new Promise<void>((resolve) => {
-    const stop = (): void => {
-      if (stopping) process.exit(130)
-      stopping = true
-      resolve()
-    }
-    process.on('SIGINT', stop)
-    process.on('SIGTERM', stop)
-  })
+  await stopped
   await sandbox.close()
   const closed = once(server, 'close')
   server.close()

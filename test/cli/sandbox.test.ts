@@ -1,0 +1,117 @@
+import { mkdtempSync, statSync } from 'node:fs'
+import { createServer } from 'node:https'
+import { once } from 'node:events'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { afterEach, describe, expect, test } from 'vitest'
+import { createPost } from '../../adapters/cli/sandbox/post.ts'
+import { certificate, privateKey } from '../runtimes/certificate.ts'
+import { command, type Running, start } from './command.ts'
+import { type Endpoint, endpoint } from './endpoint.ts'
+
+const key = 'the-key-of-the-business'
+const secret = 'a-long-random-value'
+const vin = '0FLEETV17T0000000'
+
+const running: Running[] = []
+const opened: Endpoint[] = []
+afterEach(async () => {
+  for (const { child, ended } of running.splice(0)) {
+    child.kill('SIGINT')
+    await ended
+  }
+  for (const one of opened.splice(0)) await one[Symbol.asyncDispose]()
+})
+
+/** Starts a sandbox; the environment of whoever asks it. */
+async function sandbox(...args: string[]): Promise<{ readonly env: Record<string, string>; readonly it: Running }> {
+  const it = start(['sandbox', '--port', '0', '--dotenv', '/nowhere', ...args], { SERVICE_API_KEY: key })
+  running.push(it)
+  const { stdout } = it.child
+  if (stdout === null) throw new Error('It has no output.')
+  for await (const line of createInterface(stdout)) {
+    const [, url] = /SERVICE_URL=(\S+)/.exec(line) ?? []
+    if (url !== undefined) return { it, env: { SERVICE_URL: url, SERVICE_API_KEY: key, WEBHOOK_SECRET: secret } }
+  }
+  throw new Error('It ended before it listened.')
+}
+
+const ask = (env: Record<string, string>, path: string, body?: object): Promise<Response> =>
+  fetch(`${env['SERVICE_URL']}${path}`, {
+    headers: { authorization: `Bearer ${key}` },
+    ...(body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }),
+  })
+
+describe('fleethook sandbox', () => {
+  test('takes what the other commands set, and posts it to a webhook on this machine', async () => {
+    const receiver = await endpoint((_posted, response) => void response.writeHead(200).end())
+    opened.push(receiver)
+    const { env } = await sandbox('--allow-local', '--speed', '0')
+    const set = await command(['webhook', 'set', '--url', receiver.url, '--allow-local'], env)
+    expect(set).toMatchObject({ status: 0, stderr: '' })
+    expect(await command(['config', 'patch', vin, 'Location=5'], env)).toMatchObject({ status: 0 })
+    expect((await command(['products'], env)).stdout).toContain(vin)
+    await ask(env, '/sandbox/clock', { advance_seconds: 60 })
+    expect(receiver.posted.length).toBeGreaterThan(0)
+    expect(receiver.posted[0]?.headers['authorization']).toBe(secret)
+  })
+
+  test('refuses such a webhook without --allow-local', async () => {
+    const { env } = await sandbox('--speed', '0')
+    const answer = await ask(env, '/sandbox/clock', { advance_seconds: 1 })
+    expect(answer.status).toBe(200)
+    const set = await command(['webhook', 'set', '--url', 'http://127.0.0.1:9/', '--allow-local', '--json'], env)
+    expect(set.status).toBe(1)
+    expect(JSON.parse(set.stdout).error.code).toBe('invalid_webhook_url')
+  })
+
+  test('keeps webhook and configs with --data over a restart, in a file of its owner', async () => {
+    const data = join(mkdtempSync(join(tmpdir(), 'fleethook-')), 'sandbox.db')
+    const { env, it } = await sandbox('--speed', '0', '--data', data)
+    await command(['webhook', 'set', '--url', 'https://receiver.example.com/'], env)
+    await command(['config', 'patch', vin, 'Location=5'], env)
+    it.child.kill('SIGINT')
+    expect((await it.ended).status).toBe(0)
+    expect(statSync(data).mode & 0o077).toBe(0)
+    const { env: later } = await sandbox('--speed', '0', '--data', data)
+    expect(JSON.parse((await command(['webhook', 'get', '--json'], later)).stdout)).toMatchObject({ auth: true })
+    expect(JSON.parse((await command(['config', 'get', vin, '--json'], later)).stdout).fields).toEqual({
+      Location: { interval_seconds: 5 },
+    })
+  })
+
+  test('makes a key when there is none, and ends well with Ctrl+C', async () => {
+    const it = start(['sandbox', '--port', '0', '--dotenv', '/nowhere'], { SERVICE_API_KEY: '' })
+    running.push(it)
+    await once(it.child.stdout ?? it.child, 'data')
+    it.child.kill('SIGINT')
+    const { status, stdout } = await it.ended
+    expect(status).toBe(0)
+    expect(stdout).toMatch(/SERVICE_API_KEY=sandbox-\S{24}/)
+  })
+
+  test.each([[['--speed', '-1']], [['--port', 'x']], [['--stream', 'BatteryLevel']], [['--commands', 'some']]])(
+    'bad usage %j ends with 2',
+    async (args) => {
+      expect((await command(['sandbox', ...args], { SERVICE_API_KEY: key })).status).toBe(2)
+    },
+  )
+})
+
+test('a certificate that nobody trusts is refused when `verify` is true, and taken when it is false', async () => {
+  const server = createServer(
+    { cert: certificate, key: privateKey },
+    (_request, response) => void response.writeHead(200).end(),
+  )
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = `https://127.0.0.1:${Object(server.address()).port}/`
+  const { post, close } = createPost()
+  const signal = new AbortController().signal
+  const message = { url, headers: {}, body: '{}', signal }
+  await expect(post({ ...message, verify: true })).rejects.toThrow()
+  expect(await post({ ...message, verify: false })).toBe(200)
+  close()
+  server.close()
+})
