@@ -292,6 +292,17 @@ describe('an unclean stop', () => {
   })
 })
 
+test('what was given to it before it is closed is kept', async () => {
+  const path = files.path()
+  const inbox = await open(path)
+  // More than one transaction takes.
+  const puts = Array.from({ length: 3_000 }, (_, n) => inbox.put([kept(n)]))
+  await Promise.all([inbox.close(), ...puts])
+  const again = await open(path)
+  expect(again.usage().messages).toBe(3_000)
+  await again.close()
+})
+
 test('a text is given back as it was put, whatever it holds', async () => {
   const path = files.path()
   const inbox = await open(path)

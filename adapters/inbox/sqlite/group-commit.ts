@@ -15,6 +15,8 @@ export interface GroupCommit {
   isSettled(place: number): boolean
   /** Resolves when what is to be written now is on the disk. Rejects when the commit fails, and then it still is to be written. */
   flush(): Promise<void>
+  /** Resolves when nothing is left to be written. Rejects when a commit fails. */
+  finish(): Promise<void>
   /** There is sense in trying again. */
   resume(): void
   /** What was settled and is still to be written, which from now on it is not. */
@@ -165,6 +167,17 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
     )
   }
 
+  const isIdle = (): boolean =>
+    writing === undefined && puts.length + moves.length + changes.size + settled.size + retracted.length === 0
+
+  function flush(): Promise<void> {
+    if (isIdle()) return Promise.resolve()
+    return new Promise((resolve, reject) => {
+      flushes.push({ resolve, reject })
+      schedule()
+    })
+  }
+
   return {
     put(rows) {
       return new Promise((resolve, reject) => {
@@ -193,12 +206,9 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
       writing?.changes.has(place) === true ||
       writing?.settled.has(place) === true,
     isSettled: (place) => settled.has(place) || writing?.settled.has(place) === true,
-    flush() {
-      if (changes.size + settled.size === 0 && writing === undefined && retracted.length === 0) return Promise.resolve()
-      return new Promise((resolve, reject) => {
-        flushes.push({ resolve, reject })
-        schedule()
-      })
+    flush,
+    async finish() {
+      while (!isIdle()) await flush()
     },
     takeSettled() {
       const taken = [...settled]

@@ -33,6 +33,8 @@ export interface HealthOptions {
   readonly letGo: () => void
   /** The file was opened again. */
   readonly reopened: (found: Found) => void
+  /** What is still to be written may be tried again. */
+  readonly resume: () => void
   /** There is room again. */
   readonly mended: () => void
 }
@@ -59,6 +61,7 @@ export function createHealth({
   pendingBytes,
   letGo,
   reopened,
+  resume,
   mended,
 }: HealthOptions): Health {
   let refusal: FleethookError | undefined
@@ -82,6 +85,7 @@ export function createHealth({
     restMs = leastMs
     timer?.cancel()
     timer = undefined
+    resume()
     mended()
     for (const resolve of waiting.splice(0)) resolve()
   }
@@ -102,6 +106,7 @@ export function createHealth({
     }
     // What is settled may be written meanwhile.
     isUsable = true
+    resume()
     later(fullMs, probe)
   }
 

@@ -29,7 +29,19 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   let closed = false
   const suspects = createSuspects()
 
-  const health = createHealth({ store, path, log, now, after, pendingBytes, letGo: operators.close, reopened, mended })
+  const resume = (): void => queue.resume()
+  const health = createHealth({
+    store,
+    path,
+    log,
+    now,
+    after,
+    pendingBytes,
+    letGo: operators.close,
+    reopened,
+    resume,
+    mended: settings.roomy,
+  })
   const queue = createGroupCommit({
     store,
     now,
@@ -38,11 +50,6 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     failed: (error, puts) => health.failed(error, puts),
     isUsable: () => health.isUsable,
   })
-
-  function mended(): void {
-    queue.resume()
-    settings.roomy()
-  }
 
   function refusal(): FleethookError | undefined {
     if (closed) return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
@@ -231,7 +238,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       stopTidying()
       operators.close()
       if (!isOpen) return store.close()
-      const clean = await queue.flush().then(
+      const clean = await queue.finish().then(
         () => true,
         () => false,
       )
