@@ -88,7 +88,7 @@ describe('a damaged file is put aside, told of, and never a reason not to start:
     async ({ name, isPutAside, saves, make }) => {
       const site = createSite('node24', { handlerMs: 0 })
       const traffic = createTraffic({ vins, extraBytes: 2_000 })
-      const enough = inForm({ short: 600, long: 20_000 })
+      const enough = inForm({ short: 600, long: 5_000 })
       {
         await using target = await site.start({ holds: true })
         await traffic.pour(target.url, () => traffic.acknowledged.size >= enough)

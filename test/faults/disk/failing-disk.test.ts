@@ -1,4 +1,4 @@
-import { existsSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import type { Target } from '../../conformance/spawn.ts'
@@ -47,7 +47,7 @@ const subjects = inForm<readonly Subject[]>({
 interface Fault {
   readonly name: string
   /** From now on the disk fails. */
-  begin(): void
+  begin(target: Target): Promise<void> | void
   /** It is over. */
   end(): Promise<void> | void
 }
@@ -72,7 +72,7 @@ async function through(
     await using target = await site.start({ holds: true }, env)
     const pouring = traffic.pour(target.url, () => over)
     await reaches(traffic, 200, 50)
-    fault.begin()
+    await fault.begin(target)
     await reaches(traffic, 503, 30)
     await expect.poll(() => health(target), { timeout: 10_000, interval: 10 }).toBe(503)
     const before = answered(traffic, 200)
@@ -119,6 +119,22 @@ function faulty(volume: Volume, fault: string): Fault & { readonly env: Readonly
   }
 }
 
+/**
+ * Does it while no sync is under way. A sync that is under way when ext4 finds an error in itself may answer that all is well,
+ * and what it was to sync is gone: so it did for a loop of `pwrite` and `fdatasync` in one of 25 rounds on Linux 6.18.
+ */
+async function between({ pid, kill }: Target, run: () => void): Promise<void> {
+  kill('SIGSTOP')
+  const states = (): readonly string[] =>
+    readdirSync(`/proc/${pid}/task`).map((task) => {
+      const about = readFileSync(`/proc/${pid}/task/${task}/stat`, 'utf8')
+      return about.slice(about.lastIndexOf(')') + 2)[0] ?? ''
+    })
+  await expect.poll(() => states().every((state) => state === 'T'), { timeout: 10_000, interval: 5 }).toBe(true)
+  run()
+  kill('SIGCONT')
+}
+
 const names: Readonly<Record<string, string>> = {
   fail: 'syncs fail with EIO',
   once: 'one sync fails with EIO, and the handle then says that all is well',
@@ -159,7 +175,7 @@ describe.skipIf(noVolumes !== undefined).each(subjects)(
         using volume = createVolume(128)
         const fault: Fault = {
           name: 'read-only after an error, then mounted again',
-          begin: () => volume.makeReadOnly(),
+          begin: (target) => between(target, () => volume.makeReadOnly()),
           end: () => volume.mountAgain(),
         }
         await through(fault, volume.folder, {}, subject)
@@ -182,7 +198,7 @@ describe.skipIf(noVolumes !== undefined)('a handle that has failed is not believ
         await using target = await site.start({ holds: true }, fault.env)
         const pouring = traffic.pour(target.url)
         await reaches(traffic, 200, 50)
-        fault.begin()
+        await fault.begin(target)
         await reaches(traffic, 503, 1)
         await expect.poll(() => health(target), { timeout: 60_000, interval: 10 }).toBe(200)
         await reaches(traffic, 200, answered(traffic, 200) + 200)
@@ -203,7 +219,7 @@ describe.skipIf(noVolumes !== undefined)('a handle that has failed is not believ
         acknowledged: traffic.acknowledged.size,
         'refused (503)': answered(traffic, 503),
         'acknowledged and lost': lost.length,
-        'refused and handled': '(the cut leaves some unanswered)',
+        'refused and handled': 'not counted: the cut leaves some unanswered',
       })
       expect({ lost, outOfOrder }).toEqual({ lost: [], outOfOrder: [] })
     },
