@@ -11,7 +11,8 @@ describe('fleethook', () => {
     expect(stdout).toMatch(/^ {2}send +post the messages/m)
   })
 
-  test('lists only commands that exist', async () => {
+  // A process for each of them, one after the other: on a machine that is busy that takes a while.
+  test('lists only commands that exist', { timeout: 90_000 }, async () => {
     const { stdout } = await command(['--help'])
     const listed = [...stdout.slice(stdout.indexOf('Commands:')).matchAll(/^ {2}(\w+)/gm)].map(([, name]) => name ?? '')
     expect(listed.length).toBeGreaterThan(0)
