@@ -1,6 +1,6 @@
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { Claim, Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { Duplicates } from './duplicates.ts'
 import type { Gathering } from './gathering.ts'
 import { type AttemptEvents, describe, type Outcome } from './outcome.ts'
@@ -38,6 +38,12 @@ const leastEnds = 3
 
 const nothing: readonly (AnyHandler & Gatherer)[] = []
 
+/** What the last handler that failed threw, and the longest wait that any of them wants. */
+interface Failed {
+  readonly error: unknown
+  readonly restMs: number
+}
+
 export function createAttempt(options: AttemptOptions): Attempt {
   const { inbox, registry, runner, retry, outcome, gathering, duplicates, read, events, stopped } = options
 
@@ -50,13 +56,8 @@ export function createAttempt(options: AttemptOptions): Attempt {
     return attemptsBefore >= retry.attempts ? `Earlier processes have tried it ${attemptsBefore} times.` : undefined
   }
 
-  /** Hands the message out, and reads it. Resolves to nothing when it is over. */
-  async function open(work: Work): Promise<OpenedMessage | 'parked' | undefined> {
-    const claim = await inbox.claim(work.id)
-    // Whoever ended it meanwhile accounts for it.
-    if (isOver(work)) return undefined
-    // One that was merged into another is over when that is, which was before it in its lane.
-    if (claim === undefined) return work.previous === undefined ? undefined : 'parked'
+  /** Reads a message that was handed out. Nothing when there is only to be noted what became of it. */
+  function open(work: Work, claim: Claim): OpenedMessage | undefined {
     if (!work.handedOut) {
       work.handedOut = true
       work.attempt = work.attemptsBefore
@@ -65,7 +66,7 @@ export function createAttempt(options: AttemptOptions): Attempt {
       work.fatal = spent(work)
       if (work.fatal !== undefined) work.pending = nothing
     }
-    if (isDone(work)) return outcome.conclude(work, claim.message)
+    if (isDone(work)) return undefined
     let event: FleetEvent | MalformedBody
     try {
       event = claim.message.event ?? read(claim.message)
@@ -73,20 +74,19 @@ export function createAttempt(options: AttemptOptions): Attempt {
       work.fatal ??= describe(error)
       work.pending = nothing
       work.gatherers = nothing
-      return outcome.conclude(work, claim.message)
+      return undefined
     }
-    const opened = { claim, event }
     if (work.pending === undefined) {
       work.pending = registry.matching(event)
       work.gatherers = registry.gathering(event)
     }
-    return opened
+    return { claim, event }
   }
 
   /** Runs handlers one after another. Leaves in `work.pending` those that failed or were not started. */
-  async function run(work: Work, { claim, event }: OpenedMessage): Promise<{ error: unknown; restMs: number }> {
+  async function run(work: Work, { claim, event }: OpenedMessage): Promise<Failed | undefined> {
     const delivery = deliveryOf(work, claim)
-    const last = { error: undefined as unknown, restMs: 0 }
+    let last: Failed | undefined
     const rest: AnyHandler[] = []
     for (const handler of work.pending ?? nothing) {
       if (halted(work)) {
@@ -103,8 +103,7 @@ export function createAttempt(options: AttemptOptions): Attempt {
         continue
       }
       rest.push(handler)
-      last.error = error
-      last.restMs = Math.max(last.restMs, outcome.restMs(work, error))
+      last = { error, restMs: Math.max(last?.restMs ?? 0, outcome.restMs(work, error)) }
       if (!stopped() && wish === undefined) events.failed(error, event, { id: work.id, attempt: work.attempt })
     }
     work.pending = rest
@@ -112,8 +111,16 @@ export function createAttempt(options: AttemptOptions): Attempt {
   }
 
   return async (work) => {
-    const opened = work.opened ?? (await open(work))
-    if (opened === undefined || opened === 'parked') return opened
+    let { opened } = work
+    if (opened === undefined) {
+      const claim = await inbox.claim(work.id)
+      // Whoever ended it meanwhile accounts for it.
+      if (isOver(work)) return undefined
+      // One that was merged into another is over when that is, which was before it in its lane.
+      if (claim === undefined) return work.previous === undefined ? undefined : 'parked'
+      opened = open(work, claim)
+      if (opened === undefined) return outcome.conclude(work, claim.message)
+    }
     const { claim } = opened
     const [gatherer] = work.gatherers
     work.opened = undefined
@@ -128,13 +135,13 @@ export function createAttempt(options: AttemptOptions): Attempt {
     if (hasPending(work)) {
       if (!halted(work)) {
         outcome.tried(work)
-        const { error, restMs } = await run(work, opened)
-        if (hasPending(work) && !halted(work)) {
+        const failed = await run(work, opened)
+        if (failed !== undefined && !halted(work)) {
           if (work.attempt < retry.attempts) {
-            await outcome.putBack(work, restMs)
-            return restMs
+            await outcome.putBack(work, failed.restMs)
+            return failed.restMs
           }
-          work.fatal ??= describe(error)
+          work.fatal ??= describe(failed.error)
           work.pending = nothing
         }
       }
@@ -147,7 +154,10 @@ export function createAttempt(options: AttemptOptions): Attempt {
       return 0
     }
     if (gatherer === undefined) {
-      await outcome.conclude(work, claim.message, opened)
+      if (work.fatal !== undefined) return outcome.conclude(work, claim.message)
+      // Nearly every message comes this way: a function more to wait for would be felt.
+      await inbox.settle(work.id)
+      outcome.settled(work, opened)
       return undefined
     }
     work.opened = opened

@@ -34,6 +34,8 @@ export interface AttemptCounts {
 export interface Outcome {
   /** Its handlers are done, or one of them has failed for the last time. */
   conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<undefined>
+  /** Its handlers are done, and the inbox has noted it. */
+  settled(work: Work, opened: OpenedMessage): void
   /** The same message was handled before, so there is nothing to do. */
   pass(work: Work): Promise<undefined>
   /** Its handlers are about to be run, or a batch that it is in. */
@@ -64,12 +66,18 @@ export function createOutcome({ inbox, clock, retry, events, counts, duplicates 
     return undefined
   }
 
+  function settled(work: Work, opened: OpenedMessage | undefined): void {
+    if (work.counts) counts.handled += 1
+    if (opened !== undefined) duplicates?.handled(opened)
+  }
+
   return {
+    settled,
+
     async conclude(work, message, opened) {
       if (work.fatal !== undefined) return giveUp(work, message, work.fatal)
       await inbox.settle(work.id)
-      if (work.counts) counts.handled += 1
-      if (opened !== undefined) duplicates?.handled(opened)
+      settled(work, opened)
       return undefined
     },
 
