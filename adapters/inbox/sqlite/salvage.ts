@@ -32,8 +32,10 @@ export async function salvage(path: string, nowMs: number, walPages: number, isO
   let old: DatabaseSync | undefined
   try {
     try {
-      old = new (loadSqlite().DatabaseSync)(quarantine)
+      // A file that was cut off is read only by who may write its schema, which `defensive` forbids.
+      old = new (loadSqlite().DatabaseSync)(quarantine, { defensive: false })
       old.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA mmap_size = 0; PRAGMA wal_autocheckpoint = 0')
+      old.exec('PRAGMA writable_schema = ON')
     } catch {
       old = undefined
     }

@@ -68,17 +68,15 @@ const damages: readonly Damage[] = [
   {
     name: 'cut off in its middle',
     isPutAside: true,
-    saves: 0,
+    saves: 0.2,
     make: (path) => truncateSync(path, Math.floor(readFileSync(path).length / 2)),
   },
   {
     name: 'a journal that is torn',
     isPutAside: false,
-    saves: 0.1,
-    make(path) {
-      const wal = `${path}-wal`
-      truncateSync(wal, Math.floor(readFileSync(wal).length * 0.75))
-    },
+    saves: 0,
+    // Its first frames are left, each a page and its header.
+    make: (path) => truncateSync(`${path}-wal`, 32 + 3 * (pageBytes + 24)),
   },
 ]
 
