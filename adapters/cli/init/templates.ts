@@ -40,7 +40,9 @@ export function readTemplate(name: string): Template {
     // What a run of the template has left there is not part of it; npm leaves .gitignore out of packages.
     if (
       !entry.isFile() ||
-      /(^|[/\\])(node_modules|dist|\.next|\.wrangler|\.env|\.dev\.vars|\.gitignore)([/\\]|$)/.test(path)
+      /(^|[/\\])(node_modules|data|dist|\.next|\.wrangler|\.env|\.dev\.vars|\.gitignore|[^/\\]*\.db(-\w+)?)([/\\]|$)/.test(
+        path,
+      )
     )
       continue
     files.set(path, readFileSync(join(folder, path), 'utf8'))
@@ -59,6 +61,7 @@ function ignored(files: ReadonlyMap<string, string>, environmentFile: string): s
   if (manifest.includes('"esbuild"')) lines.push('dist/')
   if (manifest.includes('"next"')) lines.push('.next/', 'next-env.d.ts')
   if (files.get('server.ts')?.includes('node:sqlite')) lines.push('*.db*')
+  if (files.get('server.ts')?.includes("'data/inbox.db'")) lines.push('data/')
   return `${lines.join('\n')}\n`
 }
 
