@@ -68,7 +68,10 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
   /** How long one run of a handler may take before its signal is aborted, in milliseconds. Default 30,000. */
   readonly timeoutMs?: number
   readonly limits?: Partial<Limits>
-  /** What an inbox in memory does when it is full: answer 503 (default), or first merge queued `data` of one VIN. */
+  /**
+   * What an inbox in memory does when it is full: answer 503 (default), or first merge queued `data` of one VIN. Durable inboxes
+   * keep every message as it came, and refuse `'conflate'`.
+   */
   readonly overflow?: 'refuse' | 'conflate'
   /** Where to say what an operator should know. Default: the console, warnings and errors. */
   readonly log?: Log

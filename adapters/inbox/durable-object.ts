@@ -5,6 +5,7 @@
  */
 import { FleethookError } from '../../src/errors.ts'
 import type { Drainable } from '../../src/http/drainable.ts'
+import { refuseConflation } from '../../src/inbox/refuse-conflation.ts'
 import { isRelay, type RelayInbox, type RelayParts } from '../../src/inbox/relay.ts'
 import { createRelayTaker } from '../../src/inbox/relay-taker.ts'
 import { createInboxObject } from './durable-object/object.ts'
@@ -72,7 +73,7 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
     },
     attach(parts) {
       if (kept.parts !== undefined) throw usedTwice()
-      if (parts.settings.overflow === 'conflate') throw conflating()
+      refuseConflation(parts.settings)
       kept.parts = parts
       const relay = createObjectRelay(createObjects(objects, shards), parts, () => bindings)
       return createRelayTaker(relay, parts)
@@ -119,12 +120,4 @@ function usedTwice(): FleethookError {
   return new FleethookError('option_invalid', 'One durableObjectInbox was given to two receivers.', {
     hint: 'Make one for each receiver, with a binding of its own.',
   })
-}
-
-function conflating(): FleethookError {
-  return new FleethookError(
-    'option_invalid',
-    "Option `overflow` is 'conflate', which merges messages of an inbox in memory.",
-    { hint: 'Leave it out: what is in a Durable Object is kept as it came.' },
-  )
 }

@@ -5,6 +5,7 @@
  */
 import { FleethookError } from '../../src/errors.ts'
 import { detachedContext } from '../../src/http/execution-context.ts'
+import { refuseConflation } from '../../src/inbox/refuse-conflation.ts'
 import type { RelayInbox, RelayParts } from '../../src/inbox/relay.ts'
 import { createRelayTaker } from '../../src/inbox/relay-taker.ts'
 import { createBatchInbox } from './queue/batch-inbox.ts'
@@ -66,6 +67,7 @@ export function queueInbox<Bindings = never>({ queue }: QueueInboxOptions<Bindin
           { hint: "Write out order: 'none', or use durableObjectInbox, which keeps the order within a VIN." },
         )
       }
+      refuseConflation(parts.settings)
       attached = parts
       return createRelayTaker(createQueueRelay(queue), parts)
     },

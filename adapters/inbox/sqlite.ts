@@ -4,6 +4,7 @@
  * @module
  */
 import type { InboxFactory } from '../../src/inbox/inbox.ts'
+import { refuseConflation } from '../../src/inbox/refuse-conflation.ts'
 import { createFileStore } from './sqlite/file-store.ts'
 import { createSqliteInbox } from './sqlite/inbox.ts'
 import { readSqliteOptions, type SqliteInboxOptions } from './sqlite/options.ts'
@@ -33,5 +34,8 @@ export function sqliteInbox(options: SqliteInboxOptions): InboxFactory {
   const settings = readSqliteOptions(options)
   loadSqlite()
   const createStore = settings.thread ? createThreadStore : createFileStore
-  return (inboxSettings) => createSqliteInbox(createStore(settings), inboxSettings, settings)
+  return (inboxSettings) => {
+    refuseConflation(inboxSettings)
+    return createSqliteInbox(createStore(settings), inboxSettings, settings)
+  }
 }

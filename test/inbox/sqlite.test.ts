@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { FleethookError, type Inbox, type InboxMessage } from 'fleethook'
+import { createReceiver, FleethookError, type Inbox, type InboxMessage } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
@@ -134,6 +134,14 @@ test.each([
   const make = (): unknown => sqliteInbox(options as never)
   expect(make).toThrow(FleethookError)
   expect(make).toThrow(text)
+})
+
+test("a receiver whose overflow is 'conflate' is refused at construction: what is on disk is kept as it came", () => {
+  const make = (): unknown =>
+    createReceiver({ secret: 'a', inbox: sqliteInbox({ path: files.path() }), overflow: 'conflate' })
+  expect(make).toThrow(
+    expect.objectContaining({ code: 'option_invalid', message: expect.stringMatching(/`overflow` is 'conflate'/) }),
+  )
 })
 
 describe('what is no longer pending', () => {

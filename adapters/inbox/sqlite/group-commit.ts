@@ -1,4 +1,5 @@
 import type { Batch, Change, Committed, Move, Row, Store } from './store.ts'
+import { whenQuiet } from './when-quiet.ts'
 
 /** Gathers what is to be written, and writes all of it with one sync. */
 export interface GroupCommit {
@@ -32,6 +33,8 @@ export interface GroupCommitOptions {
   readonly failed: (error: unknown, puts: number) => void
   /** Whether there is sense in trying. */
   readonly isUsable: () => boolean
+  /** The store works in a thread: while it commits, the event loop is free. */
+  readonly inThread: boolean
 }
 
 /** What one transaction takes at most. A row that holds no text costs a tenth of one that does. */
@@ -74,13 +77,16 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
   let writing: Group | undefined
   let scheduled = false
   let lazily: ReturnType<typeof setTimeout> | undefined
+  let commitMs = 0
 
   function schedule(): void {
     if (scheduled || writing !== undefined) return
     scheduled = true
     clearTimeout(lazily)
     lazily = undefined
-    setImmediate(write)
+    // Behind a commit that blocks the loop everything has come when the loop goes on.
+    if (options.inThread && puts.length > 0) whenQuiet(() => puts.length, commitMs, write)
+    else setImmediate(write)
   }
 
   /** It goes with what somebody waits for, or when enough has come together, or soon. */
@@ -128,8 +134,10 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
       nowMs: options.now(),
       pendingBytes: options.pendingBytes(),
     }
+    const startedAt = performance.now()
     try {
       const result = await store.commit(batch)
+      commitMs = performance.now() - startedAt
       writing = undefined
       retracted = []
       for (const { resolve } of group.puts) resolve()

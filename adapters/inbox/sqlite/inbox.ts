@@ -49,6 +49,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     committed: ({ roomy }) => health.noteRoom(roomy),
     failed: (error, puts) => health.failed(error, puts),
     isUsable: () => health.isUsable,
+    inThread: options.thread,
   })
 
   function refusal(): FleethookError | undefined {

@@ -1,0 +1,53 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { whenQuiet } from '../../adapters/inbox/sqlite/when-quiet.ts'
+
+let nowMs = 0
+beforeEach(() => {
+  nowMs = 0
+  vi.spyOn(performance, 'now').mockImplementation(() => nowMs)
+})
+afterEach(() => vi.restoreAllMocks())
+
+/** One turn of the event loop at this time. */
+async function turnAt(ms: number): Promise<void> {
+  nowMs = ms
+  await new Promise((resolve) => setImmediate(resolve))
+}
+
+describe('a commit in a thread waits for what still comes', () => {
+  test('until for a twentieth of the time that a commit takes nothing came', async () => {
+    let count = 1
+    const ready = vi.fn<() => void>()
+    whenQuiet(() => count, 100, ready)
+    await turnAt(4)
+    count = 2
+    await turnAt(6)
+    await turnAt(10)
+    expect(ready).not.toHaveBeenCalled()
+    await turnAt(11)
+    expect(ready).toHaveBeenCalledOnce()
+    await turnAt(500)
+    expect(ready).toHaveBeenCalledOnce()
+  })
+
+  test('but no longer than a commit takes, however much comes', async () => {
+    let count = 1
+    const ready = vi.fn<() => void>()
+    whenQuiet(() => count, 10, ready)
+    for (let ms = 0.25; ms < 10; ms += 0.25) {
+      count += 1
+      await turnAt(ms)
+    }
+    expect(ready).not.toHaveBeenCalled()
+    count += 1
+    await turnAt(10)
+    expect(ready).toHaveBeenCalledOnce()
+  })
+
+  test('and not at all where commits take no time', async () => {
+    const ready = vi.fn<() => void>()
+    whenQuiet(() => 1, 0, ready)
+    await turnAt(0)
+    expect(ready).toHaveBeenCalledOnce()
+  })
+})
