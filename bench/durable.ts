@@ -1,6 +1,6 @@
 /**
  * What it costs to have each message on disk before it is acknowledged: on this disk, and with syncs that take 2 and 10 ms
- * as on volumes in a cloud. `npm run bench:durable`, about five minutes; the slow syncs take Linux and a C compiler.
+ * as on volumes in a cloud. `npm run bench:durable`, about ten minutes; the slow syncs take Linux and a C compiler.
  */
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
