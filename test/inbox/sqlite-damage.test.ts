@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
-import { basename, dirname } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import type { Inbox, InboxMessage } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
@@ -96,6 +96,25 @@ describe('a damaged file is put aside, and what can be read of it goes on:', () 
     await inbox.put([make(5_000)])
     await inbox.close()
     expect((await reopened(path)).holes).toEqual([])
+  })
+
+  test.each([
+    ['its header', 100],
+    ['its first page', 8_192],
+  ])('%s, which is the same in every inbox', async (_what, bytes) => {
+    const { path, all } = await filled(1_000)
+    const file = readFileSync(path)
+    writeFileSync(path, file.fill(0, 0, bytes))
+    const { inbox, log, holes, ids } = await reopened(path)
+    expect(log[0]).toContain('was damaged')
+    expect(ids).toEqual(all.map(({ id }) => id))
+    expect((await inbox.claim(all[700]?.id ?? ''))?.message.text).toBe(all[700]?.text)
+    expect(holes).toEqual([])
+    // What was there is kept beside the file, for whoever wants to look at it.
+    const [first = ''] = quarantined(path).filter((name) => name.endsWith('-first-page'))
+    expect(readFileSync(join(dirname(path), first))).toEqual(file.subarray(0, 8_192))
+    expect(quarantined(path)).toHaveLength(2)
+    await inbox.close()
   })
 
   test('a page of messages, met when one of them is handed out', async () => {

@@ -29,7 +29,6 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   let closed = false
   const suspects = createSuspects()
 
-  const resume = (): void => queue.resume()
   const health = createHealth({
     store,
     path,
@@ -39,7 +38,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     pendingBytes,
     letGo: operators.close,
     reopened,
-    resume,
+    resume: () => queue.resume(),
     mended: settings.roomy,
   })
   const queue = createGroupCommit({

@@ -19,7 +19,7 @@ interface Range {
 
 const mostRows = 256
 /** How often a damaged page is run into before the rest between damaged pages is left. */
-const mostFailures = 400
+const mostFailures = 4_000
 
 /**
  * Reads a table of which some pages are damaged: from both ends as far as it goes, and then again from the middle of what is

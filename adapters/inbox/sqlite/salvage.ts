@@ -3,6 +3,7 @@ import { dirname } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { openDatabase, syncFolder } from './database.ts'
+import { mendFirstPage } from './first-page.ts'
 import { rescue } from './rescue.ts'
 import { intactText, type Row } from './rows.ts'
 import { loadSqlite } from './sqlite-module.ts'
@@ -31,18 +32,31 @@ export async function salvage(path: string, nowMs: number, walPages: number, isO
   const { db: fresh } = openDatabase(path, walPages)
   let old: DatabaseSync | undefined
   try {
-    try {
-      // A file that was cut off is read only by who may write its schema, which `defensive` forbids.
-      old = new (loadSqlite().DatabaseSync)(quarantine, { defensive: false })
-      old.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA mmap_size = 0; PRAGMA wal_autocheckpoint = 0')
-      old.exec('PRAGMA writable_schema = ON')
-    } catch {
-      old = undefined
+    old = readable(quarantine)
+    if (old === undefined) {
+      mendFirstPage(quarantine, walPages)
+      old = readable(quarantine)
     }
     return { quarantine, ...(await copy(old, fresh, quarantine, isOurs)) }
   } finally {
     closeQuietly(old)
     fresh.close()
+  }
+}
+
+/** The damaged file, when there is a table in it to be read. */
+function readable(path: string): DatabaseSync | undefined {
+  let db: DatabaseSync | undefined
+  try {
+    // A file that was cut off is read only by who may write its schema, which `defensive` forbids.
+    db = new (loadSqlite().DatabaseSync)(path, { defensive: false })
+    db.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA mmap_size = 0; PRAGMA wal_autocheckpoint = 0')
+    db.exec('PRAGMA writable_schema = ON')
+    db.prepare('SELECT place FROM messages')
+    return db
+  } catch {
+    closeQuietly(db)
+    return undefined
   }
 }
 

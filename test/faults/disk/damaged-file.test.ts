@@ -20,6 +20,8 @@ interface Damage {
   readonly name: string
   /** Whether the file has to be put aside. Else it is as good as new, as far as it goes. */
   readonly isPutAside: boolean
+  /** The reason of the gap that tells of it. */
+  readonly tells: 'inbox_damaged' | 'restarted'
   /** The least share of what was acknowledged that has to be handled nonetheless. */
   readonly saves: number
   make(path: string): void
@@ -50,32 +52,38 @@ const damages: readonly Damage[] = [
   {
     name: 'pages all over it',
     isPutAside: true,
+    tells: 'inbox_damaged',
     saves: 0.5,
     make: (path) => overwriteOneIn(path, 10),
   },
   {
     name: 'a header of zeros',
     isPutAside: true,
-    saves: 0,
+    // It is made anew, and nothing is missing.
+    tells: 'restarted',
+    saves: 1,
     make: (path) => overwrite(path, 0, Buffer.alloc(100)),
   },
   {
     name: 'nonsense in its place',
     isPutAside: true,
+    tells: 'inbox_damaged',
     saves: 0,
     make: (path) => writeFileSync(path, nonsense(50_000)),
   },
   {
     name: 'cut off in its middle',
     isPutAside: true,
+    tells: 'inbox_damaged',
     saves: 0.2,
     make: (path) => truncateSync(path, Math.floor(readFileSync(path).length / 2)),
   },
   {
-    name: 'a journal that is torn',
+    name: 'a journal cut off after its first pages',
     isPutAside: false,
+    tells: 'restarted',
     saves: 0,
-    // Its first frames are left, each a page and its header.
+    // Each a page and its header. It reads like a journal that ends there: nothing is damaged, and all behind it is gone.
     make: (path) => truncateSync(`${path}-wal`, 32 + 3 * (pageBytes + 24)),
   },
 ]
@@ -83,7 +91,7 @@ const damages: readonly Damage[] = [
 describe('a damaged file is put aside, told of, and never a reason not to start:', () => {
   test.each(damages)(
     '$name',
-    async ({ name, isPutAside, saves, make }) => {
+    async ({ name, isPutAside, tells, saves, make }) => {
       const site = createSite('node24', { handlerMs: 0 })
       const traffic = createTraffic({ vins, extraBytes: 2_000 })
       const enough = inForm({ short: 600, long: 5_000 })
@@ -106,7 +114,7 @@ describe('a damaged file is put aside, told of, and never a reason not to start:
       const aside = readdirSync(dirname(site.path)).filter((each) => each.startsWith(`${basename(site.path)}.damaged-`))
       expect(said).toHaveLength(isPutAside ? 1 : 0)
       expect(aside.length > 0).toBe(isPutAside)
-      expect(gaps.map((line) => line.split(' ')[1])).toContain(isPutAside ? 'inbox_damaged' : 'restarted')
+      expect(gaps.map((line) => line.split(' ')[1])).toContain(tells)
       const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal())
       const acknowledged = traffic.acknowledged.size
       rows.push({
@@ -114,6 +122,7 @@ describe('a damaged file is put aside, told of, and never a reason not to start:
         acknowledged,
         handled: acknowledged - lost.length,
         'put aside': isPutAside ? 'yes' : 'no',
+        'told of by a gap of reason': [...new Set(gaps.map((line) => line.split(' ')[1]))].join(', '),
       })
       expect(outOfOrder).toEqual([])
       // What came after it is never among what is lost.
