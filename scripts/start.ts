@@ -6,6 +6,7 @@ import { existsSync, symlinkSync } from 'node:fs'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { stripVTControlCharacters } from 'node:util'
 import { createClient } from '../src/client.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -49,7 +50,7 @@ async function listening({ child, ended }: Program, isShown: boolean): Promise<s
   return new Promise((resolve, reject) => {
     createInterface(stdout).on('line', (line) => {
       if (isShown) console.log(line)
-      const url = /listening on (?:\S*m)?(http\S+)/.exec(line)?.[1]
+      const url = /listening on (http\S+)/.exec(stripVTControlCharacters(line))?.[1]
       if (url !== undefined) resolve(url)
     })
     void ended.then(() => reject(new Error('It ended before it listened.')))
@@ -76,8 +77,13 @@ function stop(): void {
   sandbox.child.kill('SIGINT')
   void sandbox.ended.then(() => receiver.child.kill('SIGINT'))
 }
-process.on('SIGINT', stop)
-process.on('SIGTERM', stop)
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, stop)
+// Whoever read along is gone.
+process.stdout.on('error', stop)
+// Nothing is left running, however this ends.
+process.on('exit', () => {
+  for (const { child } of [sandbox, receiver]) child.kill('SIGINT')
+})
 void receiver.ended.then(() => sandbox.child.kill('SIGINT'))
 setTimeout(stop, longestMs).unref()
 

@@ -54,7 +54,8 @@ function says(event: FleetEvent): string {
     case 'unknown':
       return event.reason
     case 'gap':
-      return `${event.missed} messages missing since ${event.from.toISOString()}`
+      // After a crash nobody can know how many.
+      return `${event.missed || 'some'} messages may be missing since ${event.from.toISOString()} (${event.reason})`
   }
 }
 
