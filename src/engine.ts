@@ -5,6 +5,7 @@ import { createGaps } from './dispatch/gaps.ts'
 import { deadMessage } from './dispatch/letters.ts'
 import type { Registry } from './dispatch/registry.ts'
 import { createReplays } from './dispatch/replay.ts'
+import { guardedLog } from './guarded-log.ts'
 import type { InboxFactory } from './inbox/inbox.ts'
 import { createIntake, nowhere } from './intake.ts'
 import { chooseAck, type Settings } from './options.ts'
@@ -32,7 +33,8 @@ export function createEngine(options: EngineOptions): Taker {
     pendingBytes: limits.pendingBytes,
     overflow,
     clock,
-    log,
+    // It must not stop between what it has written and what it tells of that.
+    log: guardedLog(log),
     conflated(ids) {
       reports.noteConflated(ids.length)
       dispatcher.merged(ids)

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { createGroupCommit } from '../../adapters/inbox/sqlite/group-commit.ts'
 import { whenQuiet } from '../../adapters/inbox/sqlite/when-quiet.ts'
 
 let nowMs = 0
@@ -50,4 +51,29 @@ describe('a commit in a thread waits for what still comes', () => {
     await turnAt(0)
     expect(ready).toHaveBeenCalledOnce()
   })
+})
+
+test('after a disk has stalled the next commit does not wait for as long', async () => {
+  let commits = 0
+  const queue = createGroupCommit({
+    store: {
+      async commit({ moves }) {
+        commits += 1
+        if (commits === 1) nowMs += 10_000
+        return { moved: moves.map(() => undefined), retracted: { messages: 0, bytes: 0 }, roomy: true }
+      },
+    },
+    now: () => nowMs,
+    pendingBytes: () => 0,
+    committed: () => {},
+    failed: () => {},
+    isUsable: () => true,
+    inThread: true,
+  })
+  await queue.put([])
+  for (let ms = 0; ms < 60; ms += 1) {
+    void queue.put([])
+    await turnAt(nowMs + 1)
+  }
+  expect(commits).toBeGreaterThan(1)
 })

@@ -128,7 +128,8 @@ export function createFileStore(settings: FileSettings): Store {
         reason: reasonOf(row['reason']),
         fromMs: Number(row['from_ms']),
       }))
-      holes = found.length
+      // Those of one reason become one event.
+      holes = new Set(found.map(({ reason }) => reason)).size
       const lastId = [last?.['id'], state?.['last_id']]
         .filter((id) => typeof id === 'string')
         .toSorted()
@@ -159,14 +160,14 @@ export function createFileStore(settings: FileSettings): Store {
       try {
         return using((on) => {
           const gaps = batch.puts.filter(({ kind }) => kind === 'gap').length
-          const moved = inTransaction(on, () => {
-            const moved = writeBatch(on.statements, on.retention, batch)
+          const written = inTransaction(on, () => {
+            const written = writeBatch(on.statements, on.retention, batch)
             on.retention.sweepBeside(batch)
             if (holes > 0 && gaps >= holes) on.statements.forgetHoles.run()
-            return moved
+            return written
           })
           holes = Math.max(0, holes - gaps)
-          return { moved, roomy: on.retention.isRoomy() }
+          return { ...written, roomy: on.retention.isRoomy() }
         })
       } catch (error) {
         if (codeOf(error) === 'inbox_full') giveUpReserve(path)

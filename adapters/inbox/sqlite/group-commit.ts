@@ -25,7 +25,7 @@ export interface GroupCommit {
 }
 
 export interface GroupCommitOptions {
-  readonly store: Store
+  readonly store: Pick<Store, 'commit'>
   readonly now: () => number
   readonly pendingBytes: () => number
   readonly committed: (result: Committed) => void
@@ -43,6 +43,8 @@ const mostBytes = 4 * 1_048_576
 const mostNarrow = 4_096
 /** How long what nobody waits for is gathered at most, when nothing else has to be written. */
 const lazyMs = 5
+/** How long a commit in a thread waits for what still comes at most: a disk that stalled once must not stall the next one too. */
+const longestWaitMs = 50
 
 interface Waiter<T> {
   resolve(value: T): void
@@ -85,7 +87,7 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
     clearTimeout(lazily)
     lazily = undefined
     // Behind a commit that blocks the loop everything has come when the loop goes on.
-    if (options.inThread && puts.length > 0) whenQuiet(() => puts.length, commitMs, write)
+    if (options.inThread && puts.length > 0) whenQuiet(() => puts.length, Math.min(commitMs, longestWaitMs), write)
     else setImmediate(write)
   }
 
@@ -135,17 +137,9 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
       pendingBytes: options.pendingBytes(),
     }
     const startedAt = performance.now()
+    let result: Committed
     try {
-      const result = await store.commit(batch)
-      commitMs = performance.now() - startedAt
-      writing = undefined
-      retracted = []
-      for (const { resolve } of group.puts) resolve()
-      for (const [at, { resolve }] of group.moves.entries()) resolve(result.moved[at])
-      for (const { resolve } of group.flushes) resolve()
-      options.committed(result)
-      if (puts.length + moves.length + flushes.length > 0) schedule()
-      else if (changes.size + settled.size > 0) scheduleLazily()
+      result = await store.commit(batch)
     } catch (error) {
       writing = undefined
       // It may have been written before the sync failed, and it is refused.
@@ -154,7 +148,17 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
       options.failed(error, rows.length)
       for (const waiter of [...group.puts, ...group.moves, ...group.flushes]) waiter.reject(error)
       for (const waiter of [...puts.splice(0), ...moves.splice(0), ...flushes.splice(0)]) waiter.reject(error)
+      return
     }
+    commitMs = performance.now() - startedAt
+    writing = undefined
+    retracted = []
+    for (const { resolve } of group.puts) resolve()
+    for (const [at, { resolve }] of group.moves.entries()) resolve(result.moved[at])
+    for (const { resolve } of group.flushes) resolve()
+    options.committed(result)
+    if (puts.length + moves.length + flushes.length > 0) schedule()
+    else if (changes.size + settled.size > 0) scheduleLazily()
   }
 
   function putBack(group: Group): void {

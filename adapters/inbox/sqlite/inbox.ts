@@ -6,13 +6,14 @@ import { createHealth } from './health.ts'
 import { leftBehind } from './left-behind.ts'
 import { createKeptMessages, type Kept } from './kept.ts'
 import { type ReadPage, selectAll } from './select.ts'
-import { backgroundTimer, openWhenFree } from './opening.ts'
+import { backgroundTimer, closedError, openWhenFree } from './opening.ts'
 import { createOperators } from './operators.ts'
 import type { SqliteSettings } from './options.ts'
 import { rowBytes } from './retention.ts'
+import { createRevival } from './revival.ts'
 import { createRoom } from './room.ts'
 import { rowOf } from './rows.ts'
-import type { Found, Store } from './store.ts'
+import type { Found, Move, Store } from './store.ts'
 import { tidyEvery } from './tidying.ts'
 import { createSuspects } from './suspects.ts'
 
@@ -28,6 +29,9 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   const operators = createOperators(path, settings)
   let closed = false
   const suspects = createSuspects()
+  /** The greatest place there is, and up to which one a damaged file may have lost messages that are still in memory. */
+  let newest = -1
+  let lossyUpTo = -1
 
   const health = createHealth({
     store,
@@ -45,14 +49,17 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     store,
     now,
     pendingBytes,
-    committed: ({ roomy }) => health.noteRoom(roomy),
+    committed({ roomy, retracted }) {
+      room.give(retracted.messages, retracted.bytes)
+      health.noteRoom(roomy)
+    },
     failed: (error, puts) => health.failed(error, puts),
     isUsable: () => health.isUsable,
     inThread: options.thread,
   })
 
   function refusal(): FleethookError | undefined {
-    if (closed) return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
+    if (closed) return closedError(path)
     if (!isOpen) return new FleethookError('inbox_unavailable', `The inbox ${path} is not open.`)
     return health.refusal
   }
@@ -75,6 +82,8 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       throw error
     }
   }
+
+  const revival = createRevival({ store, queue, room, reading, takeRoom })
 
   async function find(id: string, place: number): Promise<Kept | undefined> {
     if (queue.isSettled(place)) return undefined
@@ -101,22 +110,27 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
 
   function begin(found: Found): void {
     room.set(found.messages, found.bytes)
-    if (found.unclean && found.lastId !== undefined) suspects.begin(placeOf(found.lastId))
+    if (found.lastId !== undefined) newest = placeOf(found.lastId)
+    if (found.unclean) suspects.begin(newest)
     isOpen = true
     stopTidying = tidyEvery({ store, health, now, after, pendingBytes })
   }
 
+  /** What failed may have been written all the same, and what was written may be gone: what counts is what the file says. */
   function reopened({ damage, messages, bytes, holes }: Found): void {
     operators.open()
-    if (damage === undefined) return
     room.set(messages, bytes)
-    for (const place of queue.takeSettled()) void settle(place).catch((error: unknown) => health.failed(error))
+    for (const place of queue.takeSettled()) void leave({ to: 'settled', place }).catch(() => queue.settle(place))
+    for (const move of revival.takeUndone()) void leave(move).catch((error: unknown) => health.failed(error))
+    if (damage === undefined) return
+    lossyUpTo = newest
     for (const hole of holes) if (hole.reason === 'inbox_damaged') settings.holed?.(hole)
   }
 
-  async function settle(place: number): Promise<void> {
-    const settled = await queue.move({ to: 'settled', place })
-    if (settled !== undefined) room.give(1, settled)
+  /** It is no longer pending, if it was. */
+  async function leave(move: Move): Promise<void> {
+    const bytes = await queue.move(move)
+    if (bytes !== undefined) room.give(1, bytes)
   }
 
   return {
@@ -136,10 +150,10 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       takeRoom(given.length, more)
       try {
         const rows = given.map(rowOf)
+        newest = Math.max(newest, rows.at(-1)?.place ?? newest)
         await queue.put(rows)
-        for (const [at, message] of given.entries()) {
+        for (const [at, message] of given.entries())
           kept.add({ message, place: rows[at]?.place ?? 0, deliveries: 0, replayed: false })
-        }
       } catch (error) {
         room.give(given.length, more)
         throw error
@@ -161,13 +175,14 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     async settle(id) {
       const place = placeOf(id)
       const found = kept.get(id)
-      if (found !== undefined) {
+      if (found !== undefined && place > lossyUpTo) {
         kept.remove(id)
         room.give(1, found.message.bytes)
         return queue.settle(place)
       }
       if (Number.isNaN(place) || queue.isSettled(place)) return
-      await settle(place)
+      await leave({ to: 'settled', place })
+      kept.remove(id)
     },
 
     async reschedule(id, { attempts, notBefore, deliveries: from }) {
@@ -186,9 +201,8 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     },
 
     async deadLetter(id, { error, attempts, diedAt }) {
-      const dead = await queue.move({ to: 'dead', place: placeOf(id), error, attempts, diedAt })
+      await leave({ to: 'dead', place: placeOf(id), error, attempts, diedAt })
       kept.remove(id)
-      if (dead !== undefined) room.give(1, dead)
       return 0
     },
 
@@ -203,21 +217,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
 
     settled: (which) => select(which, store.settled),
 
-    async revive(id) {
-      const place = placeOf(id)
-      if (Number.isNaN(place)) return undefined
-      if (queue.touches(place)) await queue.flush()
-      const message = await reading(() => store.message(place))
-      if (message?.id !== id) return undefined
-      takeRoom(1, message.bytes)
-      let revived: number | undefined
-      try {
-        revived = await queue.move({ to: 'pending', place })
-      } finally {
-        if (revived === undefined) room.give(1, message.bytes)
-      }
-      return revived === undefined ? undefined : { id, lane: message.lane, kind: message.kind }
-    },
+    revive: revival.revive,
 
     async discard(id) {
       const place = placeOf(id)

@@ -18,8 +18,13 @@ export async function openWhenFree(
 ): Promise<Found> {
   const untilMs = clock.now() + waitMs
   for (let waits = false; ; waits = true) {
+    if (isClosed()) throw closedError(path)
     try {
       const found = await store.open(clock.now())
+      if (isClosed()) {
+        await store.close()
+        throw closedError(path)
+      }
       if (found.damage !== undefined) log.error(...damageText(path, found.damage))
       log.debug(`opened the inbox ${path}`, { sqlite: found.version, messages: found.messages, unclean: found.unclean })
       return found
@@ -30,6 +35,10 @@ export async function openWhenFree(
       await new Promise<void>((resolve) => void clock.after(lookMs, resolve))
     }
   }
+}
+
+export function closedError(path: string): FleethookError {
+  return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
 }
 
 /** Timers for what is done in the background: a process that has nothing else to do may end. */

@@ -97,6 +97,8 @@ export interface Batch {
 export interface Committed {
   /** For each move the size of the message that it moved; `undefined` when there was none. */
   readonly moved: readonly (number | undefined)[]
+  /** What was there of what was retracted. */
+  readonly retracted: { readonly messages: number; readonly bytes: number }
   /** Whether there is room for more. */
   readonly roomy: boolean
 }

@@ -1,17 +1,17 @@
 import type { Retention } from './retention.ts'
 import { keep, type Row } from './rows.ts'
 import type { Statements } from './statements.ts'
-import type { Batch, Move, Row as Put } from './store.ts'
+import type { Batch, Committed, Move, Row as Put } from './store.ts'
 
-/** Writes what a batch holds, within a transaction. Returns for each move the size of the message that it moved. */
-export function writeBatch(
-  statements: Statements,
-  retention: Retention,
-  batch: Batch,
-): readonly (number | undefined)[] {
+/** Writes what a batch holds, within a transaction. */
+export function writeBatch(statements: Statements, retention: Retention, batch: Batch): Omit<Committed, 'roomy'> {
+  const retracted = { messages: 0, bytes: 0 }
   for (const place of batch.retracted) {
-    statements.settle.run(place)
+    const bytes = bytesOf(statements.take.get(place))
     statements.forget.run(place)
+    if (bytes === undefined) continue
+    retracted.messages += 1
+    retracted.bytes += bytes
   }
   if (batch.puts.length > 0) retention.makeRoom(batch)
   putAll(statements, batch.puts)
@@ -20,7 +20,7 @@ export function writeBatch(
     else statements.change.run(from ?? null, deliveries, attempts ?? 0, notBefore ?? 0, place)
   }
   for (const place of batch.settled) statements.settle.run(place)
-  return batch.moves.map((move) => make(statements, move))
+  return { moved: batch.moves.map((move) => make(statements, move)), retracted }
 }
 
 /** From so many rows on, one statement that copies them costs less than one for each. */

@@ -1,0 +1,196 @@
+import { createReceiver, type FleetEvent, FleethookError, type Inbox } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { fakeClock, type FakeClock } from 'fleethook/testing'
+import { describe, expect, test } from 'vitest'
+import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
+import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
+import type { Found, Store } from '../../adapters/inbox/sqlite/store.ts'
+import { message as kept, reason } from '../../src/testing/kept-message.ts'
+import { createFiles } from './sqlite-files.ts'
+import { settingsOf, waitingIn } from './sqlite-settings.ts'
+
+const files = createFiles()
+const nothing = { messages: 0, bytes: 0 }
+
+/** An inbox on a disk whose sync fails when the test says so, and has written all the same. */
+async function doubtful(
+  path: string = files.path(),
+  change: (store: Store) => Partial<Store> = () => ({}),
+): Promise<{ inbox: Inbox; fail(): void; mended(): Promise<void> }> {
+  const options = readSqliteOptions({ path, waitMs: 0 })
+  const store = createFileStore(options)
+  const clock: FakeClock = fakeClock(1_000_000)
+  let fails = false
+  let reopened = (): void => {}
+  const failing: Store = {
+    ...store,
+    async commit(batch) {
+      const result = await store.commit(batch)
+      if (!fails) return result
+      fails = false
+      throw new FleethookError('inbox_unavailable', 'The sync failed.')
+    },
+  }
+  const roomy = (): void => reopened()
+  const inbox = createSqliteInbox({ ...failing, ...change(failing) }, settingsOf({ clock, roomy }).settings, options)
+  await inbox.open()
+  return {
+    inbox,
+    fail() {
+      fails = true
+    },
+    async mended() {
+      const whole = new Promise<void>((resolve) => (reopened = resolve))
+      await clock.advance(1_000)
+      await whole
+    },
+  }
+}
+
+describe('a sync that fails after the file was written leaves no doubt', () => {
+  test.each(['deadLetter', 'settle'] as const)('what is pending adds up after %s', async (step) => {
+    const path = files.path()
+    const before = await doubtful(path)
+    await before.inbox.put([kept(1)])
+    await before.inbox.close()
+    const { inbox, fail, mended } = await doubtful(path)
+    const take = (): Promise<unknown> =>
+      step === 'settle' ? inbox.settle(kept(1).id) : inbox.deadLetter(kept(1).id, reason)
+    fail()
+    await expect(take()).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await mended()
+    await take()
+    expect(inbox.usage()).toEqual(nothing)
+    await inbox.close()
+  })
+
+  test('what was refused takes no room', async () => {
+    const { inbox, fail, mended } = await doubtful()
+    fail()
+    await expect(inbox.put([kept(1)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await mended()
+    await inbox.put([kept(2)])
+    expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(2).bytes })
+    expect(await inbox.claim(kept(1).id)).toBeUndefined()
+    await inbox.close()
+  })
+
+  test('a dead letter that could not be put back is one still', async () => {
+    const { inbox, fail, mended } = await doubtful()
+    await inbox.put([kept(1)])
+    await inbox.deadLetter(kept(1).id, reason)
+    fail()
+    await expect(inbox.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await mended()
+    expect(await inbox.deadLetters({ limit: 10 })).toMatchObject([{ id: kept(1).id, ...reason }])
+    expect(inbox.usage()).toEqual(nothing)
+    expect(await inbox.revive(kept(1).id)).toBeDefined()
+    expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(1).bytes })
+    await inbox.close()
+  })
+
+  test('so it is with a settled message', async () => {
+    const { inbox, fail, mended } = await doubtful()
+    await inbox.put([kept(1)])
+    await inbox.settle(kept(1).id)
+    await inbox.settled({ limit: 1 })
+    fail()
+    await expect(inbox.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await mended()
+    expect((await inbox.settled({ limit: 10 })).map(({ id }) => id)).toEqual([kept(1).id])
+    expect(inbox.usage()).toEqual(nothing)
+    await inbox.close()
+  })
+})
+
+test('what a damaged file has lost is not counted twice when its handlers are done', async () => {
+  let opened = 0
+  const damage = { quarantine: 'aside', rescued: 0, lost: 1, unreadableParts: 0 }
+  const { inbox, fail, mended } = await doubtful(files.path(), (store) => ({
+    async open(nowMs): Promise<Found> {
+      const found = await store.open(nowMs)
+      return (opened += 1) === 1 ? found : { ...found, ...nothing, damage }
+    },
+    async commit(batch) {
+      const result = await store.commit(batch)
+      return opened === 1 ? result : { ...result, moved: result.moved.map(() => undefined) }
+    },
+  }))
+  await inbox.put([kept(1)])
+  await inbox.claim(kept(1).id)
+  fail()
+  await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await mended()
+  const before = inbox.usage()
+  await inbox.settle(kept(1).id)
+  expect(inbox.usage()).toEqual(before)
+  await inbox.close()
+})
+
+test('a log that throws costs no message that was acknowledged, and leaves no request without an answer', async () => {
+  const path = files.path()
+  const log = { debug() {}, info() {}, warn: fails, error: fails }
+  const inbox = sqliteInbox({ path, waitMs: 0, maxBytes: 8 * 1_048_576 })
+  const receiver = createReceiver({ secret: false, inbox, log, limits: { pendingMessages: 1e6 } })
+  receiver.on('data', () => new Promise(() => {}))
+  const filling = 'x'.repeat(50_000)
+  let acknowledged = 0
+  for (let status = 200; status === 200; acknowledged += Number(status === 200)) {
+    const body = { vin: 'VIN', createdAt: '2024-02-24T04:58:44Z', data: { Version: filling } }
+    status = (await receiver.accept({ authorization: undefined, body })).status
+  }
+  await receiver.drain({ deadlineMs: 0 })
+  const next = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
+  expect((await waitingIn(await next.open())).filter(({ kind }) => kind === 'wire')).toHaveLength(acknowledged)
+  await next.close()
+})
+
+function fails(): never {
+  throw new Error('the log is broken')
+}
+
+test('the gap of several crashes is told once: the holes are forgotten when its event is kept', async () => {
+  const path = files.path()
+  const options = readSqliteOptions({ path, waitMs: 0 })
+  for (const ms of [1_000, 2_000, 3_000]) {
+    const killed = createFileStore(options)
+    await killed.open(ms)
+    await killed.close()
+  }
+  const told = Promise.withResolvers<FleetEvent>()
+  const inbox = sqliteInbox({ path, waitMs: 0 })
+  let made: Inbox | undefined
+  const receiver = createReceiver({ secret: false, inbox: (settings) => (made = inbox(settings)) })
+  receiver.on('gap', (event) => told.resolve(event))
+  await receiver.deadLetters.list()
+  expect(await told.promise).toMatchObject({ reason: 'restarted', from: new Date(1_000) })
+  // Reads behind what was written.
+  await made?.settled({ limit: 1 })
+  await expect(holesIn(path)).resolves.toBe(0)
+  await receiver.drain()
+})
+
+/** As a process finds them that comes after one that was killed now. */
+async function holesIn(path: string): Promise<number> {
+  const copy = files.path()
+  const { cpSync, mkdirSync } = await import('node:fs')
+  const { dirname } = await import('node:path')
+  mkdirSync(dirname(copy))
+  for (const suffix of ['', '-wal']) cpSync(path + suffix, copy + suffix)
+  const { DatabaseSync } = await import('node:sqlite')
+  const db = new DatabaseSync(copy)
+  const { holes } = db.prepare('SELECT count(*) AS holes FROM holes').get() ?? {}
+  db.close()
+  return Number(holes)
+}
+
+test('an inbox that was closed is not opened any more, so that another receiver has the file', async () => {
+  const path = files.path()
+  const receiver = createReceiver({ secret: false, inbox: sqliteInbox({ path, waitMs: 0 }) })
+  await receiver.drain()
+  await expect(receiver.deadLetters.list()).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  const next = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
+  await next.open()
+  await next.close()
+})
