@@ -83,6 +83,14 @@ export function createAttempt(options: AttemptOptions): Attempt {
     return { claim, event }
   }
 
+  /** Whether it may become a duplicate of one that is gathered before it in its lane. */
+  function isBehindTheSame({ previous }: Work, opened: OpenedMessage): boolean {
+    if (duplicates === undefined) return false
+    for (let before = previous; before !== undefined; before = before.previous)
+      if (before.opened !== undefined && duplicates.same(opened, before.opened)) return true
+    return false
+  }
+
   /** Runs handlers one after another. Leaves in `work.pending` those that failed or were not started. */
   async function run(work: Work, { claim, event }: OpenedMessage): Promise<Failed | undefined> {
     const delivery = deliveryOf(work, claim)
@@ -125,7 +133,7 @@ export function createAttempt(options: AttemptOptions): Attempt {
     const [gatherer] = work.gatherers
     work.opened = undefined
     const { attempt } = work
-    if (!gathering.admits(work)) {
+    if (!gathering.admits(work) || isBehindTheSame(work, opened)) {
       work.opened = opened
       return 'parked'
     }

@@ -16,6 +16,8 @@ export interface Dedupe {
 export interface Duplicates {
   /** Whether the message is one of those. A replay is none, nor is the same delivery again. */
   has(opened: OpenedMessage): boolean
+  /** Whether two messages that wait say the same, so that one of them may become a duplicate of the other. */
+  same(one: OpenedMessage, other: OpenedMessage): boolean
   /** Its handlers are done. */
   handled(opened: OpenedMessage): void
 }
@@ -37,6 +39,11 @@ export function createDuplicates({ withinMs, maxEntries = 100_000 }: Dedupe): Du
       if (earlier === undefined) return false
       const { id, receivedAt } = claim.message
       return earlier.delivery !== id && Math.abs(receivedAt - earlier.receivedAt) <= withinMs
+    },
+
+    same(one, other) {
+      const eventId = one.claim.replayed ? undefined : idOf(one.claim, one.event)
+      return eventId !== undefined && eventId === idOf(other.claim, other.event)
     },
 
     handled({ claim, event }) {

@@ -103,3 +103,17 @@ test.each([[{}], [{ withinMs: 0 }], [{ withinMs: 1, maxEntries: 0 }], [{ withinM
     expect(() => createReceiver({ secret: false, dedupe: dedupe as never })).toThrow('dedupe')
   },
 )
+
+test('of two that are gathered for one batch only the first is in it, and those behind stay behind', async () => {
+  const { receiver, post, clock } = scene({ dedupe: { withinMs: 100_000 } })
+  const batches: unknown[][] = []
+  receiver.batch('data', { size: 10, withinMs: 100 }, (events) => {
+    batches.push(events.map(({ data: { Odometer } }) => Odometer))
+  })
+  await post([data('A', 1), data('A', 2), data('A', 1), data('A', 3), data('B', 9)])
+  await turn()
+  await clock.advance(100)
+  await clock.advance(100)
+  expect(batches.map((batch) => batch.join(' '))).toEqual(['1 9 2', '3'])
+  expect(receiver.stats()).toMatchObject({ received: 5, handled: 4, duplicates: 1, lanes: 0 })
+})
