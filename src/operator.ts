@@ -55,6 +55,16 @@ export function operatorRoutes<E extends Env = Env>(operated: Operated, { secret
       hint: 'Give one of its own, not the webhook’s.',
     })
   }
+  const given: unknown = secret
+  if (given === false) {
+    throw new FleethookError(
+      'option_invalid',
+      'Option `secret` of operatorRoutes is false, and these routes show payloads.',
+      {
+        hint: 'Give one of its own, not the webhook’s.',
+      },
+    )
+  }
   // Where a runtime has no bindings, a function that asks for them is given whatever there is.
   const guard = createSecretCheck(secret, consoleLog)
   const app = new Hono<E>()

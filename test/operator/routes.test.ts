@@ -28,6 +28,7 @@ describe('operatorRoutes', () => {
   test('refuse a secret that is missing', () => {
     expect(() => operatorRoutes(createReceiver({ secret: 'x' }), { secret: undefined })).toThrow(/secret/)
     expect(() => operatorRoutes(createReceiver({ secret: 'x' }), { secret: '' })).toThrow(/secret/)
+    expect(() => operatorRoutes(createReceiver({ secret: 'x' }), { secret: false as never })).toThrow(/secret/)
   })
 
   test('list without payloads, show with one, and say what is wrong with what was asked', async () => {
