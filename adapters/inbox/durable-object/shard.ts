@@ -62,7 +62,11 @@ export function createShard({ parts, keeping, storage, env }: ShardOptions): Sha
   function lookAfter(atMs: number): void {
     if (inAlarm || (alarmAt !== undefined && alarmAt <= atMs)) return
     alarmAt = atMs
-    storage.setAlarm(atMs).catch((error: unknown) => reports.dispatch.inboxFailed(error))
+    storage.setAlarm(atMs).catch((error: unknown) => {
+      // There is none now: what comes next sets it.
+      alarmAt = undefined
+      reports.dispatch.inboxFailed(error)
+    })
   }
 
   const pause = (ms: number): Promise<void> =>
