@@ -66,6 +66,15 @@ describe('fleethook sandbox', () => {
     expect(JSON.parse(set.stdout).error.code).toBe('invalid_webhook_url')
   })
 
+  test('says that its port is in use, and ends with status 1', async () => {
+    const taken = await endpoint((_posted, response) => void response.end())
+    opened.push(taken)
+    const { port } = new URL(taken.url)
+    const ended = await command(['sandbox', '--port', port, '--dotenv', '/nowhere'], { SERVICE_API_KEY: key })
+    expect(ended).toMatchObject({ status: 1, stdout: '' })
+    expect(ended.stderr).toContain(`could not listen on 127.0.0.1:${port}: EADDRINUSE. Another process has this port`)
+  })
+
   test('keeps webhook and configs with --data over a restart, in a file of its owner', async () => {
     const data = join(mkdtempSync(join(tmpdir(), 'fleethook-')), 'sandbox.db')
     const { env, it } = await sandbox('--speed', '0', '--data', data)

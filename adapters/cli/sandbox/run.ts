@@ -40,7 +40,15 @@ export async function run({ port, hostname, data, ...options }: RunOptions): Pro
     ...(store === undefined ? {} : { store }),
   })
   const server = serve({ fetch: sandbox.fetch, port, hostname }) as Server // oxlint-disable-line no-unsafe-type-assertion -- no createServer is given: it is one of node:http
-  if (!server.listening) await once(server, 'listening')
+  try {
+    if (!server.listening) await once(server, 'listening')
+  } catch (cause) {
+    // The vehicles are on the road already, and would keep the process.
+    await sandbox.close()
+    close()
+    store?.close()
+    throw new Error(cannotListen(cause, hostname, port), { cause })
+  }
   const address = server.address()
   const url = `http://${hostname.includes(':') ? `[${hostname}]` : hostname}:${typeof address === 'object' ? address?.port : port}`
 
@@ -58,4 +66,13 @@ export async function run({ port, hostname, data, ...options }: RunOptions): Pro
   await closed
   close()
   store?.close()
+}
+
+function cannotListen(cause: unknown, hostname: string, port: number): string {
+  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause)
+  const hint =
+    code === 'EADDRINUSE'
+      ? ' Another process has this port: stop it, or choose another one with --port; 0 takes any.'
+      : ''
+  return `The sandbox could not listen on ${hostname}:${port}: ${code}.${hint}`
 }
