@@ -144,6 +144,7 @@ export function createGathering(options: GatheringOptions): Gathering {
       const { id, attempt } = first
       events.failed(error, first.opened.event, { id, attempt }, works.length)
       if (works.length > 1) {
+        for (const work of works) work.redelivered = true
         for (const { works: half, later } of halves(works))
           due.push(createBatch(batch.gatherer, half, [...later, ...batch.later], batch.owner))
         return

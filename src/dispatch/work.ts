@@ -15,8 +15,8 @@ export interface Work extends InLane<Work> {
   readonly from: string
   /** It came over the wire, so it counts; what the receiver made itself does not. */
   readonly counts: boolean
-  /** It may have been handed out by an earlier process. */
-  readonly redelivered: boolean
+  /** It may have been handed out by an earlier process, or was in a batch that failed and was split. */
+  redelivered: boolean
   /** Attempts that earlier processes made. */
   readonly attemptsBefore: number
   /** Not to be tried before this time. */

@@ -175,6 +175,18 @@ describe('a batch that fails', () => {
     expect(await receiver.deadLetters.list({ limit: 1 })).toMatchObject([{ error: 'Error: no', attempts: 3 }])
   })
 
+  test('tells its halves that they were handed out before', async () => {
+    const { receiver, post } = scene()
+    const runs: unknown[] = []
+    receiver.batch('data', { size: 2, withinMs: 10 }, (_, { deliveries }) => {
+      runs.push(deliveries.map(({ redelivered }) => redelivered))
+      if (deliveries.length > 1) throw new Error('no')
+    })
+    await post([data('A', 1), data('B', 2)])
+    await turn()
+    expect(runs).toEqual([[false, false], [true], [true]])
+  })
+
   test('of one vehicle keeps its order: what is behind the message that fails waits for it', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 100, maxMs: 100 } })
     const done: unknown[] = []
