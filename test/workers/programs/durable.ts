@@ -81,7 +81,7 @@ export function durableWorker(settings: DurableSettings): {
           '/find': async () => (await deadLetters.get(id)) ?? null,
           '/replay': () => deadLetters.replay(id, { env }),
           '/discard': () => deadLetters.discard({ vin, dryRun }),
-          '/replay-handled': () => receiver.replay({ ...all, vin }, { env }),
+          '/replay-handled': () => receiver.replay({ ...all, vin, dryRun }, { env }),
         }
         const answer = asked[pathname]
         return answer === undefined ? fetch(request, env, context) : Response.json(await answer())
