@@ -6,20 +6,24 @@ import { judge } from './journal.ts'
 import { createSite, idle } from './start.ts'
 import { createTraffic } from './traffic.ts'
 
-const rounds = inForm({ short: { node24: 6, bun: 2, deno: 2 }, long: { node24: 100, bun: 100, deno: 100 } })
-const runtimes = ['node24', 'bun', 'deno'] as const
+const setups = [
+  { name: 'node24', runtime: 'node24', inbox: {}, rounds: inForm({ short: 6, long: 100 }) },
+  { name: 'node24, thread', runtime: 'node24', inbox: { thread: true }, rounds: inForm({ short: 3, long: 100 }) },
+  { name: 'bun', runtime: 'bun', inbox: {}, rounds: inForm({ short: 2, long: 100 }) },
+  { name: 'deno', runtime: 'deno', inbox: {}, rounds: inForm({ short: 2, long: 100 }) },
+] as const
 const vins = Array.from({ length: 32 }, (_, n) => `V${n}`)
 const rows: Row[] = []
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
-describe.each(runtimes)('%s', (runtime) => {
+describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
   test.each(['SIGKILL', 'SIGTERM'] as const)(
     'receivers that are ended by %s under load lose nothing that they acknowledged, and keep the order of each vehicle',
     async (signal) => {
-      const site = createSite(runtime, { handlerMs: 2, options: { concurrency: 8 } })
+      const site = createSite(runtime, { handlerMs: 2, inbox, options: { concurrency: 8 } })
       const traffic = createTraffic({ vins })
-      for (let round = 0; round < rounds[runtime]; round++) {
+      for (let round = 0; round < rounds; round++) {
         await using target = await site.start()
         const pouring = traffic.pour(target.url)
         // At a random moment: that is what is tested.
@@ -35,9 +39,9 @@ describe.each(runtimes)('%s', (runtime) => {
       const journal = site.journal()
       const { lost, outOfOrder, duplicates, settledAgain } = judge(traffic.acknowledged, journal)
       rows.push({
-        runtime,
+        runtime: name,
         signal,
-        rounds: rounds[runtime],
+        rounds,
         acknowledged: traffic.acknowledged.size,
         lost: lost.length,
         'out of order': outOfOrder.length,
@@ -46,7 +50,7 @@ describe.each(runtimes)('%s', (runtime) => {
       expect({ lost, outOfOrder, settledAgain }).toEqual({ lost: [], outOfOrder: [], settledAgain: [] })
       expect(duplicates.filter(({ redelivered }) => !redelivered)).toEqual([])
       if (signal === 'SIGTERM') expect(duplicates).toEqual([])
-      expect(traffic.acknowledged.size).toBeGreaterThan(rounds[runtime] * 20)
+      expect(traffic.acknowledged.size).toBeGreaterThan(rounds * 20)
     },
     inForm({ short: 60_000, long: 3_600_000 }),
   )
