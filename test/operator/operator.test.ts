@@ -3,7 +3,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { command, type Ended } from '../cli/command.ts'
+import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { settingsOf } from '../inbox/sqlite-settings.ts'
 import { post } from '../runtimes/client.ts'
 import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
 
@@ -77,6 +79,18 @@ describe.each(['node24', 'bun', 'deno'] as const)('a receiver that runs on %s', 
     expect(await at.cli('dead', 'replay', second ?? '')).toMatchObject({ status: 1 })
   }, 60_000)
 })
+
+test('looking into the inbox of a receiver that died leaves it to the next one to tell of the gap', async () => {
+  const at = site('node24')
+  await using target = await at.start()
+  await target.stop('SIGKILL')
+  await listed(at)
+  await listed(at)
+  const inbox = sqliteInbox({ path: at.inbox })(settingsOf().settings)
+  const { holes = [] } = await inbox.open()
+  await inbox.close()
+  expect(new Set(holes.map(({ reason }) => reason))).toEqual(new Set(['restarted']))
+}, 30_000)
 
 test('what was handled and is still held is replayed by time and vehicle, after it was counted', async () => {
   const at = site('node24')

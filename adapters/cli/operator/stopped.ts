@@ -4,7 +4,10 @@ import { readOptions } from '../../../src/options.ts'
 import { createOperatorApp } from '../../../src/operator/app.ts'
 import { createReceipts } from '../../../src/receipt.ts'
 import { createNormalizer } from '../../../src/wire/normalizer.ts'
-import { sqliteInbox } from '../../inbox/sqlite.ts'
+import { createFileStore } from '../../inbox/sqlite/file-store.ts'
+import { createSqliteInbox } from '../../inbox/sqlite/inbox.ts'
+import { readSqliteOptions } from '../../inbox/sqlite/options.ts'
+import { loadSqlite } from '../../inbox/sqlite/sqlite-module.ts'
 import { logTo } from '../service/log.ts'
 
 /** The inbox of a receiver that does not run. */
@@ -15,21 +18,32 @@ export interface Stopped {
 
 /**
  * Opens the file of an inbox, as the receiver would. No handler runs: what is put back waits for the receiver. Rejects with
- * `inbox_locked` when another process has it.
+ * `inbox_locked` when another process has it. What the receiver is still to be told of, such as a crash, stays in the file.
  */
 export async function openStopped(path: string): Promise<Stopped> {
   const nothing = (): void => {}
-  const inbox = sqliteInbox({ path, waitMs: 0 })({
+  loadSqlite()
+  const settings = readSqliteOptions({ path, waitMs: 0 })
+  const file = createFileStore(settings)
+  let isTold = true
+  // Closing well says that everybody was told, and here is nobody to tell.
+  const store = { ...file, close: (nowMs?: number) => file.close(isTold ? nowMs : undefined) }
+  const inboxSettings = {
     pendingMessages: undefined,
     pendingBytes: undefined,
-    overflow: 'refuse',
+    overflow: 'refuse' as const,
     clock: systemClock,
     log: logTo(process.stderr),
     conflated: nothing,
     failed: nothing,
     roomy: nothing,
-  })
-  await inbox.open()
+    holed: () => {
+      isTold = false
+    },
+  }
+  const inbox = createSqliteInbox(store, inboxSettings, settings)
+  const { holes = [] } = await inbox.open()
+  if (holes.length > 0) isTold = false
   // With the defaults of a receiver: a pinned format or fields of its own are not known here, and change what is shown only.
   const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
   const { reread } = createReceipts(normalizer, systemClock)
