@@ -7,10 +7,12 @@ const config: ViteUserConfig = {
   test: {
     testTimeout: 60_000,
     include: [
-      ...['wire', 'events', 'http', 'dispatch', 'client', 'testing'].map((folder) => `test/${folder}/**/*.test.ts`),
+      ...['wire', 'events', 'http', 'dispatch', 'client', 'sandbox', 'testing'].map(
+        (folder) => `test/${folder}/**/*.test.ts`,
+      ),
       'test/inbox/sqlite*.test.ts',
     ],
-    exclude: ['test/http/sockets.test.ts', 'test/client/runtimes.test.ts'],
+    exclude: ['test/http/sockets.test.ts', 'test/client/runtimes.test.ts', 'test/sandbox/receiver.test.ts'],
     reporters: ['json'],
   },
 }
