@@ -154,7 +154,7 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
     noteDead(letter, dropped) {
       counts.deadLettersDropped += dropped
       say.error(
-        `a message of topic ${letter.event.topic} was given up after ${letter.attempts} attempts: see receiver.deadLetters`,
+        `a message of topic ${letter.event.topic} was given up after ${letter.attempts} ${letter.attempts === 1 ? 'attempt' : 'attempts'}: see receiver.deadLetters`,
         { delivery: letter.id },
       )
       if (onDeadLetter === undefined) return

@@ -228,6 +228,9 @@ describe('fleethook stream', () => {
     const { status, stderr } = await run('stream', vin)
     expect(status).toBe(1)
     expect(stderr).toContain('vehicle_not_found')
+    // In words of the command line, not of the client.
+    expect(stderr).toContain('fleethook products')
+    expect(stderr).not.toContain('products()')
   })
 })
 

@@ -39,7 +39,7 @@ Environment: FLEETHOOK_INBOX, the inbox's file; FLEETHOOK_OPERATOR_SECRET, for -
 
 Times are ISO 8601, in UTC when no zone is said, or so long ago: 90s, 15m, 2h, 3d.
 
-Exit status: 0 done, 1 there was nothing to do or it failed, 2 bad usage.`
+Exit status: 0 done, and a list may be empty; 1 what was named is not there, or it failed; 2 bad usage.`
 
 /** Adds the options that all of these commands have, and an action that runs `work` and tells what went wrong. */
 export function operates<Arguments extends unknown[], Options extends object>(

@@ -4,6 +4,7 @@ import { ServiceError } from '../../../src/client/service-error.ts'
 import { FleethookError } from '../../../src/errors.ts'
 import { colorsFor } from '../colors.ts'
 import { type Environment, environment } from './environment.ts'
+import { hintFor } from './hint.ts'
 import { logTo } from './log.ts'
 
 /** What every command that asks the service is given. */
@@ -76,7 +77,9 @@ function ask(command: Command, { service, dotenv, timeout, json }: Common): Aski
 function tell(error: unknown, { json }: Common): number {
   if (error instanceof Error && error.name === 'AbortError') return 130
   if (!(error instanceof ServiceError) && !(error instanceof FleethookError)) throw error
-  const { code, message, hint } = error
+  const { code } = error
+  const hint = hintFor(code, error.hint)
+  const message = inOtherWords(error.message, error.hint, hint)
   const service = error instanceof ServiceError ? error : undefined
   const { status, requestId, retryAfterMs } = service ?? {}
   if (json)
@@ -85,6 +88,14 @@ function tell(error: unknown, { json }: Common): number {
   const isOwnFault =
     status === undefined && code !== 'unreachable' && code !== 'timeout' && code !== 'answer_unreadable'
   return isOwnFault ? 2 : 1
+}
+
+/** A message ends in its hint. */
+function inOtherWords(message: string, given: string | undefined, hint: string | undefined): string {
+  if (hint === given || hint === undefined) return message
+  return given !== undefined && message.endsWith(given)
+    ? `${message.slice(0, -given.length)}${hint}`
+    : `${message} ${hint}`
 }
 
 function milliseconds(text: string): number {

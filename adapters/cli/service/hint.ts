@@ -1,0 +1,12 @@
+/** What to do about an answer of the service, in the words of the command line. The client speaks to who writes a program. */
+const hints: Readonly<Record<string, string>> = {
+  invalid_webhook_url:
+    'Give a URL that the internet can reach. For a sandbox that was started with --allow-local, add --allow-local here too.',
+  unauthorized: 'Is SERVICE_API_KEY a key of this business, for the service at SERVICE_URL?',
+  vehicle_not_found: '`fleethook products` lists what is shared with this business.',
+}
+
+/** The hint for a code on the command line; the client's own where there is no better one. */
+export function hintFor(code: string, given: string | undefined): string | undefined {
+  return hints[code] ?? given
+}
