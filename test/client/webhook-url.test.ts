@@ -27,6 +27,7 @@ const hextets = ([a, b, c, d]: Address): string => `${((a << 8) | b).toString(16
 const spellings: readonly ((address: Address) => string)[] = [
   (address) => address.join('.'),
   (address) => `${address.join('.')}.`,
+  (address) => `user:password@${address.join('.')}:8443`,
   (address) => String(asNumber(address)),
   (address) => `0x${asNumber(address).toString(16)}`,
   (address) => `0${asNumber(address).toString(8)}`,
