@@ -49,7 +49,8 @@ export function createKeptMessages(): KeptMessages {
       forget(id)
     }
     if (order.length < 1_024 + 4 * waiting.size) return
-    order = order.slice(oldest).filter((id) => waiting.get(id) !== undefined)
+    // Anew, not without what is gone: one that is put back again and again is in it each time.
+    order = Array.from(waiting.values(), ({ message }) => message.id)
     oldest = 0
   }
 
