@@ -5,6 +5,7 @@ import { openDatabase, pageBytes } from './database.ts'
 import { failureOf } from './failure.ts'
 import type { FileSettings } from './options.ts'
 import { listLetters, listSettled, listWaiting, pageRows } from './listing.ts'
+import { isHalfMended } from './quarantine.ts'
 import { giveUpReserve, hasRoom } from './reserve.ts'
 import { createRetention, type Retention } from './retention.ts'
 import { messageOf, pendingOf, reasonOf } from './rows.ts'
@@ -141,7 +142,7 @@ export function createFileStore(settings: FileSettings): Store {
   return {
     async open(nowMs) {
       const isOurs = damaged
-      if (!damaged) {
+      if (!damaged && !isHalfMended(path)) {
         try {
           return await openFile(nowMs)
         } catch (error) {
@@ -149,9 +150,13 @@ export function createFileStore(settings: FileSettings): Store {
           drop()
         }
       }
-      const damage = await salvage(path, nowMs, walPages, isOurs)
+      const damage = await salvage(path, nowMs, walPages, isOurs).catch((error: unknown) => {
+        const failure = failureOf(error, path)
+        if (failure.code === 'inbox_full') giveUpReserve(path)
+        throw failure
+      })
       damaged = false
-      return { ...(await openFile(nowMs)), damage }
+      return { ...(await openFile(nowMs)), ...(damage === undefined ? {} : { damage }) }
     },
 
     waiting: async (after) => using(({ statements }) => listWaiting(statements, after)),

@@ -1,9 +1,9 @@
-import { existsSync, renameSync, rmSync, statSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { statSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
-import { openDatabase, syncFolder } from './database.ts'
+import { openDatabase } from './database.ts'
 import { mendFirstPage } from './first-page.ts'
+import { mendedPath, putAside, putInPlace } from './quarantine.ts'
 import { rescue } from './rescue.ts'
 import { intactText, type Row } from './rows.ts'
 import { loadSqlite } from './sqlite-module.ts'
@@ -26,22 +26,33 @@ const lastPlace = Number.MAX_SAFE_INTEGER
 /**
  * Puts a damaged file aside and makes a new one with what can be read of the old: all that was pending or dead. Settled
  * messages stay behind. Where it cannot be known whether a message was settled, it is pending: better twice than never.
+ * Goes on where a process ended that was at it. Resolves to nothing when that one had only to rename the new file.
  */
-export async function salvage(path: string, nowMs: number, walPages: number, isOurs: boolean): Promise<Damage> {
-  const quarantine = putAside(path, nowMs)
-  const { db: fresh } = openDatabase(path, walPages)
+export async function salvage(
+  path: string,
+  nowMs: number,
+  walPages: number,
+  isOurs: boolean,
+): Promise<Damage | undefined> {
+  const { db: fresh } = openDatabase(mendedPath(path), walPages)
   let old: DatabaseSync | undefined
+  let damage: Damage | undefined
   try {
-    old = readable(quarantine)
-    if (old === undefined) {
-      mendFirstPage(quarantine, walPages)
+    const quarantine = putAside(path, fresh, nowMs)
+    if (quarantine !== undefined) {
       old = readable(quarantine)
+      if (old === undefined) {
+        mendFirstPage(quarantine, walPages)
+        old = readable(quarantine)
+      }
+      damage = { quarantine, ...(await copy(old, fresh, quarantine, isOurs)) }
     }
-    return { quarantine, ...(await copy(old, fresh, quarantine, isOurs)) }
   } finally {
     closeQuietly(old)
     fresh.close()
   }
+  putInPlace(path)
+  return damage
 }
 
 /** The damaged file, when there is a table in it to be read. */
@@ -58,18 +69,6 @@ function readable(path: string): DatabaseSync | undefined {
     closeQuietly(db)
     return undefined
   }
-}
-
-function putAside(path: string, nowMs: number): string {
-  const time = new Date(nowMs).toISOString().replaceAll(/[-:.]/g, '')
-  const base = `${path}.damaged-${time}`
-  let quarantine = base
-  for (let n = 2; existsSync(quarantine); n += 1) quarantine = `${base}-${n}`
-  // The journal first: without its file it is nothing, and the file with another journal is worse than damaged.
-  for (const suffix of ['-wal', '']) if (existsSync(path + suffix)) renameSync(path + suffix, quarantine + suffix)
-  rmSync(`${path}-shm`, { force: true })
-  syncFolder(dirname(path))
-  return quarantine
 }
 
 async function copy(
@@ -185,10 +184,11 @@ function carryState(old: DatabaseSync | undefined, fresh: DatabaseSync, isOurs: 
   const ids = [state?.['last_id'], last?.['id']].filter((id) => typeof id === 'string').toSorted()
   const aliveAt = Math.max(Number(state?.['alive_at'] ?? 0), Number(last?.['received_at'] ?? 0))
   const closed = isOurs || aliveAt === 0 ? 1 : Number(state?.['closed'] ?? 0)
-  fresh.prepare('UPDATE state SET closed = ?, alive_at = ?, last_id = ?').run(closed, aliveAt, ids.at(-1) ?? null)
   for (const { reason, from_ms } of ask('SELECT reason, from_ms FROM holes')) {
     fresh.prepare('INSERT INTO holes (reason, from_ms) VALUES (?, ?)').run(...values([reason, from_ms]))
   }
+  // Last, for it says that the file is whole.
+  fresh.prepare('UPDATE state SET closed = ?, alive_at = ?, last_id = ?').run(closed, aliveAt, ids.at(-1) ?? null)
 }
 
 function reader(
