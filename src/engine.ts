@@ -97,7 +97,7 @@ export function createEngine(options: EngineOptions): Taker {
     },
     becomeReady: () => intake.becomeReady(),
     take: (messages, from) => intake.take(messages, from),
-    takeOwn: (message, from) => intake.takeOwn(message, from),
+    takeOwn: async (message, from) => (await intake.takeOwn(message, from)) !== undefined,
     refusing: () => inbox.refusing(),
     open: () => intake.open(),
     state: () => ({

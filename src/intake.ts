@@ -67,7 +67,7 @@ export function createIntake(options: IntakeOptions): Intake {
       dispatcher.cancel(arrival)
       const reason = error instanceof FleethookError && error.code === 'inbox_full' ? error.code : 'inbox_unavailable'
       if (reason === 'inbox_unavailable') reports.dispatch.inboxFailed(error)
-      for (const { lane } of messages) gaps.note(vinOf(lane), reason, clock.now())
+      for (const { lane, receivedAt } of messages) gaps.note(vinOf(lane), reason, receivedAt)
       return { error: reason }
     }
     reports.noteAccepted(messages)
@@ -131,9 +131,10 @@ export function createIntake(options: IntakeOptions): Intake {
   /** One promise for all, so that they go on in the order in which they came, and nobody overtakes them meanwhile. */
   function becomeReady(): Promise<boolean> {
     waiters += 1
+    const sinceMs = clock.now()
     const shared = (readiness ??= prepare())
     void shared.then((ready) => {
-      if (!ready) gaps.note(undefined, 'inbox_unavailable', clock.now())
+      if (!ready) gaps.note(undefined, 'inbox_unavailable', sinceMs)
       // By then those have gone on that waited for the same promise.
       queueMicrotask(() => (waiters -= 1))
     })

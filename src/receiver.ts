@@ -102,7 +102,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       if (refused !== undefined) reports.noteRefused(refused)
       return refused?.error
     },
-    tell: async (gap) => (await taker.takeOwn(receipts.gap(gap), from)) !== undefined,
+    tell: (gap) => taker.takeOwn(receipts.gap(gap), from),
   })
 
   const { app, fetch } = createRoutes<E>({

@@ -24,8 +24,11 @@ export interface Taker {
   becomeReady(): Promise<boolean>
   /** Keeps messages. Resolves when the answer may leave, to why it must be a refusal. */
   take(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined>
-  /** Keeps what the receiver made itself, if there is room: it stands for nothing that was acknowledged. */
-  takeOwn(message: InboxMessage, from: Surroundings): Promise<unknown>
+  /**
+   * Keeps what the receiver made itself, if there is room: it stands for nothing that was acknowledged. Resolves to whether
+   * it is kept.
+   */
+  takeOwn(message: InboxMessage, from: Surroundings): Promise<boolean>
   /** Why it would take nothing just now, if so. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
   readonly open: () => Promise<void>

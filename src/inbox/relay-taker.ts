@@ -42,11 +42,14 @@ export function createRelayTaker(relay: Relay, { settings, receipts, reports }: 
   let empty = (): void => {}
   let draining: Promise<{ handled: number; left: number; lost: number }> | undefined
 
-  async function put(messages: readonly InboxMessage[], env: unknown): Promise<Refusal | undefined> {
+  async function put(
+    messages: readonly InboxMessage[],
+    env: unknown,
+    outOfReach: () => void = () => {},
+  ): Promise<Refusal | undefined> {
     const reason = await relay.put(messages, env).catch((error: unknown): Refusal => {
       reports.dispatch.inboxFailed(error)
-      // Where they are kept knows nothing of it, so it is told of from here.
-      for (const { lane } of messages) gaps.note(vinOf(lane), 'inbox_unavailable', clock.now())
+      outOfReach()
       return { error: 'inbox_unavailable' }
     })
     const error = reason?.error
@@ -55,17 +58,24 @@ export function createRelayTaker(relay: Relay, { settings, receipts, reports }: 
   }
 
   async function store(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
-    const reason = await put(messages, from.env)
+    const reason = await put(messages, from.env, () => {
+      // Where they are kept knows nothing of it, so it is told of from here.
+      for (const { lane, receivedAt } of messages) gaps.note(vinOf(lane), 'inbox_unavailable', receivedAt)
+    })
     if (reason !== undefined) return reason
     reports.noteAccepted(messages)
     if (gaps.size > 0) hold(from, tellOfGap(from.env))
     return undefined
   }
 
+  async function takeOwn(message: InboxMessage, env: unknown): Promise<boolean> {
+    return (await put([message], env)) === undefined
+  }
+
   async function tellOfGap(env: unknown): Promise<void> {
     const gap = gaps.take(clock.now())
     if (gap === undefined) return
-    if ((await put([receipts.gap(gap)], env)) === undefined) return tellOfGap(env)
+    if (await takeOwn(receipts.gap(gap), env)) return tellOfGap(env)
     gaps.putBack(gap)
   }
 
@@ -110,7 +120,7 @@ export function createRelayTaker(relay: Relay, { settings, receipts, reports }: 
       return undefined
     },
 
-    takeOwn: (message, from) => put([message], from.env),
+    takeOwn: (message, { env }) => takeOwn(message, env),
 
     refusing: () => (refused !== undefined && clock.now() - refused.atMs < refusingMs ? refused.error : undefined),
 

@@ -91,6 +91,24 @@ describe("ack: 'stored'", () => {
     expect(receiver.stats()).toMatchObject({ received: 1, refused: { inbox_unavailable: 2 }, openGaps: 0, lanes: 0 })
   })
 
+  test('a gap begins when the first lost message came, however long the inbox took to refuse it', async () => {
+    const gate = gates()
+    let slow = true
+    const inbox = storedInbox(disk(), { put: () => (slow ? gate.wait('put') : undefined) })
+    const { receiver, post, clock } = scene({ inbox })
+    const gaps: unknown[] = []
+    receiver.on('gap', ({ from, to }) => void gaps.push({ from, to }))
+    const from = new Date(clock.now())
+    const answer = post(data('A', 1))
+    await clock.advance(20_000)
+    slow = false
+    gate.fail('put', failed)
+    expect(await answer).toMatchObject({ status: 503 })
+    await post(data('A', 2))
+    await turn()
+    expect(gaps).toEqual([{ from, to: new Date(clock.now()) }])
+  })
+
   test('an inbox that fails while a message is handled is told of, and the message is handled once all the same', async () => {
     let claims = 0
     let settles = 0

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { durableObjectInbox, inboxObject, type ObjectNamespace } from '../../adapters/inbox/durable-object.ts'
 import { worker } from '../../adapters/workers.ts'
-import { createReceiver, type InboxMessage, type ReceiverOptions } from '../../src/index.ts'
+import { createReceiver, type EventOf, type InboxMessage, type ReceiverOptions } from '../../src/index.ts'
 
 /** Objects that answer as they are told to, and note what they are asked. */
 function objects(answer: (shard: string) => unknown): { readonly namespace: ObjectNamespace; readonly asked: Asked[] } {
@@ -36,6 +36,11 @@ const receiverWith = (
   createReceiver({ secret: 'a', log: silent, inbox: durableObjectInbox({ objects: () => namespace }), ...options })
 const body = { data: { BatteryLevel: 1 }, createdAt: '2026-05-01T00:00:00Z', vin: 'V1' }
 const { namespace } = objects(() => ({}))
+const at = new Date(0)
+const gap: EventOf<'gap'> = {
+  ...{ topic: 'gap', vin: 'V1', createdAt: at.toISOString(), at, receivedAt: at, from: at, to: at, missed: 0 },
+  ...{ reason: 'stream_interrupted', id: 'gap:stream_interrupted:V1:0', format: null, raw: null, meta: {} },
+}
 
 describe('options of durableObjectInbox', () => {
   const cases: readonly (readonly [what: string, make: () => unknown, says: RegExp])[] = [
@@ -101,6 +106,41 @@ describe('what a Worker asks of its objects', () => {
     expect(JSON.parse(String(asked.at(-1)?.about[0]?.text))).toMatchObject({ vin: 'V1', missed: 2 })
     expect(receiver.stats()).toMatchObject({ received: 1, openGaps: 0, draining: true })
     expect(await post()).toBe(503)
+  })
+
+  test('a gap that cannot be told of yet counts the messages that were lost, and not itself', async () => {
+    let reachable: readonly string[] = []
+    const { namespace: shards, asked } = objects(() => {
+      if (!reachable.includes(String(asked.at(-1)?.about[0]?.kind))) throw new Error('the object was reset')
+      return {}
+    })
+    const receiver = receiverWith(shards)
+    const post = async (): Promise<number> => (await receiver.accept({ authorization: 'a', body })).status
+    expect(await post()).toBe(503)
+    reachable = ['wire']
+    expect([await post(), await post()]).toEqual([200, 200])
+    reachable = ['wire', 'gap']
+    expect(await post()).toBe(200)
+    await receiver.drain()
+    expect(JSON.parse(String(asked.at(-1)?.about[0]?.text))).toMatchObject({ topic: 'gap', vin: 'V1', missed: 1 })
+    expect(receiver.stats().openGaps).toBe(0)
+  })
+
+  test('a source learns whether the gap that it tells of is kept', async () => {
+    let reachable = false
+    const { namespace: shards } = objects(() => {
+      if (!reachable) throw new Error('the object was reset')
+      return {}
+    })
+    const told: boolean[] = []
+    await receiverWith(shards).from({
+      async feed({ tell }) {
+        told.push(await tell(gap))
+        reachable = true
+        told.push(await tell(gap))
+      },
+    })
+    expect(told).toEqual([false, true])
   })
 
   test('one that was just being moved is asked again, one that is overloaded is not', async () => {
