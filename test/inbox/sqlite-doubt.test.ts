@@ -185,6 +185,71 @@ async function holesIn(path: string): Promise<number> {
   return Number(holes)
 }
 
+test('a file that is opened again is no process that has ended: there is no hole', async () => {
+  const path = files.path()
+  const { inbox, fail, mended } = await doubtful(path)
+  await inbox.put([kept(1)])
+  fail()
+  await expect(inbox.deadLetter(kept(1).id, reason)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await mended()
+  await expect(holesIn(path)).resolves.toBe(0)
+  await inbox.close()
+})
+
+test('what is written while the file is opened again waits, and is counted once', async () => {
+  let opening = 0
+  const early: Promise<unknown>[] = []
+  let made: Inbox | undefined
+  const { inbox, fail, mended } = await doubtful(files.path(), (store) => ({
+    open(nowMs) {
+      const opened = store.open(nowMs)
+      // The file is open already, and is being counted.
+      if ((opening += 1) === 2 && made !== undefined)
+        early.push(made.deadLetter(kept(1).id, reason).catch(() => 'later'))
+      return opened
+    },
+  }))
+  made = inbox
+  await inbox.put([kept(1), kept(2)])
+  fail()
+  await expect(inbox.put([kept(3)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await mended()
+  expect(await Promise.all(early)).toEqual(['later'])
+  await inbox.deadLetter(kept(1).id, reason)
+  expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(2).bytes })
+  await inbox.close()
+})
+
+test('a look for room that ends when the file was let go does not keep it from being opened again', async () => {
+  const options = readSqliteOptions({ path: files.path(), waitMs: 0 })
+  const store = createFileStore(options)
+  const clock = fakeClock(1_000_000)
+  let failing: (() => Promise<never>) | undefined
+  const looked = Promise.withResolvers<boolean>()
+  const inThread: Store = {
+    ...store,
+    commit: (batch) => failing?.() ?? store.commit(batch),
+    // The thread answers in its own time.
+    probe: () => looked.promise,
+  }
+  const inbox = createSqliteInbox(inThread, settingsOf({ clock }).settings, options)
+  await inbox.open()
+  await inbox.put([kept(1)])
+  failing = () => Promise.reject(new FleethookError('inbox_full', 'The disk is full.'))
+  await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_full' })
+  const sync = Promise.withResolvers<never>()
+  failing = () => sync.promise
+  const dying = expect(inbox.deadLetter(kept(1).id, reason)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await clock.advance(1_000)
+  sync.reject(new FleethookError('inbox_unavailable', 'The sync failed.'))
+  await dying
+  failing = undefined
+  looked.resolve(true)
+  await clock.advance(2_000)
+  await inbox.put([kept(3)])
+  await inbox.close()
+})
+
 test('an inbox that was closed is not opened any more, so that another receiver has the file', async () => {
   const path = files.path()
   const receiver = createReceiver({ secret: false, inbox: sqliteInbox({ path, waitMs: 0 }) })

@@ -51,7 +51,7 @@ export function openDatabase(path: string, walPages: number): Opening {
     for (const [name, , expected] of pragmas(walPages)) if (name !== 'page_size') expect(db, path, name, expected)
     return { db, from, version: String(db.prepare('SELECT sqlite_version() AS version').get()?.['version']) }
   } catch (error) {
-    db?.close()
+    closeQuietly(db)
     throw failureOf(error, path)
   }
 }
@@ -93,5 +93,14 @@ export function syncFolder(folder: string): void {
     }
   } catch {
     // SQLite does as little where it cannot be done.
+  }
+}
+
+/** Closes a file of which nothing good is expected. */
+export function closeQuietly(db: DatabaseSync | undefined): void {
+  try {
+    db?.close()
+  } catch {
+    // Nothing more is asked of it.
   }
 }

@@ -1,14 +1,14 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../src/errors.ts'
-import { openDatabase, pageBytes } from './database.ts'
+import { closeQuietly, openDatabase, pageBytes } from './database.ts'
 import { failureOf } from './failure.ts'
 import type { FileSettings } from './options.ts'
 import { listLetters, listSettled, listWaiting, pageRows } from './listing.ts'
 import { isHalfMended } from './quarantine.ts'
 import { giveUpReserve, hasRoom } from './reserve.ts'
 import { createRetention, type Retention } from './retention.ts'
-import { messageOf, pendingOf, reasonOf } from './rows.ts'
+import { messageOf, pendingOf, reasonOf, type Row } from './rows.ts'
 import { salvage } from './salvage.ts'
 import { numberOf } from './schema.ts'
 import { prepareStatements, type Statements } from './statements.ts'
@@ -32,6 +32,8 @@ export function createFileStore(settings: FileSettings): Store {
 
   /** Met while it was open: what it says from now on is not asked for. */
   let damaged = false
+  /** Opened once: that it is open is no sign of a process that ended. */
+  let isOurs = false
 
   /** Runs on the open file, and says what an error means. */
   function using<T>(run: (on: Connection) => T): T {
@@ -49,12 +51,16 @@ export function createFileStore(settings: FileSettings): Store {
     const { db, version } = openDatabase(path, walPages)
     try {
       const statements = prepareStatements(db)
-      connection = { db, statements, retention: createRetention(db, statements, { ...settings, walPages }) }
-      const pending = await countPending()
+      const opened = { db, statements, retention: createRetention(db, statements, { ...settings, walPages }) }
+      const pending = await countPending(opened)
       settleJournal(db)
-      return { ...begin(nowMs), ...pending, version }
+      const found = { ...begin(opened, nowMs), ...pending, version }
+      // Not before: what is written while it is counted would be counted or not, as it happens.
+      connection = opened
+      isOurs = true
+      return found
     } catch (error) {
-      drop()
+      closeQuietly(db)
       throw failureOf(error, path)
     }
   }
@@ -71,16 +77,6 @@ export function createFileStore(settings: FileSettings): Store {
       const failure = failureOf(error, path)
       if (failure.code !== 'inbox_full') throw failure
     }
-  }
-
-  /** Lets go of a file of which nothing good is expected. */
-  function drop(): void {
-    try {
-      connection?.db.close()
-    } catch {
-      // There is nothing to be done about it.
-    }
-    connection = undefined
   }
 
   function inTransaction<T>({ statements }: Connection, run: () => T): T {
@@ -100,11 +96,11 @@ export function createFileStore(settings: FileSettings): Store {
   }
 
   /** Reads every row that waits, so that a damaged one is met now; in steps, so that others have their turn. */
-  async function countPending(): Promise<{ readonly messages: number; readonly bytes: number }> {
+  async function countPending({ statements }: Connection): Promise<Pick<Found, 'messages' | 'bytes'>> {
     let messages = 0
     let bytes = 0
     for (let after: number | undefined = -1; after !== undefined;) {
-      const row = using(({ statements }) => statements.count.get(after ?? -1, pageRows * 10))
+      const row: Row | undefined = statements.count.get(after, pageRows * 10)
       messages += Number(row?.['messages'])
       bytes += Number(row?.['bytes'] ?? 0)
       after = row?.['last'] == null ? undefined : Number(row['last'])
@@ -114,40 +110,36 @@ export function createFileStore(settings: FileSettings): Store {
   }
 
   /** Takes the file: from now on it is in use. */
-  function begin(nowMs: number): Pick<Found, 'lastId' | 'holes' | 'unclean'> {
-    return using((on) => {
-      const { statements } = on
-      const state = statements.state.get()
-      const last = statements.last.get()
-      const unclean = state?.['closed'] === 0
-      inTransaction(on, () => {
-        const aliveAt = Math.max(Number(state?.['alive_at'] ?? 0), Number(last?.['received_at'] ?? 0))
-        if (unclean) statements.addHole.run('restarted', Math.min(aliveAt, nowMs))
-        statements.alive.run(0, nowMs)
-      })
-      const found = statements.holes.all().map((row) => ({
-        reason: reasonOf(row['reason']),
-        fromMs: Number(row['from_ms']),
-      }))
-      // Those of one reason become one event.
-      holes = new Set(found.map(({ reason }) => reason)).size
-      const lastId = [last?.['id'], state?.['last_id']]
-        .filter((id) => typeof id === 'string')
-        .toSorted()
-        .at(-1)
-      return { lastId, holes: found, unclean }
+  function begin(on: Connection, nowMs: number): Pick<Found, 'lastId' | 'holes' | 'unclean'> {
+    const { statements } = on
+    const state = statements.state.get()
+    const last = statements.last.get()
+    const unclean = state?.['closed'] === 0 && !isOurs
+    inTransaction(on, () => {
+      const aliveAt = Math.max(Number(state?.['alive_at'] ?? 0), Number(last?.['received_at'] ?? 0))
+      if (unclean) statements.addHole.run('restarted', Math.min(aliveAt, nowMs))
+      statements.alive.run(0, nowMs)
     })
+    const found = statements.holes.all().map((row) => ({
+      reason: reasonOf(row['reason']),
+      fromMs: Number(row['from_ms']),
+    }))
+    // Those of one reason become one event.
+    holes = new Set(found.map(({ reason }) => reason)).size
+    const lastId = [last?.['id'], state?.['last_id']]
+      .filter((id) => typeof id === 'string')
+      .toSorted()
+      .at(-1)
+    return { lastId, holes: found, unclean }
   }
 
   return {
     async open(nowMs) {
-      const isOurs = damaged
       if (!damaged && !isHalfMended(path)) {
         try {
           return await openFile(nowMs)
         } catch (error) {
           if (codeOf(error) !== 'inbox_damaged') throw error
-          drop()
         }
       }
       const damage = await salvage(path, nowMs, walPages, isOurs).catch((error: unknown) => {

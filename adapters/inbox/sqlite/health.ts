@@ -99,11 +99,15 @@ export function createHealth({
   }
 
   async function probe(): Promise<void> {
+    let isRoomy: boolean
     try {
-      if (await store.probe(now(), pendingBytes())) return mend()
+      isRoomy = await store.probe(now(), pendingBytes())
     } catch (error) {
       return failed(error)
     }
+    // The file was let go meanwhile: what was found says nothing of the one that is opened next.
+    if (left || stopped) return
+    if (isRoomy) return mend()
     // What is settled may be written meanwhile.
     isUsable = true
     resume()
@@ -114,7 +118,8 @@ export function createHealth({
     try {
       const found = await store.open(now())
       left = false
-      if (stopped) return
+      // Nobody would let go of it any more.
+      if (stopped) return await store.close()
       if (found.damage !== undefined) log.error(...damageText(path, found.damage))
       reopened(found)
       mend()

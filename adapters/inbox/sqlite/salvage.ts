@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
-import { openDatabase } from './database.ts'
+import { closeQuietly, openDatabase } from './database.ts'
 import { mendFirstPage } from './first-page.ts'
 import { mendedPath, putAside, putInPlace } from './quarantine.ts'
 import { rescue } from './rescue.ts'
@@ -219,12 +219,4 @@ function prepared(old: DatabaseSync | undefined, sql: string): ReturnType<Databa
 /** What SQLite gave can be given to it again. */
 function values(row: readonly (Row[string] | undefined)[]): NonNullable<Row[string]>[] {
   return row.map((value) => value ?? 0)
-}
-
-function closeQuietly(db: DatabaseSync | undefined): void {
-  try {
-    db?.close()
-  } catch {
-    // It is damaged, and nothing more is asked of it.
-  }
 }
