@@ -6,6 +6,7 @@ import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
 import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
 import type { Found, Store } from '../../adapters/inbox/sqlite/store.ts'
+import { placeOf } from '../../src/inbox/delivery-id.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
@@ -184,6 +185,27 @@ async function holesIn(path: string): Promise<number> {
   db.close()
   return Number(holes)
 }
+
+test('a claim that the disk could not count is none: a message is not given up for a disk that failed for a while', async () => {
+  const path = files.path()
+  const before = createFileStore(readSqliteOptions({ path, waitMs: 0 }))
+  await before.open(1)
+  const { event: _event, ...row } = kept(1)
+  const nothingElse = { retracted: [], changes: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
+  await before.commit({ ...nothingElse, puts: [{ ...row, place: placeOf(row.id) }] })
+  // It did not come to its end.
+  await before.close()
+  let broken = true
+  const { inbox } = await doubtful(path, (store) => ({
+    commit: (batch) =>
+      broken ? Promise.reject(new FleethookError('inbox_full', 'The disk is full.')) : store.commit(batch),
+  }))
+  for (let n = 0; n < 5; n += 1) await expect(inbox.claim(kept(1).id)).rejects.toMatchObject({ code: 'inbox_full' })
+  broken = false
+  expect(await inbox.claim(kept(1).id)).toMatchObject({ deliveries: 0 })
+  expect(await inbox.claim(kept(1).id)).toMatchObject({ deliveries: 1 })
+  await inbox.close()
+})
 
 test('a file that is opened again is no process that has ended: there is no hole', async () => {
   const path = files.path()

@@ -1,10 +1,11 @@
 import { FleethookError } from '../../../src/errors.ts'
 import { placeOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
+import { createClaims } from './claims.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { createHealth } from './health.ts'
 import { leftBehind } from './left-behind.ts'
-import { createKeptMessages, type Kept } from './kept.ts'
+import { createKeptMessages } from './kept.ts'
 import { type ReadPage, selectAll } from './select.ts'
 import { backgroundTimer, closedError, openWhenFree } from './opening.ts'
 import { createOperators } from './operators.ts'
@@ -85,13 +86,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
 
   const revival = createRevival({ store, queue, room, reading, takeRoom })
 
-  async function find(id: string, place: number): Promise<Kept | undefined> {
-    if (queue.isSettled(place)) return undefined
-    if (queue.touches(place)) await queue.flush()
-    const found = await reading(() => store.find(place))
-    if (found?.message.id !== id) return undefined
-    return kept.get(id) ?? { ...found, place }
-  }
+  const claims = createClaims({ store, queue, kept, suspects, reading })
 
   async function select<T>(which: Selection, read: ReadPage<T>): Promise<readonly T[]> {
     await queue.flush()
@@ -160,17 +155,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       }
     },
 
-    async claim(id) {
-      const place = placeOf(id)
-      const found = kept.get(id) ?? (await find(id, place))
-      if (found === undefined) return undefined
-      const { message, deliveries, replayed } = found
-      found.deliveries += 1
-      kept.claim(found)
-      queue.change({ place, deliveries: 1 })
-      if (suspects.take(place, message.lane)) await queue.flush()
-      return { message, deliveries, replayed }
-    },
+    claim: claims.claim,
 
     async settle(id) {
       const place = placeOf(id)

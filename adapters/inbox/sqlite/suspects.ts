@@ -13,6 +13,8 @@ export interface Suspects {
   readonly any: boolean
   /** Whether this claim has to be counted first. Asked once for each claim. */
   take(place: number, lane: string): boolean
+  /** It could not be counted, so the message was not handed out. */
+  giveBack(lane: string): void
 }
 
 export function createSuspects(): Suspects {
@@ -32,6 +34,10 @@ export function createSuspects(): Suspects {
       const isFirst = !lanes.has(lane)
       lanes.add(lane)
       return isFirst || taken <= firstOfAll
+    },
+    giveBack(lane) {
+      taken -= 1
+      lanes.delete(lane)
     },
   }
 }
