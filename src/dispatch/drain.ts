@@ -76,8 +76,8 @@ export function createDrain(options: DrainOptions): Drain {
   async function noteBrokenOff(): Promise<void> {
     const noting: Promise<void>[] = []
     for (const work of lanes.all()) {
-      const { opened, state, attempt } = work
-      if (opened === undefined || (state !== 'gathered' && state !== 'parked')) continue
+      const { opened, state, attempt, batch } = work
+      if (opened === undefined || batch?.rests === true || (state !== 'gathered' && state !== 'parked')) continue
       const attempts = state === 'gathered' ? attempt - 1 : attempt
       noting.push(outcome.breakOff(work, attempts).catch(options.events.inboxFailed))
     }

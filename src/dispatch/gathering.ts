@@ -55,9 +55,15 @@ export function createGathering(options: GatheringOptions): Gathering {
 
   const ownerOf = ({ arrival }: Work): Arrival | undefined => (arrival.held ? arrival : undefined)
 
-  function createBatch(gatherer: Gatherer, works: Work[], later: Batch['later'], owner: Arrival | undefined): Batch {
+  function createBatch(
+    gatherer: Gatherer,
+    works: Work[],
+    later: Batch['later'],
+    owner: Arrival | undefined,
+    rests: boolean = false,
+  ): Batch {
     const batch: Batch = {
-      ...{ gatherer, owner, works, later, open: false, timer: undefined },
+      ...{ gatherer, owner, works, later, open: false, rests, timer: undefined },
       gate: owner && gateInto(() => options.step(batch)),
     }
     for (const work of works) work.batch = batch
@@ -123,12 +129,14 @@ export function createGathering(options: GatheringOptions): Gathering {
 
   /** All of them rest, and are run again together. */
   async function again(batch: Batch, works: Work[], restMs: number): Promise<void> {
+    // Before it is noted: a drain that ends meanwhile must not note something else.
+    const next = createBatch(batch.gatherer, works, batch.later, batch.owner, true)
     await putBack(works, restMs)
     if (stopped()) return
-    const next = createBatch(batch.gatherer, works, batch.later, batch.owner)
     resting.add(next)
     next.timer = clock.after(restMs, () => {
       resting.delete(next)
+      next.rests = false
       for (const work of works) outcome.tried(work)
       due.push(next)
       pump()

@@ -57,6 +57,8 @@ export interface Batch {
   readonly later: readonly (readonly Work[])[]
   /** Whether more may be gathered. */
   open: boolean
+  /** It is noted when its messages may be tried again. */
+  rests: boolean
   timer: Timer | undefined
   /** The way into the surroundings of `owner`. */
   readonly gate: (() => void) | undefined
