@@ -89,8 +89,9 @@ export function createRoom(rows: Rows, keeping: Keeping): Room {
     },
 
     make(messages, bytes) {
-      // Settled messages make room for new ones; dead letters do not.
-      while (!fits(messages, bytes) && pendingFits(messages, bytes)) {
+      // Settled messages make room for new ones; dead letters do not. None is dropped where all of them would not do.
+      const couldFit = pendingFits(messages, bytes) && pending.bytes + retained.dead + bytes <= maxBytes
+      while (couldFit && !fits(messages, bytes)) {
         if (forget('settled', '1', forgottenAtOnce) === 0) break
       }
       if (fits(messages, bytes)) return
