@@ -201,13 +201,11 @@ export function createFileStore(settings: FileSettings): Store {
     },
 
     async probe(nowMs, pendingBytes) {
-      return using((on) => {
-        const { retention } = on
-        for (let more = true; more && !retention.isRoomy();) {
-          more = inTransaction(on, () => retention.step(nowMs, pendingBytes))
-        }
-        return retention.isRoomy() && hasRoom(path)
-      })
+      const step = (): boolean =>
+        using((on) => !on.retention.isRoomy() && inTransaction(on, () => on.retention.step(nowMs, pendingBytes)))
+      // In steps, so that others have their turn: where nothing can be dropped each of them is looked at in vain.
+      while (step()) await setImmediate()
+      return using(({ retention }) => retention.isRoomy() && hasRoom(path))
     },
 
     async close(nowMs) {

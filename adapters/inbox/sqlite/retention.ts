@@ -23,6 +23,8 @@ export interface Retention {
 const stepRows = 512
 /** What a message takes beside its text: its row that waits, its columns, its part of the pages. */
 export const rowBytes = 320
+/** How often it is counted how much is dead. */
+const deadCountMs = 5_000
 /** Free pages that are kept for what comes next, and how many are given back at once. */
 const sparePages = 1_024
 const vacuumPages = 256
@@ -40,6 +42,7 @@ export function createRetention(
   /** Everything settled up to this place was dropped in this round. */
   let swept = -1
   let deadBytes = Number(statements.deadBytes.get()?.['bytes'])
+  let deadCountedAt = 0
   let countdown = 0
   let isVacuuming = false
 
@@ -65,14 +68,17 @@ export function createRetention(
   /** The last message stays: its id is the one that those to come have to follow. */
   const lastPlace = (): number => Number(statements.lastPlace.get()?.['place'] ?? 0)
 
+  /** Returns whether there was any to be dropped. */
   function buryOld(nowMs: number): boolean {
-    const over = deadBytes > dead.maxBytes ? 1 : 0
-    const old = statements.oldDead.all(nowMs - dead.forMs, over, over === 1 ? 16 : stepRows)
-    for (const { place, bytes } of old) {
-      statements.forgetDead.run(Number(place))
-      deadBytes -= Number(bytes)
+    const before = nowMs - dead.forMs
+    let dropped = 0
+    for (const row of statements.oldDead.all(before, deadBytes > dead.maxBytes ? 1 : 0, stepRows)) {
+      if (deadBytes <= dead.maxBytes && Number(row['died_at']) >= before) continue
+      statements.forgetDead.run(Number(row['place']))
+      deadBytes -= Number(row['bytes'])
+      dropped += 1
     }
-    return old.length > 0
+    return dropped > 0
   }
 
   return {
@@ -97,11 +103,14 @@ export function createRetention(
     },
 
     step(nowMs, pendingBytes) {
-      deadBytes = Number(statements.deadBytes.get()?.['bytes'])
+      // Now and then, and those that are dropped once a round: both take reading all that are dead.
+      if (Math.abs(nowMs - deadCountedAt) >= deadCountMs) {
+        deadCountedAt = nowMs
+        deadBytes = Number(statements.deadBytes.get()?.['bytes'])
+      }
       const isOver = settledBytes(pendingBytes) > settled.maxBytes || usedBytes() > budget * 0.9
       const before = isOver ? lastPlace() : Math.min(lastPlace(), placeAt(nowMs - settled.forMs))
-      const more = sweep(before, stepRows)
-      return buryOld(nowMs) || more
+      return sweep(before, stepRows) || buryOld(nowMs)
     },
 
     giveBack() {

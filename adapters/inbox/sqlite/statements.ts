@@ -88,7 +88,7 @@ const texts: Readonly<Record<StatementName, string>> = {
   pageCount: 'PRAGMA page_count',
   freePages: 'PRAGMA freelist_count',
   deadBytes: 'SELECT ifnull(sum(bytes), 0) AS bytes FROM dead',
-  oldDead: 'SELECT place, bytes FROM dead WHERE died_at < ? OR ? > 0 ORDER BY place LIMIT ?',
+  oldDead: 'SELECT place, bytes, died_at FROM dead WHERE died_at < ? OR ? > 0 ORDER BY place LIMIT ?',
   forgetDead: 'DELETE FROM dead WHERE place = ?',
   sweepTo: `
     SELECT max(place) AS place, count(*) AS messages FROM

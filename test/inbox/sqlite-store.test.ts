@@ -1,0 +1,58 @@
+import { setImmediate } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
+import type { Batch, Row } from '../../adapters/inbox/sqlite/store.ts'
+import { createDeliveryIds, placeOf } from '../../src/inbox/delivery-id.ts'
+import { createFiles } from './sqlite-files.ts'
+
+const files = createFiles()
+const nowMs = Date.UTC(2026, 10, 21, 10)
+const mebibyte = 1_048_576
+const nothing: Batch = { retracted: [], puts: [], changes: [], settled: [], moves: [], nowMs, pendingBytes: 0 }
+
+/** Rows of 1,000 bytes. */
+function rows(): (count: number) => readonly Row[] {
+  const ids = createDeliveryIds()
+  return (count) =>
+    Array.from({ length: count }, () => {
+      const id = ids.next(nowMs)
+      const text = 'x'.repeat(1_000)
+      return { id, place: placeOf(id), lane: 'VIN', receivedAt: nowMs, door: 'root', kind: 'wire', text, bytes: 1_000 }
+    })
+}
+
+test('a look for room where nothing can be dropped lets others have their turn', async () => {
+  const store = createFileStore(readSqliteOptions({ path: files.path(), waitMs: 0, maxBytes: 16 * mebibyte }))
+  await store.open(nowMs)
+  const make = rows()
+  let isFull = false
+  while (!isFull) {
+    await store.commit({ ...nothing, puts: make(20) }).catch(({ code }: { code: string }) => {
+      expect(code).toBe('inbox_full')
+      isFull = true
+    })
+  }
+  // Goes to the end of the file, wherever the last put had to look for room.
+  expect(await store.probe(nowMs, 0)).toBe(false)
+  let looked: boolean | undefined
+  void store.probe(nowMs, 0).then((roomy) => (looked = roomy))
+  let turns = 0
+  for (; looked === undefined; turns += 1) await setImmediate()
+  expect(looked).toBe(false)
+  expect(turns).toBeGreaterThan(5)
+  await store.close(nowMs)
+})
+
+test('no more dead letters are dropped than are too much', async () => {
+  const dead = { maxBytes: 100_000 }
+  const store = createFileStore(readSqliteOptions({ path: files.path(), waitMs: 0, retention: { dead } }))
+  await store.open(nowMs)
+  const puts = rows()(200)
+  const moves = puts.map(({ place }) => ({ to: 'dead' as const, place, error: 'no', attempts: 5, diedAt: nowMs }))
+  await store.commit({ ...nothing, puts, moves })
+  while ((await store.tidy(nowMs, 0)).more);
+  const { found } = await store.deadLetters({ limit: 1_000 }, -1)
+  expect(found.map(({ id }) => id)).toEqual(puts.slice(100).map(({ id }) => id))
+  await store.close(nowMs)
+})
