@@ -2,6 +2,7 @@ import type { DrainResult } from '../src/dispatch/drain.ts'
 import { FleethookError } from '../src/errors.ts'
 import type { Drainable } from '../src/http/drainable.ts'
 import { detachedContext, type ExecutionContext } from '../src/http/execution-context.ts'
+import { envOfRequest } from '../src/http/lasting-env.ts'
 import { receiversIn, type RoutedApp } from '../src/http/mounted.ts'
 import type { Ack } from '../src/options.ts'
 import { checkServeOptions, type ServeOptions, type Signal } from './serve-options.ts'
@@ -139,14 +140,13 @@ export function serveOn<Options extends ServeOptions>(
 
 /**
  * The context says that nothing has to be held. A receiver gets the environment variables as `env`; an app gets the
- * connection beside them, which messages of a receiver of its own need not keep alive while they wait.
+ * connection beside them.
  */
 function answering(served: Served, variables: object): Answerer {
   const fetch = (request: Request, env: object): Response | Promise<Response> =>
     served.fetch(request, env as never, detachedContext)
   if (isDrainable(served)) return (request) => fetch(request, variables)
-  // Not assigned: that would reach through to the environment of the process.
-  return (request, connection) => fetch(request, Object.create(variables, Object.getOwnPropertyDescriptors(connection)))
+  return (request, connection) => fetch(request, envOfRequest(variables, connection))
 }
 
 /** A client that is told to close its connection sends no message into one that is just being closed. */

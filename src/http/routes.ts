@@ -5,6 +5,7 @@ import type { Door } from '../inbox/inbox.ts'
 import { type Answer, healthy, type Refusal, refuse, success, unhealthy } from './answers.ts'
 import { type Body, readGiven, readRequest } from './body.ts'
 import type { ExecutionContext } from './execution-context.ts'
+import { lastingEnv } from './lasting-env.ts'
 
 /** A message on its way in, before a byte of its body is read. The same for every way into the receiver. */
 export interface Incoming extends Arrival {
@@ -113,7 +114,7 @@ function incoming({ request, env, context, hono }: Arrived, door: Door): Incomin
   return {
     authorization: request.headers.get('authorization'),
     door,
-    env,
+    env: lastingEnv(env),
     context,
     read: (limitBytes) => read(request, hono, limitBytes),
   }

@@ -56,6 +56,24 @@ test('receivers that an app mounts are found through apps in apps, also ones wit
   expect(receivers.map((receiver) => receiver.stats().draining)).toEqual([true, true])
 })
 
+test('what an app mounts gets the variables as env, and keeps no connection while a message waits; the app itself sees it', async () => {
+  const seen: unknown[] = []
+  const handled = Promise.withResolvers<void>()
+  const receiver = createReceiver({ secret }).on('*', (_event, { env }) => {
+    seen.push(env)
+    handled.resolve()
+  })
+  const app = new Hono<{ Bindings: { incoming: object } }>()
+    .get('/address', (c) => c.json({ incoming: 'incoming' in c.env }))
+    .route('/', receiver.routes())
+  const server = await serve(app, quiet)
+  expect(await post(server.url, 'V1')).toBe(200)
+  expect(await (await fetch(`${server.url}/address`)).json()).toEqual({ incoming: true })
+  await handled.promise
+  await server.close()
+  expect(seen[0]).toBe(process.env)
+})
+
 test('url and port are those that were taken, and an address of version 6 stands in brackets', async () => {
   const server = await serve(createReceiver({ secret }), quiet)
   expect(server.url).toBe(`http://127.0.0.1:${server.port}`)
