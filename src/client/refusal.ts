@@ -13,18 +13,21 @@ export async function refusalOf(
   request: ServiceRequest,
   { apiKey, clock }: Connection,
 ): Promise<ServiceError> {
-  const { code, text } = readError(await bodyOf(answer))
-  const said = text === undefined ? '' : `: ${without(text, [apiKey, request.secret]).slice(0, textLength)}`
+  const read = readError(await bodyOf(answer))
+  const shown = (text: string): string => without(text, [apiKey, request.secret])
+  const code = read.code === undefined || shown(read.code) !== read.code ? undefined : read.code
+  const said = read.text === undefined ? '' : `: ${shown(read.text).slice(0, textLength)}`
   // What a browser hides of a redirection has the status 0.
   const status = answer.status === 0 ? 302 : answer.status
   const headers = answer.headers
+  const requestId = headers.get('x-request-id') ?? headers.get('x-txid') ?? undefined
   return new ServiceError(
     code ?? 'refused',
     `${nameOf(request)} was answered with ${status}${code === undefined ? '' : ` ${code}`}${said}${/[.!?]$/.test(said) ? '' : '.'}`,
     {
       status,
       hint: hintFor(status, code ?? '', request),
-      requestId: headers.get('x-request-id') ?? headers.get('x-txid') ?? undefined,
+      requestId: requestId === undefined ? undefined : shown(requestId),
       retryAfterMs: readRetryAfter(headers.get('retry-after'), clock.now()),
     },
   )
@@ -53,7 +56,8 @@ function codeIn(value: unknown): string | undefined {
   return typeof value === 'string' && /^\w{1,64}$/.test(value) ? value : undefined
 }
 
-/** The service may quote what it was sent. */
+/** The service may quote what it was sent: a secret, and a secret as it stands in JSON. */
 function without(text: string, secrets: readonly (string | undefined)[]): string {
-  return secrets.reduce<string>((left, secret) => (secret ? left.replaceAll(secret, '…') : left), text)
+  const spellings = secrets.flatMap((secret) => (secret ? [JSON.stringify(secret).slice(1, -1), secret] : []))
+  return spellings.reduce((left, secret) => left.replaceAll(secret, '…'), text)
 }

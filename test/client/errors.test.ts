@@ -135,6 +135,23 @@ test('neither the key nor the value of auth is in any error or log, whatever the
   expect(told).not.toContain(apiKey)
 })
 
+test('nor as a code, as the id of the request, or as it stands in JSON', async () => {
+  const auth = 'a"secret\\of the webhook'
+  const { client } = stub(
+    (_asked, init) =>
+      Response.json(
+        { error: apiKey.replaceAll('-', '_'), error_description: `You sent ${String(init.body)}` },
+        { status: 400, headers: { 'x-request-id': apiKey.replaceAll('-', '_') } },
+      ),
+    { apiKey: apiKey.replaceAll('-', '_') },
+  )
+  const error = await rejection(client.webhook.set({ url: 'https://receiver.example/', format: 'service', auth }))
+  expect(error).toMatchObject({ code: 'refused', status: 400, requestId: '…' })
+  expect(String(error)).toContain('You sent')
+  expect(String(error)).not.toContain('of the webhook')
+  expect(String(error)).not.toContain(apiKey.replaceAll('-', '_'))
+})
+
 describe('a wrong option is told at construction, without the key', () => {
   test.each([
     [{ apiKey }, '`baseUrl`'],
