@@ -32,7 +32,10 @@ async function* states(
   { vin }: Refillable,
   { concurrency = 4, onFailed, signal }: RefillOptions,
 ): AsyncGenerator<VehicleDataEvent, void, undefined> {
-  const given = signal === undefined ? {} : { signal }
+  // Whoever has seen enough and leaves does not wait for the rest, nor does the service.
+  const enough = new AbortController()
+  const given = { signal: signal === undefined ? enough.signal : AbortSignal.any([signal, enough.signal]) }
+  const most = Math.max(1, Math.trunc(concurrency) || 1)
   const left = [...(vin === undefined ? vinsOf(await listProducts(call, given)) : [vin])]
   const asked = new Map<string, Promise<Answered>>()
   const errors: unknown[] = []
@@ -47,14 +50,18 @@ async function* states(
     }
   }
 
-  while (left.length > 0 || asked.size > 0) {
-    for (const next of left.splice(0, Math.max(1, concurrency) - asked.size)) asked.set(next, ask(next))
-    const answered = await Promise.race(asked.values())
-    asked.delete(answered.vin)
-    signal?.throwIfAborted()
-    if (answered.event?.topic === 'vehicle_data') yield answered.event
-    else if (onFailed === undefined) errors.push(answered.error)
-    else await onFailed(answered.vin, answered.error)
+  try {
+    while (left.length > 0 || asked.size > 0) {
+      for (const next of left.splice(0, most - asked.size)) asked.set(next, ask(next))
+      const answered = await Promise.race(asked.values())
+      asked.delete(answered.vin)
+      signal?.throwIfAborted()
+      if (answered.event?.topic === 'vehicle_data') yield answered.event
+      else if (onFailed === undefined) errors.push(answered.error)
+      else await onFailed(answered.vin, answered.error)
+    }
+  } finally {
+    enough.abort()
   }
   if (errors.length > 0) throw errors[0]
 }

@@ -68,6 +68,25 @@ describe('refill', () => {
     expect(most).toBe(3)
   })
 
+  test.each([0, -1, Number.NaN])('asks one at a time for a `concurrency` of %s', async (concurrency) => {
+    const { client } = stub(service)
+    expect(await all(client.refill({}, { concurrency, onFailed: () => {} }))).toHaveLength(2)
+  })
+
+  test('lets go of what it still asks when the iteration is left', async () => {
+    const open: AbortSignal[] = []
+    const { client } = stub((asked, { signal }) => {
+      if (!asked.path.includes(other)) return service(asked)
+      if (signal) open.push(signal)
+      return new Promise(() => {})
+    })
+    for await (const event of client.refill({}, { onFailed: () => {} })) {
+      expect(event.vin).toBe(vin)
+      break
+    }
+    expect(open.map(({ aborted }) => aborted)).toEqual([true])
+  })
+
   test('stops when its signal is aborted', async () => {
     const { client } = stub(service)
     expect(await rejection(all(client.refill({}, { signal: AbortSignal.abort() })))).toMatchObject({
