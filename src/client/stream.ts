@@ -1,4 +1,5 @@
 import { backoffMs } from '../dispatch/retry.ts'
+import { FleethookError } from '../errors.ts'
 import type { WireEvent, WireTopic } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import { guarded } from '../guarded.ts'
@@ -67,6 +68,9 @@ export function createStream<Fields extends FieldCatalogue>(
 ): EventStream<Fields> {
   const { clock, retry, timeoutMs } = connection
   const { field, topics, heartbeatTimeoutMs = 60_000 } = options
+  if (!(heartbeatTimeoutMs > 0)) {
+    throw new FleethookError('option_invalid', `\`heartbeatTimeoutMs\` must be above 0 and is ${heartbeatTimeoutMs}.`)
+  }
   const vehicle = segment('The VIN', vin)
   const path = field === undefined ? `/sse/${vehicle}` : `/sse/${vehicle}/${segment('The field', field)}`
   const log = throttled(connection.log, clock)
@@ -75,7 +79,7 @@ export function createStream<Fields extends FieldCatalogue>(
     method: 'GET',
     path,
     query: { topics: topics?.join(',') },
-    headers: { accept: 'text/event-stream', ...(lastEventId ? { 'last-event-id': lastEventId } : {}) },
+    headers: { accept: 'text/event-stream', ...(lastEventId === undefined ? {} : { 'last-event-id': lastEventId }) },
     idempotent: true,
   })
 
@@ -94,7 +98,7 @@ export function createStream<Fields extends FieldCatalogue>(
     signal: AbortSignal | undefined,
     onResumed: (gap: StreamGap) => unknown,
   ): AsyncGenerator<StreamMessage, void, undefined> {
-    let { lastEventId } = options
+    let lastEventId = sendable(options.lastEventId)
     let lostAt: number | undefined
     let failures = 0
     let leastMs = 0
@@ -104,14 +108,16 @@ export function createStream<Fields extends FieldCatalogue>(
 
     while (!signal?.aborted) {
       let failure: unknown
+      let openedAt = Infinity
       try {
         const body = await open(request(lastEventId), signal)
         if (body === undefined) return
+        openedAt = clock.now()
         if (lostAt !== undefined) onResumed({ vin, from: new Date(lostAt), to: new Date(clock.now()), lastEventId })
         lostAt = undefined
         for await (const item of readSseItems(body, { clock, heartbeatTimeoutMs, signal, heard, asksToWait })) {
           failures = 0
-          lastEventId = item.id ?? lastEventId
+          if (item.id !== undefined) lastEventId = sendable(item.id)
           yield { text: item.data, id: item.id, receivedAt: clock.now() }
         }
       } catch (error) {
@@ -120,6 +126,8 @@ export function createStream<Fields extends FieldCatalogue>(
         failure = error
       }
       lostAt ??= heardAt
+      // A connection that lived was none that failed, even if its vehicle had nothing to say.
+      if (heardAt - openedAt >= retry.maxMs) failures = 0
       failures += 1
       const askedMs = failure instanceof ServiceError ? (failure.retryAfterMs ?? 0) : 0
       const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs)
@@ -154,7 +162,7 @@ export function createStream<Fields extends FieldCatalogue>(
         return messages(signal, (gap) => {
           tell(gap)
           // Where the service can go on from the last item, nothing is missing.
-          if (!gap.lastEventId) noticed(gap)
+          if (gap.lastEventId === undefined) noticed(gap)
         })
       }),
   }
@@ -169,6 +177,11 @@ function bodyOf(answer: Response, request: ServiceRequest): ReadableStream<Uint8
     status: answer.status,
     hint: 'Is `baseUrl` the service’s address?',
   })
+}
+
+/** The id of an item, if a header can carry it: with another one no connection would ever come about again. */
+function sendable(id: string | undefined): string | undefined {
+  return id !== undefined && /^[\x20-\x7e]+$/.test(id) ? id : undefined
 }
 
 function parsed(text: string): object | undefined {

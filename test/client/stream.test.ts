@@ -168,6 +168,40 @@ describe('a stream is connected again', () => {
     }
   })
 
+  test('soon, when it had lived for long without an item', async () => {
+    const at: number[] = []
+    const { client, clock } = stub(
+      () => {
+        at.push(clock.now())
+        const live = feed()
+        for (let beat = 1; beat <= 20; beat += 1) clock.after(beat * 1_000, () => live.send(':\n\n'))
+        clock.after(21_000, live.end)
+        return live.answer()
+      },
+      { retry: { attempts: 1, minMs: 100, maxMs: 10_000 } },
+    )
+    const controller = new AbortController()
+    const done = take(client.stream(vin, { signal: controller.signal }))
+    await clock.advance(220_000)
+    controller.abort()
+    await done
+    expect(at.length).toBeGreaterThan(9)
+    for (const [turn, time] of at.slice(1).entries()) expect(time - (at[turn] ?? 0)).toBeLessThanOrEqual(21_100)
+  })
+
+  test('without the id of an item that no header carries', async () => {
+    const { client, asked, clock } = stub(
+      [ended(item(data(1), '7')), ended(item(data(2), '日本')), ended(item(data(3)))],
+      { retry },
+    )
+    const gaps: unknown[] = []
+    const events = take(client.stream(vin, { onResumed: (gap) => gaps.push(gap.lastEventId) }), 3)
+    await clock.advance(3_000)
+    expect(levels(await events)).toEqual([1, 2, 3])
+    expect(asked.map(({ headers }) => headers.get('last-event-id'))).toEqual([null, '7', null])
+    expect(gaps).toEqual(['7', undefined])
+  })
+
   test.each([
     ['`retry:` in the stream', ended(`retry: 7000\n${item(data(1))}`)],
     ['`Retry-After`', refusal(503, 'unavailable', { 'retry-after': '7' })],
@@ -201,6 +235,11 @@ describe('a stream is connected again', () => {
     expect(levels(await events)).toEqual([1, 2])
     expect(gaps).toEqual([{ vin, from: new Date(Date.UTC(2026, 10, 21, 10)), to: expect.any(Date), lastEventId: '7' }])
   })
+})
+
+test.each([Number.NaN, 0, -5])('a `heartbeatTimeoutMs` of %s is refused', (heartbeatTimeoutMs) => {
+  const { client } = stub(json({}))
+  expect(() => client.stream(vin, { heartbeatTimeoutMs })).toThrow('`heartbeatTimeoutMs`')
 })
 
 describe('a stream ends', () => {
