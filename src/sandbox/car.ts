@@ -16,13 +16,14 @@ export interface Car {
   run(until: number): SimulatedMessage[]
   /** What it streams from now on; nothing to stop it. */
   stream(fields: KeptFields | undefined): void
-  wake(now: number): void
-  /** Has a vehicle that is woken say so at once: its connection and its state. */
-  rouse(): SimulatedMessage[]
-  /** Puts it to sleep, wherever it is, until it is woken. What is said of it at once. */
+  /** Wakes it, wherever it is. What is said of it at once: its connection and its state, when it has a network. */
+  wake(now: number): SimulatedMessage[]
+  /** Puts it to sleep, wherever it is, until it is woken. What is said of it at once, when it has a network. */
   sleep(now: number): SimulatedMessage[]
   /** Cuts its network, or gives it back: it then uploads what it has said meanwhile. What is said of it at once. */
   connect(connected: boolean, now: number): SimulatedMessage[]
+  /** Whether anything can reach it, be it asleep. */
+  hasNetwork(now: number): boolean
   /** Whether data can be asked of it now. */
   isReachable(now: number): boolean
   /** Its state as the service knows it. */
@@ -45,6 +46,15 @@ export function createCar(index: number, seed: number, startAt: number): Car {
     steps = next
   }
 
+  /** What arrives of what it says: nothing without a network, where it waits. */
+  const arriving = (said: SimulatedMessage[]): SimulatedMessage[] => {
+    if (!cut) return said
+    held.push(...said)
+    if (held.length > mostHeld) held = held.slice(-mostHeld)
+    return []
+  }
+  const hasNetwork = (now: number): boolean => !cut && vehicle.offlineUntil <= now
+
   return {
     vehicle,
     run(until) {
@@ -55,32 +65,28 @@ export function createCar(index: number, seed: number, startAt: number): Car {
       }
       const arrived = due.filter(({ at }) => at <= until)
       due = due.filter(({ at }) => at > until)
-      if (!cut) return arrived
-      held.push(...arrived)
-      if (held.length > mostHeld) held = held.slice(-mostHeld)
-      return []
+      return arriving(arrived)
     },
     stream(fields) {
       vehicle.streaming = streamingOf(fields ?? {}, vehicle.streaming)
     },
     wake(now) {
-      if (vehicle.state === 'asleep') begin(awaken(vehicle), now)
-    },
-    rouse() {
+      if (vehicle.state !== 'asleep') return []
+      begin(awaken(vehicle), now)
       const said: SimulatedMessage[] = []
       while (vehicle.state === 'asleep') {
         const { value, done } = steps.next()
         if (done) break
         if (value !== undefined) said.push(value)
       }
-      return said
+      return arriving(said)
     },
     sleep(now) {
       stop(vehicle)
       begin(sleep(vehicle, Infinity), now)
       // Said at once: whoever puts it to sleep sees it asleep.
       const said = steps.next().value
-      return said === undefined ? [] : [said]
+      return said === undefined ? [] : arriving([said])
     },
     connect(connected, now) {
       if (cut !== connected) return []
@@ -94,9 +100,9 @@ export function createCar(index: number, seed: number, startAt: number): Car {
       vehicle.postedAt = Math.max(vehicle.postedAt, now + burst.length)
       return []
     },
-    isReachable: (now) => !cut && vehicle.state !== 'asleep' && vehicle.offlineUntil <= now,
-    state: (now) =>
-      vehicle.state === 'asleep' ? 'asleep' : cut || vehicle.offlineUntil > now ? 'offline' : vehicle.state,
+    hasNetwork,
+    isReachable: (now) => vehicle.state !== 'asleep' && hasNetwork(now),
+    state: (now) => (vehicle.state === 'asleep' || hasNetwork(now) ? vehicle.state : 'offline'),
   }
 }
 

@@ -41,11 +41,7 @@ export function controlRoutes(world: World): Hono {
       of(req.param('vin'), (vehicle) => world.say(vehicle, vehicle.car.sleep(world.now()))),
     )
     .post('/vehicles/:vin/wake', ({ req }) =>
-      of(req.param('vin'), (vehicle) => {
-        if (vehicle.car.state(world.now()) !== 'asleep') return
-        vehicle.car.wake(world.now())
-        world.say(vehicle, vehicle.car.rouse())
-      }),
+      of(req.param('vin'), (vehicle) => world.say(vehicle, vehicle.car.wake(world.now()))),
     )
     .post('/vehicles/:vin/network', async ({ req }) => {
       const connected = (await readBody(req.raw))?.['connected']
@@ -110,5 +106,9 @@ function shown({ vin, car, kept, failures }: SharedVehicle, world: World): JsonO
 }
 
 function isCustomer(value: unknown): value is KeptVehicle['customer'] {
-  return isJsonObject(value) && typeof value['id'] === 'string' && ['string', 'object'].includes(typeof value['ref'])
+  return (
+    isJsonObject(value) &&
+    typeof value['id'] === 'string' &&
+    (value['ref'] === null || typeof value['ref'] === 'string')
+  )
 }

@@ -38,11 +38,8 @@ async function command(world: World, vehicle: SharedVehicle, name: string, reque
   }
   const body = await readOptionalBody(request)
   if (body === undefined) return refuse('invalid_request', 'The body is no JSON object.')
-  if (vehicle.car.state(world.now()) === 'asleep') {
-    vehicle.car.wake(world.now())
-    // It says that it is online, and with which connection, before anything else happens.
-    world.say(vehicle, vehicle.car.rouse())
-  }
+  // It says that it is online, and with which connection, before anything else happens. Without a network nothing wakes it.
+  if (vehicle.car.hasNetwork(world.now())) world.say(vehicle, vehicle.car.wake(world.now()))
   return deliver(world, vehicle, name, body)
 }
 

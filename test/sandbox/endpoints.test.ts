@@ -175,6 +175,18 @@ describe('commands', () => {
     expect(messagesIn(posted)).toMatchObject([{ status: 'CONNECTED' }, { state: 'online' }])
   })
 
+  test('one that sleeps without a network is not woken, and says nothing', async () => {
+    const { ask, client, vin, posted, sandbox } = await sceneOf()
+    await client.config(vin).replace({ fields: { Locked: { interval_seconds: 1 } } })
+    await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
+    await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: false })
+    await client.webhook.set({ url: 'https://receiver.example.com/', format: 'service' })
+    await expect(client.command(vin, 'door_lock')).rejects.toMatchObject({ status: 408, code: 'vehicle_unavailable' })
+    await sandbox.advance(60_000)
+    expect((await ask('GET', '/sandbox/vehicles')).body.response[0]).toMatchObject({ vin, state: 'asleep' })
+    expect(messagesIn(posted)).toEqual([])
+  })
+
   test('one that fails on its way is sent again; after three times it is 408', async () => {
     const { ask, client, vin } = await sceneOf()
     await ask('POST', `/sandbox/vehicles/${vin}/failures`, { count: 2 })

@@ -91,6 +91,26 @@ describe('what a vehicle streams', () => {
     expect(times).toEqual(times.toSorted((a, b) => a - b))
   })
 
+  test('waits, too, when it wakes or falls asleep without network', async () => {
+    const { sandbox, client, posted, vin, ask } = await sceneOf({ vehicles: 1 })
+    await client.webhook.set({ url, format: 'service' })
+    await client.config(vin).replace({ fields: { Locked: { interval_seconds: 1 } } })
+    await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
+    await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: false })
+    posted.length = 0
+    await ask('POST', `/sandbox/vehicles/${vin}/wake`)
+    await sandbox.advance(10_000)
+    await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
+    expect((await ask('GET', '/sandbox/vehicles')).body.response[0]).toMatchObject({ vin, state: 'asleep' })
+    await sandbox.advance(10_000)
+    expect(posted).toEqual([])
+    await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: true })
+    await sandbox.advance(1_000)
+    const [first, ...late] = messagesIn(posted)
+    expect(first).toMatchObject({ status: 'CONNECTED' })
+    expect(late.flatMap((message) => ('state' in message ? [message.state] : []))).toEqual(['online', 'asleep'])
+  })
+
   test('is the same, message for message, for the same seed', async () => {
     const bodies = async (seed: number): Promise<readonly string[]> => {
       const { sandbox, client, posted } = await sceneOf({
@@ -173,6 +193,15 @@ describe('the webhook', () => {
 })
 
 describe('sharing', () => {
+  test.each([[{ id: 'c9' }], [{ id: 'c9', ref: {} }], [{ id: 'c9', ref: 5 }], [{ ref: null }], ['c9'], [null]])(
+    'refuses %j as the customer',
+    async (customer) => {
+      const { ask } = await sceneOf({ vehicles: 0 })
+      const { status, body } = await ask('POST', '/sandbox/vehicles', { customer })
+      expect([status, body.error]).toEqual([400, 'invalid_request'])
+    },
+  )
+
   test('applies the default config once, to vehicles without one', async () => {
     const { client, ask } = await sceneOf({ vehicles: 0 })
     await client.defaultConfig.set({ fields: { Gear: { interval_seconds: 5 } } })
