@@ -92,7 +92,7 @@ describe('fleethook webhook', () => {
     const { run } = await service(() => ({ status: 404, body: { error: 'webhook_not_found' } }))
     const people = await run('webhook', 'get')
     expect(people.status).toBe(1)
-    expect(people.stderr).toMatch(/^error: .*webhook_not_found.*call `webhook\.set` first\.\n$/)
+    expect(people.stderr).toMatch(/^error: .*webhook_not_found\. `fleethook webhook set` sets one\.\n$/)
     const machines = await run('webhook', 'get', '--json')
     expect(machines.status).toBe(1)
     expect(JSON.parse(machines.stdout).error).toMatchObject({ code: 'webhook_not_found', status: 404 })
@@ -146,6 +146,16 @@ describe('fleethook config', () => {
       expect((await run('config', 'replace', vin, '--file', file)).status).toBe(0)
       expect(JSON.parse(asked.at(-1)?.body ?? '')).toEqual({ fields })
     }
+  })
+
+  test('get of a vehicle that does not stream, and of what is no service, is told in words of the command line', async () => {
+    const none = await service(() => ({ status: 404, body: { error: 'config_not_found' } }))
+    expect((await none.run('config', 'get', vin)).stderr).toContain('`fleethook config replace`')
+    const page = await service(() => ({ body: '<html>' }))
+    const { status, stderr } = await page.run('config', 'get', vin)
+    expect(status).toBe(1)
+    expect(stderr).toContain('SERVICE_URL')
+    expect(stderr).not.toContain('baseUrl')
   })
 
   test('stop stops the streaming', async () => {
@@ -264,7 +274,10 @@ describe('the address and the key', () => {
     expect(stderr).toContain('unknown command')
     const gone = await command(['webhook', 'get', '--json'], env)
     expect(gone.status).toBe(1)
-    expect(JSON.parse(gone.stdout).error.code).toBe('unreachable')
+    expect(JSON.parse(gone.stdout).error).toMatchObject({
+      code: 'unreachable',
+      hint: expect.stringContaining('SERVICE_URL'),
+    })
   })
 })
 

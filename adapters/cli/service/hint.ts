@@ -3,6 +3,11 @@ const hints: Readonly<Record<string, string>> = {
   invalid_webhook_url:
     'Give a URL that the internet can reach. For a sandbox that was started with --allow-local, add --allow-local here too.',
   unauthorized: 'Is SERVICE_API_KEY a key of this business, for the service at SERVICE_URL?',
+  webhook_not_found: '`fleethook webhook set` sets one.',
+  config_not_found: '`fleethook config replace` or `patch` begins one.',
+  unreachable: 'Is SERVICE_URL right, and can this machine reach it?',
+  timeout: 'Raise --timeout, or try again later.',
+  answer_unreadable: 'Is SERVICE_URL the address of the service? If so, a newer fleethook may know this answer.',
   vehicle_not_found: '`fleethook products` lists what is shared with this business.',
 }
 
