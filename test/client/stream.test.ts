@@ -235,6 +235,26 @@ describe('a stream is connected again', () => {
     expect(levels(await events)).toEqual([1, 2])
     expect(gaps).toEqual([{ vin, from: new Date(Date.UTC(2026, 10, 21, 10)), to: expect.any(Date), lastEventId: '7' }])
   })
+
+  test('and each gap begins where its own interruption did', async () => {
+    const begun: number[] = []
+    const lives = [feed(), feed(), feed()]
+    const { client, clock } = stub(
+      lives.map(({ answer }) => answer),
+      { retry },
+    )
+    const events = take(client.stream(vin, { onResumed: ({ from }) => begun.push(from.getTime()) }), 3)
+    const heard: number[] = []
+    for (const [turn, live] of lives.entries()) {
+      await clock.advance(10_000)
+      heard.push(clock.now())
+      live.send(item(data(turn)))
+      await clock.advance(5_000)
+      if (turn < 2) live.end()
+    }
+    expect(levels(await events)).toEqual([0, 1, 2])
+    expect(begun).toEqual(heard.slice(0, 2))
+  })
 })
 
 test.each([Number.NaN, 0, -5])('a `heartbeatTimeoutMs` of %s is refused', (heartbeatTimeoutMs) => {
