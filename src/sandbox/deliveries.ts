@@ -10,13 +10,14 @@ export interface Delivery {
   readonly id: number
   readonly vin: string | undefined
   readonly topic: string
-  readonly format: Format
-  readonly url: string
+  /** Of the webhook that was set when it was posted. */
+  format: Format
+  url: string
   /** When it was to be posted, by the sandbox's clock: ISO 8601. */
   readonly at: string
   outcome: 'waiting' | 'accepted' | 'refused' | 'failed'
   status?: number
-  /** Why no answer came: the name or code of the error. */
+  /** Why no answer came: the name or code of the error, or why it was not posted. */
   error?: string
 }
 
@@ -34,18 +35,26 @@ const keptDeliveries = 1_000
 const mostWaiting = 20_000
 const answerMs = 10_000
 
-/** Deliveries by `post`. */
-export function createDeliveries(post: PostMessage, clock: Clock): Deliveries {
+/** Deliveries by `post`, to what `current` says is set by then: nothing is posted to a webhook that is paused, replaced or deleted. */
+export function createDeliveries(post: PostMessage, clock: Clock, current: () => KeptWebhook | undefined): Deliveries {
   const log: Delivery[] = []
   const lanes = new Map<string, Promise<void>>()
   let lastId = 0
   let waiting = 0
 
-  async function deliver(delivery: Delivery, event: Encodable, webhook: KeptWebhook): Promise<void> {
+  async function deliver(delivery: Delivery, event: Encodable): Promise<void> {
+    const webhook = current()
+    if (webhook?.enabled !== true) {
+      delivery.outcome = 'failed'
+      delivery.error = 'the webhook was paused or deleted meanwhile'
+      waiting -= 1
+      return
+    }
     const controller = new AbortController()
     const timer = clock.after(answerMs, () => controller.abort(new DOMException('No answer in time.', 'TimeoutError')))
     try {
       const { url, format, auth, verify } = webhook
+      Object.assign(delivery, { url, format })
       const headers = {
         'content-type': 'application/json',
         ...(auth === undefined ? {} : { authorization: authorization(auth, format) }),
@@ -87,7 +96,7 @@ export function createDeliveries(post: PostMessage, clock: Clock): Deliveries {
       }
       waiting += 1
       const lane = vin ?? ''
-      const done = (lanes.get(lane) ?? Promise.resolve()).then(() => deliver(delivery, event, webhook))
+      const done = (lanes.get(lane) ?? Promise.resolve()).then(() => deliver(delivery, event))
       lanes.set(lane, done)
       void done.then(() => {
         if (lanes.get(lane) === done) lanes.delete(lane)

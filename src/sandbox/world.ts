@@ -54,7 +54,7 @@ const stepMs = 60_000
 export function createWorld(settings: SandboxSettings): World {
   const { clock, store, seed, startAt, speed, post } = settings
   const timeline = createTimeline(clock, startAt, speed)
-  const deliveries = createDeliveries(post, clock)
+  const deliveries = createDeliveries(post, clock, () => state.webhook)
   const sse = createSseHub(clock)
   const shared = new Map<string, SharedVehicle>()
   let state: SandboxState = store.load() ?? { defaultFields: null, vehicles: {} }

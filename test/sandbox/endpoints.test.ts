@@ -188,9 +188,16 @@ describe('commands', () => {
   })
 
   test('one that fails on its way is sent again; after three times it is 408', async () => {
-    const { ask, client, vin } = await sceneOf()
+    const { ask, client, vin, sandbox } = await sceneOf()
     await ask('POST', `/sandbox/vehicles/${vin}/failures`, { count: 2 })
-    expect(await client.command(vin, 'door_lock')).toEqual({ result: true, reason: '' })
+    const answer = await sandbox.fetch(
+      new Request(`https://s.example.com/api/1/vehicles/${vin}/command/door_lock`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${apiKey}` },
+      }),
+    )
+    expect(answer.headers.get('x-attempts')).toBe('3')
+    expect(await answer.json()).toEqual({ response: { result: true, reason: '' } })
     await ask('POST', `/sandbox/vehicles/${vin}/failures`, { count: 3 })
     await expect(client.command(vin, 'door_lock')).rejects.toMatchObject({ status: 408, code: 'vehicle_unavailable' })
     expect(await client.command(vin, 'door_lock')).toEqual({ result: true, reason: '' })

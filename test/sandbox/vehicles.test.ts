@@ -172,21 +172,63 @@ describe('the webhook', () => {
     expect(posted).toEqual([])
   })
 
+  test.each([
+    ['paused', [url], 'failed'],
+    ['deleted', [url], 'failed'],
+    ['replaced', [url, `${url}/2`], 'accepted'],
+  ])('gets nothing that still waits when it is %s', async (how, urls, outcome) => {
+    const asked: string[] = []
+    let answer: (status: number) => void = () => {}
+    const { client, ask, vin } = await sceneOf({
+      post: (message) => {
+        asked.push(message.url)
+        return asked.length > 1 ? Promise.resolve(200) : new Promise((resolve) => (answer = resolve))
+      },
+    })
+    await client.webhook.set({ url, format: 'service' })
+    const said = [1, 2].map((Soc) => ask('POST', '/sandbox/messages', { vin, data: { Soc } }))
+    const heard = async (): Promise<unknown> =>
+      (await ask('GET', `/api/1/vehicles/${vin}/telemetry`)).body.response.data.Soc
+    await expect.poll(heard).toBe(2)
+    expect(asked).toEqual([url])
+    if (how === 'paused') await client.webhook.set({ url, format: 'service', enabled: false })
+    else if (how === 'deleted') await client.webhook.delete()
+    else await client.webhook.set({ url: `${url}/2`, format: 'service' })
+    answer(200)
+    await Promise.all(said)
+    expect(asked).toEqual(urls)
+    const { response } = (await ask('GET', '/sandbox/deliveries')).body
+    expect(response).toMatchObject([
+      { url, outcome: 'accepted' },
+      { url: urls.at(-1), outcome },
+    ])
+  })
+
+  test('says when it was set', async () => {
+    const { client, sandbox } = await sceneOf()
+    expect((await client.webhook.set({ url, format: 'service' })).updated_at).toBe('2026-06-01T08:00:00.000Z')
+    await sandbox.advance(1_234)
+    expect((await client.webhook.get()).updated_at).toBe('2026-06-01T08:00:00.000Z')
+    expect((await client.webhook.set({ url, format: 'service' })).updated_at).toBe('2026-06-01T08:00:01.234Z')
+  })
+
   test('is not asked twice when it refuses or cannot be reached, and the list of deliveries says so', async () => {
     let asked = 0
     const { client, ask, vin } = await sceneOf({
       post: async () => {
         asked += 1
         if (asked === 2) throw Object.assign(new Error('to http://user:secret@host'), { code: 'ECONNREFUSED' })
-        return asked === 1 ? 503 : 200
+        return [503, 0, 302][asked - 1] ?? 200
       },
     })
     await client.webhook.set({ url, format: 'service' })
-    for (const state of ['online', 'driving', 'asleep']) await ask('POST', '/sandbox/messages', { vin, state })
-    expect(asked).toBe(3)
+    for (const state of ['online', 'driving', 'asleep', 'online'])
+      await ask('POST', '/sandbox/messages', { vin, state })
+    expect(asked).toBe(4)
     expect((await ask('GET', '/sandbox/deliveries')).body.response).toMatchObject([
       { vin, topic: 'state', outcome: 'refused', status: 503 },
       { outcome: 'failed', error: 'ECONNREFUSED' },
+      { outcome: 'refused', status: 302 },
       { outcome: 'accepted', status: 200 },
     ])
   })
