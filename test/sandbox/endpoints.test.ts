@@ -33,10 +33,14 @@ describe('what is read of a vehicle', () => {
 
   test('telemetry, alerts and errors are what it said', async () => {
     const { ask, vin } = await sceneOf()
+    await ask('POST', '/sandbox/messages', { vin, data: { BatteryLevel: 40, Gear: 'D' } })
     await ask('POST', '/sandbox/messages', { vin, data: { BatteryLevel: 41.5 } })
     await ask('POST', '/sandbox/messages', { vin, alerts: [{ name: 'A', startedAt: '2026-06-01T08:00:00Z' }] })
     await ask('POST', '/sandbox/messages', { vin, errors: [{ name: 'E', createdAt: '2026-06-01T08:00:00Z' }] })
-    expect((await ask('GET', `/api/1/vehicles/${vin}/telemetry`)).body.response.data).toEqual({ BatteryLevel: 41.5 })
+    expect((await ask('GET', `/api/1/vehicles/${vin}/telemetry`)).body.response.data).toEqual({
+      BatteryLevel: 41.5,
+      Gear: 'D',
+    })
     expect((await ask('GET', `/api/1/vehicles/${vin}/recent_alerts`)).body.response.recent_alerts[0].name).toBe('A')
     const errors = await ask('GET', `/api/1/vehicles/${vin}/fleet_telemetry_errors`)
     expect(errors.body.response.fleet_telemetry_errors[0].name).toBe('E')
@@ -70,7 +74,15 @@ describe('energy sites', () => {
   test('what a command sets is there afterwards', async () => {
     const { client } = await sceneOf()
     await client.energySite(siteId).command('backup', { backup_reserve_percent: 55 })
-    expect(await client.energySite(siteId).siteInfo()).toMatchObject({ backup_reserve_percent: 55 })
+    await client.energySite(siteId).command('operation', { default_real_mode: 'autonomous' })
+    await client.energySite(siteId).command('storm_mode', { enabled: true })
+    await client.energySite(siteId).command('grid_import_export', { customer_preferred_export_rule: 'pv_only' })
+    expect(await client.energySite(siteId).siteInfo()).toMatchObject({
+      backup_reserve_percent: 55,
+      default_real_mode: 'autonomous',
+      user_settings: { storm_mode_enabled: true },
+      components: { customer_preferred_export_rule: 'pv_only' },
+    })
   })
 })
 

@@ -154,6 +154,14 @@ describe('the webhook', () => {
     }
   })
 
+  test('gets what nobody knows as it was injected', async () => {
+    const { client, posted, ask, vin } = await sceneOf()
+    await client.webhook.set({ url, format: 'service' })
+    await ask('POST', '/sandbox/messages', { vin, createdAt: '2026-06-01T08:00:00Z', credits: 5 })
+    expect(messagesIn(posted)).toEqual([{ vin, createdAt: '2026-06-01T08:00:00Z', credits: 5 }])
+    expect((await ask('GET', '/sandbox/deliveries')).body.response).toMatchObject([{ vin, topic: 'unknown' }])
+  })
+
   test('keeps a scheme that auth has, and gets no header without auth', async () => {
     const { client, posted, ask, vin } = await sceneOf()
     await client.webhook.set({ url, format: 'event_collector', auth: 'Basic abc' })

@@ -1,0 +1,89 @@
+import { createServer } from 'node:http'
+import { once } from 'node:events'
+import { createSandbox } from 'fleethook/sandbox'
+import { expect, test } from 'vitest'
+import { apiKey, messagesIn, sceneOf } from './scene.ts'
+
+const url = 'https://receiver.example.com/telemetry'
+
+test('an answer of the webhook may take ten seconds', async () => {
+  const { client, ask, vin, clock } = await sceneOf({
+    post: ({ signal }) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+  })
+  await client.webhook.set({ url, format: 'service' })
+  let done = false
+  const said = ask('POST', '/sandbox/messages', { vin, state: 'online' }).then(() => (done = true))
+  await clock.advance(9_999)
+  expect(done).toBe(false)
+  await clock.advance(1)
+  await said
+  expect((await ask('GET', '/sandbox/deliveries')).body.response).toMatchObject([
+    { outcome: 'failed', error: 'TimeoutError' },
+  ])
+})
+
+test('no redirection of the webhook is followed', async () => {
+  const asked: (string | undefined)[] = []
+  const server = createServer((request, response) => {
+    asked.push(request.url)
+    response.writeHead(307, { location: '/elsewhere' }).end()
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const sandbox = createSandbox({ apiKey, speed: 0, allowLocal: true })
+  const ask = async (method: string, path: string, body?: object): Promise<unknown> => {
+    const init = { method, headers: { authorization: `Bearer ${apiKey}` } }
+    const request = new Request(`https://s.example.com${path}`, body ? { ...init, body: JSON.stringify(body) } : init)
+    return (await sandbox.fetch(request)).json()
+  }
+  const local = `http://127.0.0.1:${Object(server.address()).port}/telemetry`
+  await ask('PUT', '/api/business/webhook', { url: local, format: 'service' })
+  await ask('POST', '/sandbox/messages', { vin: '0FLEETV17T0000000', state: 'online' })
+  expect(await ask('GET', '/sandbox/deliveries')).toMatchObject({ response: [{ outcome: 'refused', status: 307 }] })
+  expect(asked).toEqual(['/telemetry'])
+  server.close()
+})
+
+test('the last 1,000 deliveries are listed until the list is emptied, the last 5,000 items are there for Last-Event-ID', async () => {
+  const { client, ask, vin, sandbox } = await sceneOf()
+  await client.webhook.set({ url, format: 'service' })
+  await Promise.all(Array.from({ length: 5_001 }, () => ask('POST', '/sandbox/messages', { vin, state: 'online' })))
+  const { response } = (await ask('GET', '/sandbox/deliveries')).body
+  expect([response.length, response[0].id, response.at(-1).id]).toEqual([1_000, 4_002, 5_001])
+  await ask('DELETE', '/sandbox/deliveries')
+  expect((await ask('GET', '/sandbox/deliveries')).body.response).toEqual([])
+
+  const headers = { authorization: `Bearer ${apiKey}`, 'last-event-id': '0' }
+  const answer = await sandbox.fetch(new Request(`https://s.example.com/sse/${vin}`, { headers }))
+  await sandbox.close()
+  const ids = [...(await answer.text()).matchAll(/^id: (\d+)$/gm)].map(([, id]) => Number(id))
+  expect([ids.length, ids[0], ids.at(-1)]).toEqual([5_000, 2, 5_001])
+})
+
+test('up to 5,000 messages wait for the network, the newest, and no connection is told twice', async () => {
+  const { client, ask, vin, sandbox, posted } = await sceneOf({ vehicles: 1 })
+  await client.wakeUp(vin)
+  await client.config(vin).replace({ fields: { Odometer: { interval_seconds: 1, resend_interval_seconds: 1 } } })
+  await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: false })
+  await sandbox.advance(12 * 3_600_000)
+  await client.webhook.set({ url, format: 'service' })
+  const lastTime = Date.parse((await ask('GET', '/sandbox/clock')).body.response.now)
+  await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: true })
+  await sandbox.advance(6_000)
+  const late = messagesIn(posted).filter(({ createdAt }) => Date.parse(createdAt) < lastTime)
+  expect(late.length).toBeGreaterThan(4_000)
+  expect(late.length).toBeLessThanOrEqual(5_000)
+  expect(late.filter((message) => 'networkInterface' in message)).toEqual([])
+}, 30_000)
+
+test('a body of more than a megabyte is refused', async () => {
+  const { ask, vin } = await sceneOf()
+  const answer = await ask('PATCH', `/api/config/${vin}`, { fields: {}, note: 'x'.repeat(1_048_576) })
+  expect([answer.status, answer.body.error]).toEqual([400, 'invalid_request'])
+})
+
+test('a sandbox that is closed leaves no timer behind', async () => {
+  const { sandbox, clock } = await sceneOf({ speed: 1 })
+  expect(clock.timers()).toHaveLength(1)
+  await sandbox.close()
+  expect(clock.timers()).toEqual([])
+})
