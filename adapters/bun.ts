@@ -27,6 +27,7 @@ interface Bun {
     readonly tls?: { readonly cert: string; readonly key: string }
     readonly idleTimeout: number
     readonly development: false
+    readonly reusePort: false
     readonly fetch: (request: Request, server: object) => Response | Promise<Response>
   }): {
     readonly port: number
@@ -57,6 +58,8 @@ const bun: Runtime<BunServeOptions> = {
       idleTimeout: Math.ceil(idleTimeoutMs / 1000),
       // Otherwise an error in a route of the host's is answered with its source.
       development: false,
+      // Without `development` Bun lets processes share a port unless it is told not to: a second one would take half of the messages.
+      reusePort: false,
       fetch: (request, connection) => answer(request, { server: connection }),
     })
     return {

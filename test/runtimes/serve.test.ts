@@ -50,6 +50,15 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('serve on %s', (run
     await expect(appCommand(runtime, {}, { port }).then(spawnTarget)).rejects.toThrow(/EADDRINUSE|AddrInUse/)
     taken.close()
   })
+
+  test('rejects when another receiver of the same runtime has the port', async ({ expect }) => {
+    await using target = await spawnTarget(await appCommand(runtime, {}))
+    const port = Number(new URL(target.url).port)
+    const second = appCommand(runtime, {}, { port }).then(spawnTarget)
+    // Where it does listen, it ends with the test.
+    await using _listening = await second.catch(() => undefined)
+    await expect(second).rejects.toThrow(/EADDRINUSE|AddrInUse/)
+  })
 })
 
 test('serve of another runtime rejects, and says what to import', async () => {
