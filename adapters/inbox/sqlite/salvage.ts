@@ -6,6 +6,7 @@ import { mendFirstPage } from './first-page.ts'
 import { mendedPath, putAside, putInPlace } from './quarantine.ts'
 import { rescue } from './rescue.ts'
 import { intactText, type Row } from './rows.ts'
+import { numberOf } from './schema.ts'
 import { loadSqlite } from './sqlite-module.ts'
 
 /** What became of a damaged file. */
@@ -47,6 +48,8 @@ export async function salvage(
       }
       damage = { quarantine, ...(await copy(old, fresh, quarantine, isOurs)) }
     }
+    // All of it in one file, or an error: a journal that closing leaves behind on a full disk would keep the old name.
+    numberOf(fresh, 'PRAGMA wal_checkpoint(TRUNCATE)')
   } finally {
     closeQuietly(old)
     fresh.close()
