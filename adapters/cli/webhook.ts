@@ -37,7 +37,10 @@ export function define(command: Command): void {
   asks<[], Given>(set, async ({ client, variable, signal, print }, given) => {
     const secret = variable('WEBHOOK_SECRET')
     if (given.auth && secret === undefined) {
-      set.error('error: WEBHOOK_SECRET is not set. Set it in the environment or in .env, or write out --no-auth.')
+      set.error(
+        'error: WEBHOOK_SECRET is not set. Set it in the environment or in .env, name another file with --dotenv ' +
+          '(the Workers templates have .dev.vars), or write out --no-auth.',
+      )
     }
     const { url, format, verify } = given
     const webhook = await client.webhook.set(

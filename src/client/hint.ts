@@ -22,7 +22,7 @@ const hints: Readonly<Record<string, string>> = {
   too_many_requests: 'Wait for as long as `retryAfterMs` says, and ask less often.',
   invalid_webhook_url:
     'Give a URL that the internet can reach; while developing, stream by SSE, or use the sandbox with --allow-local.',
-  webhook_not_found: 'No webhook is set: call `webhook.set` first.',
+  webhook_not_found: 'Set one with `webhook.set`.',
   config_not_found: 'The vehicle does not stream: call `config(vin).replace` or `patch` first.',
   vehicle_not_found: 'Is it shared with your business? `products()` lists what is.',
   energy_site_not_found: 'Is it shared with your business? `products()` lists what is.',

@@ -92,7 +92,7 @@ describe('fleethook webhook', () => {
     const { run } = await service(() => ({ status: 404, body: { error: 'webhook_not_found' } }))
     const people = await run('webhook', 'get')
     expect(people.status).toBe(1)
-    expect(people.stderr).toMatch(/^error: .*webhook_not_found\. `fleethook webhook set` sets one\.\n$/)
+    expect(people.stderr).toMatch(/^error: .*webhook_not_found.*`fleethook webhook set --url <url>` sets one\.\n$/)
     const machines = await run('webhook', 'get', '--json')
     expect(machines.status).toBe(1)
     expect(JSON.parse(machines.stdout).error).toMatchObject({ code: 'webhook_not_found', status: 404 })
@@ -150,7 +150,7 @@ describe('fleethook config', () => {
 
   test('get of a vehicle that does not stream, and of what is no service, is told in words of the command line', async () => {
     const none = await service(() => ({ status: 404, body: { error: 'config_not_found' } }))
-    expect((await none.run('config', 'get', vin)).stderr).toContain('`fleethook config replace`')
+    expect((await none.run('config', 'get', vin)).stderr).toContain('`fleethook config patch <vin> <settings>`')
     const page = await service(() => ({ body: '<html>' }))
     const { status, stderr } = await page.run('config', 'get', vin)
     expect(status).toBe(1)
@@ -250,7 +250,7 @@ describe('the address and the key', () => {
   test.each([
     [{}, 'SERVICE_URL is not set'],
     [{ SERVICE_URL: 'https://service.example' }, 'SERVICE_API_KEY is not set'],
-    [{ SERVICE_URL: 'service.example', SERVICE_API_KEY: key }, '`baseUrl`'],
+    [{ SERVICE_URL: 'service.example', SERVICE_API_KEY: key }, 'error: SERVICE_URL must be the address of the service'],
   ])('%j is bad usage', async (env, said) => {
     const { status, stderr } = await command(['products', '--dotenv', 'does-not-exist'], { ...bare, ...env })
     expect(status).toBe(2)
@@ -274,10 +274,21 @@ describe('the address and the key', () => {
     expect(stderr).toContain('unknown command')
     const gone = await command(['webhook', 'get', '--json'], env)
     expect(gone.status).toBe(1)
-    expect(JSON.parse(gone.stdout).error).toMatchObject({
+    const { code, message, hint } = JSON.parse(gone.stdout).error
+    expect({ code, hint }).toEqual({
       code: 'unreachable',
-      hint: expect.stringContaining('SERVICE_URL'),
+      hint: 'Is SERVICE_URL right, and can this machine reach it?',
     })
+    expect(message).toMatch(/Is SERVICE_URL right, and can this machine reach it\?$/)
+    const flagged = await command(['webhook', 'get', '--service', 'nonsense'], env)
+    expect(flagged).toMatchObject({ status: 2 })
+    expect(flagged.stderr).toContain('error: --service must be the address of the service')
+  })
+
+  test('a key that travels without encryption is warned of, under the name of the variable', async () => {
+    const env = { SERVICE_URL: 'http://0.0.0.0:9', SERVICE_API_KEY: key }
+    const { stderr } = await command(['webhook', 'get', '--timeout', '1'], env)
+    expect(stderr).toContain('travels without encryption: SERVICE_URL begins with http:')
   })
 })
 

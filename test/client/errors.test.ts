@@ -41,7 +41,7 @@ test('the message says which request, the status, the code, the service’s word
   const { client } = stub(refusal(404, 'webhook_not_found'))
   expect(String(await rejection(client.webhook.get()))).toBe(
     'ServiceError: GET /api/business/webhook was answered with 404 webhook_not_found: The service says webhook_not_found. ' +
-      'No webhook is set: call `webhook.set` first.',
+      'Set one with `webhook.set`.',
   )
 })
 

@@ -4,7 +4,7 @@ import { ServiceError } from '../../../src/client/service-error.ts'
 import { FleethookError } from '../../../src/errors.ts'
 import { colorsFor } from '../colors.ts'
 import { type Environment, environment } from './environment.ts'
-import { hintFor } from './hint.ts'
+import { hintFor, inItsWords } from './hint.ts'
 import { logTo } from './log.ts'
 
 /** What every command that asks the service is given. */
@@ -55,18 +55,21 @@ export function asks<Arguments extends unknown[], Options extends object>(
   )
 }
 
-function ask(command: Command, { service, dotenv, timeout, json }: Common): Asking {
+function ask(command: Command, common: Common): Asking {
+  const { service, dotenv, timeout, json } = common
   const variable = environment(dotenv)
   const baseUrl = service ?? variable('SERVICE_URL')
   const apiKey = variable('SERVICE_API_KEY')
   if (baseUrl === undefined)
     command.error('error: SERVICE_URL is not set. Set it in the environment or in .env, or give --service.')
   if (apiKey === undefined) command.error('error: SERVICE_API_KEY is not set. Set it in the environment or in .env.')
+  const log = logTo(process.stderr)
+  const warn: typeof log.warn = (message, details) => log.warn(inItsWords(message, common), details)
   const controller = new AbortController()
   process.once('SIGINT', () => controller.abort())
   process.once('SIGTERM', () => controller.abort())
   return {
-    client: createClient({ baseUrl, apiKey, timeoutMs: timeout, log: logTo(process.stderr) }),
+    client: createClient({ baseUrl, apiKey, timeoutMs: timeout, log: { ...log, warn } }),
     variable,
     signal: controller.signal,
     print: (value, text) => console.log(json ? JSON.stringify(value, undefined, 2) : text()),
@@ -74,15 +77,16 @@ function ask(command: Command, { service, dotenv, timeout, json }: Common): Aski
 }
 
 /** Says what went wrong. Resolves to the exit status: 2 when nothing was sent because of what was given. */
-function tell(error: unknown, { json }: Common): number {
+function tell(error: unknown, options: Common): number {
   if (error instanceof Error && error.name === 'AbortError') return 130
   if (!(error instanceof ServiceError) && !(error instanceof FleethookError)) throw error
   const { code } = error
-  const hint = hintFor(code, error.hint)
-  const message = inOtherWords(error.message, error.hint, hint)
+  const better = hintFor(code, error.hint)
+  const hint = better && inItsWords(better, options)
+  const message = inItsWords(inOtherWords(error.message, error.hint, better), options)
   const service = error instanceof ServiceError ? error : undefined
   const { status, requestId, retryAfterMs } = service ?? {}
-  if (json)
+  if (options.json)
     console.log(JSON.stringify({ error: { code, message, hint, status, requestId, retryAfterMs } }, undefined, 2))
   else console.error(`${colorsFor(process.stderr).red('error:')} ${message}`)
   const isOwnFault =
