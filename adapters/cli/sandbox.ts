@@ -59,7 +59,7 @@ Examples:
   fleethook sandbox --allow-local --stream BatteryLevel=60 Location=10
   fleethook sandbox --allow-local --speed 0 --seed 7 --data sandbox.db
 
-Exit status: 0 after Ctrl+C, 1 it could not listen, 2 bad usage.`,
+Exit status: 0 after Ctrl+C, 1 it could not listen or use the file of --data, 2 bad usage.`,
     )
     .action(async () => {
       const given = command.opts<Given>()

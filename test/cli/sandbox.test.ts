@@ -1,4 +1,4 @@
-import { mkdtempSync, statSync } from 'node:fs'
+import { mkdtempSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:https'
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
@@ -88,6 +88,16 @@ describe('fleethook sandbox', () => {
     expect(JSON.parse((await command(['config', 'get', vin, '--json'], later)).stdout).fields).toEqual({
       Location: { interval_seconds: 5 },
     })
+  })
+
+  test('names the file of --data that it cannot use', async () => {
+    const data = join(mkdtempSync(join(tmpdir(), 'fleethook-')), 'a-letter.db')
+    writeFileSync(data, 'Dear database, this is a letter and not a database. '.repeat(20))
+    const ended = await command(['sandbox', '--port', '0', '--data', data, '--dotenv', '/nowhere'])
+    expect(ended).toMatchObject({ status: 1, stdout: '' })
+    expect(ended.stderr).toContain(
+      `cannot keep its state in ${data}: file is not a database. Give --data another file.`,
+    )
   })
 
   test('makes a key when there is none, and ends well with Ctrl+C', async () => {
