@@ -1,8 +1,10 @@
 import { basename, relative, resolve } from 'node:path'
 import { cancel, intro, outro, password, select, text } from '@clack/prompts'
 import { type Command, InvalidArgumentError } from 'commander'
+import { colorsFor } from './colors.ts'
 import { packageVersion } from './own-package.ts'
 import { flawOfVariables } from './init/environment.ts'
+import { nodeNeeded } from './init/node-needed.ts'
 import { flawOfName, projectName } from './init/project-name.ts'
 import { readTemplate, type Template, templateNames } from './init/templates.ts'
 import { flawOfFolder, nextCommands, writeProject } from './init/write-project.ts'
@@ -82,6 +84,8 @@ async function init(
   const told = done(chosen, where, variables)
   if (ask) outro(told)
   else console.log(told)
+  const needed = nodeNeeded(chosen, process.versions.node)
+  if (needed !== undefined) console.log(`\n${colorsFor(process.stdout).yellow(needed)}`)
   console.log(
     `\n  ${where === '.' ? '' : `cd ${/^[\w./-]+$/.test(where) ? where : JSON.stringify(where)} && `}${install}\n  ${run}\n`,
   )

@@ -13,6 +13,7 @@ import { execFileSync } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { nodeNeeded } from '../../adapters/cli/init/node-needed.ts'
 import { readTemplate } from '../../adapters/cli/init/templates.ts'
 import { writeProject } from '../../adapters/cli/init/write-project.ts'
 import { runtimePath } from '../../scripts/runtimes.ts'
@@ -53,6 +54,16 @@ describe('fleethook init', () => {
       expect(readFileSync(join(folder, 'README.md'), 'utf8')).toMatch(/^# \w.+\n[^]*```sh\n(?![^]*^cp )/m)
     },
   )
+
+  test.each([
+    ['node', '22.17.1', 'It needs Node 22.18 or newer, and this is 22.17.1: install a newer one before the next step.'],
+    ['node', '20.20.2', expect.stringContaining('this is 20.20.2')],
+    ['node', '22.18.0', undefined],
+    ['node', '24.0.0', undefined],
+    ['bun', '20.20.2', undefined],
+  ])('of the template %s on Node %s tells of a Node that is too old', (name, version, said) => {
+    expect(nodeNeeded(readTemplate(name), version)).toEqual(said)
+  })
 
   test('takes a secret and other variables by flags', async () => {
     const folder = join(scratch, 'flags')

@@ -1,5 +1,6 @@
-import { execFileSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, inject, test } from 'vitest'
 import * as z from 'zod'
@@ -52,4 +53,22 @@ test.each(['node20', 'node24'] as const)('the installed command says what it can
   expect(existsSync(command)).toBe(true)
   expect(readFileSync(command, 'utf8')).toMatch(/^#!\/usr\/bin\/env node\n/)
   expect(execFileSync(runtimePath(runtime), [command, '--help'], { encoding: 'utf8' })).toContain('send')
+})
+
+test('on Node 20, which does not run the templates, init and sandbox --data say so, and nothing is left of the latter', () => {
+  const command = join(inject('consumer'), 'node_modules/.bin/fleethook')
+  const cwd = mkdtempSync(join(tmpdir(), 'fleethook-package-'))
+  const run = (
+    ...args: string[]
+  ): { readonly status: number | null; readonly stdout: string; readonly stderr: string } =>
+    spawnSync(runtimePath('node20'), [command, ...args], { cwd, encoding: 'utf8' })
+  expect(run('init', 'node', 'receiver')).toMatchObject({
+    status: 0,
+    stdout: expect.stringMatching(/It needs Node 22\.18 or newer, and this is 20\.\d+\.\d+/),
+  })
+  expect(run('sandbox', '--port', '0', '--data', 'sandbox.db')).toMatchObject({
+    status: 2,
+    stderr: expect.stringMatching(/^error: --data needs `node:sqlite`.*Run Node 22\.13 or later.*leave out --data/),
+  })
+  expect(readdirSync(cwd)).toEqual(['receiver'])
 })
