@@ -91,6 +91,17 @@ describe('the file', () => {
     expect(rows(path, 'SELECT name FROM sqlite_schema')).toEqual([{ name: 'customers' }])
   })
 
+  test('that cannot be made or opened is told with what to see to', async () => {
+    const path = files.path()
+    mkdirSync(path, { recursive: true })
+    const letter = `${path}-letter`
+    writeFileSync(letter, '')
+    const hint = expect.stringContaining('has to be able to write the file and its folder')
+    // A folder in the file's place, and a file in the folder's.
+    await expect(open(path)).rejects.toMatchObject({ code: 'inbox_unavailable', hint })
+    await expect(open(`${letter}/inbox.db`)).rejects.toMatchObject({ code: 'inbox_unavailable', hint })
+  })
+
   test('belongs to one inbox at a time, in one process too', async () => {
     const path = files.path()
     const first = await open(path)

@@ -1,7 +1,7 @@
 import { FleethookError } from '../../../src/errors.ts'
 
 /** Result codes of SQLite, https://sqlite.org/rescode.html, without what extends them. */
-const codes = { busy: 5, locked: 6, readOnly: 8, corrupt: 11, full: 13, notADatabase: 26 } as const
+const codes = { busy: 5, locked: 6, readOnly: 8, corrupt: 11, full: 13, cannotOpen: 14, notADatabase: 26 } as const
 
 /**
  * What an error of SQLite means for the inbox:
@@ -29,8 +29,10 @@ export function failureOf(error: unknown, path: string): FleethookError {
       return new FleethookError('inbox_damaged', `The file of the inbox ${path} is damaged: ${why}.`, { cause: error })
     case codes.readOnly:
       return unavailable(path, why, 'Make the file and its folder writable; the inbox goes on by itself.', error)
+    case codes.cannotOpen:
+      return unavailable(path, why, whoWrites, error)
     default:
-      return unavailable(path, why, undefined, error)
+      return unavailable(path, why, isRefused(error) ? whoWrites : undefined, error)
   }
 }
 
@@ -40,6 +42,14 @@ export function locked(path: string, cause?: unknown): FleethookError {
     hint: 'An inbox belongs to one receiver at a time: end the other one, give each a path of its own, or let this one wait for it with `waitMs`.',
     cause,
   })
+}
+
+const whoWrites =
+  'The user that this process runs as has to be able to write the file and its folder; in a container that is the volume.'
+
+/** Whether the operating system would not let the file or its folder be made. */
+function isRefused(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && /^E(ACCES|PERM|ROFS|EXIST|NOTDIR)$/.test(String(error.code))
 }
 
 function unavailable(path: string, why: string, hint: string | undefined, cause: unknown): FleethookError {
@@ -64,5 +74,6 @@ const texts: readonly (readonly [start: string, code: number])[] = [
   ['database disk image is malformed', codes.corrupt],
   ['malformed database schema', codes.corrupt],
   ['database or disk is full', codes.full],
+  ['unable to open database file', codes.cannotOpen],
   ['file is not a database', codes.notADatabase],
 ]
