@@ -45,6 +45,9 @@ function denoItself(): Deno {
 const nothingKnown = {}
 const exitCodes: Readonly<Record<Signal, number>> = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 }
 
+/** `deno task` passes on the SIGINT that the terminal has sent to the program as well: Ctrl+C, pressed once, comes twice. */
+const echoMs = 500
+
 const deno: Runtime<ServeOptions> = {
   name: () => (isDeploy() ? 'Deno Deploy' : `Deno ${denoItself().version.deno}`),
   variables: () => process.env,
@@ -86,8 +89,15 @@ const deno: Runtime<ServeOptions> = {
   },
 
   onSignal(signal, stop) {
-    denoItself().addSignalListener(signal, stop)
-    return () => denoItself().removeSignalListener(signal, stop)
+    let lastMs = -Infinity
+    const heard = (): void => {
+      const nowMs = performance.now()
+      const isEcho = signal === 'SIGINT' && nowMs - lastMs < echoMs
+      lastMs = nowMs
+      if (!isEcho) stop()
+    }
+    denoItself().addSignalListener(signal, heard)
+    return () => denoItself().removeSignalListener(signal, heard)
   },
 
   // Deno goes on catching a signal that nobody listens to any more, and sending one takes a permission.

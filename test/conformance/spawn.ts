@@ -11,6 +11,8 @@ export interface TargetCommand {
   /** Beside the environment of the tests. */
   readonly env?: Readonly<Record<string, string>>
   readonly cwd?: string
+  /** The first process of a group of its own, as a shell starts it in a terminal: signals can be sent to `-pid`. */
+  readonly detached?: boolean
 }
 
 /** How a process ended. */
@@ -43,8 +45,16 @@ const listening = /(?:[Ll]istening on|server:) (?<url>https?:\/\/[^\s,]+)|"event
  * Starts a server and resolves when it says where it listens. It has to listen on a free port of 127.0.0.1 and to print
  * `listening on <url>`, which `serve` does, or workerd's line (`--control-fd=1`).
  */
-export async function spawnTarget({ runtime, command, args, env = {}, cwd }: TargetCommand): Promise<Target> {
+export async function spawnTarget({
+  runtime,
+  command,
+  args,
+  env = {},
+  cwd,
+  detached = false,
+}: TargetCommand): Promise<Target> {
   const child = spawn(command, args, {
+    detached,
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     ...(cwd === undefined ? {} : { cwd }),

@@ -1,3 +1,6 @@
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { describe, test } from 'vitest'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { letIt, message, post, seen } from './client.ts'
@@ -76,4 +79,17 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('stopping on %s', (
     await expect.poll(() => seen(target.url)).toMatchObject({ stats: { handled: 1 } })
     expect((await fetch(`${target.url}/seen`)).headers.get('connection')).toBe('close')
   })
+})
+
+test('one Ctrl+C on a program that `deno task` runs is one signal: it drains', async ({ expect }) => {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-task-'))
+  const target = await appCommand('deno', { handlerMs: 1_500 })
+  const { command, args } = target
+  const start = [command, ...args].map((part) => `"${part}"`).join(' ')
+  writeFileSync(join(folder, 'deno.json'), JSON.stringify({ tasks: { start } }))
+  // A terminal sends SIGINT to all processes of the group in front.
+  await using started = await spawnTarget({ ...target, args: ['task', '--cwd', folder, 'start'], detached: true })
+  expect(await post(started.url, 'V1')).toBe(200)
+  process.kill(-started.pid, 'SIGINT')
+  expect(await started.line(/^closed/)).toBe('closed {"handled":1,"left":0,"lost":0}')
 })
