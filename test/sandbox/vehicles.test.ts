@@ -1,10 +1,19 @@
 import { describe, expect, test } from 'vitest'
-import { type Loose, messagesIn, sceneOf } from './scene.ts'
+import type { Location } from 'fleethook'
+import { createNormalizer } from 'fleethook/normalize'
+import { type Loose, messagesIn, sceneOf, startAt } from './scene.ts'
 
 const url = 'https://receiver.example.com/telemetry'
 const hour = 3_600_000
 const dataOf = (posted: Parameters<typeof messagesIn>[0]): readonly Loose[] =>
   messagesIn(posted).filter((message) => 'data' in message)
+
+/** On a map as flat as it is within a few kilometres. */
+function metersBetween(from: Location, to: Location): number {
+  const north = (to.latitude - from.latitude) * 111_195
+  const east = (to.longitude - from.longitude) * 111_195 * Math.cos((from.latitude * Math.PI) / 180)
+  return Math.hypot(north, east)
+}
 
 describe('what a vehicle streams', () => {
   test('is nothing without a config', async () => {
@@ -59,6 +68,24 @@ describe('what a vehicle streams', () => {
     expect(names.length).toBeLessThanOrEqual(17)
   })
 
+  test('is a place again after minimum_delta metres', async () => {
+    const { sandbox, client, posted, vin } = await sceneOf({ vehicles: 1 })
+    await client.webhook.set({ url, format: 'service' })
+    await client.config(vin).replace({ fields: { Location: { interval_seconds: 1, minimum_delta: 500 } } })
+    await client.wakeUp(vin)
+    await sandbox.advance(1_800_000)
+    const normalizer = createNormalizer()
+    const far = dataOf(posted).flatMap((message) => {
+      const event = normalizer.normalize(message, startAt)
+      return event.topic === 'data' && event.data.Location ? [event.data.Location] : []
+    })
+    expect(far.length).toBeGreaterThan(3)
+    for (const [place, to] of far.slice(1).entries()) {
+      const from = far[place]
+      if (from !== undefined) expect(metersBetween(from, to)).toBeGreaterThan(499)
+    }
+  })
+
   test('stops with DELETE', async () => {
     const { sandbox, client, posted, vin } = await sceneOf({ vehicles: 1 })
     await client.webhook.set({ url, format: 'service' })
@@ -109,6 +136,7 @@ describe('what a vehicle streams', () => {
     const [first, ...late] = messagesIn(posted)
     expect(first).toMatchObject({ status: 'CONNECTED' })
     expect(late.flatMap((message) => ('state' in message ? [message.state] : []))).toEqual(['online', 'asleep'])
+    expect(late.filter((message) => 'networkInterface' in message)).toEqual([])
   })
 
   test('is the same, message for message, for the same seed', async () => {
@@ -157,8 +185,8 @@ describe('the webhook', () => {
   test('gets what nobody knows as it was injected', async () => {
     const { client, posted, ask, vin } = await sceneOf()
     await client.webhook.set({ url, format: 'service' })
-    await ask('POST', '/sandbox/messages', { vin, createdAt: '2026-06-01T08:00:00Z', credits: 5 })
-    expect(messagesIn(posted)).toEqual([{ vin, createdAt: '2026-06-01T08:00:00Z', credits: 5 }])
+    await ask('POST', '/sandbox/messages', { vin, credits: 5 })
+    expect(messagesIn(posted)).toEqual([{ vin, credits: 5 }])
     expect((await ask('GET', '/sandbox/deliveries')).body.response).toMatchObject([{ vin, topic: 'unknown' }])
   })
 
