@@ -16,7 +16,10 @@ function isOfRequest(env: unknown): env is { readonly [lasting]: object } {
   return typeof env === 'object' && env !== null && lasting in env
 }
 
-/** What `@hono/node-server` gives as bindings: a connection, and nothing else. */
+/** What `@hono/node-server`, or Deno, gives where a Worker has its bindings: a connection, and nothing else. */
 function isConnection(env: unknown): boolean {
-  return typeof env === 'object' && env !== null && Object.hasOwn(env, 'incoming') && Object.hasOwn(env, 'outgoing')
+  if (typeof env !== 'object' || env === null) return false
+  return (
+    (Object.hasOwn(env, 'incoming') && Object.hasOwn(env, 'outgoing')) || ('remoteAddr' in env && 'completed' in env)
+  )
 }

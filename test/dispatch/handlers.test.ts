@@ -174,15 +174,21 @@ describe('context', () => {
     expect(seen).toEqual(['A one', 'B two', 'C three'])
   })
 
-  test('env is not the connection that came with the request, which a message that waits would keep in memory', async () => {
-    const receiver = createReceiver({ secret: false })
-    const seen: unknown[] = []
-    receiver.on('data', (_, { env }) => void seen.push(env))
-    const request = new Request('http://x/', { method: 'POST', body: JSON.stringify(data('A', 1)) })
-    await receiver.fetch(request, { incoming: {}, outgoing: {} })
-    await turn()
-    expect(seen).toEqual([{}])
-  })
+  test.each([
+    ['@hono/node-server', { incoming: {}, outgoing: {} }],
+    ['Deno', Object.create({ remoteAddr: {}, completed: Promise.resolve() })],
+  ])(
+    'env is not the connection that %s gives in its place: a message that waits would keep it',
+    async (_, connection) => {
+      const receiver = createReceiver({ secret: false })
+      const seen: unknown[] = []
+      receiver.on('data', (_event, { env }) => void seen.push(env))
+      const request = new Request('http://x/', { method: 'POST', body: JSON.stringify(data('A', 1)) })
+      await receiver.fetch(request, connection)
+      await turn()
+      expect(seen).toEqual([{}])
+    },
+  )
 
   test('log is the log of the receiver, env is there without bindings, delivery.id is a UUIDv7', async () => {
     const { receiver, post, lines } = scene()
