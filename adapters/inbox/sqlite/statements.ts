@@ -28,7 +28,6 @@ type StatementName =
   | 'count'
   | 'waiting'
   | 'find'
-  | 'isPending'
   | 'message'
   | 'letters'
   | 'listed'
@@ -74,7 +73,6 @@ const texts: Readonly<Record<StatementName, string>> = {
     SELECT place, id, lane, kind, attempts, not_before FROM pending WHERE place > ? ORDER BY place LIMIT ?`,
   find: `
     SELECT ${columns}, p.deliveries, p.replayed FROM pending p JOIN messages m USING (place) WHERE p.place = ?`,
-  isPending: 'SELECT 1 FROM pending WHERE place = ?',
   message: `SELECT ${columns} FROM messages m WHERE m.place = ?`,
   letters: `
     SELECT ${columns}, d.error, d.attempts, d.died_at FROM dead d JOIN messages m USING (place)
