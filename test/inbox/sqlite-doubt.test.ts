@@ -1,7 +1,7 @@
 import { createReceiver, type FleetEvent, FleethookError, type Inbox } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock } from 'fleethook/testing'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
 import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
@@ -185,6 +185,27 @@ async function holesIn(path: string): Promise<number> {
   db.close()
   return Number(holes)
 }
+
+test('what was settled when the sync failed takes no room, though the disk is full when it is told again', async () => {
+  const failures: ('inbox_unavailable' | 'inbox_full')[] = []
+  const { inbox, mended } = await doubtful(files.path(), (store) => ({
+    async commit(batch) {
+      const code = failures.shift()
+      if (code !== undefined) throw new FleethookError(code, 'It failed.')
+      return store.commit(batch)
+    },
+  }))
+  await inbox.put([kept(1)])
+  failures.push('inbox_unavailable', 'inbox_full')
+  await inbox.settle(kept(1).id)
+  await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await mended()
+  await vi.waitUntil(() => failures.length === 0)
+  await mended()
+  expect(await inbox.settled({ limit: 10 })).toMatchObject([{ id: kept(1).id }])
+  expect(inbox.usage()).toEqual(nothing)
+  await inbox.close()
+})
 
 test('a claim that the disk could not count is none: a message is not given up for a disk that failed for a while', async () => {
   const path = files.path()

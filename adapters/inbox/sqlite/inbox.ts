@@ -2,6 +2,7 @@ import { FleethookError } from '../../../src/errors.ts'
 import { placeOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
 import { createClaims } from './claims.ts'
+import { createDoubtful } from './doubtful.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { createHealth } from './health.ts'
 import { leftBehind } from './left-behind.ts'
@@ -30,6 +31,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   const operators = createOperators(path, settings)
   let closed = false
   const suspects = createSuspects()
+  const doubtful = createDoubtful(leave)
   /** The greatest place there is, and up to which one a damaged file may have lost messages that are still in memory. */
   let newest = -1
   let lossyUpTo = -1
@@ -43,7 +45,10 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     pendingBytes,
     letGo: operators.close,
     reopened,
-    resume: () => queue.resume(),
+    resume() {
+      queue.resume()
+      doubtful.tell()
+    },
     mended: settings.roomy,
   })
   const queue = createGroupCommit({
@@ -115,8 +120,8 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
   function reopened({ damage, messages, bytes, holes }: Found): void {
     operators.open()
     room.set(messages, bytes)
-    for (const place of queue.takeSettled()) void leave({ to: 'settled', place }).catch(() => queue.settle(place))
-    for (const move of revival.takeUndone()) void leave(move).catch((error: unknown) => health.failed(error))
+    for (const place of queue.takeSettled()) doubtful.add({ to: 'settled', place })
+    for (const move of revival.takeUndone()) doubtful.add(move)
     if (damage === undefined) return
     lossyUpTo = newest
     for (const hole of holes) if (hole.reason === 'inbox_damaged') settings.holed?.(hole)
@@ -202,7 +207,11 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
 
     settled: (which) => select(which, store.settled),
 
-    revive: revival.revive,
+    async revive(id) {
+      const revived = await revival.revive(id)
+      if (revived !== undefined) doubtful.forget(placeOf(id))
+      return revived
+    },
 
     async discard(id) {
       const place = placeOf(id)
@@ -223,6 +232,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       stopTidying()
       operators.close()
       if (!isOpen) return store.close()
+      doubtful.tell()
       const clean = await queue.finish().then(
         () => true,
         () => false,
