@@ -133,23 +133,28 @@ export function createFileStore(settings: FileSettings): Store {
     return { lastId, holes: found, unclean }
   }
 
-  return {
-    async open(nowMs) {
-      if (!damaged && !isHalfMended(path)) {
-        try {
-          return await openFile(nowMs)
-        } catch (error) {
-          if (codeOf(error) !== 'inbox_damaged') throw error
-        }
+  async function openOrMend(nowMs: number): Promise<Found> {
+    if (!damaged && !isHalfMended(path)) {
+      try {
+        return await openFile(nowMs)
+      } catch (error) {
+        if (codeOf(error) !== 'inbox_damaged') throw error
       }
-      const damage = await salvage(path, nowMs, walPages, isOurs).catch((error: unknown) => {
-        const failure = failureOf(error, path)
-        if (failure.code === 'inbox_full') giveUpReserve(path)
-        throw failure
-      })
-      damaged = false
-      return { ...(await openFile(nowMs)), ...(damage === undefined ? {} : { damage }) }
-    },
+    }
+    const damage = await salvage(path, nowMs, walPages, isOurs).catch((error: unknown) => {
+      throw failureOf(error, path)
+    })
+    damaged = false
+    return { ...(await openFile(nowMs)), ...(damage === undefined ? {} : { damage }) }
+  }
+
+  return {
+    open: (nowMs) =>
+      openOrMend(nowMs).catch((error: unknown) => {
+        // A disk that is full must not keep what waits from being handled.
+        if (codeOf(error) !== 'inbox_full' || !giveUpReserve(path)) throw error
+        return openOrMend(nowMs)
+      }),
 
     waiting: async (after) => using(({ statements }) => listWaiting(statements, after)),
 

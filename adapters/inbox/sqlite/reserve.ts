@@ -28,11 +28,13 @@ export function hasRoom(path: string): boolean {
   }
 }
 
-/** Gives the reserve to whoever needs it first. */
-export function giveUpReserve(path: string): void {
+/** Gives the reserve to whoever needs it first. Returns whether there was one. */
+export function giveUpReserve(path: string): boolean {
   try {
-    rmSync(reservePath(path), { force: true })
+    rmSync(reservePath(path))
+    return true
   } catch {
     // On a disk that cannot be written there is nothing to be had.
+    return false
   }
 }

@@ -1,0 +1,47 @@
+import { closeSync, openSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { expect, test } from 'vitest'
+import { createFileStore } from '../../../adapters/inbox/sqlite/file-store.ts'
+import { readSqliteOptions } from '../../../adapters/inbox/sqlite/options.ts'
+import { message, reason } from '../../../src/testing/kept-message.ts'
+import { settingsOf, waitingIn } from '../../inbox/sqlite-settings.ts'
+import { createVolume, noVolumes } from './volume.ts'
+
+/** Takes all the room that there is, to the last page. */
+function fill(folder: string): void {
+  const file = openSync(join(folder, 'filler'), 'w')
+  try {
+    for (;;) writeSync(file, new Uint8Array(4096))
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'ENOSPC' })
+  } finally {
+    closeSync(file)
+  }
+}
+
+test.skipIf(noVolumes !== undefined)(
+  'a process that starts on a full disk opens its inbox all the same, and handles what waits there',
+  async () => {
+    using volume = createVolume(32)
+    const path = join(volume.folder, 'inbox.db')
+    const options = { path, waitMs: 0 }
+    const before = sqliteInbox(options)(settingsOf().settings)
+    await before.open()
+    await before.put([message(1), message(2)])
+    await before.close()
+    // In the background the reserve would be there after ten seconds.
+    const store = createFileStore(readSqliteOptions(options))
+    await store.open(1)
+    await store.tidy(1, 0)
+    await store.close(1)
+    fill(volume.folder)
+    const inbox = sqliteInbox(options)(settingsOf().settings)
+    expect((await waitingIn(await inbox.open())).map(({ id }) => id)).toEqual([message(1).id, message(2).id])
+    await inbox.claim(message(1).id)
+    await inbox.settle(message(1).id)
+    expect(await inbox.deadLetter(message(2).id, reason)).toBe(0)
+    expect(inbox.usage().messages).toBe(0)
+    await inbox.close()
+  },
+)
