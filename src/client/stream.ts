@@ -161,8 +161,8 @@ export function createStream<Fields extends FieldCatalogue>(
         const signal = options.signal === undefined ? sink.signal : AbortSignal.any([options.signal, sink.signal])
         return messages(signal, (gap) => {
           tell(gap)
-          // Where the service can go on from the last item, nothing is missing.
-          if (gap.lastEventId === undefined) noticed(gap)
+          // Also where the service was told the last item: it nowhere says that it goes on from there.
+          noticed(gap)
         })
       }),
   }
