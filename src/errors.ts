@@ -36,8 +36,7 @@ export class FleethookError extends Error {
   override readonly name = 'FleethookError'
   /** Stable, for programs. */
   readonly code: ErrorCode
-  /** What to do about it, for people. */
-  readonly hint: string | undefined
+  readonly #hint: string | undefined
 
   constructor(code: ErrorCode, message: string, options: { readonly hint?: string; readonly cause?: unknown } = {}) {
     super(
@@ -45,6 +44,11 @@ export class FleethookError extends Error {
       'cause' in options ? { cause: options.cause } : {},
     )
     this.code = code
-    this.hint = options.hint
+    this.#hint = options.hint
+  }
+
+  /** What to do about it, for people: `message` ends in it, so that whatever prints the error says it once. */
+  get hint(): string | undefined {
+    return this.#hint
   }
 }

@@ -58,22 +58,26 @@ export class ServiceError extends Error {
   override readonly name = 'ServiceError'
   /** Stable, for programs. */
   readonly code: ServiceErrorCode
-  /** What to do about it, for people. */
-  readonly hint: string | undefined
   /** The status of the answer; `undefined` when there was none. */
   readonly status: number | undefined
   /** What the service calls this request, for its support. */
   readonly requestId: string | undefined
   /** How long the service wants to be left alone, in milliseconds: its `Retry-After`. */
   readonly retryAfterMs: number | undefined
+  readonly #hint: string | undefined
 
   constructor(code: ServiceErrorCode, message: string, details: ServiceErrorDetails = {}) {
     const { hint, status, requestId, retryAfterMs } = details
     super(hint === undefined ? message : `${message} ${hint}`, 'cause' in details ? { cause: details.cause } : {})
     this.code = code
-    this.hint = hint
+    this.#hint = hint
     this.status = status
     this.requestId = requestId
     this.retryAfterMs = retryAfterMs
+  }
+
+  /** What to do about it, for people: `message` ends in it. */
+  get hint(): string | undefined {
+    return this.#hint
   }
 }
