@@ -10,6 +10,7 @@ const receiver = createReceiver({
   .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
   .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
   .on('unknown', (event, { log }) => log.warn('unmapped message', { reason: event.reason }))
+  .on('gap', ({ from, to, reason }, { log }) => log.warn('messages may be missing', { from, to, reason }))
 
 const server = await serve(receiver, { port: Number(Deno.env.get('PORT') ?? 3000) })
 
