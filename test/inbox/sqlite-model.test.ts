@@ -1,0 +1,26 @@
+import * as fc from 'fast-check'
+import { test } from 'vitest'
+import { createFiles } from './sqlite-files.ts'
+import { machine, steps } from './sqlite-machine.ts'
+
+const files = createFiles()
+
+const step = fc.record({ does: fc.constantFrom(...steps), which: fc.nat(30), awaited: fc.boolean() })
+
+test.each([
+  ['beside the receiver', false],
+  ['that answers in its own time', true],
+])(
+  'however a file %s fails before or after it is written, is full, and its process dies: what was kept is there, in order, and counted once',
+  { timeout: 300_000 },
+  async (_name, slow) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 60, size: 'max' }), async (given) => {
+        const { act, finish } = await machine(files.path, slow)
+        for (const next of given) await act(next)
+        await finish()
+      }),
+      { numRuns: Number(process.env['FLEETHOOK_RUNS'] ?? 40), endOnFailure: true },
+    )
+  },
+)
