@@ -1,23 +1,8 @@
-import { DatabaseSync } from 'node:sqlite'
 import { createReceiver } from 'fleethook'
-import { durableObjectInbox, inboxObject, type ObjectStorage } from 'fleethook/inbox/durable-object'
+import { durableObjectInbox, inboxObject } from 'fleethook/inbox/durable-object'
 import { expect, test } from 'vitest'
 import { message as kept } from '../../src/testing/kept-message.ts'
-
-/** The storage of an object, with alarms that the test sets. */
-function storage(setAlarm: () => Promise<void>): ObjectStorage {
-  const db = new DatabaseSync(':memory:')
-  return {
-    sql: {
-      exec: (query, ...bindings) => {
-        const rows = db.prepare(query).all(...bindings) as Record<string, string | number | null>[]
-        return { toArray: () => rows }
-      },
-    },
-    transactionSync: (change) => change(),
-    setAlarm,
-  }
-}
+import { objectStorage } from './object-storage.ts'
 
 test('an alarm that could not be set is set with the next message', async () => {
   const log = { debug() {}, info() {}, warn() {}, error() {} }
@@ -28,7 +13,7 @@ test('an alarm that could not be set is set with the next message', async () => 
   let asked = 0
   const object = new (inboxObject(receiver))(
     {
-      storage: storage(async () => {
+      storage: objectStorage(async () => {
         asked += 1
         if (asked === 1) throw new Error('The platform is moving it.')
       }),

@@ -1,37 +1,11 @@
-import { DatabaseSync } from 'node:sqlite'
-import type { ObjectStorage } from 'fleethook/inbox/durable-object'
 import { expect, test } from 'vitest'
 import { createObjectInbox } from '../../adapters/inbox/durable-object/object-inbox.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
-
-/** The storage of an object, as far as it matters here. */
-function storage(): ObjectStorage {
-  const db = new DatabaseSync(':memory:')
-  return {
-    sql: {
-      exec: (query, ...bindings) => {
-        const rows = db.prepare(query).all(...bindings) as Record<string, string | number | null>[]
-        return { toArray: () => rows }
-      },
-    },
-    transactionSync(change) {
-      db.exec('BEGIN')
-      try {
-        const result = change()
-        db.exec('COMMIT')
-        return result
-      } catch (error) {
-        db.exec('ROLLBACK')
-        throw error
-      }
-    },
-    setAlarm: async () => {},
-  }
-}
+import { objectStorage } from './object-storage.ts'
 
 test('what is refused for want of room drops no settled message, and the room is still known', async () => {
   const always = { forMs: 1e12, maxBytes: 1_000 }
-  const inbox = createObjectInbox(storage(), {
+  const inbox = createObjectInbox(objectStorage(), {
     ...{ maxBytes: 1_000, pendingMessages: 100, pendingBytes: 1_000, settled: always, dead: always, inOrder: true },
   })
   await inbox.open()

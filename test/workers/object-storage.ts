@@ -1,0 +1,27 @@
+import { DatabaseSync } from 'node:sqlite'
+import type { ObjectStorage } from 'fleethook/inbox/durable-object'
+
+/** The storage of a Durable Object, in memory, with alarms that the test sets. */
+export function objectStorage(setAlarm: () => Promise<void> = async () => {}): ObjectStorage {
+  const db = new DatabaseSync(':memory:')
+  return {
+    sql: {
+      exec: (query, ...bindings) => {
+        const rows = db.prepare(query).all(...bindings) as Record<string, string | number | null>[]
+        return { toArray: () => rows }
+      },
+    },
+    transactionSync(change) {
+      db.exec('BEGIN')
+      try {
+        const result = change()
+        db.exec('COMMIT')
+        return result
+      } catch (error) {
+        db.exec('ROLLBACK')
+        throw error
+      }
+    },
+    setAlarm,
+  }
+}
