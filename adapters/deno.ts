@@ -92,9 +92,9 @@ const deno: Runtime<ServeOptions> = {
     let lastMs = -Infinity
     const heard = (): void => {
       const nowMs = performance.now()
-      const isEcho = signal === 'SIGINT' && nowMs - lastMs < echoMs
+      if (signal === 'SIGINT' && nowMs - lastMs < echoMs) return
       lastMs = nowMs
-      if (!isEcho) stop()
+      stop()
     }
     denoItself().addSignalListener(signal, heard)
     return () => denoItself().removeSignalListener(signal, heard)

@@ -1,4 +1,5 @@
 const lasting: unique symbol = Symbol('lasting')
+const ofConnection: ReadonlySet<string> = new Set(['incoming', 'outgoing', 'remoteAddr', 'completed'])
 
 /** The bindings of one request: those of the process, and what is known of the connection that it came by. */
 export function envOfRequest(bindings: object, connection: object): object {
@@ -16,10 +17,9 @@ function isOfRequest(env: unknown): env is { readonly [lasting]: object } {
   return typeof env === 'object' && env !== null && lasting in env
 }
 
-/** What `@hono/node-server`, or Deno, gives where a Worker has its bindings: a connection, and nothing else. */
+/** What `@hono/node-server`, or Deno, gives where a Worker has its bindings: a connection, and nothing beside it. */
 function isConnection(env: unknown): boolean {
   if (typeof env !== 'object' || env === null) return false
-  return (
-    (Object.hasOwn(env, 'incoming') && Object.hasOwn(env, 'outgoing')) || ('remoteAddr' in env && 'completed' in env)
-  )
+  const isOne = ('incoming' in env && 'outgoing' in env) || ('remoteAddr' in env && 'completed' in env)
+  return isOne && Object.keys(env).every((key) => ofConnection.has(key))
 }

@@ -190,6 +190,17 @@ describe('context', () => {
     },
   )
 
+  test('env is whole where a host adds something of its own to a connection', async () => {
+    const receiver = createReceiver<{ Bindings: { DB: string } }>({ secret: false })
+    const seen: unknown[] = []
+    receiver.on('data', (_event, { env }) => void seen.push(env.DB))
+    const request = new Request('http://x/', { method: 'POST', body: JSON.stringify(data('A', 1)) })
+    const connection: object = { incoming: {}, outgoing: {} }
+    await receiver.fetch(request, { ...connection, DB: 'one' })
+    await turn()
+    expect(seen).toEqual(['one'])
+  })
+
   test('log is the log of the receiver, env is there without bindings, delivery.id is a UUIDv7', async () => {
     const { receiver, post, lines } = scene()
     const contexts: HandlerContext[] = []
