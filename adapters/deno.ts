@@ -4,7 +4,7 @@
  * @module
  */
 import process from 'node:process'
-import { FleethookError } from '../src/errors.ts'
+import { FleethookError } from '../src/base/errors.ts'
 import { type Runtime, type Served, type ServeOptions, type Server, type Signal, serveOn } from './runtime.ts'
 
 export type { Served, ServeOptions, Server, Signal } from './runtime.ts'

@@ -1,4 +1,4 @@
-import { FleethookError } from '../src/errors.ts'
+import { FleethookError } from '../src/base/errors.ts'
 
 /** A signal that stops a server. */
 export type Signal = 'SIGTERM' | 'SIGINT' | 'SIGHUP'

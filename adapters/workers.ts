@@ -3,11 +3,11 @@
  *
  * @module
  */
-import type { ExecutionContext } from '../src/http/execution-context.ts'
-import { receiversIn, type RoutedApp } from '../src/http/mounted.ts'
-import { isRelay, type KeptBatch, type RelayInbox } from '../src/inbox/relay.ts'
+import type { ExecutionContext } from '../src/hosting/execution-context.ts'
+import { receiversIn, type RoutedApp } from '../src/hosting/mounted.ts'
+import { type AttachableInbox, isAttachable, type KeptBatch } from '../src/backend/relay-inbox.ts'
 
-export type { KeptBatch, KeptMessage } from '../src/inbox/relay.ts'
+export type { KeptBatch, KeptMessage } from '../src/backend/relay-inbox.ts'
 
 /** A receiver, or a Hono app that mounts one. */
 export interface WorkerServed<Bindings> {
@@ -56,9 +56,9 @@ export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Work
 }
 
 /** Those that need something of the Worker: of the receiver itself, or of all that are mounted in an app. */
-function inboxesOf(served: object): readonly RelayInbox[] {
+function inboxesOf(served: object): readonly AttachableInbox[] {
   const receivers = isRouted(served) ? receiversIn(served) : [served]
-  return receivers.flatMap((receiver) => ('inbox' in receiver && isRelay(receiver.inbox) ? [receiver.inbox] : []))
+  return receivers.flatMap((receiver) => ('inbox' in receiver && isAttachable(receiver.inbox) ? [receiver.inbox] : []))
 }
 
 function isRouted(served: object): served is RoutedApp {

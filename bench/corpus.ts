@@ -1,5 +1,5 @@
-import { randomFrom, between, chance, oneOf, whole, type Random } from '../src/fleet/random.ts'
-import { syntheticVin } from '../src/fleet/vin.ts'
+import { randomFrom, between, chance, oneOf, whole, type Random } from '../src/service/fleet/random.ts'
+import { syntheticVin } from '../src/service/fleet/vin.ts'
 import { builtInFields, encode, type Format } from '../src/normalize.ts'
 
 type FieldName = keyof typeof builtInFields

@@ -3,8 +3,11 @@
  *
  * @module
  */
-export type { Clock, Timer } from './clock.ts'
-export type { DrainResult } from './dispatch/drain.ts'
+export type { OperatorApi } from './inbox/dead-letters.ts'
+export type { DeadLetters, DeadMessage, MessageSelection, ReplaySelection } from './inbox/dead-letters.ts'
+export type { Door } from './http/paths.ts'
+export type { Ack, DrainResult, Durability } from './hosting/drainable.ts'
+export type { Clock, Timer } from './base/clock.ts'
 export type { Dedupe } from './dispatch/duplicates.ts'
 export type {
   BatchContext,
@@ -19,7 +22,7 @@ export type {
 } from './dispatch/handler.ts'
 export type { RetryOptions } from './dispatch/retry.ts'
 export { Discard, Retry } from './dispatch/thrown.ts'
-export { type ErrorCode, FleethookError } from './errors.ts'
+export { type ErrorCode, FleethookError } from './base/errors.ts'
 export type {
   Alert,
   AlertsEvent,
@@ -71,36 +74,28 @@ export {
   wireMessage,
 } from './events/wire-schemas.ts'
 export type { Answer, RefusalError } from './http/answers.ts'
-export type { ExecutionContext } from './http/execution-context.ts'
+export type { ExecutionContext } from './hosting/execution-context.ts'
 export type { Secret, SecretValue } from './http/secret.ts'
 export type {
   Claim,
   DeadLetter,
   DeadLetterReason,
-  Door,
-  Durability,
   Inbox,
   InboxFactory,
+  InboxGap,
   InboxMessage,
   InboxSettings,
   NextAttempt,
   Opened,
+  RelayInbox,
   Selection,
   Waiting,
 } from './inbox/inbox.ts'
 export { memoryInbox } from './inbox/memory.ts'
-export type { RelayInbox } from './inbox/relay.ts'
-export type { Log } from './log.ts'
-export type { Ack, DeadMessage, Limits, ReceiverOptions } from './options.ts'
-export type {
-  DeadLetters,
-  ErrorDetails,
-  GivenMessage,
-  MessageSelection,
-  Receiver,
-  ReplaySelection,
-} from './receiver-interface.ts'
+export type { Log } from './base/log.ts'
+export type { Limits, ReceiverOptions } from './receiver/options.ts'
+export type { ErrorDetails, GivenMessage, Receiver } from './receiver/interface.ts'
 export { createReceiver } from './receiver.ts'
-export type { Sink, Source } from './source.ts'
-export type { Stats } from './stats.ts'
+export type { Sink, Source } from './receiver/source.ts'
+export type { Stats } from './receiver/stats.ts'
 export type { Drift } from './wire/drift.ts'

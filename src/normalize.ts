@@ -9,7 +9,7 @@ export { split, splitValue, type Piece, type Split, type ValuePiece } from './wi
 export { checkEnvelope, type EnvelopeFault } from './wire/envelope.ts'
 export { encode, type Encodable } from './wire/encode.ts'
 export { builtInFields } from './events/catalogue.generated.ts'
-export { FleethookError, type ErrorCode } from './errors.ts'
+export { FleethookError, type ErrorCode } from './base/errors.ts'
 export type * from './events/event.ts'
 export type * from './events/fields.ts'
 export type * from './events/values.ts'

@@ -4,15 +4,15 @@
  * @module
  */
 import { type Env, Hono } from 'hono'
-import { FleethookError } from './errors.ts'
+import { FleethookError } from './base/errors.ts'
 import { createSecretCheck, type Secret } from './http/secret.ts'
 import { refuse } from './http/answers.ts'
-import { consoleLog } from './log.ts'
+import { consoleLog } from './base/log.ts'
 import { createOperatorApp } from './operator/app.ts'
-import type { Operated } from './operator/operated.ts'
+import type { OperatorApi } from './inbox/dead-letters.ts'
 
 export type { Letter, LetterSummary } from './operator/letter.ts'
-export type { Operated } from './operator/operated.ts'
+export type { OperatorApi } from './inbox/dead-letters.ts'
 
 /** Options of {@link operatorRoutes}. */
 export interface OperatorOptions<E extends Env = Env> {
@@ -49,7 +49,7 @@ export interface OperatorOptions<E extends Env = Env> {
  * app.route('/operator', operatorRoutes(receiver, { secret: process.env.FLEETHOOK_OPERATOR_SECRET }))
  * ```
  */
-export function operatorRoutes<E extends Env = Env>(operated: Operated, { secret }: OperatorOptions<E>): Hono<E> {
+export function operatorRoutes<E extends Env = Env>(operator: OperatorApi, { secret }: OperatorOptions<E>): Hono<E> {
   if (secret === undefined) {
     throw new FleethookError('secret_missing', 'Option `secret` of operatorRoutes is missing.', {
       hint: 'Give one of its own, not the webhook’s.',
@@ -74,6 +74,6 @@ export function operatorRoutes<E extends Env = Env>(operated: Operated, { secret
     const { status, headers, body } = refuse(refusal)
     return new Response(body, { status, headers })
   })
-  app.route('/', createOperatorApp(operated))
+  app.route('/', createOperatorApp(operator))
   return app
 }

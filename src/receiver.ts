@@ -1,19 +1,22 @@
 import type { Env } from 'hono'
 import type { Surroundings } from './dispatch/work.ts'
 import { createRegistry } from './dispatch/registry.ts'
-import { createEngine } from './engine.ts'
+import { createEngine } from './backend/engine.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { isRefusal, readGiven } from './http/body.ts'
-import { markRoutes } from './http/mounted.ts'
-import { type Arrival, createRoutes, doorOf, type Incoming } from './http/routes.ts'
+import { markRoutes } from './hosting/mounted.ts'
+import { type Arrival, createRoutes, type Incoming } from './http/routes.ts'
+import { targetOf } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
-import { isRelay } from './inbox/relay.ts'
-import { type ReceiverOptions, readOptions } from './options.ts'
-import { createReceipts } from './receipt.ts'
-import type { Receiver } from './receiver-interface.ts'
-import { createReports } from './reports.ts'
-import type { Sink } from './source.ts'
+import { isAttachable } from './backend/relay-inbox.ts'
+import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
+import type { Backend, BackendParts } from './backend/backend.ts'
+import { FleethookError } from './base/errors.ts'
+import { createReceipts } from './inbox/receipts.ts'
+import type { Receiver } from './receiver/interface.ts'
+import { createReports } from './receiver/reports.ts'
+import type { Sink } from './receiver/source.ts'
 import { createDriftReport } from './wire/drift.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
@@ -56,7 +59,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   const registry = createRegistry()
   const { inbox } = settings
   const parts = { settings, registry, receipts, reports }
-  const taker = isRelay(inbox) ? inbox.attach({ ...parts, createEngine }) : createEngine({ ...parts, inbox })
+  const backend = backendOf(inbox, parts)
 
   /** The whole way of a request: who sends, what it says, keep it, answer. Handlers follow in a task of their own. */
   async function receive(incoming: Incoming): Promise<Answer> {
@@ -67,23 +70,23 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 
   /** The part of the way that begins when it is known who sends. Resolves to why something of it was not taken. */
   async function admit(arrival: Arrival): Promise<Refusal | undefined> {
-    if (taker.draining) return { error: 'draining' }
-    taker.enter()
+    if (backend.draining) return { error: 'draining' }
+    backend.enter()
     try {
       const body = await arrival.read(limits.bodyBytes)
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
-      if (!taker.isReady && !(await taker.becomeReady())) return { error: 'inbox_unavailable' }
+      if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
       if (isRefusal(body)) {
-        if (body.error === 'body_gzip_broken') await taker.takeOwn(receipts.malformed(undefined, body), arrival)
+        if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), arrival)
         return body
       }
       const { messages, broken } = receipts.read(body, arrival.door)
-      const full = await taker.take(messages, arrival)
+      const full = await backend.take(messages, arrival)
       if (full !== undefined) return full
-      if (broken !== undefined) await taker.takeOwn(receipts.malformed(body, broken), arrival)
+      if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), arrival)
       return broken
     } finally {
-      taker.leave()
+      backend.leave()
     }
   }
 
@@ -96,26 +99,26 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   const sinkOf = (from: Surroundings): Omit<Sink, 'signal'> => ({
     clock,
     async take(text) {
-      const full = taker.refusing()
+      const full = backend.refusing()
       if (full !== undefined) return full
       const refused = await admit({ ...from, door: 'root', read: async () => ({ text }) })
       if (refused !== undefined) reports.noteRefused(refused)
       return refused?.error
     },
-    tell: (gap) => taker.takeOwn(receipts.gap(gap), from),
+    tell: (gap) => backend.putInternal(receipts.gap(gap), from),
   })
 
   const { app, fetch } = createRoutes<E>({
     receive,
-    busy: () => (taker.draining ? 'draining' : taker.refusing()),
+    busy: () => (backend.draining ? 'draining' : backend.refusing()),
     refused: reports.noteRefused,
   })
 
   let closing: AbortController | undefined
   const receiver: Receiver<E, ExtendedBy<Fields>> = {
     inbox,
-    ack: taker.ack,
-    durability: taker.durability,
+    ack: backend.ack,
+    durability: backend.durability,
     on(subjects, handler, filter) {
       registry.add(subjects, handler, filter)
       return receiver
@@ -131,8 +134,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     routes: () => app,
     fetch,
     async accept({ authorization, body, contentEncoding, path = '/', env, context }) {
-      const door = doorOf(path)
-      if (door === undefined) return refusal({ error: 'path_unknown' })
+      const door = targetOf(path)
+      if (door === undefined || door === 'health') return refusal({ error: 'path_unknown' })
       return receive({
         authorization,
         door,
@@ -144,15 +147,15 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     from(source, { env, context } = {}) {
       // Not before there is a source: Workers have no request to which a signal of their module could belong.
       closing ??= new AbortController()
-      return taker.draining ? Promise.resolve() : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
+      return backend.draining ? Promise.resolve() : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
-    open: () => taker.open(),
+    open: () => backend.open(),
     drain({ deadlineMs = 25_000 } = {}) {
       closing?.abort()
-      return taker.drain(deadlineMs)
+      return backend.drain(deadlineMs)
     },
     stats() {
-      const state = taker.state()
+      const state = backend.state()
       return {
         ...reports.counts,
         ...state,
@@ -160,12 +163,24 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         topics: { ...reports.topics },
         refused: { ...reports.refused },
         drift: drift.list(),
-        draining: taker.draining,
+        draining: backend.draining,
       }
     },
-    deadLetters: taker.deadLetters,
-    replay: (which, from) => taker.replay(which, from),
+    deadLetters: backend.deadLetters,
+    replay: (which, from) => backend.replay(which, from),
   }
   markRoutes(app, receiver)
   return receiver
+}
+
+function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
+  if (isAttachable(inbox)) return inbox.attach(parts)
+  if (typeof inbox === 'function') return createEngine({ ...parts, inbox })
+  throw new FleethookError(
+    'option_invalid',
+    'Option `inbox` of createReceiver comes from another version of fleethook.',
+    {
+      hint: 'Install one version of fleethook.',
+    },
+  )
 }

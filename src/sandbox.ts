@@ -3,7 +3,7 @@
  *
  * @module
  */
-export { type CommandAccess, type SandboxOptions } from './sandbox/options.ts'
-export { type OutgoingMessage, type PostMessage } from './sandbox/post.ts'
-export { createSandbox, type Sandbox } from './sandbox/sandbox.ts'
-export type { KeptFields, KeptVehicle, KeptWebhook, SandboxState, SandboxStore } from './sandbox/store.ts'
+export { type CommandAccess, type SandboxOptions } from './service/sandbox/options.ts'
+export { type OutgoingMessage, type PostMessage } from './service/sandbox/post.ts'
+export { createSandbox, type Sandbox } from './service/sandbox/sandbox.ts'
+export type { KeptFields, KeptVehicle, KeptWebhook, SandboxState, SandboxStore } from './service/sandbox/store.ts'

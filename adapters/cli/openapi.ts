@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { openApiDocument } from '../../src/openapi.ts'
+import { openApiDocument } from '../../src/http/openapi.ts'
 import { packageVersion } from './own-package.ts'
 
 /** `fleethook openapi`: prints the OpenAPI 3.1 document of a receiver. */

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import type { FieldSetting } from '../../src/client/field-setting.ts'
-import { FleethookError } from '../../src/errors.ts'
+import type { FieldSetting } from '../../src/service/client/field-setting.ts'
+import { FleethookError } from '../../src/base/errors.ts'
 import { colorsFor } from './colors.ts'
 import { environment } from './service/environment.ts'
 import { fieldSetting } from './service/settings.ts'

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Format, WireTopic } from '../../src/events/event.ts'
-import { maxVins } from '../../src/fleet/vin.ts'
+import { maxVins } from '../../src/service/fleet/vin.ts'
 import { flawOfSecret } from './send/authorization.ts'
 import type { SendOptions } from './send/options.ts'
 

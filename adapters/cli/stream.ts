@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import type { StreamOptions } from '../../src/client/stream.ts'
+import type { StreamOptions } from '../../src/service/client/stream.ts'
 import type { WireEvent, WireTopic } from '../../src/events/event.ts'
 import type { BuiltInFields } from '../../src/events/fields.ts'
 import { colorsFor } from './colors.ts'

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander'
-import type { StoredWebhook } from '../../src/client/webhook.ts'
+import type { StoredWebhook } from '../../src/service/client/webhook.ts'
 import type { Format } from '../../src/events/event.ts'
 import { columns } from './service/columns.ts'
 import { asks, statuses } from './service/command.ts'

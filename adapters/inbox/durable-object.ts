@@ -3,11 +3,13 @@
  *
  * @module
  */
-import { FleethookError } from '../../src/errors.ts'
-import type { Drainable } from '../../src/http/drainable.ts'
+import { FleethookError } from '../../src/base/errors.ts'
+import type { Drainable } from '../../src/hosting/drainable.ts'
 import { refuseConflation } from '../../src/inbox/refuse-conflation.ts'
-import { isRelay, type RelayInbox, type RelayParts } from '../../src/inbox/relay.ts'
-import { createRelayTaker } from '../../src/inbox/relay-taker.ts'
+import { type AttachableInbox, isAttachable } from '../../src/backend/relay-inbox.ts'
+import type { BackendParts } from '../../src/backend/backend.ts'
+import type { RelayInbox } from '../../src/inbox/inbox.ts'
+import { createRelayBackend } from '../../src/backend/relay.ts'
 import { createInboxObject } from './durable-object/object.ts'
 import { createObjects } from './durable-object/objects.ts'
 import {
@@ -33,7 +35,7 @@ export type {
 
 interface Made {
   readonly keeping: DurableObjectSettings<never>['keeping']
-  parts: RelayParts | undefined
+  parts: BackendParts | undefined
 }
 
 const made = new WeakMap<RelayInbox, Made>()
@@ -67,7 +69,8 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
   const { objects, shards, keeping } = readObjectOptions(options)
   let bindings: unknown
   const kept: Made = { keeping, parts: undefined }
-  const inbox: RelayInbox = {
+  const inbox: AttachableInbox = {
+    kind: 'relay',
     bind(env) {
       bindings = env
     },
@@ -76,7 +79,7 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
       refuseConflation(parts.settings)
       kept.parts = parts
       const relay = createObjectRelay(createObjects(objects, shards), parts, () => bindings)
-      return createRelayTaker(relay, parts)
+      return createRelayBackend(relay, parts)
     },
   }
   made.set(inbox, kept)
@@ -101,7 +104,7 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
  * ```
  */
 export function inboxObject({ inbox }: Pick<Drainable, 'inbox'>): InboxObjectClass {
-  const kept = isRelay(inbox) ? made.get(inbox) : undefined
+  const kept = isAttachable(inbox) ? made.get(inbox) : undefined
   const parts = kept?.parts
   if (kept === undefined || parts === undefined) {
     throw new FleethookError(

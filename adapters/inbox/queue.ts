@@ -3,11 +3,14 @@
  *
  * @module
  */
-import { FleethookError } from '../../src/errors.ts'
-import { detachedContext } from '../../src/http/execution-context.ts'
+import { createEngine } from '../../src/backend/engine.ts'
+import { FleethookError } from '../../src/base/errors.ts'
+import { detachedContext } from '../../src/hosting/execution-context.ts'
 import { refuseConflation } from '../../src/inbox/refuse-conflation.ts'
-import type { RelayInbox, RelayParts } from '../../src/inbox/relay.ts'
-import { createRelayTaker } from '../../src/inbox/relay-taker.ts'
+import type { AttachableInbox } from '../../src/backend/relay-inbox.ts'
+import type { BackendParts } from '../../src/backend/backend.ts'
+import type { RelayInbox } from '../../src/inbox/inbox.ts'
+import { createRelayBackend } from '../../src/backend/relay.ts'
 import { createBatchInbox } from './queue/batch-inbox.ts'
 import type { QueueBinding } from './queue/platform.ts'
 import { createQueueRelay } from './queue/relay.ts'
@@ -47,13 +50,14 @@ export interface QueueInboxOptions<Bindings> {
  * ```
  */
 export function queueInbox<Bindings = never>({ queue }: QueueInboxOptions<Bindings>): RelayInbox {
-  let attached: RelayParts | undefined
+  let attached: BackendParts | undefined
   if (typeof queue !== 'function') {
     throw new FleethookError('option_invalid', 'Option `queue` of queueInbox must be a function of env.', {
       hint: 'Give (env) => env.FLEETHOOK_QUEUE, with the name of your binding.',
     })
   }
-  return {
+  const inbox: AttachableInbox = {
+    kind: 'relay',
     attach(parts) {
       if (attached !== undefined) {
         throw new FleethookError('option_invalid', 'One queueInbox was given to two receivers.', {
@@ -69,12 +73,12 @@ export function queueInbox<Bindings = never>({ queue }: QueueInboxOptions<Bindin
       }
       refuseConflation(parts.settings)
       attached = parts
-      return createRelayTaker(createQueueRelay(queue), parts)
+      return createRelayBackend(createQueueRelay(queue), parts)
     },
 
     async consume(batch, env) {
       if (attached === undefined) return
-      const { settings, createEngine } = attached
+      const { settings } = attached
       const inbox = createBatchInbox(batch, settings.clock)
       const engine = createEngine({
         ...attached,
@@ -88,4 +92,5 @@ export function queueInbox<Bindings = never>({ queue }: QueueInboxOptions<Bindin
       await engine.drain(0)
     },
   }
+  return inbox
 }

@@ -8,7 +8,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
-import { systemClock } from '../../src/clock.ts'
+import { systemClock } from '../../src/base/clock.ts'
 import type { Inbox } from '../../src/index.ts'
 import { median, percentile } from '../median.ts'
 import { table } from '../table.ts'
@@ -51,11 +51,11 @@ async function sqliteStore(name: string, thread: boolean): Promise<Store> {
     overflow: 'refuse',
     clock: systemClock,
     log: { debug: silent, info: silent, warn: console.warn, error: console.error },
-    conflated: silent,
-    failed(error) {
+    onConflated: silent,
+    onFailure(error) {
       throw error
     },
-    roomy: silent,
+    onCapacity: silent,
   })
   await inbox.open()
   return { put: () => inbox.put([make()]), close: inbox.close }

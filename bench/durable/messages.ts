@@ -1,6 +1,6 @@
 import type { InboxMessage } from '../../src/index.ts'
 import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
-import { between, randomFrom } from '../../src/fleet/random.ts'
+import { between, randomFrom } from '../../src/service/fleet/random.ts'
 import { corpus } from '../corpus.ts'
 
 /** Bodies of 0.4 to 2 kB: what vehicles send whose streaming has many fields. */

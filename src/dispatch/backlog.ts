@@ -1,5 +1,5 @@
+import type { Ack } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
-import type { Ack } from '../options.ts'
 import type { Lanes } from './lanes.ts'
 import { createWaitingIds, pushId, shiftId, type WaitingId } from './waiting-ids.ts'
 import { type Arrival, createArrival, createWork, type Work } from './work.ts'

@@ -1,13 +1,13 @@
-import type { Clock } from '../clock.ts'
-import { FleethookError } from '../errors.ts'
+import type { Ack, DrainResult } from '../hosting/drainable.ts'
+import type { Clock } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
-import type { Log } from '../log.ts'
-import type { Ack } from '../options.ts'
-import { createPassingMap } from '../passing-map.ts'
+import type { Log } from '../base/log.ts'
+import { createPassingMap } from '../base/passing-map.ts'
 import { createBacklog } from './backlog.ts'
-import { createDrain, type DrainResult } from './drain.ts'
+import { createDrain } from './drain.ts'
 import type { Dedupe } from './duplicates.ts'
 import { createGiveUp } from './give-up.ts'
 import { createHeld, heldWorkMs } from './held.ts'
@@ -28,7 +28,7 @@ export interface DispatchEvents extends AttemptEvents {
   /** A message of this lane, taken in at or after `sinceMs`, was given up while the receiver goes on. */
   missed(lane: string, sinceMs: number): void
   /** The inbox has room again; `surroundings` are those of the message that made it. */
-  roomy(surroundings: Surroundings): void
+  onCapacity(surroundings: Surroundings): void
 }
 
 export interface DispatchCounts extends AttemptCounts {

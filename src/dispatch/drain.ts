@@ -1,5 +1,6 @@
-import type { Clock } from '../clock.ts'
-import { FleethookError } from '../errors.ts'
+import type { Clock } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { DrainResult } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
 import type { DispatchCounts } from './dispatcher.ts'
 import type { Backlog } from './backlog.ts'
@@ -8,16 +9,6 @@ import type { Lanes } from './lanes.ts'
 import type { Outcome } from './outcome.ts'
 import type { Runner } from './run.ts'
 import type { Work } from './work.ts'
-
-/** What a drain came to. Counts are of messages that came over the wire, from the call of `drain` on. */
-export interface DrainResult {
-  /** Handled, or given up as dead letters, before the deadline. */
-  readonly handled: number
-  /** Still waiting in a durable inbox: a later process handles them. */
-  readonly left: number
-  /** Gone with the process: not handled at the deadline, and the inbox was in memory. */
-  readonly lost: number
-}
 
 export interface DrainOptions {
   readonly clock: Clock

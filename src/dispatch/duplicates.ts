@@ -1,7 +1,7 @@
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim } from '../inbox/inbox.ts'
-import { createPassingMap } from '../passing-map.ts'
+import { createPassingMap } from '../base/passing-map.ts'
 import type { OpenedMessage } from './work.ts'
 
 /** Which messages are passed over because the same was handled before: the option `dedupe`. */

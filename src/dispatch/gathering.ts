@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts'
+import type { Clock } from '../base/clock.ts'
 import { halves } from './halves.ts'
 import type { Lanes } from './lanes.ts'
 import { type AttemptEvents, describe, type Outcome } from './outcome.ts'

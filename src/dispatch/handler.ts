@@ -2,7 +2,7 @@ import type { Env } from 'hono'
 import type { FleetEvent, Topic } from '../events/event.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Log } from '../log.ts'
+import type { Log } from '../base/log.ts'
 
 /** What a handler can be registered for: a topic, `'*'` for every event, `'malformed'` for bodies that were refused. */
 export type Subject = Topic | '*' | 'malformed'

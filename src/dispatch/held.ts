@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../clock.ts'
+import type { Clock, Timer } from '../base/clock.ts'
 import type { Arrival } from './work.ts'
 
 /** Below the 30 seconds after which Workers cut what `waitUntil` holds. */

@@ -1,4 +1,4 @@
-import { createPassingMap } from '../passing-map.ts'
+import { createPassingMap } from '../base/passing-map.ts'
 import { appendIds, createWaitingIds, pushId, shiftId, type WaitingId, type WaitingIds } from './waiting-ids.ts'
 
 /** What stands in a lane. The links are the lanes' own: a queue that costs no object beside its items. */

@@ -1,4 +1,4 @@
-import { FleethookError } from '../errors.ts'
+import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { BatchContext, BatchOptions, HandlerContext, HandlerFilter } from './handler.ts'

@@ -1,7 +1,7 @@
-import type { Clock, Timer } from '../clock.ts'
-import { FleethookError } from '../errors.ts'
-import type { Log } from '../log.ts'
-import { createPassingMap } from '../passing-map.ts'
+import type { Clock, Timer } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
+import { createPassingMap } from '../base/passing-map.ts'
 import type { HandlerContext } from './handler.ts'
 
 /** Runs handlers, and never throws, whatever a handler does. */

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts'
+import type { Clock } from '../base/clock.ts'
 
 /** When handlers may start: in tasks of their own, and never so many in one task that answers wait for them. */
 export interface Tasks {

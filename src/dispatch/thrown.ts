@@ -1,4 +1,4 @@
-import { FleethookError } from '../errors.ts'
+import { FleethookError } from '../base/errors.ts'
 
 /** The longest wait that timers know, in milliseconds. */
 const longestMs = 2 ** 31 - 1

@@ -121,7 +121,7 @@ export function createTurns(options: TurnsOptions): Turns {
   function over(work: Work): void {
     if (work.state === 'over') return
     end(work)
-    events.roomy(work.arrival)
+    events.onCapacity(work.arrival)
     work.arrival.finish()
   }
 

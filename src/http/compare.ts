@@ -1,5 +1,5 @@
 import timingSafeEqual from 'timing-safe-equal'
-import { FleethookError } from '../errors.ts'
+import { FleethookError } from '../base/errors.ts'
 
 /** Longer secrets are refused. */
 export const mostBytes = 1024

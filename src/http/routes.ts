@@ -1,11 +1,11 @@
 import type { Context, Env, HonoRequest } from 'hono'
 import { Hono } from 'hono/tiny'
 import { getPath } from 'hono/utils/url'
-import type { Door } from '../inbox/inbox.ts'
 import { type Answer, healthy, type Refusal, refuse, success, unhealthy } from './answers.ts'
 import { type Body, readGiven, readRequest } from './body.ts'
-import type { ExecutionContext } from './execution-context.ts'
-import { lastingEnv } from './lasting-env.ts'
+import type { ExecutionContext } from '../hosting/execution-context.ts'
+import { type Door, collectorPath, targetOf } from './paths.ts'
+import { lastingEnv } from '../hosting/request-env.ts'
 
 /** A message on its way in, before a byte of its body is read. The same for every way into the receiver. */
 export interface Incoming extends Arrival {
@@ -27,28 +27,6 @@ export interface Face {
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
   /** Is told of what was refused for its method or its path. */
   refused(refusal: Refusal): void
-}
-
-/** The collector protocol's paths: relays hard-wire one of them. */
-const collector = '/services/collector'
-const places: ReadonlyMap<string, Door | 'health'> = /* @__PURE__ */ new Map([
-  ['', 'root'],
-  [collector, 'collector'],
-  [`${collector}/event`, 'collector'],
-  [`${collector}/event/1.0`, 'collector'],
-  [`${collector}/health`, 'health'],
-  [`${collector}/health/1.0`, 'health'],
-])
-
-/** What is at a path below wherever the receiver is mounted, with and without a trailing slash. */
-function placeOf(path: string): Door | 'health' | undefined {
-  return places.get(path.endsWith('/') ? path.slice(0, -1) : path)
-}
-
-/** Which door a path leads to, below wherever the receiver is mounted. `undefined`: to none. */
-export function doorOf(path: string): Door | undefined {
-  const place = placeOf(path)
-  return place === 'health' ? undefined : place
 }
 
 /** A request, whoever routed it. */
@@ -101,12 +79,12 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
   // The second pattern is the first with a trailing slash, in the only spelling that every router of Hono takes. What is
   // beside these belongs to the host.
   app.all('/', root).all('/:slash{$}', root)
-  app.all(`${collector}/*`, (c) => mounted(c, placeOf(c.req.path.slice(c.req.path.lastIndexOf(collector)))))
+  app.all(`${collectorPath}/*`, (c) => mounted(c, targetOf(c.req.path.slice(c.req.path.lastIndexOf(collectorPath)))))
   app.notFound((c) => mounted(c, undefined))
 
   return {
     app,
-    fetch: (request, env, context) => answer(placeOf(getPath(request)), { request, env, context }),
+    fetch: (request, env, context) => answer(targetOf(getPath(request)), { request, env, context }),
   }
 }
 

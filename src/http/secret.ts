@@ -1,7 +1,6 @@
-import { FleethookError } from '../errors.ts'
-import { guarded } from '../guarded.ts'
-import type { Door } from '../inbox/inbox.ts'
-import type { Log } from '../log.ts'
+import { guarded, type Log } from '../base/log.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { Door } from './paths.ts'
 import type { Refusal } from './answers.ts'
 import { type Comparable, comparable, mostBytes } from './compare.ts'
 

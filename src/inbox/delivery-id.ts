@@ -50,7 +50,7 @@ const counterAt = 15
  * A safe integer for an id of `createDeliveryIds`: different for different ids of one inbox, and in their order. So an inbox
  * finds a message by a number, without an index of texts.
  */
-export function placeOf(id: string): number {
+export function seqOf(id: string): number {
   return millisecondOf(id) * perMs + (Number.parseInt(id.slice(counterAt, counterAt + 3), 16) % perMs)
 }
 

@@ -1,18 +1,14 @@
-import type { Clock } from '../clock.ts'
+import type { Clock } from '../base/clock.ts'
 import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Log } from '../log.ts'
-import type { Operated } from '../operator/operated.ts'
-
-/** What a message outlives once `put` has resolved: the process, the machine's power, the machine. */
-export type Durability = 'memory' | 'disk' | 'replicated'
-
-/** Which door the message came in by. At the collector's own paths the envelope's stricter rules hold. */
-export type Door = 'root' | 'collector'
+import type { Durability } from '../hosting/drainable.ts'
+import type { Door } from '../http/paths.ts'
+import type { OperatorApi } from './dead-letters.ts'
+import type { Log } from '../base/log.ts'
 
 /** One accepted message, as an inbox keeps it. */
 export interface InboxMessage {
-  /** UUIDv7, made at receipt: sorts by arrival in this inbox, stays the same on every redelivery. See `placeOf`. */
+  /** UUIDv7, made at receipt: sorts by arrival in this inbox, stays the same on every redelivery. See `seqOf`. */
   readonly id: string
   /** Messages of one lane are handled one at a time, in order of arrival: the VIN, or a lane of its own kind. */
   readonly lane: string
@@ -52,7 +48,7 @@ export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
 }
 
 /** Where messages may be missing, and since when, in milliseconds since the epoch. */
-export interface Hole {
+export interface InboxGap {
   readonly reason: GapReason
   readonly fromMs: number
 }
@@ -62,7 +58,7 @@ export interface Opened {
   /** The greatest id that was ever put: those of this process have to sort after it. */
   readonly lastId?: string
   /** Where messages may be missing: an earlier process ended without `close`, or what it left cannot be read. */
-  readonly holes?: readonly Hole[]
+  readonly gaps?: readonly InboxGap[]
   /** What an earlier process left, claimed or not, in the order of ids, in pages. Read once, before the first `put`. */
   readonly waiting: AsyncIterable<readonly Waiting[]>
 }
@@ -170,15 +166,27 @@ export interface InboxSettings {
   readonly clock: Clock
   readonly log: Log
   /** To be told which messages were merged into others, by their ids. */
-  readonly conflated: (ids: readonly string[]) => void
+  readonly onConflated: (ids: readonly string[]) => void
   /** To be told of a failure that no call can reject with: of what is written later, or on its own. */
-  readonly failed: (error: unknown) => void
+  readonly onFailure: (error: unknown) => void
   /** To be told that what made it refuse is over. */
-  readonly roomy: () => void
+  readonly onCapacity: () => void
   /** To be told of a hole that is found while the inbox is open. */
-  readonly holed?: (hole: Hole) => void
+  readonly onGap?: (gap: InboxGap) => void
   /** What operators ask of the receiver: an inbox that has a way in for them answers with this. Not to be used before `open`. */
-  readonly operated?: Operated
+  readonly operator?: OperatorApi
+}
+
+/**
+ * The value of the option `inbox` where messages are kept and handled outside the process that receives them, so that no
+ * handler runs in front: what `durableObjectInbox` and `queueInbox` return.
+ */
+export interface RelayInbox {
+  readonly kind: 'relay'
+}
+
+export function isRelayInbox(inbox: unknown): inbox is RelayInbox {
+  return typeof inbox === 'object' && inbox !== null && 'kind' in inbox && inbox.kind === 'relay'
 }
 
 /** Makes an inbox for a receiver, within what the receiver's options allow: the value of the option `inbox`. */

@@ -1,5 +1,5 @@
-import { FleethookError } from '../errors.ts'
-import { createPassingMap } from '../passing-map.ts'
+import { FleethookError } from '../base/errors.ts'
+import { createPassingMap } from '../base/passing-map.ts'
 import { createConflation, type Mergeable } from './conflate.ts'
 import type { DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings } from './inbox.ts'
 import { isSelected } from './selection.ts'
@@ -73,7 +73,7 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
       forget(from.message.id)
       gone.push(from.message.id)
     }
-    if (gone.length > 0) settings.conflated(gone)
+    if (gone.length > 0) settings.onConflated(gone)
     if (!fits(messages, moreBytes)) throw full
   }
 

@@ -1,4 +1,4 @@
-import { FleethookError } from '../errors.ts'
+import { FleethookError } from '../base/errors.ts'
 import type { InboxSettings } from './inbox.ts'
 
 /** For inboxes that keep messages as they came. Throws `option_invalid` when the receiver wants them merged. */

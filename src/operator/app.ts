@@ -1,8 +1,8 @@
 import { type Context, Hono } from 'hono'
 import * as z from 'zod/mini'
-import { FleethookError } from '../errors.ts'
+import { FleethookError } from '../base/errors.ts'
 import { letterOf, summaryOf } from './letter.ts'
-import type { Operated } from './operated.ts'
+import type { OperatorApi } from '../inbox/dead-letters.ts'
 
 const time = z.pipe(
   z.iso.datetime({ offset: true }),
@@ -27,8 +27,8 @@ const usualLimit = 100
 /**
  * What an operator may ask of a receiver, as JSON over HTTP. It guards nothing: whoever makes it reachable decides by whom.
  */
-export function createOperatorApp(operated: Operated): Hono {
-  const { deadLetters } = operated
+export function createOperatorApp(operator: OperatorApi): Hono {
+  const { deadLetters } = operator
   const app = new Hono()
 
   app.get('/dead', async (c) => {
@@ -52,7 +52,7 @@ export function createOperatorApp(operated: Operated): Hono {
 
   app.post('/dead/:id/replay', async (c) => c.json({ messages: await deadLetters.replay(c.req.param('id')) }))
   app.post('/dead/:id/discard', async (c) => c.json({ messages: await deadLetters.discard(c.req.param('id')) }))
-  app.post('/replay', async (c) => c.json({ messages: await operated.replay(read(range, await bodyOf(c))) }))
+  app.post('/replay', async (c) => c.json({ messages: await operator.replay(read(range, await bodyOf(c))) }))
 
   app.notFound((c) => c.json({ error: 'path_unknown', text: 'There is no such path for operators.' }, 404))
   app.onError((error, c) => {

@@ -1,6 +1,6 @@
+import type { DeadMessage } from '../inbox/dead-letters.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { DeadMessage } from '../options.ts'
 
 /** A dead letter as an operator reads it in a list: nothing of its payload. Times are ISO 8601 in UTC. */
 export interface LetterSummary {

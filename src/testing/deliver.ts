@@ -1,5 +1,5 @@
 import type { Format } from '../events/event.ts'
-import { detachedContext, type ExecutionContext } from '../http/execution-context.ts'
+import { detachedContext, type ExecutionContext } from '../hosting/execution-context.ts'
 import { type Encodable, encode } from '../wire/encode.ts'
 import { authorizationOf } from './post.ts'
 

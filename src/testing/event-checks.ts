@@ -1,5 +1,5 @@
 import type { Format } from '../events/event.ts'
-import { syntheticVin } from '../fleet/vin.ts'
+import { syntheticVin } from '../service/fleet/vin.ts'
 import { type Encodable, encode } from '../wire/encode.ts'
 import { chunked } from './bodies.ts'
 import { equal } from './expectations.ts'

@@ -1,4 +1,4 @@
-import { type ErrorCode, FleethookError } from '../errors.ts'
+import { type ErrorCode, FleethookError } from '../base/errors.ts'
 
 /** Throws unless both are the same as JSON, whatever the order of keys. */
 export function equal(actual: unknown, expected: unknown): void {

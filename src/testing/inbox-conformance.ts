@@ -1,4 +1,4 @@
-import { systemClock } from '../clock.ts'
+import { systemClock } from '../base/clock.ts'
 import type { Inbox, InboxSettings, Selection } from '../inbox/inbox.ts'
 import { equal, rejects } from './expectations.ts'
 import { id, message, reason, withoutEvent } from './kept-message.ts'
@@ -30,15 +30,15 @@ export interface Conformance {
 
 const silent = (): void => {}
 
-const roomy: InboxSettings = {
+const onCapacity: InboxSettings = {
   pendingMessages: 1000,
   pendingBytes: 1_000_000,
   overflow: 'refuse',
   clock: systemClock,
   log: { debug: silent, info: silent, warn: silent, error: silent },
-  conflated: silent,
-  failed: silent,
-  roomy: silent,
+  onConflated: silent,
+  onFailure: silent,
+  onCapacity: silent,
 }
 
 /**
@@ -57,7 +57,7 @@ const roomy: InboxSettings = {
  */
 export function inboxConformance(subject: InboxUnderTest): readonly Conformance[] {
   const checks: Conformance[] = []
-  const check: Check = (name, run, settings = roomy) => {
+  const check: Check = (name, run, settings = onCapacity) => {
     checks.push({
       name,
       async run() {
@@ -68,10 +68,10 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     })
   }
 
-  check('A new inbox is empty', async (inbox, { waiting, holes = [] }) => {
+  check('A new inbox is empty', async (inbox, { waiting, gaps = [] }) => {
     equal(inbox.usage(), { messages: 0, bytes: 0 })
     equal(inbox.refusing(), undefined)
-    equal(holes, [])
+    equal(gaps, [])
     equal(await idsOf(waiting), [])
     equal(await inbox.deadLetters({ limit: 10 }), [])
   })
@@ -136,7 +136,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
       await inbox.put([message(7)])
       equal(inbox.usage().messages, 3)
     },
-    { ...roomy, pendingMessages: 3 },
+    { ...onCapacity, pendingMessages: 3 },
   )
 
   check(
@@ -147,7 +147,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
       await inbox.put([message(3, 40)])
       equal(inbox.usage(), { messages: 2, bytes: 100 })
     },
-    { ...roomy, pendingBytes: 100 },
+    { ...onCapacity, pendingBytes: 100 },
   )
 
   check('A dead letter is kept with why, and is no longer pending', async (inbox) => {
@@ -206,7 +206,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
       await rejects(inbox.revive(id(1)), 'inbox_full')
       equal((await inbox.deadLetters({ limit: 10 })).length, 1)
     },
-    { ...roomy, pendingMessages: 1 },
+    { ...onCapacity, pendingMessages: 1 },
   )
 
   check('A discarded dead letter is gone', async (inbox) => {
@@ -233,6 +233,6 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     await rejects(inbox.put([message(1)]), 'inbox_unavailable')
   })
 
-  reopenChecks(subject, check, roomy)
+  reopenChecks(subject, check, onCapacity)
   return checks
 }

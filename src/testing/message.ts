@@ -1,6 +1,6 @@
 import type { Meta, StateEvent } from '../events/event.ts'
 import type { FieldValues } from '../events/fields.ts'
-import { syntheticVin } from '../fleet/vin.ts'
+import { syntheticVin } from '../service/fleet/vin.ts'
 import type { Encodable } from '../wire/encode.ts'
 
 /** What every message has beside its payload. */

@@ -14,7 +14,7 @@ export type Check = (
 export function reopenChecks(
   { reopen, tellsOfHoles = true }: InboxUnderTest,
   check: Check,
-  roomy: InboxSettings,
+  onCapacity: InboxSettings,
 ): void {
   if (reopen === undefined) return
   check('A new process finds what was put and not settled, claimed or not, in the order of ids', async (inbox) => {
@@ -25,7 +25,7 @@ export function reopenChecks(
     await inbox.deadLetter(id(3), reason)
     // What is settled, or handed out, need not be durable at once: it is with the next message that is put.
     await inbox.put([message(5)])
-    const again = await reopen(inbox, roomy)
+    const again = await reopen(inbox, onCapacity)
     const { waiting, lastId } = await again.open()
     equal(await idsOf(waiting), [id(1), id(4), id(5)])
     equal(lastId, id(5))
@@ -43,7 +43,7 @@ export function reopenChecks(
     await inbox.claim(id(1))
     await inbox.reschedule(id(1), { attempts: 3, notBefore: 1_800_000_000_000 })
     await inbox.put([message(2)])
-    const again = await reopen(inbox, roomy)
+    const again = await reopen(inbox, onCapacity)
     const [first] = await all((await again.open()).waiting)
     equal(
       { id: first?.id, attempts: first?.attempts, notBefore: first?.notBefore },
@@ -55,14 +55,14 @@ export function reopenChecks(
     `A new process ${tellsOfHoles ? 'knows' : 'need not know'} that the one before it was not closed`,
     async (inbox) => {
       await inbox.put([message(1)])
-      const again = await reopen(inbox, roomy)
+      const again = await reopen(inbox, onCapacity)
       equal(
-        (await again.open()).holes?.map((hole) => hole.reason),
+        (await again.open()).gaps?.map((gap) => gap.reason),
         tellsOfHoles ? ['restarted'] : undefined,
       )
       await again.close()
-      const last = await reopen(again, roomy)
-      equal((await last.open()).holes ?? [], [])
+      const last = await reopen(again, onCapacity)
+      equal((await last.open()).gaps ?? [], [])
       await last.close()
     },
   )
@@ -71,7 +71,7 @@ export function reopenChecks(
     await inbox.settle(id(1))
     await inbox.settle(id(2))
     await inbox.close()
-    const again = await reopen(inbox, roomy)
+    const again = await reopen(inbox, onCapacity)
     const { lastId, waiting } = await again.open()
     equal(lastId, id(2))
     equal(await idsOf(waiting), [])
@@ -80,7 +80,7 @@ export function reopenChecks(
   check('Messages of which a new process must find all are found in the order of ids', async (inbox) => {
     const numbers = Array.from({ length: 300 }, (_, n) => n)
     await Promise.all(numbers.map((n) => inbox.put([message(n)])))
-    const again = await reopen(inbox, roomy)
+    const again = await reopen(inbox, onCapacity)
     equal(await idsOf((await again.open()).waiting), numbers.map(id))
     await again.close()
   })

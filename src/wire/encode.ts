@@ -1,4 +1,4 @@
-import { FleethookError } from '../errors.ts'
+import { FleethookError } from '../base/errors.ts'
 import { builtInFields } from '../events/catalogue.generated.ts'
 import type { Alert, Format, Meta, VehicleError, WireTopic } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'

@@ -1,4 +1,4 @@
-import type { Door } from '../inbox/inbox.ts'
+import type { Door } from '../http/paths.ts'
 import { readDecimal } from './decimal.ts'
 import { asJsonObject, isPresent, type JsonObject } from './record.ts'
 import { topicOf } from './topic.ts'

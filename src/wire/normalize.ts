@@ -1,6 +1,6 @@
 import type { WireEvent } from '../events/event.ts'
 import type { ExtendedBy, FieldCatalogue } from '../events/fields.ts'
-import { FleethookError } from '../errors.ts'
+import { FleethookError } from '../base/errors.ts'
 import { createNormalizer, type NormalizerOptions } from './normalizer.ts'
 import { split, splitValue } from './split.ts'
 

@@ -1,4 +1,4 @@
-import { FleethookError } from '../errors.ts'
+import { FleethookError } from '../base/errors.ts'
 import { builtInFields } from '../events/catalogue.generated.ts'
 import type { EnumType, FieldCatalogue, FieldType } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'

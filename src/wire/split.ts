@@ -1,4 +1,4 @@
-import { FleethookError } from '../errors.ts'
+import { FleethookError } from '../base/errors.ts'
 import { isJsonObject, type JsonObject } from './record.ts'
 
 /** One message of a body: `text.slice(start, end)` is the piece as it was sent. */

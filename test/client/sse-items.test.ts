@@ -1,6 +1,6 @@
 import fc from 'fast-check'
-import { systemClock } from '../../src/clock.ts'
-import { readSseItems } from '../../src/client/sse-items.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { readSseItems } from '../../src/service/client/sse-items.ts'
 import { expect, test } from 'vitest'
 import { rejection } from './stub.ts'
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { flawOfWebhookUrl, isLoopback } from '../../src/client/webhook-url.ts'
+import { flawOfWebhookUrl, isLoopback } from '../../src/service/client/webhook-url.ts'
 
 const refused = (host: string): boolean => flawOfWebhookUrl(`https://${host}/telemetry`) !== undefined
 

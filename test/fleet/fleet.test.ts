@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import type { FieldValue } from '../../src/events/values.ts'
-import { createFleet } from '../../src/fleet/fleet.ts'
-import type { SimulatedEvent, SimulatedMessage } from '../../src/fleet/simulated.ts'
-import { checkDigit, syntheticVin } from '../../src/fleet/vin.ts'
+import { createFleet } from '../../src/service/fleet/fleet.ts'
+import type { SimulatedEvent, SimulatedMessage } from '../../src/service/fleet/simulated.ts'
+import { checkDigit, syntheticVin } from '../../src/service/fleet/vin.ts'
 
 const startAt = Date.UTC(2026, 10, 1, 8)
 

@@ -1,5 +1,5 @@
 import { cpuUsage } from 'node:process'
-import type { Random } from '../../src/fleet/random.ts'
+import type { Random } from '../../src/service/fleet/random.ts'
 import type { Face } from './face.ts'
 import { randomOfCase } from './mutation.ts'
 

@@ -1,4 +1,4 @@
-import { createFleet } from '../../src/fleet/fleet.ts'
+import { createFleet } from '../../src/service/fleet/fleet.ts'
 import { builtInFields, encode, type Format } from '../../src/normalize.ts'
 
 const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']

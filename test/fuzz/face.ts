@@ -1,4 +1,4 @@
-import type { Random } from '../../src/fleet/random.ts'
+import type { Random } from '../../src/service/fleet/random.ts'
 
 /** One thing that is fuzzed. */
 export interface Face {

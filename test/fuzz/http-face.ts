@@ -1,5 +1,5 @@
 import { gunzipSync, gzipSync } from 'node:zlib'
-import { chance, oneOf, type Random, whole } from '../../src/fleet/random.ts'
+import { chance, oneOf, type Random, whole } from '../../src/service/fleet/random.ts'
 import { createReceiver, type Receiver } from '../../src/index.ts'
 import { split } from '../../src/normalize.ts'
 import { readAnswer } from './answer.ts'

@@ -184,7 +184,7 @@ function parsed(text: string): unknown {
 
 describe('What breaks parsers', () => {
   const deep = 100_000
-  const roomy = (): Receiver => createReceiver({ secret, log, limits: { bodyBytes: 4_194_304 } }).on('*', () => {})
+  const onCapacity = (): Receiver => createReceiver({ secret, log, limits: { bodyBytes: 4_194_304 } }).on('*', () => {})
   const state = '{"vin":"A","state":"online"}'
 
   test.each([
@@ -222,7 +222,7 @@ describe('What breaks parsers', () => {
     ['the prototype as VIN', '{"vin":"__proto__","state":"online"}', 200],
     ['keys of Object', '{"hasOwnProperty":1,"toString":2,"valueOf":3,"vin":"toString","state":"constructor"}', 200],
   ])('%s', async (_case, body, status) => {
-    const receiver = roomy()
+    const receiver = onCapacity()
     const started = performance.now()
     for (const path of ['/', '/services/collector']) {
       const answer = await receiver.accept({ authorization: `Splunk ${secret}`, body, path })

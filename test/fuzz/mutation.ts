@@ -1,4 +1,4 @@
-import { chance, oneOf, type Random, randomFrom, whole } from '../../src/fleet/random.ts'
+import { chance, oneOf, type Random, randomFrom, whole } from '../../src/service/fleet/random.ts'
 import { corpus, names, values } from './corpus.ts'
 
 /** The same run and number, the same case: that is all that it takes to see a failure again. */

@@ -1,5 +1,5 @@
 import { fleetEvent } from '../../src/events/schemas.ts'
-import { oneOf, type Random, whole } from '../../src/fleet/random.ts'
+import { oneOf, type Random, whole } from '../../src/service/fleet/random.ts'
 import { createNormalizer, encode, type Format, type Split, split, type WireEvent } from '../../src/normalize.ts'
 import { type Face, hiddenPollution, pollution } from './face.ts'
 import { mutatedText } from './mutation.ts'

@@ -1,4 +1,4 @@
-import { chance, oneOf, type Random, whole } from '../../src/fleet/random.ts'
+import { chance, oneOf, type Random, whole } from '../../src/service/fleet/random.ts'
 import { damagedBytes, mutatedBytes, mutatedText } from './mutation.ts'
 
 const starts = [

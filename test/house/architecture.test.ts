@@ -1,4 +1,5 @@
-import { existsSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { filesUnder, root, sourceFile, withProject, withSource } from './project.ts'
 import { runtimeTies } from './runtime-free.ts'
@@ -47,7 +48,85 @@ describe('what is in src/ runs anywhere', () => {
   })
 })
 
-test('src/ has a folder per stage, and the receiver that shows the whole way', () => {
-  const places = ['src/http', 'src/wire', 'src/events', 'src/inbox', 'src/dispatch', 'src/receiver.ts']
-  expect(places.filter((place) => !existsSync(`${root}${place}`))).toEqual([])
+/** The folders of src/ in the order of imports: a file may import from its own folder and from those before it. */
+const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'dispatch', 'receiver', 'backend']
+/** Beside the way of a message: what stands on all of it. */
+const beside = ['operator', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
+const entries = ['client', 'index', 'normalize', 'operator', 'receiver', 'sandbox', 'testing']
+
+const importing = /(?:\bfrom|\bimport)\s*\(?\s*'(\.[^']+)'/g
+
+/** Which files of src/ and adapters/ each of them imports, for types or for more. */
+const imports = new Map(
+  [...filesUnder('src'), ...filesUnder('adapters')]
+    .filter((path) => path.endsWith('.ts'))
+    .map((path): readonly [string, readonly string[]] => [
+      path,
+      [...readFileSync(`${root}${path}`, 'utf8').matchAll(importing)].map((match) =>
+        join(dirname(path), match[1] ?? '').replaceAll('\\', '/'),
+      ),
+    ]),
+)
+
+describe('imports point one way', () => {
+  test('no import cycle, type-only imports included', () => {
+    expect(cycles(imports)).toEqual([])
+  })
+
+  test('no folder of src/ imports from one that comes after it', () => {
+    const backward = [...imports].flatMap(([path, targets]) =>
+      targets.filter((target) => levelOf(target) > levelOf(path)).map((target) => `${path} → ${target}`),
+    )
+    expect(backward).toEqual([])
+  })
+
+  test('the root of src/ holds the public entries and receiver.ts, and every folder has its place in the order', () => {
+    const found = [...imports.keys()].filter((path) => path.startsWith('src/')).map((path) => folderOf(path))
+    const loose = [...imports.keys()].filter((path) => /^src\/[^/]+$/.test(path))
+    expect(loose).toEqual(entries.map((name) => `src/${name}.ts`))
+    expect([...new Set(found)].sort()).toEqual(['', ...order, ...beside].sort())
+  })
+
+  test('control: a cycle and a backward import are found', () => {
+    const seeded = new Map([
+      ['a', ['b']],
+      ['b', ['c']],
+      ['c', ['a']],
+      ['d', ['a']],
+    ])
+    expect(cycles(seeded)).toEqual([['a', 'b', 'c']])
+    expect(levelOf('src/dispatch/lanes.ts')).toBeGreaterThan(levelOf('src/wire/split.ts'))
+  })
 })
+
+function folderOf(path: string): string {
+  return /^src\/((?:service\/)?[^/]+)\//.exec(path)?.[1] ?? ''
+}
+
+function levelOf(path: string): number {
+  if (!path.startsWith('src/')) return Number.MAX_SAFE_INTEGER
+  const level = order.indexOf(folderOf(path))
+  return level === -1 ? order.length : level
+}
+
+/** The groups of files that import each other, directly or through others. */
+function cycles(graph: ReadonlyMap<string, readonly string[]>): readonly (readonly string[])[] {
+  const reachable = new Map([...graph.keys()].map((path) => [path, reachableFrom(path, graph)]))
+  const groups = [...graph.keys()]
+    .filter((path) => reachable.get(path)?.has(path))
+    .map((path) =>
+      [...graph.keys()].filter((other) => reachable.get(path)?.has(other) && reachable.get(other)?.has(path)),
+    )
+  return [...new Map(groups.map((group) => [group.join(), group])).values()]
+}
+
+function reachableFrom(path: string, graph: ReadonlyMap<string, readonly string[]>): ReadonlySet<string> {
+  const seen = new Set<string>()
+  const next = [...(graph.get(path) ?? [])]
+  for (let found = next.pop(); found !== undefined; found = next.pop()) {
+    if (seen.has(found)) continue
+    seen.add(found)
+    next.push(...(graph.get(found) ?? []))
+  }
+  return seen
+}

@@ -22,13 +22,6 @@ test('the top level holds what the house has, and nothing else', () => {
   ).toEqual(house.sort())
 })
 
-test('a file that is written by hand has fewer than 250 lines', () => {
-  const folders = ['src', 'adapters', 'scripts', 'examples', 'bench']
-  const code = folders.flatMap(filesUnder).filter((path) => path.endsWith('.ts') && !path.endsWith('.generated.ts'))
-  expect(code.length).toBeGreaterThan(0)
-  expect(code.filter((path) => read(path).split('\n').length > 250)).toEqual([])
-})
-
 test('no file is called after nothing in particular', () => {
   expect(filesUnder('').filter((path) => /\b(utils?|helpers?|common|misc)\b/i.test(path))).toEqual([])
 })

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { createDeliveryIds, placeOf } from '../../src/inbox/delivery-id.ts'
+import { createDeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
 
 const uuidV7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
@@ -12,7 +12,7 @@ test('delivery ids are UUIDv7 that sort by arrival: within a millisecond, from o
   for (const id of ids) expect(id).toMatch(uuidV7)
   expect(ids.toSorted()).toEqual(ids)
   expect(new Set(ids).size).toBe(ids.length)
-  const places = ids.map(placeOf)
+  const places = ids.map(seqOf)
   expect(places.toSorted((a, b) => a - b)).toEqual(places)
   expect(new Set(places).size).toBe(ids.length)
   expect(places.every(Number.isSafeInteger)).toBe(true)
@@ -31,9 +31,9 @@ test('ids follow one that an earlier process made, also when the clock was put b
   deliveryIds.follow(earlier)
   const next = deliveryIds.next(1000)
   expect(next > earlier).toBe(true)
-  expect(placeOf(next)).toBeGreaterThan(placeOf(earlier))
+  expect(seqOf(next)).toBeGreaterThan(seqOf(earlier))
 })
 
 test('places are safe integers until the year 2109', () => {
-  expect(Number.isSafeInteger(placeOf(createDeliveryIds().next(Date.UTC(2109, 0))))).toBe(true)
+  expect(Number.isSafeInteger(seqOf(createDeliveryIds().next(Date.UTC(2109, 0))))).toBe(true)
 })

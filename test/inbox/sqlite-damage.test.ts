@@ -71,7 +71,7 @@ async function reopened(
   return {
     inbox,
     log: told.log,
-    holes: (opened.holes ?? []).map((hole) => hole.reason),
+    holes: (opened.gaps ?? []).map((gap) => gap.reason),
     ids: waiting.map(({ id }) => id),
   }
 }
@@ -282,7 +282,7 @@ describe('a disk that fails', () => {
     delete faults.open
     await clock.advance(4_000)
     await vi.waitUntil(() => inbox.refusing() === undefined, 20_000)
-    expect(told.roomy).toBe(1)
+    expect(told.onCapacity).toBe(1)
     await inbox.put([kept(4)])
     // What was refused is not there, although it had been written; what was settled is gone.
     await inbox.close()
@@ -305,7 +305,7 @@ describe('a disk that fails', () => {
     delete faults.commit
     await clock.advance(1_000)
     await vi.waitUntil(() => inbox.refusing() === undefined, 20_000)
-    expect({ calls, roomy: told.roomy }).toEqual({ calls: ['open'], roomy: 1 })
+    expect({ calls, onCapacity: told.onCapacity }).toEqual({ calls: ['open'], onCapacity: 1 })
     await inbox.put([kept(2)])
     expect(inbox.usage().messages).toBe(1)
     await inbox.close()

@@ -6,7 +6,7 @@ import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
 import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
 import type { Found, Store } from '../../adapters/inbox/sqlite/store.ts'
-import { placeOf } from '../../src/inbox/delivery-id.ts'
+import { seqOf } from '../../src/inbox/delivery-id.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
@@ -33,8 +33,12 @@ async function doubtful(
       throw new FleethookError('inbox_unavailable', 'The sync failed.')
     },
   }
-  const roomy = (): void => reopened()
-  const inbox = createSqliteInbox({ ...failing, ...change(failing) }, settingsOf({ clock, roomy }).settings, options)
+  const onCapacity = (): void => reopened()
+  const inbox = createSqliteInbox(
+    { ...failing, ...change(failing) },
+    settingsOf({ clock, onCapacity }).settings,
+    options,
+  )
   await inbox.open()
   return {
     inbox,
@@ -213,7 +217,7 @@ test('a claim that the disk could not count is none: a message is not given up f
   await before.open(1)
   const { event: _event, ...row } = kept(1)
   const nothingElse = { retracted: [], changes: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
-  await before.commit({ ...nothingElse, puts: [{ ...row, place: placeOf(row.id) }] })
+  await before.commit({ ...nothingElse, puts: [{ ...row, place: seqOf(row.id) }] })
   // It did not come to its end.
   await before.close()
   let broken = true

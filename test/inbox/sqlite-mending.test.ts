@@ -6,7 +6,7 @@ import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
 import type { Store } from '../../adapters/inbox/sqlite/store.ts'
 import { message as kept } from '../../src/testing/kept-message.ts'
-import { placeOf } from '../../src/inbox/delivery-id.ts'
+import { seqOf } from '../../src/inbox/delivery-id.ts'
 import { createFiles } from './sqlite-files.ts'
 
 const files = createFiles()
@@ -29,7 +29,7 @@ async function damaged(): Promise<string> {
   await store.open(1)
   const puts = Array.from({ length: messages }, (_, n) => {
     const { event: _event, ...row } = kept(n)
-    return { ...row, text: `${row.text}${' '.repeat(400)}`, place: placeOf(row.id) }
+    return { ...row, text: `${row.text}${' '.repeat(400)}`, place: seqOf(row.id) }
   })
   const nothing = { retracted: [], changes: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
   await store.commit({ ...nothing, puts })

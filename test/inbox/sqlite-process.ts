@@ -2,7 +2,7 @@
 import process from 'node:process'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
-import { systemClock } from '../../src/clock.ts'
+import { systemClock } from '../../src/base/clock.ts'
 
 const [path = '', waitMs = '0', thread = ''] = process.argv.slice(2)
 const say = (word: string): void => void process.stdout.write(`${word}\n`)
@@ -15,20 +15,20 @@ const inbox = sqliteInbox({ path, waitMs: Number(waitMs), ...(thread === 'thread
   overflow: 'refuse',
   clock: systemClock,
   log: { debug: silent, info: silent, warn: () => say('waits'), error: silent },
-  conflated: silent,
-  failed: silent,
-  roomy: silent,
+  onConflated: silent,
+  onFailure: silent,
+  onCapacity: silent,
 })
 
 try {
-  const { waiting, lastId, holes = [] } = await inbox.open()
+  const { waiting, lastId, gaps = [] } = await inbox.open()
   if (lastId !== undefined) ids.follow(lastId)
   let count = 0
   for await (const page of waiting) count += page.length
   const now = Date.now()
   const text = '{"vin":"VIN"}'
   await inbox.put([{ id: ids.next(now), lane: 'VIN', receivedAt: now, door: 'root', kind: 'wire', text, bytes: 13 }])
-  say(`has it: ${count} waited, ${holes.map(({ reason }) => reason).join()}.`)
+  say(`has it: ${count} waited, ${gaps.map(({ reason }) => reason).join()}.`)
 } catch (error) {
   say(error instanceof Error && 'code' in error ? `failed: ${String(error.code)}` : 'failed')
 }

@@ -1,12 +1,12 @@
 import type { InboxSettings } from 'fleethook'
-import { systemClock } from '../../src/clock.ts'
+import { systemClock } from '../../src/base/clock.ts'
 import type { Opened, Waiting } from '../../src/inbox/inbox.ts'
 
 /** What an inbox told its receiver, and its operator. */
 export interface Told {
   readonly log: string[]
   readonly holes: string[]
-  roomy: number
+  onCapacity: number
 }
 
 const silent = (): void => {}
@@ -16,7 +16,7 @@ export function settingsOf(more: Partial<InboxSettings> = {}): {
   readonly settings: InboxSettings
   readonly told: Told
 } {
-  const told: Told = { log: [], holes: [], roomy: 0 }
+  const told: Told = { log: [], holes: [], onCapacity: 0 }
   const say = (message: string): void => void told.log.push(message)
   const settings: InboxSettings = {
     pendingMessages: undefined,
@@ -24,12 +24,12 @@ export function settingsOf(more: Partial<InboxSettings> = {}): {
     overflow: 'refuse',
     clock: systemClock,
     log: { debug: silent, info: say, warn: say, error: say },
-    conflated: silent,
-    failed: silent,
-    roomy: () => {
-      told.roomy += 1
+    onConflated: silent,
+    onFailure: silent,
+    onCapacity: () => {
+      told.onCapacity += 1
     },
-    holed: ({ reason }) => void told.holes.push(reason),
+    onGap: ({ reason }) => void told.holes.push(reason),
     ...more,
   }
   return { settings, told }

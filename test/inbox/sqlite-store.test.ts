@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
 import type { Batch, Row } from '../../adapters/inbox/sqlite/store.ts'
-import { createDeliveryIds, placeOf } from '../../src/inbox/delivery-id.ts'
+import { createDeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
 import { createFiles } from './sqlite-files.ts'
 
 const files = createFiles()
@@ -18,7 +18,7 @@ function rows(): (count: number) => readonly Row[] {
     Array.from({ length: count }, () => {
       const id = ids.next(nowMs)
       const text = 'x'.repeat(1_000)
-      return { id, place: placeOf(id), lane: 'VIN', receivedAt: nowMs, door: 'root', kind: 'wire', text, bytes: 1_000 }
+      return { id, place: seqOf(id), lane: 'VIN', receivedAt: nowMs, door: 'root', kind: 'wire', text, bytes: 1_000 }
     })
 }
 
@@ -36,7 +36,7 @@ test('a look for room where nothing can be dropped lets others have their turn',
   // Goes to the end of the file, wherever the last put had to look for room.
   expect(await store.probe(nowMs, 0)).toBe(false)
   let looked: boolean | undefined
-  void store.probe(nowMs, 0).then((roomy) => (looked = roomy))
+  void store.probe(nowMs, 0).then((onCapacity) => (looked = onCapacity))
   let turns = 0
   for (; looked === undefined; turns += 1) await setImmediate()
   expect(looked).toBe(false)

@@ -5,7 +5,7 @@ import { createReceiver, FleethookError, type Inbox, type InboxMessage } from 'f
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
-import { createDeliveryIds, placeOf } from '../../src/inbox/delivery-id.ts'
+import { createDeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
@@ -265,7 +265,7 @@ describe('a budget', () => {
     for (const { id } of stored.slice(0, 3_000)) await inbox.claim(id).then(() => inbox.settle(id))
     await clock.advance(20_000)
     expect(inbox.refusing()).toBeUndefined()
-    expect(told.roomy).toBeGreaterThan(0)
+    expect(told.onCapacity).toBeGreaterThan(0)
     await inbox.put([make(startMs)])
     expect(inbox.usage().messages).toBe(stored.length - 3_000 + 1)
     await inbox.close()
@@ -283,16 +283,16 @@ describe('an unclean stop', () => {
     await inbox.open()
     await clock.advance(65_000)
     const second = files.reopen(inbox, settings)
-    const { holes } = await second.open()
-    expect(holes).toEqual([{ reason: 'restarted', fromMs: startMs + 60_000 }])
+    const { gaps } = await second.open()
+    expect(gaps).toEqual([{ reason: 'restarted', fromMs: startMs + 60_000 }])
     // This one does not get as far as telling of it.
     await clock.advance(1_000)
     const third = files.reopen(second, settings)
-    expect((await third.open()).holes?.[0]).toEqual({ reason: 'restarted', fromMs: startMs + 60_000 })
+    expect((await third.open()).gaps?.[0]).toEqual({ reason: 'restarted', fromMs: startMs + 60_000 })
     const make = messages()
     await third.put([1, 2].map(() => ({ ...make(clock.now()), kind: 'gap' as const, lane: '*gap' })))
     const fourth = files.reopen(third, settings)
-    expect((await fourth.open()).holes).toHaveLength(1)
+    expect((await fourth.open()).gaps).toHaveLength(1)
     await fourth.close()
   })
 
@@ -358,7 +358,7 @@ test('the place of an id is its row', async () => {
   const inbox = await open(path)
   await inbox.put([kept(1)])
   await inbox.close()
-  expect(rows(path, 'SELECT place FROM messages')).toEqual([{ place: placeOf(kept(1).id) }])
+  expect(rows(path, 'SELECT place FROM messages')).toEqual([{ place: seqOf(kept(1).id) }])
 })
 
 test('a file that is no database is put aside, and a hole is told of', async () => {
@@ -367,7 +367,7 @@ test('a file that is no database is put aside, and a hole is told of', async () 
   writeFileSync(path, 'not a database, but as long as one'.repeat(1000))
   const { settings, told } = settingsOf()
   const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
-  expect((await inbox.open()).holes).toMatchObject([{ reason: 'inbox_damaged' }])
+  expect((await inbox.open()).gaps).toMatchObject([{ reason: 'inbox_damaged' }])
   expect(told.log).toEqual([expect.stringContaining('was damaged')])
   expect(readdirSync(dirname(path)).filter((name) => /^inbox\.db\.damaged-\d{8}T\d{9}Z$/.test(name))).toHaveLength(1)
   await inbox.put([kept(1)])

@@ -60,7 +60,7 @@ test('after a disk has stalled the next commit does not wait for as long', async
       async commit({ moves }) {
         commits += 1
         if (commits === 1) nowMs += 10_000
-        return { moved: moves.map(() => undefined), retracted: { messages: 0, bytes: 0 }, roomy: true }
+        return { moved: moves.map(() => undefined), retracted: { messages: 0, bytes: 0 }, onCapacity: true }
       },
     },
     now: () => nowMs,

@@ -87,9 +87,9 @@ test('looking into the inbox of a receiver that died leaves it to the next one t
   await listed(at)
   await listed(at)
   const inbox = sqliteInbox({ path: at.inbox })(settingsOf().settings)
-  const { holes = [] } = await inbox.open()
+  const { gaps = [] } = await inbox.open()
   await inbox.close()
-  expect(new Set(holes.map(({ reason }) => reason))).toEqual(new Set(['restarted']))
+  expect(new Set(gaps.map(({ reason }) => reason))).toEqual(new Set(['restarted']))
 }, 30_000)
 
 test('what was handled and is still held is replayed by time and vehicle, after it was counted', async () => {

@@ -69,7 +69,7 @@ test.each(['fleethook/inbox/durable-object', 'fleethook/inbox/queue'])(
 
 test('fleethook loads no relay to messages that are kept elsewhere', async () => {
   const { files } = await loadedBy('fleethook')
-  expect(files).not.toContain('src/inbox/relay-taker.js')
+  expect(files).not.toContain('src/inbox/relay-backend.js')
 })
 
 test('fleethook loads no adapter, no testing, no simulated fleet, and zod by its small build only', async () => {

@@ -37,7 +37,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamGap StreamMessage StreamOptions
       StreamingConfig VehicleCommand VehicleImage VehicleResource Webhook WebhookResource`,
   },
-  'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary Operated OperatorOptions' },
+  'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary OperatorApi OperatorOptions' },
   'fleethook/sandbox': {
     values: 'createSandbox',
     types:

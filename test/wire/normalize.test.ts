@@ -46,5 +46,5 @@ test('the normaliser is pure: no Hono, no schemas, nothing of a runtime', async 
   const imports = Object.values(metafile.outputs).flatMap((output) => output.imports.map(({ path }) => path))
   expect(imports).toEqual([])
   const folders = new Set(Object.keys(metafile.inputs).map((path) => path.split('/').slice(0, 2).join('/')))
-  expect([...folders].toSorted()).toEqual(['src/errors.ts', 'src/events', 'src/normalize.ts', 'src/wire'])
+  expect([...folders].toSorted()).toEqual(['src/base/errors.ts', 'src/events', 'src/normalize.ts', 'src/wire'])
 })

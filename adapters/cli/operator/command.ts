@@ -1,6 +1,6 @@
 import { confirm, isCancel } from '@clack/prompts'
 import { type Command, InvalidArgumentError } from 'commander'
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import { colorsFor } from '../colors.ts'
 import { environment } from '../service/environment.ts'
 import { type Connection, connect } from './connection.ts'

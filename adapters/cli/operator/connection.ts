@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { request } from 'node:http'
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import { controlPath } from '../../inbox/sqlite/control.ts'
 import { openStopped } from './stopped.ts'
 

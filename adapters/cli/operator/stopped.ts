@@ -1,8 +1,8 @@
-import { createReplays } from '../../../src/dispatch/replay.ts'
-import { systemClock } from '../../../src/clock.ts'
-import { readOptions } from '../../../src/options.ts'
+import { createReplays } from '../../../src/backend/replay.ts'
+import { systemClock } from '../../../src/base/clock.ts'
+import { readOptions } from '../../../src/receiver/options.ts'
 import { createOperatorApp } from '../../../src/operator/app.ts'
-import { createReceipts } from '../../../src/receipt.ts'
+import { createReceipts } from '../../../src/inbox/receipts.ts'
 import { createNormalizer } from '../../../src/wire/normalizer.ts'
 import { createFileStore } from '../../inbox/sqlite/file-store.ts'
 import { createSqliteInbox } from '../../inbox/sqlite/inbox.ts'
@@ -34,16 +34,16 @@ export async function openStopped(path: string): Promise<Stopped> {
     overflow: 'refuse' as const,
     clock: systemClock,
     log: logTo(process.stderr),
-    conflated: nothing,
-    failed: nothing,
-    roomy: nothing,
-    holed: () => {
+    onConflated: nothing,
+    onFailure: nothing,
+    onCapacity: nothing,
+    onGap: () => {
       isTold = false
     },
   }
   const inbox = createSqliteInbox(store, inboxSettings, settings)
-  const { holes = [] } = await inbox.open()
-  if (holes.length > 0) isTold = false
+  const { gaps = [] } = await inbox.open()
+  if (gaps.length > 0) isTold = false
   // With the defaults of a receiver: a pinned format or fields of its own are not known here, and change what is shown only.
   const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
   const { reread } = createReceipts(normalizer, systemClock)

@@ -1,5 +1,5 @@
-import type { SimulatedMessage } from '../../../src/fleet/simulated.ts'
-import { createFleet } from '../../../src/fleet/fleet.ts'
+import type { SimulatedMessage } from '../../../src/service/fleet/simulated.ts'
+import { createFleet } from '../../../src/service/fleet/fleet.ts'
 import type { SendOptions } from './options.ts'
 
 // As far as it is looked ahead to let the fleet begin so early that it ends now.

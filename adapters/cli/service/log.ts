@@ -1,5 +1,5 @@
 import type { WriteStream } from 'node:tty'
-import type { Log } from '../../../src/log.ts'
+import type { Log } from '../../../src/base/log.ts'
 import { colorsFor } from '../colors.ts'
 
 /** A log for somebody who waits at a terminal. */

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { InvalidArgumentError } from 'commander'
-import type { StreamingConfig } from '../../../src/client/config.ts'
-import { type FieldSetting, flawOfFields } from '../../../src/client/field-setting.ts'
+import type { StreamingConfig } from '../../../src/service/client/config.ts'
+import { type FieldSetting, flawOfFields } from '../../../src/service/client/field-setting.ts'
 
 const form =
   'It must be a field and its interval in seconds, as in BatteryLevel=60 or BatteryLevel=60,delta=1,resend=300.'

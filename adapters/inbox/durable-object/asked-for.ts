@@ -1,6 +1,5 @@
-import type { MessageSelection } from '../../../src/receiver-interface.ts'
-
 /** Which messages an object is asked for: what {@link MessageSelection} says, as JSON. */
+import type { MessageSelection } from '../../../src/inbox/dead-letters.ts'
 export interface AskedFor extends Omit<MessageSelection, 'from' | 'to'> {
   readonly id?: string
   /** Milliseconds since the epoch. */

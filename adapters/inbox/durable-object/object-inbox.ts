@@ -1,5 +1,5 @@
-import { FleethookError } from '../../../src/errors.ts'
-import { placeOf } from '../../../src/inbox/delivery-id.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import { seqOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox, InboxMessage, Opened, Waiting } from '../../../src/inbox/inbox.ts'
 import type { ObjectStorage } from './platform.ts'
 import { createRoom, type Keeping, type Retained } from './room.ts'
@@ -65,7 +65,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     sql.exec(
       `INSERT INTO fleethook_messages (place, id, lane, received_at, door, kind, text, bytes)
        VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-      ...[placeOf(id), id, lane, receivedAt, door, kind, text, bytes],
+      ...[seqOf(id), id, lane, receivedAt, door, kind, text, bytes],
     )
     if (lastId === undefined || id > lastId) lastId = id
   }
@@ -106,7 +106,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     async claim(id) {
-      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${waiting}`, placeOf(id))
+      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${waiting}`, seqOf(id))
       if (row === undefined) return undefined
       const written = Number(row['deliveries'])
       const isInherited = inherited.has(id)
@@ -115,7 +115,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       handedOut.set(id, deliveries + 1)
       // A message that ends the object each time it is handled has to be found out.
       if (isInherited)
-        sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, placeOf(id))
+        sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, seqOf(id))
       return { message: messageOf(row), deliveries, replayed: row['replayed'] === 1 }
     },
 
@@ -123,7 +123,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       const change = keepsSettled
         ? `UPDATE fleethook_messages SET state = ${settled}`
         : 'DELETE FROM fleethook_messages'
-      const gone = rows(`${change} WHERE place = ? AND state = ${waiting} RETURNING bytes`, placeOf(id))
+      const gone = rows(`${change} WHERE place = ? AND state = ${waiting} RETURNING bytes`, seqOf(id))
       leaves(id, gone, keepsSettled ? 'settled' : 'gone')
     },
 
@@ -131,7 +131,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       sql.exec(
         `UPDATE fleethook_messages SET attempts = ?, not_before = ?, deliveries = coalesce(?, deliveries)
          WHERE place = ? AND state = ${waiting}`,
-        ...[attempts, notBefore, deliveries, placeOf(id)],
+        ...[attempts, notBefore, deliveries, seqOf(id)],
       )
       handedOut.delete(id)
       inherited.delete(id)
@@ -141,7 +141,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       const gone = rows(
         `UPDATE fleethook_messages SET state = ${dead}, error = ?, attempts = ?, died_at = ?
          WHERE place = ? AND state = ${waiting} RETURNING bytes`,
-        ...[error, attempts, diedAt, placeOf(id)],
+        ...[error, attempts, diedAt, seqOf(id)],
       )
       return leaves(id, gone, 'dead')
     },
@@ -149,14 +149,14 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     deadLetters: async (which) => selecting(rows, dead, which).map(letterOf),
 
     async findDeadLetter(id) {
-      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${dead}`, placeOf(id))
+      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${dead}`, seqOf(id))
       return row === undefined ? undefined : letterOf(row)
     },
 
     settled: async (which) => selecting(rows, settled, which).map(messageOf),
 
     async revive(id) {
-      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state <> ${waiting}`, placeOf(id))
+      const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state <> ${waiting}`, seqOf(id))
       if (row === undefined) return undefined
       const bytes = Number(row['bytes'])
       const from = row['state'] === dead ? 'dead' : 'settled'
@@ -170,13 +170,13 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       sql.exec(
         `UPDATE fleethook_messages SET state = ${waiting}, replayed = 1, deliveries = 0, attempts = 0, not_before = 0,
            error = NULL, died_at = NULL WHERE place = ?`,
-        placeOf(id),
+        seqOf(id),
       )
       kept()
       return messageOf(row)
     },
 
-    discard: async (id) => room.forget(placeOf(id), 'dead'),
+    discard: async (id) => room.forget(seqOf(id), 'dead'),
 
     usage: () => ({ ...room.pending }),
 

@@ -1,7 +1,7 @@
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetter, InboxMessage, Selection } from '../../../src/inbox/inbox.ts'
-import type { RelayParts } from '../../../src/inbox/relay.ts'
+import type { BackendParts } from '../../../src/backend/backend.ts'
 import { type AskedFor, meant } from './asked-for.ts'
 import type { InboxObject, InboxObjectClass, ObjectState } from './platform.ts'
 import type { Keeping } from './room.ts'
@@ -23,7 +23,7 @@ export type Reply =
   | { readonly error: Pick<FleethookError, 'code' | 'message'> & { readonly hint?: string | undefined } }
 
 /** The class that a binding finds: plain, because what the platform wants of it are two methods. */
-export function createInboxObject(parts: RelayParts, keeping: Keeping): InboxObjectClass {
+export function createInboxObject(parts: BackendParts, keeping: Keeping): InboxObjectClass {
   return class FleethookInbox implements InboxObject {
     readonly #shard: Shard
 

@@ -1,4 +1,4 @@
-import { type ErrorCode, FleethookError } from '../../../src/errors.ts'
+import { type ErrorCode, FleethookError } from '../../../src/base/errors.ts'
 import { fnv1a } from '../../../src/wire/fnv1a.ts'
 import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'

@@ -1,4 +1,4 @@
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import type { ObjectNamespace } from './platform.ts'
 import type { Keeping, KeptFor } from './room.ts'
 

@@ -1,16 +1,16 @@
-import { createLetters } from '../../../src/dispatch/letters.ts'
+import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
+import { createLetters } from '../../../src/backend/letters.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
-import type { RelayParts } from '../../../src/inbox/relay.ts'
-import type { Relay } from '../../../src/inbox/relay-taker.ts'
-import type { DeadLetters } from '../../../src/receiver-interface.ts'
+import type { BackendParts } from '../../../src/backend/backend.ts'
+import type { Relay } from '../../../src/backend/relay.ts'
 import { askedFor } from './asked-for.ts'
 import type { Objects } from './objects.ts'
 
 /** Takes messages to the objects of their lanes. `bindings` are those of the last request, for who has no others. */
 export function createObjectRelay(
   { shards, shardOf, ask }: Objects,
-  { receipts }: RelayParts,
+  { receipts }: BackendParts,
   bindings: () => unknown,
 ): Relay {
   const everyShard = Array.from({ length: shards }, (_, shard) => shard)

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../../../src/clock.ts'
+import type { Clock, Timer } from '../../../src/base/clock.ts'
 
 /** A clock whose timers can be put to rest: a pending timer keeps an object in memory, and its time is paid for. */
 export interface RestingClock extends Clock {

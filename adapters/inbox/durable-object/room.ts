@@ -1,4 +1,4 @@
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import type { Rows } from './rows.ts'
 import { dead, settled, waiting } from './schema.ts'
 

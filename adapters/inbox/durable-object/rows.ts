@@ -1,4 +1,4 @@
-import { placeOf } from '../../../src/inbox/delivery-id.ts'
+import { seqOf } from '../../../src/inbox/delivery-id.ts'
 import type { DeadLetter, InboxMessage, Selection } from '../../../src/inbox/inbox.ts'
 import type { SqlValue } from './platform.ts'
 
@@ -42,7 +42,7 @@ export function selecting(rows: Rows, state: number, { limit, after, lane, fromM
     conditions.push(condition)
     bindings.push(binding)
   }
-  where('place > ?', after === undefined ? undefined : placeOf(after))
+  where('place > ?', after === undefined ? undefined : seqOf(after))
   where('lane = ?', lane)
   where('received_at >= ?', fromMs)
   where('received_at < ?', toMs)

@@ -1,4 +1,4 @@
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import type { ObjectSql } from './platform.ts'
 
 /** What a row is: it moves from waiting to gone, settled or dead, and from there back to waiting. */

@@ -1,9 +1,10 @@
 import type { Surroundings } from '../../../src/dispatch/work.ts'
-import { detachedContext } from '../../../src/http/execution-context.ts'
+import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
-import type { RelayParts } from '../../../src/inbox/relay.ts'
-import type { Taker } from '../../../src/taker.ts'
+import type { BackendParts } from '../../../src/backend/backend.ts'
+import type { Backend } from '../../../src/backend/backend.ts'
+import { createEngine } from '../../../src/backend/engine.ts'
 import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
 import type { ObjectStorage } from './platform.ts'
 import { createRestingClock } from './resting-clock.ts'
@@ -12,7 +13,7 @@ import type { Keeping } from './room.ts'
 /** What one object does: keeps messages of some vehicles and takes them to their handlers. */
 export interface Shard {
   readonly inbox: ObjectInbox
-  readonly engine: Taker
+  readonly engine: Backend
   readonly surroundings: Surroundings
   /** Keeps messages and starts their handlers. Resolves to why they are not kept. */
   put(messages: readonly InboxMessage[]): Promise<Refusal | undefined>
@@ -21,7 +22,7 @@ export interface Shard {
 }
 
 export interface ShardOptions {
-  readonly parts: RelayParts
+  readonly parts: BackendParts
   readonly keeping: Keeping
   readonly storage: ObjectStorage
   readonly env: unknown
@@ -48,7 +49,7 @@ export function createShard({ parts, keeping, storage, env }: ShardOptions): Sha
     inOrder: settings.order === 'vin',
     kept: () => lookAfter(clock.now() + lookAfterMs),
   })
-  const engine = parts.createEngine({
+  const engine = createEngine({
     ...parts,
     inbox: () => inbox,
     settings: { ...settings, ack: 'stored', clock },

@@ -1,6 +1,6 @@
-import { FleethookError } from '../../../src/errors.ts'
-import type { DeadLetters } from '../../../src/receiver-interface.ts'
-import type { Relay } from '../../../src/inbox/relay-taker.ts'
+import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { Relay } from '../../../src/backend/relay.ts'
 import type { QueueBinding } from './platform.ts'
 import { batchesOf, mostMessageBytes, sized } from './sizes.ts'
 

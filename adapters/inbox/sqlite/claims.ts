@@ -1,4 +1,4 @@
-import { placeOf } from '../../../src/inbox/delivery-id.ts'
+import { seqOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox } from '../../../src/inbox/inbox.ts'
 import type { GroupCommit } from './group-commit.ts'
 import type { Kept, KeptMessages } from './kept.ts'
@@ -37,7 +37,7 @@ export function createClaims({ store, queue, kept, suspects, reading }: ClaimsOp
 
   return {
     async claim(id) {
-      const place = placeOf(id)
+      const place = seqOf(id)
       const found = kept.get(id) ?? (await find(id, place))
       if (found === undefined) return undefined
       const { message, deliveries, replayed } = found

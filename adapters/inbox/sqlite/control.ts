@@ -4,9 +4,9 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import type { Hono } from 'hono'
-import type { Log } from '../../../src/log.ts'
+import type { Log } from '../../../src/base/log.ts'
 import { createOperatorApp } from '../../../src/operator/app.ts'
-import type { Operated } from '../../../src/operator/operated.ts'
+import type { OperatorApi } from '../../../src/inbox/dead-letters.ts'
 
 /** A way to the process that has an inbox's file, for operators on the same machine with the rights of the same user. */
 export interface Control {
@@ -32,8 +32,8 @@ export function controlPath(path: string): string {
  * Listens there. Whoever calls it has the file to itself, so that a socket of that name is one that a process left that died.
  * Where it cannot be, the log says so, and the receiver does without.
  */
-export function openControl(path: string, operated: Operated, log: Log): Control {
-  const app = createOperatorApp(operated)
+export function openControl(path: string, operator: OperatorApi, log: Log): Control {
+  const app = createOperatorApp(operator)
   const socket = controlPath(path)
   const failed = (error: unknown): void =>
     log.warn('operators cannot reach this receiver by its inbox', { socket, error: nameOf(error) })

@@ -1,7 +1,7 @@
 import { closeSync, fsyncSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import { failureOf } from './failure.ts'
 import { migrate } from './schema.ts'
 import { loadSqlite } from './sqlite-module.ts'

@@ -1,4 +1,4 @@
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 
 /** Result codes of SQLite, https://sqlite.org/rescode.html, without what extends them. */
 const codes = { busy: 5, locked: 6, readOnly: 8, corrupt: 11, full: 13, cannotOpen: 14, notADatabase: 26 } as const

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import { closeQuietly, openDatabase, pageBytes } from './database.ts'
 import { failureOf } from './failure.ts'
 import type { FileSettings } from './options.ts'
@@ -169,7 +169,7 @@ export function createFileStore(settings: FileSettings): Store {
             return written
           })
           holes = Math.max(0, holes - gaps)
-          return { ...written, roomy: on.retention.isRoomy() }
+          return { ...written, onCapacity: on.retention.isRoomy() }
         })
       } catch (error) {
         if (codeOf(error) === 'inbox_full') giveUpReserve(path)
@@ -201,7 +201,7 @@ export function createFileStore(settings: FileSettings): Store {
           return on.retention.step(nowMs, pendingBytes)
         })
         hasRoom(path)
-        return { more: more || on.retention.giveBack(), roomy: on.retention.isRoomy() }
+        return { more: more || on.retention.giveBack(), onCapacity: on.retention.isRoomy() }
       })
     },
 

@@ -1,6 +1,6 @@
-import type { Timer } from '../../../src/clock.ts'
-import { FleethookError } from '../../../src/errors.ts'
-import type { Log } from '../../../src/log.ts'
+import type { Timer } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { Log } from '../../../src/base/log.ts'
 import type { Damage } from './salvage.ts'
 import type { Found, Store } from './store.ts'
 

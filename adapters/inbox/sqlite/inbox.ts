@@ -1,5 +1,5 @@
-import { FleethookError } from '../../../src/errors.ts'
-import { placeOf } from '../../../src/inbox/delivery-id.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import { seqOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
 import { createClaims } from './claims.ts'
 import { createDoubtful } from './doubtful.ts'
@@ -49,15 +49,15 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       queue.resume()
       doubtful.tell()
     },
-    mended: settings.roomy,
+    mended: settings.onCapacity,
   })
   const queue = createGroupCommit({
     store,
     now,
     pendingBytes,
-    committed({ roomy, retracted }) {
+    committed({ onCapacity, retracted }) {
       room.give(retracted.messages, retracted.bytes)
-      health.noteRoom(roomy)
+      health.noteRoom(onCapacity)
     },
     failed: (error, puts) => health.failed(error, puts),
     isUsable: () => health.isUsable,
@@ -110,7 +110,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
 
   function begin(found: Found): void {
     room.set(found.messages, found.bytes)
-    if (found.lastId !== undefined) newest = placeOf(found.lastId)
+    if (found.lastId !== undefined) newest = seqOf(found.lastId)
     if (found.unclean) suspects.begin(newest)
     isOpen = true
     stopTidying = tidyEvery({ store, health, now, after, pendingBytes })
@@ -124,7 +124,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     for (const move of revival.takeUndone()) doubtful.add(move)
     if (damage === undefined) return
     lossyUpTo = newest
-    for (const hole of holes) if (hole.reason === 'inbox_damaged') settings.holed?.(hole)
+    for (const hole of holes) if (hole.reason === 'inbox_damaged') settings.onGap?.(hole)
   }
 
   /** It is no longer pending, if it was. */
@@ -141,7 +141,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
       begin(found)
       operators.open()
       const { lastId, holes } = found
-      return { ...(lastId === undefined ? {} : { lastId }), holes, waiting: waiting() }
+      return { ...(lastId === undefined ? {} : { lastId }), gaps: holes, waiting: waiting() }
     },
 
     async put(given) {
@@ -163,7 +163,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     claim: claims.claim,
 
     async settle(id) {
-      const place = placeOf(id)
+      const place = seqOf(id)
       const found = kept.get(id)
       if (found !== undefined && place > lossyUpTo) {
         kept.remove(id)
@@ -182,7 +182,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
         kept.release(found)
       }
       queue.change({
-        place: placeOf(id),
+        place: seqOf(id),
         deliveries: 0,
         attempts,
         notBefore,
@@ -191,7 +191,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     },
 
     async deadLetter(id, { error, attempts, diedAt }) {
-      await leave({ to: 'dead', place: placeOf(id), error, attempts, diedAt })
+      await leave({ to: 'dead', place: seqOf(id), error, attempts, diedAt })
       kept.remove(id)
       return 0
     },
@@ -199,7 +199,7 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     deadLetters: (which) => select(which, store.deadLetters),
 
     async findDeadLetter(id) {
-      const place = placeOf(id)
+      const place = seqOf(id)
       if (Number.isNaN(place)) return undefined
       const { found } = await reading(() => store.deadLetters({ limit: 1 }, place - 1))
       return found[0]?.id === id ? found[0] : undefined
@@ -209,12 +209,12 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
 
     async revive(id) {
       const revived = await revival.revive(id)
-      if (revived !== undefined) doubtful.forget(placeOf(id))
+      if (revived !== undefined) doubtful.forget(seqOf(id))
       return revived
     },
 
     async discard(id) {
-      const place = placeOf(id)
+      const place = seqOf(id)
       return !Number.isNaN(place) && (await queue.move({ to: 'nowhere', place })) !== undefined
     },
 

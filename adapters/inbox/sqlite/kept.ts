@@ -1,4 +1,4 @@
-import { createPassingMap } from '../../../src/passing-map.ts'
+import { createPassingMap } from '../../../src/base/passing-map.ts'
 import type { Pending } from './store.ts'
 
 /** A message that need not be read from the disk. */

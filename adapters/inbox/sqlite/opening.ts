@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers'
-import { type Clock, systemClock, type Timer } from '../../../src/clock.ts'
-import { FleethookError } from '../../../src/errors.ts'
+import { type Clock, systemClock, type Timer } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxSettings } from '../../../src/inbox/inbox.ts'
 import { damageText } from './health.ts'
 import type { SqliteSettings } from './options.ts'

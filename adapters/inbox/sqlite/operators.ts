@@ -13,8 +13,8 @@ export function createOperators(path: string, settings: InboxSettings): Operator
   return {
     open() {
       // Not there before the receiver is made whole.
-      const { operated, log } = settings
-      if (operated !== undefined) control = openControl(path, operated, log)
+      const { operator, log } = settings
+      if (operator !== undefined) control = openControl(path, operator, log)
     },
     close() {
       control?.close()

@@ -1,4 +1,4 @@
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 
 /** How long, and how much of, what is no longer pending is kept. The oldest go first. */
 export interface KeptFor {

@@ -1,5 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite'
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import type { FileSettings } from './options.ts'
 import { numberOf } from './schema.ts'
 import type { Statements } from './statements.ts'

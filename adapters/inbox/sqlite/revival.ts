@@ -1,5 +1,5 @@
-import { FleethookError } from '../../../src/errors.ts'
-import { placeOf } from '../../../src/inbox/delivery-id.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import { seqOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox } from '../../../src/inbox/inbox.ts'
 import type { GroupCommit } from './group-commit.ts'
 import type { Room } from './room.ts'
@@ -34,7 +34,7 @@ export function createRevival({ store, queue, room, reading, takeRoom }: Revival
 
   return {
     async revive(id) {
-      const place = placeOf(id)
+      const place = seqOf(id)
       if (Number.isNaN(place)) return undefined
       if (queue.touches(place)) await queue.flush()
       const message = await reading(() => store.message(place))

@@ -1,4 +1,4 @@
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxSettings } from '../../../src/inbox/inbox.ts'
 
 /** How much is pending, and how much may be. */

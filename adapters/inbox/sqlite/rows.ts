@@ -1,7 +1,7 @@
 import type { SQLOutputValue, StatementSync } from 'node:sqlite'
 import zlib from 'node:zlib'
-import { placeOf } from '../../../src/inbox/delivery-id.ts'
-import { FleethookError } from '../../../src/errors.ts'
+import { seqOf } from '../../../src/inbox/delivery-id.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 import type { GapReason } from '../../../src/events/event.ts'
 import type { DeadLetter, InboxMessage, Waiting } from '../../../src/inbox/inbox.ts'
 import type { Pending, Row as Put } from './store.ts'
@@ -68,5 +68,5 @@ function kindOf(kind: unknown): InboxMessage['kind'] {
 
 /** A message as it is stored: without its event, at its place. */
 export function rowOf({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage): Put {
-  return { place: placeOf(id), id, lane, receivedAt, door, kind, text, bytes }
+  return { place: seqOf(id), id, lane, receivedAt, door, kind, text, bytes }
 }

@@ -1,5 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite'
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 
 /** 'flht': what marks a file of SQLite as an inbox of fleethook. */
 export const applicationId = 0x66_6c_68_74

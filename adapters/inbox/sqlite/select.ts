@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import { placeOf } from '../../../src/inbox/delivery-id.ts'
+import { seqOf } from '../../../src/inbox/delivery-id.ts'
 import type { Selection } from '../../../src/inbox/inbox.ts'
 import type { Page } from './store.ts'
 
@@ -8,7 +8,7 @@ export type ReadPage<T> = (which: Selection, after: number) => Promise<Page<T>>
 
 /** All that is asked for, in parts between which others have their turn. */
 export async function selectAll<T>(which: Selection, read: ReadPage<T>): Promise<readonly T[]> {
-  const start = which.after === undefined ? -1 : placeOf(which.after)
+  const start = which.after === undefined ? -1 : seqOf(which.after)
   const selected: T[] = []
   let next: number | undefined = Math.max(Number.isNaN(start) ? -1 : start, placeBefore(which.fromMs))
   while (next !== undefined && selected.length < which.limit) {

@@ -1,6 +1,6 @@
 import type * as Sqlite from 'node:sqlite'
 import process from 'node:process'
-import { FleethookError } from '../../../src/errors.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
 
 /** What `node:sqlite` gives, on Node, Bun and Deno. */
 export type SqliteModule = typeof Sqlite

@@ -19,7 +19,7 @@ export interface Store {
   deadLetters(which: Selection, after: number): Promise<Page<DeadLetter>>
   settled(which: Selection, after: number): Promise<Page<InboxMessage>>
   /** A sign of life, and one bounded step of what can wait: retention, and giving room back to the disk. */
-  tidy(nowMs: number, pendingBytes: number): Promise<{ readonly more: boolean; readonly roomy: boolean }>
+  tidy(nowMs: number, pendingBytes: number): Promise<{ readonly more: boolean; readonly onCapacity: boolean }>
   /** Drops what may be dropped. Resolves to whether there is room on the disk again, and in the budget. */
   probe(nowMs: number, pendingBytes: number): Promise<boolean>
   /** Lets go of the file. `nowMs` is left out when it cannot be said that all is well. */
@@ -100,5 +100,5 @@ export interface Committed {
   /** What was there of what was retracted. */
   readonly retracted: { readonly messages: number; readonly bytes: number }
   /** Whether there is room for more. */
-  readonly roomy: boolean
+  readonly onCapacity: boolean
 }

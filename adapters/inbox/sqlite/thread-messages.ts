@@ -1,4 +1,4 @@
-import { FleethookError, type ErrorCode } from '../../../src/errors.ts'
+import { FleethookError, type ErrorCode } from '../../../src/base/errors.ts'
 import type { Store } from './store.ts'
 
 /** A call of the store, as it is sent to its thread. */

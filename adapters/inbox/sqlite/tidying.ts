@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import type { Timer } from '../../../src/clock.ts'
+import type { Timer } from '../../../src/base/clock.ts'
 import type { Health } from './health.ts'
 import type { Store } from './store.ts'
 
@@ -28,7 +28,7 @@ export function tidyEvery({
       for (let more = true; more && !stopped && health.isUsable;) {
         const result = await store.tidy(now(), pendingBytes())
         more = result.more
-        health.noteRoom(result.roomy)
+        health.noteRoom(result.onCapacity)
         await setImmediate()
       }
     } catch (error) {

@@ -4,7 +4,7 @@ import type { Statements } from './statements.ts'
 import type { Batch, Committed, Move, Row as Put } from './store.ts'
 
 /** Writes what a batch holds, within a transaction. */
-export function writeBatch(statements: Statements, retention: Retention, batch: Batch): Omit<Committed, 'roomy'> {
+export function writeBatch(statements: Statements, retention: Retention, batch: Batch): Omit<Committed, 'onCapacity'> {
   const retracted = { messages: 0, bytes: 0 }
   for (const place of batch.retracted) {
     const bytes = bytesOf(statements.take.get(place))

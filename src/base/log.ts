@@ -1,0 +1,63 @@
+import type { Clock } from './clock.ts'
+
+/** Where a receiver says what an operator should know. `details` never hold a secret, a header or a payload. */
+export interface Log {
+  debug(message: string, details?: Record<string, unknown>): void
+  info(message: string, details?: Record<string, unknown>): void
+  warn(message: string, details?: Record<string, unknown>): void
+  error(message: string, details?: Record<string, unknown>): void
+}
+
+const silent = (): void => {}
+
+/** Prints warnings and errors to the console, and nothing else. The default of the option `log`. */
+export const consoleLog: Log = {
+  debug: silent,
+  info: silent,
+  warn: (message, details) =>
+    details ? console.warn(`fleethook: ${message}`, details) : console.warn(`fleethook: ${message}`),
+  error: (message, details) =>
+    details ? console.error(`fleethook: ${message}`, details) : console.error(`fleethook: ${message}`),
+}
+
+/** Runs a user's function and does not wait for it. What it throws or rejects with goes to `failed` and no further. */
+export function guarded(run: () => unknown, failed: (thrown: unknown) => void = silent): void {
+  new Promise((resolve) => resolve(run())).catch(failed)
+}
+
+/** The same log, except that it never throws: for code that must not stop between two steps. */
+export function guardedLog(log: Log): Log {
+  const say =
+    (level: keyof Log) =>
+    (message: string, details?: Record<string, unknown>): void =>
+      guarded(() => (details === undefined ? log[level](message) : log[level](message, details)))
+  return { debug: say('debug'), info: say('info'), warn: say('warn'), error: say('error') }
+}
+
+/** A log that writes each line at most once in ten seconds. */
+export type ThrottledLog = Pick<Log, 'warn' | 'error'>
+
+const quietMs = 10_000
+
+/** Writes a line at once the first time, then at most every ten seconds, with the number of times it was repeated. */
+export function throttled(log: Log, clock: Clock): ThrottledLog {
+  const written = new Map<string, { readonly atMs: number; repeated: number }>()
+
+  function say(level: 'warn' | 'error', message: string, details: Record<string, unknown> = {}): void {
+    const last = written.get(message)
+    const now = clock.now()
+    if (last !== undefined && now - last.atMs < quietMs) {
+      last.repeated += 1
+      return
+    }
+    written.set(message, { atMs: now, repeated: 0 })
+    const repeated = last !== undefined && last.repeated > 0 ? { repeated: last.repeated } : {}
+    // A message must not stop because a log failed.
+    guarded(() => log[level](message, { ...details, ...repeated }))
+  }
+
+  return {
+    warn: (message, details) => say('warn', message, details),
+    error: (message, details) => say('error', message, details),
+  }
+}

@@ -1,0 +1,153 @@
+import * as z from 'zod/mini'
+import {
+  alertsEvent,
+  connectivityEvent,
+  dataEvent,
+  errorsEvent,
+  gapEvent,
+  stateEvent,
+  unknownEvent,
+  vehicleDataEvent,
+} from '../events/schemas.ts'
+import { eventCollectorMessage, serviceMessage, vehicleMakerMessage } from '../events/wire-schemas.ts'
+import { type Answer, healthy, refusalErrors, refuse, success, unhealthy } from './answers.ts'
+
+/** A part of a document, ready for `JSON.stringify`. */
+interface Part {
+  readonly [key: string]: unknown
+}
+
+const messages = {
+  ServiceMessage: serviceMessage,
+  VehicleMakerMessage: vehicleMakerMessage,
+  EventCollectorMessage: eventCollectorMessage,
+}
+const events = {
+  DataEvent: dataEvent,
+  StateEvent: stateEvent,
+  VehicleDataEvent: vehicleDataEvent,
+  AlertsEvent: alertsEvent,
+  ErrorsEvent: errorsEvent,
+  ConnectivityEvent: connectivityEvent,
+  UnknownEvent: unknownEvent,
+  GapEvent: gapEvent,
+}
+
+/**
+ * The OpenAPI 3.1 document of a receiver: the webhook as the service posts to it, the collector's paths, every answer, and
+ * the events that handlers get. Made of the same schemas that the tests hold the normaliser against.
+ */
+export function openApiDocument(version: string): Part {
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'fleethook receiver',
+      version,
+      summary: 'Receives the telemetry that a shared-vehicle service posts to a webhook.',
+      description:
+        'Each message is sent once and is not signed; a secret in `Authorization` guards the webhook. ' +
+        'Any answer but a 2xx loses the message.',
+      license: { name: 'MIT', identifier: 'MIT' },
+    },
+    webhooks: {
+      telemetry: { post: taking('postTelemetry', 'One message in any of the three formats', Object.keys(messages)) },
+    },
+    paths: {
+      '/services/collector/event': {
+        post: taking('postCollectorEvent', 'Events of the HTTP Event Collector protocol, from relays', [
+          'EventCollectorMessage',
+        ]),
+      },
+      '/services/collector/health': {
+        get: {
+          operationId: 'getCollectorHealth',
+          summary: 'Whether a message would be taken now',
+          security: [],
+          responses: {
+            '200': answers('There is room', [healthy]),
+            '503': answers('Full, or stopping', [unhealthy, refuse({ error: 'draining' })]),
+          },
+        },
+      },
+    },
+    components: {
+      securitySchemes: {
+        secret: {
+          type: 'apiKey',
+          in: 'header',
+          name: 'Authorization',
+          description:
+            'The value set as `auth` of the webhook, as it is, or `Splunk <value>` when it has no scheme word.',
+        },
+      },
+      schemas: { ...schemas(messages, 'input'), ...schemas(events, 'output'), Answer: answer },
+    },
+  }
+}
+
+const answer: Part = {
+  type: 'object',
+  required: ['text', 'code'],
+  properties: {
+    text: { type: 'string', description: "The collector protocol's words." },
+    code: { type: 'integer', description: "The collector protocol's number; 0 is success." },
+    error: { type: 'string', enum: refusalErrors, description: 'Stable, for programs.' },
+    hint: { type: 'string', description: 'What to do, for people. Never a secret.' },
+    'invalid-event-number': {
+      type: 'integer',
+      description: 'The 0-based number of the first event that was not taken; those before it were.',
+    },
+  },
+}
+
+function taking(operationId: string, summary: string, schemaNames: readonly string[]): Part {
+  const refusals = refusalErrors.map((error) => refuse({ error }))
+  const statuses = [...new Set(refusals.map(({ status }) => status))].sort((a, b) => a - b)
+  return {
+    operationId,
+    summary,
+    description:
+      'One JSON object, several one after another, or a list of them; as it is or with `Content-Encoding: gzip`.',
+    security: [{ secret: [] }],
+    requestBody: {
+      required: true,
+      content: {
+        'application/json': {
+          schema: { anyOf: schemaNames.map((name) => ({ $ref: `#/components/schemas/${name}` })) },
+        },
+      },
+    },
+    responses: Object.fromEntries([
+      ['200', answers('Accepted', [success])],
+      ...statuses.map((status) => [
+        status,
+        answers(
+          'Refused',
+          refusals.filter((refusal) => refusal.status === status),
+        ),
+      ]),
+    ]),
+  }
+}
+
+function answers(description: string, given: readonly Answer[]): Part {
+  const examples = given.map(({ body }) => {
+    const value: Part = JSON.parse(body)
+    return [String(value['error'] ?? value['text']).replaceAll(/\W+/g, '_'), { value }]
+  })
+  return {
+    description,
+    content: {
+      'application/json': { schema: { $ref: '#/components/schemas/Answer' }, examples: Object.fromEntries(examples) },
+    },
+  }
+}
+
+function schemas(named: Readonly<Record<string, z.ZodMiniType>>, io: 'input' | 'output'): Part {
+  return Object.fromEntries(
+    Object.entries(named).map(([name, schema]) => {
+      const { $schema: _dialect, ...json } = z.toJSONSchema(schema, { io })
+      return [name, json]
+    }),
+  )
+}

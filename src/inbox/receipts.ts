@@ -1,0 +1,150 @@
+import type { Clock } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { FleetEvent, GapEvent } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import type { Refusal } from '../http/answers.ts'
+import type { Body } from '../http/body.ts'
+import { createDeliveryIds } from './delivery-id.ts'
+import type { Door } from '../http/paths.ts'
+import type { InboxMessage } from './inbox.ts'
+import { checkEnvelope } from '../wire/envelope.ts'
+import type { Normalizer } from '../wire/normalizer.ts'
+import { type Piece, split, splitValue, type ValuePiece } from '../wire/split.ts'
+
+/** What a body came to: messages, and where it stopped being readable. */
+export interface Receipt {
+  readonly messages: readonly InboxMessage[]
+  readonly broken?: Refusal
+}
+
+/** Makes what an inbox keeps, and reads it back. */
+export interface Receipts {
+  /** Takes a body apart into messages with an id each. Everything before what cannot be read is kept. */
+  read(body: Body, door: Door): Receipt
+  malformed(body: Body | undefined, flaw: Refusal): InboxMessage
+  gap(event: GapEvent): InboxMessage
+  /** A message that another process has received, with an id of this one: in the order of arrival here. */
+  arrived(message: InboxMessage): InboxMessage
+  /** Ids made from now on sort after this one, which an earlier process made. */
+  follow(id: string): void
+  /** Reads a message that only its text is left of. */
+  readonly reread: (message: InboxMessage) => FleetEvent | MalformedBody
+}
+
+/** The vehicle that a lane is for. No VIN begins with an asterisk, and the lanes for what has no VIN do. */
+export function vinOf(lane: string): string | undefined {
+  return lane.startsWith('*') ? undefined : lane
+}
+
+/** How much of a malformed body is kept, in characters. */
+const malformedLength = 4096
+
+/** A body with more than `mostMessages` is refused before they are read: no inbox could hold them. */
+export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessages = 10_000): Receipts {
+  const ids = createDeliveryIds()
+
+  /** A message that the receiver itself makes. */
+  function own(kind: 'gap' | 'malformed', lane: string, event: GapEvent | MalformedBody): InboxMessage {
+    const receivedAt = clock.now()
+    const text = JSON.stringify(event)
+    return { id: ids.next(receivedAt), lane, receivedAt, door: 'root', kind, text, bytes: text.length, event }
+  }
+
+  return {
+    read(body, door) {
+      const receivedAt = clock.now()
+      const messages: InboxMessage[] = []
+      const { pieces, broken } = 'text' in body ? split(body.text) : splitValue(body.value)
+      if (pieces.length > mostMessages) return { messages, broken: tooMany(mostMessages) }
+      for (const piece of pieces) {
+        const text = textOf(piece, body)
+        // What JSON cannot write, a parser of JSON did not make.
+        if (text === '') return { messages, broken: { error: 'body_not_json', eventNumber: messages.length } }
+        const { value } = piece
+        const flaw = checkEnvelope(value, door)
+        if (flaw !== undefined) return { messages, broken: { error: flaw, eventNumber: messages.length } }
+        const event = normalizer.normalize(value, receivedAt)
+        messages.push({
+          id: ids.next(receivedAt),
+          lane: event.vin ?? '*unknown',
+          receivedAt,
+          door,
+          kind: 'wire',
+          bytes: text.length,
+          event,
+          text,
+        })
+      }
+      if (broken !== undefined) return { messages, broken: { error: 'body_not_json', eventNumber: broken.index } }
+      return messages.length === 0 ? { messages, broken: { error: 'body_empty' } } : { messages }
+    },
+
+    malformed(body, { error, eventNumber }) {
+      const text = body === undefined ? '' : 'text' in body ? body.text : written(body.value)
+      return own('malformed', '*malformed', {
+        topic: 'malformed',
+        receivedAt: new Date(clock.now()),
+        error,
+        text: copied(text.slice(0, malformedLength)),
+        length: text.length,
+        ...(eventNumber === undefined ? {} : { eventNumber }),
+      })
+    },
+
+    gap: (event) => own('gap', event.vin ?? '*gap', event),
+
+    arrived: (message) => ({ ...message, id: ids.next(clock.now()) }),
+
+    follow: (id) => ids.follow(id),
+
+    reread({ kind, text, receivedAt }) {
+      const value = split(text).pieces[0]?.value
+      if (value === undefined) {
+        throw new FleethookError(
+          'message_unreadable',
+          `The inbox gave back ${text.length} characters that are not a message.`,
+        )
+      }
+      if (kind === 'wire') return normalizer.normalize(value, receivedAt)
+      return revived(value)
+    },
+  }
+}
+
+function tooMany(mostMessages: number): Refusal {
+  return {
+    error: 'body_too_large',
+    hint: `A body has at most ${mostMessages} messages: send smaller batches, or raise \`limits.pendingMessages\`.`,
+  }
+}
+
+/** The text of one message of a body; empty for a value that JSON cannot write. */
+function textOf(piece: Piece | ValuePiece, body: Body): string {
+  if (!('text' in body && 'start' in piece)) return written(piece.value)
+  const part = body.text.slice(piece.start, piece.end)
+  return part.length * 2 > body.text.length ? part : copied(part)
+}
+
+/** A part of a text keeps the whole of it in memory, which a limit on what waits would not see. */
+function copied(part: string): string {
+  return String(JSON.parse(JSON.stringify(part)))
+}
+
+/** A parsed value as JSON, as long as JSON can write it. */
+function written(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? ''
+  } catch {
+    return ''
+  }
+}
+
+/** A gap or a malformed body as it was before it was text: what reads as a date in one is one. */
+function revived(value: object): GapEvent | MalformedBody {
+  const dates = ['at', 'receivedAt', 'from', 'to']
+  const entries = Object.entries(value).map(([key, inner]) => [
+    key,
+    dates.includes(key) ? new Date(String(inner)) : inner,
+  ])
+  return Object.fromEntries(entries)
+}

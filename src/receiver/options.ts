@@ -1,0 +1,155 @@
+import type { Durability } from '../hosting/drainable.ts'
+import type { Env } from 'hono'
+import { type Clock, systemClock } from '../base/clock.ts'
+import type { Dedupe } from '../dispatch/duplicates.ts'
+import type { RetryOptions } from '../dispatch/retry.ts'
+import { FleethookError } from '../base/errors.ts'
+import {
+  aFunction,
+  anything,
+  checkOptions,
+  defined,
+  isObject,
+  milliseconds,
+  oneOf,
+  required,
+  type Rules,
+  trueOrFalse,
+  wholeNumber,
+  withMethods,
+} from '../base/options.ts'
+import type { Format } from '../events/event.ts'
+import type { FieldCatalogue } from '../events/fields.ts'
+import type { Ack } from '../hosting/drainable.ts'
+import type { DeadMessage } from '../inbox/dead-letters.ts'
+import type { Secret } from '../http/secret.ts'
+import { type InboxFactory, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
+import { memoryInbox } from '../inbox/memory.ts'
+import { consoleLog, type Log } from '../base/log.ts'
+
+/** How much a receiver takes in at once. */
+export interface Limits {
+  /** The largest body, in bytes after inflating. Default 1,048,576. */
+  readonly bodyBytes: number
+  /** Messages that wait or are being handled. Default 10,000 in memory; a durable inbox says its own. */
+  readonly pendingMessages: number | undefined
+  /** The size of those messages, in bytes. Default 64 MiB in memory; a durable inbox says its own. */
+  readonly pendingBytes: number | undefined
+}
+
+/** What {@link createReceiver} takes. Only `secret` is required. */
+export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalogue = FieldCatalogue> {
+  /**
+   * The value that was set as the webhook's `auth` (specification: "Authentication of outgoing webhook messages").
+   * A string, a list of strings while one secret replaces another, or a function of the runtime's `env`, called for
+   * every request. Empty or missing throws. `false` accepts everything and has to be written out.
+   */
+  readonly secret: Secret<NonNullable<E['Bindings']>> | undefined
+  /** `'auto'` (default) reads each message by its shape; a pinned format makes others `unknown` events. */
+  readonly format?: 'auto' | Format
+  /** `true` (default) reads values by the field catalogue; `false` leaves them as they were sent, without wrappers. */
+  readonly decode?: boolean
+  /** Fields of your own, which extend the built-in catalogue and win over it. The types of `event.data` follow. */
+  readonly fields?: Fields
+  /** Where accepted messages are kept until they are handled. Default `memoryInbox()`. */
+  readonly inbox?: InboxFactory | RelayInbox
+  /** When the 2xx is sent. Default `'received'` with an inbox in memory, `'stored'` with a durable one. */
+  readonly ack?: Ack
+  /** Handlers that run at once, over all vehicles. Default 16. */
+  readonly concurrency?: number
+  /** `'vin'` (default): one message of a VIN at a time, in order of arrival. `'none'`: any order. */
+  readonly order?: 'vin' | 'none'
+  /** How a failing handler is run again. Default `{ attempts: 5, minMs: 200, maxMs: 30_000 }`. */
+  readonly retry?: Partial<RetryOptions>
+  /**
+   * Passes over messages that say what one said that was handled, by `event.id`: within `withinMs` milliseconds of its
+   * receipt, in this process. Default: none are. `stats().duplicates` counts them.
+   */
+  readonly dedupe?: Dedupe
+  /** How long one run of a handler may take before its signal is aborted, in milliseconds. Default 30,000. */
+  readonly timeoutMs?: number
+  readonly limits?: Partial<Limits>
+  /**
+   * What an inbox in memory does when it is full: answer 503 (default), or first merge queued `data` of one VIN. Durable inboxes
+   * keep every message as it came, and refuse `'conflate'`.
+   */
+  readonly overflow?: 'refuse' | 'conflate'
+  /** Where to say what an operator should know. Default: the console, warnings and errors. */
+  readonly log?: Log
+  /** Called for every message that is given up, after its last attempt. */
+  readonly onDeadLetter?: (letter: DeadMessage) => unknown
+  /** Time, for tests: see `fakeClock` in `fleethook/testing`. */
+  readonly clock?: Clock
+}
+
+/** Options with every default filled in. */
+export interface Settings {
+  readonly secret: Secret
+  readonly format: 'auto' | Format
+  readonly decode: boolean
+  readonly fields: FieldCatalogue
+  readonly inbox: InboxFactory | RelayInbox
+  readonly ack: Ack | undefined
+  readonly concurrency: number
+  readonly order: 'vin' | 'none'
+  readonly retry: RetryOptions
+  readonly dedupe: Dedupe | undefined
+  readonly timeoutMs: number
+  readonly limits: Limits
+  readonly overflow: 'refuse' | 'conflate'
+  readonly log: Log
+  readonly onDeadLetter: ((letter: DeadMessage) => unknown) | undefined
+  readonly clock: Clock
+}
+
+const rules: Rules<ReceiverOptions> = {
+  // Checked by `createSecretCheck`, which never shows it.
+  secret: anything,
+  format: oneOf('auto', 'service', 'vehicle_maker', 'event_collector'),
+  decode: trueOrFalse,
+  // Its types are checked where they are read.
+  fields: { must: "must map field names to types, for instance { CabinNoise: 'number' }", accepts: isObject },
+  inbox: {
+    must: 'must be an inbox, for instance memoryInbox()',
+    accepts: (value) => typeof value === 'function' || isRelayInbox(value),
+  },
+  ack: oneOf('received', 'stored', 'handled'),
+  concurrency: wholeNumber(1),
+  order: oneOf('vin', 'none'),
+  retry: { attempts: wholeNumber(1), minMs: milliseconds(0), maxMs: milliseconds(0) },
+  dedupe: { withinMs: required(wholeNumber(1)), maxEntries: wholeNumber(1) },
+  timeoutMs: milliseconds(1),
+  limits: { bodyBytes: wholeNumber(1), pendingMessages: wholeNumber(1), pendingBytes: wholeNumber(1) },
+  overflow: oneOf('refuse', 'conflate'),
+  log: withMethods('debug', 'info', 'warn', 'error'),
+  onDeadLetter: aFunction,
+  clock: withMethods('now', 'after'),
+}
+
+/** Checks options and fills in the defaults. Throws a `FleethookError` that names the option, what was given and what to do. */
+export function readOptions(options: ReceiverOptions<never, never> | ReceiverOptions): Settings {
+  checkOptions('createReceiver', options, rules)
+  if (options.secret === undefined) {
+    throw new FleethookError('secret_missing', 'Option `secret` is missing.', {
+      hint: 'Give the value that was set as `auth` of the webhook (is the environment variable set?), or write out `secret: false` to accept everything.',
+    })
+  }
+  return {
+    secret: options.secret as Secret,
+    format: options.format ?? 'auto',
+    decode: options.decode ?? true,
+    fields: options.fields ?? {},
+    inbox: options.inbox ?? memoryInbox(),
+    ack: options.ack,
+    concurrency: options.concurrency ?? 16,
+    order: options.order ?? 'vin',
+    retry: { attempts: 5, minMs: 200, maxMs: 30_000, ...defined(options.retry) },
+    dedupe: options.dedupe,
+    timeoutMs: options.timeoutMs ?? 30_000,
+    limits: { bodyBytes: 1_048_576, pendingMessages: undefined, pendingBytes: undefined, ...defined(options.limits) },
+    overflow: options.overflow ?? 'refuse',
+    log: options.log ?? consoleLog,
+    onDeadLetter: options.onDeadLetter,
+    clock: options.clock ?? systemClock,
+  }
+}

@@ -1,0 +1,20 @@
+import type { Clock } from '../base/clock.ts'
+import type { GapEvent } from '../events/event.ts'
+import type { RefusalError } from '../http/answers.ts'
+
+/** Where messages come from without a webhook: a stream of `fleethook/client`, or what it refilled. */
+export interface Source {
+  /** Hands over everything, in order. Resolves at the end of it, or when the receiver takes nothing more. */
+  feed(sink: Sink): Promise<void>
+}
+
+/** What a source sees of a receiver. */
+export interface Sink {
+  /** Takes one message, as JSON text. Resolves to why it was not taken, if so; when there is no room, it is to be given again. */
+  take(text: string): Promise<RefusalError | undefined>
+  /** Takes a `gap` that the source has noticed. Resolves to whether there was room for it. */
+  tell(gap: GapEvent): Promise<boolean>
+  /** Aborted when the receiver takes nothing more. */
+  readonly signal: AbortSignal
+  readonly clock: Clock
+}

@@ -1,0 +1,72 @@
+import type { Vehicle } from '../fleet/vehicle.ts'
+import type { JsonObject } from '../../wire/record.ts'
+
+/** What a vehicle answers to a command that reached it. */
+export interface CommandAnswer {
+  readonly result: boolean
+  readonly reason: string
+}
+
+const done: CommandAnswer = { result: true, reason: '' }
+const no = (reason: string): CommandAnswer => ({ result: false, reason })
+
+const effects: Readonly<Record<string, (vehicle: Vehicle, body: JsonObject) => CommandAnswer>> = {
+  charge_start({ charging }) {
+    if (charging === undefined) return no('disconnected')
+    if (charging.state === 'Complete') return no('complete')
+    if (charging.state === 'Charging' || charging.state === 'Starting') return no('is_charging')
+    charging.state = 'Charging'
+    return done
+  },
+  charge_stop(vehicle) {
+    if (vehicle.charging?.state !== 'Charging') return no('not_charging')
+    vehicle.charging.state = 'Stopped'
+    vehicle.charging.watts = 0
+    vehicle.watts = 0
+    return done
+  },
+  set_charge_limit(vehicle, { percent }) {
+    if (typeof percent !== 'number' || percent < 50 || percent > 100) return no('invalid_percent')
+    if (vehicle.chargeLimitPercent === percent) return no('already_set')
+    vehicle.chargeLimitPercent = percent
+    return done
+  },
+  charge_port_door_open: (vehicle) => set(vehicle, { portOpen: true }),
+  charge_port_door_close: (vehicle) => (vehicle.charging ? no('cable_connected') : set(vehicle, { portOpen: false })),
+  door_lock: (vehicle) => set(vehicle, { locked: true }),
+  door_unlock: (vehicle) => set(vehicle, { locked: false }),
+  auto_conditioning_start: (vehicle) => set(vehicle, { climateOn: true }),
+  auto_conditioning_stop: (vehicle) => set(vehicle, { climateOn: false }),
+  set_temps: (vehicle, { driver_temp: celsius }) =>
+    typeof celsius === 'number' && celsius >= 15 && celsius <= 28
+      ? set(vehicle, { wantedCelsius: celsius })
+      : no('invalid_temperature'),
+  actuate_trunk: (vehicle, { which_trunk: which }) =>
+    which === 'rear' || which === undefined ? set(vehicle, { trunkOpen: !vehicle.trunkOpen }) : done,
+}
+
+/** Does what a command asks for. Commands whose effect is not simulated are answered as done. */
+export function carryOut(vehicle: Vehicle, name: string, body: JsonObject): CommandAnswer {
+  const effect = Object.hasOwn(effects, name) ? effects[name] : undefined
+  return effect === undefined ? done : effect(vehicle, body)
+}
+
+const charging = new Set([
+  'set_charge_limit',
+  'set_charging_amps',
+  'set_scheduled_charging',
+  'set_scheduled_departure',
+  'add_charge_schedule',
+  'remove_charge_schedule',
+  'wake_up',
+])
+
+/** Whether the maker's charging permission is enough for a command (docs/interface.md, reading 28). */
+export function isChargingCommand(name: string): boolean {
+  return name.startsWith('charge_') || name.startsWith('charging_') || charging.has(name)
+}
+
+function set(vehicle: Vehicle, change: Partial<Vehicle>): CommandAnswer {
+  Object.assign(vehicle, change)
+  return done
+}
