@@ -5,9 +5,9 @@
  */
 import type { ExecutionContext } from '../src/hosting/execution-context.ts'
 import { receiversIn, type RoutedApp } from '../src/hosting/mounted.ts'
-import { type AttachableInbox, isAttachable, type KeptBatch } from '../src/backend/relay-inbox.ts'
+import { type AttachableInbox, isAttachable, type KeptBatch } from '../src/backend/backend.ts'
 
-export type { KeptBatch, KeptMessage } from '../src/backend/relay-inbox.ts'
+export type { KeptBatch, KeptMessage } from '../src/backend/backend.ts'
 
 /** A receiver, or a Hono app that mounts one. */
 export interface WorkerServed<Bindings> {

@@ -21,7 +21,7 @@ export type {
   Subject,
 } from './dispatch/handler.ts'
 export type { RetryOptions } from './dispatch/retry.ts'
-export { Discard, Retry } from './dispatch/thrown.ts'
+export { Discard, Retry } from './dispatch/retry.ts'
 export { type ErrorCode, FleethookError } from './base/errors.ts'
 export type {
   Alert,

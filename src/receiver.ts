@@ -1,7 +1,7 @@
 import type { Env } from 'hono'
 import type { Surroundings } from './dispatch/work.ts'
 import { createRegistry } from './dispatch/registry.ts'
-import { createEngine } from './backend/engine.ts'
+import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { isRefusal, readGiven } from './http/body.ts'
@@ -9,7 +9,7 @@ import { markRoutes } from './hosting/mounted.ts'
 import { type Arrival, createRoutes, type Incoming } from './http/routes.ts'
 import { targetOf } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
-import { isAttachable } from './backend/relay-inbox.ts'
+import { isAttachable } from './backend/backend.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import type { Backend, BackendParts } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
@@ -70,7 +70,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 
   /** The part of the way that begins when it is known who sends. Resolves to why something of it was not taken. */
   async function admit(arrival: Arrival): Promise<Refusal | undefined> {
-    if (backend.draining) return { error: 'draining' }
+    if (backend.isDraining) return { error: 'draining' }
     backend.enter()
     try {
       const body = await arrival.read(limits.bodyBytes)
@@ -81,7 +81,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         return body
       }
       const { messages, broken } = receipts.read(body, arrival.door)
-      const full = await backend.take(messages, arrival)
+      const full = await backend.put(messages, arrival)
       if (full !== undefined) return full
       if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), arrival)
       return broken
@@ -110,7 +110,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 
   const { app, fetch } = createRoutes<E>({
     receive,
-    busy: () => (backend.draining ? 'draining' : backend.refusing()),
+    busy: () => (backend.isDraining ? 'draining' : backend.refusing()),
     refused: reports.noteRefused,
   })
 
@@ -147,7 +147,9 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     from(source, { env, context } = {}) {
       // Not before there is a source: Workers have no request to which a signal of their module could belong.
       closing ??= new AbortController()
-      return backend.draining ? Promise.resolve() : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
+      return backend.isDraining
+        ? Promise.resolve()
+        : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
     open: () => backend.open(),
     drain({ deadlineMs = 25_000 } = {}) {
@@ -163,7 +165,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         topics: { ...reports.topics },
         refused: { ...reports.refused },
         drift: drift.list(),
-        draining: backend.draining,
+        draining: backend.isDraining,
       }
     },
     deadLetters: backend.deadLetters,
@@ -175,7 +177,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 
 function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
   if (isAttachable(inbox)) return inbox.attach(parts)
-  if (typeof inbox === 'function') return createEngine({ ...parts, inbox })
+  if (typeof inbox === 'function') return new LocalBackend({ ...parts, inbox })
   throw new FleethookError(
     'option_invalid',
     'Option `inbox` of createReceiver comes from another version of fleethook.',

@@ -3,24 +3,17 @@
  *
  * @module
  */
+import { type AttachableInbox, type BackendParts, isAttachable } from '../../src/backend/backend.ts'
+import { RelayBackend } from '../../src/backend/relay.ts'
 import { FleethookError } from '../../src/base/errors.ts'
+import { aFunction, checkOptions, defined, required, type Rules, wholeNumber } from '../../src/base/options.ts'
 import type { Drainable } from '../../src/hosting/drainable.ts'
-import { refuseConflation } from '../../src/inbox/refuse-conflation.ts'
-import { type AttachableInbox, isAttachable } from '../../src/backend/relay-inbox.ts'
-import type { BackendParts } from '../../src/backend/backend.ts'
-import type { RelayInbox } from '../../src/inbox/inbox.ts'
-import { createRelayBackend } from '../../src/backend/relay.ts'
+import { type RelayInbox, refuseConflation } from '../../src/inbox/inbox.ts'
 import { createInboxObject } from './durable-object/object.ts'
-import { createObjects } from './durable-object/objects.ts'
-import {
-  type DurableObjectInboxOptions,
-  type DurableObjectSettings,
-  readObjectOptions,
-} from './durable-object/options.ts'
-import type { InboxObjectClass } from './durable-object/platform.ts'
-import { createObjectRelay } from './durable-object/relay.ts'
+import { createObjectRelay } from './durable-object/objects.ts'
+import type { InboxObjectClass, ObjectNamespace } from './durable-object/platform.ts'
+import type { Keeping, KeptFor } from './durable-object/room.ts'
 
-export type { DurableObjectInboxOptions } from './durable-object/options.ts'
 export type { KeptFor } from './durable-object/room.ts'
 export type {
   InboxObject,
@@ -33,8 +26,41 @@ export type {
   SqlValue,
 } from './durable-object/platform.ts'
 
+/** What {@link durableObjectInbox} takes. Only `objects` is required. */
+export interface DurableObjectInboxOptions<Bindings> {
+  /** The binding of the objects: `(env) => env.FLEETHOOK_INBOX`. */
+  readonly objects: (env: Bindings) => ObjectNamespace
+  /**
+   * The number of objects that share the vehicles. Default 4: one object takes some hundred messages a second. Raise it only
+   * while nothing waits: a vehicle can move to another object, which does not know what waits in the old one.
+   */
+  readonly shards?: number
+  /**
+   * The size of all messages of one object, in bytes. When it is used up, and no settled message is left to drop, the object
+   * is full. Default 1 GiB; the platform allows 10 GB.
+   */
+  readonly maxBytes?: number
+  /**
+   * What an object keeps for replays: dead letters by default 30 days and 64 MiB; settled messages not at all (`forMs: 0`),
+   * because keeping one costs one more row that is written.
+   */
+  readonly retention?: { readonly settled?: Partial<KeptFor>; readonly dead?: Partial<KeptFor> }
+}
+
+const mebibyte = 1_048_576
+const dayMs = 86_400_000
+
+const keptFor = { forMs: wholeNumber(0), maxBytes: wholeNumber(0) }
+const rules: Rules<DurableObjectInboxOptions<never>> = {
+  objects: required(aFunction, 'Give (env) => env.FLEETHOOK_INBOX, with the name of your binding.'),
+  shards: wholeNumber(1),
+  maxBytes: wholeNumber(1),
+  retention: { settled: keptFor, dead: keptFor },
+}
+
+/** What {@link inboxObject} has to know of an inbox. */
 interface Made {
-  readonly keeping: DurableObjectSettings<never>['keeping']
+  readonly keeping: Omit<Keeping, 'pendingMessages' | 'pendingBytes'>
   parts: BackendParts | undefined
 }
 
@@ -66,23 +92,30 @@ const made = new WeakMap<RelayInbox, Made>()
  * ```
  */
 export function durableObjectInbox<Bindings = never>(options: DurableObjectInboxOptions<Bindings>): RelayInbox {
-  const { objects, shards, keeping } = readObjectOptions(options)
+  checkOptions('durableObjectInbox', options, rules)
+  const { objects, shards = 4, maxBytes = 1024 * mebibyte, retention = {} } = options
+  const settled = { forMs: 0, maxBytes: 64 * mebibyte, ...defined(retention.settled) }
+  const dead = { forMs: 30 * dayMs, maxBytes: 64 * mebibyte, ...defined(retention.dead) }
+  const own: Made = { keeping: { maxBytes, settled, dead }, parts: undefined }
   let bindings: unknown
-  const kept: Made = { keeping, parts: undefined }
   const inbox: AttachableInbox = {
     kind: 'relay',
     bind(env) {
       bindings = env
     },
     attach(parts) {
-      if (kept.parts !== undefined) throw usedTwice()
+      if (own.parts !== undefined) {
+        throw new FleethookError('option_invalid', 'One durableObjectInbox was given to two receivers.', {
+          hint: 'Make one for each receiver, with a binding of its own.',
+        })
+      }
       refuseConflation(parts.settings)
-      kept.parts = parts
-      const relay = createObjectRelay(createObjects(objects, shards), parts, () => bindings)
-      return createRelayBackend(relay, parts)
+      own.parts = parts
+      const relay = createObjectRelay({ objects, shards, receipts: parts.receipts, bindings: () => bindings })
+      return new RelayBackend(relay, parts)
     },
   }
-  made.set(inbox, kept)
+  made.set(inbox, own)
   return inbox
 }
 
@@ -104,9 +137,8 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
  * ```
  */
 export function inboxObject({ inbox }: Pick<Drainable, 'inbox'>): InboxObjectClass {
-  const kept = isAttachable(inbox) ? made.get(inbox) : undefined
-  const parts = kept?.parts
-  if (kept === undefined || parts === undefined) {
+  const own = isAttachable(inbox) ? made.get(inbox) : undefined
+  if (own?.parts === undefined) {
     throw new FleethookError(
       'option_invalid',
       'inboxObject was given a receiver that keeps its messages somewhere else.',
@@ -115,12 +147,6 @@ export function inboxObject({ inbox }: Pick<Drainable, 'inbox'>): InboxObjectCla
       },
     )
   }
-  const { pendingMessages = 50_000, pendingBytes = kept.keeping.maxBytes } = parts.settings.limits
-  return createInboxObject(parts, { ...kept.keeping, pendingMessages, pendingBytes })
-}
-
-function usedTwice(): FleethookError {
-  return new FleethookError('option_invalid', 'One durableObjectInbox was given to two receivers.', {
-    hint: 'Make one for each receiver, with a binding of its own.',
-  })
+  const { pendingMessages = 50_000, pendingBytes = own.keeping.maxBytes } = own.parts.settings.limits
+  return createInboxObject(own.parts, { ...own.keeping, pendingMessages, pendingBytes })
 }

@@ -3,19 +3,22 @@
  *
  * @module
  */
-import { createEngine } from '../../src/backend/engine.ts'
+import { LocalBackend } from '../../src/backend/local.ts'
+import { aFunction, checkOptions, required, type Rules } from '../../src/base/options.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { detachedContext } from '../../src/hosting/execution-context.ts'
-import { refuseConflation } from '../../src/inbox/refuse-conflation.ts'
-import type { AttachableInbox } from '../../src/backend/relay-inbox.ts'
+import type { AttachableInbox } from '../../src/backend/backend.ts'
 import type { BackendParts } from '../../src/backend/backend.ts'
-import type { RelayInbox } from '../../src/inbox/inbox.ts'
-import { createRelayBackend } from '../../src/backend/relay.ts'
+import { type RelayInbox, refuseConflation } from '../../src/inbox/inbox.ts'
+import { RelayBackend } from '../../src/backend/relay.ts'
 import { createBatchInbox } from './queue/batch-inbox.ts'
-import type { QueueBinding } from './queue/platform.ts'
-import { createQueueRelay } from './queue/relay.ts'
+import { createQueueRelay, type QueueBinding } from './queue/relay.ts'
 
-export type { QueueBinding, QueuedMessage } from './queue/platform.ts'
+export type { QueueBinding, QueuedMessage } from './queue/relay.ts'
+
+const rules: Rules<QueueInboxOptions<never>> = {
+  queue: required(aFunction, 'Give (env) => env.FLEETHOOK_QUEUE, with the name of your binding.'),
+}
 
 /** What {@link queueInbox} takes. */
 export interface QueueInboxOptions<Bindings> {
@@ -49,13 +52,10 @@ export interface QueueInboxOptions<Bindings> {
  * export default worker(receiver)
  * ```
  */
-export function queueInbox<Bindings = never>({ queue }: QueueInboxOptions<Bindings>): RelayInbox {
+export function queueInbox<Bindings = never>(options: QueueInboxOptions<Bindings>): RelayInbox {
+  checkOptions('queueInbox', options, rules)
+  const { queue } = options
   let attached: BackendParts | undefined
-  if (typeof queue !== 'function') {
-    throw new FleethookError('option_invalid', 'Option `queue` of queueInbox must be a function of env.', {
-      hint: 'Give (env) => env.FLEETHOOK_QUEUE, with the name of your binding.',
-    })
-  }
   const inbox: AttachableInbox = {
     kind: 'relay',
     attach(parts) {
@@ -73,14 +73,14 @@ export function queueInbox<Bindings = never>({ queue }: QueueInboxOptions<Bindin
       }
       refuseConflation(parts.settings)
       attached = parts
-      return createRelayBackend(createQueueRelay(queue), parts)
+      return new RelayBackend(createQueueRelay(queue), parts)
     },
 
     async consume(batch, env) {
       if (attached === undefined) return
       const { settings } = attached
       const inbox = createBatchInbox(batch, settings.clock)
-      const engine = createEngine({
+      const engine = new LocalBackend({
         ...attached,
         inbox: () => inbox,
         settings: { ...settings, ack: 'stored' },

@@ -4,7 +4,7 @@
  * @module
  */
 import type { InboxFactory } from '../../src/inbox/inbox.ts'
-import { refuseConflation } from '../../src/inbox/refuse-conflation.ts'
+import { refuseConflation } from '../../src/inbox/inbox.ts'
 import { createFileStore } from './sqlite/file-store.ts'
 import { createSqliteInbox } from './sqlite/inbox.ts'
 import { readSqliteOptions, type SqliteInboxOptions } from './sqlite/options.ts'

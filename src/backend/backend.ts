@@ -1,12 +1,12 @@
-import type { DeadLetters, OperatorApi, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Registry } from '../dispatch/registry.ts'
+import type { Surroundings } from '../dispatch/work.ts'
+import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
+import type { Refusal } from '../http/answers.ts'
+import type { OperatorApi, ReplaySelection } from '../inbox/dead-letters.ts'
+import { type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
 import type { Settings } from '../receiver/options.ts'
 import type { Reports } from '../receiver/reports.ts'
-import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
-import type { Surroundings } from '../dispatch/work.ts'
-import type { Refusal } from '../http/answers.ts'
-import type { InboxMessage } from '../inbox/inbox.ts'
 import type { Stats } from '../receiver/stats.ts'
 
 /** What a backend is made of. */
@@ -17,40 +17,64 @@ export interface BackendParts {
   readonly reports: Reports
 }
 
-/** What keeps messages and has them handled: in this process, or by a relay to another one. */
+/** What keeps messages and has them handled: in this process (`local.ts`), or elsewhere (`relay.ts`). */
 export interface Backend extends OperatorApi {
   readonly ack: Ack
   readonly durability: Durability
-  readonly deadLetters: DeadLetters
-  /** Puts messages back that were handled. */
+  /** Replays messages that were handled and that are still kept. Resolves to the number of messages. */
   replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
-  /** Whether it takes nothing more. */
-  readonly draining: boolean
-  /** Until as many times `leave` more may come, and a drain waits for it. */
+  /** Whether it takes no more messages. */
+  readonly isDraining: boolean
+  /** Messages may come until `leave` is called. A drain waits until every `enter` has its `leave`. */
   enter(): void
   leave(): void
   /** Whether messages may be read and taken. */
   readonly isReady: boolean
   /** Resolves to whether it is ready now. */
   becomeReady(): Promise<boolean>
-  /** Keeps messages. Resolves when the answer may leave, to why it must be a refusal. */
-  take(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined>
-  /**
-   * Keeps what the receiver made itself, if there is room: it stands for nothing that was acknowledged. Resolves to whether
-   * it is kept.
-   */
+  /** Keeps messages. Resolves when the answer may leave; to a refusal when they are not kept. */
+  put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined>
+  /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
   putInternal(message: InboxMessage, from: Surroundings): Promise<boolean>
-  /** Why it would take nothing just now, if so. */
+  /** Why it would refuse a message just now, if it would. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
   readonly open: () => Promise<void>
-  /** Takes nothing more and resolves when the handlers of all that was taken are done, or at the deadline. */
+  /** Takes no more messages. Resolves when the handlers of all that it took are done, or at the deadline. */
   drain(deadlineMs: number): Promise<DrainResult>
-  /** What has become of messages here, and what is going on. */
   state(): BackendState
 }
 
-/** The part of {@link Stats} that is about what has been taken. */
+/** The part of {@link Stats} that is about what was taken. */
 export type BackendState = Pick<
   Stats,
   'handled' | 'retried' | 'deadLettered' | 'duplicates' | 'lost' | 'pending' | 'running' | 'lanes' | 'openGaps'
 >
+
+/** What a {@link RelayInbox} is inside. */
+export interface AttachableInbox extends RelayInbox {
+  /** Called once by `createReceiver`, with what the receiver is made of. */
+  readonly attach: (parts: BackendParts) => Backend
+  /** Given the bindings of every request of a Worker, for calls that bring none, such as those for dead letters. */
+  readonly bind?: (env: unknown) => void
+  /** Handles a batch of messages that the platform kept: the `queue` handler of a Worker. */
+  readonly consume?: (batch: KeptBatch, env: unknown) => Promise<void>
+}
+
+/** Messages that a platform kept and hands over to be handled. */
+export interface KeptBatch {
+  readonly messages: readonly KeptMessage[]
+}
+
+/** A message that a platform kept. It comes again unless it is acknowledged. */
+export interface KeptMessage {
+  readonly body: unknown
+  /** The number of times it was handed over, this time included. */
+  readonly attempts: number
+  ack(): void
+  retry(options?: { delaySeconds?: number }): void
+}
+
+/** Whether messages are kept and handled elsewhere. */
+export function isAttachable(inbox: unknown): inbox is AttachableInbox {
+  return isRelayInbox(inbox) && 'attach' in inbox
+}

@@ -1,62 +1,52 @@
 import type { GapEvent, GapReason } from '../events/event.ts'
 
-/** One hole that is still open. */
-interface Hole {
+/** Lost messages that no gap event reports yet. */
+interface OpenGap {
   readonly vin: string | undefined
   readonly reason: GapReason
   readonly fromMs: number
   readonly missed: number
 }
 
-/** Remembers where messages were lost until it can be told to handlers: one gap per VIN and reason. */
-export interface Gaps {
-  /** A message was lost that came at `fromMs` or later; or, with `missed` 0, nobody knows how many. */
-  note(vin: string | undefined, reason: GapReason, fromMs: number, missed?: number): void
-  /** Takes the oldest hole, to be told of: what is lost from now on is another one. */
-  take(nowMs: number): GapEvent | undefined
-  /** It could not be told of. */
-  putBack(gap: GapEvent): void
-  readonly size: number
-}
+/** Beyond this number of vehicles a gap no longer says which vehicle it concerns. */
+const mostGaps = 10_000
 
-/** Beyond this many vehicles at once a gap no longer says which ones it concerns. */
-const maxHoles = 10_000
+/** Remembers lost messages until a gap event can report them: one gap per VIN and reason. */
+export class Gaps {
+  readonly #open = new Map<string, OpenGap>()
+  /** Gaps that found no room in the inbox when it was their turn: they are first again. */
+  readonly #returned = new Map<string, OpenGap>()
 
-export function createGaps(): Gaps {
-  const holes = new Map<string, Hole>()
-  /** Those that could not be told of when it was their turn: they are first again. */
-  const returned = new Map<string, Hole>()
-
-  function note(vin: string | undefined, reason: GapReason, fromMs: number, missed = 1): void {
-    const known = returned.has(key(vin, reason)) || holes.has(key(vin, reason))
-    const concerned = known || holes.size < maxHoles ? vin : undefined
-    widen(returned.has(key(concerned, reason)) ? returned : holes, { vin: concerned, reason, fromMs, missed })
+  /** A message was lost that came at `fromMs` or later. `missed` 0: an unknown number of messages. */
+  note(vin: string | undefined, reason: GapReason, fromMs: number, missed: number = 1): void {
+    const known = this.#returned.has(key(vin, reason)) || this.#open.has(key(vin, reason))
+    const concerned = known || this.#open.size < mostGaps ? vin : undefined
+    const gaps = this.#returned.has(key(concerned, reason)) ? this.#returned : this.#open
+    widen(gaps, { vin: concerned, reason, fromMs, missed })
   }
 
-  return {
-    note,
+  /** Takes the oldest gap as an event. What is lost from now on belongs to another gap. */
+  take(nowMs: number): GapEvent | undefined {
+    const gaps = this.#returned.size > 0 ? this.#returned : this.#open
+    const [oldest] = gaps
+    if (oldest === undefined) return undefined
+    gaps.delete(oldest[0])
+    return gapEvent(oldest[1], nowMs)
+  }
 
-    take(nowMs) {
-      const from = returned.size > 0 ? returned : holes
-      const [oldest] = from
-      if (oldest === undefined) return undefined
-      from.delete(oldest[0])
-      return gapEvent(oldest[1], nowMs)
-    },
+  /** The inbox had no room for the event. */
+  giveBack({ vin, reason, from, missed }: GapEvent): void {
+    widen(this.#returned, { vin, reason, fromMs: from.getTime(), missed })
+  }
 
-    putBack({ vin, reason, from, missed }) {
-      widen(returned, { vin, reason, fromMs: from.getTime(), missed })
-    },
-
-    get size() {
-      return holes.size + returned.size
-    },
+  get size(): number {
+    return this.#open.size + this.#returned.size
   }
 }
 
-function widen(holes: Map<string, Hole>, { vin, reason, fromMs, missed }: Hole): void {
-  const open = holes.get(key(vin, reason))
-  holes.set(key(vin, reason), {
+function widen(gaps: Map<string, OpenGap>, { vin, reason, fromMs, missed }: OpenGap): void {
+  const open = gaps.get(key(vin, reason))
+  gaps.set(key(vin, reason), {
     vin,
     reason,
     fromMs: Math.min(fromMs, open?.fromMs ?? fromMs),
@@ -66,7 +56,7 @@ function widen(holes: Map<string, Hole>, { vin, reason, fromMs, missed }: Hole):
 
 const key = (vin: string | undefined, reason: GapReason): string => `${reason} ${vin ?? ''}`
 
-function gapEvent({ vin, reason, fromMs, missed }: Hole, nowMs: number): GapEvent {
+function gapEvent({ vin, reason, fromMs, missed }: OpenGap, nowMs: number): GapEvent {
   const from = new Date(fromMs)
   const to = new Date(nowMs)
   return {

@@ -1,156 +1,168 @@
-import type { Durability } from '../hosting/drainable.ts'
-import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
-import { createGaps } from './gaps.ts'
-import type { Surroundings } from '../dispatch/work.ts'
 import { FleethookError } from '../base/errors.ts'
-import type { Refusal } from '../http/answers.ts'
+import { nowhere, type Surroundings } from '../dispatch/work.ts'
+import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
-import { vinOf } from '../inbox/receipts.ts'
-import type { Backend } from './backend.ts'
+import type { Refusal } from '../http/answers.ts'
+import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
-import type { BackendParts } from './backend.ts'
+import { vinOf } from '../inbox/receipts.ts'
+import type { Backend, BackendParts, BackendState } from './backend.ts'
+import { Gaps } from './gaps.ts'
 
 /** Takes messages to where they are kept and handled. */
 export interface Relay {
   readonly durability: Durability
   /**
-   * Resolves when all of the messages are as durable as `durability` says, or to why they are not kept. Rejects when
-   * whoever keeps them is out of reach.
+   * Resolves when all of the messages are as durable as `durability` says, or to a refusal when they are not kept. Rejects
+   * when the other side is out of reach.
    */
   put(messages: readonly InboxMessage[], env: unknown): Promise<Refusal | undefined>
   readonly deadLetters: DeadLetters
-  /** Puts messages back that were handled. */
+  /** Replays messages that were handled. */
   replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
 }
 
-/** How long a refusal shows in health checks when no message has come since. */
+/** How long a refusal shows in health checks when no further message has come, in milliseconds. */
 const refusingMs = 5_000
 
-/** What stands behind the HTTP face where no handler runs: nothing waits here, and nothing is left when it ends. */
-export function createRelayBackend(relay: Relay, { settings, receipts, reports }: BackendParts): Backend {
-  const { clock } = settings
-  const ack = settings.ack ?? 'stored'
-  if (ack === 'handled') {
-    throw new FleethookError(
-      'ack_unavailable',
-      "Option `ack` is 'handled' and this inbox hands messages on to where they are handled later.",
-      { hint: "Use ack: 'stored', the default, or an inbox in memory." },
-    )
-  }
-  const gaps = createGaps()
-  let refused: { readonly error: 'inbox_full' | 'inbox_unavailable'; readonly atMs: number } | undefined
-  let underWay = 0
-  let empty = (): void => {}
-  let draining: Promise<{ handled: number; left: number; lost: number }> | undefined
+/** The backend of a process in which no handler runs: nothing waits here, and nothing is left when it ends. */
+export class RelayBackend implements Backend {
+  readonly ack: Ack
+  readonly durability: Durability
+  readonly deadLetters: DeadLetters
+  readonly isReady = true
+  readonly #relay: Relay
+  readonly #parts: BackendParts
+  readonly #gaps = new Gaps()
+  #refused: { readonly error: 'inbox_full' | 'inbox_unavailable'; readonly atMs: number } | undefined
+  #underWay = 0
+  #draining: Promise<DrainResult> | undefined
+  #idle = (): void => {}
 
-  async function put(
+  constructor(relay: Relay, parts: BackendParts) {
+    const { ack = 'stored' } = parts.settings
+    if (ack === 'handled') {
+      throw new FleethookError(
+        'ack_unavailable',
+        "Option `ack` is 'handled', and this inbox passes messages on to where they are handled later.",
+        { hint: "Use ack: 'stored', the default, or an inbox in memory." },
+      )
+    }
+    this.ack = ack
+    this.durability = relay.durability
+    this.deadLetters = relay.deadLetters
+    this.#relay = relay
+    this.#parts = parts
+  }
+
+  get isDraining(): boolean {
+    return this.#draining !== undefined
+  }
+
+  async becomeReady(): Promise<boolean> {
+    return true
+  }
+
+  async open(): Promise<void> {}
+
+  enter(): void {
+    this.#underWay += 1
+  }
+
+  leave(): void {
+    this.#underWay -= 1
+    if (this.#underWay === 0) this.#idle()
+  }
+
+  async put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
+    if (messages.length === 0) return undefined
+    const stored = this.#store(messages, from)
+    if (this.ack === 'stored') return stored
+    const { reports } = this.#parts
+    this.#hold(
+      from,
+      stored.then((refusal) => {
+        if (refusal !== undefined) reports.noteLost(messages)
+      }),
+    )
+    return undefined
+  }
+
+  async putInternal(message: InboxMessage, { env }: Surroundings): Promise<boolean> {
+    return (await this.#send([message], env)) === undefined
+  }
+
+  refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
+    const { clock } = this.#parts.settings
+    const refused = this.#refused
+    return refused !== undefined && clock.now() - refused.atMs < refusingMs ? refused.error : undefined
+  }
+
+  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number> {
+    return this.#relay.replay(which, from)
+  }
+
+  drain(deadlineMs: number): Promise<DrainResult> {
+    const { settings, reports } = this.#parts
+    return (this.#draining ??= new Promise((resolve) => {
+      const end = (): void => {
+        timer.cancel()
+        reports.noteUnreportedGaps(this.#gaps.size)
+        resolve({ handled: 0, left: 0, lost: 0 })
+      }
+      const timer = settings.clock.after(deadlineMs, end)
+      this.#idle = end
+      if (this.#underWay === 0) end()
+    }))
+  }
+
+  state(): BackendState {
+    const none = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, running: 0, lanes: 0 }
+    return { ...none, pending: { messages: 0, bytes: 0 }, openGaps: this.#gaps.size }
+  }
+
+  async #send(
     messages: readonly InboxMessage[],
     env: unknown,
     outOfReach: () => void = () => {},
   ): Promise<Refusal | undefined> {
-    const reason = await relay.put(messages, env).catch((error: unknown): Refusal => {
+    const { settings, reports } = this.#parts
+    const refusal = await this.#relay.put(messages, env).catch((error: unknown): Refusal => {
       reports.dispatch.inboxFailed(error)
       outOfReach()
       return { error: 'inbox_unavailable' }
     })
-    const error = reason?.error
-    refused = error === 'inbox_full' || error === 'inbox_unavailable' ? { error, atMs: clock.now() } : undefined
-    return reason
+    const error = refusal?.error
+    const shows = error === 'inbox_full' || error === 'inbox_unavailable'
+    this.#refused = shows ? { error, atMs: settings.clock.now() } : undefined
+    return refusal
   }
 
-  async function store(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
-    const reason = await put(messages, from.env, () => {
-      // Where they are kept knows nothing of it, so it is told of from here.
-      for (const { lane, receivedAt } of messages) gaps.note(vinOf(lane), 'inbox_unavailable', receivedAt)
+  async #store(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
+    const refusal = await this.#send(messages, from.env, () => {
+      // The other side does not know that it was out of reach, so this side reports the gap.
+      for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), 'inbox_unavailable', receivedAt)
     })
-    if (reason !== undefined) return reason
-    reports.noteAccepted(messages)
-    if (gaps.size > 0) hold(from, emitGap(from.env))
+    if (refusal !== undefined) return refusal
+    this.#parts.reports.noteAccepted(messages)
+    if (this.#gaps.size > 0) this.#hold(from, this.#emitGaps(from.env))
     return undefined
   }
 
-  async function putInternal(message: InboxMessage, env: unknown): Promise<boolean> {
-    return (await put([message], env)) === undefined
+  async #emitGaps(env: unknown): Promise<void> {
+    const { settings, receipts } = this.#parts
+    for (let gap = this.#gaps.take(settings.clock.now()); gap !== undefined;) {
+      if (!(await this.putInternal(receipts.gap(gap), { ...nowhere, env }))) {
+        this.#gaps.giveBack(gap)
+        return
+      }
+      gap = this.#gaps.take(settings.clock.now())
+    }
   }
 
-  async function emitGap(env: unknown): Promise<void> {
-    const gap = gaps.take(clock.now())
-    if (gap === undefined) return
-    if (await putInternal(receipts.gap(gap), env)) return emitGap(env)
-    gaps.putBack(gap)
-  }
-
-  function enter(): void {
-    underWay += 1
-  }
-
-  function leave(): void {
-    underWay -= 1
-    if (underWay === 0) empty()
-  }
-
-  function hold({ context }: Surroundings, work: Promise<unknown>): void {
-    enter()
-    const done = work.finally(leave)
+  #hold({ context }: Surroundings, work: Promise<unknown>): void {
+    this.enter()
+    const done = work.finally(() => this.leave())
     if (isHeld(context)) context.waitUntil(done)
-  }
-
-  return {
-    ack,
-    durability: relay.durability,
-    deadLetters: relay.deadLetters,
-    replay: (which, from) => relay.replay(which, from),
-    enter,
-    leave,
-    isReady: true,
-    becomeReady: async () => true,
-    get draining() {
-      return draining !== undefined
-    },
-
-    async take(messages, from) {
-      if (messages.length === 0) return undefined
-      const stored = store(messages, from)
-      if (ack === 'stored') return stored
-      hold(
-        from,
-        stored.then((reason) => {
-          if (reason !== undefined) reports.noteLost(messages)
-        }),
-      )
-      return undefined
-    },
-
-    putInternal: (message, { env }) => putInternal(message, env),
-
-    refusing: () => (refused !== undefined && clock.now() - refused.atMs < refusingMs ? refused.error : undefined),
-
-    open: async () => {},
-
-    drain(deadlineMs) {
-      draining ??= new Promise((resolve) => {
-        const end = (): void => {
-          timer.cancel()
-          reports.noteUntold(gaps.size)
-          resolve({ handled: 0, left: 0, lost: 0 })
-        }
-        const timer = clock.after(deadlineMs, end)
-        empty = end
-        if (underWay === 0) end()
-      })
-      return draining
-    },
-
-    state: () => ({
-      handled: 0,
-      retried: 0,
-      deadLettered: 0,
-      duplicates: 0,
-      lost: 0,
-      pending: { messages: 0, bytes: 0 },
-      running: 0,
-      lanes: 0,
-      openGaps: gaps.size,
-    }),
   }
 }

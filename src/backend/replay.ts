@@ -1,48 +1,104 @@
-import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
 import { FleethookError } from '../base/errors.ts'
+import { checkOption, wholeNumber } from '../base/options.ts'
+import type { Surroundings } from '../dispatch/work.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
-import { createLetters, readable, selectionOf } from './letters.ts'
-import type { Surroundings } from '../dispatch/work.ts'
+import type { DeadLetters, DeadMessage, MessageSelection, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetter, Inbox, InboxMessage, Selection, Waiting } from '../inbox/inbox.ts'
+
+type Read = (message: InboxMessage) => FleetEvent | MalformedBody
+
+/** Where dead letters are. */
+export interface DeadLetterSource {
+  /** In the order of ids. */
+  deadLetters(which: Selection): Promise<readonly DeadLetter[]>
+  findDeadLetter(id: string): Promise<DeadLetter | undefined>
+  readonly read: Read
+}
+
+/** Dead letters to look at, with the event instead of the text. */
+export interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
+  /** The ids of all that match. */
+  ids(which: MessageSelection): Promise<readonly string[]>
+}
+
+/** The number of messages that one question to the inbox returns. */
+const pageSize = 500
+
+export function createDeadLetterReader({ deadLetters, findDeadLetter, read }: DeadLetterSource): DeadLetterReader {
+  async function* pages(
+    which: MessageSelection,
+    size: number,
+    behind?: string,
+  ): AsyncGenerator<readonly DeadMessage[]> {
+    const selection = { ...selectionOf(which), limit: size }
+    for (let after = behind; ;) {
+      const found = await deadLetters(after === undefined ? selection : { ...selection, after })
+      const messages = found.map((letter) => deadMessage(letter, read))
+      yield which.topic === undefined ? messages : messages.filter(({ event }) => event.topic === which.topic)
+      after = found.at(-1)?.id
+      if (after === undefined || found.length < size) return
+    }
+  }
+
+  return {
+    async list({ limit = 100, after, ...which } = {}) {
+      checkOption('deadLetters.list', 'limit', limit, wholeNumber(1))
+      const found: DeadMessage[] = []
+      for await (const page of pages(which, Math.min(limit, pageSize), after)) {
+        found.push(...page)
+        if (found.length >= limit) break
+      }
+      return found.slice(0, limit)
+    },
+
+    async get(id) {
+      const letter = await findDeadLetter(id)
+      return letter && deadMessage(letter, read)
+    },
+
+    async ids(which) {
+      const found: string[] = []
+      for await (const page of pages(which, pageSize)) for (const { id } of page) found.push(id)
+      return found
+    },
+  }
+}
 
 export interface ReplaysOptions {
   readonly inbox: Inbox
-  /** Opens the inbox, if it is not open yet. */
+  /** Opens the inbox, unless it is open. */
   readonly open: () => Promise<void>
-  readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
+  readonly read: Read
   readonly isDraining: () => boolean
-  /** It is a message again and wants its handlers. Resolves when they are done. */
+  /** The inbox has it as a waiting message again. Resolves when its handlers are done. */
   readonly revived: (message: Waiting, surroundings: Surroundings) => Promise<void>
 }
 
-/** What was given up, and what was handled, as far as the inbox still has it: to look at, and to be handled once more. */
+/** Dead letters and handled messages, as far as the inbox still keeps them: to look at, and to replay. */
 export interface Replays {
   readonly deadLetters: DeadLetters
   replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
 }
 
-/** So many are put back at once; the next when their handlers are done, so that live messages get in between. */
+/** The number of messages replayed at once. The next follow when their handlers are done, so that live messages get in between. */
 const atOnce = 100
 
-/** How many of what was handled are looked at in one step. */
-const pageSize = 500
-
 export function createReplays({ inbox, open, read, isDraining, revived }: ReplaysOptions): Replays {
-  const letters = createLetters({
+  const reader = createDeadLetterReader({
     deadLetters: (which) => inbox.deadLetters(which),
     findDeadLetter: (id) => inbox.findDeadLetter(id),
     read,
   })
 
-  /** Puts messages back in the order given. They are known before the first is: none comes twice, whatever becomes of it. */
+  /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
   async function revive(ids: readonly string[], { env, context }: Partial<Surroundings> = {}): Promise<number> {
     let count = 0
     for (let start = 0; start < ids.length; start += atOnce) {
       const handled: Promise<void>[] = []
       for (const id of ids.slice(start, start + atOnce)) {
-        // It would be lost where it now is safe.
-        if (isDraining()) throw draining(count)
+        // A message that waits is less safe than one that is kept.
+        refuseWhileDraining(count)
         const message = await inbox.revive(id)
         if (message === undefined) continue
         count += 1
@@ -51,6 +107,14 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
       if (start + atOnce < ids.length) await Promise.all(handled)
     }
     return count
+  }
+
+  function refuseWhileDraining(count: number): void {
+    if (!isDraining()) return
+    throw new FleethookError(
+      'inbox_unavailable',
+      `The receiver is draining and replays no more messages; it replayed ${count}.`,
+    )
   }
 
   async function settledIds({ topic, ...which }: ReplaySelection): Promise<readonly string[]> {
@@ -70,26 +134,26 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
     deadLetters: {
       async list(which) {
         await open()
-        return letters.list(which)
+        return reader.list(which)
       },
       async get(id) {
         await open()
-        return letters.get(id)
+        return reader.get(id)
       },
       async replay(which, from) {
-        if (isDraining()) throw draining(0)
+        refuseWhileDraining(0)
         await open()
         if (typeof which === 'string') {
-          // What was handled can be revived too, and is not meant.
+          // The inbox can revive handled messages too, and those are not for this method.
           return (await inbox.findDeadLetter(which)) === undefined ? 0 : revive([which], from)
         }
-        const ids = await letters.ids(which)
+        const ids = await reader.ids(which)
         return which.dryRun === true ? ids.length : revive(ids, from)
       },
       async discard(which) {
         await open()
         if (typeof which === 'string') return Number(await inbox.discard(which))
-        const ids = await letters.ids(which)
+        const ids = await reader.ids(which)
         if (which.dryRun === true) return ids.length
         let count = 0
         for (const id of ids) if (await inbox.discard(id)) count += 1
@@ -98,7 +162,7 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
     },
 
     async replay(which, from) {
-      if (isDraining()) throw draining(0)
+      refuseWhileDraining(0)
       await open()
       const ids = await settledIds(which)
       return which.dryRun === true ? ids.length : revive(ids, from)
@@ -106,9 +170,39 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
   }
 }
 
-function draining(count: number): FleethookError {
-  return new FleethookError(
-    'inbox_unavailable',
-    `The receiver is draining and replays nothing more; ${count} messages were put back.`,
-  )
+/** The part of a selection that an inbox can look for; a topic takes reading. Throws `option_invalid` for invalid times. */
+function selectionOf({ vin, from, to }: MessageSelection): Omit<Selection, 'limit' | 'after'> {
+  return {
+    ...(vin === undefined ? {} : { lane: vin }),
+    ...(from === undefined ? {} : { fromMs: msOf('from', from) }),
+    ...(to === undefined ? {} : { toMs: msOf('to', to) }),
+  }
+}
+
+function msOf(name: string, time: Date): number {
+  const ms = time.getTime()
+  if (Number.isNaN(ms)) throw new FleethookError('option_invalid', `\`${name}\` must be a valid Date.`)
+  return ms
+}
+
+/** The length of what is shown of a text that cannot be read, in characters. */
+const shownLength = 4096
+
+export function deadMessage({ id, message, error, attempts, diedAt }: DeadLetter, read: Read): DeadMessage {
+  return { id, event: readable(message, read), error, attempts, diedAt: new Date(diedAt) }
+}
+
+/** The event of a message, or what can be shown of a message that cannot be read. */
+function readable(message: InboxMessage, read: Read): FleetEvent | MalformedBody {
+  try {
+    return message.event ?? read(message)
+  } catch {
+    return {
+      topic: 'malformed',
+      receivedAt: new Date(message.receivedAt),
+      error: 'message_unreadable',
+      text: message.text.slice(0, shownLength),
+      length: message.text.length,
+    }
+  }
 }

@@ -1,185 +1,300 @@
+import type { Clock } from '../base/clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Claim, Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { Lifecycle } from './draining.ts'
 import type { Duplicates } from './duplicates.ts'
-import type { Gathering } from './gathering.ts'
-import { type AttemptEvents, describe, type Outcome } from './outcome.ts'
-import type { AnyHandler, Gatherer, Registry } from './registry.ts'
-import type { RetryOptions } from './retry.ts'
-import type { Runner } from './run.ts'
-import { wishOf } from './thrown.ts'
-import { deliveryOf, type OpenedMessage, type Work } from './work.ts'
+import type { AnyHandler, Registry } from './registry.ts'
+import { backoffMs, errorText, requestOf, type RetryOptions } from './retry.ts'
+import type { Runner } from './running.ts'
+import {
+  assignHandlers,
+  countAttempt,
+  deliveryOf,
+  failForGood,
+  keepOpened,
+  leaveHandlers,
+  mayJoinPrevious,
+  type OpenedMessage,
+  type Work,
+} from './work.ts'
 
-export interface AttemptOptions {
+/** What the receiver hears from dispatch. */
+export interface DispatchEvents {
+  /** A run of a handler failed; of the handler of a batch, with this number of messages. */
+  failed(
+    error: unknown,
+    event: FleetEvent | MalformedBody,
+    delivery: { readonly id: string; readonly attempt: number },
+    messages?: number,
+  ): void
+  /** A handler discarded messages. */
+  discarded(reason: string, topic: string, messages: number): void
+  /** A message was given up, and the inbox dropped this number of older dead letters for it. */
+  died(letter: DeadLetter, dropped: number): void
+  /** The inbox itself failed. */
+  inboxFailed(error: unknown): void
+  /** Acknowledged messages were given up, because a drain reached its deadline or the runtime ended their request. */
+  lost(messages: number): void
+  /** A message of this lane, received at or after `sinceMs`, was given up while the receiver goes on. */
+  missed(lane: string, sinceMs: number): void
+  /** The inbox has room again. The work that made it belonged to `request`. */
+  onCapacity(request: Work['request']): void
+}
+
+/** Results since construction. Messages that the receiver made itself do not count. */
+export interface DispatchCounts {
+  handled: number
+  retried: number
+  deadLettered: number
+  duplicates: number
+  lost: number
+}
+
+export interface OutcomeOptions {
   readonly inbox: Inbox
-  readonly registry: Registry
-  readonly runner: Runner
+  readonly clock: Clock
   readonly retry: RetryOptions
-  readonly outcome: Outcome
-  readonly gathering: Gathering
+  readonly events: DispatchEvents
+  readonly counts: DispatchCounts
   readonly duplicates: Duplicates | undefined
-  /** Reads a message that only its text is left of. */
-  readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
-  readonly events: AttemptEvents
-  /** Whether no handler may be started any more. */
-  readonly stopped: () => boolean
+}
+
+/** What comes of attempts, for the inbox and for the counts. Every method that writes to the inbox rejects when it fails. */
+export class Outcome {
+  readonly #options: OutcomeOptions
+
+  constructor(options: OutcomeOptions) {
+    this.#options = options
+  }
+
+  /** Its handlers are done, or one of them failed for the last time. */
+  async conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<void> {
+    const { inbox, clock, counts, events } = this.#options
+    if (work.fatal === undefined) {
+      await inbox.settle(work.id)
+      this.settled(work, opened)
+      return
+    }
+    const reason = { error: work.fatal, attempts: work.mostAttempts, diedAt: clock.now() }
+    const dropped = await inbox.deadLetter(work.id, reason)
+    if (work.counts) counts.deadLettered += 1
+    events.died({ id: work.id, message, ...reason }, dropped)
+  }
+
+  /** Its handlers are done, and the inbox knows. */
+  settled(work: Work, opened: OpenedMessage | undefined): void {
+    if (work.counts) this.#options.counts.handled += 1
+    if (opened !== undefined) this.#options.duplicates?.handled(opened)
+  }
+
+  /** The same message was handled before, so there is nothing to do. */
+  async skip(work: Work): Promise<void> {
+    await this.#options.inbox.settle(work.id)
+    if (work.counts) this.#options.counts.duplicates += 1
+  }
+
+  /** Its handlers, or the handler of its batch, are about to run. */
+  tried(work: Work): void {
+    countAttempt(work)
+    if (work.attempt > 1) this.#options.counts.retried += 1
+  }
+
+  /** It is to be tried again after `restMs`. */
+  reschedule({ id, attempt, crashes }: Work, restMs: number): Promise<void> {
+    const { inbox, clock } = this.#options
+    return inbox.reschedule(id, {
+      attempts: attempt,
+      notBefore: clock.now() + restMs,
+      deliveries: attempt + crashes,
+    })
+  }
+
+  /** It was handed out, and its last turn does not count: `attempts` were made before. */
+  breakOff({ id, crashes, mostAttempts, attemptsBefore }: Work, attempts: number): Promise<void> {
+    // A handler that saw it once may see it again.
+    const least = mostAttempts > attemptsBefore ? 1 : 0
+    return this.#options.inbox.reschedule(id, {
+      attempts,
+      notBefore: 0,
+      deliveries: Math.max(least, attempts + crashes),
+    })
+  }
+
+  /** The rest before the next attempt, by what a handler threw. */
+  restMs({ attempt }: Work, thrown: unknown): number {
+    const request = requestOf(thrown)
+    return request?.kind === 'retry' ? request.afterMs : backoffMs(this.#options.retry, attempt)
+  }
 }
 
 /**
- * One attempt at a message: runs the handlers that are still to succeed, gathers it for those of batches, and tells the inbox
- * what came of it. Resolves to a wait in milliseconds before the next attempt; to nothing when the message is settled, dead or
- * given up; `parked` when those before it have to be over first. Rejects when the inbox fails; the next attempt then goes on
- * where this one stopped.
+ * What follows an attempt: the message is `over` (settled, dead or given up); it waits in its lane for those before it
+ * (`parked`); it goes into its next batch (`gather`); or it rests for a number of milliseconds.
  */
-export type Attempt = (work: Work) => Promise<number | 'gathered' | 'parked' | undefined>
+export type Verdict = 'over' | 'parked' | 'gather' | number
 
-/** A process can end by chance while it handles a message: that often is no proof against it, however few attempts there are. */
-const leastEnds = 3
+export interface AttemptsOptions extends OutcomeOptions {
+  readonly registry: Registry
+  readonly runner: Runner
+  readonly outcome: Outcome
+  readonly lifecycle: Lifecycle
+  /** Reads a message of which the inbox kept only the text. */
+  readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
+}
 
-const nothing: readonly (AnyHandler & Gatherer)[] = []
+/** A process can end by chance while it handles a message: fewer crashes than this are no proof against the message. */
+const leastCrashes = 3
 
-/** What the last handler that failed threw, and the longest wait that any of them wants. */
+const none: readonly never[] = []
+
+/** The error of the last handler that failed, and the longest rest that any of them wants. */
 interface Failed {
   readonly error: unknown
   readonly restMs: number
 }
 
-export function createAttempt(options: AttemptOptions): Attempt {
-  const { inbox, registry, runner, retry, outcome, gathering, duplicates, read, events, stopped } = options
+/** Attempts at messages, one at a time per lane. */
+export class Attempts {
+  readonly #options: AttemptsOptions
 
-  const halted = (work: Work): boolean => stopped() || isOver(work)
-
-  /** Why a message that an earlier process left is given up before it is tried here. */
-  function spent({ attemptsBefore, ends }: Work): string | undefined {
-    if (ends >= Math.max(leastEnds, retry.attempts))
-      return `${ends} processes ended while they handled it, and it may be why they did.`
-    return attemptsBefore >= retry.attempts ? `Earlier processes have tried it ${attemptsBefore} times.` : undefined
+  constructor(options: AttemptsOptions) {
+    this.#options = options
   }
 
-  /** Reads a message that was handed out. Nothing when there is only to be noted what became of it. */
-  function open(work: Work, claim: Claim): OpenedMessage | undefined {
-    if (!work.handedOut) {
-      work.handedOut = true
-      work.attempt = work.attemptsBefore
-      work.mostAttempts = work.attemptsBefore
-      work.ends = Math.max(0, claim.deliveries - work.attemptsBefore)
-      work.fatal = spent(work)
-      if (work.fatal !== undefined) work.pending = nothing
-    }
-    if (isDone(work)) return undefined
-    let event: FleetEvent | MalformedBody
-    try {
-      event = claim.message.event ?? read(claim.message)
-    } catch (error) {
-      work.fatal ??= describe(error)
-      work.pending = nothing
-      work.gatherers = nothing
-      return undefined
-    }
-    if (work.pending === undefined) {
-      work.pending = registry.matching(event)
-      work.gatherers = registry.gathering(event)
-    }
-    return { claim, event }
-  }
-
-  /** Whether it may become a duplicate of one that is gathered before it in its lane. */
-  function isBehindTheSame({ previous }: Work, opened: OpenedMessage): boolean {
-    if (duplicates === undefined) return false
-    for (let before = previous; before !== undefined; before = before.previous)
-      if (before.opened !== undefined && duplicates.same(opened, before.opened)) return true
-    return false
-  }
-
-  /** Runs handlers one after another. Leaves in `work.pending` those that failed or were not started. */
-  async function run(work: Work, { claim, event }: OpenedMessage): Promise<Failed | undefined> {
-    const delivery = deliveryOf(work, claim)
-    let last: Failed | undefined
-    const rest: AnyHandler[] = []
-    for (const handler of work.pending ?? nothing) {
-      if (halted(work)) {
-        rest.push(handler)
-        continue
-      }
-      const result = runner.run(handler, event, work.arrival, delivery)
-      const failure = result instanceof Promise ? await result : result
-      if (failure === undefined) continue
-      const { error } = failure
-      const wish = wishOf(error)
-      if (wish?.kind === 'discard') {
-        events.discarded(wish.reason, event.topic, 1)
-        continue
-      }
-      rest.push(handler)
-      last = { error, restMs: Math.max(last?.restMs ?? 0, outcome.restMs(work, error)) }
-      if (!stopped() && wish === undefined) events.failed(error, event, { id: work.id, attempt: work.attempt })
-    }
-    work.pending = rest
-    return last
-  }
-
-  return async (work) => {
+  /**
+   * One attempt at a message: claims it, runs the handlers that still have to succeed, and tells the inbox the result.
+   * Rejects when the inbox fails; the next attempt then goes on where this one stopped.
+   */
+  async attempt(work: Work): Promise<Verdict> {
+    const { inbox, retry, outcome, duplicates, lifecycle } = this.#options
     let { opened } = work
     if (opened === undefined) {
       const claim = await inbox.claim(work.id)
       // Whoever ended it meanwhile accounts for it.
-      if (isOver(work)) return undefined
-      // One that was merged into another is over when that is, which was before it in its lane.
-      if (claim === undefined) return work.previous === undefined ? undefined : 'parked'
-      opened = open(work, claim)
-      if (opened === undefined) return outcome.conclude(work, claim.message)
-    }
-    const { claim } = opened
-    const [gatherer] = work.gatherers
-    work.opened = undefined
-    const { attempt } = work
-    if (!gathering.admits(work) || isBehindTheSame(work, opened)) {
-      work.opened = opened
+      if (isOver(work)) return 'over'
+      // A message that was merged into another one is over when that one is, which was before it in its lane.
+      if (claim === undefined) return work.previous === undefined ? 'over' : 'parked'
+      opened = this.#open(work, claim)
+      if (opened === undefined) {
+        await outcome.conclude(work, claim.message)
+        return 'over'
+      }
+    } else keepOpened(work, undefined)
+    const attemptBefore = work.attempt
+    if (!mayJoinPrevious(work) || (duplicates !== undefined && isBehindTheSame(work, opened, duplicates))) {
+      keepOpened(work, opened)
       return 'parked'
     }
-    const isNew = work.mostAttempts === work.attemptsBefore
-    // Looked at when nothing is before it any more that could be the same.
-    if (isNew && duplicates?.has(opened) === true) return outcome.pass(work)
-    if (hasPending(work)) {
-      if (!halted(work)) {
-        outcome.tried(work)
-        const failed = await run(work, opened)
-        if (failed !== undefined && !halted(work)) {
-          if (work.attempt < retry.attempts) {
-            await outcome.putBack(work, failed.restMs)
-            return failed.restMs
-          }
-          work.fatal ??= describe(failed.error)
-          work.pending = nothing
-        }
-      }
-      // Each handler has attempts of its own, and that of a batch comes now.
-      if (!hasPending(work)) work.attempt = 0
+    // Asked when no message before it can still become the same.
+    if (duplicates?.has(opened) === true && work.mostAttempts === work.attemptsBefore) {
+      await outcome.skip(work)
+      return 'over'
     }
-    if (isOver(work)) return undefined
-    if (stopped() && !isDone(work)) {
-      await outcome.breakOff(work, attempt)
+    if (hasPending(work) && !this.#isHalted(work)) {
+      outcome.tried(work)
+      const failed = await this.#runHandlers(work, opened)
+      if (failed !== undefined && !this.#isHalted(work)) {
+        if (work.attempt < retry.attempts) {
+          await outcome.reschedule(work, failed.restMs)
+          return failed.restMs
+        }
+        failForGood(work, errorText(failed.error))
+      }
+    }
+    if (isOver(work)) return 'over'
+    if (lifecycle.isStopped && !isDone(work)) {
+      await outcome.breakOff(work, attemptBefore)
       return 0
     }
-    if (gatherer === undefined) {
-      if (work.fatal !== undefined) return outcome.conclude(work, claim.message)
-      // Nearly every message comes this way: a function more to wait for would be felt.
+    if (work.gatherers.length > 0) {
+      keepOpened(work, opened)
+      return 'gather'
+    }
+    if (work.fatal !== undefined) await outcome.conclude(work, opened.claim.message)
+    else {
+      // Nearly every message comes this way, and one more promise would show in what it costs.
       await inbox.settle(work.id)
       outcome.settled(work, opened)
+    }
+    return 'over'
+  }
+
+  /** Reads a message that was handed out. `undefined` when no handler is left to run. */
+  #open(work: Work, claim: Claim): OpenedMessage | undefined {
+    const { registry, read } = this.#options
+    const isFirst = work.pending === undefined
+    if (isFirst) {
+      const crashes = Math.max(0, claim.deliveries - work.attemptsBefore)
+      const spent = this.#whySpent(work, crashes)
+      assignHandlers(work, crashes, none, none)
+      if (spent !== undefined) failForGood(work, spent, true)
+    }
+    if (isDone(work) && (!isFirst || work.fatal !== undefined)) return undefined
+    try {
+      const event = claim.message.event ?? read(claim.message)
+      if (isFirst) assignHandlers(work, work.crashes, registry.matching(event), registry.gathering(event))
+      return isDone(work) ? undefined : { claim, event }
+    } catch (error) {
+      failForGood(work, errorText(error), true)
       return undefined
     }
-    work.opened = opened
-    if (!gathering.admits(work)) return 'parked'
-    gathering.gather(work, gatherer)
-    return 'gathered'
+  }
+
+  /** Why a message that an earlier process left is given up before it is tried here. */
+  #whySpent({ attemptsBefore }: Work, crashes: number): string | undefined {
+    const { attempts } = this.#options.retry
+    if (crashes >= Math.max(leastCrashes, attempts))
+      return `${crashes} processes ended while they handled it, and it may be the reason.`
+    return attemptsBefore >= attempts ? `Earlier processes tried it ${attemptsBefore} times.` : undefined
+  }
+
+  /** Runs handlers one after another. Those that failed or did not start stay pending. */
+  async #runHandlers(work: Work, { claim, event }: OpenedMessage): Promise<Failed | undefined> {
+    const { runner, outcome, events, lifecycle } = this.#options
+    const delivery = deliveryOf(work, claim)
+    let last: Failed | undefined
+    let left: AnyHandler[] | undefined
+    for (const handler of work.pending ?? none) {
+      if (this.#isHalted(work)) {
+        left = [...(left ?? none), handler]
+        continue
+      }
+      const result = runner.run(handler, event, work.request, delivery)
+      const failure = result instanceof Promise ? await result : result
+      if (failure === undefined) continue
+      const { error } = failure
+      const request = requestOf(error)
+      if (request?.kind === 'discard') {
+        events.discarded(request.reason, event.topic, 1)
+        continue
+      }
+      left = [...(left ?? none), handler]
+      last = { error, restMs: Math.max(last?.restMs ?? 0, outcome.restMs(work, error)) }
+      if (!lifecycle.isStopped && request === undefined)
+        events.failed(error, event, { id: work.id, attempt: work.attempt })
+    }
+    leaveHandlers(work, left ?? none)
+    return last
+  }
+
+  #isHalted(work: Work): boolean {
+    return this.#options.lifecycle.isStopped || isOver(work)
   }
 }
 
-const hasPending = ({ pending = nothing }: Work): boolean => pending.length > 0
+/** Whether it may become a duplicate of a message that is gathered before it in its lane. */
+function isBehindTheSame({ previous }: Work, opened: OpenedMessage, duplicates: Duplicates): boolean {
+  for (let before = previous; before !== undefined; before = before.previous)
+    if (before.opened !== undefined && duplicates.isSame(opened, before.opened)) return true
+  return false
+}
 
-const isDone = (work: Work): boolean => work.pending !== undefined && !hasPending(work) && work.gatherers.length === 0
+const hasPending = ({ pending }: Work): boolean => pending !== undefined && pending.length > 0
 
-/** Asked anew after every wait: the work can be ended while it runs. */
+const isDone = (work: Work): boolean => !hasPending(work) && work.gatherers.length === 0
+
+/** Asked again after every wait: the work can be ended while it runs. */
 function isOver({ state }: Work): boolean {
   return state === 'over'
 }

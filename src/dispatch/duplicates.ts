@@ -1,67 +1,65 @@
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim } from '../inbox/inbox.ts'
-import { createPassingMap } from '../base/passing-map.ts'
 import type { OpenedMessage } from './work.ts'
 
-/** Which messages are passed over because the same was handled before: the option `dedupe`. */
+/** Which messages are skipped because the same message was handled before: the option `dedupe`. */
 export interface Dedupe {
-  /** How far apart two receipts of a message may be, in milliseconds. */
+  /** The longest time between two receipts of the same message, in milliseconds. */
   readonly withinMs: number
-  /** How many handled messages are remembered: the oldest are forgotten first. Default 100,000, some 20 MB. */
+  /** The number of handled messages to remember. The oldest are forgotten first. Default 100,000, some 20 MB. */
   readonly maxEntries?: number
-}
-
-/** Remembers, by the identity of their content, which messages were handled. */
-export interface Duplicates {
-  /** Whether the message is one of those. A replay is none, nor is the same delivery again. */
-  has(opened: OpenedMessage): boolean
-  /** Whether two messages that wait say the same, so that one of them may become a duplicate of the other. */
-  same(one: OpenedMessage, other: OpenedMessage): boolean
-  /** Its handlers are done. */
-  handled(opened: OpenedMessage): void
 }
 
 interface Handled {
   readonly eventId: string
-  readonly delivery: string
+  readonly deliveryId: string
   readonly receivedAt: number
 }
 
-export function createDuplicates({ withinMs, maxEntries = 100_000 }: Dedupe): Duplicates {
+/** Remembers, by the identity of their content, which messages were handled. */
+export class Duplicates {
+  readonly #withinMs: number
+  readonly #maxEntries: number
   /** Oldest first. */
-  const known = createPassingMap<string, Handled>()
+  readonly #handled = new Map<string, Handled>()
 
-  return {
-    has({ claim, event }) {
-      const eventId = idOf(claim, event)
-      const earlier = eventId === undefined || claim.replayed ? undefined : known.get(eventId)
-      if (earlier === undefined) return false
-      const { id, receivedAt } = claim.message
-      return earlier.delivery !== id && Math.abs(receivedAt - earlier.receivedAt) <= withinMs
-    },
+  constructor({ withinMs, maxEntries = 100_000 }: Dedupe) {
+    this.#withinMs = withinMs
+    this.#maxEntries = maxEntries
+  }
 
-    same(one, other) {
-      const eventId = one.claim.replayed ? undefined : idOf(one.claim, one.event)
-      return eventId !== undefined && eventId === idOf(other.claim, other.event)
-    },
+  /** Whether the same message was handled. A replay is no duplicate, and neither is the same delivery again. */
+  has({ claim, event }: OpenedMessage): boolean {
+    const eventId = eventIdOf(claim, event)
+    const earlier = eventId === undefined || claim.replayed ? undefined : this.#handled.get(eventId)
+    if (earlier === undefined) return false
+    const { id, receivedAt } = claim.message
+    return earlier.deliveryId !== id && Math.abs(receivedAt - earlier.receivedAt) <= this.#withinMs
+  }
 
-    handled({ claim, event }) {
-      const eventId = idOf(claim, event)
-      if (eventId === undefined) return
-      const { id, receivedAt } = claim.message
-      // The newest one counts, and goes last.
-      known.delete(eventId)
-      known.set(eventId, { eventId, delivery: id, receivedAt })
-      for (const oldest of known.values()) {
-        if (known.size <= maxEntries && receivedAt - oldest.receivedAt <= withinMs) break
-        known.delete(oldest.eventId)
-      }
-    },
+  /** Whether two waiting messages are the same, so that one of them may become a duplicate of the other. */
+  isSame(one: OpenedMessage, other: OpenedMessage): boolean {
+    const eventId = one.claim.replayed ? undefined : eventIdOf(one.claim, one.event)
+    return eventId !== undefined && eventId === eventIdOf(other.claim, other.event)
+  }
+
+  /** Its handlers are done. */
+  handled({ claim, event }: OpenedMessage): void {
+    const eventId = eventIdOf(claim, event)
+    if (eventId === undefined) return
+    const { id, receivedAt } = claim.message
+    // The newest one counts, and goes last.
+    this.#handled.delete(eventId)
+    this.#handled.set(eventId, { eventId, deliveryId: id, receivedAt })
+    for (const oldest of this.#handled.values()) {
+      if (this.#handled.size <= this.#maxEntries && receivedAt - oldest.receivedAt <= this.#withinMs) break
+      this.#handled.delete(oldest.eventId)
+    }
   }
 }
 
-/** What the receiver itself makes is told each time. */
-function idOf({ message }: Claim, event: FleetEvent | MalformedBody): string | undefined {
+/** The receiver's own messages have none: each of them is handled. */
+function eventIdOf({ message }: Claim, event: FleetEvent | MalformedBody): string | undefined {
   return message.kind === 'wire' && event.topic !== 'malformed' ? event.id : undefined
 }

@@ -1,16 +1,16 @@
 import { parse, stringify } from 'uuid'
 
-/** Ids of messages that wait behind others, first in, first out, in a few bytes each. There is one for many a lane, so it is data. */
+/** Ids of messages that wait behind others, first in, first out, in a few bytes each. Many lanes have one, so it is plain data. */
 export interface WaitingIds {
   size: number
   first: Chunk | undefined
   last: Chunk | undefined
 }
 
-/** One of them: its id, a UUIDv7, and six bits of the owner's. */
+/** The id of a message, and eight bits for its owner. */
 export interface WaitingId {
   readonly id: string
-  /** 0 to 63. */
+  /** 0 to 255. */
   readonly flags: number
 }
 
@@ -21,12 +21,11 @@ interface Chunk {
   next: Chunk | undefined
 }
 
-/** An id. Where all UUIDv7 are the same, in the halves of two bytes, are the flags. */
-const entryBytes = 16
-const versionAt = 6
-const variantAt = 8
+/** A UUID, then the flags. */
+const idBytes = 16
+const entryBytes = idBytes + 1
 
-/** Lanes are many and mostly short: the first chunk is as small as engines keep without a buffer, each next one twice as large. */
+/** Lanes are many and mostly short: the first chunk is small, and each next one is twice as large. */
 const firstEntries = 4
 const mostEntries = 1024
 
@@ -34,14 +33,9 @@ export function createWaitingIds(): WaitingIds {
   return { size: 0, first: undefined, last: undefined }
 }
 
-/** Adds one at the end. Throws a `TypeError` for what is no UUIDv7. */
+/** Adds one at the end. Throws a `TypeError` for an id that is not a UUID. */
 export function pushId(ids: WaitingIds, id: string, flags: number): void {
-  const bytes = parse(id)
-  const version = bytes[versionAt] ?? 0
-  const variant = bytes[variantAt] ?? 0
-  if (version >> 4 !== 7 || variant >> 6 !== 2) throw new TypeError('An id of a message is not a UUIDv7.')
-  bytes[versionAt] = (version & 0x0f) | ((flags & 0x0f) << 4)
-  bytes[variantAt] = (variant & 0x3f) | ((flags >> 4) << 6)
+  const idAsBytes = parse(id)
   let chunk = ids.last
   if (chunk === undefined || chunk.to === chunk.bytes.length) {
     const entries = chunk === undefined ? firstEntries : Math.min(mostEntries, (2 * chunk.bytes.length) / entryBytes)
@@ -51,7 +45,8 @@ export function pushId(ids: WaitingIds, id: string, flags: number): void {
     ids.last = added
     chunk = added
   }
-  chunk.bytes.set(bytes, chunk.to)
+  chunk.bytes.set(idAsBytes, chunk.to)
+  chunk.bytes[chunk.to + idBytes] = flags
   chunk.to += entryBytes
   ids.size += 1
 }
@@ -61,12 +56,8 @@ export function shiftId(ids: WaitingIds): WaitingId | undefined {
   const chunk = ids.first
   if (chunk === undefined) return undefined
   const { bytes, from } = chunk
-  const version = bytes[from + versionAt] ?? 0
-  const variant = bytes[from + variantAt] ?? 0
-  bytes[from + versionAt] = (version & 0x0f) | 0x70
-  bytes[from + variantAt] = (variant & 0x3f) | 0x80
   const id = stringify(bytes, from)
-  const flags = (version >> 4) | ((variant >> 6) << 4)
+  const flags = bytes[from + idBytes] ?? 0
   chunk.from += entryBytes
   ids.size -= 1
   if (chunk.from === chunk.to) {
@@ -76,7 +67,7 @@ export function shiftId(ids: WaitingIds): WaitingId | undefined {
   return { id, flags }
 }
 
-/** Takes over all of `others`, behind its own. */
+/** Moves all of `others` behind its own. */
 export function appendIds(ids: WaitingIds, others: WaitingIds): void {
   if (ids.last === undefined) ids.first = others.first
   else ids.last.next = others.first

@@ -7,152 +7,150 @@ import type { Delivery } from './handler.ts'
 import type { InLane } from './lanes.ts'
 import type { AnyHandler, Gatherer } from './registry.ts'
 
-/** A message on its way through its lane. */
+/**
+ * A message on its way through its lane. Its fields change only by the transitions of this module; the links are the lanes'.
+ *
+ * waiting → running → over, or back: to waiting with a `rest`, to `parked` until those before it in its lane are over, to
+ * `gathered` until the handler of its batch has run.
+ */
 export interface Work extends InLane<Work> {
   readonly id: string
-  readonly arrival: Arrival
+  readonly request: RequestWork
   /** The message's lane: its VIN, or a lane of its own kind. */
-  readonly from: string
-  /** It came over the wire, so it counts; what the receiver made itself does not. */
+  readonly laneKey: string
+  /** It came over the wire, so `stats()` counts it. The receiver's own messages do not count. */
   readonly counts: boolean
-  /** It may have been handed out by an earlier process, or was in a batch that failed and was split. */
-  redelivered: boolean
   /** Attempts that earlier processes made. */
   readonly attemptsBefore: number
   /** Not to be tried before this time. */
   readonly notBefore: number
-  /** `gathered`: it waits for the handler of a batch. `parked`: it waits until those before it in its lane are over. */
-  state: 'waiting' | 'running' | 'gathered' | 'parked' | 'over'
-  /** This process has had it. */
-  handedOut: boolean
-  /** How often the handlers that are its turn now were run; those of batches are counted anew. */
-  attempt: number
+  /** An earlier process may have handed it out, or it was in a batch that failed and was split. */
+  readonly redelivered: boolean
+  readonly state: 'waiting' | 'running' | 'gathered' | 'parked' | 'over'
+  /** The number of runs of the handlers whose turn it is. The handler of a batch has attempts of its own. */
+  readonly attempt: number
   /** The most attempts that any of its handlers had. */
-  mostAttempts: number
-  /** How often it was handed out to a process that ended before it noted anything. */
-  ends: number
+  readonly mostAttempts: number
+  /** How many processes ended while they handled it. */
+  readonly crashes: number
   /** The message, while it waits for more than its turn. */
-  opened: OpenedMessage | undefined
-  /** Those that it is gathered with. */
-  batch: Batch | undefined
-  /** The handlers that are still to succeed; all of them before the first attempt. */
-  pending: readonly AnyHandler[] | undefined
-  /** The batches that it is still to be gathered into, one after another. */
-  gatherers: readonly Gatherer[]
-  /** Why a handler failed for the last time: once the others are done it is a dead letter. */
-  fatal: string | undefined
-  /** Runs out when it may be tried again. */
-  rest: Timer | undefined
-  /** The way into the surroundings of the request that brought the message, where a runtime binds work to these. */
-  gate: (() => void) | undefined
-}
-
-/** Works that are gathered for the handler of a batch. */
-export interface Batch {
-  readonly gatherer: Gatherer
-  /** The request whose surroundings they are bound to, if they are. */
-  readonly owner: Arrival | undefined
-  readonly works: Work[]
-  /** What was split off behind them and has to wait for them, for it is of the same lane. */
-  readonly later: readonly (readonly Work[])[]
-  /** Whether more may be gathered. */
-  open: boolean
-  /** It is noted when its messages may be tried again. */
-  rests: boolean
-  timer: Timer | undefined
-  /** The way into the surroundings of `owner`. */
+  readonly opened: OpenedMessage | undefined
+  /** The batch that it is gathered in. */
+  readonly batch: Batch | undefined
+  /** The handlers that still have to succeed. `undefined` before the first attempt. */
+  readonly pending: readonly AnyHandler[] | undefined
+  /** The batches that it still has to be gathered into, one after another. */
+  readonly gatherers: readonly Gatherer[]
+  /** Why a handler failed for the last time: once the others are done, the message becomes a dead letter. */
+  readonly fatal: string | undefined
+  /** Fires when it may be tried again. */
+  readonly rest: Timer | undefined
+  /** The way into the surroundings of the request that brought the message, where a runtime binds work to a request. */
   readonly gate: (() => void) | undefined
 }
 
-/** A message that was handed out, and read. */
+/** A message that the inbox handed out, and that was read. */
 export interface OpenedMessage {
   readonly claim: Claim
   readonly event: FleetEvent | MalformedBody
 }
 
-/** The surroundings of the request that brought messages: bindings, and what holds its work. */
+/** Messages that are gathered for the handler of a batch. */
+export interface Batch {
+  readonly gatherer: Gatherer
+  /** The request that the batch is bound to, where a runtime binds work to a request. */
+  readonly owner: RequestWork | undefined
+  readonly works: readonly Work[]
+  /** Messages of the same lane that were split off and have to wait for this batch. */
+  readonly later: readonly (readonly Work[])[]
+  /** Whether more messages may be gathered. */
+  readonly isOpen: boolean
+  /** The inbox knows when its messages may be tried again. */
+  readonly isResting: boolean
+}
+
+/** The surroundings of the request that brought messages: its bindings, and what keeps its work alive. */
 export interface Surroundings {
   readonly env: unknown
   readonly context: ExecutionContext | undefined
 }
 
+/** Surroundings of work that no request brought. */
+export const nowhere: Surroundings = { env: undefined, context: undefined }
+
 /** The messages of one request, and whoever waits for them. */
-export interface Arrival extends Surroundings {
-  /** Whether the runtime ends the request's work on its own, unless it is held. */
-  readonly held: boolean
-  /** Whether somebody waits, or may wait, until it is settled. */
-  readonly watched: boolean
-  /** Those that have not started, or are held. */
-  works: readonly Work[]
-  /** How many of them were acknowledged, or are about to be, and will never be handled. */
-  lost: number
-  /** Resolves when each of its messages is settled, dead or given up. */
-  settled(): Promise<void>
-  /** One message more is over. */
-  finish(): void
-}
+export class RequestWork implements Surroundings {
+  readonly env: unknown
+  readonly context: ExecutionContext | undefined
+  /** Whether the runtime ends the request's work unless `waitUntil` holds it. */
+  readonly isHeld: boolean
+  /** Whether somebody waits, or may wait, until all is settled. */
+  readonly isWatched: boolean
+  /** Its messages, until they have started; and for as long as the runtime holds them. */
+  works: readonly Work[] = nothing
+  /** Messages that were acknowledged, or are about to be, and will never be handled. */
+  lost = 0
+  #unfinished: number
+  #settled: Promise<void> | undefined
+  #resolve: (() => void) | undefined
 
-/** What one request brought, each of its messages ready for a lane. */
-export function createArrival(
-  messages: readonly Waiting[],
-  { env, context }: Surroundings,
-  watched: boolean = false,
-): Arrival {
-  let left = messages.length
-  let settled: Promise<void> | undefined
-  let resolve: (() => void) | undefined
-  const works: Work[] = []
-  const arrival: Arrival = {
-    env,
-    context,
-    held: isHeld(context),
-    watched: watched || context?.watch !== undefined,
-    works,
-    lost: 0,
-    settled() {
-      // Made when somebody asks: most answers wait for no handler.
-      settled ??= new Promise((done) => {
-        resolve = done
-        if (left === 0) done()
-      })
-      return settled
-    },
-    finish() {
-      left -= 1
-      if (left === 0) resolve?.()
-    },
+  constructor(messages: readonly Waiting[], { env, context }: Surroundings, isWatched: boolean = false) {
+    this.env = env
+    this.context = context
+    this.isHeld = isHeld(context)
+    this.isWatched = isWatched || context?.watch !== undefined
+    this.#unfinished = messages.length
+    if (messages.length > 0) this.works = messages.map((message) => createWork(message, this))
   }
-  for (const message of messages) works.push(createWork(message, arrival))
-  return arrival
+
+  /** Resolves when each of its messages is settled, dead or given up. */
+  settled(): Promise<void> {
+    // Made when somebody asks: most answers wait for no handler.
+    return (this.#settled ??= new Promise((resolve) => {
+      this.#resolve = resolve
+      if (this.#unfinished === 0) resolve()
+    }))
+  }
+
+  /** Its messages have started. Only a request that the runtime may end still has to know them. */
+  started(): void {
+    if (!this.isHeld) this.works = nothing
+  }
+
+  /** One more of its messages is over. */
+  oneIsOver(isLost: boolean = false): void {
+    if (isLost) this.lost += 1
+    this.#unfinished -= 1
+    if (this.#unfinished === 0) this.#resolve?.()
+  }
 }
 
-const none: readonly Gatherer[] = []
+const nothing: readonly never[] = []
 
-export function createWork(
-  { id, lane, kind, attempts = 0, notBefore = 0, redelivered = false }: Waiting,
-  arrival: Arrival,
-): Work {
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
+
+export function createWork(message: Waiting, request: RequestWork): Work {
+  const { id, lane, kind, attempts = 0, notBefore = 0, redelivered = false } = message
   return {
     id,
-    arrival,
-    from: lane,
+    request,
+    laneKey: lane,
     counts: kind === 'wire',
-    redelivered,
     attemptsBefore: attempts,
     notBefore,
+    redelivered,
     state: 'waiting',
-    handedOut: false,
-    attempt: 0,
-    mostAttempts: 0,
-    ends: 0,
+    attempt: attempts,
+    mostAttempts: attempts,
+    crashes: 0,
     opened: undefined,
     batch: undefined,
     pending: undefined,
-    gatherers: none,
+    gatherers: nothing,
     fatal: undefined,
     rest: undefined,
     gate: undefined,
-    ready: false,
+    isReady: false,
     lane: undefined,
     previous: undefined,
     next: undefined,
@@ -160,20 +158,114 @@ export function createWork(
   }
 }
 
-export function deliveryOf(work: Work, claim: Claim): Delivery {
-  return {
-    id: work.id,
-    attempt: work.attempt,
-    redelivered: work.attempt > 1 || claim.deliveries > 0 || work.redelivered,
-    replayed: claim.replayed,
-  }
+/** Its turn begins. */
+export function beginTurn(work: Work): void {
+  const changing: Mutable<Work> = work
+  changing.state = 'running'
+}
+
+/** It was handed out for the first time in this process, to these handlers and batches. */
+export function assignHandlers(
+  work: Work,
+  crashes: number,
+  pending: readonly AnyHandler[],
+  gatherers: readonly Gatherer[],
+): void {
+  const changing: Mutable<Work> = work
+  changing.crashes = crashes
+  changing.pending = pending
+  changing.gatherers = gatherers
+}
+
+/** Its handlers, or the handler of its batch, are about to run. */
+export function countAttempt(work: Work): void {
+  const changing: Mutable<Work> = work
+  changing.attempt += 1
+  if (work.attempt > work.mostAttempts) changing.mostAttempts = work.attempt
+}
+
+/** These handlers still have to succeed. Without any, the next batch counts its own attempts. */
+export function leaveHandlers(work: Work, pending: readonly AnyHandler[]): void {
+  const changing: Mutable<Work> = work
+  changing.pending = pending
+  if (pending.length === 0) changing.attempt = 0
+}
+
+/** A handler failed for the last time. No other handler of `on` is tried again; batches are, unless `andBatches`. */
+export function failForGood(work: Work, error: string, andBatches: boolean = false): void {
+  const changing: Mutable<Work> = work
+  changing.fatal ??= error
+  leaveHandlers(work, nothing)
+  if (andBatches) changing.gatherers = nothing
+}
+
+/** The handler of a batch is done with it, or failed for the last time. */
+export function leaveBatch(work: Work, error: string | undefined): void {
+  const changing: Mutable<Work> = work
+  changing.fatal ??= error
+  changing.gatherers = work.gatherers.slice(1)
+  changing.attempt = 0
+}
+
+/** Keeps the message while it waits for more than its turn; `undefined` lets go of it. */
+export function keepOpened(work: Work, opened: OpenedMessage | undefined): void {
+  const changing: Mutable<Work> = work
+  changing.opened = opened
+}
+
+export function markRedelivered(work: Work): void {
+  const changing: Mutable<Work> = work
+  changing.redelivered = true
+}
+
+/** It waits for the handler of a batch. It keeps its place in the lane until the batch is settled. */
+export function enterBatch(work: Work, batch: Batch): void {
+  const changing: Mutable<Work> = work
+  changing.batch = batch
+  changing.state = 'gathered'
+}
+
+/** It stays gathered, in another batch. */
+export function changeBatch(work: Work, batch: Batch): void {
+  const changing: Mutable<Work> = work
+  changing.batch = batch
+}
+
+/** It waits until those before it in its lane are over. */
+export function park(work: Work): void {
+  const changing: Mutable<Work> = work
+  changing.batch = undefined
+  changing.state = 'parked'
+}
+
+/** It waits for its next turn, with a timer if it rests. */
+export function waitForTurn(work: Work, rest?: Timer): void {
+  const changing: Mutable<Work> = work
+  changing.batch = undefined
+  changing.state = 'waiting'
+  changing.rest = rest
+}
+
+/** It is over, whatever it was at. */
+export function endWork(work: Work): void {
+  const changing: Mutable<Work> = work
+  work.rest?.cancel()
+  changing.state = 'over'
+  changing.batch = undefined
+}
+
+/** Binds its next turn to the surroundings in which this is called, if the runtime binds work to requests. */
+export function bindTurn(work: Work, step: (work: Work) => void): void {
+  if (!work.request.isHeld) return
+  const changing: Mutable<Work> = work
+  changing.gate = gateInto(() => step(work))
 }
 
 /**
  * A way into `step` that leads through the surroundings in which `gateInto` was called.
  *
- * Where a runtime binds work to the request that started it (Workers), a step may only run in that request's
- * surroundings, although the turn may come while another request is being served. A continuation runs where it was
+ * Where a runtime binds work to the request that started it (Workers), a step may run only in that request's
+ * surroundings, although its turn may come while another request is served. A continuation runs where it was
  * registered, so each step waits behind a promise of its own.
  */
 export function gateInto(step: () => void): () => void {
@@ -182,4 +274,19 @@ export function gateInto(step: () => void): () => void {
     open = resolve
   }).then(step)
   return open
+}
+
+/** Whether it may go on although those before it in its lane are not over: into the batch that they are in. */
+export function mayJoinPrevious(work: Work): boolean {
+  const { previous, gatherers, request, attempt, pending = nothing } = work
+  if (previous === undefined) return true
+  const { batch } = previous
+  // A message that failed before is run alone.
+  const isAlone = attempt > 0 && pending.length === 0
+  const owner = request.isHeld ? request : undefined
+  return batch?.isOpen === true && !isAlone && batch.gatherer === gatherers[0] && batch.owner === owner
+}
+
+export function deliveryOf({ id, attempt, redelivered }: Work, { deliveries, replayed }: Claim): Delivery {
+  return { id, attempt, redelivered: attempt > 1 || deliveries > 0 || redelivered, replayed }
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Durability } from '../hosting/drainable.ts'
@@ -183,6 +184,16 @@ export interface InboxSettings {
  */
 export interface RelayInbox {
   readonly kind: 'relay'
+}
+
+/** For inboxes that keep messages as they came. Throws `option_invalid` when the receiver wants them merged. */
+export function refuseConflation({ overflow }: Pick<InboxSettings, 'overflow'>): void {
+  if (overflow !== 'conflate') return
+  throw new FleethookError(
+    'option_invalid',
+    "Option `overflow` is 'conflate', which merges messages of an inbox in memory.",
+    { hint: 'Leave it out: a durable inbox keeps each message as it came, and has the room of its disk.' },
+  )
 }
 
 export function isRelayInbox(inbox: unknown): inbox is RelayInbox {

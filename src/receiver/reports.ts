@@ -1,7 +1,7 @@
 import type { DeadMessage } from '../inbox/dead-letters.ts'
 import { guarded, throttled } from '../base/log.ts'
-import type { DispatchEvents } from '../dispatch/dispatcher.ts'
-import { FleethookError } from '../base/errors.ts'
+import type { DispatchEvents } from '../dispatch/attempt.ts'
+import { FleethookError, withHint } from '../base/errors.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
 import type { Settings } from './options.ts'
@@ -33,8 +33,8 @@ export interface Reports {
   noteReplayed(message: Pick<InboxMessage, 'kind'>): void
   /** Messages were acknowledged before the inbox had them, and it did not take them. */
   noteLost(messages: readonly InboxMessage[]): void
-  /** A drain has ended and these holes were never told of. */
-  noteUntold(holes: number): void
+  /** A drain has ended, and no event reported these gaps. */
+  noteUnreportedGaps(gaps: number): void
   readonly dispatch: Omit<DispatchEvents, 'onCapacity' | 'died' | 'missed'>
   noteDead(letter: DeadMessage, dropped: number): void
 }
@@ -123,8 +123,8 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
       say.error('acknowledged messages did not reach the inbox and are lost', { messages: lost })
     },
 
-    noteUntold(holes) {
-      if (holes > 0) say.error('messages were lost and no gap event could tell of it any more', { gaps: holes })
+    noteUnreportedGaps(gaps) {
+      if (gaps > 0) say.error('messages were lost, and no gap event could report it before the end', { gaps })
     },
 
     dispatch: {
@@ -172,7 +172,7 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
 /** What of an error may stand in a log: its name and the place, for its message can quote a payload. */
 function where(error: unknown): Record<string, unknown> {
   try {
-    if (error instanceof FleethookError) return { error: error.code, reason: error.message }
+    if (error instanceof FleethookError) return { error: error.code, reason: withHint(error) }
     if (!(error instanceof Error)) return { error: `a ${typeof error} was thrown` }
     const name = /^[A-Z]\w{0,40}$/.test(error.name) ? error.name : 'Error'
     const at = placeIn(error)

@@ -115,7 +115,7 @@ describe('drain', () => {
     receiver.on('gap', () => {})
     await post(data('A', 1))
     await receiver.drain()
-    expect(lines.join('\n')).toContain('no gap event could tell')
+    expect(lines.join('\n')).toContain('no gap event could report it')
   })
 
   test('at the deadline signals are aborted, and from memory what is left is counted, logged and gone', async () => {

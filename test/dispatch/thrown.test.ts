@@ -1,6 +1,6 @@
 import { Discard, FleethookError, Retry } from 'fleethook'
 import { describe, expect, test } from 'vitest'
-import { wishOf } from '../../src/dispatch/thrown.ts'
+import { requestOf } from '../../src/dispatch/retry.ts'
 import { turn } from './fake-clock.ts'
 import { data, scene } from './scene.ts'
 
@@ -88,10 +88,10 @@ describe('Discard', () => {
 
 test('both are known when they come from another copy of the package, and nothing else is', () => {
   const foreign = (kind: string, more: object): Error => Object.assign(new Error('x'), { fleethook: kind, ...more })
-  expect(wishOf(foreign('retry', { afterMs: 5 }))).toEqual({ kind: 'retry', afterMs: 5, cause: undefined })
-  expect(wishOf(foreign('retry', { afterMs: 1e12 }))).toMatchObject({ afterMs: 2 ** 31 - 1 })
-  expect(wishOf(foreign('retry', { afterMs: 'soon' }))).toMatchObject({ afterMs: 0 })
-  expect(wishOf(foreign('discard', { reason: 'r' }))).toEqual({ kind: 'discard', reason: 'r' })
+  expect(requestOf(foreign('retry', { afterMs: 5 }))).toEqual({ kind: 'retry', afterMs: 5, cause: undefined })
+  expect(requestOf(foreign('retry', { afterMs: 1e12 }))).toMatchObject({ afterMs: 2 ** 31 - 1 })
+  expect(requestOf(foreign('retry', { afterMs: 'soon' }))).toMatchObject({ afterMs: 0 })
+  expect(requestOf(foreign('discard', { reason: 'r' }))).toEqual({ kind: 'discard', reason: 'r' })
   for (const other of [
     new Error('x'),
     foreign('other', {}),
@@ -101,5 +101,5 @@ test('both are known when they come from another copy of the package, and nothin
     'retry',
   ])
     // prettier-ignore
-    expect(wishOf(other)).toBeUndefined()
+    expect(requestOf(other)).toBeUndefined()
 })

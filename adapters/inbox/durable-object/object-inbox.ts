@@ -3,8 +3,19 @@ import { seqOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox, InboxMessage, Opened, Waiting } from '../../../src/inbox/inbox.ts'
 import type { ObjectStorage } from './platform.ts'
 import { createRoom, type Keeping, type Retained } from './room.ts'
-import { letterOf, messageOf, type Row, type Rows, selecting } from './rows.ts'
-import { dead, migrate, readMeta, settled, waiting, writeMeta } from './schema.ts'
+import {
+  dead,
+  letterOf,
+  messageOf,
+  migrate,
+  readMeta,
+  type Row,
+  type Rows,
+  selecting,
+  settled,
+  waiting,
+  writeMeta,
+} from './rows.ts'
 
 /** An inbox in the database of the object that runs this. */
 export interface ObjectInbox extends Inbox {

@@ -1,38 +1,46 @@
-import { FleethookError } from '../../../src/base/errors.ts'
-import type { Refusal } from '../../../src/http/answers.ts'
-import type { DeadLetter, InboxMessage, Selection } from '../../../src/inbox/inbox.ts'
 import type { BackendParts } from '../../../src/backend/backend.ts'
-import { type AskedFor, meant } from './asked-for.ts'
-import type { InboxObject, InboxObjectClass, ObjectState } from './platform.ts'
+import { LocalBackend } from '../../../src/backend/local.ts'
+import type { Clock } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { Surroundings } from '../../../src/dispatch/work.ts'
+import { detachedContext } from '../../../src/hosting/execution-context.ts'
+import type { Refusal } from '../../../src/http/answers.ts'
+import type { MessageSelection } from '../../../src/inbox/dead-letters.ts'
+import type { DeadLetter, InboxMessage, Selection } from '../../../src/inbox/inbox.ts'
+import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
+import type { InboxObject, InboxObjectClass, ObjectState, ObjectStorage } from './platform.ts'
+import { createRestingClock, type RestingClock } from './resting-clock.ts'
 import type { Keeping } from './room.ts'
-import { createShard, type Shard } from './shard.ts'
 
-/** What a Worker asks an object, and what the object answers. */
+/** Which messages a call is about. Its times arrive as JSON text. */
+export type Which = string | (MessageSelection & { readonly dryRun?: boolean | undefined })
+
+/** What a Worker asks an object. */
 export interface Questions {
   put(messages: readonly InboxMessage[]): Promise<Refusal | undefined>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
-  replay(which: AskedFor): Promise<number>
-  replayHandled(which: AskedFor): Promise<number>
-  discard(which: AskedFor): Promise<number>
+  replayDead(which: Which): Promise<number>
+  discardDead(which: Which): Promise<number>
+  replay(which: MessageSelection): Promise<number>
 }
 
-/** An answer on its way to the Worker: a value, or the error that its caller is to see. */
+/** What an object answers: a value, or the error for the caller in the Worker. */
 export type Reply =
   | { readonly value?: unknown }
   | { readonly error: Pick<FleethookError, 'code' | 'message'> & { readonly hint?: string | undefined } }
 
-/** The class that a binding finds: plain, because what the platform wants of it are two methods. */
+/** The class that a binding finds. The platform wants no more than these two methods. */
 export function createInboxObject(parts: BackendParts, keeping: Keeping): InboxObjectClass {
   return class FleethookInbox implements InboxObject {
     readonly #shard: Shard
 
     constructor({ storage }: ObjectState, env: unknown) {
-      this.#shard = createShard({ parts, keeping, storage, env })
+      this.#shard = new Shard(parts, keeping, storage, env)
     }
 
     async fetch(request: Request): Promise<Response> {
-      return Response.json(await reply(answering(this.#shard), request))
+      return Response.json(await reply(this.#shard, request))
     }
 
     alarm(): Promise<void> {
@@ -41,27 +49,7 @@ export function createInboxObject(parts: BackendParts, keeping: Keeping): InboxO
   }
 }
 
-function answering({ engine, inbox, put, surroundings }: Shard): Questions {
-  return {
-    put,
-    async deadLetters(which) {
-      await engine.open()
-      return inbox.deadLetters(which)
-    },
-    async findDeadLetter(id) {
-      await engine.open()
-      return inbox.findDeadLetter(id)
-    },
-    replay: (which) => engine.deadLetters.replay(which.id ?? meant(which), { env: surroundings.env }),
-    replayHandled(which) {
-      const { from = new Date(0), to = new Date(8.64e15), ...others } = meant(which)
-      return engine.replay({ ...others, from, to }, { env: surroundings.env })
-    },
-    discard: (which) => engine.deadLetters.discard(which.id ?? meant(which)),
-  }
-}
-
-/** Only who has the binding can ask, and that is the Worker whose module this is. */
+/** Only a Worker that has the binding can ask, and its module is this one. */
 async function reply(questions: Questions, request: Request): Promise<Reply> {
   const { question, about }: { question: keyof Questions; about: never } = await request.json()
   try {
@@ -70,5 +58,143 @@ async function reply(questions: Questions, request: Request): Promise<Reply> {
     if (!(error instanceof FleethookError)) throw error
     const { code, message, hint } = error
     return { error: { code, message, hint } }
+  }
+}
+
+/**
+ * When the platform looks after messages that were kept. Their handlers start at once, so the alarm is for what an object
+ * leaves when it ends. An alarm for each message would be a third of what the message costs.
+ */
+const lookAfterMs = 5_000
+
+/** How long one alarm waits for handlers. The platform ends an alarm at 15 minutes; the next one takes over. */
+const alarmMs = 60_000
+
+/** How long nothing may be handed out before everything counts as resting. */
+const quietMs = 50
+
+/** What one object does: keeps messages of some vehicles and takes them to their handlers. */
+class Shard implements Questions {
+  readonly #parts: BackendParts
+  readonly #clock: RestingClock
+  readonly #storage: ObjectStorage
+  readonly #surroundings: Surroundings
+  readonly #inbox: ObjectInbox
+  readonly #backend: LocalBackend
+  /** The time of the alarm that is set, as far as this object knows. */
+  #alarmAt: number | undefined
+  #isInAlarm = false
+
+  constructor(parts: BackendParts, keeping: Keeping, storage: ObjectStorage, env: unknown) {
+    const { settings } = parts
+    const clock = createRestingClock(settings.clock)
+    const inbox = createObjectInbox(storage, {
+      ...keeping,
+      inOrder: settings.order === 'vin',
+      kept: () => this.#lookAfter(clock.now() + lookAfterMs),
+    })
+    this.#parts = parts
+    this.#clock = clock
+    this.#storage = storage
+    this.#surroundings = { env, context: detachedContext }
+    this.#inbox = inbox
+    this.#backend = new LocalBackend({
+      ...parts,
+      inbox: () => inbox,
+      settings: { ...settings, ack: 'stored', clock },
+      surroundings: this.#surroundings,
+    })
+  }
+
+  async put(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
+    this.#clock.wake()
+    if (!this.#backend.isReady && !(await this.#backend.becomeReady())) return { error: 'inbox_unavailable' }
+    return this.#backend.put(
+      messages.map((message) => this.#parts.receipts.arrived(message)),
+      this.#surroundings,
+    )
+  }
+
+  async deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
+    await this.#backend.open()
+    return this.#inbox.deadLetters(which)
+  }
+
+  async findDeadLetter(id: string): Promise<DeadLetter | undefined> {
+    await this.#backend.open()
+    return this.#inbox.findDeadLetter(id)
+  }
+
+  replayDead(which: Which): Promise<number> {
+    return this.#backend.deadLetters.replay(withDates(which), { env: this.#surroundings.env })
+  }
+
+  discardDead(which: Which): Promise<number> {
+    return this.#backend.deadLetters.discard(withDates(which))
+  }
+
+  replay(which: MessageSelection): Promise<number> {
+    const { from = new Date(0), to = new Date(8.64e15), ...others } = withDates(which)
+    return this.#backend.replay({ ...others, from, to }, { env: this.#surroundings.env })
+  }
+
+  /** Goes on with what waits, until all of it is done or rests. */
+  async alarm(): Promise<void> {
+    const inbox = this.#inbox
+    const clock = this.#clock
+    this.#alarmAt = undefined
+    this.#isInAlarm = true
+    let restsUntil: number | undefined
+    try {
+      clock.wake()
+      // Rejects when the inbox cannot be opened: then the platform tries the alarm again.
+      await this.#backend.open()
+      if (await this.#isQuiet()) restsUntil = clock.sleep()
+      inbox.sweep(clock.now())
+    } finally {
+      this.#isInAlarm = false
+      if (inbox.usage().messages > 0) this.#lookAfter(restsUntil ?? clock.now() + lookAfterMs)
+    }
+  }
+
+  /** What waits has an alarm, or is looked after by the alarm that runs, which sets the next one when it ends. */
+  #lookAfter(atMs: number): void {
+    if (this.#isInAlarm || (this.#alarmAt !== undefined && this.#alarmAt <= atMs)) return
+    this.#alarmAt = atMs
+    this.#storage.setAlarm(atMs).catch((error: unknown) => {
+      // No alarm is set now. The next message sets one.
+      this.#alarmAt = undefined
+      this.#parts.reports.dispatch.inboxFailed(error)
+    })
+  }
+
+  /** Resolves to whether everything that waits rests, once that is so or the time of an alarm is over. */
+  async #isQuiet(): Promise<boolean> {
+    const endsAt = this.#clock.now() + alarmMs
+    for (let before = this.#inbox.activity(); ;) {
+      await pause(this.#parts.settings.clock, quietMs)
+      const now = this.#inbox.activity()
+      if (now.handedOut === 0 && now.claims === before.claims) return true
+      if (this.#clock.now() >= endsAt) return false
+      before = now
+    }
+  }
+}
+
+function pause(clock: Clock, ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    clock.after(ms, resolve)
+  })
+}
+
+function withDates(which: Exclude<Which, string>): Exclude<Which, string>
+function withDates(which: Which): Which
+function withDates(which: Which): Which {
+  if (typeof which === 'string') return which
+  const { from, to, ...others } = which
+  return {
+    ...others,
+    ...(from === undefined ? {} : { from: new Date(from) }),
+    ...(to === undefined ? {} : { to: new Date(to) }),
   }
 }

@@ -1,27 +1,30 @@
-import { type ErrorCode, FleethookError } from '../../../src/base/errors.ts'
+import { createDeadLetterReader } from '../../../src/backend/replay.ts'
+import type { Relay } from '../../../src/backend/relay.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { Refusal } from '../../../src/http/answers.ts'
+import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
+import type { InboxMessage } from '../../../src/inbox/inbox.ts'
+import type { Receipts } from '../../../src/inbox/receipts.ts'
 import { fnv1a } from '../../../src/wire/fnv1a.ts'
 import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
 
-/** The objects that keep a receiver's messages, as a Worker sees them. */
-export interface Objects {
-  /** How many there are. */
-  readonly shards: number
-  /** Which of them keeps a lane: always the same, as long as there are as many. */
-  shardOf(lane: string): number
-  /** Asks one of them. Rejects with the `FleethookError` it answers with, or with what came between. */
-  ask<Question extends keyof Questions>(
-    shard: number,
-    env: unknown,
-    question: Question,
-    about: Parameters<Questions[Question]>[0],
-  ): Promise<Awaited<ReturnType<Questions[Question]>>>
-}
-
-/** How often an object is asked that was just being moved or restarted. */
+/** The number of times that a Worker asks an object that was just moved or restarted. */
 const tries = 3
 
-export function createObjects(objects: (env: never) => ObjectNamespace, shards: number): Objects {
+export interface ObjectRelayOptions {
+  readonly objects: (env: never) => ObjectNamespace
+  /** The number of objects that share the vehicles. */
+  readonly shards: number
+  readonly receipts: Receipts
+  /** The bindings of the last request, for calls that bring none. */
+  readonly bindings: () => unknown
+}
+
+/** Takes messages to the objects of their lanes, and asks the objects for dead letters and replays. */
+export function createObjectRelay({ objects, shards, receipts, bindings }: ObjectRelayOptions): Relay {
+  const everyShard = Array.from({ length: shards }, (_, shard) => shard)
+
   async function send(shard: number, env: unknown, body: string): Promise<Reply> {
     const namespace = bound(objects(env as never))
     for (let turn = 1; ; turn++) {
@@ -38,20 +41,68 @@ export function createObjects(objects: (env: never) => ObjectNamespace, shards: 
     }
   }
 
+  /** Asks one object. Rejects with the `FleethookError` that it answers with, or with what came between. */
+  async function ask<Question extends keyof Questions>(
+    shard: number,
+    env: unknown,
+    question: Question,
+    about: Parameters<Questions[Question]>[0],
+  ): Promise<Awaited<ReturnType<Questions[Question]>>> {
+    const reply = await send(shard, env, JSON.stringify({ question, about }))
+    if (!('error' in reply)) return reply.value as never
+    const { code, message, hint } = reply.error
+    throw new FleethookError(code, message, { hint })
+  }
+
+  /** Neither an id nor a time says which object has a message: all of them are asked. */
+  async function total(asking: (shard: number) => Promise<number>): Promise<number> {
+    const counts = await Promise.all(everyShard.map(asking))
+    return counts.reduce((sum, count) => sum + count, 0)
+  }
+
+  const reader = createDeadLetterReader({
+    async deadLetters(which) {
+      const lists = await Promise.all(everyShard.map((shard) => ask(shard, bindings(), 'deadLetters', which)))
+      return lists
+        .flat()
+        .toSorted((a, b) => (a.id < b.id ? -1 : 1))
+        .slice(0, which.limit)
+    },
+    async findDeadLetter(id) {
+      const found = await Promise.all(everyShard.map((shard) => ask(shard, bindings(), 'findDeadLetter', id)))
+      return found.find((letter) => letter !== undefined)
+    },
+    read: receipts.reread,
+  })
+
+  const deadLetters: DeadLetters = {
+    list: reader.list,
+    get: reader.get,
+    replay: (which, { env = bindings() } = {}) => total((shard) => ask(shard, env, 'replayDead', which)),
+    discard: (which) => total((shard) => ask(shard, bindings(), 'discardDead', which)),
+  }
+
   return {
-    shards,
+    durability: 'replicated',
+    deadLetters,
+    replay: (which, { env = bindings() } = {}) => total((shard) => ask(shard, env, 'replay', which)),
 
-    shardOf: (lane) => Number.parseInt(fnv1a(lane).slice(-8), 16) % shards,
-
-    async ask(shard, env, question, about) {
-      const reply = await send(shard, env, JSON.stringify({ question, about }))
-      if ('error' in reply) throw errorOf(reply.error)
-      return reply.value as never
+    async put(messages, env) {
+      const byShard = new Map<number, InboxMessage[]>()
+      for (const { event: _, ...message } of messages) {
+        // Always the same object for a lane, as long as the number of shards stays.
+        const shard = Number.parseInt(fnv1a(message.lane).slice(-8), 16) % shards
+        const group = byShard.get(shard)
+        if (group === undefined) byShard.set(shard, [message])
+        else group.push(message)
+      }
+      const answers = [...byShard].map(([shard, group]) => ask(shard, env, 'put', group))
+      return (await Promise.all(answers)).find((refusal): refusal is Refusal => refusal !== undefined)
     },
   }
 }
 
-/** What the platform says of an error that another try may not meet. The service sends once, so it is worth one. */
+/** Whether the platform says that another try may succeed. The service sends once, so a try is worth it. */
 function isPassing(error: unknown): boolean {
   return error instanceof Error && Reflect.get(error, 'retryable') === true && Reflect.get(error, 'overloaded') !== true
 }
@@ -65,9 +116,4 @@ function unavailable(message: string): FleethookError {
   return new FleethookError('inbox_unavailable', message, {
     hint: 'Bind the class that inboxObject(receiver) makes in `durable_objects` of the Wrangler configuration.',
   })
-}
-
-function errorOf({ code, message, hint }: { code: ErrorCode; message: string; hint?: string | undefined }): Error {
-  const text = hint !== undefined && message.endsWith(` ${hint}`) ? message.slice(0, -hint.length - 1) : message
-  return new FleethookError(code, text, hint === undefined ? {} : { hint })
 }

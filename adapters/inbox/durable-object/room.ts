@@ -1,6 +1,5 @@
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { Rows } from './rows.ts'
-import { dead, settled, waiting } from './schema.ts'
+import { dead, type Rows, settled, waiting } from './rows.ts'
 
 /** How long, and how much of, what is no longer pending is kept. The oldest go first. */
 export interface KeptFor {

@@ -1,6 +1,7 @@
+import { FleethookError } from '../../../src/base/errors.ts'
 import { seqOf } from '../../../src/inbox/delivery-id.ts'
 import type { DeadLetter, InboxMessage, Selection } from '../../../src/inbox/inbox.ts'
-import type { SqlValue } from './platform.ts'
+import type { ObjectSql, SqlValue } from './platform.ts'
 
 /** A row of `fleethook_messages`, or some of its columns. */
 export type Row = Readonly<Record<string, SqlValue>>
@@ -50,5 +51,63 @@ export function selecting(rows: Rows, state: number, { limit, after, lane, fromM
     `SELECT * FROM fleethook_messages WHERE ${conditions.join(' AND ')} ORDER BY place LIMIT ?`,
     ...bindings,
     limit,
+  )
+}
+
+/** The state of a row: from waiting to deleted, settled or dead, and from there back to waiting. */
+export const waiting = 0
+export const settled = 1
+export const dead = 2
+
+/**
+ * The tables, one step for each version. The platform bills every row and every entry of an index that is written, so
+ * `place`, which is made of the id, is the only key, and the indexes cover the few rows that failed.
+ */
+const steps: readonly string[] = [
+  `CREATE TABLE fleethook_messages (
+     place INTEGER PRIMARY KEY,
+     id TEXT NOT NULL,
+     lane TEXT NOT NULL,
+     received_at INTEGER NOT NULL,
+     door TEXT NOT NULL,
+     kind TEXT NOT NULL,
+     text TEXT NOT NULL,
+     bytes INTEGER NOT NULL,
+     state INTEGER NOT NULL DEFAULT ${waiting},
+     deliveries INTEGER NOT NULL DEFAULT 0,
+     attempts INTEGER NOT NULL DEFAULT 0,
+     not_before INTEGER NOT NULL DEFAULT 0,
+     replayed INTEGER NOT NULL DEFAULT 0,
+     error TEXT,
+     died_at INTEGER
+   );
+   CREATE INDEX fleethook_dead ON fleethook_messages (place) WHERE state = ${dead};`,
+]
+
+/** Makes the tables, or brings those of an older fleethook up to date. Rejects those of a newer one. */
+export function migrate(sql: ObjectSql): void {
+  sql.exec('CREATE TABLE IF NOT EXISTS fleethook_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID')
+  const version = Number(readMeta(sql, 'version') ?? 0)
+  if (version > steps.length) {
+    throw new FleethookError(
+      'inbox_unavailable',
+      `The inbox of this object has version ${version}, and this fleethook knows up to ${steps.length}.`,
+      { hint: 'Deploy the newer fleethook again.' },
+    )
+  }
+  for (const step of steps.slice(version)) sql.exec(step)
+  if (version < steps.length) writeMeta(sql, 'version', String(steps.length))
+}
+
+export function readMeta(sql: ObjectSql, key: string): string | undefined {
+  const [row] = sql.exec('SELECT value FROM fleethook_meta WHERE key = ?', key).toArray()
+  return row === undefined ? undefined : String(row['value'])
+}
+
+export function writeMeta(sql: ObjectSql, key: string, value: string): void {
+  sql.exec(
+    'INSERT INTO fleethook_meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = ?2',
+    key,
+    value,
   )
 }

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Inbox, InboxMessage, Waiting } from '../../../src/inbox/inbox.ts'
-import type { KeptBatch, KeptMessage } from '../../../src/backend/relay-inbox.ts'
+import type { KeptBatch, KeptMessage } from '../../../src/backend/backend.ts'
 
 /** The longest that a message of a queue may be put off: 12 hours. */
 const longestDelaySeconds = 43_200

@@ -1,8 +1,16 @@
-import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
-import { FleethookError } from '../../../src/base/errors.ts'
 import type { Relay } from '../../../src/backend/relay.ts'
-import type { QueueBinding } from './platform.ts'
-import { batchesOf, mostMessageBytes, sized } from './sizes.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
+import type { InboxMessage } from '../../../src/inbox/inbox.ts'
+
+/** What fleethook puts on a queue: a message as an inbox keeps it, without the event, which is read anew. */
+export type QueuedMessage = Omit<InboxMessage, 'event'>
+
+/** The part of a producer's binding that fleethook uses: `env.FLEETHOOK_QUEUE`. */
+export interface QueueBinding {
+  send(body: QueuedMessage, options: { contentType: 'json' }): Promise<unknown>
+  sendBatch(messages: Iterable<{ body: QueuedMessage; contentType: 'json' }>): Promise<unknown>
+}
 
 /** Sends messages to a queue, whose consumer handles them. */
 export function createQueueRelay(queue: (env: never) => QueueBinding): Relay {
@@ -51,4 +59,40 @@ function bound(binding: QueueBinding | undefined): QueueBinding {
   throw new FleethookError('inbox_unavailable', 'The option `queue` of queueInbox returned nothing for this env.', {
     hint: 'Bind the queue as a producer in `queues` of the Wrangler configuration.',
   })
+}
+
+/** What the platform takes as one message: 128 kB, of which it uses about 100 bytes itself. */
+const mostMessageBytes = 127_000
+
+/** What it takes in one call. */
+const mostBatchBytes = 255_000
+const mostBatchMessages = 100
+
+const encoder = /* @__PURE__ */ new TextEncoder()
+
+/** A message on its way to the queue. */
+interface Sized {
+  readonly body: QueuedMessage
+  readonly bytes: number
+}
+
+function sized({ event: _, ...body }: InboxMessage): Sized {
+  return { body, bytes: encoder.encode(JSON.stringify(body)).length }
+}
+
+/** As few calls as the platform allows, in order. */
+function batchesOf(messages: readonly Sized[]): readonly (readonly Sized[])[] {
+  const batches: Sized[][] = []
+  let batch: Sized[] = []
+  let bytes = 0
+  for (const message of messages) {
+    if (batch.length === mostBatchMessages || bytes + message.bytes > mostBatchBytes) {
+      batches.push(batch)
+      batch = []
+      bytes = 0
+    }
+    batch.push(message)
+    bytes += message.bytes
+  }
+  return batch.length === 0 ? batches : [...batches, batch]
 }

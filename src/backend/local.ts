@@ -1,0 +1,303 @@
+import { FleethookError } from '../base/errors.ts'
+import { guardedLog } from '../base/log.ts'
+import { Scheduler } from '../dispatch/scheduler.ts'
+import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
+import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
+import { isHeld } from '../hosting/execution-context.ts'
+import type { Refusal } from '../http/answers.ts'
+import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { Inbox, InboxFactory, InboxMessage } from '../inbox/inbox.ts'
+import { vinOf } from '../inbox/receipts.ts'
+import type { Backend, BackendParts, BackendState } from './backend.ts'
+import { Gaps } from './gaps.ts'
+import { createReplays, deadMessage, type Replays } from './replay.ts'
+
+export interface LocalBackendOptions extends BackendParts {
+  readonly inbox: InboxFactory
+  /** The surroundings of work that no request brings: what the inbox finds, and gaps. Default: none. */
+  readonly surroundings?: Surroundings
+}
+
+/** Gap events in the inbox at the same time: they must not take the room that messages need. */
+const gapsAtOnce = 16
+
+/** An inbox of this process, and the scheduler that takes its messages to their handlers. */
+export class LocalBackend implements Backend {
+  readonly ack: Ack
+  readonly durability: Durability
+  readonly deadLetters: DeadLetters
+  readonly #parts: BackendParts
+  readonly #surroundings: Surroundings
+  readonly #gaps = new Gaps()
+  readonly #inbox: Inbox
+  readonly #scheduler: Scheduler
+  readonly #replays: Replays
+  #draining: Promise<DrainResult> | undefined
+  #opened: Promise<void> | undefined
+  #recovered: Promise<void> | undefined
+  #readiness: Promise<boolean> | undefined
+  #isRecovered = false
+  /** Requests that wait until it is ready, and have not gone on yet. */
+  #waiters = 0
+  #gapsUnderWay = 0
+
+  constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
+    const { settings, registry, receipts, reports } = parts
+    const { clock, limits, log, overflow } = settings
+    const gaps = this.#gaps
+    this.#parts = parts
+    this.#surroundings = surroundings
+    this.#inbox = createInbox({
+      pendingMessages: limits.pendingMessages,
+      pendingBytes: limits.pendingBytes,
+      overflow,
+      clock,
+      // The inbox must not stop between writing and saying so.
+      log: guardedLog(log),
+      onConflated: (ids) => {
+        reports.noteConflated(ids.length)
+        this.#scheduler.merged(ids)
+      },
+      onFailure: (error) => reports.dispatch.inboxFailed(error),
+      onCapacity: () => this.#emitGap(surroundings),
+      onGap: ({ reason, fromMs }) => {
+        gaps.note(undefined, reason, fromMs)
+        this.#emitGap(surroundings)
+      },
+      operator: this,
+    })
+    this.durability = this.#inbox.durability
+    this.ack = chooseAck(settings.ack, this.durability)
+    this.#scheduler = new Scheduler({
+      ...settings,
+      ack: this.ack,
+      inbox: this.#inbox,
+      registry,
+      read: receipts.reread,
+      events: {
+        ...reports.dispatch,
+        died: (letter, dropped) => reports.noteDead(deadMessage(letter, receipts.reread), dropped),
+        missed: (lane, sinceMs) => gaps.note(vinOf(lane), 'deadline', sinceMs),
+        onCapacity: (request) => {
+          if (gaps.size > 0) this.#emitGap(request)
+        },
+      },
+    })
+    this.#replays = createReplays({
+      inbox: this.#inbox,
+      open: () => this.open(),
+      read: receipts.reread,
+      isDraining: () => this.isDraining,
+      revived: async (message, from) => {
+        reports.noteReplayed(message)
+        const request = this.#scheduler.add([message], from, true)
+        this.#scheduler.start(request)
+        await request.settled()
+      },
+    })
+    this.deadLetters = this.#replays.deadLetters
+  }
+
+  get isDraining(): boolean {
+    return this.#draining !== undefined
+  }
+
+  get isReady(): boolean {
+    return this.#isRecovered && this.#waiters === 0
+  }
+
+  enter(): void {
+    this.#scheduler.enter()
+  }
+
+  leave(): void {
+    this.#scheduler.leave()
+  }
+
+  refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
+    return this.#inbox.refusing()
+  }
+
+  async put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
+    if (messages.length === 0) return undefined
+    const stored = this.#store(messages, from)
+    if (this.ack === 'received' && this.durability !== 'memory') {
+      from.context?.watch?.(stored.then((request) => ('error' in request ? undefined : request.settled())))
+      this.#hold(from, async () => {
+        if ('error' in (await stored)) this.#parts.reports.noteLost(messages)
+      })
+      return undefined
+    }
+    const request = await stored
+    if ('error' in request) return request
+    from.context?.watch?.(request.settled())
+    if (this.ack !== 'handled') return undefined
+    await request.settled()
+    if (request.lost === 0) return undefined
+    return { error: this.#scheduler.isStopped ? 'draining' : 'inbox_unavailable' }
+  }
+
+  async putInternal(message: InboxMessage, from: Surroundings): Promise<boolean> {
+    return (await this.#storeInternal(message, from)) !== undefined
+  }
+
+  /**
+   * Opens the inbox and goes on with what an earlier process left: once, and before any new message. Resolves when the
+   * inbox is open. Rejects when it cannot be opened; the next call tries again.
+   */
+  open(): Promise<void> {
+    this.#opened ??= this.#begin().catch((error: unknown) => {
+      this.#opened = undefined
+      this.#recovered = undefined
+      throw error
+    })
+    return this.#opened
+  }
+
+  /** One promise for all requests, so that they go on in the order in which they came, and none overtakes them. */
+  becomeReady(): Promise<boolean> {
+    this.#waiters += 1
+    const sinceMs = this.#parts.settings.clock.now()
+    const shared = (this.#readiness ??= this.#prepare())
+    void shared.then((ready) => {
+      if (!ready) this.#gaps.note(undefined, 'inbox_unavailable', sinceMs)
+      // By then all that waited for the same promise have gone on.
+      queueMicrotask(() => (this.#waiters -= 1))
+    })
+    return shared
+  }
+
+  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number> {
+    return this.#replays.replay(which, from)
+  }
+
+  drain(deadlineMs: number): Promise<DrainResult> {
+    return (this.#draining ??= this.#drain(deadlineMs))
+  }
+
+  state(): BackendState {
+    const { counts, running, lanes } = this.#scheduler
+    return { ...counts, pending: this.#inbox.usage(), running, lanes, openGaps: this.#gaps.size }
+  }
+
+  async #store(messages: readonly InboxMessage[], from: Surroundings): Promise<RequestWork | Refusal> {
+    const { reports } = this.#parts
+    if (this.#scheduler.isStopped) return { error: 'draining' }
+    const request = this.#scheduler.add(messages, from)
+    try {
+      await this.#inbox.put(messages)
+    } catch (error) {
+      this.#scheduler.cancel(request)
+      const reason = error instanceof FleethookError && error.code === 'inbox_full' ? error.code : 'inbox_unavailable'
+      if (reason === 'inbox_unavailable') reports.dispatch.inboxFailed(error)
+      for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), reason, receivedAt)
+      return { error: reason }
+    }
+    reports.noteAccepted(messages)
+    this.#scheduler.start(request)
+    if (this.#gaps.size > 0) this.#emitGap(from)
+    return request
+  }
+
+  async #storeInternal(message: InboxMessage, from: Surroundings): Promise<RequestWork | undefined> {
+    if (this.#scheduler.isStopped) return undefined
+    const request = this.#scheduler.add([message], from)
+    try {
+      await this.#inbox.put([message])
+    } catch {
+      this.#scheduler.cancel(request)
+      return undefined
+    }
+    this.#scheduler.start(request)
+    return request
+  }
+
+  async #begin(): Promise<void> {
+    const { receipts, reports } = this.#parts
+    const { lastId, gaps = [], waiting } = await this.#inbox.open()
+    if (lastId !== undefined) receipts.follow(lastId)
+    for (const { reason, fromMs } of gaps) this.#gaps.note(undefined, reason, fromMs, 0)
+    this.#recovered = this.#during(async () => {
+      try {
+        for await (const page of waiting) {
+          reports.noteRecovered(page)
+          this.#scheduler.start(this.#scheduler.add(page, this.#surroundings))
+        }
+      } catch (error) {
+        reports.dispatch.inboxFailed(error)
+      }
+      this.#isRecovered = true
+      this.#emitGap(this.#surroundings)
+    })
+  }
+
+  async #prepare(): Promise<boolean> {
+    try {
+      await this.open()
+      await this.#recovered
+      return true
+    } catch (error) {
+      this.#readiness = undefined
+      this.#parts.reports.dispatch.inboxFailed(error)
+      return false
+    }
+  }
+
+  /** The inbox may have room: emits the open gaps, the oldest first, so that a business can fetch what it missed. */
+  #emitGap(from: Surroundings): void {
+    const gaps = this.#gaps
+    const { settings, receipts } = this.#parts
+    if (!this.#isRecovered || this.#gapsUnderWay >= gapsAtOnce || this.#scheduler.isStopped) return
+    const gap = gaps.take(settings.clock.now())
+    if (gap === undefined) return
+    this.#gapsUnderWay += 1
+    this.#hold(from, async () => {
+      const request = await this.#storeInternal(receipts.gap(gap), from)
+      if (request === undefined) gaps.giveBack(gap)
+      else {
+        // Where one gap found room there may be room for another.
+        this.#emitGap(from)
+        await request.settled()
+      }
+      this.#gapsUnderWay -= 1
+      if (request !== undefined && !isHeld(from.context)) this.#emitGap(from)
+    })
+  }
+
+  async #drain(deadlineMs: number): Promise<DrainResult> {
+    this.#emitGap(this.#surroundings)
+    const result = await this.#scheduler.drain(deadlineMs)
+    this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
+    await this.#inbox.close()
+    return result
+  }
+
+  async #during(run: () => Promise<void>): Promise<void> {
+    this.enter()
+    try {
+      await run()
+    } finally {
+      this.leave()
+    }
+  }
+
+  /** Work that no answer waits for. A drain waits for it, and a runtime that would end it with its request has to hold it. */
+  #hold({ context }: Surroundings, run: () => Promise<void>): void {
+    const done = this.#during(run)
+    if (isHeld(context)) context.waitUntil(done)
+  }
+}
+
+/** When the 2xx is sent, by the inbox. Throws `ack_unavailable` for a promise that the inbox cannot keep. */
+function chooseAck(ack: Ack | undefined, durability: Durability): Ack {
+  if (ack === 'stored' && durability === 'memory') {
+    throw new FleethookError(
+      'ack_unavailable',
+      "Option `ack` is 'stored' and the inbox keeps messages in memory only.",
+      {
+        hint: "Use a durable inbox, or ack: 'received' or 'handled'.",
+      },
+    )
+  }
+  return ack ?? (durability === 'memory' ? 'received' : 'stored')
+}

@@ -1,0 +1,276 @@
+import type { Clock, Timer } from '../base/clock.ts'
+import type { DispatchEvents, Outcome } from './attempt.ts'
+import type { Lifecycle } from './draining.ts'
+import type { Gatherer } from './registry.ts'
+import { errorText, requestOf, type RetryOptions } from './retry.ts'
+import type { Failure, RunContext, Runner } from './running.ts'
+import {
+  type Batch,
+  changeBatch,
+  deliveryOf,
+  enterBatch,
+  gateInto,
+  keepOpened,
+  leaveBatch,
+  markRedelivered,
+  type RequestWork,
+  type Work,
+} from './work.ts'
+
+/**
+ * What follows the run of a batch for one of its messages: it is `over`; it waits for its turn in its lane (`parked`); or it
+ * rests for a number of milliseconds.
+ */
+export interface BatchVerdict {
+  readonly work: Work
+  readonly verdict: 'over' | 'parked' | number
+}
+
+export interface BatchesOptions {
+  readonly clock: Clock
+  readonly runner: Runner
+  readonly outcome: Outcome
+  readonly retry: RetryOptions
+  readonly events: DispatchEvents
+  readonly lifecycle: Lifecycle
+  /** A batch is due, outside any run. */
+  readonly onDue: () => void
+  /** Runs a batch; called in the surroundings that the batch is bound to. */
+  readonly step: (batch: GatheredBatch) => void
+}
+
+/** A batch of this module. */
+export interface GatheredBatch extends Batch {
+  works: Work[]
+  isOpen: boolean
+  isResting: boolean
+  timer: Timer | undefined
+  /** The way into the surroundings of `owner`. */
+  readonly gate: (() => void) | undefined
+}
+
+/** How long a message rests when the inbox failed under it, in milliseconds. */
+export const inboxRestMs = 5_000
+
+const nobody = { env: undefined }
+const none: readonly BatchVerdict[] = []
+
+/** Gathers messages for the handlers of batches, and runs these handlers. */
+export class Batches {
+  readonly #options: BatchesOptions
+  readonly #open = new Set<GatheredBatch>()
+  readonly #resting = new Set<GatheredBatch>()
+  #due: GatheredBatch[] = []
+
+  constructor(options: BatchesOptions) {
+    this.#options = options
+  }
+
+  /** A message's turn has ended with its next batch. It keeps its place in its lane until the batch is settled. */
+  gather(work: Work): void {
+    const [gatherer] = work.gatherers
+    if (gatherer === undefined) return
+    this.#options.outcome.tried(work)
+    const owner = work.request.isHeld ? work.request : undefined
+    // A message that failed before is run alone.
+    const isAlone = work.attempt > 1
+    const batch = isAlone ? this.#create(gatherer, [], [], owner) : this.#opened(gatherer, owner)
+    batch.works.push(work)
+    enterBatch(work, batch)
+    if (isAlone) this.#due.push(batch)
+    else if (batch.works.length >= gatherer.size) this.#close(batch)
+  }
+
+  /** A batch that is to be run now. */
+  take(): GatheredBatch | undefined {
+    return this.#due.shift()
+  }
+
+  get hasDue(): boolean {
+    return this.#due.length > 0
+  }
+
+  /** Runs the handler of a batch. Resolves to what follows for its messages. Never rejects. */
+  async run(batch: GatheredBatch): Promise<readonly BatchVerdict[]> {
+    const { lifecycle, events } = this.#options
+    const works = batch.works.filter(isGathered)
+    if (works.length === 0) return none
+    const failure = await this.#call(batch, works)
+    // Whoever ended a message meanwhile accounts for it; at the end of a drain all of them.
+    const left = works.filter(isGathered)
+    if (left.length === 0 || (failure !== undefined && lifecycle.isStopped)) return none
+    const request = failure && requestOf(failure.error)
+    if (request?.kind === 'discard') events.discarded(request.reason, left[0]?.opened?.event.topic ?? '', left.length)
+    return failure === undefined || request?.kind === 'discard'
+      ? this.#finish(batch, left)
+      : this.#failed(batch, left, failure.error)
+  }
+
+  /** Lets no open batch wait any longer. */
+  flush(): void {
+    for (const batch of this.#open) this.#close(batch)
+  }
+
+  /** Nothing is run any more, and no timer fires. */
+  stop(): void {
+    for (const batch of [...this.#open, ...this.#resting]) batch.timer?.cancel()
+    this.#due = []
+  }
+
+  #create(
+    gatherer: Gatherer,
+    works: Work[],
+    later: Batch['later'],
+    owner: RequestWork | undefined,
+    isResting: boolean = false,
+  ): GatheredBatch {
+    const batch: GatheredBatch = {
+      ...{ gatherer, owner, works, later, isOpen: false, isResting, timer: undefined },
+      gate: owner && gateInto(() => this.#options.step(batch)),
+    }
+    for (const work of works) changeBatch(work, batch)
+    return batch
+  }
+
+  #opened(gatherer: Gatherer, owner: RequestWork | undefined): GatheredBatch {
+    for (const batch of this.#open) if (batch.gatherer === gatherer && batch.owner === owner) return batch
+    const batch = this.#create(gatherer, [], [], owner)
+    this.#open.add(batch)
+    batch.isOpen = true
+    batch.timer = this.#options.clock.after(gatherer.withinMs, () => {
+      this.#close(batch)
+      this.#options.onDue()
+    })
+    return batch
+  }
+
+  #close(batch: GatheredBatch): void {
+    if (!this.#open.delete(batch)) return
+    batch.isOpen = false
+    batch.timer?.cancel()
+    this.#due.push(batch)
+  }
+
+  #call({ gatherer, owner }: Batch, works: readonly Work[]): Failure | undefined | Promise<Failure | undefined> {
+    const { wants, handler } = gatherer
+    const messages = works.flatMap((work) => {
+      const { opened } = work
+      return opened === undefined ? [] : [{ event: opened.event, delivery: deliveryOf(work, opened.claim) }]
+    })
+    const run = (given: typeof messages, context: RunContext<undefined>): unknown => {
+      const wanted = wants === undefined ? given : given.filter(({ event }) => wants(event))
+      if (wanted.length === 0) return undefined
+      return handler(
+        wanted.map(({ event }) => event),
+        {
+          log: context.log,
+          env: context.env,
+          deliveries: wanted.map(({ delivery }) => delivery),
+          get signal() {
+            return context.signal
+          },
+        },
+      )
+    }
+    return this.#options.runner.run(run, messages, owner ?? works[0]?.request ?? nobody, undefined)
+  }
+
+  /** The handler is done with them, or failed with `error` for the last time. Their next batch comes in their own turn. */
+  async #finish(batch: Batch, works: readonly Work[], error?: string): Promise<readonly BatchVerdict[]> {
+    const verdicts = await Promise.all(works.map((work) => this.#leave(work, error)))
+    const [next, ...later] = batch.later
+    if (next === undefined) return verdicts
+    if (verdicts.every(({ verdict }) => verdict === 'over')) {
+      this.#due.push(this.#create(batch.gatherer, [...next], later, batch.owner))
+      return verdicts
+    }
+    return [...verdicts, ...parked(batch.later.flat())]
+  }
+
+  async #leave(work: Work, error: string | undefined): Promise<BatchVerdict> {
+    const { outcome, events } = this.#options
+    const { opened } = work
+    leaveBatch(work, error)
+    if (opened === undefined || work.gatherers.length > 0) return { work, verdict: 'parked' }
+    try {
+      await outcome.conclude(work, opened.claim.message, opened)
+      return { work, verdict: 'over' }
+    } catch (failure) {
+      events.inboxFailed(failure)
+      return { work, verdict: inboxRestMs }
+    }
+  }
+
+  async #failed(batch: Batch, works: Work[], error: unknown): Promise<readonly BatchVerdict[]> {
+    const { outcome, retry, events } = this.#options
+    const [first] = works
+    if (first?.opened === undefined) return none
+    const { id, attempt } = first
+    const isLast = attempt >= retry.attempts
+    if (requestOf(error) === undefined) {
+      events.failed(error, first.opened.event, { id, attempt }, works.length)
+      if (works.length > 1) {
+        for (const work of works) markRedelivered(work)
+        for (const { works: half, later } of halves(works))
+          this.#due.push(this.#create(batch.gatherer, half, [...later, ...batch.later], batch.owner))
+        return none
+      }
+    } else if (works.length > 1 && !isLast) {
+      await this.#rest(batch, works, outcome.restMs(first, error))
+      return none
+    }
+    if (isLast) return this.#finish(batch, works, errorText(error))
+    const restMs = outcome.restMs(first, error)
+    await this.#reschedule(works, restMs)
+    // It holds its own lane until it is over, and no other.
+    keepOpened(first, undefined)
+    return [{ work: first, verdict: restMs }, ...parked(batch.later.flat())]
+  }
+
+  /** All of them rest, and run again together. */
+  async #rest(batch: Batch, works: Work[], restMs: number): Promise<void> {
+    const { clock, lifecycle, outcome, onDue } = this.#options
+    // Created before the inbox notes it: a drain that ends meanwhile must not note something else.
+    const next = this.#create(batch.gatherer, works, batch.later, batch.owner, true)
+    await this.#reschedule(works, restMs)
+    if (lifecycle.isStopped) return
+    this.#resting.add(next)
+    next.timer = clock.after(restMs, () => {
+      this.#resting.delete(next)
+      next.isResting = false
+      for (const work of works) outcome.tried(work)
+      this.#due.push(next)
+      onDue()
+    })
+  }
+
+  async #reschedule(works: readonly Work[], restMs: number): Promise<void> {
+    const { outcome, events } = this.#options
+    await Promise.all(works.map((work) => outcome.reschedule(work, restMs).catch(events.inboxFailed)))
+  }
+}
+
+const isGathered = ({ state }: Work): boolean => state === 'gathered'
+
+const parked = (works: readonly Work[]): readonly BatchVerdict[] =>
+  works.map((work) => ({ work, verdict: 'parked' }) as const)
+
+/**
+ * Splits a batch that failed. Messages of one lane stay together, so that the halves do not wait for each other, until only
+ * one lane is left: then the second half waits for the first.
+ */
+function halves(works: readonly Work[]): readonly { readonly works: Work[]; readonly later: Batch['later'] }[] {
+  const byLane = new Map<unknown, Work[]>()
+  for (const work of works) {
+    const mates = byLane.get(work.lane)
+    if (mates === undefined) byLane.set(work.lane, [work])
+    else mates.push(work)
+  }
+  const middle = Math.ceil(works.length / 2)
+  if (byLane.size === 1) return [{ works: works.slice(0, middle), later: [works.slice(middle)] }]
+  const first: Work[] = []
+  const second: Work[] = []
+  for (const mates of byLane.values())
+    (first.length === 0 || first.length + mates.length <= middle ? first : second).push(...mates)
+  return [first, second].map((half) => ({ works: half, later: [] }))
+}

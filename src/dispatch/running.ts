@@ -1,0 +1,192 @@
+import type { Clock, Timer } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
+import type { HandlerContext } from './handler.ts'
+
+/** A handler's failure. `error` is whatever was thrown; it need not be an `Error`. */
+export interface Failure {
+  readonly error: unknown
+}
+
+/** Who a run belongs to, so that all runs of one owner can be aborted. `env` is what the handler finds as `context.env`. */
+export interface Owner {
+  readonly env: unknown
+}
+
+/** What a handler gets beside what it is to handle: `Receipt` is one delivery, or nothing for a batch. */
+export interface RunContext<Receipt> extends Omit<HandlerContext, 'delivery'> {
+  readonly delivery: Receipt
+}
+
+interface ActiveRun {
+  readonly owner: Owner
+  readonly context: Context<unknown>
+  readonly resolve: (failure: Failure | undefined) => void
+  timer: Timer | undefined
+}
+
+/** Runs handlers under a time limit, and never throws, whatever a handler does. */
+export class Runner {
+  readonly #clock: Clock
+  readonly #log: Log
+  readonly #timeoutMs: number
+  readonly #active = new Set<ActiveRun>()
+
+  constructor({ clock, log, timeoutMs }: { readonly clock: Clock; readonly log: Log; readonly timeoutMs: number }) {
+    this.#clock = clock
+    this.#log = log
+    this.#timeoutMs = timeoutMs
+  }
+
+  /** `undefined` when the handler is done, or why it failed; a promise of that when the handler is asynchronous. */
+  run<What, Receipt>(
+    handler: (what: What, context: RunContext<Receipt>) => unknown,
+    what: What,
+    owner: Owner,
+    delivery: Receipt,
+  ): Failure | undefined | Promise<Failure | undefined> {
+    const context = new Context(this.#log, owner.env ?? {}, delivery)
+    try {
+      const result = handler(what, context)
+      // A handler that is done at once costs neither a timer nor a place among the active runs.
+      return isThenable(result) ? this.#finished(result, context, owner) : undefined
+    } catch (error) {
+      return { error }
+    }
+  }
+
+  /** Aborts the signals of the active runs, of one owner or all, and fails them, whether or not a handler listens. */
+  abort(reason: unknown, owner?: Owner): void {
+    for (const run of this.#active) if (owner === undefined || run.owner === owner) this.#abort(run, reason)
+  }
+
+  #finished(result: PromiseLike<unknown>, context: Context<unknown>, owner: Owner): Promise<Failure | undefined> {
+    return new Promise((resolve) => {
+      const run: ActiveRun = { owner, context, resolve, timer: undefined }
+      this.#active.add(run)
+      run.timer = this.#clock.after(this.#timeoutMs, () => this.#abort(run, timeoutError(this.#timeoutMs)))
+      try {
+        result.then(
+          () => this.#finish(run, undefined),
+          (error: unknown) => this.#finish(run, { error }),
+        )
+      } catch (error) {
+        this.#finish(run, { error })
+      }
+    })
+  }
+
+  #finish(run: ActiveRun, failure: Failure | undefined): void {
+    if (!this.#active.delete(run)) return
+    run.timer?.cancel()
+    run.resolve(failure)
+  }
+
+  #abort(run: ActiveRun, reason: unknown): void {
+    abortSignal(run.context, reason)
+    this.#finish(run, { error: reason })
+  }
+}
+
+function timeoutError(timeoutMs: number): FleethookError {
+  return new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, {
+    hint: 'Pass `context.signal` on to what it waits for, or raise `timeoutMs`.',
+  })
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return (
+    ((typeof value === 'object' && value !== null) || typeof value === 'function') &&
+    'then' in value &&
+    typeof value.then === 'function'
+  )
+}
+
+let abortSignal: (context: Context<unknown>, reason: unknown) => void
+
+/**
+ * What a handler gets beside the event. A class, because most handlers never look at the signal: a getter on a prototype
+ * costs nothing, and one on each object would cost more than the rest of the run.
+ */
+class Context<Receipt> implements RunContext<Receipt> {
+  readonly log: Log
+  readonly env: object
+  readonly delivery: Receipt
+  #controller: AbortController | undefined
+
+  constructor(log: Log, env: object, delivery: Receipt) {
+    this.log = log
+    this.env = env
+    this.delivery = delivery
+  }
+
+  get signal(): AbortSignal {
+    return (this.#controller ??= new AbortController()).signal
+  }
+
+  static {
+    abortSignal = (context, reason) => {
+      context.#controller ??= new AbortController()
+      context.#controller.abort(reason)
+    }
+  }
+}
+
+/** How long handlers may start one after another before the rest of the process gets its turn, in milliseconds. */
+const sliceMs = 10
+
+/**
+ * When handlers may start: in tasks of their own, and never so many in one task that answers wait for them. `run` is
+ * called in such a task.
+ */
+export class Yielding {
+  readonly #clock: Clock
+  readonly #run: () => void
+  #wanted = false
+  #isArmed = false
+  #startedAtMs = 0
+  #timersEndWithRequests = false
+
+  constructor(clock: Clock, run: () => void) {
+    this.#clock = clock
+    this.#run = run
+  }
+
+  /**
+   * Calls `run` in a new task, so that a handler that burns CPU delays no answer that is about to leave. Where the runtime
+   * ends the timers of a request with the request (`isHeld`), no timer of another request can stand in.
+   */
+  later(isHeld: boolean): void {
+    if (isHeld) {
+      this.#timersEndWithRequests = true
+      setTimeout(this.#run, 0)
+      return
+    }
+    this.#wanted = true
+    if (!this.#isArmed) this.#arm()
+  }
+
+  /** Whether one more handler may start in this task. If not, `run` is called in a new one. */
+  mayStart(): boolean {
+    // There the runtime itself bounds the CPU time of a request.
+    if (this.#timersEndWithRequests) return true
+    if (!this.#isArmed) this.#arm()
+    else if (this.#clock.now() - this.#startedAtMs >= sliceMs) {
+      this.#wanted = true
+      return false
+    }
+    return true
+  }
+
+  /** Until this timer fires, everything happens in the task that set it, or in tasks that followed without a pause. */
+  #arm(): void {
+    this.#isArmed = true
+    this.#startedAtMs = this.#clock.now()
+    setTimeout(() => {
+      this.#isArmed = false
+      if (!this.#wanted) return
+      this.#wanted = false
+      this.#run()
+    }, 0)
+  }
+}

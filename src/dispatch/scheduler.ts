@@ -1,0 +1,322 @@
+import type { Clock } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
+import type { FleetEvent } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import type { Ack, DrainResult } from '../hosting/drainable.ts'
+import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
+import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
+import { Backlog } from './backlog.ts'
+import { Batches, type GatheredBatch, inboxRestMs } from './batches.ts'
+import { type Drained, drain, giveUp, Lifecycle } from './draining.ts'
+import { type Dedupe, Duplicates } from './duplicates.ts'
+import { Lanes } from './lanes.ts'
+import type { Registry } from './registry.ts'
+import { RequestDeadlines, requestWorkMs } from './request-deadlines.ts'
+import type { RetryOptions } from './retry.ts'
+import { Runner, Yielding } from './running.ts'
+import {
+  beginTurn,
+  bindTurn,
+  endWork,
+  mayJoinPrevious,
+  park,
+  RequestWork,
+  type Surroundings,
+  waitForTurn,
+  type Work,
+} from './work.ts'
+
+export interface SchedulerOptions {
+  readonly inbox: Inbox
+  readonly registry: Registry
+  readonly clock: Clock
+  readonly log: Log
+  readonly concurrency: number
+  readonly order: 'vin' | 'none'
+  readonly overflow: 'refuse' | 'conflate'
+  readonly ack: Ack
+  readonly retry: RetryOptions
+  readonly dedupe: Dedupe | undefined
+  readonly timeoutMs: number
+  /** Reads a message of which the inbox kept only the text. */
+  readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
+  readonly events: DispatchEvents
+}
+
+/**
+ * Takes messages from the inbox through their handlers: in order per lane, up to `concurrency` at once, again when they
+ * fail.
+ */
+export class Scheduler {
+  readonly counts: DispatchCounts = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0 }
+  readonly #options: SchedulerOptions
+  readonly #lifecycle: Lifecycle
+  readonly #backlog: Backlog
+  readonly #lanes: Lanes<Work>
+  readonly #attempts: Attempts
+  readonly #batches: Batches
+  readonly #yielding: Yielding
+  readonly #deadlines: RequestDeadlines
+  readonly #drained: Drained
+  /** Messages that are merged are merged into the first of their lane, so those behind it have to wait for it. */
+  readonly #hasLanes: boolean
+  /** Work that can be merged, by its id. An answer that waits for a message needs the place that the message has. */
+  readonly #mergeable: Map<string, Work> | undefined
+  #started: Work[] = []
+
+  constructor(options: SchedulerOptions) {
+    const { inbox, clock, events, order, overflow, ack, dedupe } = options
+    this.#options = options
+    this.#hasLanes = order === 'vin' || overflow === 'conflate'
+    this.#mergeable = overflow === 'conflate' && ack !== 'handled' ? new Map() : undefined
+    const lifecycle = new Lifecycle(clock)
+    const backlog = new Backlog(options)
+    const lanes = new Lanes<Work>((lane, kept) => backlog.restore(lane, kept))
+    const runner = new Runner(options)
+    const duplicates = dedupe && new Duplicates(dedupe)
+    const results = { ...options, counts: this.counts, duplicates }
+    const outcome = new Outcome(results)
+    const batches = new Batches({
+      ...{ ...options, runner, outcome, lifecycle },
+      onDue: () => this.#pump(),
+      step: (batch) => this.#runBatch(batch),
+    })
+    this.#lifecycle = lifecycle
+    this.#backlog = backlog
+    this.#lanes = lanes
+    this.#batches = batches
+    this.#attempts = new Attempts({ ...results, runner, outcome, lifecycle })
+    this.#yielding = new Yielding(clock, () => this.#runStarted())
+    this.#deadlines = new RequestDeadlines(clock, (request, sinceMs) => this.#expire(request, sinceMs))
+    this.#drained = {
+      ...{ inbox, lifecycle, lanes, backlog, runner, outcome, events, counts: this.counts },
+      flush: () => this.#pump(),
+      stopBatches: () => batches.stop(),
+    }
+  }
+
+  /**
+   * Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. Only
+   * the end of a request that is `isWatched` can be awaited.
+   */
+  add(messages: readonly Waiting[], surroundings: Surroundings, isWatched: boolean = false): RequestWork {
+    const request = new RequestWork(messages, surroundings, isWatched)
+    for (const work of request.works) {
+      if (request.isHeld) bindTurn(work, this.#step)
+      else this.#mergeable?.set(work.id, work)
+      this.#lanes.add(this.#hasLanes ? work.laneKey : work.id, work)
+    }
+    return request
+  }
+
+  /** The inbox has its messages: their handlers start in a task of their own, after the answer. */
+  start(request: RequestWork): void {
+    if (request.isHeld) this.#deadlines.hold(request)
+    for (const work of request.works) if (!this.#backlog.shelve(work, this.#lanes)) this.#started.push(work)
+    this.#yielding.later(request.isHeld)
+    request.started()
+  }
+
+  /** The inbox did not take its messages. */
+  cancel(request: RequestWork): void {
+    for (const work of request.works) {
+      this.#end(work)
+      request.oneIsOver()
+    }
+    this.#pump()
+  }
+
+  /** Messages were merged into others of their lanes and have no turn of their own. */
+  merged(ids: readonly string[]): void {
+    for (const id of ids) {
+      const work = this.#mergeable?.get(id)
+      if (work?.state !== 'waiting') continue
+      this.#end(work)
+      work.request.oneIsOver()
+    }
+  }
+
+  /** Messages may come until `leave` is called. A drain waits until every `enter` has its `leave`. */
+  enter(): void {
+    this.#lifecycle.expected += 1
+  }
+
+  leave(): void {
+    this.#lifecycle.expected -= 1
+    this.#lifecycle.changed()
+  }
+
+  /** Resolves when nothing is left to do, or at the deadline. */
+  drain(deadlineMs: number): Promise<DrainResult> {
+    return drain(this.#drained, deadlineMs)
+  }
+
+  /** Whether a drain has ended: nothing is handled any more. */
+  get isStopped(): boolean {
+    return this.#lifecycle.isStopped
+  }
+
+  /** The number of handlers that run. */
+  get running(): number {
+    return this.#lifecycle.running
+  }
+
+  /** The number of lanes with work. */
+  get lanes(): number {
+    return this.#lanes.size + this.#backlog.size
+  }
+
+  /** Runs in a task of its own, after messages have started. */
+  #runStarted(): void {
+    const started = this.#started
+    this.#started = []
+    const now = this.#options.clock.now()
+    for (const work of started) {
+      if (work.notBefore > now) this.#rest(work, work.notBefore - now)
+      else this.#lanes.ready(work)
+    }
+    this.#pump()
+  }
+
+  /** Starts what may start. */
+  #pump(): void {
+    const lifecycle = this.#lifecycle
+    const batches = this.#batches
+    // The end of a drain does not wait until batches are full.
+    if (lifecycle.isDraining) batches.flush()
+    while (lifecycle.running < this.#options.concurrency && !lifecycle.isStopped) {
+      if (!(batches.hasDue || this.#lanes.hasReady) || !this.#yielding.mayStart()) break
+      const batch = batches.take()
+      const work = batch === undefined ? this.#lanes.take() : undefined
+      if (batch === undefined && work === undefined) break
+      lifecycle.running += 1
+      if (work !== undefined) {
+        beginTurn(work)
+        if (work.gate === undefined) this.#step(work)
+        else work.gate()
+      } else if (batch !== undefined) {
+        if (batch.gate === undefined) this.#runBatch(batch)
+        else batch.gate()
+      }
+    }
+    lifecycle.changed()
+  }
+
+  readonly #step = (work: Work): void => {
+    if (work.state !== 'running') return
+    this.#attempts.attempt(work).then(
+      (verdict) => this.#endTurn(work, verdict),
+      (error: unknown) => {
+        this.#options.events.inboxFailed(error)
+        this.#endTurn(work, inboxRestMs)
+      },
+    )
+  }
+
+  #runBatch(batch: GatheredBatch): void {
+    void this.#batches.run(batch).then((verdicts) => {
+      for (const { work, verdict } of verdicts) this.#leaveBatch(work, verdict)
+      this.#lifecycle.running -= 1
+      this.#pump()
+    })
+  }
+
+  /** Its turn has ended. What rests holds its lane, and no place among the running. */
+  #endTurn(work: Work, verdict: Verdict): void {
+    if (work.state === 'running') {
+      if (verdict === 'over') this.#over(work)
+      else {
+        this.#lifecycle.running -= 1
+        if (verdict === 'gather' && mayJoinPrevious(work)) this.#gather(work)
+        else if (typeof verdict === 'number') this.#rest(work, verdict)
+        else this.#park(work)
+      }
+    }
+    this.#pump()
+  }
+
+  #gather(work: Work): void {
+    this.#batches.gather(work)
+    this.#lanes.pass(work)
+    this.#wake(work.lane?.turn)
+  }
+
+  /** Its batch has run. */
+  #leaveBatch(work: Work, verdict: 'over' | 'parked' | number): void {
+    if (work.state !== 'gathered') return
+    if (verdict === 'over') {
+      this.#over(work)
+      return
+    }
+    const { previous } = work
+    if (previous === undefined || previous.batch !== undefined) this.#lanes.recall(work)
+    if (verdict === 'parked') this.#park(work)
+    else this.#rest(work, verdict)
+  }
+
+  #over(work: Work): void {
+    this.#end(work)
+    this.#options.events.onCapacity(work.request)
+    work.request.oneIsOver()
+  }
+
+  /** It waits until those before it in its lane are over, which they may be already. */
+  #park(work: Work): void {
+    park(work)
+    if (work.previous === undefined) this.#wake(work)
+  }
+
+  #wake(work: Work | undefined): void {
+    if (work?.state === 'parked') this.#readyAgain(work)
+  }
+
+  #rest(work: Work, restMs: number): void {
+    if (this.#lifecycle.isStopped) waitForTurn(work)
+    else
+      waitForTurn(
+        work,
+        this.#options.clock.after(restMs, () => {
+          this.#readyAgain(work)
+          this.#pump()
+        }),
+      )
+  }
+
+  #readyAgain(work: Work): void {
+    waitForTurn(work)
+    bindTurn(work, this.#step)
+    this.#lanes.ready(work)
+  }
+
+  /** It leaves its lane for good, whatever it was at. */
+  #end(work: Work): void {
+    const { lane } = work
+    if (work.state === 'running') this.#lifecycle.running -= 1
+    endWork(work)
+    this.#lanes.remove(work)
+    this.#wake(lane?.head)
+    this.#mergeable?.delete(work.id)
+    const next = this.#backlog.next(this.#lanes)
+    if (next === undefined) return
+    this.#lanes.add(next.id, next)
+    this.#lanes.ready(next)
+  }
+
+  /** The request's surroundings are about to end, or have ended: what is not finished now never will be. */
+  #expire(request: RequestWork, sinceMs: number): void {
+    const { runner } = this.#drained
+    const reason = new FleethookError(
+      'drain_deadline',
+      `The runtime ends the work of a request, and ${requestWorkMs} ms have passed.`,
+      { hint: 'Use an inbox that outlives the request, or make the handlers faster.' },
+    )
+    runner.abort(reason, request)
+    const unfinished = request.works.filter((work) => work.state !== 'over')
+    for (const work of unfinished) this.#end(work)
+    void giveUp(unfinished, this.#drained).then((lost) => {
+      for (const { laneKey } of lost) this.#options.events.missed(laneKey, sinceMs)
+    })
+    this.#pump()
+  }
+}
