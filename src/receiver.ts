@@ -71,7 +71,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   /** The part of the way that begins when it is known who sends. Resolves to why something of it was not taken. */
   async function admit(arrival: Arrival): Promise<Refusal | undefined> {
     if (backend.isDraining) return { error: 'draining' }
-    backend.enter()
+    backend.lifecycle.enter()
     try {
       const body = await arrival.read(limits.bodyBytes)
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
@@ -86,7 +86,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), arrival)
       return broken
     } finally {
-      backend.leave()
+      backend.lifecycle.leave()
     }
   }
 

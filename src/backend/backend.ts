@@ -1,3 +1,4 @@
+import type { Lifecycle } from '../dispatch/draining.ts'
 import type { Registry } from '../dispatch/registry.ts'
 import type { Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
@@ -25,9 +26,7 @@ export interface Backend extends OperatorApi {
   replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
   /** Whether it takes no more messages. */
   readonly isDraining: boolean
-  /** Messages may come until `leave` is called. A drain waits until every `enter` has its `leave`. */
-  enter(): void
-  leave(): void
+  readonly lifecycle: Lifecycle
   /** Whether messages may be read and taken. */
   readonly isReady: boolean
   /** Resolves to whether it is ready now. */

@@ -17,12 +17,16 @@ export class Gaps {
   /** Gaps that found no room in the inbox when it was their turn: they are first again. */
   readonly #returned = new Map<string, OpenGap>()
 
+  /** The number of open gaps. */
+  size = 0
+
   /** A message was lost that came at `fromMs` or later. `missed` 0: an unknown number of messages. */
   note(vin: string | undefined, reason: GapReason, fromMs: number, missed: number = 1): void {
     const known = this.#returned.has(key(vin, reason)) || this.#open.has(key(vin, reason))
     const concerned = known || this.#open.size < mostGaps ? vin : undefined
     const gaps = this.#returned.has(key(concerned, reason)) ? this.#returned : this.#open
     widen(gaps, { vin: concerned, reason, fromMs, missed })
+    this.#count()
   }
 
   /** Takes the oldest gap as an event. What is lost from now on belongs to another gap. */
@@ -31,16 +35,18 @@ export class Gaps {
     const [oldest] = gaps
     if (oldest === undefined) return undefined
     gaps.delete(oldest[0])
+    this.#count()
     return gapEvent(oldest[1], nowMs)
   }
 
   /** The inbox had no room for the event. */
   giveBack({ vin, reason, from, missed }: GapEvent): void {
     widen(this.#returned, { vin, reason, fromMs: from.getTime(), missed })
+    this.#count()
   }
 
-  get size(): number {
-    return this.#open.size + this.#returned.size
+  #count(): void {
+    this.size = this.#open.size + this.#returned.size
   }
 }
 

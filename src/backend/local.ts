@@ -1,5 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
+import type { Lifecycle } from '../dispatch/draining.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
 import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
@@ -26,6 +27,7 @@ export class LocalBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
+  readonly lifecycle: Lifecycle
   readonly #parts: BackendParts
   readonly #surroundings: Surroundings
   readonly #gaps = new Gaps()
@@ -83,6 +85,7 @@ export class LocalBackend implements Backend {
         },
       },
     })
+    this.lifecycle = this.#scheduler.lifecycle
     this.#replays = createReplays({
       inbox: this.#inbox,
       open: () => this.open(),
@@ -106,14 +109,6 @@ export class LocalBackend implements Backend {
     return this.#isRecovered && this.#waiters === 0
   }
 
-  enter(): void {
-    this.#scheduler.enter()
-  }
-
-  leave(): void {
-    this.#scheduler.leave()
-  }
-
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
     return this.#inbox.refusing()
   }
@@ -134,7 +129,7 @@ export class LocalBackend implements Backend {
     if (this.ack !== 'handled') return undefined
     await request.settled()
     if (request.lost === 0) return undefined
-    return { error: this.#scheduler.isStopped ? 'draining' : 'inbox_unavailable' }
+    return { error: this.lifecycle.isStopped ? 'draining' : 'inbox_unavailable' }
   }
 
   async putInternal(message: InboxMessage, from: Surroundings): Promise<boolean> {
@@ -176,13 +171,14 @@ export class LocalBackend implements Backend {
   }
 
   state(): BackendState {
-    const { counts, running, lanes } = this.#scheduler
+    const { counts, lanes } = this.#scheduler
+    const { running } = this.lifecycle
     return { ...counts, pending: this.#inbox.usage(), running, lanes, openGaps: this.#gaps.size }
   }
 
   async #store(messages: readonly InboxMessage[], from: Surroundings): Promise<RequestWork | Refusal> {
     const { reports } = this.#parts
-    if (this.#scheduler.isStopped) return { error: 'draining' }
+    if (this.lifecycle.isStopped) return { error: 'draining' }
     const request = this.#scheduler.add(messages, from)
     try {
       await this.#inbox.put(messages)
@@ -200,7 +196,7 @@ export class LocalBackend implements Backend {
   }
 
   async #storeInternal(message: InboxMessage, from: Surroundings): Promise<RequestWork | undefined> {
-    if (this.#scheduler.isStopped) return undefined
+    if (this.lifecycle.isStopped) return undefined
     const request = this.#scheduler.add([message], from)
     try {
       await this.#inbox.put([message])
@@ -247,7 +243,7 @@ export class LocalBackend implements Backend {
   #emitGap(from: Surroundings): void {
     const gaps = this.#gaps
     const { settings, receipts } = this.#parts
-    if (!this.#isRecovered || this.#gapsUnderWay >= gapsAtOnce || this.#scheduler.isStopped) return
+    if (!this.#isRecovered || this.#gapsUnderWay >= gapsAtOnce || this.lifecycle.isStopped) return
     const gap = gaps.take(settings.clock.now())
     if (gap === undefined) return
     this.#gapsUnderWay += 1
@@ -273,11 +269,11 @@ export class LocalBackend implements Backend {
   }
 
   async #during(run: () => Promise<void>): Promise<void> {
-    this.enter()
+    this.lifecycle.enter()
     try {
       await run()
     } finally {
-      this.leave()
+      this.lifecycle.leave()
     }
   }
 

@@ -1,4 +1,5 @@
 import { FleethookError } from '../base/errors.ts'
+import { Lifecycle } from '../dispatch/draining.ts'
 import { nowhere, type Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
@@ -30,14 +31,13 @@ export class RelayBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
+  readonly lifecycle: Lifecycle
   readonly isReady = true
   readonly #relay: Relay
   readonly #parts: BackendParts
   readonly #gaps = new Gaps()
   #refused: { readonly error: 'inbox_full' | 'inbox_unavailable'; readonly atMs: number } | undefined
-  #underWay = 0
   #draining: Promise<DrainResult> | undefined
-  #idle = (): void => {}
 
   constructor(relay: Relay, parts: BackendParts) {
     const { ack = 'stored' } = parts.settings
@@ -51,6 +51,7 @@ export class RelayBackend implements Backend {
     this.ack = ack
     this.durability = relay.durability
     this.deadLetters = relay.deadLetters
+    this.lifecycle = new Lifecycle(parts.settings.clock)
     this.#relay = relay
     this.#parts = parts
   }
@@ -64,15 +65,6 @@ export class RelayBackend implements Backend {
   }
 
   async open(): Promise<void> {}
-
-  enter(): void {
-    this.#underWay += 1
-  }
-
-  leave(): void {
-    this.#underWay -= 1
-    if (this.#underWay === 0) this.#idle()
-  }
 
   async put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
@@ -103,17 +95,7 @@ export class RelayBackend implements Backend {
   }
 
   drain(deadlineMs: number): Promise<DrainResult> {
-    const { settings, reports } = this.#parts
-    return (this.#draining ??= new Promise((resolve) => {
-      const end = (): void => {
-        timer.cancel()
-        reports.noteUnreportedGaps(this.#gaps.size)
-        resolve({ handled: 0, left: 0, lost: 0 })
-      }
-      const timer = settings.clock.after(deadlineMs, end)
-      this.#idle = end
-      if (this.#underWay === 0) end()
-    }))
+    return (this.#draining ??= this.#drain(deadlineMs))
   }
 
   state(): BackendState {
@@ -160,9 +142,15 @@ export class RelayBackend implements Backend {
     }
   }
 
+  async #drain(deadlineMs: number): Promise<DrainResult> {
+    await this.lifecycle.until(() => this.lifecycle.isQuiet, deadlineMs)
+    this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
+    return { handled: 0, left: 0, lost: 0 }
+  }
+
   #hold({ context }: Surroundings, work: Promise<unknown>): void {
-    this.enter()
-    const done = work.finally(() => this.leave())
+    this.lifecycle.enter()
+    const done = work.finally(() => this.lifecycle.leave())
     if (isHeld(context)) context.waitUntil(done)
   }
 }

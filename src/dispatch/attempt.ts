@@ -182,7 +182,10 @@ export class Attempts {
       }
     } else keepOpened(work, undefined)
     const attemptBefore = work.attempt
-    if (!mayJoinPrevious(work) || (duplicates !== undefined && isBehindTheSame(work, opened, duplicates))) {
+    if (
+      (work.previous !== undefined && !mayJoinPrevious(work)) ||
+      (duplicates !== undefined && isBehindTheSame(work, opened, duplicates))
+    ) {
       keepOpened(work, opened)
       return 'parked'
     }
@@ -226,7 +229,7 @@ export class Attempts {
     const isFirst = work.pending === undefined
     if (isFirst) {
       const crashes = Math.max(0, claim.deliveries - work.attemptsBefore)
-      const spent = this.#whySpent(work, crashes)
+      const spent = claim.deliveries > 0 || work.attemptsBefore > 0 ? this.#whySpent(work, crashes) : undefined
       assignHandlers(work, crashes, none, none)
       if (spent !== undefined) failForGood(work, spent, true)
     }

@@ -60,7 +60,8 @@ export class Batches {
   readonly #options: BatchesOptions
   readonly #open = new Set<GatheredBatch>()
   readonly #resting = new Set<GatheredBatch>()
-  #due: GatheredBatch[] = []
+  /** Batches that are to be run now. */
+  readonly due: GatheredBatch[] = []
 
   constructor(options: BatchesOptions) {
     this.#options = options
@@ -77,17 +78,8 @@ export class Batches {
     const batch = isAlone ? this.#create(gatherer, [], [], owner) : this.#opened(gatherer, owner)
     batch.works.push(work)
     enterBatch(work, batch)
-    if (isAlone) this.#due.push(batch)
+    if (isAlone) this.due.push(batch)
     else if (batch.works.length >= gatherer.size) this.#close(batch)
-  }
-
-  /** A batch that is to be run now. */
-  take(): GatheredBatch | undefined {
-    return this.#due.shift()
-  }
-
-  get hasDue(): boolean {
-    return this.#due.length > 0
   }
 
   /** Runs the handler of a batch. Resolves to what follows for its messages. Never rejects. */
@@ -114,7 +106,7 @@ export class Batches {
   /** Nothing is run any more, and no timer fires. */
   stop(): void {
     for (const batch of [...this.#open, ...this.#resting]) batch.timer?.cancel()
-    this.#due = []
+    this.due.length = 0
   }
 
   #create(
@@ -148,7 +140,7 @@ export class Batches {
     if (!this.#open.delete(batch)) return
     batch.isOpen = false
     batch.timer?.cancel()
-    this.#due.push(batch)
+    this.due.push(batch)
   }
 
   #call({ gatherer, owner }: Batch, works: readonly Work[]): Failure | undefined | Promise<Failure | undefined> {
@@ -181,7 +173,7 @@ export class Batches {
     const [next, ...later] = batch.later
     if (next === undefined) return verdicts
     if (verdicts.every(({ verdict }) => verdict === 'over')) {
-      this.#due.push(this.#create(batch.gatherer, [...next], later, batch.owner))
+      this.due.push(this.#create(batch.gatherer, [...next], later, batch.owner))
       return verdicts
     }
     return [...verdicts, ...parked(batch.later.flat())]
@@ -212,7 +204,7 @@ export class Batches {
       if (works.length > 1) {
         for (const work of works) markRedelivered(work)
         for (const { works: half, later } of halves(works))
-          this.#due.push(this.#create(batch.gatherer, half, [...later, ...batch.later], batch.owner))
+          this.due.push(this.#create(batch.gatherer, half, [...later, ...batch.later], batch.owner))
         return none
       }
     } else if (works.length > 1 && !isLast) {
@@ -239,7 +231,7 @@ export class Batches {
       this.#resting.delete(next)
       next.isResting = false
       for (const work of works) outcome.tried(work)
-      this.#due.push(next)
+      this.due.push(next)
       onDue()
     })
   }

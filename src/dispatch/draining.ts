@@ -8,37 +8,45 @@ import type { Lanes } from './lanes.ts'
 import type { Runner } from './running.ts'
 import { endWork, type Work } from './work.ts'
 
-/** What is under way, and whether a drain has begun or ended. */
+/** What is under way in a backend, and whether its drain has begun or ended. */
 export class Lifecycle {
-  readonly #clock: Clock
-  /** Handlers that run. */
+  /** Handlers that run. Only the scheduler changes it. */
   running = 0
-  /** Calls of `enter` without their `leave`: messages may still come. */
-  expected = 0
-  #isDraining = false
-  #isStopped = false
+  /** A drain has begun: batches do not wait to fill up. */
+  readonly isDraining: boolean = false
+  /** A drain has reached its end: no handler starts. */
+  readonly isStopped: boolean = false
+  readonly #clock: Clock
+  #expected = 0
   #waiting: (() => void) | undefined
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** A drain has begun: batches do not wait to fill up. */
-  get isDraining(): boolean {
-    return this.#isDraining
+  /** Messages may come until `leave` is called. A drain waits until every `enter` has its `leave`. */
+  enter(): void {
+    this.#expected += 1
   }
 
-  /** A drain has reached its end: no handler starts. */
-  get isStopped(): boolean {
-    return this.#isStopped
+  leave(): void {
+    this.#expected -= 1
+    this.changed()
   }
 
-  begin(): void {
-    this.#isDraining = true
+  /** Whether no more messages can come. */
+  get isQuiet(): boolean {
+    return this.#expected === 0
+  }
+
+  beginDrain(): void {
+    const changing: { isDraining: boolean } = this
+    changing.isDraining = true
   }
 
   stop(): void {
-    this.#isStopped = true
+    const changing: { isStopped: boolean } = this
+    changing.isStopped = true
   }
 
   /** To be called whenever something has ended. */
@@ -85,9 +93,9 @@ export async function drain(drained: Drained, deadlineMs: number): Promise<Drain
   const { inbox, lifecycle, lanes, backlog, runner, counts, flush, stopBatches } = drained
   const handledBefore = counts.handled + counts.deadLettered
   const lostBefore = counts.lost
-  lifecycle.begin()
+  lifecycle.beginDrain()
   flush()
-  await lifecycle.until(() => lanes.size === 0 && backlog.size === 0 && lifecycle.expected === 0, deadlineMs)
+  await lifecycle.until(() => lanes.size === 0 && backlog.size === 0 && lifecycle.isQuiet, deadlineMs)
   lifecycle.stop()
   stopBatches()
   runner.abort(new FleethookError('drain_deadline', `The drain reached its deadline of ${deadlineMs} ms.`))

@@ -33,7 +33,8 @@ export class Lanes<Item extends InLane<Item>> {
   /** Makes an item of what `fold` kept of it. */
   readonly #restore: (lane: string, kept: WaitingId) => Item
   readonly #lanes = new Map<string, Lane<Item>>()
-  #first: Lane<Item> | undefined
+  /** The lane whose turn is next, if any has something to take. */
+  first: Lane<Item> | undefined
   #last: Lane<Item> | undefined
   /** The number of items, without those of which only the ids are kept. */
   items = 0
@@ -51,8 +52,14 @@ export class Lanes<Item extends InLane<Item>> {
       lane = { key, head: undefined, tail: undefined, turn: undefined, items: 0, isQueued: false, next: undefined }
       this.#lanes.set(key, lane)
     }
-    this.#link(lane, item, lane.tail)
+    item.lane = lane
+    item.previous = lane.tail
+    if (lane.tail === undefined) lane.head = item
+    else lane.tail.next = item
+    lane.tail = item
     lane.turn ??= item
+    lane.items += 1
+    this.items += 1
   }
 
   /** It may be taken from now on. Not to be called for an item that was taken and has not ended its turn. */
@@ -63,10 +70,10 @@ export class Lanes<Item extends InLane<Item>> {
 
   /** Takes the item whose turn it is in the next lane. The lane stays away until it is `ready` again, passed or removed. */
   take(): Item | undefined {
-    while (this.#first !== undefined) {
-      const lane = this.#first
-      this.#first = lane.next
-      if (this.#first === undefined) this.#last = undefined
+    while (this.first !== undefined) {
+      const lane = this.first
+      this.first = lane.next
+      if (this.first === undefined) this.#last = undefined
       lane.isQueued = false
       lane.next = undefined
       const { turn } = lane
@@ -119,15 +126,10 @@ export class Lanes<Item extends InLane<Item>> {
   /** Forgets everything. */
   clear(): void {
     this.#lanes.clear()
-    this.#first = undefined
+    this.first = undefined
     this.#last = undefined
     this.items = 0
     this.folded = 0
-  }
-
-  /** Whether `take` might yield something. */
-  get hasReady(): boolean {
-    return this.#first !== undefined
   }
 
   /** The number of lanes with work. */
@@ -145,18 +147,17 @@ export class Lanes<Item extends InLane<Item>> {
     if (lane.isQueued || !lane.turn?.isReady) return
     lane.isQueued = true
     lane.next = undefined
-    if (this.#last === undefined) this.#first = lane
+    if (this.#last === undefined) this.first = lane
     else this.#last.next = lane
     this.#last = lane
   }
 
-  #link(lane: Lane<Item>, item: Item, previous: Item | undefined): void {
-    const next = previous === undefined ? lane.head : previous.next
+  #insertBehind(lane: Lane<Item>, previous: Item, item: Item): void {
+    const { next } = previous
     item.lane = lane
     item.previous = previous
     item.next = next
-    if (previous === undefined) lane.head = item
-    else previous.next = item
+    previous.next = item
     if (next === undefined) lane.tail = item
     else next.previous = item
     lane.items += 1
@@ -187,7 +188,7 @@ export class Lanes<Item extends InLane<Item>> {
     const restored = this.#restore(lane.key, kept)
     restored.isReady = true
     if (behind.size > 0) restored.behind = behind
-    this.#link(lane, restored, item)
+    this.#insertBehind(lane, item, restored)
     return restored
   }
 }

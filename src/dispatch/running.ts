@@ -49,7 +49,9 @@ export class Runner {
     try {
       const result = handler(what, context)
       // A handler that is done at once costs neither a timer nor a place among the active runs.
-      return isThenable(result) ? this.#finished(result, context, owner) : undefined
+      return (typeof result === 'object' || typeof result === 'function') && isThenable(result)
+        ? this.#finished(result, context, owner)
+        : undefined
     } catch (error) {
       return { error }
     }
@@ -94,12 +96,8 @@ function timeoutError(timeoutMs: number): FleethookError {
   })
 }
 
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return (
-    ((typeof value === 'object' && value !== null) || typeof value === 'function') &&
-    'then' in value &&
-    typeof value.then === 'function'
-  )
+function isThenable(value: object | null): value is PromiseLike<unknown> {
+  return value !== null && 'then' in value && typeof value.then === 'function'
 }
 
 let abortSignal: (context: Context<unknown>, reason: unknown) => void

@@ -50,8 +50,8 @@ export interface SchedulerOptions {
  */
 export class Scheduler {
   readonly counts: DispatchCounts = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0 }
+  readonly lifecycle: Lifecycle
   readonly #options: SchedulerOptions
-  readonly #lifecycle: Lifecycle
   readonly #backlog: Backlog
   readonly #lanes: Lanes<Work>
   readonly #attempts: Attempts
@@ -82,12 +82,12 @@ export class Scheduler {
       onDue: () => this.#pump(),
       step: (batch) => this.#runBatch(batch),
     })
-    this.#lifecycle = lifecycle
+    this.lifecycle = lifecycle
     this.#backlog = backlog
     this.#lanes = lanes
     this.#batches = batches
     this.#attempts = new Attempts({ ...results, runner, outcome, lifecycle })
-    this.#yielding = new Yielding(clock, () => this.#runStarted())
+    this.#yielding = new Yielding(clock, this.#runStarted)
     this.#deadlines = new RequestDeadlines(clock, (request, sinceMs) => this.#expire(request, sinceMs))
     this.#drained = {
       ...{ inbox, lifecycle, lanes, backlog, runner, outcome, events, counts: this.counts },
@@ -137,29 +137,9 @@ export class Scheduler {
     }
   }
 
-  /** Messages may come until `leave` is called. A drain waits until every `enter` has its `leave`. */
-  enter(): void {
-    this.#lifecycle.expected += 1
-  }
-
-  leave(): void {
-    this.#lifecycle.expected -= 1
-    this.#lifecycle.changed()
-  }
-
   /** Resolves when nothing is left to do, or at the deadline. */
   drain(deadlineMs: number): Promise<DrainResult> {
     return drain(this.#drained, deadlineMs)
-  }
-
-  /** Whether a drain has ended: nothing is handled any more. */
-  get isStopped(): boolean {
-    return this.#lifecycle.isStopped
-  }
-
-  /** The number of handlers that run. */
-  get running(): number {
-    return this.#lifecycle.running
   }
 
   /** The number of lanes with work. */
@@ -168,7 +148,7 @@ export class Scheduler {
   }
 
   /** Runs in a task of its own, after messages have started. */
-  #runStarted(): void {
+  readonly #runStarted = (): void => {
     const started = this.#started
     this.#started = []
     const now = this.#options.clock.now()
@@ -181,21 +161,22 @@ export class Scheduler {
 
   /** Starts what may start. */
   #pump(): void {
-    const lifecycle = this.#lifecycle
+    const lifecycle = this.lifecycle
     const batches = this.#batches
     // The end of a drain does not wait until batches are full.
     if (lifecycle.isDraining) batches.flush()
     while (lifecycle.running < this.#options.concurrency && !lifecycle.isStopped) {
-      if (!(batches.hasDue || this.#lanes.hasReady) || !this.#yielding.mayStart()) break
-      const batch = batches.take()
-      const work = batch === undefined ? this.#lanes.take() : undefined
-      if (batch === undefined && work === undefined) break
-      lifecycle.running += 1
-      if (work !== undefined) {
+      if ((batches.due.length === 0 && this.#lanes.first === undefined) || !this.#yielding.mayStart()) break
+      const batch = batches.due.shift()
+      if (batch === undefined) {
+        const work = this.#lanes.take()
+        if (work === undefined) break
+        lifecycle.running += 1
         beginTurn(work)
-        if (work.gate === undefined) this.#step(work)
+        if (work.gate === undefined) void this.#step(work)
         else work.gate()
-      } else if (batch !== undefined) {
+      } else {
+        lifecycle.running += 1
         if (batch.gate === undefined) this.#runBatch(batch)
         else batch.gate()
       }
@@ -203,21 +184,22 @@ export class Scheduler {
     lifecycle.changed()
   }
 
-  readonly #step = (work: Work): void => {
+  readonly #step = async (work: Work): Promise<void> => {
     if (work.state !== 'running') return
-    this.#attempts.attempt(work).then(
-      (verdict) => this.#endTurn(work, verdict),
-      (error: unknown) => {
-        this.#options.events.inboxFailed(error)
-        this.#endTurn(work, inboxRestMs)
-      },
-    )
+    let verdict: Verdict
+    try {
+      verdict = await this.#attempts.attempt(work)
+    } catch (error) {
+      this.#options.events.inboxFailed(error)
+      verdict = inboxRestMs
+    }
+    this.#endTurn(work, verdict)
   }
 
   #runBatch(batch: GatheredBatch): void {
     void this.#batches.run(batch).then((verdicts) => {
       for (const { work, verdict } of verdicts) this.#leaveBatch(work, verdict)
-      this.#lifecycle.running -= 1
+      this.lifecycle.running -= 1
       this.#pump()
     })
   }
@@ -227,7 +209,7 @@ export class Scheduler {
     if (work.state === 'running') {
       if (verdict === 'over') this.#over(work)
       else {
-        this.#lifecycle.running -= 1
+        this.lifecycle.running -= 1
         if (verdict === 'gather' && mayJoinPrevious(work)) this.#gather(work)
         else if (typeof verdict === 'number') this.#rest(work, verdict)
         else this.#park(work)
@@ -272,7 +254,7 @@ export class Scheduler {
   }
 
   #rest(work: Work, restMs: number): void {
-    if (this.#lifecycle.isStopped) waitForTurn(work)
+    if (this.lifecycle.isStopped) waitForTurn(work)
     else
       waitForTurn(
         work,
@@ -292,10 +274,10 @@ export class Scheduler {
   /** It leaves its lane for good, whatever it was at. */
   #end(work: Work): void {
     const { lane } = work
-    if (work.state === 'running') this.#lifecycle.running -= 1
+    if (work.state === 'running') this.lifecycle.running -= 1
     endWork(work)
     this.#lanes.remove(work)
-    this.#wake(lane?.head)
+    if (lane?.head !== undefined) this.#wake(lane.head)
     this.#mergeable?.delete(work.id)
     const next = this.#backlog.next(this.#lanes)
     if (next === undefined) return

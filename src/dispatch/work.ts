@@ -87,7 +87,7 @@ export class RequestWork implements Surroundings {
   /** Whether somebody waits, or may wait, until all is settled. */
   readonly isWatched: boolean
   /** Its messages, until they have started; and for as long as the runtime holds them. */
-  works: readonly Work[] = nothing
+  works: readonly Work[]
   /** Messages that were acknowledged, or are about to be, and will never be handled. */
   lost = 0
   #unfinished: number
@@ -100,7 +100,9 @@ export class RequestWork implements Surroundings {
     this.isHeld = isHeld(context)
     this.isWatched = isWatched || context?.watch !== undefined
     this.#unfinished = messages.length
-    if (messages.length > 0) this.works = messages.map((message) => createWork(message, this))
+    const works: Work[] = []
+    for (const message of messages) works.push(createWork(message, this))
+    this.works = works
   }
 
   /** Resolves when each of its messages is settled, dead or given up. */

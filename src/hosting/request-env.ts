@@ -7,19 +7,13 @@ export function envOfRequest(bindings: object, connection: object): object {
   return Object.create(bindings, { ...Object.getOwnPropertyDescriptors(connection), [lasting]: { value: bindings } })
 }
 
-/** What of bindings is kept for the handlers: a message that waits for hours must not keep its connection in memory. */
+/**
+ * The bindings that are kept for handlers: a message that waits for hours must not keep its connection in memory. What
+ * `@hono/node-server` and Deno pass where a Worker has its bindings is only a connection.
+ */
 export function lastingEnv(env: unknown): unknown {
-  if (isOfRequest(env)) return env[lasting]
-  return isConnection(env) ? undefined : env
-}
-
-function isOfRequest(env: unknown): env is { readonly [lasting]: object } {
-  return typeof env === 'object' && env !== null && lasting in env
-}
-
-/** What `@hono/node-server`, or Deno, gives where a Worker has its bindings: a connection, and nothing beside it. */
-function isConnection(env: unknown): boolean {
-  if (typeof env !== 'object' || env === null) return false
-  const isOne = ('incoming' in env && 'outgoing' in env) || ('remoteAddr' in env && 'completed' in env)
-  return isOne && Object.keys(env).every((key) => ofConnection.has(key))
+  if (typeof env !== 'object' || env === null) return env
+  if (lasting in env) return env[lasting]
+  const isConnection = ('incoming' in env && 'outgoing' in env) || ('remoteAddr' in env && 'completed' in env)
+  return isConnection && Object.keys(env).every((key) => ofConnection.has(key)) ? undefined : env
 }

@@ -1,5 +1,4 @@
 import { FleethookError } from '../base/errors.ts'
-import { createPassingMap } from '../base/passing-map.ts'
 import { createConflation, type Mergeable } from './conflate.ts'
 import type { DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings } from './inbox.ts'
 import { isSelected } from './selection.ts'
@@ -35,7 +34,7 @@ export function memoryInbox(options: { readonly deadLetters?: number } = {}): In
 
 function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
   const { pendingMessages = 10_000, pendingBytes = 64 * 1_048_576 } = settings
-  const kept = createPassingMap<string, Kept>()
+  const kept = new Map<string, Kept>()
   const dead = new Map<string, DeadLetter>()
   const conflation = settings.overflow === 'conflate' ? createConflation<Kept>() : undefined
   // Made once: under overload the stack trace of each refusal would cost more than everything else about it.
@@ -97,7 +96,7 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
     async put(messages) {
       let more = 0
       for (const message of messages) more += message.bytes
-      makeRoom(messages.length, more)
+      if (closed || !fits(messages.length, more)) makeRoom(messages.length, more)
       for (const message of messages) keep(message, false)
     },
 
