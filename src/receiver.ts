@@ -24,8 +24,8 @@ import { createNormalizer } from './wire/normalizer.ts'
  * The receiver of one webhook: checks the secret, reads all three payload formats into one typed event union,
  * acknowledges, and runs your handlers, in order per VIN.
  *
- * The service sends each message once, so what the receiver answers with anything but a 2xx is lost, and what it has
- * acknowledged it alone has. See `docs/delivery.md` for what can be lost, and when.
+ * The service sends each message once. A message that the receiver refuses is lost, and of a message that it acknowledged it
+ * has the only copy. `docs/delivery.md` says what can be lost, and when.
  *
  * Throws a `FleethookError` that names the option when one is missing or wrong.
  *
@@ -61,14 +61,14 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   const parts = { settings, registry, receipts, reports }
   const backend = backendOf(inbox, parts)
 
-  /** The whole way of a request: who sends, what it says, keep it, answer. Handlers follow in a task of their own. */
+  /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
   async function receive(incoming: Incoming): Promise<Answer> {
     const checked = guard(incoming.authorization, incoming.door, incoming.env)
     const refused = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming))
     return refused === undefined ? success : refusal(refused)
   }
 
-  /** The part of the way that begins when it is known who sends. Resolves to why something of it was not taken. */
+  /** The part of the path after the secret. Resolves to a refusal when something was not taken. */
   async function admit(arrival: Arrival): Promise<Refusal | undefined> {
     if (backend.isDraining) return { error: 'draining' }
     backend.lifecycle.enter()
@@ -95,7 +95,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     return refuse(why)
   }
 
-  /** What a source may do here. A message is not refused for want of room: it is told to come again. */
+  /** What a source may do here. When the inbox is full, the source gives its message again later. */
   const sinkOf = (from: Surroundings): Omit<Sink, 'signal'> => ({
     clock,
     async take(text) {
@@ -145,7 +145,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       })
     },
     from(source, { env, context } = {}) {
-      // Not before there is a source: Workers have no request to which a signal of their module could belong.
+      // Created with the first source: on Workers a signal belongs to a request, and a module has none.
       closing ??= new AbortController()
       return backend.isDraining
         ? Promise.resolve()

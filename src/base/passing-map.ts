@@ -1,42 +1,42 @@
-/** What is needed of a `Map` here. */
-export interface PassingMap<Key, Value> {
-  get(key: Key): Value | undefined
-  set(key: Key, value: Value): void
-  /** Whether it was there. */
-  delete(key: Key): boolean
-  /** In the order in which they were set. */
-  values(): IterableIterator<Value>
-  readonly size: number
-}
-
 /**
- * A `Map` for what comes and goes all the time.
+ * A `Map` for entries that come and go all the time.
  *
- * V8 gives a Map a new table whenever the old one is full of what was deleted, and the old one points to the new one. Once
- * one of them has grown old, the collector of young objects keeps every table that follows, with all that was ever moved
- * into it, until a full collection: most of what lives for one message was held by that. So a Map is replaced
- * before the chain is long; what there is to move then is far less than what has gone.
+ * V8 gives a `Map` a new table whenever the old one is full of deleted entries, and the old table points to the new one. Once
+ * one of them has grown old, the collector of young objects keeps every table that follows, with all that was ever moved into
+ * it, until a full collection. So this one replaces its `Map` before the chain gets long.
+ *
+ * Measured with `receiver.accept`, 400,000 messages in memory on Node 24: 6.3 µs a message instead of 9.0 µs with plain maps
+ * of lanes and messages, because the collector takes a fifth of the time.
  */
-export function createPassingMap<Key, Value>(): PassingMap<Key, Value> {
-  let map = new Map<Key, Value>()
-  let deleted = 0
-  return {
-    get: (key) => map.get(key),
-    set(key, value) {
-      map.set(key, value)
-    },
-    delete(key) {
-      if (!map.delete(key)) return false
-      deleted += 1
-      if (deleted >= 500 + 8 * map.size) {
-        map = new Map(map)
-        deleted = 0
-      }
-      return true
-    },
-    values: () => map.values(),
-    get size() {
-      return map.size
-    },
+export class PassingMap<Key, Value> {
+  #map = new Map<Key, Value>()
+  #deleted = 0
+
+  get(key: Key): Value | undefined {
+    return this.#map.get(key)
+  }
+
+  set(key: Key, value: Value): void {
+    this.#map.set(key, value)
+  }
+
+  /** Returns whether it was there. */
+  delete(key: Key): boolean {
+    if (!this.#map.delete(key)) return false
+    this.#deleted += 1
+    if (this.#deleted >= 500 + 8 * this.#map.size) {
+      this.#map = new Map(this.#map)
+      this.#deleted = 0
+    }
+    return true
+  }
+
+  /** In the order in which they were set. */
+  values(): IterableIterator<Value> {
+    return this.#map.values()
+  }
+
+  get size(): number {
+    return this.#map.size
   }
 }

@@ -1,3 +1,4 @@
+import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim } from '../inbox/inbox.ts'
@@ -22,7 +23,7 @@ export class Duplicates {
   readonly #withinMs: number
   readonly #maxEntries: number
   /** Oldest first. */
-  readonly #handled = new Map<string, Handled>()
+  readonly #handled = new PassingMap<string, Handled>()
 
   constructor({ withinMs, maxEntries = 100_000 }: Dedupe) {
     this.#withinMs = withinMs

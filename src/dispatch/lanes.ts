@@ -1,3 +1,4 @@
+import { PassingMap } from '../base/passing-map.ts'
 import { appendIds, createWaitingIds, pushId, shiftId, type WaitingId, type WaitingIds } from './waiting-ids.ts'
 
 /** The links of an item in its lane. Only {@link Lanes} writes them: a queue that costs no object beside its items. */
@@ -32,7 +33,7 @@ export interface Lane<Item> {
 export class Lanes<Item extends InLane<Item>> {
   /** Makes an item of what `fold` kept of it. */
   readonly #restore: (lane: string, kept: WaitingId) => Item
-  readonly #lanes = new Map<string, Lane<Item>>()
+  #lanes = new PassingMap<string, Lane<Item>>()
   /** The lane whose turn is next, if any has something to take. */
   first: Lane<Item> | undefined
   #last: Lane<Item> | undefined
@@ -125,7 +126,7 @@ export class Lanes<Item extends InLane<Item>> {
 
   /** Forgets everything. */
   clear(): void {
-    this.#lanes.clear()
+    this.#lanes = new PassingMap()
     this.first = undefined
     this.#last = undefined
     this.items = 0

@@ -1,6 +1,7 @@
 import type { Clock, Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
+import { PassingMap } from '../base/passing-map.ts'
 import type { HandlerContext } from './handler.ts'
 
 /** A handler's failure. `error` is whatever was thrown; it need not be an `Error`. */
@@ -30,7 +31,7 @@ export class Runner {
   readonly #clock: Clock
   readonly #log: Log
   readonly #timeoutMs: number
-  readonly #active = new Set<ActiveRun>()
+  readonly #active = new PassingMap<ActiveRun, ActiveRun>()
 
   constructor({ clock, log, timeoutMs }: { readonly clock: Clock; readonly log: Log; readonly timeoutMs: number }) {
     this.#clock = clock
@@ -59,13 +60,13 @@ export class Runner {
 
   /** Aborts the signals of the active runs, of one owner or all, and fails them, whether or not a handler listens. */
   abort(reason: unknown, owner?: Owner): void {
-    for (const run of this.#active) if (owner === undefined || run.owner === owner) this.#abort(run, reason)
+    for (const run of this.#active.values()) if (owner === undefined || run.owner === owner) this.#abort(run, reason)
   }
 
   #finished(result: PromiseLike<unknown>, context: Context<unknown>, owner: Owner): Promise<Failure | undefined> {
     return new Promise((resolve) => {
       const run: ActiveRun = { owner, context, resolve, timer: undefined }
-      this.#active.add(run)
+      this.#active.set(run, run)
       run.timer = this.#clock.after(this.#timeoutMs, () => this.#abort(run, timeoutError(this.#timeoutMs)))
       try {
         result.then(

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
+import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Ack, DrainResult } from '../hosting/drainable.ts'
@@ -62,14 +63,14 @@ export class Scheduler {
   /** Messages that are merged are merged into the first of their lane, so those behind it have to wait for it. */
   readonly #hasLanes: boolean
   /** Work that can be merged, by its id. An answer that waits for a message needs the place that the message has. */
-  readonly #mergeable: Map<string, Work> | undefined
+  readonly #mergeable: PassingMap<string, Work> | undefined
   #started: Work[] = []
 
   constructor(options: SchedulerOptions) {
     const { inbox, clock, events, order, overflow, ack, dedupe } = options
     this.#options = options
     this.#hasLanes = order === 'vin' || overflow === 'conflate'
-    this.#mergeable = overflow === 'conflate' && ack !== 'handled' ? new Map() : undefined
+    this.#mergeable = overflow === 'conflate' && ack !== 'handled' ? new PassingMap() : undefined
     const lifecycle = new Lifecycle(clock)
     const backlog = new Backlog(options)
     const lanes = new Lanes<Work>((lane, kept) => backlog.restore(lane, kept))

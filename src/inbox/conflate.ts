@@ -2,29 +2,29 @@ import type { DataEvent } from '../events/event.ts'
 import { mergeData } from '../wire/merge.ts'
 import type { InboxMessage } from './inbox.ts'
 
-/** A message that an inbox keeps, as far as merging is concerned. */
+/** What merging needs to know of a message. */
 export interface Mergeable {
   message: InboxMessage
-  /** It was handed out at least once, so some of its handlers may have seen it. */
+  /** The number of times it was handed out. From the first time on, handlers may have seen it. */
   readonly deliveries: number
-  /** Put back from the dead letters: somebody wants to see this very message handled. */
+  /** It is replayed: somebody wants exactly this message handled. */
   readonly replayed: boolean
-  /** It is gone: settled, dead, or merged into another. */
+  /** It is settled, dead, or merged into another. */
   gone: boolean
 }
 
 /**
- * Merges queued `data` messages that follow each other in one lane: the newest value of each field stays, where the first
- * of them stood. Messages of other topics keep their place between them, so that the order within a VIN is kept.
+ * Merges waiting `data` messages that follow each other in one lane: the newest value of each field stays, in the place of
+ * the first of them. Messages of other topics stay between them, so that the order within a VIN is kept.
  *
- * Which ones could be merged is noted as they come, so that making room costs the same however many are queued.
+ * Neighbors are noted as they come, so that making room costs the same however many messages wait.
  */
 export interface Conflation<Kept extends Mergeable> {
-  /** A message was put last in its lane. */
+  /** A message was added at the end of its lane. */
   added(kept: Kept): void
-  /** A message is no longer waiting in its lane for good. */
+  /** A message has left its lane for good. */
   removed(kept: Kept): void
-  /** Merges two: `from` is to be forgotten and `into` stands for both. `undefined` when there is nothing to merge. */
+  /** Merges two: `from` is to be deleted, and `into` stands for both. `undefined` when there is nothing to merge. */
   merge(): { readonly into: Kept; readonly from: Kept; readonly message: InboxMessage } | undefined
 }
 
@@ -38,10 +38,10 @@ const leastTidied = 256
 export function createConflation<Kept extends Mergeable>(): Conflation<Kept> {
   /** The last message of each lane that has any. */
   const tails = new Map<string, Kept>()
-  /** Neighbours, oldest first. Some of them are handed out or gone by the time they are looked at. */
+  /** Neighbors, oldest first. Some of them are handed out or gone by the time they are checked. */
   let pairs: Pair<Kept>[] = []
   let next = 0
-  /** Where a message went that was merged into an earlier one. */
+  /** The earlier message that each merged message went into. */
   const merged = new WeakMap<Kept, Kept>()
 
   function current(kept: Kept): Kept {
@@ -52,7 +52,7 @@ export function createConflation<Kept extends Mergeable>(): Conflation<Kept> {
 
   let tidyAt = leastTidied
 
-  /** Forgets neighbours that can no longer be merged. As seldom as makes its cost per message constant. */
+  /** Deletes neighbors that can no longer be merged, so rarely that it costs a constant time per message. */
   function tidy(): void {
     pairs = pairs.slice(next).filter(({ earlier, later }) => waits(current(earlier)) && waits(later))
     next = 0

@@ -9,41 +9,41 @@ import type { Log } from '../base/log.ts'
 
 /** One accepted message, as an inbox keeps it. */
 export interface InboxMessage {
-  /** UUIDv7, made at receipt: sorts by arrival in this inbox, stays the same on every redelivery. See `seqOf`. */
+  /** UUIDv7, made at receipt. Ids sort by arrival in this inbox and stay the same on every redelivery. See `seqOf`. */
   readonly id: string
-  /** Messages of one lane are handled one at a time, in order of arrival: the VIN, or a lane of its own kind. */
+  /** Messages of one lane are handled one at a time, in order of arrival. The lane is the VIN, or one for its kind. */
   readonly lane: string
   /** Milliseconds since the epoch. */
   readonly receivedAt: number
   readonly door: Door
-  /** `wire` came over HTTP; `gap` and `malformed` were made by the receiver. */
+  /** `wire` came over HTTP. The receiver made `gap` and `malformed`. */
   readonly kind: 'wire' | 'gap' | 'malformed'
-  /** The JSON text as it came, for this one message. Computed when read: an inbox in memory never needs it. */
+  /** The JSON text of this one message, as it came. */
   readonly text: string
-  /** How much room the message takes, in bytes. */
+  /** The size of the message, in bytes. */
   readonly bytes: number
-  /** The message as it was read at receipt. A durable inbox leaves it out: it is read anew from `text`. */
+  /** The message as it was read at receipt. A durable inbox leaves it out: the receiver reads it from `text` again. */
   readonly event?: FleetEvent | MalformedBody
 }
 
 /** A message handed out for handling. */
 export interface Claim {
   readonly message: InboxMessage
-  /** How often it was handed out before, crashes included. */
+  /** The number of times it was handed out before, crashes included. */
   readonly deliveries: number
-  /** Put back from the dead letters, or from what was settled. */
+  /** It was a dead letter, or settled, and is replayed. */
   readonly replayed: boolean
 }
 
-/** What has to be known of a message to give it its turn. */
+/** What the scheduler has to know of a message. */
 export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
-  /** Attempts that were made before. Default 0. */
+  /** Attempts that earlier processes made. Default 0. */
   readonly attempts?: number
   /** Not to be tried again before this time, in milliseconds since the epoch. Default 0. */
   readonly notBefore?: number
   /**
-   * It may have been handed out before, by a process that ended without noting it. What `Claim.deliveries` counts is
-   * certain; an inbox that notes claims late says here what it cannot know. Default `false`.
+   * An earlier process may have handed it out and ended without noting it. `Claim.deliveries` counts what is certain; an
+   * inbox that notes claims late says here what it cannot know. Default `false`.
    */
   readonly redelivered?: boolean
 }
@@ -56,35 +56,35 @@ export interface InboxGap {
 
 /** What an inbox finds when it is opened. */
 export interface Opened {
-  /** The greatest id that was ever put: those of this process have to sort after it. */
+  /** The greatest id that was ever put. Ids of this process have to sort after it. */
   readonly lastId?: string
-  /** Where messages may be missing: an earlier process ended without `close`, or what it left cannot be read. */
+  /** Where messages may be missing: an earlier process ended without `close`, or its messages cannot be read. */
   readonly gaps?: readonly InboxGap[]
-  /** What an earlier process left, claimed or not, in the order of ids, in pages. Read once, before the first `put`. */
+  /** The messages that an earlier process left, claimed or not, in the order of ids, in pages. Read once, before the first `put`. */
   readonly waiting: AsyncIterable<readonly Waiting[]>
 }
 
-/** What is to be known of a message that is put back. */
+/** What the inbox has to know of a message that is to be tried again. */
 export interface NextAttempt {
-  /** How many attempts were made. */
+  /** The number of attempts that were made. */
   readonly attempts: number
   /** Not to be tried again before this time, in milliseconds since the epoch. */
   readonly notBefore: number
-  /** What `Claim.deliveries` counts from now on: the last time does not count. Left out, it counts as it did. */
+  /** The value of `Claim.deliveries` from now on, when the last time does not count. Left out, it counts on. */
   readonly deliveries?: number
 }
 
-/** Which messages to look at, in the order of ids. */
+/** Which messages to return, in the order of ids. */
 export interface Selection {
-  /** At most so many. */
+  /** The largest number of messages to return. */
   readonly limit: number
-  /** Those that come after this id: the last one of the page before. */
+  /** Only messages after this id: the last one of the previous page. */
   readonly after?: string
-  /** Those of one lane. */
+  /** Only messages of this lane. */
   readonly lane?: string
-  /** Those received at this time or later, in milliseconds since the epoch. */
+  /** Only messages received at this time or later, in milliseconds since the epoch. */
   readonly fromMs?: number
-  /** Those received before this time, in milliseconds since the epoch. */
+  /** Only messages received before this time, in milliseconds since the epoch. */
   readonly toMs?: number
 }
 
@@ -97,7 +97,7 @@ export interface DeadLetterReason {
   readonly diedAt: number
 }
 
-/** A message that was given up, kept so that a person can look at it and put it back. */
+/** A message that was given up, kept so that a person can look at it and replay it. */
 export interface DeadLetter extends DeadLetterReason {
   /** The delivery's id. */
   readonly id: string
@@ -107,15 +107,14 @@ export interface DeadLetter extends DeadLetterReason {
 /**
  * Where accepted messages live until their handlers are done.
  *
- * Lanes, retries and the decision that a message is dead are not the inbox's: they are shared code above it. An
- * inbox keeps messages, hands them out and forgets them. `inboxConformance` in `fleethook/testing` says exactly what
- * every inbox must do.
+ * An inbox keeps messages, hands them out and deletes them. Lanes, retries and the decision that a message is dead are
+ * shared code above it. `inboxConformance` in `fleethook/testing` defines what every inbox must do.
  */
 export interface Inbox {
   readonly durability: Durability
   /**
-   * Called once, before anything else is asked of it but `usage` and `refusing`. Rejects with a `FleethookError` when it
-   * cannot be used: then every `put` rejects too.
+   * Called once, before every other method except `usage` and `refusing`. Rejects with a `FleethookError` when the inbox
+   * cannot be used; then every `put` rejects too.
    */
   open(): Promise<Opened>
   /**
@@ -124,57 +123,57 @@ export interface Inbox {
    */
   put(messages: readonly InboxMessage[]): Promise<void>
   /**
-   * Hands a message out, also one that is handed out already. `undefined` when it is gone: settled, dead, or merged into
-   * another.
+   * Hands a message out, even one that is handed out already. `undefined` when it is settled, dead, or merged into another
+   * message.
    */
   claim(id: string): Promise<Claim | undefined>
   /**
-   * Its handlers are done: it is no longer pending. Nothing happens when it is gone already. Need not be durable when it
-   * resolves: after a crash the message may come again.
+   * Its handlers are done: it no longer waits. Does nothing for a message that is gone. Need not be durable when it
+   * resolves: after a crash the message may be handled again.
    */
   settle(id: string): Promise<void>
-  /** Puts a claimed message back: it will be claimed again. As durable as `settle`. */
+  /** A claimed message waits again and will be claimed again. As durable as `settle`. */
   reschedule(id: string, next: NextAttempt): Promise<void>
-  /** It was given up: keep it as a dead letter. Resolves to how many dead letters had to be dropped to make room for it. */
+  /** It was given up: keeps it as a dead letter. Resolves to the number of older dead letters that were dropped for it. */
   deadLetter(id: string, reason: DeadLetterReason): Promise<number>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
-  /** Messages whose handlers are done and that it still holds. One that forgets them at once has none. */
+  /** Messages whose handlers are done and that the inbox still keeps. An inbox that drops them at once has none. */
   settled(which: Selection): Promise<readonly InboxMessage[]>
   /**
-   * Makes a dead letter, or a settled message that it still holds, a pending message again, under its id and as `replayed`.
-   * Resolves to `undefined` when there is none. Rejects as `put` does, and then it stays what it is.
+   * Makes a dead letter, or a settled message that it still keeps, a waiting message again, under its id and as `replayed`.
+   * Resolves to `undefined` when there is none. Rejects as `put` does; then the message stays what it is.
    */
   revive(id: string): Promise<Waiting | undefined>
-  /** Forgets a dead letter. Resolves to whether there was one. */
+  /** Deletes a dead letter. Resolves to whether there was one. */
   discard(id: string): Promise<boolean>
-  /** What waits or is claimed now. */
+  /** The messages that wait or are claimed now. */
   usage(): { readonly messages: number; readonly bytes: number }
-  /** Why it would reject any `put` just now, if it would: health checks are told. */
+  /** Why it would reject every `put` just now, if it would. Health checks use it. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
-  /** Nothing more will be put: make durable what is not yet, and let go of files and connections. A `put` from now on is rejected. */
+  /** Makes durable what is not yet, and closes files and connections. A `put` from now on is rejected. */
   close(): Promise<void>
 }
 
-/** What a receiver tells an inbox, and what an inbox tells its receiver. */
+/** What a receiver gives an inbox: limits, and callbacks by which the inbox reports. */
 export interface InboxSettings {
   /** Waiting and claimed messages together. `undefined`: as many as the inbox itself allows. */
   readonly pendingMessages: number | undefined
-  /** Their size in bytes. `undefined`: as many as the inbox itself allows. */
+  /** Their size, in bytes. `undefined`: as much as the inbox itself allows. */
   readonly pendingBytes: number | undefined
   /** `'conflate'` merges queued `data` messages of a VIN before it refuses. */
   readonly overflow: 'refuse' | 'conflate'
   readonly clock: Clock
   readonly log: Log
-  /** To be told which messages were merged into others, by their ids. */
+  /** Messages were merged into others. Called with their ids. */
   readonly onConflated: (ids: readonly string[]) => void
-  /** To be told of a failure that no call can reject with: of what is written later, or on its own. */
+  /** Something failed that no call can reject with: a write that happens later, or on its own. */
   readonly onFailure: (error: unknown) => void
-  /** To be told that what made it refuse is over. */
+  /** The inbox refused messages and takes them again. */
   readonly onCapacity: () => void
-  /** To be told of a hole that is found while the inbox is open. */
+  /** The inbox found, while it was open, that messages may be missing. */
   readonly onGap?: (gap: InboxGap) => void
-  /** What operators ask of the receiver: an inbox that has a way in for them answers with this. Not to be used before `open`. */
+  /** What operators may ask of the receiver, for an inbox that has a way in for them. Not to be used before `open`. */
   readonly operator?: OperatorApi
 }
 

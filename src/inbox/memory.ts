@@ -1,4 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
+import { checkOptions, wholeNumber } from '../base/options.ts'
+import { PassingMap } from '../base/passing-map.ts'
 import { createConflation, type Mergeable } from './conflate.ts'
 import type { DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings } from './inbox.ts'
 import { isSelected } from './selection.ts'
@@ -8,11 +10,11 @@ interface Kept extends Mergeable {
 }
 
 /**
- * Keeps messages in memory: fast, everywhere, and gone with the process. What was acknowledged and not yet handled is
- * lost in a crash.
+ * Keeps messages in memory: fast, on every runtime, and gone with the process. A crash loses messages that were
+ * acknowledged and not yet handled.
  *
- * Dead letters are kept in a ring of `deadLetters` (default 1,000) that takes no more bytes than `limits.pendingBytes`: the
- * oldest make room for the newest.
+ * Keeps the newest `deadLetters` dead letters (default 1,000), in no more bytes than `limits.pendingBytes`. Throws
+ * `option_invalid` for a wrong option.
  *
  * @example
  * ```ts
@@ -22,19 +24,14 @@ interface Kept extends Mergeable {
  * ```
  */
 export function memoryInbox(options: { readonly deadLetters?: number } = {}): InboxFactory {
-  const { deadLetters: ringSize = 1000 } = options
-  if (!Number.isInteger(ringSize) || ringSize < 0) {
-    throw new FleethookError(
-      'option_invalid',
-      `Option \`deadLetters\` of memoryInbox must be a whole number of at least 0 and is ${ringSize}.`,
-    )
-  }
-  return (settings) => createMemoryInbox(settings, ringSize)
+  checkOptions('memoryInbox', options, { deadLetters: wholeNumber(0) })
+  const { deadLetters: mostDead = 1000 } = options
+  return (settings) => createMemoryInbox(settings, mostDead)
 }
 
-function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
+function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
   const { pendingMessages = 10_000, pendingBytes = 64 * 1_048_576 } = settings
-  const kept = new Map<string, Kept>()
+  const kept = new PassingMap<string, Kept>()
   const dead = new Map<string, DeadLetter>()
   const conflation = settings.overflow === 'conflate' ? createConflation<Kept>() : undefined
   // Made once: under overload the stack trace of each refusal would cost more than everything else about it.
@@ -56,11 +53,11 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
     return found
   }
 
-  /** Merges no more than it takes: what needs not be merged keeps its detail. */
+  /** Merges no more messages than necessary: the others keep their detail. */
   function makeRoom(messages: number, moreBytes: number): void {
     if (closed) throw closedAlready()
     if (fits(messages, moreBytes)) return
-    // What would not fit into an empty inbox is not worth merging others for.
+    // For messages that would not fit into an empty inbox, no others are merged.
     if (messages > pendingMessages || moreBytes > pendingBytes) throw full
     const gone: string[] = []
     while (!fits(messages, moreBytes)) {
@@ -76,7 +73,7 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
     if (!fits(messages, moreBytes)) throw full
   }
 
-  function bury(id: string): boolean {
+  function removeDead(id: string): boolean {
     deadBytes -= dead.get(id)?.message.bytes ?? 0
     return dead.delete(id)
   }
@@ -121,8 +118,8 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
       deadBytes += found.message.bytes
       let dropped = 0
       for (const { id: oldest } of dead.values()) {
-        if (dead.size <= ringSize && deadBytes <= pendingBytes) break
-        bury(oldest)
+        if (dead.size <= mostDead && deadBytes <= pendingBytes) break
+        removeDead(oldest)
         dropped += 1
       }
       return dropped
@@ -141,12 +138,12 @@ function createMemoryInbox(settings: InboxSettings, ringSize: number): Inbox {
       const letter = dead.get(id)
       if (letter === undefined) return undefined
       makeRoom(1, letter.message.bytes)
-      bury(id)
+      removeDead(id)
       keep(letter.message, true)
       return letter.message
     },
 
-    discard: async (id) => bury(id),
+    discard: async (id) => removeDead(id),
 
     usage: () => ({ messages: kept.size, bytes }),
 
@@ -167,7 +164,7 @@ function closedAlready(): FleethookError {
 function fullError(pendingMessages: number, pendingBytes: number): FleethookError {
   return new FleethookError(
     'inbox_full',
-    `The inbox holds as much as it may: ${pendingMessages} messages or ${pendingBytes} bytes.`,
+    `The inbox is full: it may hold ${pendingMessages} messages or ${pendingBytes} bytes.`,
     {
       hint: 'Make the handlers faster, or raise `concurrency` or `limits`.',
     },

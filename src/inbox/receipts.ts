@@ -11,35 +11,35 @@ import { checkEnvelope } from '../wire/envelope.ts'
 import type { Normalizer } from '../wire/normalizer.ts'
 import { type Piece, split, splitValue, type ValuePiece } from '../wire/split.ts'
 
-/** What a body came to: messages, and where it stopped being readable. */
+/** What was read of a body: messages, and where it stopped being readable. */
 export interface Receipt {
   readonly messages: readonly InboxMessage[]
   readonly broken?: Refusal
 }
 
-/** Makes what an inbox keeps, and reads it back. */
+/** Makes the messages that an inbox keeps, and reads them again. */
 export interface Receipts {
-  /** Takes a body apart into messages with an id each. Everything before what cannot be read is kept. */
+  /** Splits a body into messages with an id each. Messages before the first unreadable one are kept. */
   read(body: Body, door: Door): Receipt
-  malformed(body: Body | undefined, flaw: Refusal): InboxMessage
+  malformed(body: Body | undefined, refusal: Refusal): InboxMessage
   gap(event: GapEvent): InboxMessage
-  /** A message that another process has received, with an id of this one: in the order of arrival here. */
+  /** A message that another process received, with an id of this process: its order is that of arrival here. */
   arrived(message: InboxMessage): InboxMessage
-  /** Ids made from now on sort after this one, which an earlier process made. */
+  /** Ids from now on sort after this one, which an earlier process made. */
   follow(id: string): void
-  /** Reads a message that only its text is left of. */
+  /** Reads a message of which the inbox kept only the text. */
   readonly reread: (message: InboxMessage) => FleetEvent | MalformedBody
 }
 
-/** The vehicle that a lane is for. No VIN begins with an asterisk, and the lanes for what has no VIN do. */
+/** The vehicle of a lane. Lanes of messages without a VIN begin with an asterisk, and no VIN does. */
 export function vinOf(lane: string): string | undefined {
   return lane.startsWith('*') ? undefined : lane
 }
 
-/** How much of a malformed body is kept, in characters. */
+/** The part of a malformed body that is kept, in characters. */
 const malformedLength = 4096
 
-/** A body with more than `mostMessages` is refused before they are read: no inbox could hold them. */
+/** A body with more than `mostMessages` messages is refused before they are read: no inbox could hold them. */
 export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessages = 10_000): Receipts {
   const ids = createDeliveryIds()
 
@@ -58,7 +58,7 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
       if (pieces.length > mostMessages) return { messages, broken: tooMany(mostMessages) }
       for (const piece of pieces) {
         const text = textOf(piece, body)
-        // What JSON cannot write, a parser of JSON did not make.
+        // No JSON parser makes a value that JSON cannot write.
         if (text === '') return { messages, broken: { error: 'body_not_json', eventNumber: messages.length } }
         const { value } = piece
         const flaw = checkEnvelope(value, door)
@@ -125,7 +125,7 @@ function textOf(piece: Piece | ValuePiece, body: Body): string {
   return part.length * 2 > body.text.length ? part : copied(part)
 }
 
-/** A part of a text keeps the whole of it in memory, which a limit on what waits would not see. */
+/** A copy, because a slice keeps the whole text in memory, and the limits would not see that. */
 function copied(part: string): string {
   return String(JSON.parse(JSON.stringify(part)))
 }
@@ -139,7 +139,7 @@ function written(value: unknown): string {
   }
 }
 
-/** A gap or a malformed body as it was before it was text: what reads as a date in one is one. */
+/** A gap or a malformed body as it was before it became text. */
 function revived(value: object): GapEvent | MalformedBody {
   const dates = ['at', 'receivedAt', 'from', 'to']
   const entries = Object.entries(value).map(([key, inner]) => [

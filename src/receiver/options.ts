@@ -27,13 +27,13 @@ import { type InboxFactory, isRelayInbox, type RelayInbox } from '../inbox/inbox
 import { memoryInbox } from '../inbox/memory.ts'
 import { consoleLog, type Log } from '../base/log.ts'
 
-/** How much a receiver takes in at once. */
+/** The most that a receiver takes at once. */
 export interface Limits {
   /** The largest body, in bytes after inflating. Default 1,048,576. */
   readonly bodyBytes: number
-  /** Messages that wait or are being handled. Default 10,000 in memory; a durable inbox says its own. */
+  /** Messages that wait or are being handled. Default 10,000 in memory; a durable inbox has its own default. */
   readonly pendingMessages: number | undefined
-  /** The size of those messages, in bytes. Default 64 MiB in memory; a durable inbox says its own. */
+  /** The size of those messages, in bytes. Default 64 MiB in memory; a durable inbox has its own default. */
   readonly pendingBytes: number | undefined
 }
 
@@ -42,14 +42,14 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
   /**
    * The value that was set as the webhook's `auth` (specification: "Authentication of outgoing webhook messages").
    * A string, a list of strings while one secret replaces another, or a function of the runtime's `env`, called for
-   * every request. Empty or missing throws. `false` accepts everything and has to be written out.
+   * every request. An empty or missing secret throws. `false` accepts everything and has to be written out.
    */
   readonly secret: Secret<NonNullable<E['Bindings']>> | undefined
   /** `'auto'` (default) reads each message by its shape; a pinned format makes others `unknown` events. */
   readonly format?: 'auto' | Format
-  /** `true` (default) reads values by the field catalogue; `false` leaves them as they were sent, without wrappers. */
+  /** `true` (default) reads values by the field catalogue. `false` leaves them as they were sent, without wrappers. */
   readonly decode?: boolean
-  /** Fields of your own, which extend the built-in catalogue and win over it. The types of `event.data` follow. */
+  /** Fields of your own. They extend the built-in catalogue and win over it, also in the types of `event.data`. */
   readonly fields?: Fields
   /** Where accepted messages are kept until they are handled. Default `memoryInbox()`. */
   readonly inbox?: InboxFactory | RelayInbox
@@ -59,26 +59,26 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
   readonly concurrency?: number
   /** `'vin'` (default): one message of a VIN at a time, in order of arrival. `'none'`: any order. */
   readonly order?: 'vin' | 'none'
-  /** How a failing handler is run again. Default `{ attempts: 5, minMs: 200, maxMs: 30_000 }`. */
+  /** When a failing handler runs again. Default `{ attempts: 5, minMs: 200, maxMs: 30_000 }`. */
   readonly retry?: Partial<RetryOptions>
   /**
-   * Passes over messages that say what one said that was handled, by `event.id`: within `withinMs` milliseconds of its
-   * receipt, in this process. Default: none are. `stats().duplicates` counts them.
+   * Skips a message whose `event.id` was already handled in this process, when the two receipts are at most `withinMs`
+   * milliseconds apart. Default: skips none. `stats().duplicates` counts them.
    */
   readonly dedupe?: Dedupe
-  /** How long one run of a handler may take before its signal is aborted, in milliseconds. Default 30,000. */
+  /** The longest that one run of a handler may take before its signal is aborted, in milliseconds. Default 30,000. */
   readonly timeoutMs?: number
   readonly limits?: Partial<Limits>
   /**
-   * What an inbox in memory does when it is full: answer 503 (default), or first merge queued `data` of one VIN. Durable inboxes
-   * keep every message as it came, and refuse `'conflate'`.
+   * What an inbox in memory does when it is full: answers 503 (default), or first merges waiting `data` messages of one VIN.
+   * Durable inboxes keep every message as it came, and refuse `'conflate'`.
    */
   readonly overflow?: 'refuse' | 'conflate'
-  /** Where to say what an operator should know. Default: the console, warnings and errors. */
+  /** Gets what an operator should know. Default: the console, for warnings and errors. */
   readonly log?: Log
-  /** Called for every message that is given up, after its last attempt. */
+  /** Called for every message that becomes a dead letter. */
   readonly onDeadLetter?: (letter: DeadMessage) => unknown
-  /** Time, for tests: see `fakeClock` in `fleethook/testing`. */
+  /** The clock, for tests: see `fakeClock` in `fleethook/testing`. */
   readonly clock?: Clock
 }
 

@@ -14,13 +14,13 @@ interface ReportCounts {
   recovered: number
   replayed: number
   conflated: number
-  /** Acknowledged, and then not taken by the inbox. */
+  /** Acknowledged, and then refused by the inbox. */
   unkept: number
   deadLettersDropped: number
   discarded: number
 }
 
-/** Counts what happens, says in the log what an operator should know, and tells whoever asked to be told. */
+/** Counts what happens, logs what an operator should know, and calls the user's `onError` and `onDeadLetter`. */
 export interface Reports {
   readonly counts: Readonly<ReportCounts>
   readonly topics: Readonly<Record<string, number>>
@@ -31,7 +31,7 @@ export interface Reports {
   readonly noteConflated: (messages: number) => void
   noteRecovered(messages: readonly Pick<InboxMessage, 'kind'>[]): void
   noteReplayed(message: Pick<InboxMessage, 'kind'>): void
-  /** Messages were acknowledged before the inbox had them, and it did not take them. */
+  /** Messages were acknowledged before the inbox had them, and it refused them. */
   noteLost(messages: readonly InboxMessage[]): void
   /** A drain has ended, and no event reported these gaps. */
   noteUnreportedGaps(gaps: number): void
@@ -39,7 +39,7 @@ export interface Reports {
   noteDead(letter: DeadMessage, dropped: number): void
 }
 
-/** Refusals of whoever does not know the secret are counted and never logged: strangers must not fill a log. */
+/** Refusals of requests without the secret are counted and never logged: strangers must not fill a log. */
 const strangers = /* @__PURE__ */ new Set([
   'authorization_missing',
   'authorization_scheme',
@@ -154,7 +154,7 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
     noteDead(letter, dropped) {
       counts.deadLettersDropped += dropped
       say.error(
-        `a message of topic ${letter.event.topic} was given up after ${letter.attempts} ${letter.attempts === 1 ? 'attempt' : 'attempts'}: see receiver.deadLetters`,
+        `a message of topic ${letter.event.topic} is a dead letter after ${letter.attempts} ${letter.attempts === 1 ? 'attempt' : 'attempts'}: see receiver.deadLetters`,
         { delivery: letter.id },
       )
       if (onDeadLetter === undefined) return
@@ -169,7 +169,7 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
   }
 }
 
-/** What of an error may stand in a log: its name and the place, for its message can quote a payload. */
+/** What a log may show of an error: its name and place. Its message can quote a payload. */
 function where(error: unknown): Record<string, unknown> {
   try {
     if (error instanceof FleethookError) return { error: error.code, reason: withHint(error) }
@@ -182,7 +182,7 @@ function where(error: unknown): Record<string, unknown> {
   }
 }
 
-/** File, line and column of the innermost frame. A stack begins with the message, which can look like frames itself. */
+/** File, line and column of the innermost frame. A stack begins with the message, which can look like frames. */
 function placeIn({ stack, message }: Error): string | undefined {
   if (typeof stack !== 'string' || !stack.includes(message)) return undefined
   const frames = stack.slice(stack.indexOf(message) + message.length).split('\n')

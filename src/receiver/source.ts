@@ -4,17 +4,17 @@ import type { RefusalError } from '../http/answers.ts'
 
 /** Where messages come from without a webhook: a stream of `fleethook/client`, or what it refilled. */
 export interface Source {
-  /** Hands over everything, in order. Resolves at the end of it, or when the receiver takes nothing more. */
+  /** Hands over all of its messages, in order. Resolves at the end, or when the receiver takes no more. */
   feed(sink: Sink): Promise<void>
 }
 
 /** What a source sees of a receiver. */
 export interface Sink {
-  /** Takes one message, as JSON text. Resolves to why it was not taken, if so; when there is no room, it is to be given again. */
+  /** Takes one message, as JSON text. Resolves to why it was not taken, if so. When the inbox is full, give it again later. */
   take(text: string): Promise<RefusalError | undefined>
-  /** Takes a `gap` that the source has noticed. Resolves to whether there was room for it. */
+  /** Takes a `gap` that the source noticed. Resolves to whether there was room for it. */
   tell(gap: GapEvent): Promise<boolean>
-  /** Aborted when the receiver takes nothing more. */
+  /** Aborted when the receiver takes no more messages. */
   readonly signal: AbortSignal
   readonly clock: Clock
 }

@@ -1,4 +1,4 @@
-import { createPassingMap } from '../../../src/base/passing-map.ts'
+import { PassingMap } from '../../../src/base/passing-map.ts'
 import type { Pending } from './store.ts'
 
 /** A message that need not be read from the disk. */
@@ -27,8 +27,8 @@ const mostBytes = 4 * 1_048_576
 const mostMessages = 8_192
 
 export function createKeptMessages(): KeptMessages {
-  const waiting = createPassingMap<string, Kept>()
-  const claimed = createPassingMap<string, Kept>()
+  const waiting = new PassingMap<string, Kept>()
+  const claimed = new PassingMap<string, Kept>()
   /** What waits in the order in which it came, and some that no longer does: by ids, which hold no event in memory. */
   let order: string[] = []
   let oldest = 0
