@@ -5,6 +5,7 @@
  */
 import process from 'node:process'
 import { FleethookError } from '../src/base/errors.ts'
+import { wholeNumber } from '../src/base/options.ts'
 import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
 export type { Served, ServeOptions, Server, Signal } from './runtime.ts'
@@ -48,6 +49,7 @@ function bunItself(): Bun {
 const bun: Runtime<BunServeOptions> = {
   name: () => `Bun ${bunItself().version}`,
   variables: () => process.env,
+  rules: { idleTimeoutMs: wholeNumber(0, 255_000) },
 
   async listen(answer, options) {
     const { port = 3000, hostname, tls, idleTimeoutMs = 30_000 } = options

@@ -7,9 +7,9 @@ import { createServer, type Server as HttpServer, type ServerOptions } from 'nod
 import { createServer as createSecureServer } from 'node:https'
 import type { Socket } from 'node:net'
 import { getRequestListener, RequestError } from '@hono/node-server'
+import { milliseconds, wholeNumber } from '../src/base/options.ts'
 import { refuse } from '../src/http/answers.ts'
 import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
-import { checkNumber } from './serve-options.ts'
 
 export type { Listening, Served, ServeOptions, Server, Signal } from './runtime.ts'
 
@@ -28,6 +28,12 @@ export interface NodeServeOptions extends ServeOptions {
 const node: Runtime<NodeServeOptions> = {
   name: () => `Node ${process.versions.node}`,
   variables: () => process.env,
+  rules: {
+    headersTimeoutMs: milliseconds(1),
+    requestTimeoutMs: milliseconds(1),
+    keepAliveTimeoutMs: milliseconds(1),
+    maxConnections: wholeNumber(1),
+  },
 
   async listen(answerer, options) {
     let stopping = false
@@ -79,13 +85,9 @@ const node: Runtime<NodeServeOptions> = {
 }
 
 function timeoutsOf(options: NodeServeOptions): ServerOptions {
-  const { headersTimeoutMs, requestTimeoutMs = 30_000, keepAliveTimeoutMs = 65_000, maxConnections } = options
-  checkNumber('headersTimeoutMs', headersTimeoutMs)
-  checkNumber('requestTimeoutMs', requestTimeoutMs)
-  checkNumber('keepAliveTimeoutMs', keepAliveTimeoutMs)
-  checkNumber('maxConnections', maxConnections)
+  const { headersTimeoutMs = 10_000, requestTimeoutMs = 30_000, keepAliveTimeoutMs = 65_000 } = options
   // Node refuses to start when the headers may take longer than the request.
-  const headersTimeout = Math.min(headersTimeoutMs ?? 10_000, requestTimeoutMs)
+  const headersTimeout = Math.min(headersTimeoutMs, requestTimeoutMs)
   return {
     headersTimeout,
     requestTimeout: requestTimeoutMs,

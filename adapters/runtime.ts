@@ -1,10 +1,11 @@
 import type { Ack, DrainResult } from '../src/hosting/drainable.ts'
 import { FleethookError } from '../src/base/errors.ts'
+import { checkOptions, type Rules } from '../src/base/options.ts'
 import type { Drainable } from '../src/hosting/drainable.ts'
 import { detachedContext, type ExecutionContext } from '../src/hosting/execution-context.ts'
 import { envOfRequest } from '../src/hosting/request-env.ts'
 import { receiversIn, type RoutedApp } from '../src/hosting/mounted.ts'
-import { checkServeOptions, type ServeOptions, type Signal } from './serve-options.ts'
+import { serveRules, type ServeOptions, type Signal } from './serve-options.ts'
 
 export type { ServeOptions, Signal } from './serve-options.ts'
 
@@ -30,6 +31,8 @@ export interface Runtime<Options extends ServeOptions> {
   name(): string
   /** The environment variables: what `secret` functions and handlers get as `env`, as they get bindings on Workers. */
   variables(): object
+  /** The rules of its own options. */
+  readonly rules?: Rules<Omit<Options, keyof ServeOptions>>
   /** Promises that this runtime cannot keep, by the reason. */
   readonly cannotKeep?: (ack: Ack, durability: Drainable['durability']) => string | undefined
   /** Starts to listen. Every request gets a context, so that `c.executionCtx` throws nowhere. */
@@ -69,7 +72,7 @@ export function serveOn<Options extends ServeOptions>(
       announce = true,
     }: ServeOptions = options ?? {}
     const name = runtime.name()
-    checkServeOptions(options ?? {})
+    checkOptions('serve', options ?? {}, { ...serveRules, ...runtime.rules })
     const receivers = receiversOf(served)
     for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
 
