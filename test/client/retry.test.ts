@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { readRetryAfter } from '../../src/service/client/retry-after.ts'
+import { readRetryAfter } from '../../src/service/client/service-error.ts'
 import { json, refusal, rejection, stub, vin } from './stub.ts'
 
 const retry = { attempts: 3, minMs: 100, maxMs: 60_000 }

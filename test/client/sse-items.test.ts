@@ -53,8 +53,8 @@ const reading = {
   clock: systemClock,
   heartbeatTimeoutMs: 10_000,
   signal: undefined,
-  heard: () => {},
-  asksToWait: () => {},
+  onBytes: () => {},
+  onRetry: () => {},
 }
 
 async function read(body: ReadableStream<Uint8Array>): Promise<readonly Item[]> {

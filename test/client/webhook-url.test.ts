@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { flawOfWebhookUrl, isLoopback } from '../../src/service/client/webhook-url.ts'
+import { problemWithWebhookUrl, isLoopback } from '../../src/service/client/webhook-url.ts'
 
-const refused = (host: string): boolean => flawOfWebhookUrl(`https://${host}/telemetry`) !== undefined
+const refused = (host: string): boolean => problemWithWebhookUrl(`https://${host}/telemetry`) !== undefined
 
 const octet = fc.integer({ min: 0, max: 255 })
 
@@ -96,7 +96,7 @@ describe('what the service cannot reach from the internet is refused', () => {
     'file:///etc/hosts',
     'javascript:1',
   ])('what is no URL of the web: %j', (url) => {
-    expect(flawOfWebhookUrl(url)).toBeDefined()
+    expect(problemWithWebhookUrl(url)).toBeDefined()
   })
 
   test('any private IPv4 address, however it is spelled', () => {
@@ -154,14 +154,14 @@ describe('what it can reach is not', () => {
 test('any text at all gets an answer', () => {
   fc.assert(
     fc.property(fc.oneof(fc.string(), fc.webUrl()), (text) =>
-      ['string', 'undefined'].includes(typeof flawOfWebhookUrl(text)),
+      ['string', 'undefined'].includes(typeof problemWithWebhookUrl(text)),
     ),
   )
 })
 
 test('what is said of a URL holds its host at most', () => {
   for (const url of ['https://user:hunter2@localhost/?key=hunter2', 'ftp://user:hunter2@x/', 'hunter2']) {
-    expect(flawOfWebhookUrl(url)).not.toContain('hunter2')
+    expect(problemWithWebhookUrl(url)).not.toContain('hunter2')
   }
 })
 

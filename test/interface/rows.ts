@@ -88,7 +88,8 @@ export const checks: readonly Check[] = [
     assert.deepEqual((await client.config(vin).get()).fields, fields)
   }),
   writes('Streaming config', 'names that are not recognised are dropped and listed', async ({ client, vin }) => {
-    const sent = { ...fields, NoSuchField: { interval_seconds: 1 }, Gaer: { interval_seconds: 1 } }
+    const setting = { interval_seconds: 1 }
+    const sent = { ...fields, ['NoSuchField' as string]: setting, ['Gaer' as string]: setting }
     const { ignoredFields } = await client.config(vin).replace({ fields: sent })
     assert.deepEqual(ignoredFields.toSorted(), ['Gaer', 'NoSuchField'])
     assert.deepEqual((await client.config(vin).get()).fields, fields)
@@ -170,7 +171,9 @@ export const checks: readonly Check[] = [
     async ({ client, vin }) => {
       await client.config(vin).replace({ fields: { Gear: { interval_seconds: 7 } } })
       const before = await client.config(vin).get()
-      const { ignoredFields } = await client.defaultConfig.set({ fields: { ...fields, Gaer: { interval_seconds: 1 } } })
+      const { ignoredFields } = await client.defaultConfig.set({
+        fields: { ...fields, ['Gaer' as string]: { interval_seconds: 1 } },
+      })
       assert.deepEqual(ignoredFields, ['Gaer'])
       assert.deepEqual((await client.defaultConfig.get())?.fields, fields)
       assert.deepEqual(await client.config(vin).get(), before, 'a vehicle that is shared already keeps its config')

@@ -54,7 +54,7 @@ describe('client and service agree, row by row of docs/interface.md', () => {
 
 test('every row that a client can see has a check, and every check a row', () => {
   const page = readFileSync(new URL('../../docs/interface.md', import.meta.url), 'utf8')
-  const rows = [...page.matchAll(/^\| ([A-Z][^|]*?) +\| .*`src\/client/gm)].map(([, row]) => row)
+  const rows = [...page.matchAll(/^\| ([A-Z][^|]*?) +\| .*`src\/service\/client/gm)].map(([, row]) => row)
   expect([...new Set(checks.map(({ row }) => row))].toSorted()).toEqual(
     rows.filter((row) => row !== 'Server-Sent Events').toSorted(),
   )

@@ -1,6 +1,6 @@
 import { Hono } from 'hono'
-import { flawOfWebhook } from '../client/webhook.ts'
-import { flawOfWebhookUrl, isLoopback } from '../client/webhook-url.ts'
+import { problemWithWebhook } from '../client/webhook.ts'
+import { problemWithWebhookUrl, isLoopback } from '../client/webhook-url.ts'
 import type { Format } from '../../events/event.ts'
 import type { JsonObject } from '../../wire/record.ts'
 import { readBody } from './body.ts'
@@ -20,7 +20,7 @@ export function businessRoutes(world: World): Hono {
       const body = await readBody(req.raw)
       if (body === undefined) return refuse('invalid_request', 'The body is no JSON object.')
       const given = withoutNulls(body)
-      const flaw = flawOfWebhook(given)
+      const flaw = problemWithWebhook(given)
       if (flaw !== undefined) return refuse('invalid_request', flaw)
       const { url, format, auth, verify, enabled } = given
       const unreachable = flawOfUrl(String(url), world.settings.allowLocal)
@@ -78,7 +78,7 @@ function shown({ url, format, auth, verify, enabled, updatedAt }: KeptWebhook): 
 }
 
 function flawOfUrl(url: string, allowLocal: boolean): string | undefined {
-  const flaw = flawOfWebhookUrl(url)
+  const flaw = problemWithWebhookUrl(url)
   if (flaw === undefined || !allowLocal || !URL.canParse(url)) return flaw
   const { protocol, hostname } = new URL(url)
   return /^https?:$/.test(protocol) && isLoopback(hostname) ? undefined : flaw

@@ -1,4 +1,4 @@
-import { type FieldSetting, flawOfFields } from '../client/field-setting.ts'
+import { type FieldSetting, problemWithFields } from '../client/config.ts'
 import { readBody } from './body.ts'
 import { refuse } from './refusal.ts'
 import type { KeptFields } from './store.ts'
@@ -15,7 +15,7 @@ export async function readFields(request: Request): Promise<SentFields | Respons
   const body = await readBody(request)
   if (body === undefined) return refuse('invalid_request', 'The body is no JSON object.')
   const { fields: sent } = body
-  const flaw = flawOfFields(sent)
+  const flaw = problemWithFields(sent)
   if (flaw !== undefined) return refuse('invalid_request', flaw)
   const fields = knownFields(sent as { readonly [name: string]: FieldSetting }) // oxlint-disable-line no-unsafe-type-assertion -- just checked
   return { fields, ignoredFields: Object.keys(Object(sent)).filter((name) => !Object.hasOwn(fields, name)) }

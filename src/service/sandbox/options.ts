@@ -1,5 +1,5 @@
 import type { StreamingConfig } from '../client/config.ts'
-import { flawOfFields } from '../client/field-setting.ts'
+import { problemWithFields } from '../client/config.ts'
 import { type Clock, systemClock } from '../../base/clock.ts'
 import { FleethookError } from '../../base/errors.ts'
 import { type PostMessage, postByFetch } from './post.ts'
@@ -68,7 +68,7 @@ export function readOptions(options: SandboxOptions): SandboxSettings {
     throw invalid('commands.vehicle', `is ${JSON.stringify(vehicle)}`, 'Give all, charging or none.')
   }
   if (options.config !== undefined) {
-    const flaw = flawOfFields(options.config.fields)
+    const flaw = problemWithFields(options.config.fields)
     if (flaw !== undefined) throw invalid('config', `is none: ${flaw}`)
   }
   return {

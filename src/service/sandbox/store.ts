@@ -1,4 +1,4 @@
-import type { FieldSetting } from '../client/field-setting.ts'
+import type { FieldSetting } from '../client/config.ts'
 import type { Format } from '../../events/event.ts'
 
 /** The webhook with the value of its `auth`, which is never answered. */
