@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { FieldValue } from '../../src/events/values.ts'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
-import type { SimulatedEvent, SimulatedMessage } from '../../src/service/fleet/simulated.ts'
+import type { SimulatedEvent, SimulatedMessage } from '../../src/service/fleet/messages.ts'
 import { checkDigit, syntheticVin } from '../../src/service/fleet/vin.ts'
 
 const startAt = Date.UTC(2026, 10, 1, 8)

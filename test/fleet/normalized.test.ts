@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { builtInFields } from '../../src/events/catalogue.generated.ts'
 import type { Format, WireEvent } from '../../src/events/event.ts'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
-import type { SimulatedMessage } from '../../src/service/fleet/simulated.ts'
+import type { SimulatedMessage } from '../../src/service/fleet/messages.ts'
 import { encode } from '../../src/wire/encode.ts'
 
 const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']

@@ -1,7 +1,7 @@
-import { goOn, type Habit, life } from '../fleet/life.ts'
-import { connect, disconnect } from '../fleet/network.ts'
-import { sleep, wake } from '../fleet/rest.ts'
-import type { SimulatedMessage, Steps } from '../fleet/simulated.ts'
+import { goOn, type Activity, life } from '../fleet/life.ts'
+import { connect, disconnect } from '../fleet/messages.ts'
+import { sleep, wake } from '../fleet/life.ts'
+import type { SimulatedMessage, Steps } from '../fleet/messages.ts'
 import { streamingOf } from '../fleet/streaming.ts'
 import { createVehicle, type Vehicle } from '../fleet/vehicle.ts'
 import type { KeptFields } from './store.ts'
@@ -30,13 +30,13 @@ export interface Car {
   state(now: number): 'online' | 'asleep' | 'driving' | 'offline'
 }
 
-const habits: readonly Habit[] = ['leave', 'charge', 'stand', 'leave', 'sleep']
+const activities: readonly Activity[] = ['leave', 'charge', 'stand', 'leave', 'sleep']
 
 /** The vehicle with this index: the same seed, the same vehicle. */
 export function createCar(index: number, seed: number, startAt: number): Car {
   const vehicle = createVehicle(index, seed * 1_000_003 + index, startAt)
   vehicle.stepSeconds = 1
-  let steps: Steps = life(vehicle, habits[index % habits.length] ?? 'leave')
+  let steps: Steps = life(vehicle, activities[index % activities.length] ?? 'leave')
   let due: SimulatedMessage[] = []
   let held: SimulatedMessage[] = []
   let cut = false

@@ -1,5 +1,5 @@
 import { vehicleDocument } from '../fleet/document.ts'
-import { placeAt } from '../fleet/motion.ts'
+import { placeAt } from '../fleet/physics.ts'
 import type { SharedVehicle, World } from './world.ts'
 
 type Read = (vehicle: SharedVehicle, world: World) => unknown

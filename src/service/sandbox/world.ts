@@ -1,5 +1,5 @@
 import { builtInFields } from '../../events/catalogue.generated.ts'
-import type { SimulatedMessage } from '../fleet/simulated.ts'
+import type { SimulatedMessage } from '../fleet/messages.ts'
 import { syntheticVin } from '../fleet/vin.ts'
 import type { Encodable } from '../../wire/encode.ts'
 import { type Car, createCar } from './car.ts'
