@@ -1,7 +1,7 @@
 import type { Clock } from '../../base/clock.ts'
 
 /** A time limit. */
-export interface Deadline {
+interface Deadline {
   readonly clock: Clock
   readonly ms: number
   /** Makes the error to reject with when the time is over. */

@@ -4,7 +4,7 @@ import { withDeadline } from './deadline.ts'
 import { ServiceError } from './service-error.ts'
 
 /** How to read a body as Server-Sent Events. */
-export interface SseOptions {
+interface SseOptions {
   readonly clock: Clock
   /** The stream counts as dead after this time without a byte. Comments count as bytes. */
   readonly heartbeatTimeoutMs: number

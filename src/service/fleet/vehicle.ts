@@ -25,7 +25,7 @@ export interface Charging {
 }
 
 /** A trip. */
-export interface Trip {
+interface Trip {
   readonly origin: Location
   readonly destination: Location
   readonly name: string
