@@ -5,8 +5,8 @@ import { createSandbox } from 'fleethook/sandbox'
 import { checks, type Scene, sceneOf, type ServiceUnderTest } from './rows.ts'
 
 /**
- * `CONFORMANCE=reads` runs the checks against the service of SERVICE_URL and SERVICE_API_KEY, those that change nothing;
- * `CONFORMANCE=writes` all of them, which leaves a business without its webhook and a vehicle with another config.
+ * `CONFORMANCE=reads` runs the checks that change nothing against the service of SERVICE_URL and SERVICE_API_KEY.
+ * `CONFORMANCE=writes` runs all checks. It deletes the webhook of the business and changes the config of a vehicle.
  */
 const { CONFORMANCE: mode, SERVICE_URL: baseUrl, SERVICE_API_KEY: key } = process.env
 
