@@ -1,6 +1,5 @@
 import type { Command } from 'commander'
-import type { ConfigResult, StreamingConfig } from '../../src/service/client/config.ts'
-import type { FieldSetting } from '../../src/service/client/field-setting.ts'
+import type { ConfigResult, FieldSetting, StreamingConfig } from '../../src/service/client/config.ts'
 import { columns } from './service/columns.ts'
 import { type Asking, asks, statuses } from './service/command.ts'
 import { configFile, fieldSetting } from './service/settings.ts'

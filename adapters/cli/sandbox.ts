@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import type { FieldSetting } from '../../src/service/client/field-setting.ts'
+import type { FieldSetting } from '../../src/service/client/config.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { colorsFor } from './colors.ts'
 import { environment } from './service/environment.ts'

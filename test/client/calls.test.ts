@@ -8,7 +8,7 @@ type Run = (client: Client, options: CallOptions) => Promise<unknown>
 const config = { fields: { Gear: { interval_seconds: 1 } } }
 const webhook = { url: 'https://receiver.example/', format: 'service' } as const
 
-/** Every call of the client, and whether it may be sent twice. */
+/** Every call of the client, and whether it may be retried. */
 const calls: readonly (readonly [name: string, again: boolean, run: Run])[] = [
   ['webhook.set', true, ({ webhook: it }, options) => it.set(webhook, options)],
   ['webhook.get', true, ({ webhook: it }, options) => it.get(options)],
@@ -43,7 +43,7 @@ const calls: readonly (readonly [name: string, again: boolean, run: Run])[] = [
 ]
 
 describe('every call', () => {
-  test.each(calls)('%s is sent again after 503: %s', async (_name, again, run) => {
+  test.each(calls)('%s is retried after 503: %s', async (_name, again, run) => {
     const { client, asked, clock } = stub(refusal(503, 'unavailable'), { retry })
     const error = rejection(run(client, {}))
     await clock.advance(1_000)
@@ -51,7 +51,7 @@ describe('every call', () => {
     expect(asked).toHaveLength(again ? retry.attempts : 1)
   })
 
-  test.each(calls)('%s ends with the signal of the caller', async (_name, _again, run) => {
+  test.each(calls)('%s ends with the caller’s signal', async (_name, _again, run) => {
     const signals: AbortSignal[] = []
     const { client, clock } = stub((_asked, { signal }) => {
       if (signal) signals.push(signal)

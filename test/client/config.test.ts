@@ -1,4 +1,4 @@
-import { createClient } from 'fleethook/client'
+import { createClient, type StreamingConfig } from 'fleethook/client'
 import { describe, expect, expectTypeOf, test } from 'vitest'
 import { json, refusal, rejection, stub, vin } from './stub.ts'
 
@@ -9,14 +9,14 @@ describe('config(vin)', () => {
   test.each([
     ['patch', 'PATCH'],
     ['replace', 'POST'],
-  ] as const)('%s sends the fields, and hands back what was ignored', async (name, method) => {
+  ] as const)('%s sends the fields and returns the ignored ones', async (name, method) => {
     const { client, asked, lines } = stub(json({ fields, ignoredFields: ['Gaer'], more: 1 }))
     expect(await client.config(vin)[name](config)).toEqual({ fields, ignoredFields: ['Gaer'], more: 1 })
     expect(lines()).toEqual([`${method} /api/config/${vin}`])
     expect(asked[0]?.body).toEqual(config)
   })
 
-  test('get gives the config, with or without a wrapper, members that nobody knows included', async () => {
+  test('get returns the config with or without a wrapper, and keeps unknown members', async () => {
     const { client, lines } = stub([json({ fields, prefer_typed: true }), json({ response: { fields } })])
     expect(await client.config(vin).get()).toEqual({ fields, prefer_typed: true })
     expect(await client.config(vin).get()).toEqual({ fields })
@@ -28,7 +28,7 @@ describe('config(vin)', () => {
     expect(await rejection(client.config(vin).get())).toMatchObject({ code: 'config_not_found', status: 404 })
   })
 
-  test('stop deletes it', async () => {
+  test('stop deletes the config', async () => {
     const { client, lines } = stub(json({ response: true }))
     expect(await client.config(vin).stop()).toBeUndefined()
     expect(lines()).toEqual([`DELETE /api/config/${vin}`])
@@ -49,7 +49,7 @@ describe('defaultConfig', () => {
     expect(lines()[0]).toBe('GET /api/business/config/default')
   })
 
-  test('set puts it, and get gives it back', async () => {
+  test('set puts the config, and get returns it', async () => {
     const { client, lines } = stub([json({ ignoredFields: [] }), json(config)])
     expect(await client.defaultConfig.set(config)).toEqual({ ignoredFields: [] })
     expect(await client.defaultConfig.get()).toEqual(config)
@@ -62,7 +62,7 @@ describe('ignoredFields', () => {
     [{ ignoredFields: ['Gaer'] }],
     [{ response: { ignoredFields: ['Gaer'] } }],
     [{ response: { updated_vehicles: 1 }, ignoredFields: ['Gaer'] }],
-  ])('are found wherever the answer has them, and the log warns of them: %j', async (body) => {
+  ])('are found wherever the answer has them, and logged as a warning: %j', async (body) => {
     const { client, log } = stub(json(body))
     expect((await client.config(vin).patch(config)).ignoredFields).toEqual(['Gaer'])
     expect(log.lines).toHaveLength(1)
@@ -70,7 +70,7 @@ describe('ignoredFields', () => {
   })
 
   test.each([[{ ignoredFields: [] }], [{}], [{ response: true }], [null]])(
-    'are none when %j is the answer',
+    'are empty when the answer is %j',
     async (body) => {
       const { client, log } = stub(json(body))
       expect((await client.config(vin).patch(config)).ignoredFields).toEqual([])
@@ -78,7 +78,7 @@ describe('ignoredFields', () => {
     },
   )
 
-  test('a log that throws does not spoil the call', async () => {
+  test('a log that throws does not fail the call', async () => {
     const shout = (): never => {
       throw new Error('no room on the disk')
     }
@@ -88,7 +88,7 @@ describe('ignoredFields', () => {
   })
 })
 
-describe('settings that the service would refuse are found before they are sent', () => {
+describe('a setting that the service would refuse is refused before it is sent', () => {
   test.each([
     [{}, 'interval_seconds'],
     [{ interval_seconds: 0 }, 'interval_seconds'],
@@ -107,7 +107,7 @@ describe('settings that the service would refuse are found before they are sent'
     expect(asked).toEqual([])
   })
 
-  test('no fields at all', async () => {
+  test('a config without fields', async () => {
     const { client } = stub(json({}))
     expect(await rejection(client.config(vin).replace({} as never))).toMatchObject({ code: 'invalid_request' })
   })
@@ -117,45 +117,78 @@ describe('types', () => {
   const { client } = stub(json({}))
   type Settings = Parameters<ReturnType<typeof client.config>['patch']>[0]['fields']
 
-  test('names of the catalogue are completed', () => {
-    type Known = { [Name in keyof Settings as string extends Name ? never : Name]: 1 }
-    expectTypeOf<'BatteryLevel' | 'Gear' | 'Location'>().toExtend<keyof Known>()
-    expectTypeOf<string>().not.toExtend<keyof Known>()
+  test('an editor completes the names of the catalogue', () => {
+    expectTypeOf<'BatteryLevel' | 'Gear' | 'Location'>().toExtend<keyof Settings>()
+    expectTypeOf<string>().not.toExtend<keyof Settings>()
   })
 
-  test('wrong settings are refused', () => {
+  test('a setting has what its field can have', () => {
     const good: Settings = {
       BatteryLevel: { interval_seconds: 1, minimum_delta: 0.5, resend_interval_seconds: 60 },
       Location: { interval_seconds: 1, minimum_delta: 10 },
       Locked: { interval_seconds: 1 },
-      FieldOfNextYear: { interval_seconds: 1, minimum_delta: 1 },
     }
     expect(good).toBeDefined()
-    // @ts-expect-error: without an interval
+    // @ts-expect-error: no interval
     const noInterval: Settings = { BatteryLevel: { minimum_delta: 1 } }
-    // @ts-expect-error: a text
+    // @ts-expect-error: the interval is a text
     const text: Settings = { BatteryLevel: { interval_seconds: '1' } }
-    // @ts-expect-error: another name
+    // @ts-expect-error: `interval` is not a member of a setting
     const named: Settings = { BatteryLevel: { interval_seconds: 1, interval: 1 } }
-    // @ts-expect-error: what is true or false has no delta
+    // @ts-expect-error: a boolean has no delta
     const delta: Settings = { Locked: { interval_seconds: 1, minimum_delta: 1 } }
-    // @ts-expect-error: nor has what is one of a list
+    // @ts-expect-error: an enum has no delta
     const ofList: Settings = { Gear: { interval_seconds: 1, minimum_delta: 1 } }
-    // @ts-expect-error: a number is no setting
-    const bare: Settings = { FieldOfNextYear: 5 }
+    // @ts-expect-error: a number is not a setting
+    const bare: Settings = { BatteryLevel: 5 }
     expect([noInterval, text, named, delta, ofList, bare]).toHaveLength(6)
   })
 
-  test('fields of your own are typed too, in configs and in events', () => {
+  test('a misspelled field is a type error in patch, replace and the default config', () => {
+    const interval = { interval_seconds: 60 }
+    const calls = (): unknown => [
+      // @ts-expect-error: BatteryLevel
+      client.config(vin).patch({ fields: { BateryLevel: interval } }),
+      // @ts-expect-error: BatteryLevel, beside a field that exists
+      client.config(vin).patch({ fields: { Location: interval, BateryLevel: interval } }),
+      // @ts-expect-error: BatteryLevel
+      client.config(vin).replace({ fields: { BateryLevel: interval } }),
+      // @ts-expect-error: BatteryLevel
+      client.defaultConfig.set({ fields: { BateryLevel: interval } }),
+      // @ts-expect-error: BatteryLevel
+      { fields: { BateryLevel: interval } } satisfies StreamingConfig,
+    ]
+    expect(calls).toBeTypeOf('function')
+  })
+
+  test('a name that the catalogue does not have is written as `[name as string]`, and is sent', async () => {
+    const { client: other, asked } = stub(json({ ignoredFields: [] }))
+    const fields: Settings = {
+      Locked: { interval_seconds: 60 },
+      ['FieldOfNextYear' as string]: { interval_seconds: 60, minimum_delta: 1 },
+    }
+    await other.config(vin).patch({ fields })
+    expect(asked[0]?.body).toEqual({
+      fields: {
+        Locked: { interval_seconds: 60 },
+        FieldOfNextYear: { interval_seconds: 60, minimum_delta: 1 },
+      },
+    })
+  })
+
+  test('your own fields are typed too, in configs and in events', () => {
     const own = createClient({
       baseUrl: 'https://service.example',
       apiKey: 'key',
       fields: { Mood: { enum: ['Good', 'Bad'] } },
     })
     type Own = Parameters<ReturnType<typeof own.config>['patch']>[0]['fields']
-    // @ts-expect-error: one of a list has no delta
+    const good: Own = { Mood: { interval_seconds: 1 }, BatteryLevel: { interval_seconds: 1 } }
+    // @ts-expect-error: an enum has no delta
     const delta: Own = { Mood: { interval_seconds: 1, minimum_delta: 1 } }
-    expect(delta).toBeDefined()
+    // @ts-expect-error: Mood
+    const misspelled: Own = { Mod: { interval_seconds: 1 } }
+    expect([good, delta, misspelled]).toHaveLength(3)
     type Event = ReturnType<typeof own.stream> extends AsyncIterable<infer Each> ? Each : never
     expectTypeOf<Extract<Event, { topic: 'data' }>['data']['Mood']>().toEqualTypeOf<'Good' | 'Bad' | null | undefined>()
   })

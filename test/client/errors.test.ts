@@ -24,7 +24,7 @@ describe('an error has the code of the service, wherever its body has it', () =>
     expect(error).toMatchObject({ name: 'ServiceError', code, status: 403 })
   })
 
-  test('and a page of HTML is told by its status', async () => {
+  test('and an HTML page is reported by its status', async () => {
     const { client } = stub(() => new Response('<html>gateway hunter2</html>', { status: 502 }), once)
     const error = await rejection(client.products())
     expect(error).toMatchObject({ code: 'refused', status: 502 })
@@ -37,15 +37,16 @@ test.each(['x-request-id', 'x-txid'])('the id of the request is read from %s', a
   expect(await rejection(client.products())).toMatchObject({ requestId: 'req-1' })
 })
 
-test('the message says which request, the status, the code, the service’s words and what to do', async () => {
+test('the message names the request, the status, the code and the service’s text, and the hint says what to do', async () => {
   const { client } = stub(refusal(404, 'webhook_not_found'))
-  expect(String(await rejection(client.webhook.get()))).toBe(
-    'ServiceError: GET /api/business/webhook was answered with 404 webhook_not_found: The service says webhook_not_found. ' +
-      'Set one with `webhook.set`.',
+  const error = await rejection(client.webhook.get())
+  expect(String(error)).toBe(
+    'ServiceError: GET /api/business/webhook was answered with 404 webhook_not_found: The service says webhook_not_found.',
   )
+  expect(error).toMatchObject({ hint: 'Set one with `webhook.set`.' })
 })
 
-describe('what the service refuses by rule is explained', () => {
+describe('the hint explains what the service refuses by rule', () => {
   const { client } = stub(refusal(403, 'insufficient_scope'), once)
   test.each([
     ['a command', () => client.command(vin, 'door_unlock'), 'command access to vehicles'],
@@ -76,13 +77,13 @@ test.each([
   expect(error instanceof ServiceError && error.hint).toContain(hint)
 })
 
-test('a body that JSON cannot write is the caller’s error, and nothing is sent', async () => {
+test('a body that cannot be JSON rejects with a TypeError, and nothing is sent', async () => {
   const { client, asked } = stub(json({}))
   expect(await rejection(client.command(vin, 'charge_start', { amps: 5n }))).toBeInstanceOf(TypeError)
   expect(asked).toEqual([])
 })
 
-test('no redirection is followed with the key', async () => {
+test('the client follows no redirection with the key', async () => {
   const seen: (string | undefined)[] = []
   const { client } = stub((_asked, init) => {
     seen.push(init.redirect)
@@ -92,7 +93,7 @@ test('no redirection is followed with the key', async () => {
   expect(seen).toEqual(['manual'])
 })
 
-test('no answer says why, as far as the platform does', async () => {
+test('`unreachable` names the reason that the platform gives', async () => {
   const refused = new TypeError('fetch failed', { cause: Object.assign(new Error('x'), { code: 'ECONNREFUSED' }) })
   for (const [thrown, said] of [
     [refused, 'ECONNREFUSED'],
@@ -135,7 +136,7 @@ test('neither the key nor the value of auth is in any error or log, whatever the
   expect(told).not.toContain(apiKey)
 })
 
-test('nor as a code, as the id of the request, or as it stands in JSON', async () => {
+test('nor as a code, as the request id, or escaped in JSON', async () => {
   const auth = 'a"secret\\of the webhook'
   const { client } = stub(
     (_asked, init) =>
@@ -152,7 +153,7 @@ test('nor as a code, as the id of the request, or as it stands in JSON', async (
   expect(String(error)).not.toContain(apiKey.replaceAll('-', '_'))
 })
 
-describe('a wrong option is told at construction, without the key', () => {
+describe('a wrong option is refused at construction, and the error does not show the key', () => {
   test.each([
     [{ apiKey }, '`baseUrl`'],
     [{ baseUrl: undefined, apiKey }, '`baseUrl`'],
@@ -177,7 +178,7 @@ describe('a wrong option is told at construction, without the key', () => {
   })
 })
 
-test('the base address may have a path, and a slash at its end', async () => {
+test('the base address can have a path and a slash at its end', async () => {
   const seen: string[] = []
   const client = createClient({
     baseUrl: 'https://proxy.example/service/',
@@ -191,7 +192,7 @@ test('the base address may have a path, and a slash at its end', async () => {
   expect(seen).toEqual(['https://proxy.example/service/api/business/products'])
 })
 
-test('a key that would travel without encryption is warned of, unless it stays on this machine', () => {
+test('the log warns of a key that would travel without encryption, unless it stays on this machine', () => {
   const log = remember()
   for (const address of ['http://localhost:4000', 'http://127.0.0.1', 'http://[::1]:80', baseUrl]) {
     createClient({ baseUrl: address, apiKey, log })

@@ -10,7 +10,7 @@ const data = (level: number, of = vin): object => ({ data: { BatteryLevel: Strin
 const retry = { attempts: 3, minMs: 10, maxMs: 20 }
 const nothingMore = (): Response => new Response(null, { status: 204 })
 
-/** What an inbox in memory was given. */
+/** The messages that a memory inbox got. */
 function watched(kept: InboxMessage[]): InboxFactory {
   const create = memoryInbox()
   return (settings) => {
@@ -26,7 +26,7 @@ function watched(kept: InboxMessage[]): InboxFactory {
 }
 
 describe('receiver.from', () => {
-  test('has what a stream brings handled as if it had been posted', async () => {
+  test('handles the messages of a stream as if they had been posted', async () => {
     const texts = [
       JSON.stringify(data(1)),
       `{"vin":"${vin}",  "state":"online", "createdAt":"${createdAt}"}`,
@@ -55,13 +55,13 @@ describe('receiver.from', () => {
     expect(seen[0]?.map(({ topic }) => topic).toSorted()).toEqual(['data', 'state', 'unknown'])
     const core = (messages: readonly InboxMessage[] = []): unknown[] =>
       messages.map(({ lane, door, kind, text, bytes }) => ({ lane, door, kind, text, bytes }))
-    // The text as it came: another runtime, or a newer fleethook, may read more in it.
+    // The text is kept as it came, because a newer fleethook may read more of it.
     expect(core(kept[0])).toEqual(core(kept[1]))
     expect(kept[0]?.map(({ text }) => text)).toEqual(texts)
     expect(streamed?.stats()).toMatchObject({ received: 3, handled: 3 })
   })
 
-  test('runs failing handlers again, in order per VIN, and gives up to the dead letters', async () => {
+  test('retries failing handlers in order per VIN, and then makes a dead letter', async () => {
     const clock = fakeClock()
     const runs: string[] = []
     const receiver = createReceiver({ secret: false, clock, retry, log: remember() }).on(
@@ -86,7 +86,7 @@ describe('receiver.from', () => {
     expect(await receiver.deadLetters.list()).toHaveLength(1)
   })
 
-  test('waits where a posted message would be refused for want of room: nothing is lost, and no gap is told', async () => {
+  test('waits while the inbox is full, where a posted message would be refused: nothing is lost, and there is no gap', async () => {
     const clock = fakeClock()
     const seen: unknown[] = []
     const releases: (() => void)[] = []
@@ -110,7 +110,7 @@ describe('receiver.from', () => {
     expect(receiver.stats()).toMatchObject({ received: 6, handled: 6, refused: {}, openGaps: 0 })
   })
 
-  test('ends when the receiver drains, after what it has taken is handled', async () => {
+  test('ends when the receiver drains, after the messages that it took are handled', async () => {
     const clock = fakeClock()
     const live = feed()
     const seen: unknown[] = []
@@ -143,7 +143,7 @@ describe('receiver.from', () => {
     expect(await rejection(receiver.from(client.stream(vin)))).toMatchObject({ code: 'vehicle_not_found' })
   })
 
-  test('hands what is no message to the handlers of malformed bodies, and goes on', async () => {
+  test('hands an item that is not a message to the handlers of malformed bodies, and continues', async () => {
     const clock = fakeClock()
     const seen: unknown[] = []
     const receiver = createReceiver({ secret: false, clock, log: remember() })
@@ -182,7 +182,7 @@ describe('receiver.from', () => {
     expect(gaps).toMatchObject([{ vin, reason: 'stream_interrupted', from, missed: 0 }])
   })
 
-  test('takes what was refilled, too', async () => {
+  test('takes a refill too', async () => {
     const clock = fakeClock()
     const seen: unknown[] = []
     const receiver = createReceiver({ secret: false, clock }).on('vehicle_data', (event) =>

@@ -33,7 +33,7 @@ describe('every path of the specification', () => {
   })
 })
 
-test('an image is given back as bytes, with their type', async () => {
+test('an image resolves to its bytes and their type', async () => {
   const bytes = new Uint8Array([137, 80, 78, 71, 0, 255])
   const { client, asked, lines } = stub(() => new Response(bytes, { headers: { 'content-type': 'image/png' } }))
   expect(await client.vehicle(vin).image()).toEqual({ bytes, contentType: 'image/png' })
@@ -41,7 +41,7 @@ test('an image is given back as bytes, with their type', async () => {
   expect(asked[0]?.headers.get('accept')).toBe('image/*')
 })
 
-test('products are given with the customer behind them, and with what else the service says', async () => {
+test('products have their customer, and keep unknown members', async () => {
   const products = [
     { product_type: 'vehicle', product_id: vin, customer: { id: 'c1', ref: 'our-7', since: 2024 }, region: 'EU' },
     { product_type: 'energy', product_id: 12345, customer: { id: 'c2', ref: null } },
@@ -52,7 +52,7 @@ test('products are given with the customer behind them, and with what else the s
 })
 
 describe('commands', () => {
-  test('are posted with their body, or an empty one', async () => {
+  test('are posted with their body, or with an empty object', async () => {
     const { client, asked, lines } = stub(json({ response: { result: true, reason: '' } }))
     expect(await client.command(vin, 'set_charge_limit', { percent: 80 })).toEqual({ result: true, reason: '' })
     await client.command(vin, 'charge_start')
@@ -65,7 +65,7 @@ describe('commands', () => {
     expect(asked.map(({ body }) => body)).toEqual([{ percent: 80 }, {}, { backup_reserve_percent: 20 }])
   })
 
-  test('that a vehicle refused resolve, with its reason', async () => {
+  test('resolve with the reason when the vehicle refused them', async () => {
     const { client } = stub(json({ response: { result: false, reason: 'complete' } }))
     expect(await client.command(vin, 'charge_start')).toEqual({ result: false, reason: 'complete' })
   })
@@ -76,20 +76,20 @@ describe('commands', () => {
     expect(lines()).toEqual([`POST /api/1/vehicles/${vin}/command/wake_up`])
   })
 
-  test('wakeUp takes the maker’s own path where the service has no such command', async () => {
+  test('wakeUp uses the maker’s own path when the service has no such command', async () => {
     const { client, lines } = stub([refusal(404, 'not_found'), json({ response: {} })])
     await client.wakeUp(vin)
     expect(lines()[1]).toBe(`POST /api/1/vehicles/${vin}/wake_up`)
   })
 
-  test('wakeUp does not, when it is the vehicle that is not there', async () => {
+  test('wakeUp does not use it when the vehicle is not shared', async () => {
     const { client, asked } = stub(refusal(404, 'vehicle_not_found'))
     expect(await rejection(client.wakeUp(vin))).toMatchObject({ code: 'vehicle_not_found' })
     expect(asked).toHaveLength(1)
   })
 })
 
-describe('what would lead to another path is refused before it is sent', () => {
+describe('a value that would lead to another path is refused before it is sent', () => {
   const { client, asked } = stub(json({}))
   test.each(['', '.', '..', '../7', 'a/b', 'a%2Fb', 'a?b', 'a#b', 'a b', 'ü', 'a\\b'])('%j', async (value) => {
     const calls: (() => Promise<unknown>)[] = [

@@ -20,7 +20,7 @@ async function all(events: AsyncIterable<VehicleDataEvent>): Promise<readonly Ve
 }
 
 describe('refill', () => {
-  test('fetches the full state of the vehicle of a gap, as a vehicle_data event', async () => {
+  test('fetches the full state of the gap’s vehicle as a vehicle_data event', async () => {
     const { client, lines } = stub(service)
     const [event, ...more] = await all(client.refill({ vin }))
     expect(more).toEqual([])
@@ -33,7 +33,7 @@ describe('refill', () => {
     expect(lines()).toEqual([`GET /api/1/vehicles/${vin}/vehicle_data`])
   })
 
-  test('without a vehicle, of every shared vehicle, each once', async () => {
+  test('fetches every shared vehicle once when the gap names none', async () => {
     const { client, lines } = stub(service)
     const failed: unknown[] = []
     const events = await all(client.refill({}, { onFailed: (who, error) => failed.push([who, error]) }))
@@ -42,7 +42,7 @@ describe('refill', () => {
     expect(lines()).toHaveLength(4)
   })
 
-  test('throws the error of a vehicle after all the others, when nobody wants to be told', async () => {
+  test('throws the error of a vehicle after all others, when there is no `onFailed`', async () => {
     const { client } = stub(service)
     const events: VehicleDataEvent[] = []
     const done = (async () => {
@@ -52,7 +52,7 @@ describe('refill', () => {
     expect(events).toHaveLength(2)
   })
 
-  test('asks no more vehicles at once than it may', async () => {
+  test('asks at most `concurrency` vehicles at once', async () => {
     let running = 0
     let most = 0
     const many = Array.from({ length: 20 }, (_, index) => ({ product_type: 'vehicle', product_id: `V${index}` }))
@@ -68,12 +68,13 @@ describe('refill', () => {
     expect(most).toBe(3)
   })
 
-  test.each([0, -1, Number.NaN])('asks one at a time for a `concurrency` of %s', async (concurrency) => {
-    const { client } = stub(service)
-    expect(await all(client.refill({}, { concurrency, onFailed: () => {} }))).toHaveLength(2)
+  test.each([0, -1, 1.5, Number.NaN])('a `concurrency` of %s is refused before anything is sent', (concurrency) => {
+    const { client, asked } = stub(service)
+    expect(() => client.refill({}, { concurrency })).toThrow('`concurrency`')
+    expect(asked).toEqual([])
   })
 
-  test('lets go of what it still asks when the iteration is left', async () => {
+  test('cancels its open requests when the loop is left', async () => {
     const open: AbortSignal[] = []
     const { client } = stub((asked, { signal }) => {
       if (!asked.path.includes(other)) return service(asked)
@@ -94,7 +95,7 @@ describe('refill', () => {
     })
   })
 
-  test('asks for nothing before somebody iterates', () => {
+  test('sends nothing before it is iterated', () => {
     const { client, asked } = stub(service)
     client.refill({})
     expect(asked).toEqual([])

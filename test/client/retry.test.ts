@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { readRetryAfter } from '../../src/service/client/retry-after.ts'
+import { readRetryAfter } from '../../src/service/client/service-error.ts'
 import { json, refusal, rejection, stub, vin } from './stub.ts'
 
 const retry = { attempts: 3, minMs: 100, maxMs: 60_000 }
@@ -9,7 +9,7 @@ const broken = (): never => {
   throw new TypeError('fetch failed', { cause: Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }) })
 }
 
-describe('an idempotent call is sent again', () => {
+describe('an idempotent call is retried', () => {
   test.each([
     ['429', refusal(429, 'too_many_requests')],
     ['500', refusal(500, 'internal')],
@@ -32,7 +32,7 @@ describe('an idempotent call is sent again', () => {
     expect(asked[1]).toMatchObject({ method: 'PATCH', body: { fields: { Gear: { interval_seconds: 1 } } } })
   })
 
-  test('up to `attempts` times, and then the last error is thrown', async () => {
+  test('up to `attempts` times, and then rejects with the last error', async () => {
     const { client, asked, clock } = stub(busy, { retry })
     const error = rejection(client.products())
     await clock.advance(10_000)
@@ -46,7 +46,7 @@ describe('an idempotent call is sent again', () => {
     const waits: number[] = []
     for (let before = 0; before < 3; before += 1) {
       await clock.advance(0)
-      // Beside the wait there may be the time limit of an attempt.
+      // The time limit of an attempt can be a timer too.
       const [next = 0] = clock.timers()
       waits.push(next)
       await clock.advance(next)
@@ -60,8 +60,8 @@ describe('an idempotent call is sent again', () => {
   })
 })
 
-describe('is not sent again', () => {
-  test.each([400, 401, 403, 404, 408, 409])('what was answered with %i', async (status) => {
+describe('is not retried', () => {
+  test.each([400, 401, 403, 404, 408, 409])('a call that was answered with %i', async (status) => {
     const { client, asked } = stub(refusal(status, 'some_code'), { retry })
     expect(await rejection(client.products())).toMatchObject({ status, code: 'some_code' })
     expect(asked).toHaveLength(1)
@@ -96,7 +96,7 @@ describe('Retry-After', () => {
     expect(await result).toEqual([])
   })
 
-  test('further away than retry.maxMs ends the call at once, and says how far', async () => {
+  test('longer than retry.maxMs ends the call at once, with the wait in the error', async () => {
     const { client, asked } = stub(refusal(429, 'too_many_requests', { 'retry-after': '3600' }), { retry })
     expect(await rejection(client.products())).toMatchObject({ status: 429, retryAfterMs: 3_600_000 })
     expect(asked).toHaveLength(1)
@@ -137,7 +137,7 @@ describe('time limits', () => {
     expect(signals.map(({ aborted }) => aborted)).toEqual([true, true])
   })
 
-  test('a body that does not end counts too', async () => {
+  test('a body that does not end counts as failed too', async () => {
     const { client, clock } = stub(() => new Response(new ReadableStream()), {
       timeoutMs: 1_000,
       retry: { attempts: 1 },
@@ -147,13 +147,13 @@ describe('time limits', () => {
     expect(await error).toMatchObject({ code: 'timeout' })
   })
 
-  test('no timer is left behind by what was answered in time', async () => {
+  test('a call that was answered in time leaves no timer', async () => {
     const { client, clock } = stub(products)
     await client.products()
     expect(clock.timers()).toEqual([])
   })
 
-  test('the signal of the caller ends a call, with the reason of the caller', async () => {
+  test('the caller’s signal ends a call with its own reason', async () => {
     const controller = new AbortController()
     const { client, clock } = stub(never)
     const error = rejection(client.products({ signal: controller.signal }))
@@ -164,7 +164,7 @@ describe('time limits', () => {
     expect(clock.timers()).toEqual([])
   })
 
-  test('and a wait between two attempts', async () => {
+  test('and ends a wait between two attempts', async () => {
     const controller = new AbortController()
     const { client, asked, clock } = stub(busy, { retry: { attempts: 3, minMs: 1_000, maxMs: 1_000 } })
     const error = rejection(client.products({ signal: controller.signal }))
@@ -175,7 +175,7 @@ describe('time limits', () => {
     expect(clock.timers()).toEqual([])
   })
 
-  test('a call whose signal is aborted already is never sent', async () => {
+  test('a call with an aborted signal is never sent', async () => {
     const { client, asked } = stub(products)
     expect(await rejection(client.products({ signal: AbortSignal.abort() }))).toMatchObject({ name: 'AbortError' })
     expect(asked).toEqual([])

@@ -15,7 +15,7 @@ import { everywhere, workerCommand } from '../runtimes/targets.ts'
 
 const programs = fileURLToPath(new URL('programs/', import.meta.url))
 
-/** A service that does what the journey comes by: it ends streams, is busy once, is slow, moves. */
+/** A service with everything that the journey meets: it ends streams, is busy once, is slow, redirects. */
 function service(): Hono {
   const item = (id: number): string =>
     `id: ${id}\ndata: {"vin":"X","createdAt":"2026-11-21T10:00:00Z","data":{"BatteryLevel":"${id}"}}\n\n`
@@ -76,10 +76,10 @@ afterAll(() => {
   server.close()
 })
 
-/** Node 20 runs no TypeScript: the program as one file of JavaScript. */
+/** The program as one JavaScript file, because Node 20 cannot run TypeScript. */
 async function compiled(): Promise<string> {
   const outfile = join(mkdtempSync(join(tmpdir(), 'fleethook-journey-')), 'run.mjs')
-  // What is bundled of CommonJS asks for Node's own modules by `require`.
+  // Bundled CommonJS modules load Node's own modules by `require`.
   const banner = { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" }
   const entryPoints = [`${programs}run.ts`]
   await build({ entryPoints, outfile, banner, bundle: true, format: 'esm', platform: 'node', target: 'node20' })
@@ -106,7 +106,7 @@ async function seenOn(runtime: Runtime): Promise<unknown> {
 }
 
 test.each<Runtime>(['node20', ...everywhere])(
-  'a business’s journey through the service on %s, with the runtime’s own fetch and streams',
+  'a business uses the whole service on %s, with the runtime’s own fetch and streams',
   async (runtime) => {
     const { gone, ...seen } = Object(await seenOn(runtime))
     expect(seen).toEqual({

@@ -22,7 +22,7 @@ const one: fc.Arbitrary<Item> = fc.record({
   ),
 })
 
-/** What stands between items: comments, fields that nobody knows, a wait. */
+/** What can be between items: comments, unknown fields, a `retry:` line. */
 const noise = fc.constantFrom('', ':\n', ': heartbeat\n', 'retry: 100\n', 'colour: red\n', ':\n\n')
 
 function written({ id, event, data }: Item, end: string): string {
@@ -34,7 +34,7 @@ function written({ id, event, data }: Item, end: string): string {
   return `${fields.join(end)}${end}${end}`
 }
 
-/** The text in chunks that end anywhere, within a character too. */
+/** The text in chunks that end anywhere, even inside a character. */
 function chunked(text: string, cuts: readonly number[]): ReadableStream<Uint8Array> {
   const bytes = new TextEncoder().encode(text)
   const places = [...new Set([0, ...cuts.map((cut) => cut % (bytes.length + 1)), bytes.length])].toSorted(
@@ -53,8 +53,8 @@ const reading = {
   clock: systemClock,
   heartbeatTimeoutMs: 10_000,
   signal: undefined,
-  heard: () => {},
-  asksToWait: () => {},
+  onBytes: () => {},
+  onRetry: () => {},
 }
 
 async function read(body: ReadableStream<Uint8Array>): Promise<readonly Item[]> {
@@ -63,7 +63,7 @@ async function read(body: ReadableStream<Uint8Array>): Promise<readonly Item[]> 
   return items
 }
 
-test('items come out as they were written, wherever chunks end, whichever the line ends', async () => {
+test('items are read as they were written, wherever chunks end and with every kind of line end', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.tuple(one, noise), { maxLength: 8 }),
@@ -72,7 +72,7 @@ test('items come out as they were written, wherever chunks end, whichever the li
       fc.array(fc.nat(), { maxLength: 40 }),
       async (items, end, marked, cuts) => {
         const text = items.map(([item, between]) => between.replaceAll('\n', end) + written(item, end)).join('')
-        // A lone \r at the very end may be half a line end: what follows shows it.
+        // A \r at the very end may be half of a line end, which only the next byte shows.
         const whole = `${marked ? '\uFEFF' : ''}${text}:${end}`
         expect(await read(chunked(whole, cuts))).toEqual(items.map(([item]) => item))
       },
@@ -95,11 +95,11 @@ test('any bytes are read without a failure', async () => {
   )
 })
 
-test('an item that was not finished is not given', async () => {
+test('an unfinished item is dropped', async () => {
   expect(await read(chunked('data: 1\n\ndata: 2\n', []))).toEqual([{ id: undefined, event: undefined, data: '1' }])
 })
 
-test('an item without an end is refused before it fills the memory, and the body is let go of', async () => {
+test('an item without an end is refused before it fills the memory, and the body is released', async () => {
   let cancelled = false
   const body = new ReadableStream<Uint8Array>({
     pull: (controller) => controller.enqueue(new TextEncoder().encode('data: '.padEnd(100_000, 'x'))),

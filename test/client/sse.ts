@@ -1,4 +1,4 @@
-/** A stream of Server-Sent Events under the hand of a test. */
+/** A stream of Server-Sent Events that a test controls. */
 export interface Feed {
   readonly answer: () => Response
   readonly send: (text: string) => void
@@ -25,7 +25,7 @@ export function feed(): Feed {
   }
 }
 
-/** A whole stream that ends. */
+/** A stream that sends this text and ends. */
 export function ended(text: string): () => Response {
   return () => new Response(text, { headers: { 'content-type': 'text/event-stream' } })
 }

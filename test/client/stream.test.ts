@@ -7,7 +7,7 @@ const createdAt = '2026-11-21T10:00:00.000Z'
 const data = (level: number): object => ({ data: { BatteryLevel: String(level) }, createdAt, vin })
 const retry = { attempts: 2, minMs: 100, maxMs: 1_000 }
 
-/** Reads so many events, or to the end. */
+/** Reads this number of events, or all. */
 async function take(stream: AsyncIterable<WireEvent>, count = Infinity): Promise<readonly WireEvent[]> {
   const events: WireEvent[] = []
   if (count === 0) return events
@@ -22,7 +22,7 @@ const levels = (events: readonly WireEvent[]): unknown[] =>
   events.map((event) => (event.topic === 'data' ? event.data.BatteryLevel : event.topic))
 
 describe('a stream', () => {
-  test('gives the events that the receiver gives, of every topic', async () => {
+  test('yields the same events as a receiver, of every topic', async () => {
     const messages = [
       data(81),
       { state: 'online', createdAt, vin },
@@ -54,7 +54,7 @@ describe('a stream', () => {
     expect(asked.map(({ headers }) => headers.get('last-event-id'))).toEqual([null, null, '41'])
   })
 
-  test('does not connect before somebody iterates, and closes the connection when the iteration is left', async () => {
+  test('does not connect before it is iterated, and closes the connection when the loop is left', async () => {
     const live = feed()
     const { client, asked, clock } = stub(live.answer)
     const stream = client.stream(vin)
@@ -65,7 +65,7 @@ describe('a stream', () => {
     expect(clock.timers()).toEqual([])
   })
 
-  test('gives the JSON text of each item as it came', async () => {
+  test('`messages` yields the JSON text of each item as it came', async () => {
     const text = '{"vin":"X",  "data":{"a":1.0},"createdAt":"2026-11-21T10:00:00Z"}'
     const { client } = stub(ended(`id: 7\ndata: ${text}\n\n`))
     for await (const message of client.stream(vin).messages()) {
@@ -74,16 +74,16 @@ describe('a stream', () => {
     }
   })
 
-  test('goes on after an item that is no JSON object, and says so without its text', async () => {
+  test('continues after an item that is not a JSON object, and logs it without its text', async () => {
     const { client, log } = stub(ended(`data: hunter2\n\ndata: [1]\n\ndata: 5\n\n${item(data(1))}`))
     expect(levels(await take(client.stream(vin), 1))).toEqual([1])
-    expect(log.lines.join()).toMatch(/no JSON object/)
+    expect(log.lines.join()).toMatch(/not a JSON object/)
     expect(log.lines.join()).not.toContain('hunter2')
   })
 })
 
-describe('a stream is connected again', () => {
-  test.each(['end', 'breakOff'] as const)('that came to an %s', async (how) => {
+describe('a stream reconnects', () => {
+  test.each(['end', 'breakOff'] as const)('after an %s', async (how) => {
     const live = feed()
     const { client, asked, clock } = stub([live.answer, ended(item(data(2)))], { retry })
     const events = take(client.stream(vin), 2)
@@ -109,7 +109,7 @@ describe('a stream is connected again', () => {
     expect(asked).toHaveLength(10)
   })
 
-  test('with the id of the last item, so that the service can go on there', async () => {
+  test('with the id of the last item, so that the service can continue there', async () => {
     const { client, asked, clock } = stub([ended(item(data(1), '7') + item(data(2))), ended(item(data(3), '9'))], {
       retry,
     })
@@ -119,7 +119,7 @@ describe('a stream is connected again', () => {
     expect(asked.map(({ headers }) => headers.get('last-event-id'))).toEqual([null, '7', '9'])
   })
 
-  test('after a silence, comments being no silence', async () => {
+  test('after a silence, and comments are not silence', async () => {
     const live = feed()
     const { client, asked, clock } = stub([live.answer, ended(item(data(2)))], { retry })
     const events = take(client.stream(vin, { heartbeatTimeoutMs: 5_000 }), 1)
@@ -145,7 +145,7 @@ describe('a stream is connected again', () => {
     expect(asked).toHaveLength(2)
   })
 
-  test('after waits that grow, and that begin anew once an item came', async () => {
+  test('after waits that grow, and that are short again once an item came', async () => {
     const failing = refusal(503, 'unavailable')
     const waits: number[] = []
     const { client, asked, clock } = stub([failing, failing, failing, ended(item(data(1))), failing], {
@@ -168,7 +168,7 @@ describe('a stream is connected again', () => {
     }
   })
 
-  test('soon, when it had lived for long without an item', async () => {
+  test('soon, when the connection was open for long without an item', async () => {
     const at: number[] = []
     const { client, clock } = stub(
       () => {
@@ -189,7 +189,7 @@ describe('a stream is connected again', () => {
     for (const [turn, time] of at.slice(1).entries()) expect(time - (at[turn] ?? 0)).toBeLessThanOrEqual(21_100)
   })
 
-  test('without the id of an item that no header carries', async () => {
+  test('without an id that no header can carry', async () => {
     const { client, asked, clock } = stub(
       [ended(item(data(1), '7')), ended(item(data(2), '日本')), ended(item(data(3)))],
       { retry },
@@ -217,7 +217,7 @@ describe('a stream is connected again', () => {
     await done
   })
 
-  test('and the gap is told, so that it can be refilled; what `onResumed` throws stops nothing', async () => {
+  test('and reports the gap to `onResumed`, whose errors stop nothing', async () => {
     const gaps: unknown[] = []
     const { client, clock } = stub([ended(item(data(1), '7')), refusal(503, 'unavailable'), ended(item(data(2)))], {
       retry,
@@ -236,7 +236,7 @@ describe('a stream is connected again', () => {
     expect(gaps).toEqual([{ vin, from: new Date(Date.UTC(2026, 10, 21, 10)), to: expect.any(Date), lastEventId: '7' }])
   })
 
-  test('and each gap begins where its own interruption did', async () => {
+  test('and each gap begins with its own interruption', async () => {
     const begun: number[] = []
     const lives = [feed(), feed(), feed()]
     const { client, clock } = stub(
@@ -290,13 +290,13 @@ describe('a stream ends', () => {
     [403, 'insufficient_scope'],
     [404, 'vehicle_not_found'],
     [400, 'invalid_request'],
-  ])('with an error that will not pass: %i %s', async (status, code) => {
+  ])('with an error that waiting does not fix: %i %s', async (status, code) => {
     const { client, asked } = stub(refusal(status, code), { retry })
     expect(await rejection(take(client.stream(vin)))).toMatchObject({ status, code })
     expect(asked).toHaveLength(1)
   })
 
-  test('with an error when the answer is no stream', async () => {
+  test('with an error when the answer is not a stream', async () => {
     const { client } = stub(json({}))
     expect(await rejection(take(client.stream(vin)))).toMatchObject({ code: 'answer_unreadable' })
   })

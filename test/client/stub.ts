@@ -6,10 +6,10 @@ export const apiKey = 'the-key-of-the-business'
 export const baseUrl = 'https://service.example'
 export const vin = '0FLEETV14T0000004'
 
-/** One request, as it reached the stub. */
+/** One request to the stub. */
 export interface Asked {
   readonly method: string
-  /** With its query. */
+  /** With the query. */
   readonly path: string
   readonly headers: Headers
   readonly body: unknown
@@ -26,7 +26,7 @@ export interface Stub {
 
 type Answering = (asked: Asked, init: RequestInit) => Response | Promise<Response>
 
-/** A client whose requests get these answers, one after the other; the last one over and over. */
+/** A client whose requests get these answers in order. The last answer repeats. */
 export function stub(answers: Answering | readonly Answering[], options: Partial<ClientOptions> = {}): Stub {
   const asked: Asked[] = []
   const log = remember()
@@ -53,22 +53,22 @@ export function stub(answers: Answering | readonly Answering[], options: Partial
   return { client, asked, lines: () => asked.map(({ method, path }) => `${method} ${path}`), log, clock }
 }
 
-/** An answer in JSON. */
+/** A JSON answer. */
 export function json(body: unknown, status = 200, headers: Readonly<Record<string, string>> = {}): () => Response {
   return () =>
     new Response(JSON.stringify(body), { status, headers: { 'content-type': 'application/json', ...headers } })
 }
 
-/** An error's answer, as our reading of the specification has it. */
+/** An error answer, in the shape of our reading of the specification. */
 export function refusal(status: number, error: string, headers: Readonly<Record<string, string>> = {}): () => Response {
   return json({ response: null, error, error_description: `The service says ${error}` }, status, headers)
 }
 
-/** What a promise was rejected with. */
+/** The reason of a rejected promise. */
 export async function rejection(promise: Promise<unknown>): Promise<unknown> {
   return promise.then(
     () => {
-      throw new Error('It was not rejected.')
+      throw new Error('The promise was not rejected.')
     },
     (error: unknown) => error,
   )

@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { flawOfWebhookUrl, isLoopback } from '../../src/service/client/webhook-url.ts'
+import { problemWithWebhookUrl, isLoopback } from '../../src/service/client/webhook-url.ts'
 
-const refused = (host: string): boolean => flawOfWebhookUrl(`https://${host}/telemetry`) !== undefined
+const refused = (host: string): boolean => problemWithWebhookUrl(`https://${host}/telemetry`) !== undefined
 
 const octet = fc.integer({ min: 0, max: 255 })
 
-/** Addresses of ranges that no router of the internet leads to. */
+/** Addresses in ranges that the internet does not route. */
 const privateV4 = fc.oneof(
   fc.tuple(fc.constantFrom(0, 10, 127, 224, 240, 255), octet, octet, octet),
   fc.tuple(fc.constant(172), fc.integer({ min: 16, max: 31 }), octet, octet),
@@ -46,7 +46,7 @@ const spellings: readonly ((address: Address) => string)[] = [
   (address) => `[2002:${hextets(address)}::1]`,
 ]
 
-describe('what the service cannot reach from the internet is refused', () => {
+describe('a URL that the internet cannot reach is refused', () => {
   test.each([
     'localhost',
     'LOCALHOST',
@@ -82,7 +82,7 @@ describe('what the service cannot reach from the internet is refused', () => {
     expect(refused(host)).toBe(true)
   })
 
-  test('a zone makes no URL of an address', () => {
+  test('an address with a zone is refused', () => {
     expect(refused('[fe80::1%25eth0]')).toBe(true)
     expect(refused('[fe80::1%eth0]')).toBe(true)
   })
@@ -95,8 +95,8 @@ describe('what the service cannot reach from the internet is refused', () => {
     'ws://example.com',
     'file:///etc/hosts',
     'javascript:1',
-  ])('what is no URL of the web: %j', (url) => {
-    expect(flawOfWebhookUrl(url)).toBeDefined()
+  ])('not a web URL: %j', (url) => {
+    expect(problemWithWebhookUrl(url)).toBeDefined()
   })
 
   test('any private IPv4 address, however it is spelled', () => {
@@ -121,7 +121,7 @@ describe('what the service cannot reach from the internet is refused', () => {
   })
 })
 
-describe('what it can reach is not', () => {
+describe('a URL that the internet can reach is not refused', () => {
   test.each([
     'example.com',
     'EXAMPLE.com.',
@@ -151,21 +151,21 @@ describe('what it can reach is not', () => {
   })
 })
 
-test('any text at all gets an answer', () => {
+test('any text gets an answer', () => {
   fc.assert(
     fc.property(fc.oneof(fc.string(), fc.webUrl()), (text) =>
-      ['string', 'undefined'].includes(typeof flawOfWebhookUrl(text)),
+      ['string', 'undefined'].includes(typeof problemWithWebhookUrl(text)),
     ),
   )
 })
 
-test('what is said of a URL holds its host at most', () => {
+test('the reason repeats at most the host of the URL', () => {
   for (const url of ['https://user:hunter2@localhost/?key=hunter2', 'ftp://user:hunter2@x/', 'hunter2']) {
-    expect(flawOfWebhookUrl(url)).not.toContain('hunter2')
+    expect(problemWithWebhookUrl(url)).not.toContain('hunter2')
   }
 })
 
-test('this machine is told from others', () => {
+test('isLoopback knows this machine from others', () => {
   for (const host of ['localhost', 'a.localhost', '127.0.0.1', '127.9.9.9', '[::1]'])
     expect(isLoopback(host)).toBe(true)
   for (const host of ['example.com', '10.0.0.1', '[::2]', 'localhost.example']) expect(isLoopback(host)).toBe(false)

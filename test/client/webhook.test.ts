@@ -13,7 +13,7 @@ const stored = {
 }
 
 describe('webhook.set', () => {
-  test('sends what was given, with the key, and gives back the webhook as it is stored', async () => {
+  test('sends the webhook with the key, and resolves to the stored webhook', async () => {
     const { client, asked } = stub(json({ response: { ...stored, later: 1 } }))
     const webhook = { url, format: 'service', auth: 'a-long-random-value', verify: false } as const
     expect(await client.webhook.set(webhook)).toEqual({ ...stored, later: 1 })
@@ -36,7 +36,7 @@ describe('webhook.set', () => {
     expect(asked).toEqual([])
   })
 
-  test('leaves that judgement to a sandbox when told so', async () => {
+  test('leaves the check of the URL to a sandbox with `allowLocal`', async () => {
     const local = 'http://localhost:3000/'
     const { client, asked } = stub(json({ response: { ...stored, url: local } }))
     expect(await client.webhook.set({ url: local, format: 'service' }, { allowLocal: true })).toMatchObject({
@@ -66,7 +66,7 @@ describe('webhook.set', () => {
   })
 })
 
-test('webhook.get gives back what is set', async () => {
+test('webhook.get resolves to the webhook', async () => {
   const { client, lines } = stub(json({ response: stored }))
   expect(await client.webhook.get()).toEqual(stored)
   expect(lines()).toEqual(['GET /api/business/webhook'])
@@ -83,7 +83,7 @@ test('webhook.delete resolves to nothing', async () => {
   expect(lines()).toEqual(['DELETE /api/business/webhook'])
 })
 
-test('a value of auth goes no further, should a service return it', async () => {
+test('a value of `auth` is not passed on, even if a service returns it', async () => {
   const { client } = stub(json({ response: { ...stored, auth: 'hunter2' } }))
   expect(await client.webhook.get()).toEqual(stored)
 })

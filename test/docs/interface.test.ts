@@ -52,7 +52,7 @@ describe('the modules and the tests of a row exist', () => {
   })
 })
 
-test('our readings are numbered without a hole', () => {
+test('our readings are numbered without a missing number', () => {
   const numbers = [...page.matchAll(/^(\d+)\. /gm)].map(([, number]) => Number(number))
   expect(numbers).toEqual(Array.from({ length: numbers.length }, (_, index) => index + 1))
 })

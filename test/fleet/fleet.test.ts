@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { FieldValue } from '../../src/events/values.ts'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
-import type { SimulatedEvent, SimulatedMessage } from '../../src/service/fleet/simulated.ts'
+import type { SimulatedEvent, SimulatedMessage } from '../../src/service/fleet/messages.ts'
 import { checkDigit, syntheticVin } from '../../src/service/fleet/vin.ts'
 
 const startAt = Date.UTC(2026, 10, 1, 8)
@@ -17,7 +17,7 @@ function take(count: number, options: { vins?: number; seed?: number } = {}): Si
 
 const long = take(60_000)
 
-/** What one vehicle said for the first time: copies and what came before them in time are left out. */
+/** The messages of one vehicle without copies and without messages that are older than one before. */
 function lifeOf(vin: string, messages: readonly SimulatedMessage[] = long): SimulatedMessage[] {
   const seen = new Set<string>()
   return messages.filter(({ event }) => {
@@ -32,7 +32,7 @@ const vins = [...new Set(long.map(({ event }) => event.vin))]
 const dataOf = (event: SimulatedEvent): { readonly [field: string]: FieldValue } =>
   event.topic === 'data' ? event.data : {}
 
-/** A field's numbers in the order in which the vehicle said them, however it spells them. */
+/** A field's numbers in the order in which the vehicle sent them, as numbers or as text. */
 function numbers(life: readonly SimulatedMessage[], field: string): number[] {
   return life
     .map(({ event }) => dataOf(event)[field])
@@ -41,15 +41,15 @@ function numbers(life: readonly SimulatedMessage[], field: string): number[] {
 }
 
 describe('the stream of a fleet', () => {
-  test('is the same, message for message, for the same seed and start', () => {
+  test('is the same for the same seed and start, message by message', () => {
     expect(take(3_000)).toEqual(take(3_000))
   })
 
-  test('is another one for another seed', () => {
+  test('differs for another seed', () => {
     expect(take(300, { seed: 8 })).not.toEqual(take(300))
   })
 
-  test('leaves a vehicle as it is when others join the fleet', () => {
+  test('does not change a vehicle when the fleet is larger', () => {
     const vin = syntheticVin(3)
     const alone = lifeOf(vin, take(4_000, { vins: 4 })).slice(0, 100)
     expect(lifeOf(vin, take(20_000, { vins: 40 })).slice(0, 100)).toEqual(alone)
@@ -64,7 +64,7 @@ describe('the stream of a fleet', () => {
     expect(topics).toEqual(new Set(['alerts', 'connectivity', 'data', 'errors', 'state', 'vehicle_data']))
   })
 
-  test('has every topic in the first thousand messages of the seed that the command line takes by default', () => {
+  test('has every topic in the first thousand messages of the command line’s default seed', () => {
     const topics = new Set(take(1_000, { vins: 25, seed: 1 }).map(({ event }) => event.topic))
     expect(topics.size).toBe(6)
   })
@@ -89,7 +89,7 @@ describe('the VINs of a fleet', () => {
     }
   })
 
-  test('begin with a character that no region of the world was given', () => {
+  test('begin with a character that no region of the world has', () => {
     expect(syntheticVin(1)[0]).toBe('0')
   })
 
@@ -103,7 +103,7 @@ describe('the VINs of a fleet', () => {
 })
 
 describe('a simulated vehicle', () => {
-  test('is one of a fleet in which most drive, some charge and all have something to say', () => {
+  test('belongs to a fleet in which most drive, some charge and all send messages', () => {
     const say = (pattern: (event: SimulatedEvent) => boolean): number =>
       vins.filter((vin) => long.some(({ event }) => event.vin === vin && pattern(event))).length
     expect(vins.length).toBe(20)
@@ -131,7 +131,7 @@ describe('a simulated vehicle', () => {
     },
   )
 
-  test('charges no further than its limit', () => {
+  test('charges up to its limit only', () => {
     for (const vin of vins) {
       const life = lifeOf(vin)
       const [limit = 0] = numbers(life, 'ChargeLimitSoc')
@@ -140,7 +140,7 @@ describe('a simulated vehicle', () => {
     }
   })
 
-  test('spends its battery as driving does: 150 to 350 Wh a mile over a trip', () => {
+  test('uses 150 to 350 Wh per mile on a trip', () => {
     const perMile = vins.flatMap((vin) => {
       const life = lifeOf(vin)
       const trip = life.slice(
@@ -159,16 +159,16 @@ describe('a simulated vehicle', () => {
     }
   })
 
-  test('moves as far as its speed says, and never jumps', () => {
+  test('moves as far as its speed allows, and never jumps', () => {
     const steps = vins.flatMap((vin) => stepsOf(lifeOf(vin)))
-    // Whole seconds of some firmware, and what the speed did between two messages.
+    // Some firmware writes whole seconds, and the speed can change between two messages.
     const slack = (metersPerSecond: number): number => 6 + 0.2 * metersPerSecond
     expect(steps.length).toBeGreaterThan(1_000)
     expect(steps.filter(({ moved, slowest }) => moved < slowest - slack(slowest))).toEqual([])
     expect(steps.filter(({ moved, fastest }) => moved > fastest + slack(fastest))).toEqual([])
   })
 
-  test('drives to its destination and, from there, home', () => {
+  test('drives to its destination and then home', () => {
     const homeAgain = vins.filter((vin) => {
       const states = lifeOf(vin).map(({ event }) => dataOf(event)['LocatedAtHome'])
       return states.includes(false) && states.lastIndexOf(true) > states.indexOf(false)
@@ -195,7 +195,7 @@ describe('a simulated vehicle', () => {
     expect(moments.some(({ gear, open }) => gear === 'P' && open)).toBe(true)
   })
 
-  test('warms its tyres while it drives', () => {
+  test('warms its tires while it drives', () => {
     const warmed = vins.filter((vin) => {
       const bars = numbers(lifeOf(vin), 'TpmsPressureFl')
       return Math.max(...bars) - Math.min(...bars) >= 0.04
@@ -203,7 +203,7 @@ describe('a simulated vehicle', () => {
     expect(warmed.length).toBeGreaterThan(10)
   })
 
-  test('says nothing between falling asleep and coming back', () => {
+  test('sends nothing while it is asleep', () => {
     let slept = 0
     const talk = vins.flatMap((vin) => {
       let asleep = false
@@ -221,7 +221,7 @@ describe('a simulated vehicle', () => {
     expect(slept).toBeGreaterThan(10)
   })
 
-  test('has a new connection id whenever it connects, and names the one that ends', () => {
+  test('has a new connection id for each connection, and names the one that ends', () => {
     const connectivity = vins
       .flatMap((vin) => lifeOf(vin))
       .flatMap(({ event }) => (event.topic === 'connectivity' ? [event] : []))
@@ -234,10 +234,10 @@ describe('a simulated vehicle', () => {
   })
 })
 
-describe('what receivers stumble over', () => {
+describe('the hard cases for receivers are in the stream:', () => {
   const lateMs = ({ at, event }: SimulatedMessage): number => at - Date.parse(event.createdAt)
 
-  test('bursts of old messages after a time without network, in a row and in order', () => {
+  test('bursts of old messages after a time without a network, in order', () => {
     const bursts = vins.flatMap((vin) => {
       const late = lifeOf(vin).filter((message) => message.event.topic === 'data' && lateMs(message) > 20_000)
       return late.length > 20 ? [late] : []
@@ -281,7 +281,7 @@ describe('what receivers stumble over', () => {
     ).toBe(true)
   })
 
-  test('sizes as they were recorded: small messages of one or two fields, now and then a document of ten kilobytes', () => {
+  test('the recorded sizes: small messages of one or two fields, and sometimes a document of ten kilobytes', () => {
     const data = long.filter(({ event }) => event.topic === 'data')
     const fields = data.reduce((sum, { event }) => sum + Object.keys(dataOf(event)).length, 0) / data.length
     expect(fields).toBeGreaterThan(1.2)
@@ -296,7 +296,7 @@ describe('what receivers stumble over', () => {
     expect(Math.max(...documents)).toBeLessThan(12_000)
   })
 
-  test('no more than two messages a second live', () => {
+  test('at most two live messages a second', () => {
     for (const vin of vins) {
       const live = lifeOf(vin).filter((message) => message.event.topic === 'data' && lateMs(message) < 1_000)
       const perMinute = new Map<number, number>()
@@ -311,7 +311,7 @@ interface Change {
   readonly vin: string
   readonly createdAt: string
   readonly by: number
-  /** `ended`: the last rise may be said just after the charging. */
+  /** `ended`: the last rise can be reported just after the charging. */
   readonly charges: 'yes' | 'no' | 'ended'
 }
 
@@ -334,9 +334,9 @@ function changesOf(field: string, life: readonly SimulatedMessage[]): Change[] {
 interface Step {
   readonly vin: string
   readonly createdAt: string
-  /** Metres a second, from place to place. */
+  /** Meters per second, from place to place. */
   readonly moved: number
-  /** Metres a second, as the vehicle said meanwhile. */
+  /** Meters per second, as the vehicle reported. */
   readonly slowest: number
   readonly fastest: number
 }

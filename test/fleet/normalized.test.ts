@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { builtInFields } from '../../src/events/catalogue.generated.ts'
 import type { Format, WireEvent } from '../../src/events/event.ts'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
-import type { SimulatedMessage } from '../../src/service/fleet/simulated.ts'
+import type { SimulatedMessage } from '../../src/service/fleet/messages.ts'
 import { encode } from '../../src/wire/encode.ts'
 
 const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
@@ -21,14 +21,17 @@ function normalized({ at, event }: SimulatedMessage, format: Format): WireEvent 
   return only
 }
 
-test.each(formats)('everything a simulated fleet says normalises to its topic and vehicle, written as %s', (format) => {
-  for (const message of messages) {
-    const event = normalized(message, format)
-    expect({ topic: event.topic, vin: event.vin }).toEqual({ topic: message.event.topic, vin: message.event.vin })
-    const lostMs = Math.abs(event.at.getTime() - Date.parse(message.event.createdAt))
-    expect(lostMs).toBeLessThanOrEqual(1)
-  }
-})
+test.each(formats)(
+  'every message of a simulated fleet normalizes to its topic and vehicle, written as %s',
+  (format) => {
+    for (const message of messages) {
+      const event = normalized(message, format)
+      expect({ topic: event.topic, vin: event.vin }).toEqual({ topic: message.event.topic, vin: message.event.vin })
+      const lostMs = Math.abs(event.at.getTime() - Date.parse(message.event.createdAt))
+      expect(lostMs).toBeLessThanOrEqual(1)
+    }
+  },
+)
 
 test.each(formats)('no value of a simulated fleet is left undecoded, written as %s', (format) => {
   let values = 0
@@ -48,14 +51,14 @@ test('the three formats of a message have one id', () => {
   expect(torn).toEqual([])
 })
 
-test('a simulated fleet says only fields of the catalogue, and text is read as the type it stands for', () => {
+test('a simulated fleet sends only fields of the catalogue, and text is read as the type of its field', () => {
   const catalogue = new Map<string, unknown>(Object.entries(builtInFields))
   const types = new Map<string, Set<string>>()
   for (const message of messages) {
     const event = normalized(message, 'service')
     if (event.topic !== 'data') continue
     for (const [field, value] of Object.entries(event.data)) {
-      // A field on which the public sources contradict each other is passed on as it came.
+      // The public sources contradict each other on this field, so it is passed on as it came.
       if (value === null || catalogue.get(field) === 'any') continue
       types.set(field, (types.get(field) ?? new Set()).add(typeof value))
     }
@@ -65,7 +68,7 @@ test('a simulated fleet says only fields of the catalogue, and text is read as t
   expect([...types].filter(([, seen]) => seen.size !== 1)).toEqual([])
 })
 
-test("the maker's messages have the size that was recorded: a median of about 150 bytes", () => {
+test("the maker's messages have the recorded size: a median of about 150 bytes", () => {
   const bytes = messages
     .map(({ event }) => JSON.stringify(encode(event, 'vehicle_maker')).length)
     .toSorted((a, b) => a - b)

@@ -2,18 +2,18 @@ import assert from 'node:assert/strict'
 import { type Client, createClient, type FieldSetting, ServiceError } from 'fleethook/client'
 import { remember } from '../http/ways.ts'
 
-/** A service to hold to the specification: the sandbox, or the real one. */
+/** The service that is checked: the sandbox, or the real one. */
 export interface ServiceUnderTest {
   readonly baseUrl: string
   readonly apiKey: string
 }
 
-/** What a check is given. */
+/** What a check gets. */
 export interface Scene extends ServiceUnderTest {
   readonly client: Client
   /** A shared vehicle. */
   readonly vin: string
-  /** A shared energy site; nothing when none is shared. */
+  /** A shared energy site, if there is one. */
   readonly siteId: string | undefined
 }
 
@@ -21,12 +21,12 @@ export interface Scene extends ServiceUnderTest {
 export interface Check {
   readonly row: string
   readonly name: string
-  /** Whether it changes something. Those that do not can be run against the real service. */
+  /** Whether the check changes something. Checks that do not can run against the real service. */
   readonly writes: boolean
   readonly run: (scene: Scene) => Promise<void>
 }
 
-/** Looks up what is shared. */
+/** Finds a shared vehicle and energy site. */
 export async function sceneOf(service: ServiceUnderTest): Promise<Scene> {
   const client = createClient({ ...service, log: remember() })
   const products = await client.products()
@@ -47,7 +47,7 @@ const fields: Record<string, FieldSetting> = {
 const reads = (row: string, name: string, run: Check['run']): Check => ({ row, name, writes: false, run })
 const writes = (row: string, name: string, run: Check['run']): Check => ({ row, name, writes: true, run })
 
-/** Whether a call is refused with this status and code. */
+/** Asserts that a call is refused with this status and code. */
 async function refused(call: Promise<unknown>, status: number, code: string): Promise<void> {
   const error: unknown = await call.then(
     () => undefined,
@@ -57,7 +57,7 @@ async function refused(call: Promise<unknown>, status: number, code: string): Pr
   assert.deepEqual([error.status, error.code], [status, code])
 }
 
-/** What the service answers to a request that the client would not send. */
+/** The service's answer to a request that the client would not send. */
 async function raw(
   { baseUrl, apiKey }: ServiceUnderTest,
   method: string,
@@ -77,9 +77,9 @@ async function raw(
 
 const scope: readonly [number, string] = [403, 'insufficient_scope']
 
-/** Every row that a client can see, by what it sees there. */
+/** The checks of every row that a client can see. */
 export const checks: readonly Check[] = [
-  reads('What the service does', 'the business lists what its customers have shared', async ({ client }) => {
+  reads('What the service does', 'the business lists what its customers share', async ({ client }) => {
     assert((await client.products()).length > 0)
   }),
 
@@ -87,8 +87,9 @@ export const checks: readonly Check[] = [
     await client.config(vin).replace({ fields })
     assert.deepEqual((await client.config(vin).get()).fields, fields)
   }),
-  writes('Streaming config', 'names that are not recognised are dropped and listed', async ({ client, vin }) => {
-    const sent = { ...fields, NoSuchField: { interval_seconds: 1 }, Gaer: { interval_seconds: 1 } }
+  writes('Streaming config', 'unknown names are dropped and listed', async ({ client, vin }) => {
+    const setting = { interval_seconds: 1 }
+    const sent = { ...fields, ['NoSuchField' as string]: setting, ['Gaer' as string]: setting }
     const { ignoredFields } = await client.config(vin).replace({ fields: sent })
     assert.deepEqual(ignoredFields.toSorted(), ['Gaer', 'NoSuchField'])
     assert.deepEqual((await client.config(vin).get()).fields, fields)
@@ -103,7 +104,7 @@ export const checks: readonly Check[] = [
 
   writes(
     'Business webhook',
-    'what was set comes back with its defaults, and never the value of auth',
+    'the webhook comes back with its defaults, and without the value of auth',
     async ({ client }) => {
       const { updated_at: updatedAt, ...webhook } = await client.webhook.set({ url, format: 'service', auth })
       assert.deepEqual(webhook, { url, format: 'service', auth: true, verify: true, enabled: true })
@@ -111,7 +112,7 @@ export const checks: readonly Check[] = [
       assert.deepEqual(await client.webhook.get(), { ...webhook, updated_at: updatedAt })
     },
   ),
-  writes('Business webhook', 'without auth it says so', async ({ client }) => {
+  writes('Business webhook', 'a webhook without auth comes back with auth false', async ({ client }) => {
     assert.equal((await client.webhook.set({ url, format: 'event_collector' })).auth, false)
   }),
   writes('Business webhook', 'members that are missing or wrong are refused', async (scene) => {
@@ -130,7 +131,7 @@ export const checks: readonly Check[] = [
     if (siteId !== undefined) assert.equal(typeof (await client.energySite(siteId).siteInfo()), 'object')
   }),
 
-  writes('States and transitions', 'a webhook is replaced by the next, pauses, and is deleted', async ({ client }) => {
+  writes('States and transitions', 'a webhook is replaced, paused and deleted', async ({ client }) => {
     await client.webhook.set({ url, format: 'service', auth, verify: false })
     const second = await client.webhook.set({ url: `${url}/2`, format: 'vehicle_maker', enabled: false })
     const { updated_at: _, ...rest } = second
@@ -142,7 +143,7 @@ export const checks: readonly Check[] = [
   }),
   writes(
     'States and transitions',
-    'a config is added to, replaced, stopped, and begun anew',
+    'a config is extended, replaced, stopped, and started again',
     async ({ client, vin }) => {
       const config = client.config(vin)
       await config.replace({ fields: { Gear: { interval_seconds: 5 } } })
@@ -166,11 +167,13 @@ export const checks: readonly Check[] = [
   }),
   writes(
     'Business configuration',
-    'a default that is set comes back, and says what was ignored',
+    'a default comes back after it is set, with the ignored names',
     async ({ client, vin }) => {
       await client.config(vin).replace({ fields: { Gear: { interval_seconds: 7 } } })
       const before = await client.config(vin).get()
-      const { ignoredFields } = await client.defaultConfig.set({ fields: { ...fields, Gaer: { interval_seconds: 1 } } })
+      const { ignoredFields } = await client.defaultConfig.set({
+        fields: { ...fields, ['Gaer' as string]: { interval_seconds: 1 } },
+      })
       assert.deepEqual(ignoredFields, ['Gaer'])
       assert.deepEqual((await client.defaultConfig.get())?.fields, fields)
       assert.deepEqual(await client.config(vin).get(), before, 'a vehicle that is shared already keeps its config')
@@ -217,7 +220,7 @@ export const checks: readonly Check[] = [
       vehicle.releaseNotes,
       vehicle.data,
     ]) {
-      // A vehicle that sleeps has no more to say than that.
+      // An asleep vehicle answers 408 here.
       await read().catch((error: unknown) => {
         if (!(error instanceof ServiceError && error.code === 'vehicle_unavailable')) throw error
       })
@@ -226,7 +229,7 @@ export const checks: readonly Check[] = [
     assert(bytes.length > 0)
     assert.match(contentType, /^image\//)
   }),
-  reads('Vehicles', 'one that is not shared is not found', async ({ client }) => {
+  reads('Vehicles', 'a vehicle that is not shared is not found', async ({ client }) => {
     await refused(client.vehicle('0FLEETX00X0000000').data(), 404, 'vehicle_not_found')
   }),
 
@@ -237,18 +240,18 @@ export const checks: readonly Check[] = [
       await read()
   }),
 
-  writes('Commands', 'are answered with their result', async ({ client, vin, siteId }) => {
+  writes('Commands', 'a command is answered with its result', async ({ client, vin, siteId }) => {
     await client.wakeUp(vin)
     assert.equal(typeof (await client.command(vin, 'charge_start')).result, 'boolean')
     if (siteId !== undefined) await client.energySite(siteId).command('backup', { backup_reserve_percent: 20 })
   }),
 
-  reads('Requests refused with 403 insufficient_scope', 'a path without a product', async (scene) => {
+  reads('Requests refused with 403 insufficient_scope', 'a path without a product is refused', async (scene) => {
     assert.deepEqual(await raw(scene, 'GET', '/api/1/vehicles'), scope)
   }),
   writes(
     'Requests refused with 403 insufficient_scope',
-    'what would change the customer’s own account',
+    'a change to the customer’s own account is refused',
     async (scene) => {
       const vehicle = `/api/1/vehicles/${scene.vin}`
       for (const [method, path] of [
@@ -263,14 +266,14 @@ export const checks: readonly Check[] = [
     },
   ),
 
-  reads('Consented products', 'each has the customer behind it', async ({ client }) => {
+  reads('Consented products', 'each product has its customer', async ({ client }) => {
     for (const product of await client.products()) {
       assert(['vehicle', 'energy'].includes(product.product_type))
       assert.equal(typeof product.customer?.id, 'string')
     }
   }),
 
-  reads('Authentication', 'no key and a wrong one are refused, before anything else is looked at', async (scene) => {
+  reads('Authentication', 'no key and a wrong key are refused before anything else is checked', async (scene) => {
     for (const authorization of [null, 'Bearer a-wrong-key', scene.apiKey, `Basic ${scene.apiKey}`, 'Bearer ']) {
       for (const path of ['/api/business/products', `/sse/${scene.vin}`, '/api/1/vehicles']) {
         assert.deepEqual(await raw(scene, 'GET', path, undefined, authorization), [401, 'unauthorized'])
@@ -278,7 +281,7 @@ export const checks: readonly Check[] = [
     }
   }),
 
-  writes('Errors', 'a webhook that the internet cannot reach', async (scene) => {
+  writes('Errors', 'a webhook that the internet cannot reach is refused', async (scene) => {
     for (const local of [
       'https://localhost/',
       'https://mac.local/',
@@ -290,7 +293,7 @@ export const checks: readonly Check[] = [
       assert.deepEqual(await raw(scene, 'PUT', '/api/business/webhook', body), [400, 'invalid_webhook_url'], local)
     }
   }),
-  writes('Errors', 'a body that is no JSON object', async (scene) => {
+  writes('Errors', 'a body that is not a JSON object is refused', async (scene) => {
     for (const body of [[], 'text', 5, null]) {
       assert.deepEqual(await raw(scene, 'PUT', '/api/business/webhook', body), [400, 'invalid_request'])
     }
@@ -304,7 +307,7 @@ export const checks: readonly Check[] = [
     await refused(client.webhook.get(), 404, 'webhook_not_found')
   }),
 
-  reads('Versioning', 'another version is not there', async (scene) => {
+  reads('Versioning', 'another version does not exist', async (scene) => {
     const [status] = await raw(scene, 'GET', `/api/2/vehicles/${scene.vin}`)
     assert.equal(status, 404)
   }),

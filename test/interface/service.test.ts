@@ -5,14 +5,14 @@ import { createSandbox } from 'fleethook/sandbox'
 import { checks, type Scene, sceneOf, type ServiceUnderTest } from './rows.ts'
 
 /**
- * `CONFORMANCE=reads` runs the checks against the service of SERVICE_URL and SERVICE_API_KEY, those that change nothing;
- * `CONFORMANCE=writes` all of them, which leaves a business without its webhook and a vehicle with another config.
+ * `CONFORMANCE=reads` runs the checks that change nothing against the service of SERVICE_URL and SERVICE_API_KEY.
+ * `CONFORMANCE=writes` runs all checks. It deletes the webhook of the business and changes the config of a vehicle.
  */
 const { CONFORMANCE: mode, SERVICE_URL: baseUrl, SERVICE_API_KEY: key } = process.env
 
 const apiKey = 'the-key-of-the-business'
 const sandbox = createSandbox({ apiKey, speed: 0, allowLocal: false })
-/** How the sandbox was asked since this was last emptied. */
+/** The methods of the requests since this list was last emptied. */
 const methods: string[] = []
 function noted(request: Request): Response | Promise<Response> {
   methods.push(request.method)
@@ -46,15 +46,15 @@ describe('client and service agree, row by row of docs/interface.md', () => {
     async (_name, { run, writes }) => {
       methods.length = 0
       await run(scene)
-      // What may be run against the real service changes nothing there.
+      // A check that can run against the real service changes nothing there.
       if (!writes) expect(methods.filter((method) => method !== 'GET')).toEqual([])
     },
   )
 })
 
-test('every row that a client can see has a check, and every check a row', () => {
+test('every row that a client can see has a check, and every check has a row', () => {
   const page = readFileSync(new URL('../../docs/interface.md', import.meta.url), 'utf8')
-  const rows = [...page.matchAll(/^\| ([A-Z][^|]*?) +\| .*`src\/client/gm)].map(([, row]) => row)
+  const rows = [...page.matchAll(/^\| ([A-Z][^|]*?) +\| .*`src\/service\/client/gm)].map(([, row]) => row)
   expect([...new Set(checks.map(({ row }) => row))].toSorted()).toEqual(
     rows.filter((row) => row !== 'Server-Sent Events').toSorted(),
   )

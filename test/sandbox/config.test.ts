@@ -24,7 +24,7 @@ const recognised = (sent: Fields): Fields =>
   Object.fromEntries(Object.entries(sent).filter(([name]) => known.includes(name)))
 const ignored = (sent: Fields): readonly string[] => Object.keys(sent).filter((name) => !known.includes(name))
 
-test('configs are what a model says after any row of PATCH, POST, DELETE, default, share and unshare', async () => {
+test('configs match a model after any sequence of PATCH, POST, DELETE, default, share and unshare', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(action, { maxLength: 25 }), async (actions) => {
       const { ask, vin } = await sceneOf({ vehicles: 1, energySites: 0 })
@@ -69,7 +69,7 @@ test('configs are what a model says after any row of PATCH, POST, DELETE, defaul
   )
 })
 
-test('a state that cannot be kept changes nothing, and is answered with 500', async () => {
+test('a change that cannot be saved changes nothing, and is answered with 500', async () => {
   let full = false
   const store = {
     load: () => undefined,

@@ -7,7 +7,7 @@ const code = (answer: { readonly status: number; readonly body: { readonly error
   answer.body.error,
 ]
 
-describe('what is read of a vehicle', () => {
+describe('the reads of a vehicle', () => {
   const paths = [
     '',
     ...['vehicle_data', 'telemetry', 'fleet_telemetry_config', 'fleet_telemetry_errors', 'charge_history'],
@@ -22,7 +22,7 @@ describe('what is read of a vehicle', () => {
     expect(['method_not_allowed', 'insufficient_scope']).toContain(other.body.error)
   })
 
-  test('vehicle_data of one that sleeps is 408, and reading does not wake it', async () => {
+  test('vehicle_data of an asleep vehicle is 408, and the read does not wake it', async () => {
     const { ask, vin } = await sceneOf()
     await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
     for (const path of ['vehicle_data', 'nearby_charging_sites']) {
@@ -31,7 +31,7 @@ describe('what is read of a vehicle', () => {
     expect((await ask('GET', `/api/1/vehicles/${vin}`)).body.response.state).toBe('asleep')
   })
 
-  test('telemetry, alerts and errors are what it said', async () => {
+  test('telemetry, alerts and errors are those that it sent', async () => {
     const { ask, vin } = await sceneOf()
     await ask('POST', '/sandbox/messages', { vin, data: { BatteryLevel: 40, Gear: 'D' } })
     await ask('POST', '/sandbox/messages', { vin, data: { BatteryLevel: 41.5 } })
@@ -46,7 +46,7 @@ describe('what is read of a vehicle', () => {
     expect(errors.body.response.fleet_telemetry_errors[0].name).toBe('E')
   })
 
-  test('its image is one', async () => {
+  test('the image is a PNG', async () => {
     const { client, vin } = await sceneOf()
     const { bytes, contentType } = await client.vehicle(vin).image()
     expect(contentType).toBe('image/png')
@@ -71,7 +71,7 @@ describe('energy sites', () => {
     expect(await client.energySite(siteId).command(name, {})).toMatchObject({ result: true })
   })
 
-  test('what a command sets is there afterwards', async () => {
+  test('a setting that a command changes is in site_info', async () => {
     const { client } = await sceneOf()
     await client.energySite(siteId).command('backup', { backup_reserve_percent: 55 })
     await client.energySite(siteId).command('operation', { default_real_mode: 'autonomous' })
@@ -120,7 +120,7 @@ describe('refusals', () => {
     expect(answer).toEqual({ status, body: { response: null, error, error_description: expect.any(String) } })
   })
 
-  test('a webhook on this machine is refused, but when loopback was allowed', async () => {
+  test('a webhook on this machine is refused, unless loopback is allowed', async () => {
     const put = { url: 'http://127.0.0.1:3000/', format: 'service' }
     const { ask } = await sceneOf()
     expect(code(await ask('PUT', '/api/business/webhook', put))).toEqual([400, 'invalid_webhook_url'])
@@ -170,13 +170,13 @@ describe('commands', () => {
     expect((await ask('POST', `/api/1/vehicles/${vin}/command/${name}`, {})).status).toBe(status)
   })
 
-  test('energy commands without access are refused, reading is not', async () => {
+  test('energy commands without access are refused, and reads are not', async () => {
     const { ask } = await sceneOf({ commands: { energy: false } })
     expect(code(await ask('POST', `/api/1/energy_sites/${siteId}/backup`, {}))).toEqual([403, 'insufficient_scope'])
     expect((await ask('GET', `/api/1/energy_sites/${siteId}/site_info`)).status).toBe(200)
   })
 
-  test('a vehicle that sleeps is woken first, and says so before anything else', async () => {
+  test('an asleep vehicle is woken first, and reports its connection and state before anything else', async () => {
     const { ask, client, vin, posted } = await sceneOf()
     await client.config(vin).replace({ fields: { Locked: { interval_seconds: 1 } } })
     await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
@@ -187,7 +187,7 @@ describe('commands', () => {
     expect(messagesIn(posted)).toMatchObject([{ status: 'CONNECTED' }, { state: 'online' }])
   })
 
-  test('one that sleeps without a network is not woken, and says nothing', async () => {
+  test('an asleep vehicle without a network is not woken, and sends nothing', async () => {
     const { ask, client, vin, posted, sandbox } = await sceneOf()
     await client.config(vin).replace({ fields: { Locked: { interval_seconds: 1 } } })
     await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
@@ -199,7 +199,7 @@ describe('commands', () => {
     expect(messagesIn(posted)).toEqual([])
   })
 
-  test('one that fails on its way is sent again; after three times it is 408', async () => {
+  test('a command that does not reach the vehicle is retried, and is 408 after three attempts', async () => {
     const { ask, client, vin, sandbox } = await sceneOf()
     await ask('POST', `/sandbox/vehicles/${vin}/failures`, { count: 2 })
     const answer = await sandbox.fetch(
@@ -215,18 +215,18 @@ describe('commands', () => {
     expect(await client.command(vin, 'door_lock')).toEqual({ result: true, reason: '' })
   })
 
-  test('one that the vehicle refuses is answered, with its reason', async () => {
+  test('a command that the vehicle refuses is answered with its reason', async () => {
     const { client, vin } = await sceneOf()
     expect(await client.command(vin, 'charge_start')).toEqual({ result: false, reason: 'disconnected' })
   })
 
-  test('what a command sets is in the vehicle’s document', async () => {
+  test('a change by a command is in the vehicle’s document', async () => {
     const { client, vin } = await sceneOf()
     await client.command(vin, 'set_charge_limit', { percent: 63 })
     expect(await client.vehicle(vin).data()).toMatchObject({ charge_state: { charge_limit_soc: 63 } })
   })
 
-  test('the maker’s own path of wake_up is taken too', async () => {
+  test('the maker’s own path of wake_up works too', async () => {
     const { ask, vin } = await sceneOf()
     expect(await ask('POST', `/api/1/vehicles/${vin}/wake_up`)).toMatchObject({ status: 200 })
   })

@@ -6,7 +6,7 @@ import { apiKey, messagesIn, sceneOf } from './scene.ts'
 
 const url = 'https://receiver.example.com/telemetry'
 
-test('an answer of the webhook may take ten seconds', async () => {
+test('the webhook has ten seconds to answer', async () => {
   const { client, ask, vin, clock } = await sceneOf({
     post: ({ signal }) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
   })
@@ -22,7 +22,7 @@ test('an answer of the webhook may take ten seconds', async () => {
   ])
 })
 
-test('no redirection of the webhook is followed', async () => {
+test('the sandbox follows no redirection of the webhook', async () => {
   const asked: (string | undefined)[] = []
   const server = createServer((request, response) => {
     asked.push(request.url)
@@ -43,7 +43,7 @@ test('no redirection of the webhook is followed', async () => {
   server.close()
 })
 
-test('the last 1,000 deliveries are listed until the list is emptied, the last 5,000 items are there for Last-Event-ID', async () => {
+test('the last 1,000 deliveries are listed until the list is cleared, and Last-Event-ID brings back the last 5,000 items', async () => {
   const { client, ask, vin, sandbox } = await sceneOf()
   await client.webhook.set({ url, format: 'service' })
   await Promise.all(Array.from({ length: 5_001 }, () => ask('POST', '/sandbox/messages', { vin, state: 'online' })))
@@ -59,7 +59,7 @@ test('the last 1,000 deliveries are listed until the list is emptied, the last 5
   expect([ids.length, ids[0], ids.at(-1)]).toEqual([5_000, 2, 5_001])
 })
 
-test('up to 5,000 messages wait for the network, the newest, and no connection is told twice', async () => {
+test('the newest 5,000 messages wait for the network, and no connection is reported twice', async () => {
   const { client, ask, vin, sandbox, posted } = await sceneOf({ vehicles: 1 })
   await client.wakeUp(vin)
   await client.config(vin).replace({ fields: { Odometer: { interval_seconds: 1, resend_interval_seconds: 1 } } })
@@ -81,7 +81,7 @@ test('a body of more than a megabyte is refused', async () => {
   expect([answer.status, answer.body.error]).toEqual([400, 'invalid_request'])
 })
 
-test('a sandbox that is closed leaves no timer behind', async () => {
+test('a closed sandbox leaves no timer', async () => {
   const { sandbox, clock } = await sceneOf({ speed: 1 })
   expect(clock.timers()).toHaveLength(1)
   await sandbox.close()

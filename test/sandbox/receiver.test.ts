@@ -11,7 +11,7 @@ const secret = 'a-long-random-value-of-the-tests'
 const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
 const topics = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity']
 
-/** Everything over HTTP: the client asks the sandbox, the sandbox posts to a receiver. */
+/** Client to sandbox to receiver, all over HTTP. */
 async function story(format: Format, work: (given: { ask: Ask; vins: readonly string[] }) => Promise<void>) {
   const handled: FleetEvent[] = []
   const receiver = createReceiver({ secret, format }).on('*', (event) => void handled.push(event))
@@ -47,7 +47,7 @@ async function story(format: Format, work: (given: { ask: Ask; vins: readonly st
 }
 type Ask = (path: string, body?: object) => Promise<unknown>
 
-test.each(formats)('what the vehicles of a sandbox say is handled, typed and in order, as %s', async (format) => {
+test.each(formats)('a receiver handles the messages of a sandbox, typed and in order, as %s', async (format) => {
   const { handled } = await story(format, async ({ ask }) => {
     for (let quarter = 0; quarter < 4; quarter += 1) await ask('/sandbox/clock', { advance_seconds: 900 })
   })
@@ -66,7 +66,7 @@ const payloads: Readonly<Record<string, object>> = {
   connectivity: { status: 'CONNECTED', networkInterface: 'wifi', connectionId: 'c' },
 }
 
-test.each(formats)('every topic is the same event after its way as %s', async (format) => {
+test.each(formats)('every topic arrives as the same event, as %s', async (format) => {
   const seen: Record<string, unknown> = {}
   const { handled } = await story(format, async ({ ask, vins }) => {
     for (const topic of topics) {

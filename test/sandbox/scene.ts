@@ -6,10 +6,10 @@ import { remember } from '../http/ways.ts'
 export const apiKey = 'the-key-of-the-business'
 export const startAt: number = Date.UTC(2026, 5, 1, 8)
 
-// oxlint-disable-next-line no-explicit-any -- JSON, as whoever expects something of it takes it
+// oxlint-disable-next-line no-explicit-any -- JSON that each test reads as it expects it
 export type Loose = any
 
-/** A sandbox whose time stands, a client of it, and what it posted. */
+/** A sandbox whose time stands still, its client, and the messages that it posted. */
 export interface Scene {
   readonly sandbox: Sandbox
   readonly client: Client

@@ -30,7 +30,7 @@ test('an item has the topicâ€™s name, a number, and the message in the serviceâ€
   expect(items(text())).toEqual([`event: state\nid: 1\ndata: ${JSON.stringify(message)}`])
 })
 
-test('topics and a single field choose what is sent', async () => {
+test('`topics` and a field choose what is sent', async () => {
   const scene = await sceneOf()
   const { vin, ask, sandbox } = scene
   const topics = await listen(scene, `/sse/${vin}?topics=state,alerts`)
@@ -47,7 +47,7 @@ test('topics and a single field choose what is sent', async () => {
   expect(items(other.text())).toEqual([])
 })
 
-test('Last-Event-ID brings what came after that item', async () => {
+test('Last-Event-ID brings the items after that one', async () => {
   const scene = await sceneOf()
   const { vin, ask, sandbox } = scene
   for (const state of ['online', 'driving', 'asleep']) await ask('POST', '/sandbox/messages', { vin, state })
@@ -66,7 +66,7 @@ test('a comment line is sent every 15 seconds', async () => {
   expect(text().match(/^:$/gm)).toHaveLength(4)
 })
 
-test('a listener that goes away leaves no timer behind', async () => {
+test('a stream that is canceled leaves no timer', async () => {
   const scene = await sceneOf()
   const headers = { authorization: `Bearer ${apiKey}` }
   const { body } = await scene.sandbox.fetch(new Request(`https://s.example.com/sse/${scene.vin}`, { headers }))
@@ -75,7 +75,7 @@ test('a listener that goes away leaves no timer behind', async () => {
   expect(scene.clock.timers()).toEqual([])
 })
 
-test('the stream of a vehicle that is shared no more ends', async () => {
+test('a stream ends when its vehicle is no longer shared', async () => {
   const scene = await sceneOf()
   const { end } = await listen(scene, `/sse/${scene.vin}`)
   await scene.ask('DELETE', `/sandbox/vehicles/${scene.vin}`)

@@ -8,7 +8,7 @@ const hour = 3_600_000
 const dataOf = (posted: Parameters<typeof messagesIn>[0]): readonly Loose[] =>
   messagesIn(posted).filter((message) => 'data' in message)
 
-/** On a map as flat as it is within a few kilometres. */
+/** The distance on a flat map, exact enough within a few kilometers. */
 function metersBetween(from: Location, to: Location): number {
   const north = (to.latitude - from.latitude) * 111_195
   const east = (to.longitude - from.longitude) * 111_195 * Math.cos((from.latitude * Math.PI) / 180)
@@ -23,7 +23,7 @@ describe('what a vehicle streams', () => {
     expect(posted).toEqual([])
   })
 
-  test('is the fields of its config and no others, at its intervals', async () => {
+  test('is the fields of its config and no others, at their intervals', async () => {
     const { sandbox, client, posted, vin } = await sceneOf({ vehicles: 1 })
     await client.webhook.set({ url, format: 'service' })
     await client
@@ -47,7 +47,7 @@ describe('what a vehicle streams', () => {
     }
   })
 
-  test('changes by at least minimum_delta, unless it is sent again after resend_interval_seconds', async () => {
+  test('changes by at least minimum_delta, or is resent after resend_interval_seconds', async () => {
     const { sandbox, client, posted, vin } = await sceneOf({ vehicles: 1 })
     await client.webhook.set({ url, format: 'service' })
     await client.config(vin).replace({
@@ -68,7 +68,7 @@ describe('what a vehicle streams', () => {
     expect(names.length).toBeLessThanOrEqual(17)
   })
 
-  test('is a place again after minimum_delta metres', async () => {
+  test('is a new place after minimum_delta meters', async () => {
     const { sandbox, client, posted, vin } = await sceneOf({ vehicles: 1 })
     await client.webhook.set({ url, format: 'service' })
     await client.config(vin).replace({ fields: { Location: { interval_seconds: 1, minimum_delta: 500 } } })
@@ -98,7 +98,7 @@ describe('what a vehicle streams', () => {
     expect(posted).toEqual([])
   })
 
-  test('waits while it has no network, and is uploaded late and in order with its old times', async () => {
+  test('waits without a network, and is uploaded later, in order and with the old times', async () => {
     const { sandbox, client, posted, vin, ask } = await sceneOf({ vehicles: 1 })
     await client.webhook.set({ url, format: 'service' })
     await client.wakeUp(vin)
@@ -118,7 +118,7 @@ describe('what a vehicle streams', () => {
     expect(times).toEqual(times.toSorted((a, b) => a - b))
   })
 
-  test('waits, too, when it wakes or falls asleep without network', async () => {
+  test('also waits when the vehicle wakes or falls asleep without a network', async () => {
     const { sandbox, client, posted, vin, ask } = await sceneOf({ vehicles: 1 })
     await client.webhook.set({ url, format: 'service' })
     await client.config(vin).replace({ fields: { Locked: { interval_seconds: 1 } } })
@@ -139,7 +139,7 @@ describe('what a vehicle streams', () => {
     expect(late.filter((message) => 'networkInterface' in message)).toEqual([])
   })
 
-  test('is the same, message for message, for the same seed', async () => {
+  test('is the same for the same seed, message by message', async () => {
     const bodies = async (seed: number): Promise<readonly string[]> => {
       const { sandbox, client, posted } = await sceneOf({
         seed,
@@ -182,7 +182,7 @@ describe('the webhook', () => {
     }
   })
 
-  test('gets what nobody knows as it was injected', async () => {
+  test('gets an unknown message as it was injected', async () => {
     const { client, posted, ask, vin } = await sceneOf()
     await client.webhook.set({ url, format: 'service' })
     await ask('POST', '/sandbox/messages', { vin, credits: 5 })
@@ -190,7 +190,7 @@ describe('the webhook', () => {
     expect((await ask('GET', '/sandbox/deliveries')).body.response).toMatchObject([{ vin, topic: 'unknown' }])
   })
 
-  test('keeps a scheme that auth has, and gets no header without auth', async () => {
+  test('gets the scheme of `auth` unchanged, and no header without `auth`', async () => {
     const { client, posted, ask, vin } = await sceneOf()
     await client.webhook.set({ url, format: 'event_collector', auth: 'Basic abc' })
     await ask('POST', '/sandbox/messages', { vin, state: 'online' })
@@ -240,7 +240,7 @@ describe('the webhook', () => {
     ])
   })
 
-  test('says when it was set', async () => {
+  test('has the time when it was set', async () => {
     const { client, sandbox } = await sceneOf()
     expect((await client.webhook.set({ url, format: 'service' })).updated_at).toBe('2026-06-01T08:00:00.000Z')
     await sandbox.advance(1_234)
@@ -248,7 +248,7 @@ describe('the webhook', () => {
     expect((await client.webhook.set({ url, format: 'service' })).updated_at).toBe('2026-06-01T08:00:01.234Z')
   })
 
-  test('is not asked twice when it refuses or cannot be reached, and the list of deliveries says so', async () => {
+  test('gets a refused or failed message only once, and the list of deliveries reports it', async () => {
     let asked = 0
     const { client, ask, vin } = await sceneOf({
       post: async () => {
@@ -296,7 +296,7 @@ describe('sharing', () => {
 })
 
 describe('the clock', () => {
-  test('goes on when it is told to', async () => {
+  test('advances by the control', async () => {
     const { ask } = await sceneOf()
     const before = Date.parse((await ask('GET', '/sandbox/clock')).body.response.now)
     const after = (await ask('POST', '/sandbox/clock', { advance_seconds: 90 })).body.response.now
@@ -304,7 +304,7 @@ describe('the clock', () => {
     expect((await ask('POST', '/sandbox/clock', { advance_seconds: -1 })).body.error).toBe('invalid_request')
   })
 
-  test('goes as fast as `speed` says', async () => {
+  test('runs at `speed`', async () => {
     const { clock, ask } = await sceneOf({ speed: 20 })
     await clock.advance(3_000)
     expect((await ask('GET', '/sandbox/clock')).body.response.now).toBe('2026-06-01T08:01:00.000Z')

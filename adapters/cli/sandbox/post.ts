@@ -1,6 +1,6 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
-import type { PostMessage } from '../../../src/service/sandbox/post.ts'
+import type { PostMessage } from '../../../src/service/sandbox/options.ts'
 
 /** Posts messages over connections that stay open, with or without a look at the certificate. */
 export function createPost(): { readonly post: PostMessage; readonly close: () => void } {

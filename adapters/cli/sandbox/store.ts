@@ -2,7 +2,7 @@ import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { SandboxState, SandboxStore } from '../../../src/service/sandbox/store.ts'
+import type { SandboxState, SandboxStore } from '../../../src/service/sandbox/options.ts'
 import { isJsonObject } from '../../../src/wire/record.ts'
 import { loadSqlite, type SqliteModule } from '../../inbox/sqlite/sqlite-module.ts'
 

@@ -1,4 +1,4 @@
-import type { SimulatedMessage } from '../../../src/service/fleet/simulated.ts'
+import type { SimulatedMessage } from '../../../src/service/fleet/messages.ts'
 import { createFleet } from '../../../src/service/fleet/fleet.ts'
 import type { SendOptions } from './options.ts'
 

@@ -1,5 +1,5 @@
 import type { Format } from '../../../src/events/event.ts'
-import type { SimulatedMessage } from '../../../src/service/fleet/simulated.ts'
+import type { SimulatedMessage } from '../../../src/service/fleet/messages.ts'
 import { encode } from '../../../src/wire/encode.ts'
 import { colorsFor } from '../colors.ts'
 import { fleetMessages } from './fleet-messages.ts'

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { type Client, createClient } from '../../../src/service/client/client.ts'
 import { ServiceError } from '../../../src/service/client/service-error.ts'
-import { FleethookError } from '../../../src/base/errors.ts'
+import { FleethookError, withHint } from '../../../src/base/errors.ts'
 import { colorsFor } from '../colors.ts'
 import { type Environment, environment } from './environment.ts'
 import { hintFor, inItsWords } from './hint.ts'
@@ -83,7 +83,7 @@ function tell(error: unknown, options: Common): number {
   const { code } = error
   const better = hintFor(code, error.hint)
   const hint = better && inItsWords(better, options)
-  const message = inItsWords(inOtherWords(error.message, error.hint, better), options)
+  const message = inItsWords(withHint({ message: error.message, hint: better }), options)
   const service = error instanceof ServiceError ? error : undefined
   const { status, requestId, retryAfterMs } = service ?? {}
   if (options.json)
@@ -92,14 +92,6 @@ function tell(error: unknown, options: Common): number {
   const isOwnFault =
     status === undefined && code !== 'unreachable' && code !== 'timeout' && code !== 'answer_unreadable'
   return isOwnFault ? 2 : 1
-}
-
-/** A message ends in its hint. */
-function inOtherWords(message: string, given: string | undefined, hint: string | undefined): string {
-  if (hint === given || hint === undefined) return message
-  return given !== undefined && message.endsWith(given)
-    ? `${message.slice(0, -given.length)}${hint}`
-    : `${message} ${hint}`
 }
 
 function milliseconds(text: string): number {

@@ -19,6 +19,6 @@ export function hintFor(code: string, given: string | undefined): string | undef
 /** A text of the client, with its options under the names that they have on the command line. */
 export function inItsWords(text: string, given: { readonly service?: string }): string {
   return text
-    .replaceAll(/(Option )?`baseUrl`/g, given.service === undefined ? 'SERVICE_URL' : '--service')
-    .replaceAll(/(Option )?`apiKey`/g, 'SERVICE_API_KEY')
+    .replaceAll(/(Option )?`baseUrl`( of createClient)?/g, given.service === undefined ? 'SERVICE_URL' : '--service')
+    .replaceAll(/(Option )?`apiKey`( of createClient)?/g, 'SERVICE_API_KEY')
 }

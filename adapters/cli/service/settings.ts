@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { InvalidArgumentError } from 'commander'
-import type { StreamingConfig } from '../../../src/service/client/config.ts'
-import { type FieldSetting, flawOfFields } from '../../../src/service/client/field-setting.ts'
+import { type FieldSetting, problemWithFields, type StreamingConfig } from '../../../src/service/client/config.ts'
 
 const form =
   'It must be a field and its interval in seconds, as in BatteryLevel=60 or BatteryLevel=60,delta=1,resend=300.'
@@ -21,8 +20,8 @@ export function fieldSetting(
     else throw new InvalidArgumentError(form)
   }
   const fields = { ...before, [name]: setting }
-  const flaw = flawOfFields(fields)
-  if (flaw !== undefined) throw new InvalidArgumentError(flaw)
+  const problem = problemWithFields(fields)
+  if (problem !== undefined) throw new InvalidArgumentError(problem)
   return fields as Readonly<Record<string, FieldSetting>> // oxlint-disable-line no-unsafe-type-assertion -- just checked
 }
 
@@ -35,7 +34,7 @@ export function configFile(path: string): StreamingConfig {
     throw new InvalidArgumentError(error instanceof SyntaxError ? 'It is not JSON.' : 'It cannot be read.')
   }
   const fields = typeof value === 'object' && value !== null && 'fields' in value ? value.fields : value
-  const flaw = flawOfFields(fields)
-  if (flaw !== undefined) throw new InvalidArgumentError(flaw)
+  const problem = problemWithFields(fields)
+  if (problem !== undefined) throw new InvalidArgumentError(problem)
   return { fields } as StreamingConfig // oxlint-disable-line no-unsafe-type-assertion -- just checked
 }

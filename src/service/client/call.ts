@@ -1,43 +1,154 @@
+import type * as z from 'zod/mini'
 import { backoffMs } from '../../dispatch/retry.ts'
+import { isJsonObject } from '../../wire/record.ts'
+import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
 import { pause, withDeadline } from './deadline.ts'
-import { exchange } from './exchange.ts'
-import { type Connection, nameOf, type ServiceRequest } from './request.ts'
-import { ServiceError } from './service-error.ts'
+import { refusalOf, ServiceError } from './service-error.ts'
 
-/** Sends a request, again where that is allowed, and reads the answer. */
+/** Sends a request, retries it where that is allowed, and reads the answer. */
 export type Call = <T>(request: ServiceRequest, read: (answer: Response) => T | Promise<T>) => Promise<T>
 
 /**
- * Requests with a time limit for each attempt. An idempotent one is sent again after 429, 5xx and when no answer came, with
- * growing waits; never before `Retry-After` allows it, and not at all when that is further away than `retry.maxMs`.
+ * Makes calls that have a time limit for each attempt. An idempotent request is retried after 429, 5xx, or no answer, with
+ * growing waits. It is never retried before `Retry-After` allows it, nor at all when `Retry-After` is longer than `retry.maxMs`.
  */
 export function createCall(connection: Connection): Call {
   const { clock, retry, timeoutMs } = connection
 
   return async (request, read) => {
     const { signal } = request
-    const late = (): Error =>
+    const onTimeout = (): Error =>
       new ServiceError('timeout', `${nameOf(request)}: no answer within ${timeoutMs} ms.`, {
         hint: 'Raise `timeoutMs`, or try again later.',
       })
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await withDeadline({ clock, ms: timeoutMs, signal, late }, (given) =>
-          exchange(connection, request, given, read),
+        return await withDeadline({ clock, ms: timeoutMs, signal, onTimeout }, (given) =>
+          sendOnce(connection, request, given, read),
         )
       } catch (error) {
         const waitMs = backoffMs(retry, attempt)
         const askedMs = error instanceof ServiceError ? (error.retryAfterMs ?? 0) : 0
-        if (!request.idempotent || attempt >= retry.attempts || !isPassing(error) || askedMs > retry.maxMs) throw error
+        const isLast = !request.idempotent || attempt >= retry.attempts
+        if (isLast || !isTransient(error) || askedMs > retry.maxMs) throw error
         await pause(clock, Math.max(waitMs, askedMs), signal)
       }
     }
   }
 }
 
-/** Whether the same request may fare better later. */
-export function isPassing(error: unknown): boolean {
+/** Whether the same request may succeed later. */
+export function isTransient(error: unknown): boolean {
   if (!(error instanceof ServiceError)) return false
   const { code, status } = error
   return status === undefined ? code === 'unreachable' || code === 'timeout' : status === 429 || status >= 500
+}
+
+/**
+ * Sends a request once, and resolves to what `read` makes of a 2xx. Rejects with a `ServiceError` for every other answer and for
+ * none, and with the signal's reason when it is aborted.
+ */
+export async function sendOnce<T>(
+  connection: Connection,
+  request: ServiceRequest,
+  signal: AbortSignal,
+  read: (answer: Response) => T | Promise<T>,
+): Promise<T> {
+  const init = initOf(connection, request, signal)
+  try {
+    const answer = await connection.fetch(urlOf(connection, request), init)
+    if (!answer.ok) throw await refusalOf(answer, request, connection)
+    return await read(answer)
+  } catch (error) {
+    if (error instanceof ServiceError) throw error
+    if (signal.aborted) throw signal.reason
+    throw new ServiceError('unreachable', `${nameOf(request)}: no answer, ${reasonOf(error)}.`, {
+      hint: 'Is `baseUrl` right, and can this machine reach it?',
+      cause: error,
+    })
+  }
+}
+
+function urlOf({ baseUrl }: Connection, { path, query = {} }: ServiceRequest): string {
+  const parameters = new URLSearchParams()
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined) parameters.set(name, String(value))
+  }
+  const written = parameters.toString()
+  return `${baseUrl}${path}${written === '' ? '' : `?${written}`}`
+}
+
+function initOf({ apiKey }: Connection, request: ServiceRequest, signal: AbortSignal): RequestInit {
+  const { method, body, headers } = request
+  return {
+    method,
+    headers: {
+      accept: 'application/json',
+      ...headers,
+      authorization: `Bearer ${apiKey}`,
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    // A redirection must not carry the key to another host.
+    redirect: 'manual',
+    signal,
+  }
+}
+
+/** Why there was no answer. `fetch` hides the reason in its error's cause. */
+function reasonOf(error: unknown): string {
+  const inner = error instanceof Error && error.cause instanceof Error ? error.cause : error
+  if (!(inner instanceof Error)) return `a ${typeof inner} was thrown`
+  const code = 'code' in inner && typeof inner.code === 'string' ? inner.code : undefined
+  return code ?? inner.message.slice(0, 200)
+}
+
+/** Reads the JSON of an answer. An empty body is `undefined`. */
+export async function readJson(answer: Response, request: ServiceRequest): Promise<unknown> {
+  const text = await answer.text()
+  if (text.trim() === '') return undefined
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new ServiceError(
+      'answer_unreadable',
+      `${nameOf(request)} was answered with ${answer.status} and ${text.length} characters that are not JSON.`,
+      { status: answer.status, hint: 'Is `baseUrl` the address of the service, and not that of a web page?' },
+    )
+  }
+}
+
+/** Drops a body that nobody needs, so that its connection is free for the next request. */
+export async function discardBody(answer: Response): Promise<void> {
+  await answer.body?.cancel()
+}
+
+/** Takes a body out of the wrapper that most answers have: `{"response": …}`. */
+export function unwrapped(body: unknown): unknown {
+  return isJsonObject(body) && 'response' in body ? body['response'] : body
+}
+
+/** Checks a body against its schema. Members that the schema does not name stay. */
+export function checkBody<T>(schema: z.ZodMiniType<T>, value: unknown, request: ServiceRequest): T {
+  const { data, error } = schema.safeParse(value)
+  if (error === undefined) return data
+  const [issue] = error.issues
+  const place = issue === undefined || issue.path.length === 0 ? 'its top level' : `\`${issue.path.join('.')}\``
+  throw new ServiceError(
+    'answer_unreadable',
+    `${nameOf(request)} was answered in a shape that the specification does not give: at ${place}.`,
+    { hint: 'Is `baseUrl` the address of the service? If so, a newer fleethook may know this answer.' },
+  )
+}
+
+/**
+ * One segment of a path. Refuses an empty text and everything but letters, digits, `_` and `-`, so that a VIN from outside cannot
+ * lead to another path.
+ */
+export function segment(what: string, value: string | number): string {
+  const text = String(value)
+  if (/^[\w-]+$/.test(text)) return text
+  throw new ServiceError('invalid_request', `${what} ${JSON.stringify(text.slice(0, 40))} is not valid.`, {
+    hint: 'It can have letters, digits, "_" and "-" only.',
+  })
 }

@@ -1,47 +1,60 @@
 import type { BuiltInFields, ExtendedBy, FieldCatalogue } from '../../events/fields.ts'
 import { createNormalizer } from '../../wire/normalizer.ts'
 import { createCall } from './call.ts'
-import { type CommandResult, sendCommand, type VehicleCommand } from './command.ts'
 import {
   type ConfigResource,
   createConfigResource,
   createDefaultConfigResource,
   type DefaultConfigResource,
 } from './config.ts'
-import { createEnergySiteResource, type EnergySiteResource } from './energy-site.ts'
-import { type ClientOptions, readConnection } from './options.ts'
-import { listProducts, type Product } from './product.ts'
+import { type CallOptions, type ClientOptions, readConnection } from './connection.ts'
+import {
+  type CommandResult,
+  commandVehicle,
+  createEnergySiteResource,
+  createVehicleResource,
+  type EnergySiteResource,
+  listProducts,
+  type Product,
+  type VehicleCommand,
+  type VehicleResource,
+  wakeVehicle,
+} from './products.ts'
 import { createRefill, type Refill, type Refillable, type RefillOptions } from './refill.ts'
-import { segment } from './segment.ts'
-import { ServiceError } from './service-error.ts'
 import { createStream, type EventStream, type StreamOptions } from './stream.ts'
-import { createVehicleResource, type VehicleResource } from './vehicle.ts'
-import { type CallOptions, createWebhookResource, type WebhookResource } from './webhook.ts'
+import { createWebhookResource, type WebhookResource } from './webhook.ts'
 
-/** The service's whole interface. Everything rejects with a `ServiceError`, or with the reason of the caller's signal. */
+/**
+ * The service's whole interface. Each call rejects with a `ServiceError`, or with the reason of the caller's signal. See
+ * {@link createClient}.
+ */
 export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
   /** The one webhook of the business. */
   readonly webhook: WebhookResource
-  /** The config that vehicles begin with when a customer shares them. */
+  /** The config that a vehicle gets at the moment a customer shares it. */
   readonly defaultConfig: DefaultConfigResource<Fields>
-  /** The streaming config of one vehicle. */
+  /** The streaming config of one vehicle. Throws `invalid_request` when `vin` cannot be part of a path. */
   config(vin: string): ConfigResource<Fields>
-  /** What there is to read of one vehicle. */
+  /** The reads of one vehicle. Throws `invalid_request` when `vin` cannot be part of a path. */
   vehicle(vin: string): VehicleResource
-  /** What there is to read of one energy site, and its settings. */
+  /** The reads and settings of one energy site. Throws `invalid_request` when `id` cannot be part of a path. */
   energySite(id: string | number): EnergySiteResource
-  /** Everything that customers have shared, with the customer behind it. */
+  /** Everything that customers share with the business, with the customer of each product. */
   products(options?: CallOptions): Promise<readonly Product[]>
   /**
-   * Sends a command to a vehicle, once: the service wakes it first and retries what failed. Resolves also when the vehicle
-   * refused (`result` is false). Throws `insufficient_scope` without command access.
+   * Sends a command to a vehicle, once: the service wakes the vehicle first and retries a command that failed. Also resolves when
+   * the vehicle refused the command (`result` is false). Rejects with `insufficient_scope` without command access, and with
+   * `vehicle_unavailable` when the command did not reach the vehicle.
+   *
+   * Specification: "Commands".
    */
   command(vin: string, name: VehicleCommand, body?: object, options?: CallOptions): Promise<CommandResult>
-  /** Wakes a vehicle. */
+  /** Wakes a vehicle. Rejects as `command` does. */
   wakeUp(vin: string, options?: CallOptions): Promise<CommandResult>
   /**
-   * Streams a vehicle as Server-Sent Events, as the union that handlers get. Connects when it is iterated, and again for ever,
-   * until the signal is aborted or the iteration is left. Throws what will not pass: a wrong key, a vehicle that is not shared.
+   * Streams a vehicle as Server-Sent Events, which become the same events that handlers get. Connects when it is iterated, and
+   * reconnects until the signal is aborted or the loop ends. Throws errors that waiting does not fix: a wrong key, a vehicle that
+   * is not shared.
    *
    * @example
    * ```ts
@@ -52,10 +65,13 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
    *   if (event.topic === 'data') console.log(event.data.BatteryLevel)
    * }
    * ```
+   *
+   * Specification: "Streaming by SSE".
    */
   stream(vin: string, options?: StreamOptions<Fields>): EventStream<Fields>
   /**
-   * Closes a gap: fetches the full state of the vehicle concerned, or of all when none is named, as `vehicle_data` events.
+   * Closes a gap: fetches the full state of the vehicle concerned as a `vehicle_data` event. When the gap names no vehicle, it
+   * fetches all shared vehicles.
    *
    * @example
    * ```ts
@@ -67,14 +83,16 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
    *   for await (const event of client.refill(gap, { signal })) console.log(event.vin, event.vehicleData)
    * })
    * ```
+   *
+   * Specification: "Vehicles", "Consented products".
    */
   refill(gap: Refillable, options?: RefillOptions): Refill
 }
 
 /**
- * A client of the service's interface. Runs wherever `fetch` does.
+ * Creates a client of the service's own interface. It runs wherever `fetch` does.
  *
- * Throws a `FleethookError` for an option that is missing or wrong.
+ * Throws a `FleethookError` with the code `option_invalid` when an option is missing or wrong.
  *
  * @example
  * ```ts
@@ -96,7 +114,6 @@ export function createClient<const Fields extends FieldCatalogue = FieldCatalogu
   const connection = readConnection(options)
   const call = createCall(connection)
   const normalizer = createNormalizer<Fields>(options.fields === undefined ? {} : { fields: options.fields })
-  const vehiclePath = (vin: string): string => `/api/1/vehicles/${segment('The VIN', vin)}`
 
   return {
     webhook: createWebhookResource(call),
@@ -105,17 +122,8 @@ export function createClient<const Fields extends FieldCatalogue = FieldCatalogu
     vehicle: (vin) => createVehicleResource(call, vin),
     energySite: (id) => createEnergySiteResource(call, id),
     products: (given) => listProducts(call, given),
-    command: async (vin, name, body = {}, given = {}) =>
-      sendCommand(call, `${vehiclePath(vin)}/command/${segment('The command', name)}`, body, given),
-    async wakeUp(vin, given = {}) {
-      try {
-        return await sendCommand(call, `${vehiclePath(vin)}/command/wake_up`, {}, given)
-      } catch (error) {
-        // The specification calls it a vehicle command, and the maker has it at a path of its own.
-        if (!(error instanceof ServiceError) || error.status !== 404 || error.code === 'vehicle_not_found') throw error
-        return sendCommand(call, `${vehiclePath(vin)}/wake_up`, {}, given)
-      }
-    },
+    command: (vin, name, body = {}, given = {}) => commandVehicle(call, vin, name, body, given),
+    wakeUp: (vin, given = {}) => wakeVehicle(call, vin, given),
     stream: (vin, given = {}) => createStream(connection, normalizer, vin, given),
     refill: (gap, given = {}) => createRefill(connection, call, createNormalizer(), gap, given),
   }

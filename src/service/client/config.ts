@@ -1,51 +1,107 @@
 import * as z from 'zod/mini'
-import type { BuiltInFields, FieldCatalogue } from '../../events/fields.ts'
 import { guarded } from '../../base/log.ts'
+import type { BuiltInFields, FieldCatalogue, FieldType } from '../../events/fields.ts'
 import { isJsonObject } from '../../wire/record.ts'
-import { checked, discard, readJson, unwrapped } from './answer.ts'
-import type { Call } from './call.ts'
-import { type FieldSetting, type FieldSettings, flawOfFields } from './field-setting.ts'
-import type { Connection, ServiceRequest } from './request.ts'
-import { segment } from './segment.ts'
+import { type Call, checkBody, discardBody, readJson, segment, unwrapped } from './call.ts'
+import type { CallOptions, Connection, ServiceRequest } from './connection.ts'
 import { ServiceError } from './service-error.ts'
-import type { CallOptions } from './webhook.ts'
+
+/**
+ * How one field is streamed.
+ *
+ * Specification: "Streaming config".
+ */
+export interface FieldSetting {
+  /** The streaming interval, in whole seconds from 1 up. */
+  readonly interval_seconds: number
+  /** The smallest change that is sent, in the field's own unit, or in meters for a place. A number from 0 up. */
+  readonly minimum_delta?: number
+  /** An unchanged value is sent again after this many seconds. A whole number from 1 up. */
+  readonly resend_interval_seconds?: number
+}
+
+/** The setting of a field of this type. Only a number, a time or a place has a `minimum_delta`. */
+export type FieldSettingOf<Type extends FieldType> = Type extends 'number' | 'timestamp' | 'location' | 'any'
+  ? FieldSetting
+  : Omit<FieldSetting, 'minimum_delta'>
+
+/**
+ * Field name to setting. Only names of the catalogue compile, so a misspelled name is a type error. Add your own fields with
+ * the client's option `fields`. Write a name that neither knows as `[name as string]`, so that a reviewer sees it.
+ *
+ * @example
+ * ```ts
+ * import type { BuiltInFields } from 'fleethook'
+ * import type { FieldSettings } from 'fleethook/client'
+ *
+ * export const fields: FieldSettings<BuiltInFields> = {
+ *   BatteryLevel: { interval_seconds: 60, minimum_delta: 1 },
+ *   ['FieldOfNextYear' as string]: { interval_seconds: 60 },
+ * }
+ * ```
+ */
+export type FieldSettings<Fields extends FieldCatalogue> = {
+  readonly [Name in keyof Fields]?: FieldSettingOf<Fields[Name]>
+}
 
 /** What a vehicle streams. */
 export interface StreamingConfig<Fields extends FieldCatalogue = BuiltInFields> {
   readonly fields: FieldSettings<Fields>
 }
 
-/** A config as the service returns it. */
+/** A config as the service returns it. Other members are kept as they came. */
 export interface StoredConfig<Fields extends FieldCatalogue = BuiltInFields> extends StreamingConfig<Fields> {
   readonly [key: string]: unknown
 }
 
-/** What became of a config that was sent. */
+/** The answer to a config that was sent. Other members are kept as they came. */
 export interface ConfigResult {
-  /** Names that the service does not recognise and dropped. Empty when it took all of them; the client's log warns of others. */
+  /** Names that the service does not know and dropped. Empty when it took all of them. The client also logs a warning. */
   readonly ignoredFields: readonly string[]
-  /** The settings as they now are, where the service says so. */
+  /** The settings after the change, when the service returns them. */
   readonly fields?: { readonly [name: string]: FieldSetting }
   readonly [key: string]: unknown
 }
 
-/** The streaming config of one vehicle. It has exactly one, whoever set it. */
+/**
+ * The streaming config of one vehicle: `client.config(vin)`. A vehicle has exactly one config. It is the same for everyone who
+ * streams from the vehicle.
+ *
+ * `patch` and `replace` reject with `invalid_request`, before anything is sent, when a setting is out of bounds.
+ *
+ * @example
+ * ```ts
+ * import { createClient } from 'fleethook/client'
+ *
+ * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
+ * const config = client.config('0FLEETV14T0000004')
+ * const { ignoredFields } = await config.patch({ fields: { BatteryLevel: { interval_seconds: 60 } } })
+ * if (ignoredFields.length > 0) console.warn('unknown fields', ignoredFields)
+ * ```
+ *
+ * Specification: "Per-vehicle streaming config".
+ */
 export interface ConfigResource<Fields extends FieldCatalogue = BuiltInFields> {
-  /** Throws `config_not_found` when the vehicle does not stream. */
+  /** Rejects with `config_not_found` when the vehicle does not stream. */
   get(options?: CallOptions): Promise<StoredConfig<Fields>>
-  /** Adds or changes the fields that are sent, and keeps the others. */
+  /** Adds or changes these fields, and keeps the others. */
   patch(config: StreamingConfig<Fields>, options?: CallOptions): Promise<ConfigResult>
   /** Replaces the whole config. */
   replace(config: StreamingConfig<Fields>, options?: CallOptions): Promise<ConfigResult>
-  /** Stops the streaming of this vehicle, for everyone who streams from it. */
+  /** Stops streaming from this vehicle, for everyone who streams from it. */
   stop(options?: CallOptions): Promise<void>
 }
 
-/** The config that a vehicle begins with at the moment in which a customer shares it. */
+/**
+ * The business default config: `client.defaultConfig`. The service applies it once to each vehicle, at the moment a customer
+ * shares it. A later change does not alter vehicles that are already shared.
+ *
+ * Specification: "Business configuration".
+ */
 export interface DefaultConfigResource<Fields extends FieldCatalogue = BuiltInFields> {
-  /** `null` when none is set. */
+  /** Resolves to `null` when no default is set. */
   get(options?: CallOptions): Promise<StoredConfig<Fields> | null>
-  /** Sets or replaces it. Applies to vehicles that are shared from now on, once each. */
+  /** Sets or replaces the default. Rejects with `invalid_request` when a setting is out of bounds. */
   set(config: StreamingConfig<Fields>, options?: CallOptions): Promise<ConfigResult>
 }
 
@@ -56,7 +112,7 @@ const setting: z.ZodMiniType<FieldSetting> = z.looseObject({
 })
 const fields = z.record(z.string(), setting)
 const stored: z.ZodMiniType<{ readonly fields: { readonly [name: string]: FieldSetting } }> = z.looseObject({ fields })
-const ignored = z.array(z.string())
+const names = z.array(z.string())
 
 const defaultPath = '/api/business/config/default'
 
@@ -68,35 +124,43 @@ export function createConfigResource<Fields extends FieldCatalogue>(
 ): ConfigResource<Fields> {
   const path = `/api/config/${segment('The VIN', vin)}`
   return {
-    get: async ({ signal } = {}) => {
-      const request: ServiceRequest = { method: 'GET', path, idempotent: true, signal }
-      return call(request, async (answer) => readStored<Fields>(answer, request))
-    },
-    patch: (config, options) => send(connection, call, 'PATCH', path, config, options),
-    replace: (config, options) => send(connection, call, 'POST', path, config, options),
-    stop: ({ signal } = {}) => call({ method: 'DELETE', path, idempotent: true, signal }, discard),
+    get: (options = {}) => getConfig(call, path, options, (body, request) => readStored<Fields>(body, request)),
+    patch: (config, options) => sendConfig(connection, call, 'PATCH', path, config, options),
+    replace: (config, options) => sendConfig(connection, call, 'POST', path, config, options),
+    stop: ({ signal } = {}) => call({ method: 'DELETE', path, idempotent: true, signal }, discardBody),
   }
 }
 
-/** The default config of the business. */
+/** The business default config. */
 export function createDefaultConfigResource<Fields extends FieldCatalogue>(
   connection: Connection,
   call: Call,
 ): DefaultConfigResource<Fields> {
   return {
-    get({ signal } = {}) {
-      const request: ServiceRequest = { method: 'GET', path: defaultPath, idempotent: true, signal }
-      return call(request, async (answer) => {
-        const body = unwrapped(await readJson(answer, request))
-        return body === null ? null : (checked(stored, body, request) as StoredConfig<Fields>)
-      })
-    },
-    set: (config, options) => send(connection, call, 'PUT', defaultPath, config, options),
+    get: (options = {}) =>
+      getConfig(call, defaultPath, options, (body, request) =>
+        body === null ? null : readStored<Fields>(body, request),
+      ),
+    set: (config, options) => sendConfig(connection, call, 'PUT', defaultPath, config, options),
   }
 }
 
-/** The same config sent twice leaves the same behind, whatever the method: it may be sent again. */
-async function send<Fields extends FieldCatalogue>(
+async function getConfig<Read>(
+  call: Call,
+  path: string,
+  { signal }: CallOptions,
+  read: (body: unknown, request: ServiceRequest) => Read,
+): Promise<Read> {
+  const request: ServiceRequest = { method: 'GET', path, idempotent: true, signal }
+  return call(request, async (answer) => read(unwrapped(await readJson(answer, request)), request))
+}
+
+function readStored<Fields extends FieldCatalogue>(body: unknown, request: ServiceRequest): StoredConfig<Fields> {
+  return checkBody(stored, body, request) as StoredConfig<Fields>
+}
+
+/** Sends a config. Sending it twice has the same effect as sending it once, with every method, so all are idempotent. */
+async function sendConfig<Fields extends FieldCatalogue>(
   { log }: Connection,
   call: Call,
   method: 'PUT' | 'PATCH' | 'POST',
@@ -104,34 +168,53 @@ async function send<Fields extends FieldCatalogue>(
   config: StreamingConfig<Fields>,
   { signal }: CallOptions = {},
 ): Promise<ConfigResult> {
-  const flaw = flawOfFields(config.fields)
-  if (flaw !== undefined) throw new ServiceError('invalid_request', `The config cannot be sent: ${flaw}`)
+  const problem = problemWithFields(config.fields)
+  if (problem !== undefined) throw new ServiceError('invalid_request', `The config was not sent. ${problem}`)
   const request: ServiceRequest = { method, path, body: config, idempotent: true, signal }
   const result = await call(request, async (answer) => readResult(await readJson(answer, request), request))
-  if (result.ignoredFields.length > 0) {
-    const { ignoredFields } = result
-    guarded(
-      () => log.warn('the service does not know some of the fields, and dropped them', { ignoredFields }),
-      () => {},
-    )
+  const { ignoredFields } = result
+  if (ignoredFields.length > 0) {
+    guarded(() => log.warn('the service does not know some of the fields and dropped them', { ignoredFields }))
   }
   return result
 }
 
-async function readStored<Fields extends FieldCatalogue>(
-  answer: Response,
-  request: ServiceRequest,
-): Promise<StoredConfig<Fields>> {
-  return checked(stored, unwrapped(await readJson(answer, request)), request) as StoredConfig<Fields>
-}
-
-/** `ignoredFields` stands beside the wrapper or in it; both are looked at. */
+/** `ignoredFields` can be beside the wrapper or in it. */
 function readResult(body: unknown, request: ServiceRequest): ConfigResult {
   const inner = unwrapped(body)
   const outer = isJsonObject(body) ? body : {}
   const members = isJsonObject(inner) ? inner : {}
-  const names = checked(ignored, outer['ignoredFields'] ?? members['ignoredFields'] ?? [], request)
+  const ignoredFields = checkBody(names, outer['ignoredFields'] ?? members['ignoredFields'] ?? [], request)
   const { fields: settings, ...rest } = members
-  const now = settings === undefined ? {} : { fields: checked(fields, settings, request) }
-  return { ...rest, ...now, ignoredFields: names }
+  const now = settings === undefined ? {} : { fields: checkBody(fields, settings, request) }
+  return { ...rest, ...now, ignoredFields }
+}
+
+/** Why the service would refuse a map of field settings, as a sentence, or `undefined`. */
+export function problemWithFields(value: unknown): string | undefined {
+  if (!isJsonObject(value)) {
+    return '`fields` must map field names to settings, for instance { BatteryLevel: { interval_seconds: 60 } }.'
+  }
+  for (const [name, given] of Object.entries(value)) {
+    const problem = given === undefined ? undefined : problemWithSetting(given)
+    if (problem !== undefined) return `\`fields.${name}\` ${problem}`
+  }
+  return undefined
+}
+
+function problemWithSetting(value: unknown): string | undefined {
+  if (!isJsonObject(value)) return 'must be a setting such as { interval_seconds: 60 }.'
+  const { interval_seconds: interval, minimum_delta: delta, resend_interval_seconds: resend } = value
+  if (!isSeconds(interval)) return 'needs `interval_seconds`, a whole number from 1 up.'
+  if (delta !== undefined && !(typeof delta === 'number' && Number.isFinite(delta) && delta >= 0)) {
+    return 'needs a `minimum_delta` that is a number from 0 up.'
+  }
+  if (resend !== undefined && !isSeconds(resend)) {
+    return 'needs a `resend_interval_seconds` that is a whole number from 1 up.'
+  }
+  return undefined
+}
+
+function isSeconds(value: unknown): boolean {
+  return Number.isSafeInteger(value) && Number(value) >= 1
 }

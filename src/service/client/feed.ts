@@ -4,26 +4,26 @@ import type { Sink } from '../../receiver/source.ts'
 import { pause } from './deadline.ts'
 
 /** A time in which messages of a vehicle may be missing. */
-interface Noticed {
+interface Interruption {
   readonly vin: string
   readonly from: Date
   readonly to: Date
 }
 
-/** Waits for room: short ones first, for a receiver that has just been full. */
-const patience = { attempts: Infinity, minMs: 20, maxMs: 2_000 }
+/** The waits for a full receiver. The first ones are short, because it is often full for a moment only. */
+const waits = { attempts: Infinity, minMs: 20, maxMs: 2_000 }
 
 /**
- * Hands messages to a receiver, one after another. Where a posted message would be refused for want of room and lost, this one
- * waits, and with it the stream. Gaps that are noticed meanwhile are told before what follows them.
+ * Hands messages to a receiver one by one. When the receiver is full, it waits, and so does the stream: a posted message would be
+ * refused and lost. An interruption reaches the receiver before the messages that follow it.
  */
 export async function feedMessages(
   sink: Sink,
-  open: (noticed: (gap: Noticed) => void) => AsyncIterable<{ readonly text: string }>,
+  open: (onInterruption: (interruption: Interruption) => void) => AsyncIterable<{ readonly text: string }>,
 ): Promise<void> {
   const gaps: GapEvent[] = []
-  const noticed = (gap: Noticed): void => void gaps.push(gapEvent(gap))
-  for await (const { text } of open(noticed)) {
+  const onInterruption = (interruption: Interruption): void => void gaps.push(gapEvent(interruption))
+  for await (const { text } of open(onInterruption)) {
     for (const gap of gaps.splice(0)) await untilDone(sink, () => sink.tell(gap))
     await untilDone(sink, async () => {
       const refused = await sink.take(text)
@@ -35,11 +35,11 @@ export async function feedMessages(
 
 async function untilDone({ clock, signal }: Sink, attempt: () => Promise<boolean>): Promise<void> {
   for (let count = 1; !signal.aborted && !(await attempt()); count += 1) {
-    await pause(clock, backoffMs(patience, count), signal).catch(() => {})
+    await pause(clock, backoffMs(waits, count), signal).catch(() => {})
   }
 }
 
-function gapEvent({ vin, from, to }: Noticed): GapEvent {
+function gapEvent({ vin, from, to }: Interruption): GapEvent {
   return {
     topic: 'gap',
     vin,

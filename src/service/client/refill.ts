@@ -1,29 +1,38 @@
+import { aFunction, anything, checkOptions, type Rules, wholeNumber } from '../../base/options.ts'
 import type { VehicleDataEvent } from '../../events/event.ts'
-import type { Normalizer } from '../../wire/normalizer.ts'
 import type { Source } from '../../receiver/source.ts'
+import type { Normalizer } from '../../wire/normalizer.ts'
 import type { Call } from './call.ts'
+import type { Connection } from './connection.ts'
 import { feedMessages } from './feed.ts'
-import { listProducts, vinsOf } from './product.ts'
-import type { Connection } from './request.ts'
-import { createVehicleResource } from './vehicle.ts'
+import { createVehicleResource, listProducts, vinsOf } from './products.ts'
 
-/** Where something may be missing: a `gap` event, what `onResumed` of a stream is told, or a VIN. */
+/** Where messages may be missing: a `gap` event, the gap that `onResumed` of a stream is given, or `{ vin }`. */
 export interface Refillable {
-  /** The vehicle concerned; absent when any may be. */
+  /** The vehicle concerned. Without it, every shared vehicle may be. */
   readonly vin?: string | undefined
 }
 
-/** The full state of vehicles, as events. `receiver.from(refill)` has them handled as if they had been posted to the webhook. */
+/**
+ * The full state of vehicles, as `vehicle_data` events. `receiver.from(refill)` handles them as if they had been posted to the
+ * webhook.
+ */
 export interface Refill extends AsyncIterable<VehicleDataEvent>, Source {}
 
-/** How a gap is closed. */
+/** The options of `client.refill`. */
 export interface RefillOptions {
-  /** Vehicles that are asked at once. Default 4. */
+  /** The most vehicles that are asked at once. Default 4. */
   readonly concurrency?: number
-  /** Is told of every vehicle that could not be asked, for instance because it is asleep. Without it the first such error is thrown, after all other vehicles. */
+  /**
+   * Called for each vehicle that did not answer, for instance because it is asleep. Without it, the iteration throws the first such
+   * error after all other vehicles.
+   */
   readonly onFailed?: (vin: string, error: unknown) => unknown
+  /** Ends the refill. The iteration then throws the signal's reason. */
   readonly signal?: AbortSignal
 }
+
+const rules: Rules<RefillOptions> = { concurrency: wholeNumber(1), onFailed: aFunction, signal: anything }
 
 async function* states(
   { clock }: Connection,
@@ -32,10 +41,9 @@ async function* states(
   { vin }: Refillable,
   { concurrency = 4, onFailed, signal }: RefillOptions,
 ): AsyncGenerator<VehicleDataEvent, void, undefined> {
-  // Whoever has seen enough and leaves does not wait for the rest, nor does the service.
+  // When the loop is left early, the requests that are still open are canceled.
   const enough = new AbortController()
   const given = { signal: signal === undefined ? enough.signal : AbortSignal.any([signal, enough.signal]) }
-  const most = Math.max(1, Math.trunc(concurrency) || 1)
   const left = [...(vin === undefined ? vinsOf(await listProducts(call, given)) : [vin])]
   const asked = new Map<string, Promise<Answered>>()
   const errors: unknown[] = []
@@ -52,7 +60,7 @@ async function* states(
 
   try {
     while (left.length > 0 || asked.size > 0) {
-      for (const next of left.splice(0, most - asked.size)) asked.set(next, ask(next))
+      for (const next of left.splice(0, concurrency - asked.size)) asked.set(next, ask(next))
       const answered = await Promise.race(asked.values())
       asked.delete(answered.vin)
       signal?.throwIfAborted()
@@ -66,7 +74,7 @@ async function* states(
   if (errors.length > 0) throw errors[0]
 }
 
-/** Fetches the full state of the vehicles concerned, in the order in which they answer. Asks when it is iterated. */
+/** Fetches the full state of the vehicles concerned, in the order of their answers. Sends nothing before it is iterated. */
 export function createRefill(
   connection: Connection,
   call: Call,
@@ -74,6 +82,7 @@ export function createRefill(
   gap: Refillable,
   options: RefillOptions,
 ): Refill {
+  checkOptions('client.refill', options, rules)
   const open = (signal?: AbortSignal): AsyncGenerator<VehicleDataEvent, void, undefined> =>
     states(connection, call, normalizer, gap, signal === undefined ? options : { ...options, signal })
   return {

@@ -1,11 +1,16 @@
+import { isJsonObject } from '../../wire/record.ts'
+import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
+
 /**
- * What a {@link ServiceError} can be about: a code of the service, as it was sent, or one of the client's own:
+ * The codes of a {@link ServiceError}. Most are the service's own, as it sent them. The client itself makes these:
  *
- * - `invalid_webhook_url`, `invalid_request`: found before anything was sent, with the code that the service has for it
+ * - `invalid_webhook_url` and `invalid_request`, before it sends anything: the service has the same codes for the same faults
  * - `unreachable`: no answer came
  * - `timeout`: no answer came in time
- * - `answer_unreadable`: an answer that is not of the shape that the specification gives it
- * - `refused`: an error's answer without a code in it
+ * - `answer_unreadable`: the answer has a shape that the specification does not give
+ * - `refused`: the service answered with an error that has no code
+ *
+ * The codes are stable. A service can send others too.
  */
 export type ServiceErrorCode =
   | 'invalid_webhook_url'
@@ -25,7 +30,7 @@ export type ServiceErrorCode =
   | 'refused'
   | (string & {})
 
-/** What is known of an error beside its code and text. */
+/** What a {@link ServiceError} carries beside its code and message. Each member is `undefined` when nothing is known. */
 export interface ServiceErrorDetails {
   readonly hint?: string | undefined
   readonly status?: number | undefined
@@ -35,10 +40,10 @@ export interface ServiceErrorDetails {
 }
 
 /**
- * Everything that goes wrong between the client and the service.
+ * Every failure between the client and the service.
  *
- * `code` is the service's own where it sent one, `message` says what happened, `hint` what to do. No part of it ever holds the
- * API key, the `auth` of the webhook, a header or a body.
+ * `code` is for programs. `message` says what happened, and `hint` says what to do about it. No part of the error ever holds the
+ * API key, the webhook's `auth`, a header or a body.
  *
  * @example
  * ```ts
@@ -49,6 +54,7 @@ export interface ServiceErrorDetails {
  *   await client.webhook.get()
  * } catch (error) {
  *   if (!(error instanceof ServiceError) || error.code !== 'webhook_not_found') throw error
+ *   console.log(error.message, error.hint)
  * }
  * ```
  *
@@ -56,28 +62,143 @@ export interface ServiceErrorDetails {
  */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError'
-  /** Stable, for programs. */
+  /** For programs. Stable. */
   readonly code: ServiceErrorCode
-  /** The status of the answer; `undefined` when there was none. */
+  /** What to do, for people. It is not part of `message`: the code that prints the error prints both. */
+  readonly hint: string | undefined
+  /** The status of the answer. `undefined` when there was no answer. */
   readonly status: number | undefined
-  /** What the service calls this request, for its support. */
+  /** The service's id of this request, for its support. */
   readonly requestId: string | undefined
-  /** How long the service wants to be left alone, in milliseconds: its `Retry-After`. */
+  /** How long the service asks you to wait before the next request, in milliseconds: its `Retry-After`. */
   readonly retryAfterMs: number | undefined
-  readonly #hint: string | undefined
 
   constructor(code: ServiceErrorCode, message: string, details: ServiceErrorDetails = {}) {
-    const { hint, status, requestId, retryAfterMs } = details
-    super(hint === undefined ? message : `${message} ${hint}`, 'cause' in details ? { cause: details.cause } : {})
+    super(message, 'cause' in details ? { cause: details.cause } : {})
     this.code = code
-    this.#hint = hint
-    this.status = status
-    this.requestId = requestId
-    this.retryAfterMs = retryAfterMs
+    this.hint = details.hint
+    this.status = details.status
+    this.requestId = details.requestId
+    this.retryAfterMs = details.retryAfterMs
   }
+}
 
-  /** What to do about it, for people: `message` ends in it. */
-  get hint(): string | undefined {
-    return this.#hint
+/** The most characters of the service's own text that an error repeats. */
+const textLength = 300
+
+/** Reads an answer that is not a 2xx as an error. */
+export async function refusalOf(
+  answer: Response,
+  request: ServiceRequest,
+  { apiKey, clock }: Connection,
+): Promise<ServiceError> {
+  const read = readError(await bodyOf(answer))
+  const withoutSecrets = (text: string): string => without(text, [apiKey, request.secret])
+  // A code that repeats a secret is dropped, because part of a code helps nobody.
+  const code = read.code !== undefined && withoutSecrets(read.code) === read.code ? read.code : undefined
+  const text = read.text === undefined ? '' : `: ${withoutSecrets(read.text).slice(0, textLength)}`
+  // A browser hides a redirection and reports the status 0.
+  const status = answer.status === 0 ? 302 : answer.status
+  const { headers } = answer
+  const requestId = headers.get('x-request-id') ?? headers.get('x-txid') ?? undefined
+  return new ServiceError(
+    code ?? 'refused',
+    `${nameOf(request)} was answered with ${status}${code === undefined ? '' : ` ${code}`}${text}${/[.!?]$/.test(text) ? '' : '.'}`,
+    {
+      status,
+      hint: hintFor(status, code ?? '', request),
+      requestId: requestId === undefined ? undefined : withoutSecrets(requestId),
+      retryAfterMs: readRetryAfter(headers.get('retry-after'), clock.now()),
+    },
+  )
+}
+
+async function bodyOf(answer: Response): Promise<unknown> {
+  try {
+    return JSON.parse(await answer.text())
+  } catch {
+    // A proxy's HTML page says no more than the status does.
+    return undefined
   }
+}
+
+/** Finds the code and the text in each of the shapes that error bodies have. */
+function readError(body: unknown): { readonly code: string | undefined; readonly text: string | undefined } {
+  if (!isJsonObject(body)) return { code: undefined, text: undefined }
+  const { error } = body
+  const inner = isJsonObject(error) ? error : body
+  const code = codeIn(error) ?? codeIn(inner['code'])
+  const text = inner['error_description'] ?? inner['message'] ?? (code === undefined ? error : undefined)
+  return { code, text: typeof text === 'string' && text !== '' ? text : undefined }
+}
+
+function codeIn(value: unknown): string | undefined {
+  return typeof value === 'string' && /^\w{1,64}$/.test(value) ? value : undefined
+}
+
+/** The service may quote a secret that it was sent, plain or as it is written in JSON. */
+function without(text: string, secrets: readonly (string | undefined)[]): string {
+  const spellings = secrets.flatMap((secret) => (secret ? [JSON.stringify(secret).slice(1, -1), secret] : []))
+  return spellings.reduce((left, secret) => left.replaceAll(secret, '…'), text)
+}
+
+/**
+ * Reads a `Retry-After` header, which is a number of seconds or an HTTP date, as milliseconds from now. Anything else is
+ * `undefined`.
+ */
+export function readRetryAfter(header: string | null, nowMs: number): number | undefined {
+  const text = header?.trim() ?? ''
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1000
+  // `Date.parse` accepts much more than HTTP dates, which begin with the name of a day.
+  if (!/^(mon|tue|wed|thu|fri|sat|sun)/i.test(text)) return undefined
+  const atMs = Date.parse(text)
+  return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - nowMs)
+}
+
+/** What to do about an error of the service, or `undefined` when its own text has to be enough. */
+function hintFor(status: number, code: string, request: ServiceRequest): string | undefined {
+  if (code === 'insufficient_scope') return scopeHint(request)
+  const hint = hints[code] ?? hints[codeOfStatus[status] ?? '']
+  if (hint !== undefined) return hint
+  if (status >= 500) return 'The service failed: try again later.'
+  if (status >= 300 && status < 400) {
+    return 'Is `baseUrl` the address of the service, with https:? The client never follows a redirection, to protect your key.'
+  }
+  return undefined
+}
+
+/** What a status means when the answer has no code that we know. */
+const codeOfStatus: Readonly<Record<number, string>> = { 401: 'unauthorized', 429: 'too_many_requests' }
+
+const hints: Readonly<Record<string, string>> = {
+  unauthorized:
+    'Give the business’s bearer token as `apiKey`. Is the environment variable set, and is the key for this service?',
+  too_many_requests: 'Wait for `retryAfterMs`, and send fewer requests.',
+  invalid_webhook_url:
+    'Give a URL that the internet can reach. During development, stream by SSE, or use the sandbox with --allow-local.',
+  webhook_not_found: 'Set one with `webhook.set`.',
+  config_not_found: 'The vehicle does not stream: call `config(vin).replace` or `patch` first.',
+  vehicle_not_found: 'Is it shared with your business? `products()` lists what is shared.',
+  energy_site_not_found: 'Is it shared with your business? `products()` lists what is shared.',
+  vehicle_unavailable: 'The vehicle is asleep or offline: call `wakeUp(vin)`, or wait until its state is online.',
+}
+
+/** The request shows which rule refused it (specification: "Requests refused with 403 `insufficient_scope`"). */
+function scopeHint({ method, path }: ServiceRequest): string {
+  if (path.endsWith('/fleet_telemetry_config') && method !== 'GET') {
+    return 'To change what a vehicle streams, for everyone who streams from it, call `config(vin).patch`, `replace` or `stop`.'
+  }
+  if (/\/vehicles\/[^/]+\/(drivers|invitations)\b/.test(path)) {
+    return 'Drivers and invitations belong to the customer’s own account: only the customer can change them.'
+  }
+  if (!/^\/api\/1\/(vehicles|energy_sites)\/[^/]+/.test(path)) {
+    return 'Name a shared product by its VIN or energy site id. `products()` lists them.'
+  }
+  if (path.startsWith('/api/1/energy_sites/')) {
+    return 'Your business has no command access to energy sites. You choose it at setup, and every customer who connects grants it.'
+  }
+  return (
+    'Your business has no command access to vehicles or to charging only, or this customer granted charging only. ' +
+    'You choose the access at setup, and every customer who connects grants it.'
+  )
 }

@@ -3,48 +3,51 @@ import type { Clock } from '../../base/clock.ts'
 import { withDeadline } from './deadline.ts'
 import { ServiceError } from './service-error.ts'
 
-/** How a stream of Server-Sent Events is read. */
-export interface SseReading {
+/** How to read a body as Server-Sent Events. */
+interface SseOptions {
   readonly clock: Clock
-  /** The longest silence, comments included, before the stream counts as dead. */
+  /** The stream counts as dead after this time without a byte. Comments count as bytes. */
   readonly heartbeatTimeoutMs: number
   readonly signal: AbortSignal | undefined
-  /** Something came: items, parts of them, comments. */
-  readonly heard: () => void
-  /** The stream says how long to wait before connecting anew. */
-  readonly asksToWait: (ms: number) => void
+  /** Bytes have arrived: items, parts of items, or comments. */
+  readonly onBytes: () => void
+  /** The stream has said how long to wait before a reconnect. */
+  readonly onRetry: (ms: number) => void
 }
 
-/** The longest item, in characters: a full vehicle document has a hundredth of it. */
+/** The longest item, in characters. A full vehicle document has about a hundredth of it. */
 const longestItem = 1_048_576
 
 /**
- * Reads a body as Server-Sent Events, wherever its chunks end. Ends with the body; rejects with `timeout` after too long a
- * silence, with `answer_unreadable` for an item without an end, and with the reason of the signal. Lets go of the body in any case.
+ * Reads a body as Server-Sent Events. Chunks may end anywhere. Ends with the body. Rejects with `timeout` after a silence of
+ * `heartbeatTimeoutMs`, with `answer_unreadable` for an item longer than a million characters, with `unreachable` when the
+ * connection breaks, and with the signal's reason. It always releases the body.
  */
 export async function* readSseItems(
   body: ReadableStream<Uint8Array>,
-  { clock, heartbeatTimeoutMs, signal, heard, asksToWait }: SseReading,
+  { clock, heartbeatTimeoutMs, signal, onBytes, onRetry }: SseOptions,
 ): AsyncGenerator<EventSourceMessage, void, undefined> {
   const ready: EventSourceMessage[] = []
   let oversized = false
   const parser = createParser({
     maxBufferSize: longestItem,
     onEvent: (item) => ready.push(item),
-    onRetry: asksToWait,
+    onRetry,
     onError: ({ type }) => (oversized ||= type === 'max-buffer-size-exceeded'),
   })
-  const late = (): Error =>
+  const onTimeout = (): Error =>
     new ServiceError('timeout', `The stream was silent for ${heartbeatTimeoutMs} ms.`, {
-      hint: 'Raise `heartbeatTimeoutMs` if the service sends fewer signs of life.',
+      hint: 'Raise `heartbeatTimeoutMs` if the service sends comments less often.',
     })
   const decoder = new TextDecoder()
   const reader = body.getReader()
   try {
     for (;;) {
-      const { done, value } = await withDeadline({ clock, ms: heartbeatTimeoutMs, signal, late }, () => read(reader))
+      const { done, value } = await withDeadline({ clock, ms: heartbeatTimeoutMs, signal, onTimeout }, () =>
+        readChunk(reader),
+      )
       if (done) return
-      heard()
+      onBytes()
       parser.feed(decoder.decode(value, { stream: true }))
       yield* ready.splice(0)
       if (oversized) {
@@ -52,12 +55,14 @@ export async function* readSseItems(
       }
     }
   } finally {
-    // Nobody waits for the other side to agree.
+    // The other side may never confirm the cancellation, so nothing waits for it.
     reader.cancel().catch(() => {})
   }
 }
 
-async function read(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<ReadableStreamReadResult<Uint8Array>> {
+async function readChunk(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+): Promise<ReadableStreamReadResult<Uint8Array>> {
   try {
     return await reader.read()
   } catch (cause) {

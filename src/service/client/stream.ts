@@ -1,42 +1,42 @@
 import { guarded, throttled } from '../../base/log.ts'
+import { aFunction, anything, checkOptions, milliseconds, type Rules } from '../../base/options.ts'
 import { backoffMs } from '../../dispatch/retry.ts'
-import { FleethookError } from '../../base/errors.ts'
 import type { WireEvent, WireTopic } from '../../events/event.ts'
 import type { FieldCatalogue } from '../../events/fields.ts'
+import type { Source } from '../../receiver/source.ts'
 import type { Normalizer } from '../../wire/normalizer.ts'
 import { isJsonObject } from '../../wire/record.ts'
-import { isPassing } from './call.ts'
-import type { Source } from '../../receiver/source.ts'
+import { isTransient, segment, sendOnce } from './call.ts'
+import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
 import { pause, withDeadline } from './deadline.ts'
-import { exchange } from './exchange.ts'
 import { feedMessages } from './feed.ts'
-import { type Connection, nameOf, type ServiceRequest } from './request.ts'
-import { segment } from './segment.ts'
 import { ServiceError } from './service-error.ts'
 import { readSseItems } from './sse-items.ts'
 
-/** What to stream, and for how long. */
+/** The options of `client.stream`. */
 export interface StreamOptions<Fields extends FieldCatalogue> {
-  /** One field only. */
+  /** Streams this field only. */
   readonly field?: (keyof Fields & string) | (string & {})
-  /** Which topics. All when it is left out. */
+  /** Streams these topics only. Default: all topics. */
   readonly topics?: readonly WireTopic[]
-  /** Ends the stream: the iteration is then over, without an error. */
+  /** Ends the stream. The iteration then ends without an error. */
   readonly signal?: AbortSignal
-  /** Where to go on: the id of the last item of an earlier stream, as far as the service still has what follows. */
+  /** The id of the last item of an earlier stream. The service continues after it, if it still has what follows. */
   readonly lastEventId?: string
-  /** After how long a silence, comments included, to connect anew, in milliseconds. Default 60,000. */
+  /** Reconnects after this time without a byte, in milliseconds. Comments count as bytes. Default 60,000. */
   readonly heartbeatTimeoutMs?: number
-  /** Is told of every interruption, when it is over, so that `client.refill(gap)` can close the gap. */
+  /** Called after each interruption, once the stream is connected again. `client.refill(gap)` then closes the gap. */
   readonly onResumed?: (gap: StreamGap) => unknown
 }
 
-/** A time without a stream. */
+/** A time in which a stream was interrupted, and messages of its vehicle may be missing. */
 export interface StreamGap {
   readonly vin: string
+  /** When the last byte arrived. */
   readonly from: Date
+  /** When the stream was connected again. */
   readonly to: Date
-  /** The service was told where to go on (`Last-Event-ID`): nothing is missing if it still had what followed. */
+  /** The id that the service was sent as `Last-Event-ID`. If it still had what followed this item, nothing is missing. */
   readonly lastEventId: string | undefined
 }
 
@@ -50,26 +50,36 @@ export interface StreamMessage {
 }
 
 /**
- * A stream of a vehicle's events. Each iteration has a connection of its own, and closes it when it is left.
- * `receiver.from(stream)` has it handled as if it had been posted to the webhook.
+ * The events of one vehicle, as they happen. Each iteration opens its own connection, reconnects after interruptions, and closes
+ * the connection when the loop ends. It throws errors that waiting does not fix, such as a wrong key or a vehicle that is not
+ * shared. `receiver.from(stream)` handles the messages as if they had been posted to the webhook.
+ *
+ * Specification: "Streaming by SSE", which shows neither event names nor data. See readings 15 to 19 in docs/interface.md.
  */
 export interface EventStream<Fields extends FieldCatalogue> extends AsyncIterable<WireEvent<Fields>>, Source {
-  /** The same as text, unread. */
+  /** The same messages as JSON text, not parsed. */
   messages(): AsyncIterableIterator<StreamMessage>
 }
 
-/** Streams a vehicle. Does not connect before somebody iterates. */
+const rules: Rules<StreamOptions<FieldCatalogue>> = {
+  field: anything,
+  topics: { must: 'must be a list of topics', accepts: Array.isArray },
+  signal: anything,
+  lastEventId: anything,
+  heartbeatTimeoutMs: milliseconds(1),
+  onResumed: aFunction,
+}
+
+/** Streams a vehicle. Connects when the stream is iterated. */
 export function createStream<Fields extends FieldCatalogue>(
   connection: Connection,
   normalizer: Normalizer<Fields>,
   vin: string,
   options: StreamOptions<Fields>,
 ): EventStream<Fields> {
+  checkOptions('client.stream', options, rules)
   const { clock, retry, timeoutMs } = connection
   const { field, topics, heartbeatTimeoutMs = 60_000 } = options
-  if (!(heartbeatTimeoutMs > 0)) {
-    throw new FleethookError('option_invalid', `\`heartbeatTimeoutMs\` must be above 0 and is ${heartbeatTimeoutMs}.`)
-  }
   const vehicle = segment('The VIN', vin)
   const path = field === undefined ? `/sse/${vehicle}` : `/sse/${vehicle}/${segment('The field', field)}`
   const log = throttled(connection.log, clock)
@@ -82,14 +92,14 @@ export function createStream<Fields extends FieldCatalogue>(
     idempotent: true,
   })
 
-  /** The body of one connection; nothing when there is nothing to stream. */
+  /** Opens one connection. Resolves to `undefined` when there is nothing to stream. */
   function open(
     asked: ServiceRequest,
     signal: AbortSignal | undefined,
   ): Promise<ReadableStream<Uint8Array> | undefined> {
-    const late = (): Error => new ServiceError('timeout', `${nameOf(asked)}: no answer within ${timeoutMs} ms.`)
-    return withDeadline({ clock, ms: timeoutMs, signal, late }, (given) =>
-      exchange(connection, asked, given, (answer) => bodyOf(answer, asked)),
+    const onTimeout = (): Error => new ServiceError('timeout', `${nameOf(asked)}: no answer within ${timeoutMs} ms.`)
+    return withDeadline({ clock, ms: timeoutMs, signal, onTimeout }, (given) =>
+      sendOnce(connection, asked, given, (answer) => bodyOf(answer, asked)),
     )
   }
 
@@ -101,9 +111,9 @@ export function createStream<Fields extends FieldCatalogue>(
     let lostAt: number | undefined
     let failures = 0
     let leastMs = 0
-    let heardAt = clock.now()
-    const heard = (): void => void (heardAt = clock.now())
-    const asksToWait = (ms: number): void => void (leastMs = ms)
+    let lastByteAt = clock.now()
+    const onBytes = (): void => void (lastByteAt = clock.now())
+    const onRetry = (ms: number): void => void (leastMs = ms)
 
     while (!signal?.aborted) {
       let failure: unknown
@@ -114,37 +124,37 @@ export function createStream<Fields extends FieldCatalogue>(
         openedAt = clock.now()
         if (lostAt !== undefined) onResumed({ vin, from: new Date(lostAt), to: new Date(clock.now()), lastEventId })
         lostAt = undefined
-        for await (const item of readSseItems(body, { clock, heartbeatTimeoutMs, signal, heard, asksToWait })) {
+        for await (const item of readSseItems(body, { clock, heartbeatTimeoutMs, signal, onBytes, onRetry })) {
           failures = 0
           if (item.id !== undefined) lastEventId = sendable(item.id)
           yield { text: item.data, id: item.id, receivedAt: clock.now() }
         }
       } catch (error) {
         if (signal?.aborted) return
-        if (!isPassing(error)) throw error
+        if (!isTransient(error)) throw error
         failure = error
       }
-      lostAt ??= heardAt
-      // A connection that lived was none that failed, even if its vehicle had nothing to say.
-      if (heardAt - openedAt >= retry.maxMs) failures = 0
+      lostAt ??= lastByteAt
+      // A connection that stayed open did not fail, even if its vehicle sent nothing.
+      if (lastByteAt - openedAt >= retry.maxMs) failures = 0
       failures += 1
       const askedMs = failure instanceof ServiceError ? (failure.retryAfterMs ?? 0) : 0
       const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs)
-      // Services close streams now and then; one that does not come back is worth a line.
-      if (failures > 1) log.warn('a stream is interrupted, and connected again', { vin, waitMs, why: codeOf(failure) })
+      // Services close streams from time to time. Only a stream that fails again is worth a line.
+      if (failures > 1) log.warn('a stream is interrupted and reconnects', { vin, waitMs, why: codeOf(failure) })
       await pause(clock, waitMs, signal).catch(() => {})
     }
   }
 
   async function* events(): AsyncGenerator<WireEvent<Fields>, void, undefined> {
-    for await (const { text, receivedAt } of messages(options.signal, tell)) {
+    for await (const { text, receivedAt } of messages(options.signal, reportGap)) {
       const value = parsed(text)
       if (value !== undefined) yield normalizer.normalize(value, receivedAt)
-      else log.warn('an item of a stream is no JSON object', { vin, length: text.length })
+      else log.warn('an item of a stream is not a JSON object', { vin, length: text.length })
     }
   }
 
-  function tell(gap: StreamGap): void {
+  function reportGap(gap: StreamGap): void {
     guarded(
       () => options.onResumed?.(gap),
       (error) =>
@@ -153,15 +163,15 @@ export function createStream<Fields extends FieldCatalogue>(
   }
 
   return {
-    messages: () => messages(options.signal, tell),
+    messages: () => messages(options.signal, reportGap),
     [Symbol.asyncIterator]: events,
     feed: (sink) =>
-      feedMessages(sink, (noticed) => {
+      feedMessages(sink, (onInterruption) => {
         const signal = options.signal === undefined ? sink.signal : AbortSignal.any([options.signal, sink.signal])
         return messages(signal, (gap) => {
-          tell(gap)
-          // Also where the service was told the last item: it nowhere says that it goes on from there.
-          noticed(gap)
+          reportGap(gap)
+          // A gap even after `Last-Event-ID`: the specification does not say that the service continues there.
+          onInterruption(gap)
         })
       }),
   }
@@ -172,13 +182,17 @@ function bodyOf(answer: Response, request: ServiceRequest): ReadableStream<Uint8
   const type = answer.headers.get('content-type') ?? ''
   if (answer.body !== null && type.toLowerCase().startsWith('text/event-stream')) return answer.body
   answer.body?.cancel().catch(() => {})
-  throw new ServiceError('answer_unreadable', `${nameOf(request)} was answered with ${answer.status} and no stream.`, {
-    status: answer.status,
-    hint: 'Is `baseUrl` the service’s address?',
-  })
+  throw new ServiceError(
+    'answer_unreadable',
+    `${nameOf(request)} was answered with ${answer.status} but not with a stream.`,
+    {
+      status: answer.status,
+      hint: 'Is `baseUrl` the address of the service?',
+    },
+  )
 }
 
-/** The id of an item, if a header can carry it: with another one no connection would ever come about again. */
+/** The id of an item, if a header can carry it. With any other id every reconnect would fail. */
 function sendable(id: string | undefined): string | undefined {
   return id !== undefined && /^[\x20-\x7e]+$/.test(id) ? id : undefined
 }

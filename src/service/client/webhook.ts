@@ -1,32 +1,42 @@
 import * as z from 'zod/mini'
 import type { Format } from '../../events/event.ts'
-import { checked, discard, readJson, unwrapped } from './answer.ts'
-import type { Call } from './call.ts'
-import type { ServiceRequest } from './request.ts'
+import { type Call, checkBody, discardBody, readJson, unwrapped } from './call.ts'
+import type { CallOptions, ServiceRequest } from './connection.ts'
 import { ServiceError } from './service-error.ts'
-import { flawOfWebhookUrl } from './webhook-url.ts'
+import { problemWithWebhookUrl } from './webhook-url.ts'
 
-/** The webhook of the business, as it is set (specification: "Business webhook"). */
+/**
+ * The webhook of the business, as you set it. A business has at most one.
+ *
+ * @example
+ * ```ts
+ * import type { Webhook } from 'fleethook/client'
+ *
+ * export const paused: Webhook = { url: 'https://example.com/telemetry', format: 'service', enabled: false }
+ * ```
+ *
+ * Specification: "Business webhook".
+ */
 export interface Webhook {
-  /** Where each message is posted. Must be reachable from the internet. */
+  /** Where the service posts each message. The internet must be able to reach it. */
   readonly url: string
   readonly format: Format
   /**
-   * Sent as the `Authorization` header with every message: the `secret` of the receiver. Left out, none is sent, and one
-   * that was set before is gone.
+   * The value of the `Authorization` header of every message: the receiver's `secret`. Without it the service sends no such
+   * header, and deletes the value that was set before.
    */
   readonly auth?: string | undefined
-  /** Whether the TLS certificate of `url` is checked. Default `true`. */
+  /** Whether the service checks the TLS certificate of `url`. Default `true`. */
   readonly verify?: boolean
-  /** `false` pauses delivery without deleting the webhook. Default `true`. */
+  /** `false` pauses delivery and keeps the webhook. Default `true`. */
   readonly enabled?: boolean
 }
 
-/** The webhook as the service returns it: with everything but the value of `auth`. */
+/** The webhook as the service returns it. Other members are kept as they came. */
 export interface StoredWebhook {
   readonly url: string
   readonly format: Format | (string & {})
-  /** Whether an authorization header is set. Its value is never returned. */
+  /** Whether an authorization header is set. The service never returns its value. */
   readonly auth: boolean
   readonly verify: boolean
   readonly enabled: boolean
@@ -35,28 +45,37 @@ export interface StoredWebhook {
   readonly [key: string]: unknown
 }
 
-/** Whoever asked may give up. */
-export interface CallOptions {
-  readonly signal?: AbortSignal
-}
-
-/** The one webhook of the business. */
+/**
+ * The one webhook of the business: `client.webhook`.
+ *
+ * @example
+ * ```ts
+ * import { createClient } from 'fleethook/client'
+ *
+ * const { webhook } = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
+ * await webhook.set({ url: 'https://example.com/telemetry', format: 'service', auth: process.env.WEBHOOK_SECRET })
+ * console.log(await webhook.get())
+ * ```
+ *
+ * Specification: "Business configuration".
+ */
 export interface WebhookResource {
   /**
-   * Sets the webhook, or replaces it. Throws `invalid_webhook_url` before anything is sent when the service could not reach
-   * `url`. `allowLocal: true` leaves that judgement to the service: for a sandbox that was started with `--allow-local`.
+   * Sets or replaces the webhook. Rejects with `invalid_request` when a member is wrong, and with `invalid_webhook_url` when the
+   * internet cannot reach `url`, both before anything is sent. `allowLocal: true` leaves the check of `url` to the service, for a
+   * sandbox that runs with `--allow-local`.
    */
   set(webhook: Webhook, options?: CallOptions & { readonly allowLocal?: boolean }): Promise<StoredWebhook>
-  /** Throws `webhook_not_found` when none is set. */
+  /** Rejects with `webhook_not_found` when no webhook is set. */
   get(options?: CallOptions): Promise<StoredWebhook>
-  /** Throws `webhook_not_found` when none is set. */
+  /** Rejects with `webhook_not_found` when no webhook is set. */
   delete(options?: CallOptions): Promise<void>
 }
 
 const stored: z.ZodMiniType<StoredWebhook> = z.looseObject({
   url: z.string(),
   format: z.string(),
-  // Whatever a service does here, the value goes no further.
+  // Even if a service returns the value, the client does not pass it on.
   auth: z.pipe(
     z.unknown(),
     z.transform((auth) => Boolean(auth)),
@@ -69,22 +88,22 @@ const stored: z.ZodMiniType<StoredWebhook> = z.looseObject({
 const path = '/api/business/webhook'
 const formats: readonly string[] = ['service', 'vehicle_maker', 'event_collector']
 
-/** Sets, returns and deletes the webhook. */
+/** The webhook of the business. */
 export function createWebhookResource(call: Call): WebhookResource {
   const readStored = (request: ServiceRequest) => async (answer: Response) =>
-    checked(stored, unwrapped(await readJson(answer, request)), request)
+    checkBody(stored, unwrapped(await readJson(answer, request)), request)
 
   return {
     async set(webhook, { allowLocal = false, signal } = {}) {
-      const flaw = flawOfWebhook(webhook)
-      if (flaw !== undefined) throw new ServiceError('invalid_request', `The webhook cannot be set: ${flaw}`)
-      const unreachable = allowLocal ? undefined : flawOfWebhookUrl(webhook.url)
+      const problem = problemWithWebhook(webhook)
+      if (problem !== undefined) throw new ServiceError('invalid_request', `The webhook was not set. ${problem}`)
+      const unreachable = allowLocal ? undefined : problemWithWebhookUrl(webhook.url)
       if (unreachable !== undefined) {
         throw new ServiceError(
           'invalid_webhook_url',
           `The service cannot reach the webhook’s \`url\`. ${unreachable}`,
           {
-            hint: 'While developing, stream by SSE instead, or use a sandbox with --allow-local and set `allowLocal: true`.',
+            hint: 'During development, stream by SSE instead, or use a sandbox with --allow-local and set `allowLocal: true`.',
           },
         )
       }
@@ -96,19 +115,19 @@ export function createWebhookResource(call: Call): WebhookResource {
       const request: ServiceRequest = { method: 'GET', path, idempotent: true, signal }
       return call(request, readStored(request))
     },
-    delete: ({ signal } = {}) => call({ method: 'DELETE', path, idempotent: true, signal }, discard),
+    delete: ({ signal } = {}) => call({ method: 'DELETE', path, idempotent: true, signal }, discardBody),
   }
 }
 
-/** What the service would not take, found without saying the value of `auth`. */
-export function flawOfWebhook(webhook: { readonly [Key in keyof Webhook]?: unknown }): string | undefined {
+/** Why the service would refuse a webhook, as a sentence without the value of `auth`, or `undefined`. */
+export function problemWithWebhook(webhook: { readonly [Key in keyof Webhook]?: unknown }): string | undefined {
   const { url, format, auth, verify, enabled } = webhook
   if (typeof url !== 'string') return '`url` must be a string.'
   if (typeof format !== 'string' || !formats.includes(format)) return `\`format\` must be one of ${formats.join(', ')}.`
   // An environment variable that is not set must not open the receiver to everybody.
-  if ('auth' in webhook && auth === undefined) return '`auth` is undefined. Leave it out to have no header sent.'
+  if ('auth' in webhook && auth === undefined) return '`auth` is undefined. To send no header, leave it out.'
   if (auth !== undefined && !(typeof auth === 'string' && /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(auth))) {
-    return '`auth` must be visible ASCII without blanks at its ends: a header carries nothing else.'
+    return '`auth` must be visible ASCII without blanks at its ends, because a header can carry nothing else.'
   }
   if (verify !== undefined && typeof verify !== 'boolean') return '`verify` must be true or false.'
   if (enabled !== undefined && typeof enabled !== 'boolean') return '`enabled` must be true or false.'

@@ -1,10 +1,14 @@
-import { spend, warm } from './battery.ts'
-import { courseTo, move, placeAt } from './motion.ts'
-import { loseNetwork } from './network.ts'
+import {
+  alertMessage,
+  changeState,
+  dataMessage,
+  errorMessage,
+  loseNetwork,
+  startAlert,
+  type Steps,
+} from './messages.ts'
+import { courseTo, move, placeAt, spend, warm } from './physics.ts'
 import { between, chance, oneOf, whole } from './random.ts'
-import { changes, changeState } from './say.ts'
-import type { Steps } from './simulated.ts'
-import { alert, fallIll, fault } from './trouble.ts'
 import type { Vehicle } from './vehicle.ts'
 
 const places: readonly [string, ...string[]] = [
@@ -17,7 +21,7 @@ const places: readonly [string, ...string[]] = [
 ]
 const townSpeed = 13.6
 
-/** A trip, from the opened door to the locked one: to somewhere, or, from somewhere, home. */
+/** A trip from unlocking to locking. From home it goes to a random place, and from anywhere else it goes home. */
 export function* drive(vehicle: Vehicle): Steps {
   plan(vehicle)
   yield* getIn(vehicle)
@@ -69,10 +73,10 @@ function* travel(vehicle: Vehicle): Steps {
   const openRoad = length < 5_000 ? 15.5 : length < 15_000 ? 23 : between(random, 26, 33)
   const tunnelAt = chance(random, 0.2) ? between(random, 0.1, 0.9) * length : -1
   const tunnelSeconds = chance(random, 0.1) ? between(random, 600, 2_400) : between(random, 25, 240)
-  const illness = chance(random, 0.15) ? fallIll(vehicle) : undefined
-  if (illness) yield alert(vehicle, illness, false)
-  const healsAt = length * between(random, 0.2, 0.8)
-  let ill = illness !== undefined
+  const activeAlert = chance(random, 0.15) ? startAlert(vehicle) : undefined
+  if (activeAlert) yield alertMessage(vehicle, activeAlert, false)
+  const alertEndsAt = length * between(random, 0.2, 0.8)
+  let isAlerting = activeAlert !== undefined
   let closest = trip.metersLeft
   let tunnelAhead = tunnelAt > 0
   let redLightSeconds = 0
@@ -90,14 +94,14 @@ function* travel(vehicle: Vehicle): Steps {
       tunnelAhead = false
       yield* loseNetwork(vehicle, tunnelSeconds * 1_000)
     }
-    if (illness && ill && trip.metersLeft < healsAt) {
-      ill = false
-      yield alert(vehicle, illness, true)
+    if (activeAlert && isAlerting && trip.metersLeft < alertEndsAt) {
+      isAlerting = false
+      yield alertMessage(vehicle, activeAlert, true)
     }
-    if (chance(random, 1 / 2_500)) yield fault(vehicle)
+    if (chance(random, 1 / 2_500)) yield errorMessage(vehicle)
   }
   while (vehicle.metersPerSecond > 0) yield* roll(vehicle, 0)
-  if (illness && ill) yield alert(vehicle, illness, true)
+  if (activeAlert && isAlerting) yield alertMessage(vehicle, activeAlert, true)
 }
 
 function* getOut(vehicle: Vehicle): Steps {
@@ -124,14 +128,14 @@ function* getOut(vehicle: Vehicle): Steps {
   yield* still(vehicle, 2)
 }
 
-/** About a second on the wheels. */
+/** Drives for about a second. */
 function* roll(vehicle: Vehicle, wantedMetersPerSecond: number): Steps {
   const seconds = between(vehicle.random, 0.94, 1.06)
   move(vehicle, seconds, wantedMetersPerSecond)
   yield* pass(vehicle, seconds)
 }
 
-/** Some seconds at rest. */
+/** Stands still for some seconds. */
 function* still(vehicle: Vehicle, seconds: number): Steps {
   vehicle.watts = 0
   for (let left = seconds; left > 0; left -= vehicle.stepSeconds)
@@ -142,5 +146,5 @@ function* pass(vehicle: Vehicle, seconds: number): Steps {
   vehicle.now += seconds * 1_000
   spend(vehicle, seconds)
   warm(vehicle, seconds)
-  yield changes(vehicle)
+  yield dataMessage(vehicle)
 }

@@ -1,30 +1,35 @@
 import FlatQueue from 'flatqueue'
-import { FleethookError } from '../../base/errors.ts'
-import { withDuplicates } from './duplicates.ts'
+import { checkOptions, required, type Rules, wholeNumber, numberBetween } from '../../base/options.ts'
 import { life } from './life.ts'
-import { randomFrom } from './random.ts'
-import type { Messages, Steps } from './simulated.ts'
+import type { Messages, SimulatedMessage, Steps } from './messages.ts'
+import { between, chance, randomFrom, type Random } from './random.ts'
 import { createVehicle } from './vehicle.ts'
 import { maxVins } from './vin.ts'
 
-/** What a simulated fleet is made of. */
-export interface FleetOptions {
-  /** How many vehicles: 1 to 1,000,000. */
+/** The options of {@link createFleet}. */
+interface FleetOptions {
+  /** The number of vehicles: 1 to 1,000,000. */
   readonly vins: number
-  /** The same seed and the same start, the same fleet, message for message. A whole number. */
+  /** A whole number. The same seed and start give the same messages. */
   readonly seed: number
-  /** When the first vehicles wake up: milliseconds since the epoch. */
+  /** When the first vehicles wake up, in milliseconds since the epoch. */
   readonly startAt: number
 }
 
+const rules: Rules<FleetOptions> = {
+  vins: required(wholeNumber(1, maxVins)),
+  seed: required(wholeNumber(Number.MIN_SAFE_INTEGER)),
+  startAt: required(numberBetween(-8.64e15, 8.64e15), 'Give milliseconds since the epoch, as `Date.now()` does.'),
+}
+
 /**
- * A fleet of vehicles that do not exist, and everything that they say: trips along winding roads, charging, sleep, alerts,
- * tunnels followed by bursts of old messages, duplicates, clocks that are ahead.
+ * A fleet of vehicles that do not exist, and all their messages: trips along winding roads, charging, sleep, alerts, tunnels
+ * followed by bursts of old messages, duplicates, clocks that are ahead.
  *
- * The messages come in the order in which the service would post them, without end. Memory grows with the number of
- * vehicles, not with time. VINs have a valid check digit and belong to nobody.
+ * The messages come in the order in which the service would post them, and never end. Memory grows with the number of vehicles,
+ * not with time. VINs have a valid check digit and belong to nobody.
  *
- * @throws FleethookError `option_invalid` for a number out of range.
+ * Throws `option_invalid` for a number out of range.
  *
  * @example
  * ```text
@@ -34,32 +39,20 @@ export interface FleetOptions {
  * }
  * ```
  */
-export function createFleet({ vins, seed, startAt }: FleetOptions): Messages {
-  if (!Number.isInteger(vins) || vins < 1 || vins > maxVins) {
-    throw new FleethookError('option_invalid', `A fleet of ${vins} vehicles was asked for.`, {
-      hint: `Give \`vins\` a whole number from 1 to ${maxVins}.`,
-    })
-  }
-  if (!Number.isInteger(seed)) {
-    throw new FleethookError('option_invalid', `The seed is ${seed}.`, { hint: 'Give `seed` a whole number.' })
-  }
-  if (!Number.isFinite(startAt)) {
-    throw new FleethookError('option_invalid', `The fleet is to start at ${startAt}.`, {
-      hint: 'Give `startAt` milliseconds since the epoch, as `Date.now()` does.',
-    })
-  }
-  return inOrder(vins, seed, startAt)
+export function createFleet(options: FleetOptions): Messages {
+  checkOptions('createFleet', options, rules)
+  return inOrder(options)
 }
 
-function* inOrder(vins: number, seed: number, startAt: number): Messages {
+function* inOrder({ vins, seed, startAt }: FleetOptions): Messages {
   const lives: Messages[] = []
-  // The vehicle whose next message is the earliest comes first. Its message is made when it is taken, not before.
+  // Ordered by each vehicle's next message. A vehicle makes its next message only when the one before is taken.
   const queue = new FlatQueue()
   const upcoming = []
   const seeds = randomFrom(seed)
   for (let index = 0; index < vins; index++) {
     const vehicle = createVehicle(index, seeds.next(), startAt)
-    const messages = withDuplicates(spoken(life(vehicle)), randomFrom(seeds.next()))
+    const messages = withDuplicates(messagesOf(life(vehicle)), randomFrom(seeds.next()))
     lives.push(messages)
     const first = messages.next()
     if (first.done) continue
@@ -77,6 +70,24 @@ function* inOrder(vins: number, seed: number, startAt: number): Messages {
   }
 }
 
-function* spoken(steps: Steps): Messages {
+function* messagesOf(steps: Steps): Messages {
   for (const message of steps) if (message) yield message
+}
+
+/** Repeats a message now and then, some seconds later. Most of the copies are marked as such, not all. */
+function* withDuplicates(messages: Messages, random: Random): Messages {
+  let copy: SimulatedMessage | undefined
+  for (const message of messages) {
+    if (copy && copy.at <= message.at) {
+      yield copy
+      copy = undefined
+    }
+    yield message
+    if (!copy && message.event.topic !== 'connectivity' && chance(random, 0.006)) {
+      const event = chance(random, 0.75)
+        ? { ...message.event, meta: { ...message.event.meta, isResend: true } }
+        : message.event
+      copy = { at: Math.round(message.at + between(random, 800, 30_000)), event }
+    }
+  }
 }

@@ -3,13 +3,13 @@ import { uniformInt } from 'pure-rand/distribution/uniformInt'
 import { xoroshiro128plus } from 'pure-rand/generator/xoroshiro128plus'
 import type { RandomGenerator } from 'pure-rand/types/RandomGenerator'
 
-/** A source of chance: the same seed, the same luck. */
+/** A source of random numbers. The same seed gives the same numbers. */
 export type Random = RandomGenerator
 
-/** A source of chance from a whole number. */
+/** A source of random numbers from a whole number. */
 export function randomFrom(seed: number): Random {
   const random = xoroshiro128plus(seed)
-  // Seeds that are close to each other have first draws that are close to each other.
+  // Similar seeds begin with similar numbers.
   for (let draw = 0; draw < 8; draw++) random.next()
   return random
 }
@@ -24,7 +24,7 @@ export function whole(random: Random, min: number, max: number): number {
   return uniformInt(random, min, max)
 }
 
-/** True with the probability given. */
+/** True with this probability. */
 export function chance(random: Random, probability: number): boolean {
   return uniformFloat64(random) < probability
 }

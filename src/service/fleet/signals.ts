@@ -1,14 +1,14 @@
 import type { BuiltInFields, ValueOf } from '../../events/fields.ts'
 import type { Doors, FieldValue, Location, Tires } from '../../events/values.ts'
-import { courseTo } from './motion.ts'
+import { courseTo } from './physics.ts'
 import { outsideCelsius, socPercent, type Vehicle } from './vehicle.ts'
 
 interface Signal<Value> {
-  /** Looked at no more often than this; 0 means at once, whenever it changes. As `interval_seconds` of a streaming config. */
+  /** The shortest time between two values, in seconds, as `interval_seconds`. 0 sends every change at once. */
   readonly every: number
-  /** The value now; `null` when there is none, as for many fields at rest. */
+  /** The value now. `null` when there is none, as for many fields of a parked vehicle. */
   readonly read: (vehicle: Vehicle) => Value | null
-  /** Newer than the firmware that writes text: has its type in every vehicle. */
+  /** Newer than the firmware that writes text, so every vehicle sends it with its type. */
   readonly alwaysTyped?: true
 }
 
@@ -27,7 +27,7 @@ const packVolts = (vehicle: Vehicle): number => 330 + 0.6 * socPercent(vehicle) 
 const brickVolts = (vehicle: Vehicle): number => packVolts(vehicle) / 96
 const kelvin = (celsius: number): number => celsius + 273.15
 const bars = (vehicle: Vehicle, wheel: 0 | 1 | 2 | 3): number | null =>
-  vehicle.tyresSeen ? round(vehicle.coldBars[wheel] * (kelvin(vehicle.tyreCelsius) / kelvin(15)), 2) : null
+  vehicle.tiresSeen ? round(vehicle.coldBars[wheel] * (kelvin(vehicle.tireCelsius) / kelvin(15)), 2) : null
 const charges = (vehicle: Vehicle, kind: 'ac' | 'dc'): boolean =>
   vehicle.charging?.kind === kind && vehicle.charging.state === 'Charging'
 const chargingKw = (vehicle: Vehicle, kind: 'ac' | 'dc'): number =>
@@ -60,7 +60,7 @@ const noWarnings: Tires = {
   semiRearAxleRight2: false,
 }
 
-/** The streaming config of the fleet: what every vehicle says, and how often it looks. */
+/** The streaming config of the fleet: what every vehicle measures, and its interval. */
 const signals: Signals = {
   VehicleSpeed: { every: 2, read: (v) => (inDrive(v) ? round(miles(v.metersPerSecond * 3_600), 3) : null) },
   Location: { every: 3, read: place },
@@ -134,12 +134,12 @@ const signals: Signals = {
   VehicleName: { every: 0, read: (v) => v.name },
 }
 
-/** What a vehicle would say of a field now. */
+/** The value of a field now. */
 export function reading(vehicle: Vehicle, field: keyof BuiltInFields): FieldValue {
   return signals[field]?.read(vehicle) ?? null
 }
 
-/** The signals in a list, each with its field. */
+/** The signals as a list. */
 export const signalList: readonly (Signal<FieldValue> & { readonly field: string })[] = Object.entries(signals).map(
   ([field, signal]) => ({ field, ...signal }),
 )

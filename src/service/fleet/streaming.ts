@@ -1,54 +1,66 @@
-import type { FieldValue } from '../../events/values.ts'
-import { courseTo } from './motion.ts'
+import type { FieldValue, Location } from '../../events/values.ts'
+import { courseTo } from './physics.ts'
 import { signalList } from './signals.ts'
-import { asText } from './spelling.ts'
-import type { Vehicle } from './vehicle.ts'
-
-/** How one field is streamed, in the words of a streaming config. */
-export interface StreamedField {
-  readonly interval_seconds: number
-  readonly minimum_delta?: number
-  readonly resend_interval_seconds?: number
-}
-
-/** What a vehicle streams, and what it said of it last. */
-export interface Streaming {
-  readonly fields: ReadonlyMap<string, StreamedField>
-  readonly said: Map<string, { readonly value: FieldValue; readonly at: number }>
-}
+import type { StreamedField, Streaming, Vehicle } from './vehicle.ts'
 
 const signals = new Map(signalList.map((signal) => [signal.field, signal]))
 
-/** Begins to stream these fields, by what was said of them before. */
+/** A new config. It keeps the last values of the fields that were streamed before. */
 export function streamingOf(fields: { readonly [name: string]: StreamedField }, before?: Streaming): Streaming {
-  const said = new Map([...(before?.said ?? [])].filter(([name]) => Object.hasOwn(fields, name)))
-  return { fields: new Map(Object.entries(fields)), said }
+  const sent = new Map([...(before?.sent ?? [])].filter(([name]) => Object.hasOwn(fields, name)))
+  return { fields: new Map(Object.entries(fields)), sent }
 }
 
-/** Every field that is due now: changed by enough after its interval, or unchanged for as long as its resend interval. */
-export function streamed(
-  vehicle: Vehicle,
-  { fields, said }: Streaming,
-): { readonly [field: string]: FieldValue } | undefined {
+/** The values that a vehicle sends now, or `undefined` when no field is due. */
+export function dueValues(vehicle: Vehicle): Readonly<Record<string, FieldValue>> | undefined {
+  const data = vehicle.streaming ? configured(vehicle, vehicle.streaming) : changed(vehicle)
+  vehicle.readAt = vehicle.now
+  return Object.keys(data).length > 0 ? data : undefined
+}
+
+/** By its config: a field is due when it changed enough after its interval, or when its resend interval is over. */
+function configured(vehicle: Vehicle, { fields, sent }: Streaming): Record<string, FieldValue> {
   const data: Record<string, FieldValue> = {}
-  let due = false
   for (const [name, setting] of fields) {
-    const before = said.get(name)
+    const before = sent.get(name)
     const sinceMs = before === undefined ? Infinity : vehicle.now - before.at
     if (sinceMs < setting.interval_seconds * 1_000) continue
     const signal = signals.get(name)
-    // A field that is not simulated has no value: what many fields of a vehicle at rest say too.
+    // A field that is not simulated has no value, as many fields of a parked vehicle.
     const value = signal?.read(vehicle) ?? null
-    const again = sinceMs >= (setting.resend_interval_seconds ?? Infinity) * 1_000
-    if (before !== undefined && !again && !differs(before.value, value, setting.minimum_delta ?? 0)) continue
-    said.set(name, { value, at: vehicle.now })
-    data[name] = vehicle.spelling === 'text' && !signal?.alwaysTyped ? asText(value) : value
-    due = true
+    const isResend = sinceMs >= (setting.resend_interval_seconds ?? Infinity) * 1_000
+    if (before !== undefined && !isResend && !differs(before.value, value, setting.minimum_delta ?? 0)) continue
+    sent.set(name, { value, at: vehicle.now })
+    data[name] = spelled(vehicle, value, signal?.alwaysTyped)
   }
-  return due ? data : undefined
+  return data
 }
 
-/** Whether a value is another one, by at least `delta`: in its own unit, or in metres for a place. */
+/** By the fleet's own intervals: a field is due when it changed. */
+function changed(vehicle: Vehicle): Record<string, FieldValue> {
+  const data: Record<string, FieldValue> = {}
+  for (const [index, { field, every, read, alwaysTyped }] of signalList.entries()) {
+    if (every > 0 && !isDue(every * 1_000, index, vehicle)) continue
+    const value = read(vehicle)
+    if (isSame(vehicle.sent[index], value)) continue
+    vehicle.sent[index] = value
+    data[field] = spelled(vehicle, value, alwaysTyped)
+  }
+  return data
+}
+
+// Signals with the same interval are read in different seconds, so that they do not all arrive at once.
+function isDue(everyMs: number, index: number, vehicle: Vehicle): boolean {
+  const shift = index * 1_009
+  return Math.floor((vehicle.now + shift) / everyMs) > Math.floor((vehicle.readAt + shift) / everyMs)
+}
+
+function isSame(sent: unknown, value: FieldValue): boolean {
+  if (sent === value) return true
+  return typeof value === 'object' && value !== null && JSON.stringify(sent) === JSON.stringify(value)
+}
+
+/** Whether a value changed by at least `delta`: in its own unit, or in meters for a place. */
 function differs(before: FieldValue, after: FieldValue, delta: number): boolean {
   if (before === after) return false
   if (typeof before === 'number' && typeof after === 'number') return Math.abs(after - before) >= delta
@@ -61,8 +73,34 @@ function differs(before: FieldValue, after: FieldValue, delta: number): boolean 
   return JSON.stringify(before) !== JSON.stringify(after)
 }
 
-function placeIn(value: FieldValue): { readonly latitude: number; readonly longitude: number } | undefined {
+function placeIn(value: FieldValue): Location | undefined {
   if (typeof value !== 'object' || value === null || !('latitude' in value)) return undefined
   const { latitude, longitude } = value
   return typeof latitude === 'number' && typeof longitude === 'number' ? { latitude, longitude } : undefined
+}
+
+/** A value as the vehicle's firmware writes it. */
+function spelled({ spelling }: Vehicle, value: FieldValue, alwaysTyped = false): FieldValue {
+  return spelling === 'text' && !alwaysTyped ? asText(value) : value
+}
+
+const isTrue = ([, value]: [string, unknown]): boolean => value === true
+const capitalized = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1)
+const degrees = (value: number, positive: string, negative: string): string =>
+  `${Math.abs(value).toFixed(6)} ${value < 0 ? negative : positive}`
+
+/** The text that older firmware writes: `"34.797"`, `"true"`, `"DriverFront|TrunkRear"`. */
+function asText(value: FieldValue): FieldValue {
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value)
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) return value
+  if ('latitude' in value && typeof value.latitude === 'number' && typeof value.longitude === 'number') {
+    return `(${degrees(value.latitude, 'N', 'S')}, ${degrees(value.longitude, 'E', 'W')})`
+  }
+  if ('driverFront' in value) {
+    return Object.entries(value)
+      .filter(isTrue)
+      .map(([door]) => capitalized(door))
+      .join('|')
+  }
+  return value
 }

@@ -1,11 +1,21 @@
-import type { Location } from '../../events/values.ts'
+import type { FieldValue, Location } from '../../events/values.ts'
 import { between, chance, oneOf, randomFrom, whole, type Random } from './random.ts'
-import type { Spelling } from './spelling.ts'
-import type { FractionDigits } from './timestamp.ts'
-import type { Streaming } from './streaming.ts'
 import { syntheticVin } from './vin.ts'
 
-/** Where the cable is plugged in, and how the battery takes it. */
+/** How one field is streamed, with the names of a streaming config. */
+export interface StreamedField {
+  readonly interval_seconds: number
+  readonly minimum_delta?: number
+  readonly resend_interval_seconds?: number
+}
+
+/** The streaming config of a vehicle, and the last value of each field that it sent. */
+export interface Streaming {
+  readonly fields: ReadonlyMap<string, StreamedField>
+  readonly sent: Map<string, { readonly value: FieldValue; readonly at: number }>
+}
+
+/** The charger that is plugged in, and what the battery takes from it. */
 export interface Charging {
   readonly kind: 'ac' | 'dc'
   readonly maxWatts: number
@@ -14,21 +24,23 @@ export interface Charging {
   energyInWh: number
 }
 
-/** Where a trip leads. */
-export interface Trip {
+/** A trip. */
+interface Trip {
   readonly origin: Location
   readonly destination: Location
   readonly name: string
   metersLeft: number
 }
 
-/** A vehicle as it is at one moment. Physical units; what the wire wants of them is in `signals.ts`. */
+/** A vehicle at one moment, in physical units. `signals.ts` has the values that it sends. */
 export interface Vehicle {
   readonly vin: string
   readonly random: Random
 
-  readonly spelling: Spelling
-  readonly fractionDigits: FractionDigits
+  /** How the firmware writes values: with their types or, when it is old, as text. */
+  readonly spelling: 'typed' | 'text'
+  /** The digits that the firmware writes after the second. */
+  readonly fractionDigits: 0 | 3 | 6 | 9
   readonly version: string
   readonly name: string
   readonly home: Location
@@ -38,22 +50,22 @@ export interface Vehicle {
   readonly coldBars: readonly [number, number, number, number]
   readonly yearlyMeanCelsius: number
 
-  /** The true time, ms since the epoch. */
+  /** The true time, in milliseconds since the epoch. */
   now: number
   state: 'online' | 'asleep' | 'driving'
-  /** The longest step in which the vehicle lives. Infinity: as long as what it does allows. */
+  /** The longest step of the simulation, in seconds. `Infinity` leaves the length to the activity. */
   stepSeconds: number
-  /** What the vehicle streams; nothing: what every vehicle of a fleet does. */
+  /** What the vehicle streams. `undefined`: what every vehicle of a fleet streams. */
   streaming: Streaming | undefined
   /** How far the vehicle's own clock is ahead. */
   clockAheadMs: number
-  /** What was said last, by the index of the signal; empty after sleep. */
-  said: unknown[]
-  /** When the signals were looked at last. */
-  lookedAt: number
-  /** When the last message was posted. */
+  /** The last value that was sent, by the index of the signal. Empty after sleep. */
+  sent: unknown[]
+  /** When the signals were last read. */
+  readAt: number
+  /** When the last message is posted. */
   postedAt: number
-  /** Until then the vehicle has no network: its messages wait, and are posted in a row. */
+  /** The vehicle has no network until then. Its messages wait and are then posted one after another. */
   offlineUntil: number
   connectionId: string
   networkInterface: 'wifi' | 'cellular'
@@ -69,15 +81,15 @@ export interface Vehicle {
   trip: Trip | undefined
 
   energyWh: number
-  /** Won back by braking and not spent yet. The gauge does not rise by it: it falls later. */
+  /** Energy from braking that is not used yet. It does not raise the gauge: the gauge falls later. */
   recuperatedWh: number
-  /** Out of the battery; negative into it. */
+  /** Power out of the battery. Negative into it. */
   watts: number
   charging: Charging | undefined
   portOpen: boolean
 
   cabinCelsius: number
-  tyreCelsius: number
+  tireCelsius: number
   batteryCelsius: number
   climateOn: boolean
   wantedCelsius: number
@@ -89,11 +101,11 @@ export interface Vehicle {
   passengerBuckled: boolean
   locked: boolean
   windowOpen: boolean
-  /** Tyre pressure is measured in the wheel: there is none until the wheel has turned. */
-  tyresSeen: boolean
+  /** The sensor is in the wheel, so there is no tire pressure until the wheel has turned. */
+  tiresSeen: boolean
 }
 
-/** Inland towns, far enough from the sea for a day's driving. */
+/** Inland towns. The sea is more than a day's drive away. */
 const towns: readonly [Location, ...Location[]] = [
   { latitude: 30.267, longitude: -97.743 },
   { latitude: 39.739, longitude: -104.99 },
@@ -135,8 +147,8 @@ export function createVehicle(index: number, seed: number, startAt: number): Veh
     stepSeconds: Infinity,
     streaming: undefined,
     clockAheadMs: 0,
-    said: [],
-    lookedAt: 0,
+    sent: [],
+    readAt: 0,
     postedAt: startAt,
     offlineUntil: 0,
     connectionId: '',
@@ -158,7 +170,7 @@ export function createVehicle(index: number, seed: number, startAt: number): Veh
     portOpen: false,
 
     cabinCelsius: celsius + 1,
-    tyreCelsius: celsius,
+    tireCelsius: celsius,
     batteryCelsius: celsius,
     climateOn: false,
     wantedCelsius: whole(random, 38, 45) / 2,
@@ -170,7 +182,7 @@ export function createVehicle(index: number, seed: number, startAt: number): Veh
     passengerBuckled: false,
     locked: true,
     windowOpen: chance(random, 0.05),
-    tyresSeen: false,
+    tiresSeen: false,
   }
 }
 
@@ -179,7 +191,7 @@ export function socPercent(vehicle: Vehicle): number {
   return (100 * vehicle.energyWh) / vehicle.capacityWh
 }
 
-/** The air outside: coldest at five in the morning by the sun, warmest at five in the afternoon. */
+/** The outside temperature: lowest at 5 am solar time, highest at 5 pm. */
 export function outsideCelsius(vehicle: Vehicle): number {
   const solarHours = vehicle.now / 3_600_000 + vehicle.longitude / 15
   return vehicle.yearlyMeanCelsius + 5 * Math.sin(((solarHours - 11) / 24) * 2 * Math.PI)

@@ -1,9 +1,9 @@
 import { FleethookError } from '../../base/errors.ts'
 
-/** How many vehicles can be told apart. */
+/** The number of different synthetic VINs. */
 export const maxVins = 1_000_000
 
-// I, O and Q are no letters of a VIN. S begins at 2.
+// A VIN has no I, O or Q. The values of S to Z begin at 2.
 const rows = ['ABCDEFGH', 'JKLMN P R', ' STUVWXYZ']
 
 function valueOf(character: string): number {
@@ -24,8 +24,8 @@ export function checkDigit(vin: string): string {
 }
 
 /**
- * The VIN of a vehicle that does not exist: a valid check digit, and a first character that no region of the world was
- * given, so that it can never be taken for a real one.
+ * The VIN of a vehicle that does not exist. It has a valid check digit. Its first character is assigned to no region of the world,
+ * so it is never the VIN of a real vehicle.
  */
 export function syntheticVin(index: number): string {
   if (!Number.isInteger(index) || index < 0 || index >= maxVins) {

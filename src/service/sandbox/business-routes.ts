@@ -1,29 +1,29 @@
 import { Hono } from 'hono'
-import { flawOfWebhook } from '../client/webhook.ts'
-import { flawOfWebhookUrl, isLoopback } from '../client/webhook-url.ts'
 import type { Format } from '../../events/event.ts'
 import type { JsonObject } from '../../wire/record.ts'
-import { readBody } from './body.ts'
-import { readFields } from './config-fields.ts'
+import { type FieldSetting, problemWithFields } from '../client/config.ts'
+import { problemWithWebhookUrl, isLoopback } from '../client/webhook-url.ts'
+import { problemWithWebhook } from '../client/webhook.ts'
+import { readBody, refuse, refuseBody, refuseVehicle } from './answers.ts'
 import { siteIds } from './energy-routes.ts'
-import { refuse } from './refusal.ts'
-import type { KeptWebhook } from './store.ts'
-import type { World } from './world.ts'
+import type { KeptFields, KeptWebhook } from './options.ts'
+import { knownFields, type SharedVehicle, type World } from './world.ts'
 
 /** `/api/business`: the webhook, the default config, the consented products. */
 export function businessRoutes(world: World): Hono {
-  const notFound = (): Response => refuse('webhook_not_found', 'No webhook is set.')
-  const since = new Date(world.settings.startAt).toISOString()
+  const notSet = (): Response => refuse('webhook_not_found', 'No webhook is set.')
+  const startedAt = new Date(world.settings.startAt).toISOString()
 
   return new Hono()
     .put('/webhook', async ({ req }) => {
       const body = await readBody(req.raw)
-      if (body === undefined) return refuse('invalid_request', 'The body is no JSON object.')
-      const given = withoutNulls(body)
-      const flaw = flawOfWebhook(given)
-      if (flaw !== undefined) return refuse('invalid_request', flaw)
+      if (body === undefined) return refuseBody()
+      // `null` is the same as left out.
+      const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null))
+      const problem = problemWithWebhook(given)
+      if (problem !== undefined) return refuse('invalid_request', problem)
       const { url, format, auth, verify, enabled } = given
-      const unreachable = flawOfUrl(String(url), world.settings.allowLocal)
+      const unreachable = problemWithUrl(String(url), world.settings.allowLocal)
       if (unreachable !== undefined) return refuse('invalid_webhook_url', unreachable)
       const webhook: KeptWebhook = {
         url: String(url),
@@ -34,14 +34,14 @@ export function businessRoutes(world: World): Hono {
         updatedAt: new Date(world.now()).toISOString(),
       }
       world.setWebhook(webhook)
-      return Response.json({ response: shown(webhook) })
+      return Response.json({ response: webhookBody(webhook) })
     })
     .get('/webhook', () => {
       const webhook = world.webhook()
-      return webhook === undefined ? notFound() : Response.json({ response: shown(webhook) })
+      return webhook === undefined ? notSet() : Response.json({ response: webhookBody(webhook) })
     })
     .delete('/webhook', () => {
-      if (world.webhook() === undefined) return notFound()
+      if (world.webhook() === undefined) return notSet()
       world.setWebhook(undefined)
       return Response.json({ response: true })
     })
@@ -50,10 +50,10 @@ export function businessRoutes(world: World): Hono {
       return Response.json(fields === null ? null : { fields })
     })
     .put('/config/default', async ({ req }) => {
-      const read = await readFields(req.raw)
-      if (read instanceof Response) return read
-      world.setDefaultFields(read.fields)
-      return Response.json(read)
+      const sent = await readFields(req.raw)
+      if (sent instanceof Response) return sent
+      world.setDefaultFields(sent.fields)
+      return Response.json(sent)
     })
     .get('/products', () => {
       const vehicles = world.vehicles().map(({ vin, kept: { customer, grantedAt } }) => ({
@@ -66,25 +66,70 @@ export function businessRoutes(world: World): Hono {
         product_type: 'energy',
         product_id: id,
         customer: { id: 'customer-1', ref: null },
-        granted_at: since,
+        granted_at: startedAt,
       }))
       return Response.json({ response: [...vehicles, ...sites] })
     })
 }
 
-/** The webhook as it is returned: of `auth` only whether it is set. */
-function shown({ url, format, auth, verify, enabled, updatedAt }: KeptWebhook): JsonObject {
+/** `/api/config/{vin}`: what one vehicle streams. */
+export function configRoutes(world: World): Hono {
+  async function set(
+    vin: string,
+    request: Request,
+    merge: (vehicle: SharedVehicle, sent: KeptFields) => KeptFields,
+  ): Promise<Response> {
+    const vehicle = world.vehicle(vin)
+    if (vehicle === undefined) return refuseVehicle(vin)
+    const sent = await readFields(request)
+    if (sent instanceof Response) return sent
+    world.run()
+    const fields = merge(vehicle, sent.fields)
+    world.setFields(vehicle, fields)
+    return Response.json({ fields, ignoredFields: sent.ignoredFields })
+  }
+
+  return new Hono()
+    .get('/:vin', ({ req }) => {
+      const vehicle = world.vehicle(req.param('vin'))
+      if (vehicle === undefined) return refuseVehicle(req.param('vin'))
+      const { fields } = vehicle.kept
+      return fields === undefined
+        ? refuse('config_not_found', 'The vehicle does not stream.')
+        : Response.json({ fields })
+    })
+    .patch('/:vin', ({ req }) => set(req.param('vin'), req.raw, ({ kept }, sent) => ({ ...kept.fields, ...sent })))
+    .post('/:vin', ({ req }) => set(req.param('vin'), req.raw, (_, sent) => sent))
+    .delete('/:vin', ({ req }) => {
+      const vehicle = world.vehicle(req.param('vin'))
+      if (vehicle === undefined) return refuseVehicle(req.param('vin'))
+      world.run()
+      world.setFields(vehicle, undefined)
+      return Response.json({ response: true })
+    })
+}
+
+/** Reads the config in a request: its known fields and the names that are not known. Refuses a config that is not valid. */
+async function readFields(
+  request: Request,
+): Promise<{ readonly fields: KeptFields; readonly ignoredFields: readonly string[] } | Response> {
+  const body = await readBody(request)
+  if (body === undefined) return refuseBody()
+  const problem = problemWithFields(body['fields'])
+  if (problem !== undefined) return refuse('invalid_request', problem)
+  const sent = body['fields'] as { readonly [name: string]: FieldSetting } // oxlint-disable-line no-unsafe-type-assertion -- just checked
+  const fields = knownFields(sent)
+  return { fields, ignoredFields: Object.keys(sent).filter((name) => !Object.hasOwn(fields, name)) }
+}
+
+/** The webhook as the service returns it: `auth` only says whether it is set. */
+function webhookBody({ url, format, auth, verify, enabled, updatedAt }: KeptWebhook): JsonObject {
   return { url, format, auth: auth !== undefined, verify, enabled, updated_at: updatedAt }
 }
 
-function flawOfUrl(url: string, allowLocal: boolean): string | undefined {
-  const flaw = flawOfWebhookUrl(url)
-  if (flaw === undefined || !allowLocal || !URL.canParse(url)) return flaw
+function problemWithUrl(url: string, allowLocal: boolean): string | undefined {
+  const problem = problemWithWebhookUrl(url)
+  if (problem === undefined || !allowLocal || !URL.canParse(url)) return problem
   const { protocol, hostname } = new URL(url)
-  return /^https?:$/.test(protocol) && isLoopback(hostname) ? undefined : flaw
-}
-
-/** `null` is the same as left out. */
-function withoutNulls(body: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null))
+  return /^https?:$/.test(protocol) && isLoopback(hostname) ? undefined : problem
 }

@@ -1,55 +1,55 @@
-import { goOn, type Habit, life } from '../fleet/life.ts'
-import { connect, disconnect } from '../fleet/network.ts'
-import { sleep, wake } from '../fleet/rest.ts'
-import type { SimulatedMessage, Steps } from '../fleet/simulated.ts'
+import { goOn, type Activity, life } from '../fleet/life.ts'
+import { connect, disconnect } from '../fleet/messages.ts'
+import { sleep, wake } from '../fleet/life.ts'
+import type { SimulatedMessage, Steps } from '../fleet/messages.ts'
 import { streamingOf } from '../fleet/streaming.ts'
 import { createVehicle, type Vehicle } from '../fleet/vehicle.ts'
-import type { KeptFields } from './store.ts'
+import type { KeptFields } from './options.ts'
 
-/** As many messages as a vehicle keeps while it has no network. */
+/** The most messages that a vehicle keeps while it has no network. It drops the oldest. */
 const mostHeld = 5_000
 
-/** A vehicle of the simulated fleet that takes orders. */
+/** A simulated vehicle that can be controlled. */
 export interface Car {
   readonly vehicle: Vehicle
-  /** Lives until this moment; what it says until then, in the order in which it arrives. */
+  /** Runs until this moment. Returns the messages that arrive until then, in order. */
   run(until: number): SimulatedMessage[]
-  /** What it streams from now on; nothing to stop it. */
+  /** Sets what it streams from now on. `undefined` stops it. */
   stream(fields: KeptFields | undefined): void
-  /** Wakes it, wherever it is. What is said of it at once: its connection and its state, when it has a network. */
+  /** Wakes it. Returns the messages that arrive at once: its connection and its state, when it has a network. */
   wake(now: number): SimulatedMessage[]
-  /** Puts it to sleep, wherever it is, until it is woken. What is said of it at once, when it has a network. */
+  /** Puts it to sleep until it is woken. Returns the messages that arrive at once. */
   sleep(now: number): SimulatedMessage[]
-  /** Cuts its network, or gives it back: it then uploads what it has said meanwhile. What is said of it at once. */
+  /** Cuts or restores its network. With the network back, it uploads what it kept. Returns the messages that arrive at once. */
   connect(connected: boolean, now: number): SimulatedMessage[]
-  /** Whether anything can reach it, be it asleep. */
+  /** Whether the network reaches it, awake or asleep. */
   hasNetwork(now: number): boolean
-  /** Whether data can be asked of it now. */
+  /** Whether it can answer a read now. */
   isReachable(now: number): boolean
-  /** Its state as the service knows it. */
+  /** Its state as the service sees it. */
   state(now: number): 'online' | 'asleep' | 'driving' | 'offline'
 }
 
-const habits: readonly Habit[] = ['leave', 'charge', 'stand', 'leave', 'sleep']
+const activities: readonly Activity[] = ['leave', 'charge', 'stand', 'leave', 'sleep']
 
-/** The vehicle with this index: the same seed, the same vehicle. */
+/** The vehicle with this index. The same seed gives the same vehicle. */
 export function createCar(index: number, seed: number, startAt: number): Car {
   const vehicle = createVehicle(index, seed * 1_000_003 + index, startAt)
   vehicle.stepSeconds = 1
-  let steps: Steps = life(vehicle, habits[index % habits.length] ?? 'leave')
+  let steps: Steps = life(vehicle, activities[index % activities.length] ?? 'leave')
   let due: SimulatedMessage[] = []
   let held: SimulatedMessage[] = []
   let cut = false
 
-  const begin = (next: Steps, now: number): void => {
+  const switchTo = (next: Steps, now: number): void => {
     vehicle.now = now
     steps = next
   }
 
-  /** What arrives of what it says: nothing without a network, where it waits. */
-  const arriving = (said: SimulatedMessage[]): SimulatedMessage[] => {
-    if (!cut) return said
-    held.push(...said)
+  /** The messages that arrive. Without a network they wait. */
+  const arriving = (messages: SimulatedMessage[]): SimulatedMessage[] => {
+    if (!cut) return messages
+    held.push(...messages)
     if (held.length > mostHeld) held = held.slice(-mostHeld)
     return []
   }
@@ -72,21 +72,21 @@ export function createCar(index: number, seed: number, startAt: number): Car {
     },
     wake(now) {
       if (vehicle.state !== 'asleep') return []
-      begin(awaken(vehicle), now)
-      const said: SimulatedMessage[] = []
+      switchTo(wakeUp(vehicle), now)
+      const messages: SimulatedMessage[] = []
       while (vehicle.state === 'asleep') {
         const { value, done } = steps.next()
         if (done) break
-        if (value !== undefined) said.push(value)
+        if (value !== undefined) messages.push(value)
       }
-      return arriving(said)
+      return arriving(messages)
     },
     sleep(now) {
       stop(vehicle)
-      begin(sleep(vehicle, Infinity), now)
-      // Said at once: whoever puts it to sleep sees it asleep.
-      const said = steps.next().value
-      return said === undefined ? [] : arriving([said])
+      switchTo(sleep(vehicle, Infinity), now)
+      // Its state changes in the first step, so the caller sees it asleep.
+      const message = steps.next().value
+      return message === undefined ? [] : arriving([message])
     },
     connect(connected, now) {
       if (cut !== connected) return []
@@ -96,7 +96,7 @@ export function createCar(index: number, seed: number, startAt: number): Car {
       const back = connect(vehicle, vehicle.networkInterface, now)
       const burst = [back, ...held.filter(({ event }) => event.topic !== 'connectivity')]
       held = []
-      due = [...burst.map(({ event }, place) => ({ at: now + place, event })), ...due]
+      due = [...burst.map(({ event }, index) => ({ at: now + index, event })), ...due]
       vehicle.postedAt = Math.max(vehicle.postedAt, now + burst.length)
       return []
     },
@@ -106,12 +106,12 @@ export function createCar(index: number, seed: number, startAt: number): Car {
   }
 }
 
-function* awaken(vehicle: Vehicle): Steps {
+function* wakeUp(vehicle: Vehicle): Steps {
   yield* wake(vehicle)
   yield* goOn(vehicle)
 }
 
-/** Ends whatever it is at: parked, locked, unplugged. */
+/** Ends its activity: parks, locks and unplugs it. */
 function stop(vehicle: Vehicle): void {
   Object.assign(vehicle, { gear: 'P', trip: undefined, metersPerSecond: 0, acceleration: 0, watts: 0 })
   Object.assign(vehicle, { charging: undefined, portOpen: false, climateOn: false, occupied: false, buckled: false })

@@ -1,66 +1,64 @@
 import { Hono } from 'hono'
 import { createNormalizer } from '../../wire/normalizer.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
-import { readBody } from './body.ts'
-import { notShared } from './config-routes.ts'
-import { refuse } from './refusal.ts'
-import type { KeptVehicle } from './store.ts'
+import { readBody, refuse, refuseBody, refuseVehicle } from './answers.ts'
+import type { KeptVehicle } from './options.ts'
 import type { SharedVehicle, World } from './world.ts'
 
 const longestSeconds = 366 * 86_400
 
-/** `/sandbox`: what only a stand-in can do. */
+/** `/sandbox`: controls that the real service does not have. */
 export function controlRoutes(world: World): Hono {
   const normalizer = createNormalizer()
 
-  const of = async (vin: string, act: (vehicle: SharedVehicle) => unknown): Promise<Response> => {
+  const control = async (vin: string, act: (vehicle: SharedVehicle) => unknown): Promise<Response> => {
     const vehicle = world.vehicle(vin)
-    if (vehicle === undefined) return notShared(vin)
+    if (vehicle === undefined) return refuseVehicle(vin)
     world.run()
     act(vehicle)
     await world.deliveries.settled()
-    return Response.json({ response: shown(vehicle, world) })
+    return Response.json({ response: vehicleBody(vehicle, world) })
   }
 
   return new Hono()
-    .get('/vehicles', () => Response.json({ response: world.vehicles().map((vehicle) => shown(vehicle, world)) }))
+    .get('/vehicles', () => Response.json({ response: world.vehicles().map((vehicle) => vehicleBody(vehicle, world)) }))
     .post('/vehicles', async ({ req }) => {
       const body = await readBody(req.raw)
-      if (body === undefined) return refuse('invalid_request', 'The body is no JSON object.')
+      if (body === undefined) return refuseBody()
       const { vin, customer } = body
       if (vin !== undefined && typeof vin !== 'string') return refuse('invalid_request', '`vin` must be a string.')
       if (customer !== undefined && !isCustomer(customer)) {
         return refuse('invalid_request', '`customer` must be {"id": "…", "ref": "…" or null}.')
       }
       const vehicle = world.share(vin, customer)
-      if (vehicle !== undefined) return Response.json({ response: shown(vehicle, world) })
-      return refuse('vehicle_not_found', 'There is no simulated vehicle with that VIN, or there is no other one.')
+      if (vehicle !== undefined) return Response.json({ response: vehicleBody(vehicle, world) })
+      return refuse('vehicle_not_found', 'No simulated vehicle has this VIN, or all of them were shared already.')
     })
-    .delete('/vehicles/:vin', ({ req }) => of(req.param('vin'), world.unshare))
+    .delete('/vehicles/:vin', ({ req }) => control(req.param('vin'), world.unshare))
     .post('/vehicles/:vin/sleep', ({ req }) =>
-      of(req.param('vin'), (vehicle) => world.say(vehicle, vehicle.car.sleep(world.now()))),
+      control(req.param('vin'), (vehicle) => world.publishFrom(vehicle, vehicle.car.sleep(world.now()))),
     )
     .post('/vehicles/:vin/wake', ({ req }) =>
-      of(req.param('vin'), (vehicle) => world.say(vehicle, vehicle.car.wake(world.now()))),
+      control(req.param('vin'), (vehicle) => world.publishFrom(vehicle, vehicle.car.wake(world.now()))),
     )
     .post('/vehicles/:vin/network', async ({ req }) => {
       const connected = (await readBody(req.raw))?.['connected']
       if (typeof connected !== 'boolean') return refuse('invalid_request', '`connected` must be true or false.')
-      return of(req.param('vin'), (vehicle) => {
-        world.say(vehicle, vehicle.car.connect(connected, world.now()))
+      return control(req.param('vin'), (vehicle) => {
+        world.publishFrom(vehicle, vehicle.car.connect(connected, world.now()))
         world.run()
       })
     })
     .post('/vehicles/:vin/failures', async ({ req }) => {
       const count = (await readBody(req.raw))?.['count']
       if (!Number.isInteger(count) || Number(count) < 0) {
-        return refuse('invalid_request', '`count` must be a whole number: how many attempts of commands fail.')
+        return refuse('invalid_request', '`count` must be a whole number: the number of command attempts that fail.')
       }
-      return of(req.param('vin'), (vehicle) => (vehicle.failures = Number(count)))
+      return control(req.param('vin'), (vehicle) => (vehicle.failures = Number(count)))
     })
     .post('/messages', async ({ req }) => {
       const message = await readBody(req.raw)
-      if (message === undefined) return refuse('invalid_request', 'The body is no JSON object.')
+      if (message === undefined) return refuseBody()
       const now = world.now()
       const isDated = 'createdAt' in message || 'time' in message
       const event = normalizer.normalize(
@@ -71,14 +69,14 @@ export function controlRoutes(world: World): Hono {
       await world.deliveries.settled()
       return Response.json({ response: { topic: event.topic, vin: event.vin ?? null } })
     })
-    .get('/clock', () => Response.json({ response: clock(world) }))
+    .get('/clock', () => Response.json({ response: clockBody(world) }))
     .post('/clock', async ({ req }) => {
       const seconds = (await readBody(req.raw))?.['advance_seconds']
       if (typeof seconds !== 'number' || !(seconds >= 0 && seconds <= longestSeconds)) {
         return refuse('invalid_request', `\`advance_seconds\` must be a number from 0 to ${longestSeconds}.`)
       }
       await world.advance(seconds * 1_000)
-      return Response.json({ response: clock(world) })
+      return Response.json({ response: clockBody(world) })
     })
     .get('/deliveries', async () => {
       await world.deliveries.settled()
@@ -90,11 +88,11 @@ export function controlRoutes(world: World): Hono {
     })
 }
 
-function clock(world: World): JsonObject {
+function clockBody(world: World): JsonObject {
   return { now: new Date(world.now()).toISOString(), speed: world.settings.speed }
 }
 
-function shown({ vin, car, kept, failures }: SharedVehicle, world: World): JsonObject {
+function vehicleBody({ vin, car, kept, failures }: SharedVehicle, world: World): JsonObject {
   return {
     vin,
     state: car.state(world.now()),

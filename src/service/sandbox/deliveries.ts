@@ -2,51 +2,50 @@ import type { Clock } from '../../base/clock.ts'
 import type { Format } from '../../events/event.ts'
 import { authorization } from '../../wire/authorization.ts'
 import { type Encodable, encode } from '../../wire/encode.ts'
-import type { PostMessage } from './post.ts'
-import type { KeptWebhook } from './store.ts'
+import type { KeptWebhook, PostMessage } from './options.ts'
 
-/** What became of one message that was posted. */
-export interface Delivery {
+/** One message to the webhook, and its result so far. */
+interface PostedMessage {
   readonly id: number
   readonly vin: string | undefined
   readonly topic: string
-  /** Of the webhook that was set when it was posted. */
+  /** The webhook's format at the time of the post. */
   format: Format
   url: string
-  /** When it was to be posted, by the sandbox's clock: ISO 8601. */
+  /** When the message was due, by the sandbox's clock. ISO 8601. */
   readonly at: string
   outcome: 'waiting' | 'accepted' | 'refused' | 'failed'
   status?: number
-  /** Why no answer came: the name or code of the error, or why it was not posted. */
+  /** Why there is no answer: the name or code of the error, or why the message was not posted. */
   error?: string
 }
 
-/** Posts messages to the webhook: each once, those of one vehicle in order. */
+/** Posts messages to the webhook: each message once, and the messages of a vehicle in order. */
 export interface Deliveries {
   send(event: Encodable, webhook: KeptWebhook, at: number): void
-  /** The last thousand, oldest first. */
-  list(): readonly Delivery[]
+  /** The last 1,000 messages, oldest first. */
+  list(): readonly PostedMessage[]
   clear(): void
-  /** Resolves when nothing is on its way any more. */
+  /** Resolves when no message is on its way. */
   settled(): Promise<void>
 }
 
-const keptDeliveries = 1_000
+const mostKept = 1_000
 const mostWaiting = 20_000
 const answerMs = 10_000
 
-/** Deliveries by `post`, to what `current` says is set by then: nothing is posted to a webhook that is paused, replaced or deleted. */
+/** Posts by `post`, to the webhook that is set when the message's turn comes. Does not post waiting messages to a paused webhook. */
 export function createDeliveries(post: PostMessage, clock: Clock, current: () => KeptWebhook | undefined): Deliveries {
-  const log: Delivery[] = []
+  const log: PostedMessage[] = []
   const lanes = new Map<string, Promise<void>>()
   let lastId = 0
   let waiting = 0
 
-  async function deliver(delivery: Delivery, event: Encodable): Promise<void> {
+  async function deliver(posted: PostedMessage, event: Encodable): Promise<void> {
     const webhook = current()
     if (webhook?.enabled !== true) {
-      delivery.outcome = 'failed'
-      delivery.error = 'the webhook was paused or deleted meanwhile'
+      posted.outcome = 'failed'
+      posted.error = 'the webhook was paused or deleted before the post'
       waiting -= 1
       return
     }
@@ -54,18 +53,18 @@ export function createDeliveries(post: PostMessage, clock: Clock, current: () =>
     const timer = clock.after(answerMs, () => controller.abort(new DOMException('No answer in time.', 'TimeoutError')))
     try {
       const { url, format, auth, verify } = webhook
-      Object.assign(delivery, { url, format })
+      Object.assign(posted, { url, format })
       const headers = {
         'content-type': 'application/json',
         ...(auth === undefined ? {} : { authorization: authorization(auth, format) }),
       }
       const body = JSON.stringify(encode(event, format))
       const status = await post({ url, headers, body, verify, signal: controller.signal })
-      delivery.status = status
-      delivery.outcome = status >= 200 && status < 300 ? 'accepted' : 'refused'
+      posted.status = status
+      posted.outcome = status >= 200 && status < 300 ? 'accepted' : 'refused'
     } catch (error) {
-      delivery.outcome = 'failed'
-      delivery.error = nameOf(error)
+      posted.outcome = 'failed'
+      posted.error = nameOf(error)
     } finally {
       timer.cancel()
       waiting -= 1
@@ -78,7 +77,7 @@ export function createDeliveries(post: PostMessage, clock: Clock, current: () =>
       const { topic } = event
       const { format, url } = webhook
       lastId += 1
-      const delivery: Delivery = {
+      const posted: PostedMessage = {
         id: lastId,
         vin,
         topic,
@@ -87,16 +86,16 @@ export function createDeliveries(post: PostMessage, clock: Clock, current: () =>
         at: new Date(at).toISOString(),
         outcome: 'waiting',
       }
-      log.push(delivery)
-      if (log.length > keptDeliveries) log.shift()
+      log.push(posted)
+      if (log.length > mostKept) log.shift()
       if (waiting >= mostWaiting) {
-        delivery.outcome = 'failed'
-        delivery.error = 'too many messages wait for the webhook'
+        posted.outcome = 'failed'
+        posted.error = 'too many messages wait for the webhook'
         return
       }
       waiting += 1
       const lane = vin ?? ''
-      const done = (lanes.get(lane) ?? Promise.resolve()).then(() => deliver(delivery, event))
+      const done = (lanes.get(lane) ?? Promise.resolve()).then(() => deliver(posted, event))
       lanes.set(lane, done)
       void done.then(() => {
         if (lanes.get(lane) === done) lanes.delete(lane)
@@ -116,7 +115,7 @@ function vinOf(event: Encodable): string | undefined {
   return typeof vin === 'string' ? vin : undefined
 }
 
-/** The code of a network error where there is one: never its message, which may hold an address with its credentials. */
+/** The code of a network error, or its name. Not its message, which can hold an address with credentials. */
 function nameOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown'
   for (const one of [error, error.cause]) {

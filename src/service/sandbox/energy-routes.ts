@@ -1,20 +1,18 @@
 import type { JsonObject } from '../../wire/record.ts'
-import { readOptionalBody } from './body.ts'
-import { refuse } from './refusal.ts'
-import { notAllowed } from './vehicle-routes.ts'
+import { readOptionalBody, refuse, refuseBody, refuseMethod, refusePath } from './answers.ts'
 import type { World } from './world.ts'
 
 /** Answers a request below `/api/1/energy_sites/{id}`. */
-export type EnergySites = (id: string, rest: string, request: Request) => Promise<Response>
+type EnergySites = (id: string, rest: string, request: Request) => Promise<Response>
 
 const firstId = 12_345
 
-/** The ids of the energy sites that are shared. */
+/** The ids of the shared energy sites. */
 export function siteIds(count: number): readonly string[] {
   return Array.from({ length: count }, (_, index) => String(firstId + index))
 }
 
-/** Energy sites whose sun shines by the sandbox's clock, and which keep what commands set. */
+/** Energy sites. Their solar power follows the sandbox's clock, and they keep the settings that commands change. */
 export function createEnergySites(world: World): EnergySites {
   const settings = new Map(siteIds(world.settings.energySites).map((id) => [id, initial]))
 
@@ -25,17 +23,17 @@ export function createEnergySites(world: World): EnergySites {
     }
     const read = Object.hasOwn(reads, rest) ? reads[rest] : undefined
     if (read !== undefined) {
-      if (request.method !== 'GET' && request.method !== 'HEAD') return notAllowed('GET')
+      if (request.method !== 'GET' && request.method !== 'HEAD') return refuseMethod('GET')
       return Response.json({ response: read(id, kept, world.now()) })
     }
-    if (!/^[a-z][a-z0-9_]*$/.test(rest)) return refuse('not_found', 'There is no such path.')
-    if (request.method === 'GET' || request.method === 'HEAD') return refuse('not_found', 'There is no such path.')
-    if (request.method !== 'POST') return notAllowed('POST')
+    if (!/^[a-z][a-z0-9_]*$/.test(rest)) return refusePath()
+    if (request.method === 'GET' || request.method === 'HEAD') return refusePath()
+    if (request.method !== 'POST') return refuseMethod('POST')
     if (!world.settings.commands.energy) {
       return refuse('insufficient_scope', 'This business did not ask for command access to energy sites.')
     }
     const body = await readOptionalBody(request)
-    if (body === undefined) return refuse('invalid_request', 'The body is no JSON object.')
+    if (body === undefined) return refuseBody()
     settings.set(id, changed(kept, rest, body))
     return Response.json({ response: { result: true, reason: '', code: 201, message: 'Updated' } })
   }
@@ -47,11 +45,10 @@ const initial: JsonObject = {
   user_settings: { storm_mode_enabled: false },
 }
 
-/** What a command leaves behind in `site_info`. */
+/** The settings in `site_info` after a command. */
 function changed(kept: JsonObject, command: string, body: JsonObject): JsonObject {
   switch (command) {
     case 'backup':
-      return { ...kept, ...body }
     case 'operation':
       return { ...kept, ...body }
     case 'storm_mode':
@@ -67,9 +64,9 @@ const dayMs = 86_400_000
 const solarWatts = (now: number): number =>
   Math.round(Math.max(0, Math.sin(((now % dayMs) / dayMs) * 2 * Math.PI - Math.PI / 2)) * 5_200)
 
-type Read = (id: string, kept: JsonObject, now: number) => unknown
+type SiteRead = (id: string, kept: JsonObject, now: number) => unknown
 
-const reads: Readonly<Record<string, Read>> = {
+const reads: Readonly<Record<string, SiteRead>> = {
   site_info: (id, kept) => ({ id, site_name: `Site ${id}`, installation_time_zone: 'Etc/UTC', ...kept }),
   live_status: (_id, _kept, now) => ({
     solar_power: solarWatts(now),

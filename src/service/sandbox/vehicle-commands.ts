@@ -1,38 +1,39 @@
 import type { Vehicle } from '../fleet/vehicle.ts'
 import type { JsonObject } from '../../wire/record.ts'
 
-/** What a vehicle answers to a command that reached it. */
-export interface CommandAnswer {
+/** The vehicle's answer to a command that reached it. */
+interface CommandEffect {
   readonly result: boolean
   readonly reason: string
 }
 
-const done: CommandAnswer = { result: true, reason: '' }
-const no = (reason: string): CommandAnswer => ({ result: false, reason })
+const done: CommandEffect = { result: true, reason: '' }
+const refused = (reason: string): CommandEffect => ({ result: false, reason })
 
-const effects: Readonly<Record<string, (vehicle: Vehicle, body: JsonObject) => CommandAnswer>> = {
+const effects: Readonly<Record<string, (vehicle: Vehicle, body: JsonObject) => CommandEffect>> = {
   charge_start({ charging }) {
-    if (charging === undefined) return no('disconnected')
-    if (charging.state === 'Complete') return no('complete')
-    if (charging.state === 'Charging' || charging.state === 'Starting') return no('is_charging')
+    if (charging === undefined) return refused('disconnected')
+    if (charging.state === 'Complete') return refused('complete')
+    if (charging.state === 'Charging' || charging.state === 'Starting') return refused('is_charging')
     charging.state = 'Charging'
     return done
   },
   charge_stop(vehicle) {
-    if (vehicle.charging?.state !== 'Charging') return no('not_charging')
+    if (vehicle.charging?.state !== 'Charging') return refused('not_charging')
     vehicle.charging.state = 'Stopped'
     vehicle.charging.watts = 0
     vehicle.watts = 0
     return done
   },
   set_charge_limit(vehicle, { percent }) {
-    if (typeof percent !== 'number' || percent < 50 || percent > 100) return no('invalid_percent')
-    if (vehicle.chargeLimitPercent === percent) return no('already_set')
+    if (typeof percent !== 'number' || percent < 50 || percent > 100) return refused('invalid_percent')
+    if (vehicle.chargeLimitPercent === percent) return refused('already_set')
     vehicle.chargeLimitPercent = percent
     return done
   },
   charge_port_door_open: (vehicle) => set(vehicle, { portOpen: true }),
-  charge_port_door_close: (vehicle) => (vehicle.charging ? no('cable_connected') : set(vehicle, { portOpen: false })),
+  charge_port_door_close: (vehicle) =>
+    vehicle.charging ? refused('cable_connected') : set(vehicle, { portOpen: false }),
   door_lock: (vehicle) => set(vehicle, { locked: true }),
   door_unlock: (vehicle) => set(vehicle, { locked: false }),
   auto_conditioning_start: (vehicle) => set(vehicle, { climateOn: true }),
@@ -40,13 +41,13 @@ const effects: Readonly<Record<string, (vehicle: Vehicle, body: JsonObject) => C
   set_temps: (vehicle, { driver_temp: celsius }) =>
     typeof celsius === 'number' && celsius >= 15 && celsius <= 28
       ? set(vehicle, { wantedCelsius: celsius })
-      : no('invalid_temperature'),
+      : refused('invalid_temperature'),
   actuate_trunk: (vehicle, { which_trunk: which }) =>
     which === 'rear' || which === undefined ? set(vehicle, { trunkOpen: !vehicle.trunkOpen }) : done,
 }
 
-/** Does what a command asks for. Commands whose effect is not simulated are answered as done. */
-export function carryOut(vehicle: Vehicle, name: string, body: JsonObject): CommandAnswer {
+/** Carries out a command. A command without a simulated effect is answered as done. */
+export function carryOut(vehicle: Vehicle, name: string, body: JsonObject): CommandEffect {
   const effect = Object.hasOwn(effects, name) ? effects[name] : undefined
   return effect === undefined ? done : effect(vehicle, body)
 }
@@ -61,12 +62,12 @@ const charging = new Set([
   'wake_up',
 ])
 
-/** Whether the maker's charging permission is enough for a command (docs/interface.md, reading 28). */
+/** Whether the maker's charging permission allows a command (docs/interface.md, reading 28). */
 export function isChargingCommand(name: string): boolean {
   return name.startsWith('charge_') || name.startsWith('charging_') || charging.has(name)
 }
 
-function set(vehicle: Vehicle, change: Partial<Vehicle>): CommandAnswer {
+function set(vehicle: Vehicle, change: Partial<Vehicle>): CommandEffect {
   Object.assign(vehicle, change)
   return done
 }

@@ -1,26 +1,26 @@
+import type { Clock } from '../../base/clock.ts'
 import { builtInFields } from '../../events/catalogue.generated.ts'
-import type { SimulatedMessage } from '../fleet/simulated.ts'
+import type { Alert, VehicleError } from '../../events/event.ts'
+import { type Encodable, encode } from '../../wire/encode.ts'
+import { isJsonObject, type JsonObject } from '../../wire/record.ts'
+import type { SimulatedMessage } from '../fleet/messages.ts'
 import { syntheticVin } from '../fleet/vin.ts'
-import type { Encodable } from '../../wire/encode.ts'
 import { type Car, createCar } from './car.ts'
 import { createDeliveries, type Deliveries } from './deliveries.ts'
-import { createKnown, type Known } from './known.ts'
-import type { SandboxSettings } from './options.ts'
-import { createSseHub, type SseHub } from './sse-hub.ts'
-import type { KeptFields, KeptVehicle, KeptWebhook, SandboxState } from './store.ts'
-import { createTimeline } from './timeline.ts'
+import type { KeptFields, KeptVehicle, KeptWebhook, SandboxSettings, SandboxState } from './options.ts'
+import { createSseHub, type SseHub } from './sse.ts'
 
 /** A vehicle that is shared with the business. */
 export interface SharedVehicle {
   readonly vin: string
   readonly car: Car
-  readonly known: Known
+  readonly memory: VehicleMemory
   kept: KeptVehicle
-  /** How many of the next attempts of a command are to fail on their way. */
+  /** The number of next command attempts that do not reach the vehicle. */
   failures: number
 }
 
-/** Everything behind the endpoints: settings, vehicles, and what they say. */
+/** The state behind the endpoints: settings, vehicles, and their messages. */
 export interface World {
   readonly settings: SandboxSettings
   readonly deliveries: Deliveries
@@ -30,27 +30,27 @@ export interface World {
   setWebhook(webhook: KeptWebhook | undefined): void
   defaultFields(): KeptFields | null
   setDefaultFields(fields: KeptFields): void
-  /** The shared vehicle; nothing when it is not shared. */
+  /** The vehicle with this VIN, or `undefined` when it is not shared. */
   vehicle(vin: string): SharedVehicle | undefined
   vehicles(): readonly SharedVehicle[]
   setFields(vehicle: SharedVehicle, fields: KeptFields | undefined): void
-  /** A customer shares a vehicle: this one, or the next that was never shared. Nothing when there is no such vehicle. */
+  /** A customer shares this vehicle, or the next one that was never shared. `undefined` when there is no such vehicle. */
   share(vin: string | undefined, customer: KeptVehicle['customer'] | undefined): SharedVehicle | undefined
   unshare(vehicle: SharedVehicle): void
-  /** Hands a message to the webhook and to streams. */
+  /** Sends a message to the webhook and to streams. */
   publish(vin: string | undefined, event: Encodable): void
-  /** The same for what the vehicle itself says: not while it does not stream. */
-  say(vehicle: SharedVehicle, messages: readonly SimulatedMessage[]): void
-  /** Lets the vehicles live until now. */
+  /** As `publish`, for messages of the vehicle itself. A vehicle without a config sends nothing. */
+  publishFrom(vehicle: SharedVehicle, messages: readonly SimulatedMessage[]): void
+  /** Runs the vehicles until now. */
   run(): void
-  /** Lets time pass, and everything that is said meanwhile be posted. */
+  /** Lets time pass. Resolves when the messages of that time are posted. */
   advance(ms: number): Promise<void>
 }
 
-const most = 1_000
+const mostVehicles = 1_000
 const stepMs = 60_000
 
-/** Begins where the store left off, or with the vehicles that the options ask for. */
+/** Starts from the stored state, or from the options when there is none. */
 export function createWorld(settings: SandboxSettings): World {
   const { clock, store, seed, startAt, speed, post } = settings
   const timeline = createTimeline(clock, startAt, speed)
@@ -59,7 +59,7 @@ export function createWorld(settings: SandboxSettings): World {
   const shared = new Map<string, SharedVehicle>()
   let state: SandboxState = store.load() ?? { defaultFields: null, vehicles: {} }
 
-  /** Nothing changes that could not be kept. */
+  /** Changes the state only after the store has kept the change. */
   const keep = (change: Partial<SandboxState>): void => {
     const next = { ...state, ...change }
     store.save(next)
@@ -67,22 +67,22 @@ export function createWorld(settings: SandboxSettings): World {
   }
   const keepVehicle = (vin: string, kept: KeptVehicle): void => keep({ vehicles: { ...state.vehicles, [vin]: kept } })
 
-  function meet(vin: string, kept: KeptVehicle): SharedVehicle {
+  function add(vin: string, kept: KeptVehicle): SharedVehicle {
     const car = createCar(kept.index, seed, timeline.now())
     car.stream(kept.fields)
-    const vehicle = { vin, car, known: createKnown(), kept, failures: 0 }
+    const vehicle = { vin, car, memory: createVehicleMemory(), kept, failures: 0 }
     shared.set(vin, vehicle)
     return vehicle
   }
 
-  function share(vin: string | undefined, customer: KeptVehicle['customer'] | undefined, begins?: KeptFields) {
+  function share(vin: string | undefined, customer: KeptVehicle['customer'] | undefined, initial?: KeptFields) {
     const index = indexOf(vin, state)
     if (index === undefined) return undefined
     const id = syntheticVin(index)
     const already = shared.get(id)
     if (already !== undefined) return already
     const before = state.vehicles[id]
-    const fields = before?.fields ?? begins ?? state.defaultFields ?? undefined
+    const fields = before?.fields ?? initial ?? state.defaultFields ?? undefined
     const kept: KeptVehicle = {
       index,
       shared: true,
@@ -91,7 +91,7 @@ export function createWorld(settings: SandboxSettings): World {
       fields,
     }
     keepVehicle(id, kept)
-    return meet(id, kept)
+    return add(id, kept)
   }
 
   const world: World = {
@@ -119,23 +119,23 @@ export function createWorld(settings: SandboxSettings): World {
     },
     publish(vin, event) {
       if (vin !== undefined) {
-        shared.get(vin)?.known.hear(event)
+        shared.get(vin)?.memory.remember(event)
         sse.publish(vin, event)
       }
       const { webhook } = state
       if (webhook?.enabled === true) deliveries.send(event, webhook, timeline.now())
     },
-    say(vehicle, messages) {
+    publishFrom(vehicle, messages) {
       if (vehicle.kept.fields === undefined) return
       for (const { event } of messages) world.publish(vehicle.vin, event)
     },
     run() {
       const until = timeline.now()
-      const said = [...shared.values()].flatMap((vehicle) =>
+      const messages = [...shared.values()].flatMap((vehicle) =>
         vehicle.car.run(until).map((message) => ({ vehicle, message })),
       )
-      said.sort((a, b) => a.message.at - b.message.at)
-      for (const { vehicle, message } of said) world.say(vehicle, [message])
+      messages.sort((a, b) => a.message.at - b.message.at)
+      for (const { vehicle, message } of messages) world.publishFrom(vehicle, [message])
     },
     async advance(ms) {
       for (let left = ms; left > 0; left -= stepMs) {
@@ -146,7 +146,7 @@ export function createWorld(settings: SandboxSettings): World {
     },
   }
 
-  for (const [vin, kept] of Object.entries(state.vehicles)) if (kept.shared) meet(vin, kept)
+  for (const [vin, kept] of Object.entries(state.vehicles)) if (kept.shared) add(vin, kept)
   if (Object.keys(state.vehicles).length === 0) {
     const fields = settings.config === undefined ? undefined : knownFields(settings.config.fields)
     for (let index = 0; index < settings.vehicles; index += 1) share(syntheticVin(index), undefined, fields)
@@ -154,7 +154,7 @@ export function createWorld(settings: SandboxSettings): World {
   return world
 }
 
-/** Without the names that are not in the catalogue. */
+/** The fields that are in the catalogue. */
 export function knownFields(fields: { readonly [name: string]: KeptFields[string] | undefined }): KeptFields {
   const known: Record<string, KeptFields[string]> = {}
   for (const [name, setting] of Object.entries(fields)) {
@@ -163,13 +163,66 @@ export function knownFields(fields: { readonly [name: string]: KeptFields[string
   return known
 }
 
-/** Which simulated vehicle has this VIN; without one, the first that was never shared. */
+/** The index of the simulated vehicle with this VIN, or of the first one that was never shared. */
 function indexOf(vin: string | undefined, { vehicles }: SandboxState): number | undefined {
   if (vin !== undefined) {
     const index = Number(vin.slice(-6))
-    return Number.isInteger(index) && index >= 0 && index < most && syntheticVin(index) === vin ? index : undefined
+    return Number.isInteger(index) && index >= 0 && index < mostVehicles && syntheticVin(index) === vin
+      ? index
+      : undefined
   }
   const taken = new Set(Object.values(vehicles).map(({ index }) => index))
-  for (let index = 0; index < most; index += 1) if (!taken.has(index)) return index
+  for (let index = 0; index < mostVehicles; index += 1) if (!taken.has(index)) return index
   return undefined
+}
+
+/** What the service remembers of a vehicle's messages. Some reads are answered from it. */
+interface VehicleMemory {
+  remember(event: Encodable): void
+  /** The last value of each field, in the shape of a `data` message. */
+  telemetry(vin: string): JsonObject
+  readonly alerts: readonly Alert[]
+  readonly errors: readonly VehicleError[]
+}
+
+const mostEntries = 100
+
+function createVehicleMemory(): VehicleMemory {
+  let data: JsonObject = {}
+  let createdAt: string | undefined
+  const alerts: Alert[] = []
+  const errors: VehicleError[] = []
+  return {
+    remember(event) {
+      if (event.topic === 'data') {
+        const sent = encode(event, 'service')['data']
+        data = { ...data, ...(isJsonObject(sent) ? sent : {}) }
+        createdAt = event.createdAt
+      } else if (event.topic === 'alerts') {
+        alerts.unshift(...event.alerts)
+        alerts.splice(mostEntries)
+      } else if (event.topic === 'errors') {
+        errors.unshift(...event.errors)
+        errors.splice(mostEntries)
+      }
+    },
+    telemetry: (vin) => ({ data, createdAt: createdAt ?? null, vin }),
+    alerts,
+    errors,
+  }
+}
+
+/** The vehicles' time. It runs at the pace of the clock times `speed`, plus what it was advanced by. */
+interface Timeline {
+  now(): number
+  advance(ms: number): void
+}
+
+function createTimeline(clock: Clock, startAt: number, speed: number): Timeline {
+  const began = clock.now()
+  let advancedMs = 0
+  return {
+    now: () => Math.round(startAt + advancedMs + (clock.now() - began) * speed),
+    advance: (ms) => void (advancedMs += ms),
+  }
 }

@@ -3,7 +3,7 @@ import { createReceiver } from '../../../src/index.ts'
 
 const vin = '0FLEETV14T0000004'
 
-/** What a business does with a service, with the runtime's own `fetch`, streams and timers. Answers what it saw. */
+/** Uses the whole service with the runtime's own `fetch`, streams and timers. Returns what it saw. */
 export async function journey(baseUrl: string): Promise<Readonly<Record<string, unknown>>> {
   const client = createClient({ baseUrl, apiKey: 'the-key-of-the-business', retry: { minMs: 1, maxMs: 20 } })
   const codeOf = async (promise: Promise<unknown>): Promise<unknown> =>

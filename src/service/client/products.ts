@@ -1,0 +1,258 @@
+import * as z from 'zod/mini'
+import { type Call, checkBody, readJson, segment, unwrapped } from './call.ts'
+import type { CallOptions, ReadOptions, ServiceRequest } from './connection.ts'
+import { ServiceError } from './service-error.ts'
+
+/**
+ * A vehicle or an energy site that a customer shares with the business.
+ *
+ * @example
+ * ```ts
+ * import type { Product } from 'fleethook/client'
+ *
+ * export const isVehicle = ({ product_type }: Product) => product_type === 'vehicle'
+ * ```
+ *
+ * Specification: "Consented products", which does not show the shape. See reading 29 in docs/interface.md.
+ */
+export interface Product {
+  readonly product_type: 'vehicle' | 'energy' | (string & {})
+  /** The VIN, or the id of the energy site. */
+  readonly product_id: string
+  /** The customer who shares it. */
+  readonly customer?: {
+    /** Identifies the customer. It stays the same for this business. */
+    readonly id: string
+    /** The business's own name for the customer. */
+    readonly ref?: string | null
+    readonly [key: string]: unknown
+  }
+  /** ISO 8601. */
+  readonly granted_at?: string
+  readonly [key: string]: unknown
+}
+
+/** A JSON object of the maker's, as the service answered it. The specification does not show its members. */
+export interface Document {
+  readonly [key: string]: unknown
+}
+
+/** An image, as the service answered it. */
+export interface VehicleImage {
+  readonly bytes: Uint8Array<ArrayBuffer>
+  /** For instance `image/png`. Empty when the answer does not say. */
+  readonly contentType: string
+}
+
+/** The vehicle commands that the specification names. Others are allowed too. */
+export type VehicleCommand = 'charge_start' | 'wake_up' | (string & {})
+
+/** The energy site commands that the specification names. Others are allowed too. */
+export type EnergyCommand = 'backup' | 'operation' | 'storm_mode' | 'grid_import_export' | (string & {})
+
+/** The answer to a command that reached its product. */
+export interface CommandResult {
+  /** `false`: the product received the command and refused it. `reason` says why. */
+  readonly result?: boolean
+  readonly reason?: string
+  readonly [key: string]: unknown
+}
+
+/**
+ * The reads of one shared vehicle: `client.vehicle(vin)`. Each resolves to the `response` of the maker's answer, unchanged.
+ *
+ * A read does not wake the vehicle. `data` and others reject with `vehicle_unavailable` while it is asleep or offline, and every
+ * read rejects with `vehicle_not_found` when the vehicle is not shared with your business.
+ *
+ * @example
+ * ```ts
+ * import { createClient } from 'fleethook/client'
+ *
+ * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
+ * const { state } = await client.vehicle('0FLEETV14T0000004').summary()
+ * if (state === 'online') console.log(await client.vehicle('0FLEETV14T0000004').data())
+ * ```
+ *
+ * Specification: "Vehicles".
+ */
+export interface VehicleResource {
+  readonly vin: string
+  /** `/api/1/vehicles/{vin}`: what the service knows of the vehicle, in every state. */
+  summary(options?: ReadOptions): Promise<Document>
+  /** `…/vehicle_data`: the full document, as in a `vehicle_data` event. */
+  data(options?: ReadOptions): Promise<Document>
+  /** `…/telemetry` */
+  telemetry(options?: ReadOptions): Promise<unknown>
+  /** `…/fleet_telemetry_config`: the maker's view of the config. To change the config, use `client.config(vin)`. */
+  telemetryConfig(options?: ReadOptions): Promise<unknown>
+  /** `…/fleet_telemetry_errors`: errors that the vehicle reported while streaming. */
+  telemetryErrors(options?: ReadOptions): Promise<unknown>
+  /** `…/charge_history` */
+  chargeHistory(options?: ReadOptions): Promise<unknown>
+  /** `…/recent_alerts` */
+  recentAlerts(options?: ReadOptions): Promise<unknown>
+  /** `…/nearby_charging_sites` */
+  nearbyChargingSites(options?: ReadOptions): Promise<unknown>
+  /** `…/release_notes` */
+  releaseNotes(options?: ReadOptions): Promise<unknown>
+  /** `/api/image/{vin}` */
+  image(options?: CallOptions): Promise<VehicleImage>
+  /** Any other path below `/api/1/vehicles/{vin}/`. */
+  get(path: string, options?: ReadOptions): Promise<unknown>
+}
+
+/**
+ * The reads and settings of one shared energy site: `client.energySite(id)`. Each read resolves to the `response` of the maker's
+ * answer, unchanged, and rejects with `energy_site_not_found` when the site is not shared with your business.
+ *
+ * @example
+ * ```ts
+ * import { createClient } from 'fleethook/client'
+ *
+ * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
+ * const site = client.energySite(12345)
+ * console.log(await site.liveStatus())
+ * await site.command('backup', { backup_reserve_percent: 20 })
+ * ```
+ *
+ * Specification: "Energy sites", "Commands".
+ */
+export interface EnergySiteResource {
+  readonly id: string
+  /** `…/site_info` */
+  siteInfo(options?: ReadOptions): Promise<unknown>
+  /** `…/live_status` */
+  liveStatus(options?: ReadOptions): Promise<unknown>
+  /** `…/calendar_history` */
+  calendarHistory(options?: ReadOptions): Promise<unknown>
+  /** `…/telemetry_history` */
+  telemetryHistory(options?: ReadOptions): Promise<unknown>
+  /** `…/programs` */
+  programs(options?: ReadOptions): Promise<unknown>
+  /** Any other path below `/api/1/energy_sites/{id}/`. */
+  get(path: string, options?: ReadOptions): Promise<unknown>
+  /** Changes a setting. Sent once, never retried. Rejects with `insufficient_scope` without command access. */
+  command(name: EnergyCommand, body?: object, options?: CallOptions): Promise<CommandResult>
+}
+
+const product: z.ZodMiniType<Product> = z.looseObject({
+  product_type: z.string(),
+  product_id: z.pipe(z.union([z.string(), z.number()]), z.transform(String)),
+  customer: z.exactOptional(z.looseObject({ id: z.string(), ref: z.exactOptional(z.nullable(z.string())) })),
+  granted_at: z.exactOptional(z.string()),
+})
+const document: z.ZodMiniType<Document> = z.record(z.string(), z.unknown())
+const commandResult: z.ZodMiniType<CommandResult> = z.looseObject({
+  result: z.exactOptional(z.boolean()),
+  reason: z.exactOptional(z.string()),
+})
+
+/** Lists everything that customers share with the business. */
+export function listProducts(call: Call, options?: CallOptions): Promise<readonly Product[]> {
+  const request = get('/api/business/products', options)
+  return call(request, async (answer) =>
+    checkBody(z.array(product), unwrapped(await readJson(answer, request)), request),
+  )
+}
+
+/** The VINs among products, each once. */
+export function vinsOf(products: readonly Product[]): readonly string[] {
+  return [...new Set(products.filter((item) => item.product_type === 'vehicle').map((item) => item.product_id))]
+}
+
+/** The reads of one vehicle. */
+export function createVehicleResource(call: Call, vin: string): VehicleResource {
+  const base = vehiclePath(vin)
+  const read = createReader(call, base)
+
+  const readDocument = (path: string, options: ReadOptions | undefined): Promise<Document> => {
+    const request = get(path, options)
+    return call(request, async (answer) => checkBody(document, unwrapped(await readJson(answer, request)), request))
+  }
+
+  return {
+    vin,
+    summary: (options) => readDocument(base, options),
+    data: (options) => readDocument(`${base}/vehicle_data`, options),
+    telemetry: (options) => read('telemetry', options),
+    telemetryConfig: (options) => read('fleet_telemetry_config', options),
+    telemetryErrors: (options) => read('fleet_telemetry_errors', options),
+    chargeHistory: (options) => read('charge_history', options),
+    recentAlerts: (options) => read('recent_alerts', options),
+    nearbyChargingSites: (options) => read('nearby_charging_sites', options),
+    releaseNotes: (options) => read('release_notes', options),
+    image(options) {
+      const request = { ...get(`/api/image/${segment('The VIN', vin)}`, options), headers: { accept: 'image/*' } }
+      return call(request, async (answer) => ({
+        bytes: new Uint8Array(await answer.arrayBuffer()),
+        contentType: answer.headers.get('content-type') ?? '',
+      }))
+    },
+    get: read,
+  }
+}
+
+/** The reads and the commands of one energy site. */
+export function createEnergySiteResource(call: Call, siteId: string | number): EnergySiteResource {
+  const id = segment('The energy site id', siteId)
+  const base = `/api/1/energy_sites/${id}`
+  const read = createReader(call, base)
+  return {
+    id,
+    siteInfo: (options) => read('site_info', options),
+    liveStatus: (options) => read('live_status', options),
+    calendarHistory: (options) => read('calendar_history', options),
+    telemetryHistory: (options) => read('telemetry_history', options),
+    programs: (options) => read('programs', options),
+    get: read,
+    command: async (name, body = {}, options = {}) =>
+      sendCommand(call, `${base}/${segment('The command', name)}`, body, options),
+  }
+}
+
+/** Sends a command to a vehicle. */
+export async function commandVehicle(
+  call: Call,
+  vin: string,
+  name: VehicleCommand,
+  body: object,
+  options: CallOptions,
+): Promise<CommandResult> {
+  return sendCommand(call, `${vehiclePath(vin)}/command/${segment('The command', name)}`, body, options)
+}
+
+/** Wakes a vehicle. */
+export async function wakeVehicle(call: Call, vin: string, options: CallOptions): Promise<CommandResult> {
+  try {
+    return await commandVehicle(call, vin, 'wake_up', {}, options)
+  } catch (error) {
+    // The specification calls it a vehicle command. The maker has it at a path of its own.
+    if (!(error instanceof ServiceError) || error.status !== 404 || error.code === 'vehicle_not_found') throw error
+    return sendCommand(call, `${vehiclePath(vin)}/wake_up`, {}, options)
+  }
+}
+
+/** Sends a command once. The service wakes the vehicle first and retries a command that failed. */
+function sendCommand(call: Call, path: string, body: object, { signal }: CallOptions): Promise<CommandResult> {
+  const request: ServiceRequest = { method: 'POST', path, body, idempotent: false, signal }
+  return call(request, async (answer) =>
+    checkBody(commandResult, unwrapped(await readJson(answer, request)) ?? {}, request),
+  )
+}
+
+/** Reads any path below `base`. */
+function createReader(call: Call, base: string): (path: string, options?: ReadOptions) => Promise<unknown> {
+  return async (path, options) => {
+    const segments = path.replace(/^\//, '').split('/')
+    const request = get(`${base}/${segments.map((part) => segment('The path', part)).join('/')}`, options)
+    return call(request, async (answer) => unwrapped(await readJson(answer, request)))
+  }
+}
+
+function vehiclePath(vin: string): string {
+  return `/api/1/vehicles/${segment('The VIN', vin)}`
+}
+
+function get(path: string, { query, signal }: ReadOptions = {}): ServiceRequest {
+  return { method: 'GET', path, query, idempotent: true, signal }
+}

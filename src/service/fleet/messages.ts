@@ -1,0 +1,176 @@
+import type { Alert, Meta, VehicleError } from '../../events/event.ts'
+import type { FieldValue } from '../../events/values.ts'
+import { vehicleDocument } from './document.ts'
+import { between, chance, oneOf, type Random, whole } from './random.ts'
+import { dueValues } from './streaming.ts'
+import type { Vehicle } from './vehicle.ts'
+
+interface SimulatedBase {
+  readonly vin: string
+  /** ISO 8601 UTC, by the vehicle's clock. For `connectivity`, by the server's clock. */
+  readonly createdAt: string
+  readonly meta?: Meta
+}
+
+/**
+ * An event of a simulated vehicle, before it is written in one of the formats. The values of `data` have the types of the
+ * catalogue, or are the text that older firmware writes.
+ */
+export type SimulatedEvent =
+  | (SimulatedBase & { readonly topic: 'data'; readonly data: { readonly [field: string]: FieldValue } })
+  | (SimulatedBase & { readonly topic: 'state'; readonly state: 'online' | 'asleep' | 'driving' | 'offline' })
+  | (SimulatedBase & { readonly topic: 'vehicle_data'; readonly vehicleData: { readonly [key: string]: unknown } })
+  | (SimulatedBase & { readonly topic: 'alerts'; readonly alerts: readonly Alert[] })
+  | (SimulatedBase & { readonly topic: 'errors'; readonly errors: readonly VehicleError[] })
+  | (SimulatedBase & {
+      readonly topic: 'connectivity'
+      readonly status: 'connected' | 'disconnected'
+      readonly networkInterface: 'wifi' | 'cellular'
+      readonly connectionId: string
+    })
+
+/** An event, and when the service would post it. */
+export interface SimulatedMessage {
+  /** Milliseconds since the epoch. Later than `createdAt` by the network delay, or by hours after a tunnel. */
+  readonly at: number
+  readonly event: SimulatedEvent
+}
+
+/** The life of a vehicle, step by step. A step yields at most one message and moves `vehicle.now`. */
+export type Steps = Generator<SimulatedMessage | undefined, void, undefined>
+
+/** Messages in the order in which they are posted. */
+export type Messages = Generator<SimulatedMessage, void, undefined>
+
+/** A time as the vehicle's own clock shows it. */
+function vehicleTime(vehicle: Vehicle, ms: number = vehicle.now): string {
+  return timestamp(ms + vehicle.clockAheadMs, vehicle.fractionDigits, vehicle.random)
+}
+
+/** ISO 8601 UTC with this number of digits after the second. */
+function timestamp(ms: number, digits: Vehicle['fractionDigits'], random: Random): string {
+  const iso = new Date(ms).toISOString()
+  if (digits === 0) return `${iso.slice(0, 19)}Z`
+  if (digits === 3) return iso
+  const belowMs = digits - 3
+  const fraction = String(whole(random, 0, 10 ** belowMs - 1)).padStart(belowMs, '0')
+  return `${iso.slice(0, 23)}${fraction}Z`
+}
+
+/** Posts an event: after the network delay, after the vehicle's earlier messages, and not while it has no network. */
+function post(vehicle: Vehicle, event: SimulatedEvent): SimulatedMessage {
+  const arrives = vehicle.now + between(vehicle.random, 40, 350)
+  const next = vehicle.postedAt + whole(vehicle.random, 4, 30)
+  vehicle.postedAt = Math.round(Math.max(arrives, next, vehicle.offlineUntil))
+  return { at: vehicle.postedAt, event }
+}
+
+/** The values that are due now, as one message, or `undefined` when none is. */
+export function dataMessage(vehicle: Vehicle): SimulatedMessage | undefined {
+  const data = dueValues(vehicle)
+  if (data === undefined) return undefined
+  return post(vehicle, { topic: 'data', vin: vehicle.vin, createdAt: vehicleTime(vehicle), data })
+}
+
+/** Changes the state of the vehicle. */
+export function changeState(vehicle: Vehicle, state: 'online' | 'asleep' | 'driving'): SimulatedMessage {
+  vehicle.state = state
+  return post(vehicle, { topic: 'state', vin: vehicle.vin, createdAt: vehicleTime(vehicle), state })
+}
+
+/** The full document. */
+export function documentMessage(vehicle: Vehicle): SimulatedMessage {
+  const createdAt = vehicleTime(vehicle)
+  return post(vehicle, { topic: 'vehicle_data', vin: vehicle.vin, createdAt, vehicleData: vehicleDocument(vehicle) })
+}
+
+/** A connection opens. Messages of this topic carry the server's time. */
+export function connect(vehicle: Vehicle, networkInterface: 'wifi' | 'cellular', at: number): SimulatedMessage {
+  vehicle.connectionId = Array.from({ length: 4 }, () => hex(vehicle)).join('-')
+  vehicle.networkInterface = networkInterface
+  return connectivity(vehicle, 'connected', at)
+}
+
+/** The connection closes. */
+export function disconnect(vehicle: Vehicle, at: number): SimulatedMessage {
+  return connectivity(vehicle, 'disconnected', at)
+}
+
+/**
+ * The vehicle loses its network for a while. The server notices late or never. Messages of that time wait, and are posted one
+ * after another, with their old times, once the vehicle is back.
+ */
+export function* loseNetwork(vehicle: Vehicle, forMs: number): Steps {
+  const back = vehicle.now + forMs
+  const noticed = vehicle.now + whole(vehicle.random, 8_000, 20_000)
+  if (noticed < back && chance(vehicle.random, 0.8)) yield disconnect(vehicle, noticed)
+  yield connect(vehicle, 'cellular', back)
+  vehicle.offlineUntil = back
+}
+
+function connectivity(vehicle: Vehicle, status: 'connected' | 'disconnected', at: number): SimulatedMessage {
+  const { vin, networkInterface, connectionId, random } = vehicle
+  vehicle.postedAt = Math.round(Math.max(at, vehicle.postedAt + 1))
+  return {
+    at: vehicle.postedAt,
+    event: { topic: 'connectivity', vin, createdAt: timestamp(at, 9, random), status, networkInterface, connectionId },
+  }
+}
+
+function hex(vehicle: Vehicle): string {
+  return whole(vehicle.random, 0, 0xffff_ffff).toString(16).padStart(8, '0')
+}
+
+interface AlertKind {
+  readonly name: string
+  readonly audiences: readonly string[]
+  readonly text: string
+}
+
+const alertKinds: readonly [AlertKind, ...AlertKind[]] = [
+  { name: 'TPMS_a101_pressureLow', audiences: ['Customer', 'Service'], text: 'Tire pressure low. Inflate the tires.' },
+  { name: 'UI_a021_washerFluidLow', audiences: ['Customer'], text: 'Washer fluid low.' },
+  { name: 'CP_a043_cableNotLatched', audiences: ['Customer', 'ServiceFix'], text: 'Charge port latch not engaged.' },
+  { name: 'BMS_a067_brickImbalance', audiences: ['Service'], text: 'Service battery at the next visit.' },
+  { name: 'DAS_a211_cameraBlocked', audiences: ['Customer'], text: 'Camera blocked or blinded.' },
+]
+
+const faults: readonly [string, ...string[]] = [
+  'stream_backpressure',
+  'certificate_expires_soon',
+  'config_field_unsupported',
+]
+
+/** An alert that is active, and ends later. */
+interface ActiveAlert extends AlertKind {
+  readonly startedAt: string
+}
+
+/** Starts an alert. */
+export function startAlert(vehicle: Vehicle): ActiveAlert {
+  return { ...oneOf(vehicle.random, alertKinds), startedAt: vehicleTime(vehicle) }
+}
+
+/** Reports an alert as active or as over. */
+export function alertMessage(
+  vehicle: Vehicle,
+  { name, startedAt, audiences, text }: ActiveAlert,
+  over: boolean,
+): SimulatedMessage {
+  const end = over ? { endedAt: vehicleTime(vehicle) } : {}
+  const alerts = [{ name, startedAt, ...end, audiences, userText: text }]
+  return post(vehicle, { topic: 'alerts', vin: vehicle.vin, createdAt: vehicleTime(vehicle), alerts })
+}
+
+/** An error that the vehicle's software reports. */
+export function errorMessage(vehicle: Vehicle): SimulatedMessage {
+  const name = oneOf(vehicle.random, faults)
+  const code = whole(vehicle.random, 100, 999)
+  const error = {
+    name,
+    createdAt: vehicleTime(vehicle, vehicle.now - whole(vehicle.random, 200, 4_000)),
+    tags: { firmware: vehicle.version.split(' ')[0] ?? vehicle.version, network: vehicle.networkInterface },
+    ...(chance(vehicle.random, 0.8) ? { body: `${name} (${code})` } : {}),
+  }
+  return post(vehicle, { topic: 'errors', vin: vehicle.vin, createdAt: vehicleTime(vehicle), errors: [error] })
+}
