@@ -10,9 +10,9 @@ const texts = filesUnder('').filter((path) =>
 
 test('the top level holds what the house has, and nothing else', () => {
   const house = [
-    ...['src', 'adapters', 'test', 'examples', 'docs', 'bench', 'scripts', '.ci', '.gitignore'],
+    ...['src', 'adapters', 'test', 'examples', 'docs', 'bench', 'scripts', '.ci', '.github', '.gitignore'],
     ...['package.json', 'package-lock.json', 'tsconfig.json', 'jsr.json'],
-    ...['README.md', 'LICENSE', 'CHANGELOG.md', 'CONTRIBUTING.md', 'CONTEXT.md'],
+    ...['README.md', 'LICENSE', 'CHANGELOG.md', 'CONTRIBUTING.md', 'CONTEXT.md', 'SECURITY.md'],
   ]
   const notCommitted = ['.git', 'node_modules', 'dist', '.runtimes', '.env', 'data', '.vscode', '.idea', '.DS_Store']
   expect(
