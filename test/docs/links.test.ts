@@ -8,7 +8,7 @@ const pages = globSync(['*.md', 'docs/**/*.md', 'bench/*.md', 'examples/*/README
 
 const withoutCode = (text: string): string => text.replaceAll(/^```[\s\S]*?^```/gm, '')
 
-/** The anchors that a page's headings have where it is shown. */
+/** The anchors that a web page of this file has for its headings. */
 function anchorsOf(page: string): ReadonlySet<string> {
   const headings = withoutCode(readFileSync(page, 'utf8')).matchAll(/^#+ (.+)$/gm)
   const slug = (text: string): string =>
@@ -19,7 +19,7 @@ function anchorsOf(page: string): ReadonlySet<string> {
   return new Set([...headings].map(([, text = '']) => slug(text)))
 }
 
-/** Whether a path exists with these very letters: pages on the web tell large letters from small ones, some disks do not. */
+/** Whether a path exists with the same capital letters. Some disks ignore the difference; the web does not. */
 function exists(path: string): boolean {
   return existsSync(path) && readdirSync(dirname(path)).includes(basename(path))
 }
@@ -30,7 +30,7 @@ function isBroken(page: string, path: string, anchor: string): boolean {
   return anchor !== '' && (statSync(target).isDirectory() || !anchorsOf(target).has(anchor))
 }
 
-/** Links to other pages: `[text](path#anchor)`, with the path and the anchor taken apart. */
+/** The links of a page to other pages, `[text](path#anchor)`, each with its path and its anchor. */
 const linksOf = (page: string): readonly RegExpExecArray[] => [
   ...withoutCode(readFileSync(page, 'utf8')).matchAll(/\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)/g),
 ]
