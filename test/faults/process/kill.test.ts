@@ -59,10 +59,10 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
 afterAll(() =>
   writeFigures({
     piece: 'process-killed',
-    title: 'Receivers killed under load',
+    title: 'Receivers that are ended under load',
     file: 'test/faults/process/kill.test.ts',
     about:
-      'A receiver with the SQLite inbox. Each of 32 vehicles sends its next message when the last one was answered. Handlers take 2 to 4 ms, 8 at once. In each round the test ends the process at a random moment, 50 to 400 ms after it listens, and starts the next one. The sender counts acknowledgments. "Handled twice" means that the handler ran, and the process ended before that was on disk.',
+      'A receiver with the SQLite inbox, 32 vehicles that each send their next message when the last was answered, handlers that take 2 to 4 ms, 8 at once. In each round the process is ended at a random moment 50 to 400 ms after it listens, and the next one goes on. Acknowledgments are counted by the sender. Handled twice: its handler had run, and the process ended before that was on disk.',
     tables: [{ title: 'Rounds', rows }],
   }),
 )
