@@ -121,8 +121,8 @@ describe('a damaged file is put aside, told of, and never a reason not to start:
         damage: name,
         acknowledged,
         handled: acknowledged - lost.length,
-        'moved aside': isPutAside ? 'yes' : 'no',
-        'reason of the gap': [...new Set(gaps.map((line) => line.split(' ')[1]))].join(', '),
+        'put aside': isPutAside ? 'yes' : 'no',
+        'told of by a gap of reason': [...new Set(gaps.map((line) => line.split(' ')[1]))].join(', '),
       })
       expect(outOfOrder).toEqual([])
       // What came after it is never among what is lost.
@@ -141,7 +141,7 @@ afterAll(async () => {
     title: 'Damaged files',
     file: 'test/faults/disk/damaged-file.test.ts',
     about:
-      'The test ends a receiver while acknowledged messages wait, and damages its file. The next receiver handles every message that it can read, and new ones. It moves a damaged file aside, keeps what it can read in a new one, and emits a gap.',
-    tables: [{ title: 'Kinds of damage', rows }],
+      'A receiver is ended while what it has acknowledged waits, its file is damaged, and the next receiver handles what it finds, and what comes then. A damaged file is put aside, what can be read of it goes on, and a gap tells of it.',
+    tables: [{ title: 'Damages', rows }],
   })
 })

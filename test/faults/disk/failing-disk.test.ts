@@ -231,10 +231,10 @@ afterAll(async () => {
   if (rows.length === 0) return
   await writeFigures({
     piece: 'failing-disk',
-    title: 'Disks that fail, fill up and recover',
+    title: 'Disks that fail, fill and come back',
     file: 'test/faults/disk/failing-disk.test.ts',
     about:
-      'Sixteen vehicles send as fast as they get answers: while the disk works, while it fails, and when it works again. No handler ends before the test kills the process. The next receiver handles the messages in the file.',
+      'Sixteen vehicles send as fast as they are answered while the disk is well, while it fails, and when it is well again; no handler comes to its end before the process is killed. The next receiver handles what it finds.',
     tables: [{ title: 'Faults', rows }],
   })
 })

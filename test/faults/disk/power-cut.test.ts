@@ -167,7 +167,7 @@ afterAll(async () => {
     title: 'Power cuts',
     file: 'test/faults/disk/power-cut.test.ts',
     about:
-      'The inbox is on a separate ext4 file system. 32 vehicles send as fast as they get answers, and no handler ends. Then the test cuts the file system off, so that nothing more is written. The control has a disk that reports a sync and does not do it.',
+      'An ext4 file system of its own, ended without writing anything more while 32 vehicles send as fast as they are acknowledged, no handler having come to its end. The control has a disk that says it has synced and has not.',
     tables: [{ title: 'Rounds', rows }],
   })
 })
