@@ -57,15 +57,15 @@ async function runPart(runtime: Runtime, face: string, from: number, cases: numb
 afterAll(() =>
   writeFigures({
     piece: 'fuzzing',
-    title: 'What no message may do',
+    title: 'Mutated messages',
     file: 'test/fuzz/campaign.test.ts',
     about:
       'Messages of a simulated fleet and of public sources, of every topic in all three formats, mutated as values, as ' +
-      'text, as bytes and as gzip. Each case is one body that was made, sent and held against what is promised: nothing ' +
-      'throws; pieces are what `JSON.parse` makes of them; an event has a topic, a date and an id that is the same when it ' +
-      'is written in any format and read again; the answer is one of the contract’s table, is 200 only for what is whole, ' +
-      'and is the same by `fetch` and by `accept`; what was acknowledged was handled; no prototype has changed; no case takes ' +
-      'a second. Case `n` is seen again with `node test/fuzz/campaign.ts <what> <run> <n> 1`.',
+      'text, as bytes and as gzip. Each case is one body, sent and checked against the contract: nothing throws. Pieces equal ' +
+      'the result of `JSON.parse`. An event has a topic, a date, and an id that stays the same when the event is written in any ' +
+      'format and read again. The answer is one of the table, is 200 only for a whole body, and is the same by `fetch` and by ' +
+      '`accept`. Every acknowledged message was handled. No prototype has changed. No case takes a second. Repeat case `n` with ' +
+      '`node test/fuzz/campaign.ts <what> <run> <n> 1`.',
     tables: [{ title: `Run ${run}`, rows }],
     versions: versionsOf(['node24', 'bun', 'deno']),
   }),

@@ -57,7 +57,7 @@ afterAll(() =>
     title: 'How the time to read a body grows with its size',
     file: 'test/fuzz/growth.test.ts',
     about:
-      'Bodies of the sorts that make readers slow, split, normalised and identified; the least of several times. At four times the size it is 4 when time is linear and 16 when it is quadratic; more than 11 fails.',
+      'The test splits, normalizes and identifies bodies of kinds that make parsers slow, and takes the shortest of several times. At four times the size, the ratio is 4 when time is linear and 16 when it is quadratic. More than 11 fails.',
     tables: [{ title: 'Four times the size', rows }],
   }),
 )

@@ -46,12 +46,12 @@ function flawOf(received: string): string | undefined {
 afterAll(() =>
   writeFigures({
     piece: 'fuzzing-sockets',
-    title: 'What no bytes on a connection may do',
+    title: 'Broken requests on a connection',
     file: 'test/fuzz/socket.test.ts',
     about:
-      'Requests with something wrong in their first line, their headers, the framing of their body or the body, sent to a ' +
-      'real process over a connection each. The process has to live, to take the message that is posted after every ' +
-      'hundred of them, to answer with nothing that is not in the table or said by every server of HTTP, and to tell no secret.',
+      'Each request has a fault in its first line, its headers, the framing of its body or the body, and is sent to a ' +
+      'real process over its own connection. The process must survive, accept the message that is posted after every hundredth ' +
+      'request, give only answers of the table or those that every HTTP server gives, and reveal no secret.',
     tables: [{ title: `Run ${run}`, rows }],
     versions: versionsOf(['node24', 'bun', 'deno']),
   }),

@@ -70,12 +70,12 @@ const rows: Row[] = []
 afterAll(() =>
   writeFigures({
     piece: 'slow-clients',
-    title: 'What live traffic notices of slow and malicious clients',
+    title: 'Live traffic beside slow and malicious clients',
     file: 'test/faults/http',
     about:
-      `${perSecond} messages a second over ${connections} connections, every tenth on a connection of its own, and beside ` +
-      'them an attack from another process on the same machine. Latency is from the moment a message was due to its whole ' +
-      'answer, as median / 99th percentile / most; memory is the most that the process of the receiver had at any time.',
+      `${perSecond} messages a second over ${connections} connections, every tenth over its own connection. Beside ` +
+      'them, another process on the same machine attacks. Latency is from the moment a message was due to its whole ' +
+      'answer, as median / 99th percentile / maximum. Memory is the maximum of the receiver’s process.',
     tables: [{ title: `${quietMs / 1000} seconds without, ${attackMs / 1000} seconds with the attack`, rows }],
     versions: {
       ...versionsOf(runtimes),

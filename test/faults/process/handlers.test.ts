@@ -149,7 +149,7 @@ afterAll(() =>
     title: 'Handlers that misbehave beside healthy ones',
     file: 'test/faults/process/handlers.test.ts',
     about:
-      'Twenty healthy vehicles send 200 messages a second; beside them vehicles whose handler always fails, throws null, hangs past its time limit of 500 ms, burns 100 ms of CPU or leaks 64 kB, 16 handlers at once. Milliseconds from sending a message of a healthy vehicle to the end of its handler.',
+      'Twenty healthy vehicles send 200 messages a second. Beside them are vehicles whose handler always fails, throws null, hangs past its time limit of 500 ms, burns 100 ms of CPU or leaks 64 kB. 16 handlers run at once. The figures are milliseconds from sending a message of a healthy vehicle to the end of its handler.',
     tables: [{ title: 'Healthy vehicles', rows: rows.filter((row) => row['p50 alone ms'] !== undefined) }],
   }),
 )

@@ -156,7 +156,7 @@ afterAll(() =>
     title: 'Overload, uploads and clocks that jump',
     file: 'test/faults/process/overload.test.ts',
     about:
-      'One receiver with the SQLite inbox; the sender counts. Overload: 100 vehicles send twice as many messages as the handlers can take. Uploads: vehicles send old messages one after another as fast as they are acknowledged, beside 20 live ones with 100 messages a second; milliseconds from sending a live message to the end of its handler. Clocks: the time of the process jumps by an hour, forwards and backwards, while it runs and between restarts, half of which are kill -9.',
+      'One receiver with the SQLite inbox; the sender counts. Overload: 100 vehicles send twice as many messages as the handlers can take. Uploads: vehicles send old messages one after another, as fast as they get answers, beside 20 live vehicles with 100 messages a second. The figures are milliseconds from sending a live message to the end of its handler. Clocks: the clock of the process jumps forward and backward by an hour, during a run and between restarts. Half of the restarts are kill -9.',
     tables: [
       { title: 'Overload, by quarters of the time', rows: overloadRows },
       { title: 'Uploads', rows: uploadRows },

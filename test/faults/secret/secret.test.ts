@@ -75,14 +75,14 @@ const orderOf = ({ runtime, guesses, compared }: Row): string => `${runtime} ${g
 afterAll(() =>
   writeFigures({
     piece: 'secret-timing',
-    title: 'What the time of a refusal tells of the secret',
+    title: 'What the time of a refusal reveals about the secret',
     file: 'test/faults/secret',
     about:
-      'Two sorts of wrong guesses, timed in random order and compared with Welch’s t on all times and on the quickest ' +
-      'parts of them. `===` is the control, which has to be found out: |t| above 10 each time. Ours passes when a round ' +
-      `stays below 4.5 or finds the opposite of the one before; it fails when ${rounds} rounds, each a process, agree. The ` +
-      'difference is that of the last round, on the part of the times where its error is least; one of ten errors would ' +
-      'not be missed.',
+      'Two kinds of wrong guesses, timed in random order and compared with Welch’s t-test, on all times and on the ' +
+      'quickest parts of them. `===` is the control, and the test must detect it: |t| above 10 each time. Our comparison passes when a ' +
+      `round stays below 4.5 or contradicts the one before. It fails when ${rounds} rounds, each in its own process, agree. The ` +
+      'difference is that of the last round, on the part of the times with the smallest error. The test would detect a difference ' +
+      'of ten such errors.',
     tables: [
       {
         title: `Welch’s t, ${Object.values(times).join(' / ')} times on ${runtimes.join(' / ')}`,

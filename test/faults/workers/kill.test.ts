@@ -63,9 +63,9 @@ async function note(
   })
   await writeFigures({
     piece: 'workers-kill',
-    title: 'Workers: killed under load',
+    title: 'Workers killed under load',
     file: 'test/faults/workers/kill.test.ts',
-    about: `A Worker takes messages of ${vins.length} vehicles at once, whose handlers take 20 ms, and is killed with SIGKILL at a random moment, over and over on the same storage; then it is started once more and nobody sends anything. Acknowledgments and what handlers have seen are counted outside the process. The queue is the test's own, outside the process as the platform's would be.`,
+    about: `A Worker takes messages of ${vins.length} vehicles at once. Handlers take 20 ms. The test kills the Worker with SIGKILL at a random moment, again and again on the same storage. Then it starts the Worker once more and sends nothing. The test counts acknowledgments and handled messages outside the process. The queue belongs to the test and lives outside the process, like the platform's.`,
     tables: [{ title: 'Messages', rows }],
     versions: versionsOf(['workerd']),
   })
