@@ -1,34 +1,62 @@
 import { fileURLToPath } from 'node:url'
 import type { ViteUserConfig } from 'vitest/config'
+import { type Form, formVariable } from './form.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const source = (path: string): string => fileURLToPath(new URL(`../${path}`, import.meta.url))
 
-/** Tests that need the packed tarball; the others run on the sources. */
+/** Tests that need the packed tarball. The others run on the sources. */
 const onThePackage = ['test/package/**/*.test.ts', 'test/templates/**/*.test.ts']
 
-const config: ViteUserConfig = {
-  root,
-  resolve: {
-    alias: [
-      { find: /^fleethook$/, replacement: source('src/index.ts') },
-      { find: /^fleethook\/(normalize|client|operator|sandbox|testing)$/, replacement: source('src/$1.ts') },
-      { find: /^fleethook\/(node|bun|deno|workers|inbox\/[\w-]+)$/, replacement: source('adapters/$1.ts') },
-    ],
-  },
-  test: {
-    testTimeout: 20_000,
-    hookTimeout: 60_000,
-    // Many tests wait for processes: one core to spare, which is the default, is one too many of two.
-    maxWorkers: '100%',
-    projects: [
-      { extends: true, test: { name: 'sources', include: ['test/**/*.test.ts'], exclude: onThePackage } },
-      {
-        extends: true,
-        test: { name: 'package', include: onThePackage, globalSetup: ['test/package/packed.ts'], testTimeout: 120_000 },
+/** Files that the short form leaves out altogether. The others take less with `inForm` (`test/form.ts`). */
+const notInShort = [
+  // Runs the unit tests inside Bun and Deno. The short form runs the conformance suite there.
+  'test/runtimes/units.test.ts',
+]
+
+/** What every form has in common. */
+export function configFor(form: Form): ViteUserConfig {
+  const leftOut = form === 'short' ? notInShort : []
+  return {
+    root,
+    resolve: {
+      alias: [
+        { find: /^fleethook$/, replacement: source('src/index.ts') },
+        { find: /^fleethook\/(normalize|client|operator|sandbox|testing)$/, replacement: source('src/$1.ts') },
+        { find: /^fleethook\/(node|bun|deno|workers|inbox\/[\w-]+)$/, replacement: source('adapters/$1.ts') },
+      ],
+    },
+    test: {
+      env: {
+        [formVariable]: form,
+        // Node strips types and compiles once for all the processes that the tests start.
+        NODE_COMPILE_CACHE: source('node_modules/.cache/fleethook-tests'),
       },
-    ],
-  },
+      testTimeout: 20_000,
+      hookTimeout: 60_000,
+      reporters: ['dot'],
+      silent: 'passed-only',
+      // Vitest leaves one core free by default. Many tests wait for other processes, so they can use both.
+      maxWorkers: '100%',
+      projects: [
+        {
+          extends: true,
+          test: { name: 'sources', include: ['test/**/*.test.ts'], exclude: [...onThePackage, ...leftOut] },
+        },
+        {
+          extends: true,
+          test: {
+            name: 'package',
+            include: onThePackage,
+            globalSetup: ['test/package/packed.ts'],
+            testTimeout: 120_000,
+          },
+        },
+      ],
+    },
+  }
 }
 
+/** `npm test`. */
+const config: ViteUserConfig = configFor('short')
 export default config

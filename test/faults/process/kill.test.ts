@@ -1,16 +1,16 @@
 import { randomInt } from 'node:crypto'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Row, writeFigures } from '../figures.ts'
-import { inForm } from '../form.ts'
+import { inForm } from '../../form.ts'
 import { judge } from './journal.ts'
 import { createSite, idle } from './start.ts'
 import { createTraffic } from './traffic.ts'
 
 const setups = [
-  { name: 'node24', runtime: 'node24', inbox: {}, rounds: inForm({ short: 6, long: 100 }) },
-  { name: 'node24, thread', runtime: 'node24', inbox: { thread: true }, rounds: inForm({ short: 3, long: 100 }) },
-  { name: 'bun', runtime: 'bun', inbox: {}, rounds: inForm({ short: 2, long: 100 }) },
-  { name: 'deno', runtime: 'deno', inbox: {}, rounds: inForm({ short: 2, long: 100 }) },
+  { name: 'node24', runtime: 'node24', inbox: {}, rounds: inForm({ short: 2, full: 6, long: 100 }) },
+  { name: 'node24, thread', runtime: 'node24', inbox: { thread: true }, rounds: inForm({ short: 1, full: 3, long: 100 }) },
+  { name: 'bun', runtime: 'bun', inbox: {}, rounds: inForm({ short: 1, full: 2, long: 100 }) },
+  { name: 'deno', runtime: 'deno', inbox: {}, rounds: inForm({ short: 1, full: 2, long: 100 }) },
 ] as const
 const vins = Array.from({ length: 32 }, (_, n) => `V${n}`)
 const rows: Row[] = []
@@ -52,7 +52,7 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
       if (signal === 'SIGTERM') expect(duplicates).toEqual([])
       expect(traffic.acknowledged.size).toBeGreaterThan(rounds * 20)
     },
-    inForm({ short: 60_000, long: 3_600_000 }),
+    inForm({ full: 60_000, long: 3_600_000 }),
   )
 })
 
