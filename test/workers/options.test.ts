@@ -1,7 +1,14 @@
 import { describe, expect, test } from 'vitest'
 import { durableObjectInbox, inboxObject, type ObjectNamespace } from '../../adapters/inbox/durable-object.ts'
 import { worker } from '../../adapters/workers.ts'
-import { createReceiver, type EventOf, type InboxMessage, type ReceiverOptions } from '../../src/index.ts'
+import { withHint } from '../../src/base/errors.ts'
+import {
+  createReceiver,
+  type EventOf,
+  FleethookError,
+  type InboxMessage,
+  type ReceiverOptions,
+} from '../../src/index.ts'
 
 /** Objects that answer as they are told to, and note what they are asked. */
 function objects(answer: (shard: string) => unknown): { readonly namespace: ObjectNamespace; readonly asked: Asked[] } {
@@ -67,7 +74,11 @@ describe('options of durableObjectInbox', () => {
     ],
   ]
   test.each(cases)('that are wrong are refused at construction: %s', (_what, make, says) => {
-    expect(make).toThrow(expect.objectContaining({ code: 'option_invalid', message: expect.stringMatching(says) }))
+    expect(make).toThrow(
+      expect.toSatisfy(
+        (error) => error instanceof FleethookError && error.code === 'option_invalid' && says.test(withHint(error)),
+      ),
+    )
   })
 
   test("ack: 'handled' is refused at construction", () => {
