@@ -5,6 +5,18 @@ import { type Form, formVariable } from './form.ts'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const source = (path: string): string => fileURLToPath(new URL(`../${path}`, import.meta.url))
 
+/** Tests of what runs anywhere: they need no server of Node's. `test/runtimes/units.test.ts` runs them inside Bun and Deno. */
+export const units: readonly string[] = [
+  'test/{wire,events,dispatch,testing}/*.test.ts',
+  'test/client/!(runtimes).test.ts',
+  'test/http/!(sockets|comparisons).test.ts',
+  'test/sandbox/!(receiver).test.ts',
+  'test/inbox/sqlite*.test.ts',
+]
+
+/** Replaces a module of the package, so it cannot share a worker with other files. */
+export const replacing = 'test/http/comparisons.test.ts'
+
 /** Tests that need the packed tarball. The others run on the sources. */
 const onThePackage = ['test/package/**/*.test.ts', 'test/templates/**/*.test.ts']
 
@@ -39,9 +51,15 @@ export function configFor(form: Form): ViteUserConfig {
       // Vitest leaves one core free by default. Many tests wait for other processes, so they can use both.
       maxWorkers: '100%',
       projects: [
+        // These files share the modules of their worker: loading them for each file would take longer than the tests.
+        { extends: true, test: { name: 'units', include: [...units], isolate: false } },
         {
           extends: true,
-          test: { name: 'sources', include: ['test/**/*.test.ts'], exclude: [...onThePackage, ...leftOut] },
+          test: {
+            name: 'sources',
+            include: ['test/**/*.test.ts'],
+            exclude: [...onThePackage, ...leftOut, ...units],
+          },
         },
         {
           extends: true,

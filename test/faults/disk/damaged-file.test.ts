@@ -89,7 +89,7 @@ const damages: readonly Damage[] = [
 ]
 
 describe('a damaged file is put aside, told of, and never a reason not to start:', () => {
-  test.each(damages)(
+  test.each(inForm({ short: damages.slice(0, 2), full: damages }))(
     '$name',
     async ({ name, isPutAside, tells, saves, make }) => {
       const site = createSite('node24', { handlerMs: 0 })
