@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import type { ViteUserConfig } from 'vitest/config'
 import { type Form, formVariable } from './form.ts'
@@ -48,8 +49,8 @@ export function configFor(form: Form): ViteUserConfig {
       hookTimeout: 60_000,
       reporters: ['dot'],
       silent: 'passed-only',
-      // Vitest leaves one core free by default. Many tests wait for other processes, so they can use both.
-      maxWorkers: '100%',
+      // Many tests wait for timers and other processes, so the short form takes more workers than cores. The others measure.
+      maxWorkers: form === 'short' ? Math.ceil(availableParallelism() * 1.5) : '100%',
       projects: [
         // These files share the modules of their worker: loading them for each file would take longer than the tests.
         { extends: true, test: { name: 'units', include: [...units], isolate: false } },
