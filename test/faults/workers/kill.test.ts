@@ -75,7 +75,7 @@ describe.each(inForm<readonly Platform[]>({ short: ['workerd'], full: platforms 
   'a Worker in %s, killed at random moments under load',
   (platform) => {
     test(
-      'every acknowledged message is handled, in order per VIN, and again only what was under way',
+      'every acknowledged message is handled in order per VIN, and only messages whose handler was running are handled again',
       { timeout: inForm({ full: 90_000, long: 3_600_000 }) },
       async ({ expect }) => {
         await using log = await startLog()
