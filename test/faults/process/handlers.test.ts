@@ -13,7 +13,7 @@ import { createTraffic, messageOf, statusOf } from './traffic.ts'
  * message of a healthy vehicle to the end of its handler, with and without the others, in the same run.
  */
 const healthy = Array.from({ length: 20 }, (_, n) => `V${n}`)
-const seconds = inForm({ short: 0.5, full: 1.5, long: 20 })
+const seconds = inForm({ full: 1.5, long: 20 })
 const rows: Row[] = []
 
 interface Bad {
@@ -58,7 +58,10 @@ async function handledMs(site: Site, over: () => boolean, url: string): Promise<
   )
 }
 
-test.each(bad)(
+// With fewer seconds than these, one burst of CPU would decide the median. The short form has fewer behaviors instead.
+const short = bad.filter(({ behaviour }) => behaviour === 'fails' || behaviour === 'hangs')
+
+test.each(inForm({ short, full: bad }))(
   '$vehicles vehicles whose handler $behaviour do not keep the others waiting',
   async ({ behaviour, vehicles, everyMs = 5 }) => {
     const site = createSite('node24', {
