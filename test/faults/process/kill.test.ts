@@ -8,7 +8,12 @@ import { createTraffic } from './traffic.ts'
 
 const setups = [
   { name: 'node24', runtime: 'node24', inbox: {}, rounds: inForm({ short: 2, full: 6, long: 100 }) },
-  { name: 'node24, thread', runtime: 'node24', inbox: { thread: true }, rounds: inForm({ short: 1, full: 3, long: 100 }) },
+  {
+    name: 'node24, thread',
+    runtime: 'node24',
+    inbox: { thread: true },
+    rounds: inForm({ short: 1, full: 3, long: 100 }),
+  },
   { name: 'bun', runtime: 'bun', inbox: {}, rounds: inForm({ short: 1, full: 2, long: 100 }) },
   { name: 'deno', runtime: 'deno', inbox: {}, rounds: inForm({ short: 1, full: 2, long: 100 }) },
 ] as const
@@ -28,7 +33,9 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
         const before = traffic.acknowledged.size
         const pouring = traffic.pour(target.url)
         // On a busy machine the first messages take longer than the pause.
-        await expect.poll(() => traffic.acknowledged.size, { timeout: 20_000, interval: 1 }).toBeGreaterThan(before + 20)
+        await expect
+          .poll(() => traffic.acknowledged.size, { timeout: 20_000, interval: 1 })
+          .toBeGreaterThan(before + 20)
         // The test is about ends at any moment.
         await pause(randomInt(0, 400))
         target.kill(signal)
