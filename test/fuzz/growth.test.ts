@@ -1,10 +1,10 @@
 import { createNormalizer, split } from 'fleethook/normalize'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Row, writeFigures } from '../faults/figures.ts'
-import { inForm } from '../faults/form.ts'
+import { inForm } from '../form.ts'
 import { growing } from './growing.ts'
 
-const size = inForm({ short: 1_000, long: 20_000 })
+const size = inForm({ full: 1_000, long: 20_000 })
 const normalizer = createNormalizer()
 const rows: Row[] = []
 
@@ -62,7 +62,7 @@ afterAll(() =>
   }),
 )
 
-const timeout = inForm({ short: 120_000, long: 3_600_000 })
+const timeout = inForm({ full: 120_000, long: 3_600_000 })
 
 describe('The time to read a body grows as its size does', { timeout }, () => {
   test.each(Object.entries(growing))('%s', (name, textOf) => {

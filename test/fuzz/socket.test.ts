@@ -3,15 +3,15 @@ import { join } from 'node:path'
 import { afterAll, describe, test } from 'vitest'
 import { spawnTarget } from '../conformance/spawn.ts'
 import { type Row, versionsOf, writeFigures } from '../faults/figures.ts'
-import { form, inForm } from '../faults/form.ts'
+import { form, inForm } from '../form.ts'
 import { secret } from '../faults/http/programs/seen.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import { randomOfCase } from './mutation.ts'
 import { requestBytes } from './request-bytes.ts'
 
 const program = join(import.meta.dirname, '../faults/http/programs/receiver.ts')
-const run = inForm({ short: 1, long: Math.floor(Date.now() / 1000) % 1_000_000_000 })
-const cases = inForm({ short: 1_000, long: 100_000 })
+const run = inForm({ full: 1, long: Math.floor(Date.now() / 1000) % 1_000_000_000 })
+const cases = inForm({ short: 300, full: 1_000, long: 100_000 })
 const atOnce = 50
 const rows: Row[] = []
 
@@ -59,7 +59,7 @@ afterAll(() =>
 
 describe.each(['node24', 'bun', 'deno'] as const)(
   'whatever bytes come on a connection, on %s',
-  { concurrent: form === 'short', timeout: inForm({ short: 120_000, long: 3_600_000 }) },
+  { concurrent: form !== 'long', timeout: inForm({ full: 120_000, long: 3_600_000 }) },
   (runtime) => {
     test('the process goes on and takes messages', async ({ expect }) => {
       await using target = await spawnTarget(programCommand(runtime, program))

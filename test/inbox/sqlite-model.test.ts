@@ -1,5 +1,6 @@
 import * as fc from 'fast-check'
 import { test } from 'vitest'
+import { inForm } from '../form.ts'
 import { createFiles } from './sqlite-files.ts'
 import { machine, steps } from './sqlite-machine.ts'
 
@@ -20,7 +21,7 @@ test.each([
         for (const next of given) await act(next)
         await finish()
       }),
-      { numRuns: Number(process.env['FLEETHOOK_RUNS'] ?? 40), endOnFailure: true },
+      { numRuns: Number(process.env['FLEETHOOK_RUNS'] ?? inForm({ short: 8, full: 40 })), endOnFailure: true },
     )
   },
 )

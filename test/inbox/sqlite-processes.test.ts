@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, test } from 'vitest'
 import { runtimePath } from '../../scripts/runtimes.ts'
+import { servers } from '../runtimes/targets.ts'
 import { createFiles } from './sqlite-files.ts'
 
 const program = fileURLToPath(new URL('sqlite-process.ts', import.meta.url))
@@ -37,13 +38,9 @@ afterEach(() => {
   for (const child of running.splice(0)) child.kill('SIGKILL')
 })
 
-const runtimes: readonly (readonly [string, readonly string[]])[] = [
-  ['node22', [runtimePath('node22')]],
-  ['node24', [runtimePath('node24')]],
-  ['node26', [runtimePath('node26')]],
-  ['bun', [runtimePath('bun')]],
-  ['deno', [runtimePath('deno'), 'run', '--allow-all']],
-]
+const runtimes = servers.map(
+  (name) => [name, [runtimePath(name), ...(name === 'deno' ? ['run', '--allow-all'] : [])]] as const,
+)
 
 describe.each(runtimes)('on %s', (name, command) => {
   const threads = name === 'deno' ? [''] : ['', 'thread']

@@ -84,10 +84,7 @@ test('a request may take less time than headers by default may: the shorter limi
 })
 
 test.each([
-  [
-    { port: Number.NaN },
-    /`port` of serve must be a whole number from 0 to 65535 and was given NaN.*environment variable/,
-  ],
+  [{ port: Number.NaN }, /`port` of serve must be a whole number from 0 to 65535 and was given NaN.*environment variable/],
   [{ port: 70_000 }, /`port`/],
   [{ hostname: '' }, /`hostname` of serve must be an address .* given ''.*Leave it out/],
   [{ graceMs: -1 }, /`graceMs` of serve must be whole milliseconds from 0 to 2147483647 and was given -1/],
@@ -98,7 +95,7 @@ test.each([
   [{ maxConnections: 0 }, /`maxConnections`/],
   [{ tls: { cert: '', key: 'x' } }, /`tls.cert` of serve must be the text of a PEM file.*not the paths/],
 ])('serve with %o rejects, and names the option', async (options: NodeServeOptions, complaint) => {
-  const error: unknown = await serve(createReceiver({ secret }), options).catch((reason: unknown) => reason)
-  expect(error).toMatchObject({ name: 'FleethookError', code: 'option_invalid' })
-  expect(error instanceof FleethookError && withHint(error)).toMatch(complaint)
+  await expect(serve(createReceiver({ secret }), options)).rejects.toSatisfy(
+    (error) => error instanceof FleethookError && error.code === 'option_invalid' && complaint.test(withHint(error)),
+  )
 })

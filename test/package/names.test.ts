@@ -82,6 +82,14 @@ test.each(Object.keys(pinned))('every name of %s says what it is', (entry) => {
 
 /** What the declarations of the installed package export, types included. */
 function namesOf(entry: string): readonly Name[] {
+  const names = known.get(entry) ?? readNames(entry)
+  known.set(entry, names)
+  return names
+}
+
+const known = new Map<string, readonly Name[]>()
+
+function readNames(entry: string): readonly Name[] {
   const folder = inject('consumer')
   const config = join(folder, 'tsconfig.names.json')
   const file = join(folder, 'names.ts')

@@ -18,7 +18,14 @@ test.each([
   async (_where, colours) => {
     const folder = mkdtempSync(join(tmpdir(), 'fleethook-start-'))
     const { FORCE_COLOR: _forced, NO_COLOR: _none, ...inherited } = process.env
-    const env = { ...inherited, ...colours, PORT: '0', FLEETHOOK_INBOX: join(folder, 'inbox.db') }
+    const env = {
+      ...inherited,
+      ...colours,
+      PORT: '0',
+      FLEETHOOK_INBOX: join(folder, 'inbox.db'),
+      // A fresh clone has no build.
+      NODE_OPTIONS: `--import=${new URL('../docs/resolve-sources.ts', import.meta.url).href}`,
+    }
     const child = spawn(process.execPath, ['scripts/start.ts'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
     const ended = once(child, 'exit')
     const errors: string[] = []

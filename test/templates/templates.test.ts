@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest'
 import { runtimePath } from '../../scripts/runtimes.ts'
+import { inForm } from '../form.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const examples = join(root, 'examples')
@@ -36,7 +37,7 @@ test('the templates are the ones that the documentation names', () => {
 })
 
 describe('each template stands on its own: what the installed package copies installs, compiles, and passes its test', () => {
-  test.each(names)('%s', { timeout: 300_000 }, async (name) => {
+  test.each(inForm({ short: ['node'], full: names }))('%s', { timeout: 300_000 }, async (name) => {
     const folder = join(scratch, name)
     const cli = join(inject('consumer'), 'node_modules/fleethook/dist/adapters/cli/main.js')
     await run(scratch, process.execPath, [cli, 'init', name, folder, '--yes'])

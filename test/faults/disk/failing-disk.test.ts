@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import type { Target } from '../../conformance/spawn.ts'
 import { type Row, writeFigures } from '../figures.ts'
-import { inForm } from '../form.ts'
+import { inForm } from '../../form.ts'
 import { judge } from '../process/journal.ts'
 import { createSite, idle } from '../process/start.ts'
 import { createTraffic, type Traffic } from '../process/traffic.ts'
@@ -35,7 +35,7 @@ interface Subject {
 
 const node: Subject = { runtime: 'node24', thread: false }
 const subjects = inForm<readonly Subject[]>({
-  short: [node],
+  full: [node],
   long: [
     node,
     { runtime: 'node24', thread: true },
@@ -141,7 +141,7 @@ const names: Readonly<Record<string, string>> = {
   write: 'writes fail with EIO',
 }
 
-const limitMs = inForm({ short: 120_000, long: 300_000 })
+const limitMs = inForm({ full: 120_000, long: 300_000 })
 
 describe.skipIf(noVolumes !== undefined).each(subjects)(
   'nothing is acknowledged that is not stored, and it goes on by itself ($runtime, thread: $thread):',

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Row, writeFigures } from '../figures.ts'
-import { inForm } from '../form.ts'
+import { inForm } from '../../form.ts'
 import { judge } from '../process/journal.ts'
 import { createSite, idle } from '../process/start.ts'
 import { createTraffic, type Traffic } from '../process/traffic.ts'
@@ -98,7 +98,7 @@ function storedByHand(path: string): ReadonlySet<string> {
 }
 
 const subjects = inForm<readonly { runtime: 'node24' | 'bun' | 'deno'; thread: boolean; rounds: number }[]>({
-  short: [{ runtime: 'node24', thread: false, rounds: 1 }],
+  full: [{ runtime: 'node24', thread: false, rounds: 1 }],
   long: [
     { runtime: 'node24', thread: false, rounds: 20 },
     { runtime: 'node24', thread: true, rounds: 20 },
@@ -121,7 +121,7 @@ describe.skipIf(noVolumes !== undefined)('a power cut', () => {
       }
       rows.push({ receiver: `${runtime}${thread ? ', thread' : ''}`, disk: 'syncs', rounds, acknowledged, lost })
     },
-    inForm({ short: 60_000, long: 1_800_000 }),
+    inForm({ full: 60_000, long: 1_800_000 }),
   )
 
   test('control: with a disk that says it has synced and has not, the same cut loses acknowledged messages', async () => {

@@ -2,7 +2,7 @@ import { Agent } from 'node:http'
 import { afterAll, expect, test } from 'vitest'
 import { percentile } from '../../../bench/median.ts'
 import { type Row, writeFigures } from '../figures.ts'
-import { inForm } from '../form.ts'
+import { inForm } from '../../form.ts'
 import { judge } from './journal.ts'
 import { createSite, idle, lastLine, weigh } from './start.ts'
 import { createTraffic, messageOf, statusOf } from './traffic.ts'
@@ -18,7 +18,7 @@ test(
     // Eight at once that take 10 to 20 ms: about 530 a second.
     const site = createSite('node24', { handlerMs: 10, options: { concurrency: 8 } })
     await using target = await site.start()
-    const seconds = inForm({ short: 4, long: 180 })
+    const seconds = inForm({ short: 1.5, full: 4, long: 180 })
     const ratePerSecond = 1060
     const traffic = createTraffic({ vins: Array.from({ length: 100 }, (_, n) => `V${n}`), ratePerSecond })
     const startedAt = performance.now()
@@ -67,13 +67,13 @@ test(
     )
     expect(last?.weight).toBeLessThan((first?.weight ?? 0) * 1.5)
   },
-  inForm({ short: 60_000, long: 1_200_000 }),
+  inForm({ full: 60_000, long: 1_200_000 }),
 )
 
 test(
   'vehicles that upload thousands of old messages at once do not keep live ones waiting, and nothing of either is lost or out of order',
   async () => {
-    const [vehicles, each] = inForm({ short: [20, 250], long: [100, 5000] })
+    const [vehicles, each] = inForm({ short: [20, 100], full: [20, 250], long: [100, 5000] })
     const site = createSite('node24', { handlerMs: 0, options: { concurrency: 16 } })
     await using target = await site.start()
     const live = createTraffic({ vins: Array.from({ length: 20 }, (_, n) => `V${n}`), ratePerSecond: 100 })
@@ -118,7 +118,7 @@ test(
     // Behind all of the uploads it would be what these take altogether.
     expect(percentile(handledMs, 0.5)).toBeLessThan(Math.max(250, seconds * 100))
   },
-  inForm({ short: 60_000, long: 1_200_000 }),
+  inForm({ full: 60_000, long: 1_200_000 }),
 )
 
 test(
@@ -126,7 +126,7 @@ test(
   async () => {
     const site = createSite('node24', { handlerMs: 1, clockJumpMs: 3_600_000, options: { concurrency: 8 } })
     const traffic = createTraffic({ vins: Array.from({ length: 16 }, (_, n) => `V${n}`) })
-    const rounds = inForm({ short: 4, long: 40 })
+    const rounds = inForm({ short: 2, full: 4, long: 40 })
     for (let round = 0; round < rounds; round++) {
       await using target = await site.start()
       const end = performance.now() + 300
@@ -147,7 +147,7 @@ test(
     expect({ lost, outOfOrder, settledAgain }).toEqual({ lost: [], outOfOrder: [], settledAgain: [] })
     expect(traffic.acknowledged.size).toBeGreaterThan(rounds * 16)
   },
-  inForm({ short: 60_000, long: 300_000 }),
+  inForm({ full: 60_000, long: 300_000 }),
 )
 
 afterAll(() =>

@@ -72,7 +72,7 @@ const server = await adapter.serve(receiver, { port: 0, hostname: '127.0.0.1' })
 setInterval(() => {
   const { pending, deadLettered } = receiver.stats()
   console.log(`pending ${pending.messages} dead ${deadLettered} rss ${process.memoryUsage().rss}`)
-}, 250).unref()
+}, 50).unref()
 // What is alive, not what the collector has not got round to: the resident memory tells more of the machine than of the program.
 if (process.argv[2] === 'node') {
   setFlagsFromString('--expose-gc')
