@@ -84,7 +84,10 @@ test('a request may take less time than headers by default may: the shorter limi
 })
 
 test.each([
-  [{ port: Number.NaN }, /`port` of serve must be a whole number from 0 to 65535 and was given NaN.*environment variable/],
+  [
+    { port: Number.NaN },
+    /`port` of serve must be a whole number from 0 to 65535 and was given NaN.*environment variable/,
+  ],
   [{ port: 70_000 }, /`port`/],
   [{ hostname: '' }, /`hostname` of serve must be an address .* given ''.*Leave it out/],
   [{ graceMs: -1 }, /`graceMs` of serve must be whole milliseconds from 0 to 2147483647 and was given -1/],
