@@ -1,6 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import type { Lifecycle } from '../dispatch/draining.ts'
+import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
 import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
@@ -73,6 +74,7 @@ export class LocalBackend implements Backend {
     this.#scheduler = new Scheduler({
       ...settings,
       ack: this.ack,
+      retry: retryOptions(settings.retry, this.durability !== 'memory'),
       inbox: this.#inbox,
       registry,
       read: receipts.reread,

@@ -34,30 +34,33 @@ export function guardedLog(log: Log): Log {
   return { debug: say('debug'), info: say('info'), warn: say('warn'), error: say('error') }
 }
 
-/** A log that writes each line at most once in ten seconds. */
-export type ThrottledLog = Pick<Log, 'warn' | 'error'>
+/** A log that writes at most one line in ten seconds for each `key`, by default the line itself. */
+export interface ThrottledLog {
+  warn(message: string, details?: Record<string, unknown>, key?: unknown): void
+  error(message: string, details?: Record<string, unknown>, key?: unknown): void
+}
 
 const quietMs = 10_000
 
 /** Writes a line at once the first time, then at most every ten seconds, with the number of times it was repeated. */
 export function throttled(log: Log, clock: Clock): ThrottledLog {
-  const written = new Map<string, { readonly atMs: number; repeated: number }>()
+  const written = new Map<unknown, { readonly atMs: number; repeated: number }>()
 
-  function say(level: 'warn' | 'error', message: string, details: Record<string, unknown> = {}): void {
-    const last = written.get(message)
+  function say(level: 'warn' | 'error', message: string, details: Record<string, unknown> = {}, key: unknown): void {
+    const last = written.get(key)
     const now = clock.now()
     if (last !== undefined && now - last.atMs < quietMs) {
       last.repeated += 1
       return
     }
-    written.set(message, { atMs: now, repeated: 0 })
+    written.set(key, { atMs: now, repeated: 0 })
     const repeated = last !== undefined && last.repeated > 0 ? { repeated: last.repeated } : {}
     // A message must not stop because a log failed.
     guarded(() => log[level](message, { ...details, ...repeated }))
   }
 
   return {
-    warn: (message, details) => say('warn', message, details),
-    error: (message, details) => say('error', message, details),
+    warn: (message, details, key = message) => say('warn', message, details, key),
+    error: (message, details, key = message) => say('error', message, details, key),
   }
 }

@@ -81,8 +81,8 @@ export interface Drained {
   readonly events: DispatchEvents
   /** Starts batches that are not full. */
   readonly flush: () => void
-  /** Stops the timers of batches. */
-  readonly stopBatches: () => void
+  /** Stops the timers of batches and resting handlers. */
+  readonly stopTimers: () => void
 }
 
 /** How long after the deadline the inbox may take to note what was aborted, in milliseconds. */
@@ -90,14 +90,14 @@ const inboxGraceMs = 1_000
 
 /** Waits until nothing is left to do, at most until the deadline; then aborts what runs and gives up what waits. */
 export async function drain(drained: Drained, deadlineMs: number): Promise<DrainResult> {
-  const { inbox, lifecycle, lanes, backlog, runner, counts, flush, stopBatches } = drained
+  const { inbox, lifecycle, lanes, backlog, runner, counts, flush, stopTimers } = drained
   const handledBefore = counts.handled + counts.deadLettered
   const lostBefore = counts.lost
   lifecycle.beginDrain()
   flush()
   await lifecycle.until(() => lanes.size === 0 && backlog.size === 0 && lifecycle.isQuiet, deadlineMs)
   lifecycle.stop()
-  stopBatches()
+  stopTimers()
   runner.abort(new FleethookError('drain_deadline', `The drain reached its deadline of ${deadlineMs} ms.`))
   for (const work of lanes.all()) work.rest?.cancel()
   // Aborted runs end at once. What takes time is the inbox, which notes them.

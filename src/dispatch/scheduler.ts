@@ -9,6 +9,7 @@ import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
 import { Backlog } from './backlog.ts'
 import { Batches, type GatheredBatch, inboxRestMs } from './batches.ts'
+import { Breakers, type RestingHandler } from './breaker.ts'
 import { type Drained, drain, giveUp, Lifecycle } from './draining.ts'
 import { type Dedupe, Duplicates } from './duplicates.ts'
 import { Lanes } from './lanes.ts'
@@ -19,6 +20,7 @@ import { Runner, Yielding } from './running.ts'
 import {
   beginTurn,
   bindTurn,
+  block,
   endWork,
   mayJoinPrevious,
   park,
@@ -37,7 +39,7 @@ export interface SchedulerOptions {
   readonly order: 'vin' | 'none'
   readonly overflow: 'refuse' | 'conflate'
   readonly ack: Ack
-  readonly retry: RetryOptions
+  readonly retry: Required<RetryOptions>
   readonly dedupe: Dedupe | undefined
   readonly timeoutMs: number
   /** Reads a message of which the inbox kept only the text. */
@@ -64,6 +66,9 @@ export class Scheduler {
   readonly #hasLanes: boolean
   /** Work that can be merged, by its id. An answer that waits for a message needs the place that the message has. */
   readonly #mergeable: PassingMap<string, Work> | undefined
+  /** Work that waits for a handler that rests as a whole. */
+  readonly #blocked = new Map<object, Set<Work>>()
+  readonly #breakers: Breakers
   #started: Work[] = []
 
   constructor(options: SchedulerOptions) {
@@ -78,8 +83,9 @@ export class Scheduler {
     const duplicates = dedupe && new Duplicates(dedupe)
     const results = { ...options, counts: this.counts, duplicates }
     const outcome = new Outcome(results)
+    const breakers = new Breakers(clock, events, this.#tryBlocked, this.#unblock)
     const batches = new Batches({
-      ...{ ...options, runner, outcome, lifecycle },
+      ...{ ...options, runner, outcome, lifecycle, breakers },
       onDue: () => this.#pump(),
       step: (batch) => this.#runBatch(batch),
     })
@@ -87,13 +93,17 @@ export class Scheduler {
     this.#backlog = backlog
     this.#lanes = lanes
     this.#batches = batches
-    this.#attempts = new Attempts({ ...results, runner, outcome, lifecycle })
+    this.#breakers = breakers
+    this.#attempts = new Attempts({ ...results, runner, outcome, lifecycle, breakers })
     this.#yielding = new Yielding(clock, this.#runStarted)
     this.#deadlines = new RequestDeadlines(clock, (request, sinceMs) => this.#expire(request, sinceMs))
     this.#drained = {
       ...{ inbox, lifecycle, lanes, backlog, runner, outcome, events, counts: this.counts },
       flush: () => this.#pump(),
-      stopBatches: () => batches.stop(),
+      stopTimers: () => {
+        batches.stop()
+        breakers.stop()
+      },
     }
   }
 
@@ -141,6 +151,11 @@ export class Scheduler {
   /** Resolves when nothing is left to do, or at the deadline. */
   drain(deadlineMs: number): Promise<DrainResult> {
     return drain(this.#drained, deadlineMs)
+  }
+
+  /** The handlers that rest as a whole. */
+  resting(): readonly RestingHandler[] {
+    return this.#breakers.resting()
   }
 
   /** The number of lanes with work. */
@@ -213,9 +228,38 @@ export class Scheduler {
         this.lifecycle.running -= 1
         if (verdict === 'gather' && mayJoinPrevious(work)) this.#gather(work)
         else if (typeof verdict === 'number') this.#rest(work, verdict)
+        else if (typeof verdict === 'object') this.#block(work, verdict.blockedBy)
         else this.#park(work)
       }
     }
+    this.#pump()
+  }
+
+  /** It waits for a handler that rests as a whole, in its lane and in the order of coming. */
+  #block(work: Work, handler: object): void {
+    block(work)
+    const blocked = this.#blocked.get(handler)
+    if (blocked === undefined) this.#blocked.set(handler, new Set([work]))
+    else blocked.add(work)
+  }
+
+  /** One message may try a handler that rests. */
+  readonly #tryBlocked = (handler: object): void => {
+    const blocked = this.#blocked.get(handler)
+    for (const work of blocked ?? []) {
+      blocked?.delete(work)
+      if (work.state !== 'blocked') continue
+      this.#readyAgain(work)
+      break
+    }
+    this.#pump()
+  }
+
+  /** A handler that rested has succeeded again. */
+  readonly #unblock = (handler: object): void => {
+    const blocked = this.#blocked.get(handler)
+    this.#blocked.delete(handler)
+    for (const work of blocked ?? []) if (work.state === 'blocked') this.#readyAgain(work)
     this.#pump()
   }
 
