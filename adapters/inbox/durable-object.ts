@@ -21,7 +21,7 @@ import type { InboxObjectClass } from './durable-object/platform.ts'
 import { createObjectRelay } from './durable-object/relay.ts'
 
 export type { DurableObjectInboxOptions } from './durable-object/options.ts'
-export type { KeptFor } from './durable-object/room.ts'
+export type { Retention } from '../../src/inbox/retention.ts'
 export type {
   InboxObject,
   InboxObjectClass,

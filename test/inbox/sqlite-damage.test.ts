@@ -4,12 +4,12 @@ import { DatabaseSync } from 'node:sqlite'
 import type { Inbox, InboxMessage } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test, vi } from 'vitest'
-import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import { openDatabase } from '../../adapters/inbox/sqlite/database.ts'
-import { migrate } from '../../adapters/inbox/sqlite/schema.ts'
-import type { Store } from '../../adapters/inbox/sqlite/store.ts'
+import { openDatabase } from '../../adapters/inbox/sqlite/file/database.ts'
+import { migrate } from '../../adapters/inbox/sqlite/file/schema.ts'
+import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { FleethookError } from 'fleethook'
 import { fakeClock } from 'fleethook/testing'
 import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
@@ -202,7 +202,7 @@ test('a journal whose end was never written is what SQLite expects: what was com
 
 test('a newer schema is made in place, in one transaction', async () => {
   const { path } = await filled(10)
-  const { db } = openDatabase(path, 64)
+  const db = openDatabase(path, 64)
   const steps = ['not run: the file has it', 'ALTER TABLE dead ADD COLUMN note TEXT', 'CREATE TABLE more (x INTEGER)']
   expect(() => migrate(db, path, [...steps, 'nonsense'])).toThrow()
   expect(db.prepare('PRAGMA user_version').get()).toEqual({ user_version: 1 })
@@ -232,11 +232,11 @@ describe('a disk that fails', () => {
     const clock = fakeClock(nowMs)
     const { settings, told } = settingsOf({ clock })
     const options = readSqliteOptions({ path: files.path(), waitMs: 0 })
-    const store = createFileStore(options)
+    const store = createInboxFile(options)
     const faults: Faults = {}
     const calls: string[] = []
     const error = (): FleethookError => new FleethookError(faults.code ?? 'inbox_unavailable', 'The disk says EIO.')
-    const faulty: Store = {
+    const faulty: InboxFile = {
       ...store,
       async open(now) {
         calls.push('open')

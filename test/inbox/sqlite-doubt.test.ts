@@ -2,10 +2,10 @@ import { createReceiver, type FleetEvent, FleethookError, type Inbox } from 'fle
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
-import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { Found, Store } from '../../adapters/inbox/sqlite/store.ts'
+import type { InboxFile, OpenedFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { seqOf } from '../../src/inbox/delivery-id.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
@@ -17,14 +17,14 @@ const nothing = { messages: 0, bytes: 0 }
 /** An inbox on a disk whose sync fails when the test says so, and has written all the same. */
 async function doubtful(
   path: string = files.path(),
-  change: (store: Store) => Partial<Store> = () => ({}),
+  change: (store: InboxFile) => Partial<InboxFile> = () => ({}),
 ): Promise<{ inbox: Inbox; fail(): void; mended(): Promise<void> }> {
   const options = readSqliteOptions({ path, waitMs: 0 })
-  const store = createFileStore(options)
+  const store = createInboxFile(options)
   const clock: FakeClock = fakeClock(1_000_000)
   let fails = false
   let reopened = (): void => {}
-  const failing: Store = {
+  const failing: InboxFile = {
     ...store,
     async commit(batch) {
       const result = await store.commit(batch)
@@ -113,7 +113,7 @@ test('what a damaged file has lost is not counted twice when its handlers are do
   let opened = 0
   const damage = { quarantine: 'aside', rescued: 0, lost: 1, unreadableParts: 0 }
   const { inbox, fail, mended } = await doubtful(files.path(), (store) => ({
-    async open(nowMs): Promise<Found> {
+    async open(nowMs): Promise<OpenedFile> {
       const found = await store.open(nowMs)
       return (opened += 1) === 1 ? found : { ...found, ...nothing, damage }
     },
@@ -159,7 +159,7 @@ test('the gap of several crashes is told once: the holes are forgotten when its 
   const path = files.path()
   const options = readSqliteOptions({ path, waitMs: 0 })
   for (const ms of [1_000, 2_000, 3_000]) {
-    const killed = createFileStore(options)
+    const killed = createInboxFile(options)
     await killed.open(ms)
     await killed.close()
   }
@@ -213,11 +213,11 @@ test('what was settled when the sync failed takes no room, though the disk is fu
 
 test('a claim that the disk could not count is none: a message is not given up for a disk that failed for a while', async () => {
   const path = files.path()
-  const before = createFileStore(readSqliteOptions({ path, waitMs: 0 }))
+  const before = createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
   await before.open(1)
   const { event: _event, ...row } = kept(1)
-  const nothingElse = { retracted: [], changes: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
-  await before.commit({ ...nothingElse, puts: [{ ...row, place: seqOf(row.id) }] })
+  const nothingElse = { retracted: [], updates: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
+  await before.commit({ ...nothingElse, puts: [{ ...row, seq: seqOf(row.id) }] })
   // It did not come to its end.
   await before.close()
   let broken = true
@@ -266,11 +266,11 @@ test('what is written while the file is opened again waits, and is counted once'
 
 test('a look for room that ends when the file was let go does not keep it from being opened again', async () => {
   const options = readSqliteOptions({ path: files.path(), waitMs: 0 })
-  const store = createFileStore(options)
+  const store = createInboxFile(options)
   const clock = fakeClock(1_000_000)
   let failing: (() => Promise<never>) | undefined
   const looked = Promise.withResolvers<boolean>()
-  const inThread: Store = {
+  const inThread: InboxFile = {
     ...store,
     commit: (batch) => failing?.() ?? store.commit(batch),
     // The thread answers in its own time.

@@ -1,11 +1,12 @@
 import { expect, test } from 'vitest'
-import { createKeptMessages } from '../../adapters/inbox/sqlite/kept.ts'
+import { createKeptMessages } from '../../adapters/inbox/sqlite/kept-messages.ts'
 import { message } from '../../src/testing/kept-message.ts'
 
 test('messages that are put back again and again cost the same each time', () => {
   const messages = createKeptMessages()
   const numbers = Array.from({ length: 1_000 }, (_, n) => n)
-  for (const n of numbers) messages.add({ message: message(n), place: n, deliveries: 0, replayed: false })
+  for (const n of numbers)
+    messages.wait({ message: message(n), seq: n, deliveries: 0, replayed: false, isClaimed: false })
 
   /** As often as a thousand vehicles are tried whose handler has nowhere to write to. */
   function passed(rounds: number): number {
@@ -15,7 +16,7 @@ test('messages that are put back again and again cost the same each time', () =>
         const kept = messages.get(message(n).id)
         if (kept === undefined) throw new Error(`${n} is gone`)
         messages.claim(kept)
-        messages.release(kept)
+        messages.wait(kept)
       }
     }
     return performance.now() - startedAt

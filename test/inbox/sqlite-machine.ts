@@ -4,10 +4,10 @@ import { setImmediate } from 'node:timers/promises'
 import { FleethookError, type Inbox } from 'fleethook'
 import { fakeClock } from 'fleethook/testing'
 import { expect } from 'vitest'
-import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { Store } from '../../adapters/inbox/sqlite/store.ts'
+import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
 
@@ -56,17 +56,17 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
   let { inbox, store } = make()
   await inbox.open()
 
-  function make(): { inbox: Inbox; store: Store } {
+  function make(): { inbox: Inbox; store: InboxFile } {
     const options = readSqliteOptions({ path, waitMs: 0 })
-    const file = createFileStore(options)
-    const failable: Store = { ...file, commit: commitOf(file) }
+    const file = createInboxFile(options)
+    const failable: InboxFile = { ...file, commit: commitOf(file) }
     return {
       inbox: createSqliteInbox(slow ? late(failable) : failable, settingsOf({ clock }).settings, options),
       store: file,
     }
   }
 
-  function commitOf(file: Store): Store['commit'] {
+  function commitOf(file: InboxFile): InboxFile['commit'] {
     return async (batch) => {
       const failure = failing
       failing = undefined
@@ -211,7 +211,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
       // What was settled is in the file by then.
       await inbox.settled(everything)
       const pending = idsOf('pending')
-      expect((await store.waiting(-1)).found.map(({ id }) => id)).toEqual(pending)
+      expect((await store.waiting(-1)).items.map(({ id }) => id)).toEqual(pending)
       expect(inbox.usage()).toEqual({ messages: pending.length, bytes: pending.length * kept(0).bytes })
       expect((await inbox.deadLetters(everything)).map(({ id }) => id)).toEqual(idsOf('dead'))
       for (const id of pending) expect((await inbox.claim(id))?.message.id).toBe(id)
@@ -220,7 +220,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
   }
 }
 
-function late(store: Store): Store {
+function late(store: InboxFile): InboxFile {
   return {
     ...store,
     open: inItsTime(store.open),

@@ -2,9 +2,9 @@ import { cpSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node
 import { dirname } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { Store } from '../../adapters/inbox/sqlite/store.ts'
+import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { message as kept } from '../../src/testing/kept-message.ts'
 import { seqOf } from '../../src/inbox/delivery-id.ts'
 import { createFiles } from './sqlite-files.ts'
@@ -12,7 +12,7 @@ import { createFiles } from './sqlite-files.ts'
 const files = createFiles()
 const messages = 2_000
 
-const storeAt = (path: string): Store => createFileStore(readSqliteOptions({ path, waitMs: 0 }))
+const storeAt = (path: string): InboxFile => createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
 
 /** What a process leaves that is killed now. */
 function leftOf(path: string): string {
@@ -29,9 +29,9 @@ async function damaged(): Promise<string> {
   await store.open(1)
   const puts = Array.from({ length: messages }, (_, n) => {
     const { event: _event, ...row } = kept(n)
-    return { ...row, text: `${row.text}${' '.repeat(400)}`, place: seqOf(row.id) }
+    return { ...row, text: `${row.text}${' '.repeat(400)}`, seq: seqOf(row.id) }
   })
-  const nothing = { retracted: [], changes: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
+  const nothing = { retracted: [], updates: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
   await store.commit({ ...nothing, puts })
   await store.close(1)
   writeFileSync(path, readFileSync(path).fill(0, 0, 100))

@@ -1,29 +1,29 @@
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { Batch, Row } from '../../adapters/inbox/sqlite/store.ts'
+import type { StoredMessage, Transaction } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { createDeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
 import { createFiles } from './sqlite-files.ts'
 
 const files = createFiles()
 const nowMs = Date.UTC(2026, 10, 21, 10)
 const mebibyte = 1_048_576
-const nothing: Batch = { retracted: [], puts: [], changes: [], settled: [], moves: [], nowMs, pendingBytes: 0 }
+const nothing: Transaction = { retracted: [], puts: [], updates: [], settled: [], moves: [], nowMs, pendingBytes: 0 }
 
 /** Rows of 1,000 bytes. */
-function rows(): (count: number) => readonly Row[] {
+function rows(): (count: number) => readonly StoredMessage[] {
   const ids = createDeliveryIds()
   return (count) =>
     Array.from({ length: count }, () => {
       const id = ids.next(nowMs)
       const text = 'x'.repeat(1_000)
-      return { id, place: seqOf(id), lane: 'VIN', receivedAt: nowMs, door: 'root', kind: 'wire', text, bytes: 1_000 }
+      return { id, seq: seqOf(id), lane: 'VIN', receivedAt: nowMs, door: 'root', kind: 'wire', text, bytes: 1_000 }
     })
 }
 
 test('a look for room where nothing can be dropped lets others have their turn', async () => {
-  const store = createFileStore(readSqliteOptions({ path: files.path(), waitMs: 0, maxBytes: 16 * mebibyte }))
+  const store = createInboxFile(readSqliteOptions({ path: files.path(), waitMs: 0, maxBytes: 16 * mebibyte }))
   await store.open(nowMs)
   const make = rows()
   let isFull = false
@@ -46,13 +46,13 @@ test('a look for room where nothing can be dropped lets others have their turn',
 
 test('no more dead letters are dropped than are too much', async () => {
   const dead = { maxBytes: 100_000 }
-  const store = createFileStore(readSqliteOptions({ path: files.path(), waitMs: 0, retention: { dead } }))
+  const store = createInboxFile(readSqliteOptions({ path: files.path(), waitMs: 0, retention: { dead } }))
   await store.open(nowMs)
   const puts = rows()(200)
-  const moves = puts.map(({ place }) => ({ to: 'dead' as const, place, error: 'no', attempts: 5, diedAt: nowMs }))
+  const moves = puts.map(({ seq }) => ({ to: 'dead' as const, seq, error: 'no', attempts: 5, diedAt: nowMs }))
   await store.commit({ ...nothing, puts, moves })
   while ((await store.tidy(nowMs, 0)).more);
-  const { found } = await store.deadLetters({ limit: 1_000 }, -1)
+  const { items: found } = await store.deadLetters({ limit: 1_000 }, -1)
   expect(found.map(({ id }) => id)).toEqual(puts.slice(100).map(({ id }) => id))
   await store.close(nowMs)
 })

@@ -5,6 +5,7 @@ import { createReceiver, FleethookError, type Inbox, type InboxMessage } from 'f
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
+import { withHint } from '../../src/base/errors.ts'
 import { createDeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
@@ -96,7 +97,7 @@ describe('the file', () => {
     mkdirSync(path, { recursive: true })
     const letter = `${path}-letter`
     writeFileSync(letter, '')
-    const hint = expect.stringContaining('has to be able to write the file and its folder')
+    const hint = expect.stringContaining('Let the user of this process write the file and its folder.')
     // A folder in the file's place, and a file in the folder's.
     await expect(open(path)).rejects.toMatchObject({ code: 'inbox_unavailable', hint })
     await expect(open(`${letter}/inbox.db`)).rejects.toMatchObject({ code: 'inbox_unavailable', hint })
@@ -142,9 +143,14 @@ test.each([
   [{ path: 'x.db', retention: { living: {} } }, /`retention.living`.* settled, dead/],
   [{ path: 'x.db', threads: 2 }, /no option `threads`/],
 ])('an option that is wrong is named, with what to do: %j', (options, text) => {
-  const make = (): unknown => sqliteInbox(options as never)
-  expect(make).toThrow(FleethookError)
-  expect(make).toThrow(text)
+  let thrown: unknown
+  try {
+    sqliteInbox(options as never)
+  } catch (error) {
+    thrown = error
+  }
+  expect(thrown).toMatchObject({ code: 'option_invalid' })
+  expect(thrown instanceof FleethookError && withHint(thrown)).toMatch(text)
 })
 
 test("a receiver whose overflow is 'conflate' is refused at construction: what is on disk is kept as it came", () => {

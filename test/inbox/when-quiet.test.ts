@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { createGroupCommit } from '../../adapters/inbox/sqlite/group-commit.ts'
-import { whenQuiet } from '../../adapters/inbox/sqlite/when-quiet.ts'
+import { createGroupCommit, whenQuiet } from '../../adapters/inbox/sqlite/group-commit.ts'
 
 let nowMs = 0
 beforeEach(() => {
@@ -56,18 +55,18 @@ describe('a commit in a thread waits for what still comes', () => {
 test('after a disk has stalled the next commit does not wait for as long', async () => {
   let commits = 0
   const queue = createGroupCommit({
-    store: {
+    file: {
       async commit({ moves }) {
         commits += 1
         if (commits === 1) nowMs += 10_000
-        return { moved: moves.map(() => undefined), retracted: { messages: 0, bytes: 0 }, onCapacity: true }
+        return { moved: moves.map(() => undefined), retracted: { messages: 0, bytes: 0 }, hasRoom: true }
       },
     },
-    now: () => nowMs,
+    clock: { now: () => nowMs },
     pendingBytes: () => 0,
-    committed: () => {},
-    failed: () => {},
-    isUsable: () => true,
+    onCommitted: () => {},
+    onFailed: () => {},
+    health: { isUsable: true },
     inThread: true,
   })
   await queue.put([])

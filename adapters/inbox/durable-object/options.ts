@@ -1,6 +1,7 @@
 import { FleethookError } from '../../../src/base/errors.ts'
+import type { Retention } from '../../../src/inbox/retention.ts'
 import type { ObjectNamespace } from './platform.ts'
-import type { Keeping, KeptFor } from './room.ts'
+import type { Keeping } from './room.ts'
 
 /** What {@link durableObjectInbox} takes. Only `objects` is required. */
 export interface DurableObjectInboxOptions<Bindings> {
@@ -20,7 +21,7 @@ export interface DurableObjectInboxOptions<Bindings> {
    * What an object keeps for replays: dead letters by default 30 days and 64 MiB, settled messages not at all (`forMs: 0`),
    * since keeping one costs a row written more.
    */
-  readonly retention?: { readonly settled?: Partial<KeptFor>; readonly dead?: Partial<KeptFor> }
+  readonly retention?: { readonly settled?: Retention; readonly dead?: Retention }
 }
 
 /** Options with every default filled in. */
@@ -54,7 +55,7 @@ export function readObjectOptions<Bindings>(
   return { objects, shards, keeping: { maxBytes, settled, dead } }
 }
 
-function keptFor(name: string, given: Partial<KeptFor> = {}, defaults: KeptFor): KeptFor {
+function keptFor(name: string, given: Retention = {}, defaults: Required<Retention>): Required<Retention> {
   const option = `retention.${name}`
   only(given, `${option}.`, ['forMs', 'maxBytes'])
   const { forMs = defaults.forMs, maxBytes = defaults.maxBytes } = given

@@ -2,7 +2,7 @@ import { closeSync, openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { expect, test } from 'vitest'
-import { createFileStore } from '../../../adapters/inbox/sqlite/file-store.ts'
+import { createInboxFile } from '../../../adapters/inbox/sqlite/file/file.ts'
 import { readSqliteOptions } from '../../../adapters/inbox/sqlite/options.ts'
 import { message, reason } from '../../../src/testing/kept-message.ts'
 import { settingsOf, waitingIn } from '../../inbox/sqlite-settings.ts'
@@ -31,7 +31,7 @@ test.skipIf(noVolumes !== undefined)(
     await before.put([message(1), message(2)])
     await before.close()
     // In the background the reserve would be there after ten seconds.
-    const store = createFileStore(readSqliteOptions(options))
+    const store = createInboxFile(readSqliteOptions(options))
     await store.open(1)
     await store.tidy(1, 0)
     await store.close(1)
