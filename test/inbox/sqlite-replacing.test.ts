@@ -14,7 +14,7 @@ const messages = 2_000
 
 const storeAt = (path: string): InboxFile => createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
 
-/** What a process leaves that is killed now. */
+/** What a process leaves behind that is killed now. */
 function leftOf(path: string): string {
   const copy = files.path()
   mkdirSync(dirname(copy), { recursive: true })
@@ -22,7 +22,7 @@ function leftOf(path: string): string {
   return copy
 }
 
-/** A file in which messages wait, and that has lost its header. */
+/** A file with waiting messages and a destroyed header. */
 async function damaged(): Promise<string> {
   const path = files.path()
   const store = storeAt(path)
@@ -38,7 +38,7 @@ async function damaged(): Promise<string> {
   return path
 }
 
-test('a process that ends while it makes a new file of a damaged one costs nothing: the next one goes on', async () => {
+test('when a process ends while it replaces a damaged file, the next one continues and loses nothing', async () => {
   const path = await damaged()
   const store = storeAt(path)
   let isOpen = false
@@ -61,7 +61,7 @@ test('a process that ends while it makes a new file of a damaged one costs nothi
   }
 })
 
-test('so it is when only the new name was still to be given', async () => {
+test('the same holds when only the last rename is missing', async () => {
   const path = await damaged()
   const store = storeAt(path)
   await store.open(2)

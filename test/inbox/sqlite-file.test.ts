@@ -11,7 +11,7 @@ const nowMs = Date.UTC(2026, 10, 21, 10)
 const mebibyte = 1_048_576
 const nothing: Transaction = { retracted: [], puts: [], updates: [], settled: [], moves: [], nowMs, pendingBytes: 0 }
 
-/** Rows of 1,000 bytes. */
+/** Creates messages of 1,000 bytes. */
 function rows(): (count: number) => readonly StoredMessage[] {
   const ids = createDeliveryIds()
   return (count) =>
@@ -22,7 +22,7 @@ function rows(): (count: number) => readonly StoredMessage[] {
     })
 }
 
-test('a look for room where nothing can be dropped lets others have their turn', async () => {
+test('a search for room in a full file leaves turns to other work', async () => {
   const store = createInboxFile(readSqliteOptions({ path: files.path(), waitMs: 0, maxBytes: 16 * mebibyte }))
   await store.open(nowMs)
   const make = rows()
@@ -33,18 +33,18 @@ test('a look for room where nothing can be dropped lets others have their turn',
       isFull = true
     })
   }
-  // Goes to the end of the file, wherever the last put had to look for room.
+  // The first search ends at the end of the file, so the next one starts at its beginning.
   expect(await store.probe(nowMs, 0)).toBe(false)
-  let looked: boolean | undefined
-  void store.probe(nowMs, 0).then((onCapacity) => (looked = onCapacity))
+  let found: boolean | undefined
+  void store.probe(nowMs, 0).then((hasRoom) => (found = hasRoom))
   let turns = 0
-  for (; looked === undefined; turns += 1) await setImmediate()
-  expect(looked).toBe(false)
+  for (; found === undefined; turns += 1) await setImmediate()
+  expect(found).toBe(false)
   expect(turns).toBeGreaterThan(5)
   await store.close(nowMs)
 })
 
-test('no more dead letters are dropped than are too much', async () => {
+test('only as many dead letters are dropped as exceed the limit', async () => {
   const dead = { maxBytes: 100_000 }
   const store = createInboxFile(readSqliteOptions({ path: files.path(), waitMs: 0, retention: { dead } }))
   await store.open(nowMs)

@@ -14,8 +14,8 @@ async function turnAt(ms: number): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve))
 }
 
-describe('a commit in a thread waits for what still comes', () => {
-  test('until for a twentieth of the time that a commit takes nothing came', async () => {
+describe('a commit in a thread waits for more messages', () => {
+  test("until none has arrived for 5% of a commit's duration", async () => {
     let count = 1
     const ready = vi.fn<() => void>()
     whenQuiet(() => count, 100, ready)
@@ -30,7 +30,7 @@ describe('a commit in a thread waits for what still comes', () => {
     expect(ready).toHaveBeenCalledOnce()
   })
 
-  test('but no longer than a commit takes, however much comes', async () => {
+  test('but no longer than one commit takes', async () => {
     let count = 1
     const ready = vi.fn<() => void>()
     whenQuiet(() => count, 10, ready)
@@ -44,7 +44,7 @@ describe('a commit in a thread waits for what still comes', () => {
     expect(ready).toHaveBeenCalledOnce()
   })
 
-  test('and not at all where commits take no time', async () => {
+  test('and not at all when commits take no time', async () => {
     const ready = vi.fn<() => void>()
     whenQuiet(() => 1, 0, ready)
     await turnAt(0)
@@ -52,7 +52,7 @@ describe('a commit in a thread waits for what still comes', () => {
   })
 })
 
-test('after a disk has stalled the next commit does not wait for as long', async () => {
+test('after a stalled commit, the next one does not wait as long', async () => {
   let commits = 0
   const queue = createGroupCommit({
     file: {
