@@ -8,7 +8,7 @@ import type { InboxSettings } from '../../../src/inbox/inbox.ts'
 import { createOperatorApp } from '../../../src/operator/app.ts'
 
 /** The socket beside the file, through which operators on this machine, as the same user, reach the process that has the file. */
-export interface Control {
+interface Control {
   open(): void
   /** Also while the disk fails: an open socket would keep people from repairing or mounting it. */
   close(): void

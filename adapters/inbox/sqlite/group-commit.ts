@@ -2,7 +2,7 @@ import type { Clock } from '../../../src/base/clock.ts'
 import type { Committed, InboxFile, Move, PendingUpdate, StoredMessage, Transaction } from './file/interface.ts'
 
 /** Collects changes and writes all of them with one sync. */
-export interface GroupCommit {
+interface GroupCommit {
   /** Resolves when the messages are on the disk. Rejects when they are not, and then they never will be. */
   put(messages: readonly StoredMessage[]): Promise<void>
   /** Resolves to the size of the moved message when that is on the disk. Rejects when it is not. */
@@ -24,7 +24,7 @@ export interface GroupCommit {
   takeSettled(): readonly number[]
 }
 
-export interface GroupCommitOptions {
+interface GroupCommitOptions {
   readonly file: Pick<InboxFile, 'commit'>
   readonly clock: Pick<Clock, 'now'>
   readonly pendingBytes: () => number

@@ -24,7 +24,7 @@ export interface Health {
   stop(): void
 }
 
-export interface HealthOptions {
+interface HealthOptions {
   readonly file: InboxFile
   readonly path: string
   readonly maxBytes: number

@@ -11,7 +11,7 @@ export interface KeptMessage extends Claim {
  * Pending messages in memory: every claimed one, and the newest of those that wait. So most messages are neither read from the
  * disk nor parsed again. When memory is used up, the oldest waiting messages go first: others are handled before they are.
  */
-export interface KeptMessages {
+interface KeptMessages {
   get(id: string): KeptMessage | undefined
   /** The message waits, for the first time or again. */
   wait(kept: KeptMessage): void

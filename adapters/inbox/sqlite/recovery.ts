@@ -40,7 +40,7 @@ export function closedError(path: string): FleethookError {
   return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
 }
 
-export interface RecoveredPagesOptions {
+interface RecoveredPagesOptions {
   readonly read: (after: number) => Promise<Page<Waiting>>
   readonly health: Health
   readonly isClosed: () => boolean
@@ -81,7 +81,7 @@ const firstSuspects = 64
  * lane at the next start. So only the first messages wait for the disk, and a backlog of a million does not wait for a million
  * syncs.
  */
-export interface CrashSuspects {
+interface CrashSuspects {
   /** The last process crashed, and left messages up to this `seq`. */
   begin(upTo: number): void
   readonly any: boolean
