@@ -293,22 +293,24 @@ function* readableRows(
 /** Reads from one end of the range. Returns the `seq` at which a damaged page stopped it, or `undefined` after reading all. */
 function* rowsFrom(
   statement: StatementSync,
-  { from, to }: SeqRange,
+  range: SeqRange,
   isUpward: boolean,
 ): Generator<readonly SqlRow[], number | undefined> {
-  for (let limit = mostRows; from <= to;) {
-    const [low, high, most] = [from, to, limit]
-    const rows = attempt(() => statement.all(low, high, most))
-    if (rows === undefined) {
-      if (limit === 1) return isUpward ? from : to
+  let rest = range
+  let limit = mostRows
+  while (rest.from <= rest.to) {
+    let rows: readonly SqlRow[]
+    try {
+      rows = statement.all(rest.from, rest.to, limit)
+    } catch {
+      if (limit === 1) return isUpward ? rest.from : rest.to
       limit = Math.max(1, limit >> 2)
       continue
     }
     if (rows.length > 0) yield rows
-    const last = rows.at(-1)
-    if (rows.length < limit || last === undefined) return undefined
-    if (isUpward) from = Number(last['place']) + 1
-    else to = Number(last['place']) - 1
+    const last = Number(rows.at(-1)?.['place'])
+    if (rows.length < limit) return undefined
+    rest = isUpward ? { ...rest, from: last + 1 } : { ...rest, to: last - 1 }
   }
   return undefined
 }
