@@ -178,7 +178,7 @@ const needsWriteAccess =
 
 /** Whether the operating system refused to create the file or its folder. */
 function isRefused(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && /^E(ACCES|PERM|ROFS|EXIST|NOTDIR)$/.test(String(error.code))
+  return error instanceof Error && 'code' in error && /^E(ACCES|PERM|ROFS|EXIST|NOENT|ISDIR|NOTDIR)$/.test(String(error.code))
 }
 
 function unavailable(path: string, why: string, hint: string | undefined, cause: unknown): FleethookError {
