@@ -10,9 +10,9 @@ const step = fc.record({ does: fc.constantFrom(...steps), which: fc.nat(30), awa
 
 test.each([
   ['beside the receiver', false],
-  ['that answers in its own time', true],
+  ['in a thread', true],
 ])(
-  'however a file %s fails before or after it is written, is full, and its process dies: what was kept is there, in order, and counted once',
+  'with a file %s, failed writes and syncs, a full disk and crashes: every kept message is there, in order, counted once',
   { timeout: 300_000 },
   async (_name, slow) => {
     await fc.assert(

@@ -14,7 +14,7 @@ const running: ChildProcess[] = []
 interface Started {
   readonly child: ChildProcess
   line(): Promise<string>
-  /** Everything that it wrote for people. */
+  /** What it wrote to stderr. */
   readonly errors: string[]
   readonly ended: Promise<unknown>
 }
@@ -46,7 +46,7 @@ describe.each(runtimes)('on %s', (name, command) => {
   const threads = name === 'deno' ? [''] : ['', 'thread']
 
   test.each(threads)(
-    'a file belongs to one process: the next is refused, or waits until the first is killed %s',
+    'a file belongs to one process: the next one fails, or waits until the first is killed %s',
     async (thread) => {
       const path = files.path()
       const first = start(command, path, '0', thread)
@@ -64,7 +64,7 @@ describe.each(runtimes)('on %s', (name, command) => {
   )
 
   test.each(threads)(
-    'a process that has nothing else to do ends, and the next one finds what it left %s',
+    'an open inbox does not keep a process alive, and the next process finds its message %s',
     async (thread) => {
       const path = files.path()
       const first = start(command, path, '0', thread)

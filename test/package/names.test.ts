@@ -53,12 +53,12 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/bun': { values: 'serve', types: 'BunServeOptions ServeOptions Served Server Signal' },
   'fleethook/deno': { values: 'serve', types: 'ServeOptions Served Server Signal' },
   'fleethook/workers': { values: 'worker', types: 'KeptBatch KeptMessage Worker WorkerServed' },
-  'fleethook/inbox/sqlite': { values: 'sqliteInbox', types: 'KeptFor SqliteInboxOptions' },
+  'fleethook/inbox/sqlite': { values: 'sqliteInbox', types: 'Retention SqliteInboxOptions' },
   'fleethook/inbox/durable-object': {
     values: 'durableObjectInbox inboxObject',
     types: `
-      DurableObjectInboxOptions InboxObject InboxObjectClass KeptFor ObjectNamespace ObjectSql ObjectState ObjectStorage ObjectStub
-      SqlValue`,
+      DurableObjectInboxOptions InboxObject InboxObjectClass ObjectNamespace ObjectSql ObjectState ObjectStorage ObjectStub
+      Retention SqlValue`,
   },
   'fleethook/inbox/queue': { values: 'queueInbox', types: 'QueueBinding QueueInboxOptions QueuedMessage' },
 }

@@ -4,10 +4,10 @@ import { readOptions } from '../../../src/receiver/options.ts'
 import { createOperatorApp } from '../../../src/operator/app.ts'
 import { createReceipts } from '../../../src/inbox/receipts.ts'
 import { createNormalizer } from '../../../src/wire/normalizer.ts'
-import { createFileStore } from '../../inbox/sqlite/file-store.ts'
+import { loadSqlite } from '../../inbox/sqlite/file/database.ts'
+import { createInboxFile } from '../../inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../inbox/sqlite/options.ts'
-import { loadSqlite } from '../../inbox/sqlite/sqlite-module.ts'
 import { logTo } from '../service/log.ts'
 
 /** The inbox of a receiver that does not run. */
@@ -24,10 +24,10 @@ export async function openStopped(path: string): Promise<Stopped> {
   const nothing = (): void => {}
   loadSqlite()
   const settings = readSqliteOptions({ path, waitMs: 0 })
-  const file = createFileStore(settings)
+  const file = createInboxFile(settings)
   let isTold = true
   // Closing well says that everybody was told, and here is nobody to tell.
-  const store = { ...file, close: (nowMs?: number) => file.close(isTold ? nowMs : undefined) }
+  const reopenable = { ...file, close: (nowMs?: number) => file.close(isTold ? nowMs : undefined) }
   const inboxSettings = {
     pendingMessages: undefined,
     pendingBytes: undefined,
@@ -41,7 +41,7 @@ export async function openStopped(path: string): Promise<Stopped> {
       isTold = false
     },
   }
-  const inbox = createSqliteInbox(store, inboxSettings, settings)
+  const inbox = createSqliteInbox(reopenable, inboxSettings, settings)
   const { gaps = [] } = await inbox.open()
   if (gaps.length > 0) isTold = false
   // With the defaults of a receiver: a pinned format or fields of its own are not known here, and change what is shown only.

@@ -4,7 +4,7 @@ import type { DatabaseSync } from 'node:sqlite'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { SandboxState, SandboxStore } from '../../../src/service/sandbox/options.ts'
 import { isJsonObject } from '../../../src/wire/record.ts'
-import { loadSqlite, type SqliteModule } from '../../inbox/sqlite/sqlite-module.ts'
+import { loadSqlite, type SqliteModule } from '../../inbox/sqlite/file/database.ts'
 
 /** Keeps the state of a sandbox in a file of SQLite, readable by its owner only: the webhook's `auth` is in it. */
 export function sqliteStore(path: string): SandboxStore & { readonly close: () => void } {

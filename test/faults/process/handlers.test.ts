@@ -19,21 +19,21 @@ const rows: Row[] = []
 interface Bad {
   readonly behaviour: BehaviourName
   readonly vehicles: number
-  /** How long it is between two of their messages, in milliseconds. Default 5. */
+  /** The time between two messages, in milliseconds. Default 5. */
   readonly everyMs?: number
 }
 
 const bad: readonly Bad[] = [
   { behaviour: 'fails', vehicles: inForm({ full: 200, long: 1000 }) },
   { behaviour: 'throwsNull', vehicles: 50 },
-  // As many as may run at once could hold up everybody until their time is over: that is what `concurrency` is for.
+  // As many of them as `concurrency` would block every vehicle until their time limit.
   { behaviour: 'hangs', vehicles: 8 },
-  // A quarter of the one thread there is.
+  // A quarter of the only thread.
   { behaviour: 'burns', vehicles: 1, everyMs: 400 },
   { behaviour: 'leaks', vehicles: 1 },
 ]
 
-/** From the sender's clock to the handler's: both are of this machine and neither jumps. */
+/** The delay from sending to handling. Both clocks are of this machine, and neither jumps. */
 async function handledMs(site: Site, over: () => boolean, url: string): Promise<Float64Array> {
   const traffic = createTraffic({ vins: healthy, ratePerSecond: 200 })
   const before = site.journal().length
@@ -52,7 +52,7 @@ async function handledMs(site: Site, over: () => boolean, url: string): Promise<
       .map(({ vin, number, atMs }) => [`${vin} ${number}`, atMs]),
   )
   const names = [...traffic.acknowledged]
-  // Acknowledged and noted in the same order, message by message.
+  // Acknowledgments and journal have the same order.
   return Float64Array.from(
     traffic.ackMs.map(({ sentAtMs }, index) => (handledAt.get(names[index] ?? '') ?? Infinity) - sentAt - sentAtMs),
   )
@@ -107,13 +107,13 @@ test.each(inForm({ short, full: bad }))(
       'resident MB': Math.round(rss / 1e6),
     })
     expect(sent).toBeGreaterThan(3)
-    // Who waits behind others waits for their time limit, 500 ms, or for all of their rests, three seconds.
+    // A message behind others waits for their time limit of 500 ms, or for three seconds of retries.
     expect(p50Beside - p50Alone).toBeLessThan(400)
   },
   inForm({ full: 60_000, long: 600_000 }),
 )
 
-test('a message that ends its process each time it is handled becomes a dead letter, and the others are handled', async () => {
+test('a message that kills its process at every attempt becomes a dead letter, and the others are handled', async () => {
   const site = createSite('node24', { handlerMs: 1, options: { retry: { attempts: 3, minMs: 1, maxMs: 10 } } })
   const agent = new Agent({ keepAlive: true })
   {
@@ -121,7 +121,7 @@ test('a message that ends its process each time it is handled becomes a dead let
     for (let number = 1; number <= 20; number++) {
       expect(await statusOf(target.url, agent, messageOf(`V${number}`, 1))).toBe(200)
     }
-    // The answer may be cut short by what it brings about.
+    // The process may die before it has sent the whole answer.
     await statusOf(target.url, agent, messageOf('kills-1', 1))
     await target.exited
   }
@@ -131,7 +131,7 @@ test('a message that ends its process each time it is handled becomes a dead let
     starts += 1
     expect(starts).toBeLessThan(10)
     const target = await site.start().catch(() => undefined)
-    // It can be ended before it has said where it listens.
+    // The process can die before it prints its address.
     if (target === undefined) continue
     const dead = target.line(/^pending 0 dead 1 /).then(
       () => true,

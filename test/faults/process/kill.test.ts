@@ -24,7 +24,7 @@ const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 
 describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
   test.each(['SIGKILL', 'SIGTERM'] as const)(
-    'receivers that are ended by %s under load lose nothing that they acknowledged, and keep the order of each vehicle',
+    'receivers that %s ends under load lose no acknowledged message and keep the order of each vehicle',
     async (signal) => {
       const site = createSite(runtime, { handlerMs: 2, inbox, options: { concurrency: 8 } })
       const traffic = createTraffic({ vins })
@@ -36,7 +36,7 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
         await expect
           .poll(() => traffic.acknowledged.size, { timeout: 20_000, interval: 1 })
           .toBeGreaterThan(before + 20)
-        // The test is about ends at any moment.
+        // The moment must be random.
         await pause(randomInt(0, 400))
         target.kill(signal)
         await target.exited
@@ -69,10 +69,10 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
 afterAll(() =>
   writeFigures({
     piece: 'process-killed',
-    title: 'Receivers that are ended under load',
+    title: 'Receivers that are killed under load',
     file: 'test/faults/process/kill.test.ts',
     about:
-      'A receiver with the SQLite inbox, 32 vehicles that each send their next message when the last was answered, handlers that take 2 to 4 ms, 8 at once. In each round the process is ended at a random moment up to 400 ms after its twentieth acknowledgment, and the next one goes on. Acknowledgments are counted by the sender. Handled twice: its handler had run, and the process ended before that was on disk.',
+      'A receiver with the SQLite inbox. 32 vehicles each send their next message when the last one was answered. Handlers take 2 to 4 ms, 8 at once. Each round ends the process at a random moment up to 400 ms after its twentieth acknowledgment, and the next process continues. The sender counts the acknowledgments. Handled twice: the handler had run, and the process ended before that was on the disk.',
     tables: [{ title: 'Rounds', rows }],
   }),
 )

@@ -13,7 +13,7 @@ const uploadRows: Row[] = []
 const clockRows: Row[] = []
 
 test(
-  'at twice what handlers can take, acknowledgments stay as fast and memory as flat as at the beginning, and all is handled in order afterwards',
+  'at twice the load that handlers can take, acknowledgments stay fast, memory stays flat, and everything is handled in order afterwards',
   async () => {
     // Eight at once that take 10 to 20 ms: about 530 a second.
     const site = createSite('node24', { handlerMs: 10, options: { concurrency: 8 } })
@@ -32,7 +32,7 @@ test(
     await pouring
     const [waiting = 0] = lastLine(target, /^pending/)
     expect([...traffic.answers.keys()]).toEqual([200])
-    // It was an overload: about half of what came still waits.
+    // It was an overload: about half of the messages still wait.
     expect(waiting).toBeGreaterThan(traffic.acknowledged.size / 4)
 
     const quarter = (from: number, to: number): Float64Array =>
@@ -61,7 +61,7 @@ test(
     const { lost, outOfOrder, duplicates } = judge(traffic.acknowledged, site.journal())
     expect({ lost, outOfOrder, duplicates }).toEqual({ lost: [], outOfOrder: [], duplicates: [] })
     const [first, , , last] = quarters
-    // Flat: what grows with what waits would be several times as much at the end.
+    // Memory that grew with the waiting messages would be several times larger at the end.
     expect(percentile(last?.acks ?? new Float64Array(), 0.5)).toBeLessThan(
       percentile(first?.acks ?? new Float64Array(), 0.5) * 3 + 10,
     )
@@ -71,7 +71,7 @@ test(
 )
 
 test(
-  'vehicles that upload thousands of old messages at once do not keep live ones waiting, and nothing of either is lost or out of order',
+  'vehicles that upload thousands of old messages do not delay live ones, and no message is lost or out of order',
   async () => {
     const [vehicles, each] = inForm({ short: [20, 100], full: [20, 250], long: [100, 5000] })
     const site = createSite('node24', { handlerMs: 0, options: { concurrency: 16 } })
@@ -115,14 +115,14 @@ test(
       'live handled p99 ms': percentile(handledMs, 0.99).toFixed(1),
     })
     expect(live.acknowledged.size).toBeGreaterThan(20)
-    // Behind all of the uploads it would be what these take altogether.
+    // Behind all of the uploads, a live message would wait for their whole duration.
     expect(percentile(handledMs, 0.5)).toBeLessThan(Math.max(250, seconds * 100))
   },
   inForm({ full: 60_000, long: 1_200_000 }),
 )
 
 test(
-  'a clock that jumps by an hour, there and back, costs neither a message nor the order of a vehicle, also over restarts',
+  'a clock that jumps an hour forward and back loses no message and no order of a vehicle, also over restarts',
   async () => {
     const site = createSite('node24', { handlerMs: 1, clockJumpMs: 3_600_000, options: { concurrency: 8 } })
     const traffic = createTraffic({ vins: Array.from({ length: 16 }, (_, n) => `V${n}`) })

@@ -2,9 +2,9 @@ import { cpSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node
 import { dirname } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { Store } from '../../adapters/inbox/sqlite/store.ts'
+import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { message as kept } from '../../src/testing/kept-message.ts'
 import { seqOf } from '../../src/inbox/delivery-id.ts'
 import { createFiles } from './sqlite-files.ts'
@@ -12,9 +12,9 @@ import { createFiles } from './sqlite-files.ts'
 const files = createFiles()
 const messages = 2_000
 
-const storeAt = (path: string): Store => createFileStore(readSqliteOptions({ path, waitMs: 0 }))
+const storeAt = (path: string): InboxFile => createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
 
-/** What a process leaves that is killed now. */
+/** What a process leaves behind that is killed now. */
 function leftOf(path: string): string {
   const copy = files.path()
   mkdirSync(dirname(copy), { recursive: true })
@@ -22,23 +22,23 @@ function leftOf(path: string): string {
   return copy
 }
 
-/** A file in which messages wait, and that has lost its header. */
+/** A file with waiting messages and a destroyed header. */
 async function damaged(): Promise<string> {
   const path = files.path()
   const store = storeAt(path)
   await store.open(1)
   const puts = Array.from({ length: messages }, (_, n) => {
     const { event: _event, ...row } = kept(n)
-    return { ...row, text: `${row.text}${' '.repeat(400)}`, place: seqOf(row.id) }
+    return { ...row, text: `${row.text}${' '.repeat(400)}`, seq: seqOf(row.id) }
   })
-  const nothing = { retracted: [], changes: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
+  const nothing = { retracted: [], updates: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
   await store.commit({ ...nothing, puts })
   await store.close(1)
   writeFileSync(path, readFileSync(path).fill(0, 0, 100))
   return path
 }
 
-test('a process that ends while it makes a new file of a damaged one costs nothing: the next one goes on', async () => {
+test('when a process ends while it replaces a damaged file, the next one continues and loses nothing', async () => {
   const path = await damaged()
   const store = storeAt(path)
   let isOpen = false
@@ -61,7 +61,7 @@ test('a process that ends while it makes a new file of a damaged one costs nothi
   }
 })
 
-test('so it is when only the new name was still to be given', async () => {
+test('the same holds when only the last rename is missing', async () => {
   const path = await damaged()
   const store = storeAt(path)
   await store.open(2)

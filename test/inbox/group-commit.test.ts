@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { createGroupCommit } from '../../adapters/inbox/sqlite/group-commit.ts'
-import { whenQuiet } from '../../adapters/inbox/sqlite/when-quiet.ts'
+import { createGroupCommit, whenQuiet } from '../../adapters/inbox/sqlite/group-commit.ts'
 
 let nowMs = 0
 beforeEach(() => {
@@ -15,8 +14,8 @@ async function turnAt(ms: number): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve))
 }
 
-describe('a commit in a thread waits for what still comes', () => {
-  test('until for a twentieth of the time that a commit takes nothing came', async () => {
+describe('a commit in a thread waits for more messages', () => {
+  test("until none has arrived for 5% of a commit's duration", async () => {
     let count = 1
     const ready = vi.fn<() => void>()
     whenQuiet(() => count, 100, ready)
@@ -31,7 +30,7 @@ describe('a commit in a thread waits for what still comes', () => {
     expect(ready).toHaveBeenCalledOnce()
   })
 
-  test('but no longer than a commit takes, however much comes', async () => {
+  test('but no longer than one commit takes', async () => {
     let count = 1
     const ready = vi.fn<() => void>()
     whenQuiet(() => count, 10, ready)
@@ -45,7 +44,7 @@ describe('a commit in a thread waits for what still comes', () => {
     expect(ready).toHaveBeenCalledOnce()
   })
 
-  test('and not at all where commits take no time', async () => {
+  test('and not at all when commits take no time', async () => {
     const ready = vi.fn<() => void>()
     whenQuiet(() => 1, 0, ready)
     await turnAt(0)
@@ -53,21 +52,21 @@ describe('a commit in a thread waits for what still comes', () => {
   })
 })
 
-test('after a disk has stalled the next commit does not wait for as long', async () => {
+test('after a stalled commit, the next one does not wait as long', async () => {
   let commits = 0
   const queue = createGroupCommit({
-    store: {
+    file: {
       async commit({ moves }) {
         commits += 1
         if (commits === 1) nowMs += 10_000
-        return { moved: moves.map(() => undefined), retracted: { messages: 0, bytes: 0 }, onCapacity: true }
+        return { moved: moves.map(() => undefined), retracted: { messages: 0, bytes: 0 }, hasRoom: true }
       },
     },
-    now: () => nowMs,
+    clock: { now: () => nowMs },
     pendingBytes: () => 0,
-    committed: () => {},
-    failed: () => {},
-    isUsable: () => true,
+    onCommitted: () => {},
+    onFailed: () => {},
+    health: { isUsable: true },
     inThread: true,
   })
   await queue.put([])

@@ -2,10 +2,10 @@ import { createReceiver, type FleetEvent, FleethookError, type Inbox } from 'fle
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
-import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { Found, Store } from '../../adapters/inbox/sqlite/store.ts'
+import type { InboxFile, OpenedFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { seqOf } from '../../src/inbox/delivery-id.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
@@ -14,17 +14,17 @@ import { settingsOf, waitingIn } from './sqlite-settings.ts'
 const files = createFiles()
 const nothing = { messages: 0, bytes: 0 }
 
-/** An inbox on a disk whose sync fails when the test says so, and has written all the same. */
-async function doubtful(
+/** An inbox on a disk whose next sync fails after `fail()`, although it has written everything. */
+async function failingSync(
   path: string = files.path(),
-  change: (store: Store) => Partial<Store> = () => ({}),
-): Promise<{ inbox: Inbox; fail(): void; mended(): Promise<void> }> {
+  change: (store: InboxFile) => Partial<InboxFile> = () => ({}),
+): Promise<{ inbox: Inbox; fail(): void; recovered(): Promise<void> }> {
   const options = readSqliteOptions({ path, waitMs: 0 })
-  const store = createFileStore(options)
+  const store = createInboxFile(options)
   const clock: FakeClock = fakeClock(1_000_000)
   let fails = false
   let reopened = (): void => {}
-  const failing: Store = {
+  const failing: InboxFile = {
     ...store,
     async commit(batch) {
       const result = await store.commit(batch)
@@ -45,7 +45,7 @@ async function doubtful(
     fail() {
       fails = true
     },
-    async mended() {
+    async recovered() {
       const whole = new Promise<void>((resolve) => (reopened = resolve))
       await clock.advance(1_000)
       await whole
@@ -53,41 +53,41 @@ async function doubtful(
   }
 }
 
-describe('a sync that fails after the file was written leaves no doubt', () => {
-  test.each(['deadLetter', 'settle'] as const)('what is pending adds up after %s', async (step) => {
+describe('when a sync fails after the file was written', () => {
+  test.each(['deadLetter', 'settle'] as const)('the count of pending messages is right after %s', async (step) => {
     const path = files.path()
-    const before = await doubtful(path)
+    const before = await failingSync(path)
     await before.inbox.put([kept(1)])
     await before.inbox.close()
-    const { inbox, fail, mended } = await doubtful(path)
+    const { inbox, fail, recovered } = await failingSync(path)
     const take = (): Promise<unknown> =>
       step === 'settle' ? inbox.settle(kept(1).id) : inbox.deadLetter(kept(1).id, reason)
     fail()
     await expect(take()).rejects.toMatchObject({ code: 'inbox_unavailable' })
-    await mended()
+    await recovered()
     await take()
     expect(inbox.usage()).toEqual(nothing)
     await inbox.close()
   })
 
-  test('what was refused takes no room', async () => {
-    const { inbox, fail, mended } = await doubtful()
+  test('a refused message takes no room', async () => {
+    const { inbox, fail, recovered } = await failingSync()
     fail()
     await expect(inbox.put([kept(1)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
-    await mended()
+    await recovered()
     await inbox.put([kept(2)])
     expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(2).bytes })
     expect(await inbox.claim(kept(1).id)).toBeUndefined()
     await inbox.close()
   })
 
-  test('a dead letter that could not be put back is one still', async () => {
-    const { inbox, fail, mended } = await doubtful()
+  test('a dead letter whose revival failed is still a dead letter', async () => {
+    const { inbox, fail, recovered } = await failingSync()
     await inbox.put([kept(1)])
     await inbox.deadLetter(kept(1).id, reason)
     fail()
     await expect(inbox.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
-    await mended()
+    await recovered()
     expect(await inbox.deadLetters({ limit: 10 })).toMatchObject([{ id: kept(1).id, ...reason }])
     expect(inbox.usage()).toEqual(nothing)
     expect(await inbox.revive(kept(1).id)).toBeDefined()
@@ -95,25 +95,25 @@ describe('a sync that fails after the file was written leaves no doubt', () => {
     await inbox.close()
   })
 
-  test('so it is with a settled message', async () => {
-    const { inbox, fail, mended } = await doubtful()
+  test('a settled message whose revival failed is still settled', async () => {
+    const { inbox, fail, recovered } = await failingSync()
     await inbox.put([kept(1)])
     await inbox.settle(kept(1).id)
     await inbox.settled({ limit: 1 })
     fail()
     await expect(inbox.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
-    await mended()
+    await recovered()
     expect((await inbox.settled({ limit: 10 })).map(({ id }) => id)).toEqual([kept(1).id])
     expect(inbox.usage()).toEqual(nothing)
     await inbox.close()
   })
 })
 
-test('what a damaged file has lost is not counted twice when its handlers are done', async () => {
+test('a message that a damaged file lost is not subtracted twice when its handlers are done', async () => {
   let opened = 0
   const damage = { quarantine: 'aside', rescued: 0, lost: 1, unreadableParts: 0 }
-  const { inbox, fail, mended } = await doubtful(files.path(), (store) => ({
-    async open(nowMs): Promise<Found> {
+  const { inbox, fail, recovered } = await failingSync(files.path(), (store) => ({
+    async open(nowMs): Promise<OpenedFile> {
       const found = await store.open(nowMs)
       return (opened += 1) === 1 ? found : { ...found, ...nothing, damage }
     },
@@ -126,14 +126,14 @@ test('what a damaged file has lost is not counted twice when its handlers are do
   await inbox.claim(kept(1).id)
   fail()
   await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
-  await mended()
+  await recovered()
   expect(inbox.usage()).toEqual(nothing)
   await inbox.settle(kept(1).id)
   expect(inbox.usage()).toEqual(nothing)
   await inbox.close()
 })
 
-test('a log that throws costs no message that was acknowledged, and leaves no request without an answer', async () => {
+test('a log that throws loses no acknowledged message, and every request gets an answer', async () => {
   const path = files.path()
   const log = { debug() {}, info() {}, warn: fails, error: fails }
   const inbox = sqliteInbox({ path, waitMs: 0, maxBytes: 8 * 1_048_576 })
@@ -155,11 +155,11 @@ function fails(): never {
   throw new Error('the log is broken')
 }
 
-test('the gap of several crashes is told once: the holes are forgotten when its event is kept', async () => {
+test('several crashes make one gap event, and the recorded gaps are removed when it is stored', async () => {
   const path = files.path()
   const options = readSqliteOptions({ path, waitMs: 0 })
   for (const ms of [1_000, 2_000, 3_000]) {
-    const killed = createFileStore(options)
+    const killed = createInboxFile(options)
     await killed.open(ms)
     await killed.close()
   }
@@ -170,14 +170,14 @@ test('the gap of several crashes is told once: the holes are forgotten when its 
   receiver.on('gap', (event) => told.resolve(event))
   await receiver.deadLetters.list()
   expect(await told.promise).toMatchObject({ reason: 'restarted', from: new Date(1_000) })
-  // Reads behind what was written.
+  // Reads after everything was written.
   await made?.settled({ limit: 1 })
-  await expect(holesIn(path)).resolves.toBe(0)
+  await expect(gapsIn(path)).resolves.toBe(0)
   await receiver.drain()
 })
 
-/** As a process finds them that comes after one that was killed now. */
-async function holesIn(path: string): Promise<number> {
+/** The recorded gaps that a process finds after this one is killed now. */
+async function gapsIn(path: string): Promise<number> {
   const copy = files.path()
   const { cpSync, mkdirSync } = await import('node:fs')
   const { dirname } = await import('node:path')
@@ -185,14 +185,14 @@ async function holesIn(path: string): Promise<number> {
   for (const suffix of ['', '-wal']) cpSync(path + suffix, copy + suffix)
   const { DatabaseSync } = await import('node:sqlite')
   const db = new DatabaseSync(copy)
-  const { holes } = db.prepare('SELECT count(*) AS holes FROM holes').get() ?? {}
+  const { gaps } = db.prepare('SELECT count(*) AS gaps FROM holes').get() ?? {}
   db.close()
-  return Number(holes)
+  return Number(gaps)
 }
 
-test('what was settled when the sync failed takes no room, though the disk is full when it is told again', async () => {
+test('a message settled while the sync failed takes no room, even if the disk is full at the next attempt', async () => {
   const failures: ('inbox_unavailable' | 'inbox_full')[] = []
-  const { inbox, mended } = await doubtful(files.path(), (store) => ({
+  const { inbox, recovered } = await failingSync(files.path(), (store) => ({
     async commit(batch) {
       const code = failures.shift()
       if (code !== undefined) throw new FleethookError(code, 'It failed.')
@@ -203,25 +203,25 @@ test('what was settled when the sync failed takes no room, though the disk is fu
   failures.push('inbox_unavailable', 'inbox_full')
   await inbox.settle(kept(1).id)
   await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
-  await mended()
+  await recovered()
   await vi.waitUntil(() => failures.length === 0)
-  await mended()
+  await recovered()
   expect(await inbox.settled({ limit: 10 })).toMatchObject([{ id: kept(1).id }])
   expect(inbox.usage()).toEqual(nothing)
   await inbox.close()
 })
 
-test('a claim that the disk could not count is none: a message is not given up for a disk that failed for a while', async () => {
+test('a claim that could not be written does not count: a failing disk does not make a message a dead letter', async () => {
   const path = files.path()
-  const before = createFileStore(readSqliteOptions({ path, waitMs: 0 }))
+  const before = createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
   await before.open(1)
   const { event: _event, ...row } = kept(1)
-  const nothingElse = { retracted: [], changes: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
-  await before.commit({ ...nothingElse, puts: [{ ...row, place: seqOf(row.id) }] })
-  // It did not come to its end.
+  const nothingElse = { retracted: [], updates: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
+  await before.commit({ ...nothingElse, puts: [{ ...row, seq: seqOf(row.id) }] })
+  // Without a time: the process crashed.
   await before.close()
   let broken = true
-  const { inbox } = await doubtful(path, (store) => ({
+  const { inbox } = await failingSync(path, (store) => ({
     commit: (batch) =>
       broken ? Promise.reject(new FleethookError('inbox_full', 'The disk is full.')) : store.commit(batch),
   }))
@@ -232,24 +232,24 @@ test('a claim that the disk could not count is none: a message is not given up f
   await inbox.close()
 })
 
-test('a file that is opened again is no process that has ended: there is no hole', async () => {
+test('reopening the file is not a restart: no gap is recorded', async () => {
   const path = files.path()
-  const { inbox, fail, mended } = await doubtful(path)
+  const { inbox, fail, recovered } = await failingSync(path)
   await inbox.put([kept(1)])
   fail()
   await expect(inbox.deadLetter(kept(1).id, reason)).rejects.toMatchObject({ code: 'inbox_unavailable' })
-  await mended()
-  await expect(holesIn(path)).resolves.toBe(0)
+  await recovered()
+  await expect(gapsIn(path)).resolves.toBe(0)
   await inbox.close()
 })
 
-test('what is written while the file is opened again waits, and is counted once', async () => {
+test('a change during the reopening waits, and is counted once', async () => {
   let opening = 0
   const early: Promise<unknown>[] = []
-  const { inbox, fail, mended } = await doubtful(files.path(), (store) => ({
+  const { inbox, fail, recovered } = await failingSync(files.path(), (store) => ({
     open(nowMs) {
       const opened = store.open(nowMs)
-      // The file is open already, and is being counted.
+      // The file is open, and its messages are being counted.
       if ((opening += 1) === 2) early.push(inbox.deadLetter(kept(1).id, reason).catch(() => 'later'))
       return opened
     },
@@ -257,23 +257,23 @@ test('what is written while the file is opened again waits, and is counted once'
   await inbox.put([kept(1), kept(2)])
   fail()
   await expect(inbox.put([kept(3)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
-  await mended()
+  await recovered()
   expect(await Promise.all(early)).toEqual(['later'])
   await inbox.deadLetter(kept(1).id, reason)
   expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(2).bytes })
   await inbox.close()
 })
 
-test('a look for room that ends when the file was let go does not keep it from being opened again', async () => {
+test('a search for room that ends after the file was closed does not stop its reopening', async () => {
   const options = readSqliteOptions({ path: files.path(), waitMs: 0 })
-  const store = createFileStore(options)
+  const store = createInboxFile(options)
   const clock = fakeClock(1_000_000)
   let failing: (() => Promise<never>) | undefined
   const looked = Promise.withResolvers<boolean>()
-  const inThread: Store = {
+  const inThread: InboxFile = {
     ...store,
     commit: (batch) => failing?.() ?? store.commit(batch),
-    // The thread answers in its own time.
+    // Like a thread that answers later.
     probe: () => looked.promise,
   }
   const inbox = createSqliteInbox(inThread, settingsOf({ clock }).settings, options)
@@ -294,7 +294,7 @@ test('a look for room that ends when the file was let go does not keep it from b
   await inbox.close()
 })
 
-test('an inbox that was closed is not opened any more, so that another receiver has the file', async () => {
+test('a closed inbox does not open the file again, so another receiver can have it', async () => {
   const path = files.path()
   const receiver = createReceiver({ secret: false, inbox: sqliteInbox({ path, waitMs: 0 }) })
   await receiver.drain()
