@@ -56,7 +56,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     clock,
     limits.pendingMessages,
   )
-  const registry = createRegistry()
+  const registry = createRegistry(settings.fields)
   const { inbox } = settings
   const parts = { settings, registry, receipts, reports }
   const backend = backendOf(inbox, parts)

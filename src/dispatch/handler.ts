@@ -1,6 +1,6 @@
 import type { Env } from 'hono'
 import type { FleetEvent, Topic } from '../events/event.ts'
-import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
+import type { BuiltInFields, FieldCatalogue, FieldName } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Log } from '../base/log.ts'
 
@@ -56,15 +56,15 @@ export type Handler<S extends Subject = '*', E extends Env = Env, Fields extends
 ) => unknown
 
 /** Narrows what a handler is run for. */
-export interface HandlerFilter {
+export interface HandlerFilter<Fields extends FieldCatalogue = BuiltInFields> {
   /** Only messages that carry at least one of these fields of `data`. */
-  readonly fields?: readonly string[]
+  readonly fields?: readonly FieldName<Fields>[]
   /** Only messages of these vehicles. */
   readonly vins?: readonly string[] | ((vin: string) => boolean)
 }
 
 /** How messages are gathered for the handler of a batch, and which. */
-export interface BatchOptions extends HandlerFilter {
+export interface BatchOptions<Fields extends FieldCatalogue = BuiltInFields> extends HandlerFilter<Fields> {
   /** The handler is run as soon as so many messages are gathered. */
   readonly size: number
   /** Or so many milliseconds after the first of them was. */

@@ -1,5 +1,5 @@
 import { FleethookError } from '../base/errors.ts'
-import { builtInFields } from '../events/catalogue.generated.ts'
+import { builtInFields } from '../events/fields.ts'
 import type { Alert, Format, Meta, VehicleError, WireTopic } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import { encodeMap, encodeList } from './encode-data.ts'

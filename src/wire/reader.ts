@@ -1,5 +1,5 @@
 import { FleethookError } from '../base/errors.ts'
-import { builtInFields } from '../events/catalogue.generated.ts'
+import { builtInFields } from '../events/fields.ts'
 import type { EnumType, FieldCatalogue, FieldType } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
 import { readDecimal } from './decimal.ts'

@@ -1,4 +1,4 @@
-import { builtInFields } from '../../events/catalogue.generated.ts'
+import { builtInFields } from '../../events/fields.ts'
 import type { SimulatedMessage } from '../fleet/simulated.ts'
 import { syntheticVin } from '../fleet/vin.ts'
 import type { Encodable } from '../../wire/encode.ts'
