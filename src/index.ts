@@ -98,4 +98,4 @@ export type { ErrorDetails, GivenMessage, Receiver } from './receiver/interface.
 export { createReceiver } from './receiver.ts'
 export type { Sink, Source } from './receiver/source.ts'
 export type { Stats } from './receiver/stats.ts'
-export type { Drift } from './wire/drift.ts'
+export type { Drift } from './wire/data.ts'

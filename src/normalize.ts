@@ -4,7 +4,7 @@
  * @module
  */
 export { createNormalizer, type Normalizer, type NormalizerOptions } from './wire/normalizer.ts'
-export { normalize, type NormalizeOptions } from './wire/normalize.ts'
+export { normalize, type NormalizeOptions } from './wire/normalizer.ts'
 export { split, splitValue, type Piece, type Split, type ValuePiece } from './wire/split.ts'
 export { checkEnvelope, type EnvelopeFault } from './wire/envelope.ts'
 export { encode, type Encodable } from './wire/encode.ts'

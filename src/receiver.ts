@@ -17,7 +17,7 @@ import { createReceipts } from './inbox/receipts.ts'
 import type { Receiver } from './receiver/interface.ts'
 import { createReports } from './receiver/reports.ts'
 import type { Sink } from './receiver/source.ts'
-import { createDriftReport } from './wire/drift.ts'
+import { createDriftReport } from './wire/data.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
 /**

@@ -1,5 +1,5 @@
 import type { DataEvent } from '../events/event.ts'
-import { mergeData } from '../wire/merge.ts'
+import { mergeData } from '../wire/normalized-event.ts'
 import type { InboxMessage } from './inbox.ts'
 
 /** A message that an inbox keeps, as far as merging is concerned. */

@@ -1,4 +1,4 @@
-import type { Drift } from '../wire/drift.ts'
+import type { Drift } from '../wire/data.ts'
 
 /**
  * What a receiver has done and is doing. Counts are since construction, and add up: `received + recovered + replayed` is

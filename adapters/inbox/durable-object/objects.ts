@@ -1,5 +1,5 @@
 import { type ErrorCode, FleethookError } from '../../../src/base/errors.ts'
-import { fnv1a } from '../../../src/wire/fnv1a.ts'
+import { fnv1a } from '../../../src/wire/identity.ts'
 import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
 
