@@ -49,8 +49,10 @@ export type {
   EnumType,
   ExtendedBy,
   FieldCatalogue,
+  FieldName,
   FieldType,
   FieldValues,
+  OtherField,
   ValueOf,
 } from './events/fields.ts'
 export type { MalformedBody } from './events/malformed.ts'

@@ -142,7 +142,7 @@ function wanting({ handler, wants }: Registered, event: FleetEvent | MalformedBo
 
 function subjectsIn(given: unknown): readonly string[] {
   const wanted: readonly unknown[] = Array.isArray(given) ? given : [given]
-  if (wanted.length === 0) throw invalid('A handler needs at least one topic.')
+  if (wanted.length === 0) throw invalid('A handler was registered for no topic.')
   return wanted.map((subject) => {
     if (typeof subject === 'string' && subjects.includes(subject)) return subject
     throw invalid(`There is no topic ${typeof subject === 'string' ? `"${subject}"` : `of type ${typeof subject}`}.`)

@@ -69,13 +69,23 @@ function daysInMonth(year: number, month: number): number {
   return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31
 }
 
-/** Days from 1970-01-01 to a date such as 20240224; NaN when there is no such date. */
+let knownDate = -1
+let knownDays = 0
+
+/**
+ * Days from 1970-01-01 to a date such as 20240224; NaN when there is no such date. Remembers the last date, because messages
+ * that arrive together mostly have the same one. Without it, normalizing a `service` message costs 1.02 of `JSON.parse`
+ * instead of 0.95 (`npm run bench:normalize`).
+ */
 function daysOf(date: number): number {
+  if (date === knownDate) return knownDays
   const year = Math.floor(date / 10_000)
   const month = Math.floor(date / 100) % 100
   const day = date % 100
   if (month < 1 || month > 12 || day < 1 || day > daysInMonth(year, month)) return Number.NaN
-  return daysSinceEpoch(year, month, day)
+  knownDays = daysSinceEpoch(year, month, day)
+  knownDate = date
+  return knownDays
 }
 
 /** Milliseconds from midnight to a time of day such as 45844; NaN when there is no such time. Reads a leap second as the next second. */

@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts'
 import type { Format } from '../../events/event.ts'
-import { type Encodable, encode } from '../../wire/encode.ts'
+import { authorization, type Encodable, encode } from '../../wire/encode.ts'
 import type { PostMessage } from './post.ts'
 import type { KeptWebhook } from './store.ts'
 
