@@ -16,18 +16,18 @@ import type {
 import { builtInFields, type FieldType, type FieldValues } from './fields.ts'
 import type { Doors, FieldValue, Json, Location, Tires, TimeOfDay } from './values.ts'
 
-/** A schema whose JSON Schema is given, because none can be derived from what it checks. */
+/** Gives a schema the JSON Schema that zod cannot derive from it. */
 function describedAs<Schema extends z.ZodMiniType>(schema: Schema, json: object): Schema {
   schema._zod.toJSONSchema = () => ({ ...json }) // oxlint-disable-line no-underscore-dangle -- zod's name for its internals
   return schema
 }
 
-/** A `Date`; as JSON it is the text that `JSON.stringify` writes for it. */
+/** A `Date`. Its JSON Schema is that of the text that `JSON.stringify` writes. */
 function date(): z.ZodMiniType<Date, Date> {
   return describedAs(z.date(), { type: 'string', format: 'date-time' })
 }
 
-/** Whatever JSON holds. Not walked through: a message can be nested deeper than calls can. */
+/** Any JSON value. The schema does not look inside, because a message can be nested deeper than calls can. */
 function anyValue<Value>(): z.ZodMiniType<Value, Value> {
   return describedAs(z.custom<Value>(), {})
 }
@@ -82,11 +82,11 @@ function valueOf(type: FieldType): z.ZodMiniType {
   }
 }
 
-/** The `data` of a message by the built-in catalogue; names outside it are allowed. */
+/** The `data` of a message by the built-in catalogue. Names outside it are allowed. */
 function fieldValues(): z.ZodMiniType<FieldValues, FieldValues> {
   const shape: Record<string, z.ZodMiniType> = {}
   for (const [name, type] of Object.entries(builtInFields)) shape[name] = z.exactOptional(z.nullable(valueOf(type)))
-  // The shape is made from the catalogue, and so is the type; a compiler sees only one of the two.
+  // Both the shape and the type are made from the catalogue. A compiler sees only the type.
   return z.looseObject(shape) as z.ZodMiniType as z.ZodMiniType<FieldValues, FieldValues> // oxlint-disable-line no-unsafe-type-assertion
 }
 
@@ -169,8 +169,8 @@ const gap = z.object({
 /**
  * The schema of a `data` event, by the built-in catalogue.
  *
- * The schemas are for what comes back from somewhere (a queue, a table, a test); events of a receiver satisfy them
- * already. `z.toJSONSchema` derives from each the JSON Schema of the event as `JSON.stringify` writes it.
+ * The schemas are for events that you stored (in a queue, a table, a test). The events of a receiver already match them.
+ * `z.toJSONSchema` derives the JSON Schema of the event as `JSON.stringify` writes it.
  *
  * @example
  * ```ts
@@ -205,7 +205,7 @@ export const unknownEvent: z.ZodMiniType<UnknownEvent> = unknown
 /** The schema of a `gap` event. See {@link dataEvent}. */
 export const gapEvent: z.ZodMiniType<GapEvent> = gap
 
-/** The schema of every event that a handler can be given, told apart by `topic`. See {@link dataEvent}. */
+/** The schema of every event that a handler can be given, discriminated by `topic`. See {@link dataEvent}. */
 export const fleetEvent: z.ZodMiniType<FleetEvent> = z.discriminatedUnion('topic', [
   data,
   state,

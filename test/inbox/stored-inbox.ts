@@ -82,7 +82,7 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
         on.inUseAt = clock.now()
         return {
           ...(lastId === undefined ? {} : { lastId }),
-          holes: inUseAt === undefined ? [] : [{ reason: 'restarted', fromMs: inUseAt }],
+          gaps: inUseAt === undefined ? [] : [{ reason: 'restarted', fromMs: inUseAt }],
           waiting: waiting(),
         }
       },
