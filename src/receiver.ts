@@ -6,7 +6,7 @@ import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { isRefusal, readGiven } from './http/body.ts'
 import { markRoutes } from './hosting/mounted.ts'
-import { type Arrival, createRoutes, type Incoming } from './http/routes.ts'
+import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
 import { targetOf } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
 import { isAttachable } from './backend/relay-inbox.ts'
@@ -69,7 +69,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   }
 
   /** The part of the way that begins when it is known who sends. Resolves to why something of it was not taken. */
-  async function admit(arrival: Arrival): Promise<Refusal | undefined> {
+  async function admit(arrival: AuthorizedRequest): Promise<Refusal | undefined> {
     if (backend.draining) return { error: 'draining' }
     backend.enter()
     try {
