@@ -1,9 +1,6 @@
-import type { Ack, DrainResult } from '../src/hosting/drainable.ts'
 import { FleethookError } from '../src/base/errors.ts'
-import type { Drainable } from '../src/hosting/drainable.ts'
-import { detachedContext, type ExecutionContext } from '../src/hosting/execution-context.ts'
-import { envOfRequest } from '../src/hosting/request-env.ts'
-import { receiversIn, type RoutedApp } from '../src/hosting/mounted.ts'
+import { detachedContext, envOfRequest, type ExecutionContext } from '../src/hosting/execution-context.ts'
+import { type Ack, type Drainable, type DrainResult, receiversIn, type RoutedApp } from '../src/hosting/drainable.ts'
 import { checkServeOptions, type ServeOptions, type Signal } from './serve-options.ts'
 
 export type { ServeOptions, Signal } from './serve-options.ts'

@@ -3,9 +3,8 @@ import { Hono } from 'hono/tiny'
 import { getPath } from 'hono/utils/url'
 import { type Answer, healthy, type Refusal, refuse, success, unhealthy } from './answers.ts'
 import { type Body, readGiven, readRequest } from './body.ts'
-import type { ExecutionContext } from '../hosting/execution-context.ts'
 import { type Door, collectorPath, targetOf } from './paths.ts'
-import { lastingEnv } from '../hosting/request-env.ts'
+import { type ExecutionContext, lastingEnv } from '../hosting/execution-context.ts'
 
 /** A request before its secret is checked and before a byte of its body is read. Every way into the receiver makes one. */
 export interface Incoming extends AuthorizedRequest {
