@@ -78,9 +78,9 @@ export function checkOptions<Options extends object>(
   rules: Rules<Options>,
 ): asserts given is Options {
   if (!isObject(given) || Array.isArray(given)) {
-    // Never shows the value: a caller who passes something else often passes the secret.
+    // The error does not show the value. A caller who passes something else often passes the secret.
     throw new FleethookError('option_invalid', `${owner} takes an object of options and was given ${kindOf(given)}.`, {
-      hint: `The options are ${Object.keys(rules).join(', ')}.`,
+      hint: `Pass an object, for instance ${owner}({ ${Object.keys(rules)[0]} }). The options are ${Object.keys(rules).join(', ')}.`,
     })
   }
   checkAll(owner, given, rules as NestedRules, '')

@@ -246,8 +246,8 @@ test('`secret: false` accepts everything', async () => {
 
 describe('A refusal says what to do, and never shows a secret', () => {
   test.each([
-    ['a scheme where the secret has none', plain, `Bearer ${plain}`, '/', 'has none: set `auth`'],
-    ['no scheme where the secret has one', own, plain, '/', 'begins with a scheme word and the header has none'],
+    ['a scheme where the secret has none', plain, `Bearer ${plain}`, '/', 'does not. Set `auth`'],
+    ['no scheme where the secret has one', own, plain, '/', 'begins with a scheme word, but the header does not'],
     ['another scheme', own, `Token ${plain}`, '/', 'different scheme words'],
     ['a bare secret on a collector path', plain, plain, '/services/collector', '"Authorization: Splunk <secret>"'],
     ['the secret in quotes', plain, `"${plain}"`, '/', 'but in quotes'],
