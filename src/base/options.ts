@@ -13,7 +13,7 @@ export interface Rule {
 }
 
 /** A rule for each option. An object of rules checks an object of options. */
-export type Rules<Options> = { readonly [Name in keyof Options]-?: Rule | Rules<never> | NestedRules }
+export type Rules<Options> = { readonly [Name in keyof Options]-?: Rule | NestedRules }
 interface NestedRules {
   readonly [name: string]: Rule | NestedRules
 }
@@ -83,7 +83,7 @@ export function checkOptions<Options extends object>(
       hint: `Pass an object, for instance ${owner}({ ${Object.keys(rules)[0]} }). The options are ${Object.keys(rules).join(', ')}.`,
     })
   }
-  checkAll(owner, given, rules as NestedRules, '')
+  checkAll(owner, given, rules, '')
 }
 
 function checkAll(owner: string, given: Record<string, unknown>, rules: NestedRules, prefix: string): void {

@@ -248,7 +248,11 @@ describe('fields outside the catalogue, and those on which its sources contradic
       ],
       [JSON.parse('1e999'), 'Infinity'],
     ])(`${field} of %j is %j`, (value, expected) => {
-      expect(inEachFormat(field, value).map((event) => valueIn(event, field))).toStrictEqual([expected, expected, expected])
+      expect(inEachFormat(field, value).map((event) => valueIn(event, field))).toStrictEqual([
+        expected,
+        expected,
+        expected,
+      ])
     })
   }
 })
@@ -298,7 +302,11 @@ describe('names', () => {
 
 describe('fields of the user’s own', () => {
   test('extend the catalogue, and their word wins', () => {
-    const fields = { Mood: { enum: ['Good', 'Bad'], prefix: 'Mood' }, Soc: 'string', SpeedLimitMode: 'boolean' } as const
+    const fields = {
+      Mood: { enum: ['Good', 'Bad'], prefix: 'Mood' },
+      Soc: 'string',
+      SpeedLimitMode: 'boolean',
+    } as const
     const { data, undecoded } = readMessage(
       { data: { Mood: 'MoodGood', Soc: 5, SpeedLimitMode: 'true', VehicleSpeed: '5' }, vin: 'V' },
       { fields },
