@@ -190,12 +190,12 @@ function checked(filter: GivenFilter, ownFields: FieldCatalogue): GivenFilter {
 
 function unknownField(field: string, ownFields: FieldCatalogue): FleethookError {
   const nearest = nearestField(field, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
-  const own = `add \`${field}\` to the option \`fields\` of createReceiver, for instance as 'any'.`
+  const guess = nearest === undefined ? '' : `Did you mean \`${nearest}\`? `
   return new FleethookError(
     'handler_invalid',
     `The filter \`fields\` names \`${field}\`, which is not in the catalogue.`,
     {
-      hint: nearest === undefined ? `For a field of your own, ${own}` : `Did you mean \`${nearest}\`? If not, ${own}`,
+      hint: `${guess}Add a field of your own to the option \`fields\`, for instance { ${field}: 'any' }.`,
     },
   )
 }

@@ -112,23 +112,24 @@ export const builtInFields: BuiltInFields = /* @__PURE__ */ readCatalogue(catalo
 
 /** The number of letters to add, remove or change to get from one text to the other (Levenshtein). */
 function distance(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, index) => index)
-  for (const [index, letter] of [...from].entries()) {
-    const next = [index + 1]
-    for (let at = 1; at <= to.length; at++) {
-      const change = (row[at - 1] ?? 0) + (letter === to[at - 1] ? 0 : 1)
-      next.push(Math.min(change, (row[at] ?? 0) + 1, (next[at - 1] ?? 0) + 1))
-    }
-    row = next
+  let row = Array.from({ length: to.length + 1 }, (_, at) => at)
+  for (const letter of from) {
+    let last = (row[0] ?? 0) + 1
+    row = row.map((above, at) => {
+      if (at > 0) last = Math.min(above + 1, last + 1, (row[at - 1] ?? 0) + (letter === to[at - 1] ? 0 : 1))
+      return last
+    })
   }
-  return row[to.length] ?? 0
+  return row.at(-1) ?? 0
 }
 
-/** The name that a misspelled one was probably meant to be: the nearest, when at most a third of it differs. */
+/** The name that a misspelled one probably stands for: the nearest, when at most a third of its letters differ. */
 export function nearestField(misspelled: string, names: readonly string[]): string | undefined {
-  const [nearest] = names
-    .map((name) => ({ name, letters: distance(misspelled.toLowerCase(), name.toLowerCase()) }))
-    .filter(({ name, letters }) => letters <= name.length / 3)
-    .toSorted((a, b) => a.letters - b.letters)
-  return nearest?.name
+  let nearest: string | undefined
+  let least = Infinity
+  for (const name of names) {
+    const letters = distance(misspelled.toLowerCase(), name.toLowerCase())
+    if (letters < least && letters <= name.length / 3) [nearest, least] = [name, letters]
+  }
+  return nearest
 }

@@ -6,61 +6,41 @@ import { readClockText, readDecimal } from './scalars.ts'
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
 
-const snake = (name: string): string => name.replaceAll(/[A-Z]|\d/g, (part) => `_${part.toLowerCase()}`)
-const pascal = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1)
+const closedDoors: Doors = {
+  driverFront: false,
+  driverRear: false,
+  passengerFront: false,
+  passengerRear: false,
+  trunkFront: false,
+  trunkRear: false,
+}
+
+const tiresWithoutWarning: Tires = {
+  frontLeft: false,
+  frontRight: false,
+  rearLeft: false,
+  rearRight: false,
+  semiMiddleAxleLeft2: false,
+  semiMiddleAxleRight2: false,
+  semiRearAxleLeft: false,
+  semiRearAxleRight: false,
+  semiRearAxleLeft2: false,
+  semiRearAxleRight2: false,
+}
 
 /** Maps every spelling of a name (`driverFront`, `DriverFront`, `driver_front`) to the name. */
-function spellings<Name extends string>(names: readonly Name[]): ReadonlyMap<string, Name> {
-  return new Map(names.flatMap((name) => [name, pascal(name), snake(name)].map((spelling) => [spelling, name])))
-}
-
-const doorNames: ReadonlyMap<string, keyof Doors> = /* @__PURE__ */ spellings([
-  'driverFront',
-  'driverRear',
-  'passengerFront',
-  'passengerRear',
-  'trunkFront',
-  'trunkRear',
-])
-
-const tireNames: ReadonlyMap<string, keyof Tires> = /* @__PURE__ */ spellings([
-  'frontLeft',
-  'frontRight',
-  'rearLeft',
-  'rearRight',
-  'semiMiddleAxleLeft2',
-  'semiMiddleAxleRight2',
-  'semiRearAxleLeft',
-  'semiRearAxleRight',
-  'semiRearAxleLeft2',
-  'semiRearAxleRight2',
-])
-
-function closedDoors(): Mutable<Doors> {
-  return {
-    driverFront: false,
-    driverRear: false,
-    passengerFront: false,
-    passengerRear: false,
-    trunkFront: false,
-    trunkRear: false,
+function spellings<Flags extends object>(flags: Flags): ReadonlyMap<string, Extract<keyof Flags, string>> {
+  const names = new Map<string, Extract<keyof Flags, string>>()
+  for (const name in flags) {
+    const pascal = name.charAt(0).toUpperCase() + name.slice(1)
+    const snake = name.replaceAll(/[A-Z]|\d/g, (part) => `_${part.toLowerCase()}`)
+    for (const spelling of [name, pascal, snake]) names.set(spelling, name)
   }
+  return names
 }
 
-function tiresWithoutWarning(): Mutable<Tires> {
-  return {
-    frontLeft: false,
-    frontRight: false,
-    rearLeft: false,
-    rearRight: false,
-    semiMiddleAxleLeft2: false,
-    semiMiddleAxleRight2: false,
-    semiRearAxleLeft: false,
-    semiRearAxleRight: false,
-    semiRearAxleLeft2: false,
-    semiRearAxleRight2: false,
-  }
-}
+const doorNames = /* @__PURE__ */ spellings(closedDoors)
+const tireNames = /* @__PURE__ */ spellings(tiresWithoutWarning)
 
 function fill<Name extends string>(
   flags: Record<Name, boolean>,
@@ -78,7 +58,7 @@ function fill<Name extends string>(
 
 /** Reads `"DriverFront|TrunkRear"`, `""`, or an object of flags in any spelling of the names. */
 function readDoors(value: unknown): Doors | undefined {
-  const doors = closedDoors()
+  const doors: Mutable<Doors> = { ...closedDoors }
   if (isJsonObject(value)) return fill(doors, doorNames, value) ? doors : undefined
   if (typeof value !== 'string') return undefined
   if (value === '') return doors
@@ -92,7 +72,7 @@ function readDoors(value: unknown): Doors | undefined {
 
 /** Reads an object of flags in any spelling of the names. */
 function readTires(value: unknown): Tires | undefined {
-  const tires = tiresWithoutWarning()
+  const tires: Mutable<Tires> = { ...tiresWithoutWarning }
   return isJsonObject(value) && fill(tires, tireNames, value) ? tires : undefined
 }
 

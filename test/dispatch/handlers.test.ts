@@ -119,7 +119,7 @@ describe('filters', () => {
     ['BateryLevel', 'Did you mean `BatteryLevel`?'],
     ['gear', 'Did you mean `Gear`?'],
     ['Mod', 'Did you mean `Mood`?'],
-    ['CompletelyElse', 'For a field of your own, add `CompletelyElse` to the option `fields`'],
+    ['CompletelyElse', "Add a field of your own to the option `fields`, for instance { CompletelyElse: 'any' }."],
   ])('fields: the name %s is refused with the hint "%s"', (name, hint) => {
     const receiver = createReceiver({ secret: false, fields: { Mood: 'string' } })
     const fields: readonly string[] = [name]
