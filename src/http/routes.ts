@@ -20,7 +20,7 @@ export interface AuthorizedRequest {
 }
 
 /** The receiver, as the routes see it. */
-export interface Face {
+interface Face {
   receive(incoming: Incoming): Promise<Answer>
   /** Why the receiver would refuse every message now; `undefined` when it would not. */
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
@@ -38,7 +38,7 @@ interface RoutedRequest {
 }
 
 /** The two ways in over HTTP. */
-export interface Routes<E extends Env> {
+interface Routes<E extends Env> {
   /** The app to mount in a host. */
   readonly app: Hono<E>
   /** The same without a host. It looks up the path itself, because routing by Hono costs more than checking the secret. */

@@ -99,7 +99,7 @@ test('the union is told apart by topic', () => {
   normalize('[]').forEach(read)
 })
 
-test('a normaliser without fields of the user’s own yields the built-in types', () => {
+test('a normalizer without fields of the user’s own yields the built-in types', () => {
   expectTypeOf(createNormalizer().normalize({})).toEqualTypeOf<WireEvent>()
   expectTypeOf(normalize('[]')).toEqualTypeOf<WireEvent[]>()
 })
