@@ -1,10 +1,9 @@
-import type { Ack, DrainResult } from '../src/hosting/drainable.ts'
 import { FleethookError } from '../src/base/errors.ts'
 import { checkOptions, type Rules } from '../src/base/options.ts'
-import type { Drainable } from '../src/hosting/drainable.ts'
+import type { Ack, Drainable, DrainResult } from '../src/hosting/drainable.ts'
 import { detachedContext, type ExecutionContext } from '../src/hosting/execution-context.ts'
-import { envOfRequest } from '../src/hosting/request-env.ts'
-import { receiversIn, type RoutedApp } from '../src/hosting/mounted.ts'
+import { envOfRequest } from '../src/hosting/execution-context.ts'
+import { receiversIn, type RoutedApp } from '../src/hosting/drainable.ts'
 import { serveRules, type ServeOptions, type Signal } from './serve-options.ts'
 
 export type { ServeOptions, Signal } from './serve-options.ts'

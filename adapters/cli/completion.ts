@@ -1,7 +1,7 @@
 import { script } from '@bomb.sh/tab'
 import tab from '@bomb.sh/tab/commander'
 import { Argument, type Command } from 'commander'
-import { builtInFields } from '../../src/events/catalogue.generated.ts'
+import { builtInFields } from '../../src/events/fields.ts'
 
 const shells = ['bash', 'zsh', 'fish', 'powershell']
 

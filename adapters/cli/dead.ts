@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import * as z from 'zod/mini'
-import type { LetterSummary } from '../../src/operator/letter.ts'
+import type { LetterSummary } from '../../src/operator/app.ts'
 import { type Filter, filters, operates, type Operating, wholeNumber } from './operator/command.ts'
 import { table } from './operator/table.ts'
 

@@ -12,21 +12,20 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       gapEvent memoryInbox serviceMessage stateEvent unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
       Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock ConnectivityEvent
-      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Dedupe Delivery Door Doors DrainResult Drift
-      Durability EnumType ErrorCode ErrorDetails ErrorsEvent EventBase EventOf ExecutionContext ExtendedBy
-      FieldCatalogue FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler
-      HandlerContext HandlerFilter Inbox InboxFactory InboxMessage InboxSettings Json Limits Location Log
-      MalformedBody MessageSelection Meta NextAttempt Opened Receiver ReceiverOptions RefusalError RelayInbox
-      ReplaySelection RetryOptions Secret SecretValue Selection SentMessage Sink Source StateEvent Stats Subject
-      TimeOfDay Timer Tires Topic UnknownEvent UnknownReason ValueOf VehicleDataEvent VehicleError Waiting WireEvent
-      WireTopic`,
+      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainResult Durability
+      ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy FieldCatalogue FieldName FieldType
+      FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter
+      Inbox InboxFactory InboxGap InboxMessage InboxSettings Json Location Log MalformedBody MessageSelection Meta
+      NextAttempt Opened OperatorApi OtherField Receiver ReceiverOptions RefusalError RelayInbox ReplaySelection
+      Secret Selection Source StateEvent Stats Subject TimeOfDay Timer Tires Topic UnknownEvent VehicleDataEvent
+      VehicleError Waiting WireEvent`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
     types: `
       Alert AlertsEvent BuiltInFields ConnectivityEvent DataEvent Doors Encodable EnumType EnvelopeFault ErrorCode
-      ErrorsEvent EventBase ExtendedBy FieldCatalogue FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
-      Json Location Meta NormalizeOptions Normalizer NormalizerOptions Piece Split StateEvent TimeOfDay Tires Topic
+      ErrorsEvent EventBase ExtendedBy FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
+      Json Location Meta NormalizeOptions Normalizer NormalizerOptions OtherField Piece Split StateEvent TimeOfDay Tires Topic
       UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
   },
   'fleethook/client': {

@@ -1,7 +1,7 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { Format } from '../../../src/events/event.ts'
-import { authorization } from '../../../src/wire/authorization.ts'
+import { authorization } from '../../../src/wire/encode.ts'
 import type { SendOptions } from './options.ts'
 
 /** What became of one POST. */
