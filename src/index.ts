@@ -65,6 +65,7 @@ export {
   unknownEvent,
   vehicleDataEvent,
 } from './events/schemas.ts'
+export { summarize } from './events/summarize.ts'
 export type { Doors, FieldValue, Json, Location, TimeOfDay, Tires } from './events/values.ts'
 export {
   eventCollectorMessage,

@@ -9,7 +9,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   fleethook: {
     values: `
       Discard FleethookError Retry alertsEvent connectivityEvent createReceiver dataEvent errorsEvent eventCollectorMessage fleetEvent
-      gapEvent memoryInbox serviceMessage stateEvent unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
+      gapEvent memoryInbox serviceMessage stateEvent summarize unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
       Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock ConnectivityEvent
       DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Dedupe Delivery Door Doors DrainResult Drift
