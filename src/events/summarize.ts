@@ -47,7 +47,7 @@ function vehicleTime({ topic, at }: Pick<FleetEvent, 'topic'> & Pick<EventBase, 
 function parts<Fields extends FieldCatalogue>(event: FleetEvent<Fields>): readonly string[] {
   switch (event.topic) {
     case 'data':
-      return Object.entries(event.data).map(([field, value]) => `${field} ${shown(value)}`)
+      return withValuesFirst(Object.entries(event.data)).map(([field, value]) => `${field} ${shown(value)}`)
     case 'state':
       return [event.state]
     case 'vehicle_data':
@@ -64,6 +64,12 @@ function parts<Fields extends FieldCatalogue>(event: FleetEvent<Fields>): readon
       // After a crash nobody can know how many messages are missing.
       return [`${event.missed || 'some'} missing (${event.reason})`, `since ${timeOfDay(event.from)}`]
   }
+}
+
+/** There may be no room for all fields: those that say nothing go last. */
+function withValuesFirst(fields: readonly (readonly [string, unknown])[]): readonly (readonly [string, unknown])[] {
+  const isEmpty = ([, value]: readonly [string, unknown]): boolean => value === null || value === undefined
+  return [...fields.filter((field) => !isEmpty(field)), ...fields.filter(isEmpty)]
 }
 
 const count = (n: number, word: string): string => `${n} ${word}${n === 1 ? '' : 's'}`
@@ -88,7 +94,7 @@ function fitting([first = '', ...others]: readonly string[], room: number): stri
   if (text.length + more(left).length > room) text = `${text.slice(0, room - more(left).length - 1)}…`
   for (const part of others) {
     const longer = `${text}, ${part}`
-    if (longer.length + more(left - 1).length > room) break
+    if (longer.length + more(left - 1).length > room) continue
     text = longer
     left -= 1
   }
