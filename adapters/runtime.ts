@@ -4,7 +4,7 @@ import type { Drainable } from '../src/hosting/drainable.ts'
 import { detachedContext, type ExecutionContext } from '../src/hosting/execution-context.ts'
 import { envOfRequest } from '../src/hosting/request-env.ts'
 import { receiversIn, type RoutedApp } from '../src/hosting/mounted.ts'
-import { endsTheStart } from './startup-errors.ts'
+import { markStartupError } from './startup-errors.ts'
 import { checkServeOptions, type ServeOptions, type Signal } from './serve-options.ts'
 
 export type { ServeOptions, Signal } from './serve-options.ts'
@@ -62,7 +62,8 @@ export function serveOn<Options extends ServeOptions>(
 ): (served: Served, options?: Options) => Promise<Server> {
   return (served, options) =>
     start(runtime, served, options).catch((error: unknown) => {
-      throw endsTheStart(error)
+      markStartupError(error)
+      throw error
     })
 }
 

@@ -49,7 +49,10 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Conformance DeliverOptions Deliverable Delivered FakeClock GivenAlert GivenError HandledEvent InboxUnderTest MessageDetails
       MessageFactories MessageOf ReceiverUnderTest`,
   },
-  'fleethook/node': { values: 'serve', types: 'Listening NodeServeOptions ServeOptions Served Server Signal' },
+  'fleethook/node': {
+    values: 'exitWithError serve',
+    types: 'Listening NodeServeOptions ServeOptions Served Server Signal',
+  },
   'fleethook/bun': { values: 'serve', types: 'BunServeOptions ServeOptions Served Server Signal' },
   'fleethook/deno': { values: 'serve', types: 'ServeOptions Served Server Signal' },
   'fleethook/workers': { values: 'worker', types: 'KeptBatch KeptMessage Worker WorkerServed' },
