@@ -2,7 +2,7 @@
  * Writes the field catalogue.
  *
  *     node scripts/catalogue.ts                          # the built-in one, from scripts/fields.json
- *     node scripts/catalogue.ts fields.json fields.ts    # a module for `createReceiver({ fields })`, from a business's own list
+ *     node scripts/catalogue.ts fields.json fields.ts    # a module for `createReceiver({ fields })`, from your own list
  *
  * The input is an object of field name to `{ "type": … }` (or to the type itself), at the root or under `fields`. A type
  * is one of boolean, string, float, integer, number, enum, location, timestamp, doors, time, tires. The constants of an
@@ -121,12 +121,12 @@ export interface BuiltInCatalogue {
 ${shape.join('\n')}
 }
 
-/** The catalogue that fleethook brings: every field it knows, with its type. */
+/** The built-in catalogue: every known field with its type. */
 export const builtInFields: BuiltInFields = /* @__PURE__ */ readCatalogue('${text}')
 `
 }
 
-/** The module of the wrappers in which the maker sends each field, for `encode`. */
+/** The module with the wrapper in which the maker sends each field, for `encode`. */
 export function wrappersModule(input: unknown): string {
   const lines = new Map<string, string[]>()
   for (const [name, entry] of Object.entries(record(record(input)['fields']))) {
@@ -141,7 +141,7 @@ export const wrapperText: string = ${quote(text).replaceAll('\\\\n', '\\n')}
 `
 }
 
-/** A module with a business's own catalogue, as it would be written by hand. */
+/** A module with your own catalogue, in the form of a hand-written one. */
 export function ownModule(types: ReadonlyMap<string, Type>): string {
   const entries = [...types].map(([name, type]) => {
     if (typeof type === 'string') return `${quote(name)}: ${quote(type)}`
@@ -154,7 +154,7 @@ export const fields = { ${entries.join(',\n')} } as const satisfies FieldCatalog
 `
 }
 
-/** The text of the module for this input, formatted as the rest of the house. */
+/** The text of the module for this input, formatted with our Prettier settings. */
 export async function catalogueModule(
   input: unknown,
   kind: 'built-in' | 'wrappers' | 'own',

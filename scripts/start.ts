@@ -22,9 +22,6 @@ const topics: readonly WireTopic[] = ['data', 'state', 'connectivity', 'vehicle_
 /** Long enough to watch, and an end for a run that nobody watches. */
 const longestMs = 600_000
 
-// NO_COLOR wins. With both set, Node would ignore it and warn.
-if (process.env['NO_COLOR']) delete process.env['FORCE_COLOR']
-
 const secret = randomBytes(24).toString('hex')
 const apiKey = randomBytes(24).toString('hex')
 
