@@ -5,14 +5,7 @@ import { styleText } from 'node:util'
 import { serve } from '../adapters/node.ts'
 import { sqliteInbox } from '../adapters/inbox/sqlite.ts'
 import { createClient } from '../src/client.ts'
-import {
-  createReceiver,
-  type Format,
-  FleethookError,
-  type FleetEvent,
-  summarize,
-  type WireTopic,
-} from '../src/index.ts'
+import { createReceiver, type Format, type FleetEvent, summarize, type WireTopic } from '../src/index.ts'
 import { createNormalizer } from '../src/normalize.ts'
 import { createSandbox } from '../src/sandbox.ts'
 import { postByFetch } from '../src/service/sandbox/post.ts'

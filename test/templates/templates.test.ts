@@ -38,7 +38,7 @@ test('the templates are the ones that the documentation names', () => {
 })
 
 test.each(names)('%s shows its receiver in at most 40 lines, and lists typescript when it has a tsconfig', (name) => {
-  const sources = committed(name).filter((path) => /\.ts$/.test(path) && !/\.(test|d)\.ts$/.test(path))
+  const sources = committed(name).filter((path) => path.endsWith('.ts') && !/\.(test|d)\.ts$/.test(path))
   expect(sources.length).toBeGreaterThan(0)
   for (const path of sources)
     expect(
