@@ -3,7 +3,7 @@ import * as z from 'zod/mini'
 import type { LetterSummary } from '../../src/operator/letter.ts'
 import { whole } from './arguments.ts'
 import { type Filter, filters, operates, type Operating } from './operator.ts'
-import { table } from './terminal.ts'
+import { columns, table } from './terminal.ts'
 
 const summary = z.looseObject({
   id: z.string(),
@@ -74,8 +74,8 @@ function defineShow(command: Command): void {
     const found = letter.parse(await connection.ask('GET', `/dead/${encodeURIComponent(id)}`))
     print(found, () => {
       const { event, ...about } = found
-      const lines = Object.entries(about).map(([name, value]) => `${name.padEnd(11)} ${String(value)}`)
-      return `${lines.join('\n')}\n\n${JSON.stringify(event, undefined, 2)}`
+      const rows = Object.entries(about).map(([name, value]) => [name, String(value)])
+      return `${columns(rows)}\n\n${JSON.stringify(event, undefined, 2)}`
     })
     return true
   })

@@ -2,6 +2,7 @@ import type { WriteStream } from 'node:tty'
 import picocolors from 'picocolors'
 import { withHint } from '../../src/base/errors.ts'
 import type { Log } from '../../src/base/log.ts'
+import { escapeControls } from '../../src/events/summarize.ts'
 
 /** Ways to color text. */
 export type Colors = ReturnType<typeof picocolors.createColors>
@@ -30,19 +31,14 @@ export function logTo(stream: WriteStream): Log {
   return { debug: silent, info: silent, warn: say(yellow('warning:')), error: say(red('error:')) }
 }
 
-/** Rows with their cells in columns. */
+/** Rows with their cells in columns. A cell cannot control the terminal. */
 export function columns(rows: readonly (readonly string[])[]): string {
+  const safe = rows.map((row) => row.map(escapeControls))
   const widths: number[] = []
-  for (const row of rows)
+  for (const row of safe)
     for (const [index, cell] of row.entries()) widths[index] = Math.max(widths[index] ?? 0, cell.length)
-  return rows
-    .map((row) =>
-      row
-        .map((cell, index) => cell.padEnd(widths[index] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n')
+  const line = (row: readonly string[]): string => row.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join('  ')
+  return safe.map((row) => line(row).trimEnd()).join('\n')
 }
 
 /** Rows under a heading. A line that is wider than the terminal is cut. */

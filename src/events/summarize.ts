@@ -11,7 +11,7 @@ const usualDelayMs = 2_000
  *
  * The first time is `now`, in UTC. The vehicle's own time follows when it differs by two seconds or more, as a date when
  * it is on another day. The line has at most 100 columns: what does not fit is counted (`+3`) or cut (`…`). Control
- * characters are escaped, so that a message cannot write to your terminal.
+ * characters are escapeControls, so that a message cannot write to your terminal.
  *
  * @example
  * ```ts
@@ -29,9 +29,9 @@ export function summarize<Fields extends FieldCatalogue>(event: FleetEvent<Field
     (event.vin ?? '').padEnd(17),
     (event.format ?? '').replace('vehicle_', '').replace('event_', '').padEnd(9),
     event.topic.padEnd(12),
-  ].map(escaped)
+  ].map(escapeControls)
   const start = `${head.join(' ')} `
-  const line = start + fitting(parts(event).map(escaped), Math.max(20, columns - start.length))
+  const line = start + fitting(parts(event).map(escapeControls), Math.max(20, columns - start.length))
   return line.length <= columns ? line.trimEnd() : `${line.slice(0, columns - 1)}…`
 }
 
@@ -102,7 +102,7 @@ function fitting([first = '', ...others]: readonly string[], room: number): stri
 }
 
 /** Control, format and line-separating characters as `\u…`: a terminal would obey them. */
-function escaped(text: string): string {
+export function escapeControls(text: string): string {
   return text.replaceAll(
     /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
     (character) => `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`,

@@ -69,6 +69,8 @@ describe.each(['node24', 'bun', 'deno'] as const)('a receiver that runs on %s', 
     expect(shown.stdout).toContain('"BatteryLevel": 0')
     expect((await at.cli('dead', 'discard', third ?? '')).stdout).toBe('1 message discarded.\n')
 
+    expect((await at.cli('dead', 'replay', '--vin', 'B', '--dry-run')).stdout).toBe('1 message matches.\n')
+
     rmSync(at.broken)
     const one = await at.cli('dead', 'replay', first ?? '')
     expect(one).toMatchObject({ status: 0, stdout: '1 message replayed: the handlers run now.\n' })
