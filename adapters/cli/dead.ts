@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import * as z from 'zod/mini'
+import { escapeControls } from '../../src/events/summarize.ts'
 import type { LetterSummary } from '../../src/operator/letter.ts'
 import { whole } from './arguments.ts'
 import { type Filter, filters, operates, type Operating } from './operator.ts'
@@ -75,7 +76,8 @@ function defineShow(command: Command): void {
     print(found, () => {
       const { event, ...about } = found
       const rows = Object.entries(about).map(([name, value]) => [name, String(value)])
-      return `${columns(rows)}\n\n${JSON.stringify(event, undefined, 2)}`
+      const json = JSON.stringify(event, undefined, 2).split('\n').map(escapeControls).join('\n')
+      return `${columns(rows)}\n\n${json}`
     })
     return true
   })
