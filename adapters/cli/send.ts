@@ -2,8 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Format, WireTopic } from '../../src/events/event.ts'
 import { maxVins } from '../../src/service/fleet/vin.ts'
 import { environment, formats, number, time, topicList, topics, whole } from './arguments.ts'
-import { problemWithSecret } from './send/post.ts'
-import type { SendOptions } from './send/run.ts'
+import { problemWithSecret, type SendOptions } from './send/post.ts'
 
 interface Given {
   readonly url: URL

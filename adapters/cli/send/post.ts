@@ -1,8 +1,27 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
-import type { Format } from '../../../src/events/event.ts'
+import type { Format, WireTopic } from '../../../src/events/event.ts'
 import { authorization } from '../../../src/wire/authorization.ts'
-import type { SendOptions } from './run.ts'
+
+/** What `fleethook send` does. */
+export interface SendOptions {
+  readonly url: URL
+  readonly secret: string | undefined
+  /** Used in turn. */
+  readonly formats: readonly Format[]
+  readonly topics: readonly WireTopic[]
+  readonly vins: number
+  readonly ratePerSecond: number
+  /** `Infinity`: until Ctrl+C. */
+  readonly count: number
+  readonly seed: number
+  /** Milliseconds since the epoch. `undefined`: early enough that the last message is from now. */
+  readonly startAt: number | undefined
+  readonly concurrency: number
+  readonly timeoutMs: number
+  readonly checkCertificate: boolean
+  readonly output: 'progress' | 'quiet' | 'json'
+}
 
 /** The outcome of one POST. */
 export type Outcome =

@@ -4,7 +4,7 @@ import prettyMs from 'pretty-ms'
 import wrapAnsi from 'wrap-ansi'
 import { colorsFor, type Colors } from '../terminal.ts'
 import type { Bottleneck, Pace } from './pace.ts'
-import { type SendOptions, shownUrl } from './run.ts'
+import type { SendOptions } from './post.ts'
 import type { Counts, FailureCount, SendResult, Tally } from './tally.ts'
 
 /** The display while messages are sent. */
@@ -40,6 +40,11 @@ export function showProgress(shown: Shown, stream: WriteStream): Progress {
       display.done()
     },
   }
+}
+
+/** The address without credentials and query, which can hold a secret. */
+function shownUrl({ url }: SendOptions): string {
+  return `${url.origin}${url.pathname}`
 }
 
 function headline(options: SendOptions, colors: Colors): string {

@@ -1,37 +1,12 @@
-import type { Format, WireTopic } from '../../../src/events/event.ts'
+import type { Format } from '../../../src/events/event.ts'
 import { createFleet } from '../../../src/service/fleet/fleet.ts'
 import type { SimulatedMessage } from '../../../src/service/fleet/simulated.ts'
 import { encode } from '../../../src/wire/encode.ts'
 import { colorsFor } from '../terminal.ts'
 import { pace } from './pace.ts'
-import { createPoster } from './post.ts'
+import { createPoster, type SendOptions } from './post.ts'
 import { showProgress, summary } from './report.ts'
 import { createTally, resultOf, type Stopped } from './tally.ts'
-
-/** What `fleethook send` does. */
-export interface SendOptions {
-  readonly url: URL
-  readonly secret: string | undefined
-  /** Used in turn. */
-  readonly formats: readonly Format[]
-  readonly topics: readonly WireTopic[]
-  readonly vins: number
-  readonly ratePerSecond: number
-  /** `Infinity`: until Ctrl+C. */
-  readonly count: number
-  readonly seed: number
-  /** Milliseconds since the epoch. `undefined`: early enough that the last message is from now. */
-  readonly startAt: number | undefined
-  readonly concurrency: number
-  readonly timeoutMs: number
-  readonly checkCertificate: boolean
-  readonly output: 'progress' | 'quiet' | 'json'
-}
-
-/** The address without credentials and query, which can hold a secret. */
-export function shownUrl({ url }: SendOptions): string {
-  return `${url.origin}${url.pathname}`
-}
 
 /** When this many first messages all fail, nothing listens at the address. */
 const hopeless = 20

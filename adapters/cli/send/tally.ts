@@ -1,8 +1,7 @@
 import { createHistogram } from 'node:perf_hooks'
 import type { Format, WireTopic } from '../../../src/events/event.ts'
 import type { Bottleneck, Pacing } from './pace.ts'
-import type { Answer, Outcome } from './post.ts'
-import type { SendOptions } from './run.ts'
+import type { Answer, Outcome, SendOptions } from './post.ts'
 
 /** Messages by outcome. */
 export interface Counts {
