@@ -60,6 +60,7 @@ export {
   unknownEvent,
   vehicleDataEvent,
 } from './events/schemas.ts'
+export { summarize } from './events/summarize.ts'
 export type { Doors, FieldValue, Json, Location, TimeOfDay, Tires } from './events/values.ts'
 export { eventCollectorMessage, serviceMessage, vehicleMakerMessage, wireMessage } from './events/wire-schemas.ts'
 export type { Answer, RefusalError } from './http/answers.ts'

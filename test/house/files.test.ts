@@ -10,7 +10,7 @@ const texts = filesUnder('').filter((path) =>
 
 test('the top level holds these files and folders, and nothing else', () => {
   const house = [
-    ...['src', 'adapters', 'test', 'examples', 'docs', 'bench', 'scripts', '.ci', '.github', '.gitignore'],
+    ...['src', 'adapters', 'test', 'examples', 'docs', 'bench', 'scripts', '.ci', '.github', '.gitignore', '.npmrc'],
     ...['package.json', 'package-lock.json', 'tsconfig.json', 'jsr.json'],
     ...['README.md', 'LICENSE', 'CHANGELOG.md', 'CONTRIBUTING.md', 'CONTEXT.md', 'SECURITY.md'],
   ]
