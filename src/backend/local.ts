@@ -1,6 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
-import type { Lifecycle } from '../dispatch/draining.ts'
+import type { Lifecycle } from '../dispatch/lifecycle.ts'
 import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
 import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'

@@ -3,7 +3,7 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { BreakerEvents, Breakers } from './breaker.ts'
-import type { Lifecycle } from './draining.ts'
+import type { Lifecycle } from './lifecycle.ts'
 import type { Duplicates } from './duplicates.ts'
 import type { Delivery } from './handler.ts'
 import type { AnyHandler, Registry } from './registry.ts'
@@ -291,7 +291,7 @@ export class Attempts {
         left = [...(left ?? none), handler]
         continue
       }
-      if (breakers.hasFailing && breakers.isResting(handler)) {
+      if (breakers.hasFailing && breakers.isResting(handler, work.laneKey)) {
         left = [...(left ?? none), handler]
         blockedBy ??= handler
         continue

@@ -19,6 +19,9 @@ export interface RestingHandler {
 /** Lanes for which a handler has to fail, without a success in between, before it rests as a whole. */
 const lanesToOpen = 5
 
+/** Beyond this number of lanes, a handler counts as failed for every lane. */
+const mostLanes = 10_000
+
 const firstRestMs = 1_000
 const longestRestMs = 60_000
 
@@ -35,8 +38,9 @@ interface Breaker {
 
 /**
  * One circuit breaker per handler. When a database is away, its handler fails for every vehicle. Trying each message until
- * its attempts are used up would only make dead letters. So the handler rests as a whole and probes with one message at a
- * time, and the attempts of the others do not count.
+ * its attempts are used up would only make dead letters. So the handler rests as a whole, and the attempts of its messages do
+ * not count. One message at a time tries whether it succeeds again: when the rest is over, and for each vehicle that it has
+ * not failed for yet, so that vehicles for which it works do not wait.
  */
 export class Breakers {
   readonly #clock: Clock
@@ -63,13 +67,19 @@ export class Breakers {
     return this.#failing.size > 0
   }
 
-  /** Whether a handler rests now. When its rest is over, the first call lets one message through. */
-  isResting(handler: object): boolean {
+  /** Whether a handler rests now for a lane. When it does not although it failed, the caller tries it with one message. */
+  isResting(handler: object, lane: string): boolean {
     const breaker = this.#failing.get(handler)
     if (breaker?.sinceMs === undefined) return false
-    if (breaker.isProbing || this.#clock.now() < breaker.nextTryMs) return true
+    if (breaker.isProbing || (this.hasFailedFor(handler, lane) && this.#clock.now() < breaker.nextTryMs)) return true
     breaker.isProbing = true
     return false
+  }
+
+  /** Whether a handler has failed for a lane since its last success. */
+  hasFailedFor(handler: object, lane: string): boolean {
+    const lanes = this.#failing.get(handler)?.lanes
+    return lanes !== undefined && (lanes.size >= mostLanes || lanes.has(lane))
   }
 
   /** The time until a resting handler is tried again, in milliseconds. */
@@ -89,13 +99,17 @@ export class Breakers {
       this.#failing.set(handler, breaker)
     }
     breaker.failures += 1
+    if (breaker.lanes.size < mostLanes) breaker.lanes.add(lane)
     if (breaker.sinceMs === undefined) {
-      breaker.lanes.add(lane)
       if (breaker.lanes.size < lanesToOpen) return false
       breaker.sinceMs = this.#clock.now()
-    } else if (!breaker.isProbing) return true
-    else breaker.restMs = Math.min(longestRestMs, breaker.restMs * 2)
-    this.#rest(handler, breaker)
+      this.#rest(handler, breaker)
+    } else if (breaker.isProbing) {
+      if (this.#clock.now() >= breaker.nextTryMs) {
+        breaker.restMs = Math.min(longestRestMs, breaker.restMs * 2)
+        this.#rest(handler, breaker)
+      } else breaker.isProbing = false
+    }
     return true
   }
 
