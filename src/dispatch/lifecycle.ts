@@ -4,10 +4,10 @@ import type { Clock } from '../base/clock.ts'
 export class Lifecycle {
   /** Handlers that run. Only the scheduler changes it. */
   running = 0
-  /** A drain has begun: batches do not wait to fill up. */
-  readonly isDraining: boolean = false
-  /** A drain has reached its end: no handler starts. */
-  readonly isStopped: boolean = false
+  /** A drain has begun: batches do not wait to fill up. Only `beginDrain` changes it. */
+  isDraining = false
+  /** A drain has reached its end: no handler starts. Only `stop` changes it. */
+  isStopped = false
   readonly #clock: Clock
   #expected = 0
   #waiting: (() => void) | undefined
@@ -32,13 +32,11 @@ export class Lifecycle {
   }
 
   beginDrain(): void {
-    const changing: { isDraining: boolean } = this
-    changing.isDraining = true
+    this.isDraining = true
   }
 
   stop(): void {
-    const changing: { isStopped: boolean } = this
-    changing.isStopped = true
+    this.isStopped = true
   }
 
   /** To be called whenever something has ended. */
