@@ -89,7 +89,7 @@ export class Batches {
     const { lifecycle, events, breakers } = this.#options
     const works = batch.works.filter(isGathered)
     if (works.length === 0) return none
-    if (breakers.hasFailing && breakers.isResting(batch.gatherer, works[0]?.laneKey ?? '')) {
+    if (breakers.failing.size > 0 && breakers.isResting(batch.gatherer, works[0]?.laneKey ?? '')) {
       await this.#rest(batch, works, breakers.restMs(batch.gatherer))
       return none
     }
@@ -98,7 +98,7 @@ export class Batches {
     const left = works.filter(isGathered)
     if (left.length === 0 || (failure !== undefined && lifecycle.isStopped)) return none
     const request = failure && requestOf(failure.error)
-    if (breakers.hasFailing && (failure === undefined || request?.kind === 'discard'))
+    if (breakers.failing.size > 0 && (failure === undefined || request?.kind === 'discard'))
       breakers.succeeded(batch.gatherer)
     if (request?.kind === 'discard') events.discarded(request.reason, left[0]?.opened?.event.topic ?? '', left.length)
     return failure === undefined || request?.kind === 'discard'

@@ -43,7 +43,7 @@ export async function drain(drained: Drained, deadlineMs: number): Promise<Drain
   let isNoted = false
   void noteBrokenOff(drained).then(() => {
     isNoted = true
-    lifecycle.changed()
+    lifecycle.onChange?.()
   })
   await lifecycle.until(() => isNoted && lifecycle.running === 0, inboxGraceMs)
   const unfinished = [...lanes.all()]

@@ -10,7 +10,8 @@ export class Lifecycle {
   isStopped = false
   readonly #clock: Clock
   #expected = 0
-  #waiting: (() => void) | undefined
+  /** Called whenever something has ended, while a drain waits for it. */
+  onChange: (() => void) | undefined
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -23,7 +24,7 @@ export class Lifecycle {
 
   leave(): void {
     this.#expected -= 1
-    this.changed()
+    this.onChange?.()
   }
 
   /** Whether no more messages can come. */
@@ -39,22 +40,17 @@ export class Lifecycle {
     this.isStopped = true
   }
 
-  /** To be called whenever something has ended. */
-  changed(): void {
-    this.#waiting?.()
-  }
-
   /** Resolves when `isOver` holds, which is checked at every change, or when the time has passed. */
   until(isOver: () => boolean, atMostMs: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = this.#clock.after(atMostMs, resolve)
-      this.#waiting = () => {
+      this.onChange = () => {
         if (!isOver()) return
-        this.#waiting = undefined
+        this.onChange = undefined
         timer.cancel()
         resolve()
       }
-      this.#waiting()
+      this.onChange()
     })
   }
 }

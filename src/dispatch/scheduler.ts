@@ -125,7 +125,9 @@ export class Scheduler {
   /** The inbox has its messages: their handlers start in a task of their own, after the answer. */
   start(request: RequestWork): void {
     if (request.isHeld) this.#deadlines.hold(request)
-    for (const work of request.works) if (!this.#backlog.shelve(work, this.#lanes)) this.#started.push(work)
+    const backlog = this.#backlog
+    for (const work of request.works)
+      if (!backlog.keepsIds || !backlog.shelve(work, this.#lanes)) this.#started.push(work)
     this.#yielding.later(request.isHeld)
     request.started()
   }
@@ -198,7 +200,7 @@ export class Scheduler {
         else batch.gate()
       }
     }
-    lifecycle.changed()
+    lifecycle.onChange?.()
   }
 
   readonly #step = async (work: Work): Promise<void> => {
@@ -337,7 +339,7 @@ export class Scheduler {
     this.#lanes.remove(work)
     if (lane?.head !== undefined) this.#wake(lane.head)
     this.#mergeable?.delete(work.id)
-    const next = this.#backlog.next(this.#lanes)
+    const next = this.#backlog.keepsIds ? this.#backlog.next(this.#lanes) : undefined
     if (next === undefined) return
     this.#lanes.add(next.id, next)
     this.#lanes.ready(next)
