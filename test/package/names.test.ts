@@ -12,7 +12,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       gapEvent memoryInbox serviceMessage stateEvent summarize unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
       Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock ConnectivityEvent
-      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainResult Durability
+      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainOptions DrainResult Durability
       ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy FieldCatalogue FieldName FieldType
       FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter
       Inbox InboxFactory InboxGap InboxMessage InboxSettings Json Location Log MalformedBody MessageSelection Meta
