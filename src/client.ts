@@ -5,6 +5,7 @@
  */
 export { type Client, createClient } from './service/client/client.ts'
 export type {
+  ConfigChange,
   ConfigResource,
   ConfigResult,
   DefaultConfigResource,

@@ -32,7 +32,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/client': {
     values: 'ServiceError createClient',
     types: `
-      CallOptions Client ClientOptions CommandResult ConfigResource ConfigResult DefaultConfigResource Document EnergyCommand
+      CallOptions Client ClientOptions CommandResult ConfigChange ConfigResource ConfigResult DefaultConfigResource Document EnergyCommand
       EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings Product Query ReadOptions Refill RefillOptions Refillable
       ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamGap StreamMessage StreamOptions
       StreamingConfig VehicleCommand VehicleImage VehicleResource Webhook WebhookResource`,

@@ -155,10 +155,10 @@ export function createWorld(settings: SandboxSettings): World {
 }
 
 /** The fields that are in the catalogue. */
-export function knownFields(fields: { readonly [name: string]: KeptFields[string] | undefined }): KeptFields {
+export function knownFields(fields: { readonly [name: string]: KeptFields[string] | null | undefined }): KeptFields {
   const known: Record<string, KeptFields[string]> = {}
   for (const [name, setting] of Object.entries(fields)) {
-    if (setting !== undefined && Object.hasOwn(builtInFields, name)) known[name] = setting
+    if (setting !== undefined && setting !== null && Object.hasOwn(builtInFields, name)) known[name] = setting
   }
   return known
 }
