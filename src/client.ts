@@ -25,6 +25,7 @@ export type {
   VehicleCommand,
   VehicleImage,
   VehicleResource,
+  VehicleSummary,
 } from './service/client/products.ts'
 export type { Refill, Refillable, RefillOptions } from './service/client/refill.ts'
 export { ServiceError, type ServiceErrorCode, type ServiceErrorDetails } from './service/client/service-error.ts'

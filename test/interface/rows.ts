@@ -212,7 +212,8 @@ export const checks: readonly Check[] = [
 
   reads('Vehicles', 'every path answers', async ({ client, vin }) => {
     const vehicle = client.vehicle(vin)
-    const awake = [vehicle.telemetry, vehicle.telemetryConfig, vehicle.telemetryErrors, vehicle.chargeHistory]
+    // The charge history is asked for by POST: see conversation.ts.
+    const awake = [vehicle.telemetry, vehicle.telemetryConfig, vehicle.telemetryErrors]
     for (const read of [
       ...awake,
       vehicle.recentAlerts,

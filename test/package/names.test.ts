@@ -35,7 +35,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       CallOptions Client ClientOptions CommandResult ConfigChange ConfigResource ConfigResult DefaultConfigResource Document EnergyCommand
       EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings Product Query ReadOptions Refill RefillOptions Refillable
       ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamGap StreamMessage StreamOptions
-      StreamingConfig VehicleCommand VehicleImage VehicleResource Webhook WebhookResource`,
+      StreamingConfig VehicleCommand VehicleImage VehicleResource VehicleSummary Webhook WebhookResource`,
   },
   'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary OperatorApi OperatorOptions' },
   'fleethook/sandbox': {
