@@ -30,4 +30,5 @@ export type {
 export type { Refill, Refillable, RefillOptions } from './service/client/refill.ts'
 export { ServiceError, type ServiceErrorCode, type ServiceErrorDetails } from './service/client/service-error.ts'
 export type { EventStream, StreamGap, StreamMessage, StreamOptions } from './service/client/stream.ts'
+export type { ConfigEvent, SiteEvent, SiteTopic, StreamEvent, StreamTopic } from './service/client/stream-events.ts'
 export type { StoredWebhook, Webhook, WebhookResource } from './service/client/webhook.ts'

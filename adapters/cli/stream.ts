@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { StreamOptions } from '../../src/service/client/stream.ts'
-import type { WireEvent, WireTopic } from '../../src/events/event.ts'
+import type { StreamEvent } from '../../src/service/client/stream-events.ts'
+import type { WireTopic } from '../../src/events/event.ts'
 import type { BuiltInFields } from '../../src/events/fields.ts'
 import { colorsFor } from './colors.ts'
 import { asks, statuses } from './service/command.ts'
@@ -47,12 +48,12 @@ async function* texts(messages: AsyncIterable<{ readonly text: string }>): Async
   for await (const { text } of messages) yield text.replaceAll('\n', ' ')
 }
 
-async function* lines(events: AsyncIterable<WireEvent>): AsyncGenerator<string> {
+async function* lines(events: AsyncIterable<StreamEvent>): AsyncGenerator<string> {
   const { dim, cyan } = colorsFor(process.stdout)
   for await (const event of events) yield `${dim(event.createdAt)}  ${cyan(event.topic.padEnd(12))}  ${said(event)}`
 }
 
-function said(event: WireEvent): string {
+function said(event: StreamEvent): string {
   switch (event.topic) {
     case 'data':
       return Object.entries(event.data)
@@ -68,8 +69,12 @@ function said(event: WireEvent): string {
       return event.errors.map(({ name }) => name).join('  ')
     case 'vehicle_data':
       return `${Object.keys(event.vehicleData).length} members`
-    default:
+    case 'config':
+      return `${Object.keys(event.config.fields).length} fields`
+    case 'unknown':
       return event.reason
+    default:
+      return event.document === null ? 'none' : `${Object.keys(event.document).length} members`
   }
 }
 

@@ -12,6 +12,8 @@ function fits(key: string, value: unknown): boolean {
     case 'isResend':
     case 'isCache':
       return typeof value === 'boolean'
+    case 'changed':
+      return Array.isArray(value) && value.every((name) => typeof name === 'string')
     // These are fleethook's to say.
     case 'createdAtMissing':
     case 'conflated':

@@ -54,9 +54,9 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
   /** Wakes a vehicle. Resolves to the vehicle, whose `state` says whether it is awake already. Rejects as `command` does. */
   wakeUp(vin: string, options?: CallOptions): Promise<VehicleSummary>
   /**
-   * Streams a vehicle as Server-Sent Events, which become the same events that handlers get. Connects when it is iterated, and
-   * reconnects until the signal is aborted or the loop ends. Throws errors that waiting does not fix: a wrong key, a vehicle that
-   * is not shared.
+   * Streams a vehicle or an energy site as Server-Sent Events, which become the same events that handlers get. Takes the VIN, or the
+   * id of the site. Connects when it is iterated, and reconnects until the signal is aborted or the loop ends. Throws errors that
+   * waiting does not fix: a wrong key, a product that is not shared.
    *
    * @example
    * ```ts
@@ -70,10 +70,11 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
    *
    * Specification: "Streaming by SSE".
    */
-  stream(vin: string, options?: StreamOptions<Fields>): EventStream<Fields>
+  stream(product: string | number, options?: StreamOptions<Fields>): EventStream<Fields>
   /**
    * Closes a gap: fetches the full state of the vehicle concerned as a `vehicle_data` event. When the gap names no vehicle, it
-   * fetches all shared vehicles.
+   * fetches all shared vehicles. When the gap is one of an energy site, it fetches nothing, because the site's stream sends whole
+   * documents.
    *
    * @example
    * ```ts
@@ -126,7 +127,7 @@ export function createClient<const Fields extends FieldCatalogue = FieldCatalogu
     products: (given) => listProducts(call, given),
     command: (vin, name, body = {}, given = {}) => commandVehicle(call, vin, name, body, given),
     wakeUp: (vin, given = {}) => wakeVehicle(call, vin, given),
-    stream: (vin, given = {}) => createStream(connection, normalizer, vin, given),
+    stream: (product, given = {}) => createStream(connection, normalizer, product, given),
     refill: (gap, given = {}) => createRefill(connection, call, createNormalizer(), gap, given),
   }
 }

@@ -190,6 +190,11 @@ function readStored<Fields extends FieldCatalogue>(body: unknown, request: Servi
   return checkBody(stored, body, request) as StoredConfig<Fields>
 }
 
+/** Reads the config in a message of a stream. `undefined` when it is none. */
+export function readConfig(value: unknown): StoredConfig | undefined {
+  return stored.safeParse(value).data as StoredConfig | undefined
+}
+
 /** Sends a config. Sending it twice has the same effect as sending it once, with every method, so all are idempotent. */
 async function sendConfig<Fields extends FieldCatalogue>(
   connection: Connection,
