@@ -111,6 +111,13 @@ describe('the snapshot of a connection', () => {
     expect(said(seen)).toEqual([['state', 'state'], ['data', 'Soc'], 'data', 'data'])
   })
 
+  test('is recognized in what an earlier connection delivered and the new one sends again', async () => {
+    const event = item(data({ Soc: 6, Gear: 'ShiftStateP' }, 1))
+    const again = snapshot({ Soc: 6, Gear: 'ShiftStateP', Odometer: 7 }, 5)
+    const seen = await all(stub([ended(snapshot({ Soc: 5 }) + event), ended(again + event), nothingMore], { retry }))
+    expect(said(seen)).toEqual([['state', 'state'], ['data', 'Soc'], 'data', ['data', 'Odometer']])
+  })
+
   test('`messages` yields every message as it came', async () => {
     const text = snapshot({ Soc: 5 })
     const { client, clock } = stub([ended(text), ended(text), nothingMore], { retry })
