@@ -138,18 +138,21 @@ export class Delivered {
   #connection = 0
   /** The current connection has sent a snapshot. */
   #hasSnapshot = false
+  #isResumed = false
 
-  /** A new connection begins. */
-  connected(): void {
+  /** A new connection begins. On one that is resumed after an id, the service may send again what the snapshot covers. */
+  connected(isResumed: boolean): void {
     this.#connection += 1
     this.#hasSnapshot = false
+    this.#isResumed = isResumed
   }
 
   /**
    * Takes an event that is about to be delivered. Returns the names of what is new in it. Nothing is new in these:
    *
    * - an event of a snapshot whose values are those that were delivered last
-   * - an event that follows a snapshot, and has the time and the values of what the snapshot or an earlier connection delivered
+   * - an event that follows a snapshot, and has the time and the values of what the snapshot or an earlier connection delivered. On
+   *   a connection that is resumed after an id, its time can also be before that of the snapshot
    *
    * Other events that come twice are new twice, as on a webhook: vehicles send again.
    */
@@ -162,7 +165,8 @@ export class Delivered {
       const known = this.#known.get(key)
       if (known?.value !== value) return true
       if (isCache) return false
-      return !this.#hasSnapshot || known.at !== at || (known.connection === this.#connection && !known.isCache)
+      const isCovered = known.at === at || (this.#isResumed && known.isCache && at < known.at)
+      return !this.#hasSnapshot || !isCovered || (known.connection === this.#connection && !known.isCache)
     })
     if (fresh.length === 0) return []
     for (const { key, value } of isCache ? fresh : all) {

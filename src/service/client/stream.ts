@@ -159,7 +159,7 @@ export function createStream<Fields extends FieldCatalogue>(
         const body = await open(request(lastEventId), signal)
         if (body === undefined) return
         openedAt = clock.now()
-        delivered.connected()
+        delivered.connected(lastEventId !== undefined)
         interruption.connected(openedAt)
         const items = readSseItems(body, {
           clock,
