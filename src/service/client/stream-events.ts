@@ -161,15 +161,19 @@ export class Delivered {
     const at = event.at.getTime()
     this.#hasSnapshot ||= isCache
     const all = partsOf(event).map((part) => ({ ...part, value: identity(undefined, part.key, epoch, part.value) }))
+    /** The service sends what happened before its snapshot again. The snapshot's value is newer. */
+    const isOlder = (known: Known | undefined): boolean =>
+      known !== undefined && this.#isResumed && known.isCache && at < known.at
     const fresh = all.filter(({ key, value }) => {
       const known = this.#known.get(key)
       if (known?.value !== value) return true
       if (isCache) return false
-      const isCovered = known.at === at || (this.#isResumed && known.isCache && at < known.at)
+      const isCovered = known.at === at || isOlder(known)
       return !this.#hasSnapshot || !isCovered || (known.connection === this.#connection && !known.isCache)
     })
     if (fresh.length === 0) return []
     for (const { key, value } of isCache ? fresh : all) {
+      if (!isCache && isOlder(this.#known.get(key))) continue
       this.#known.delete(key)
       this.#known.set(key, { value, at, connection: this.#connection, isCache })
     }
