@@ -15,7 +15,7 @@ const isOfStream = (mode: FailureMode): mode is 'drop' | 'silent' | 'garbage' =>
 
 /** The controls of a sandbox that the journey uses. The real service does not have them. */
 interface Controls {
-  /** The next two answers fail. */
+  /** The next two answers fail. Of slow answers, only the next one is. */
   readonly failAnswers: () => Promise<void>
   readonly failNothing: () => Promise<void>
   readonly failStream: (product: string) => Promise<void>
@@ -36,7 +36,12 @@ function controlsOf(baseUrl: string, apiKey: string, mode: FailureMode): Control
   return {
     failAnswers: async () => {
       if (isOfAnswers)
-        await control('POST', '/failures', { kind: mode, count: 2, delay_ms: 5_000, retry_after_seconds: 0 })
+        await control('POST', '/failures', {
+          kind: mode,
+          count: mode === 'slow' ? 1 : 2,
+          delay_ms: 5_000,
+          retry_after_seconds: 0,
+        })
     },
     failNothing: () => control('DELETE', '/failures'),
     failStream: async (product) => {
@@ -63,7 +68,7 @@ export async function sandboxJourney(
   number: number,
 ): Promise<Readonly<Record<string, unknown>>> {
   const log = { debug() {}, info() {}, warn() {}, error() {} }
-  const client = createClient({ baseUrl, apiKey, log, timeoutMs: 1_000, retry: { attempts: 5, minMs: 1, maxMs: 50 } })
+  const client = createClient({ baseUrl, apiKey, log, timeoutMs: 500, retry: { attempts: 5, minMs: 1, maxMs: 50 } })
   const controls = controlsOf(baseUrl, apiKey, mode)
   /** Makes a call while answers fail. */
   const call = async <T>(run: () => Promise<T>): Promise<T> => {
