@@ -3,7 +3,7 @@ import { serve } from '@hono/node-server'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Runtime } from '../../scripts/runtimes.ts'
-import { everywhere } from '../runtimes/targets.ts'
+import { everywhere, inThisForm } from '../runtimes/targets.ts'
 import { type Program, seenOn } from './running.ts'
 
 /** A service with everything that the journey meets: it ends streams, is busy once, is slow, redirects. */
@@ -73,7 +73,7 @@ const program: Program = {
   call: 'journey(service)',
 }
 
-test.each<Runtime>(['node20', ...everywhere])(
+test.each<Runtime>((['node20', ...everywhere] as const).filter(inThisForm))(
   'a business uses the whole service on %s, with the runtime’s own fetch and streams',
   async (runtime) => {
     const { gone, ...seen } = Object(await seenOn(runtime, program, url, 'key'))

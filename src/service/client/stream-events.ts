@@ -2,7 +2,7 @@ import type { EventBase, WireEvent, WireTopic } from '../../events/event.ts'
 import type { BuiltInFields, FieldCatalogue } from '../../events/fields.ts'
 import { identity } from '../../wire/identity.ts'
 import type { Normalizer } from '../../wire/normalizer.ts'
-import { Reading } from '../../wire/reading.ts'
+import { NormalizedEvent } from '../../wire/normalized-event.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 import { readConfig, type StoredConfig } from './config.ts'
 import type { Document } from './products.ts'
@@ -85,7 +85,7 @@ function readConfigEvent(event: Unmapped): ConfigEvent | undefined {
   const { vin, raw } = event
   const config = readConfig(raw['config'])
   if (vin === undefined || config === undefined) return undefined
-  return Object.assign(readingOf('config', event, ['config']), { topic: 'config' as const, vin, config })
+  return Object.assign(typedEvent('config', event, ['config']), { topic: 'config' as const, vin, config })
 }
 
 function readSiteEvent(event: Unmapped, { siteId: streamedId }: Streamed): SiteEvent | undefined {
@@ -95,14 +95,14 @@ function readSiteEvent(event: Unmapped, { siteId: streamedId }: Streamed): SiteE
   if (siteId === undefined || key === undefined || topic === undefined) return undefined
   const document = raw[key]
   if (document !== null && !isJsonObject(document)) return undefined
-  return Object.assign(readingOf(topic, event, [key, 'site_id', 'id']), { topic, siteId, document })
+  return Object.assign(typedEvent(topic, event, [key, 'site_id', 'id']), { topic, siteId, document })
 }
 
-/** The event without its topic's own members, which the reading of an unknown message leaves in `meta`. */
-function readingOf(topic: string, event: Unmapped, payload: readonly string[]): Reading {
+/** The event without its topic's own members, which an unknown message leaves in `meta`. */
+function typedEvent(topic: string, event: Unmapped, payload: readonly string[]): NormalizedEvent {
   const { vin, createdAt, at, receivedAt, format, raw } = event
   const meta = Object.fromEntries(Object.entries(event.meta).filter(([name]) => !payload.includes(name)))
-  return new Reading(topic, vin, createdAt, at, receivedAt, format, meta, raw)
+  return new NormalizedEvent(topic, vin, createdAt, at, receivedAt, format, meta, raw)
 }
 
 function idIn(value: unknown): string | undefined {

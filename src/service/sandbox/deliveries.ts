@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts'
 import type { Format } from '../../events/event.ts'
-import { authorization } from '../../wire/authorization.ts'
+import { authorization } from '../../wire/encode.ts'
 import { type Encodable, encode } from '../../wire/encode.ts'
 import type { KeptWebhook, PostMessage } from './options.ts'
 

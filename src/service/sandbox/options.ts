@@ -189,7 +189,7 @@ function memoryStore(): SandboxStore {
 }
 
 /** `fetch` has no way to skip the check of the certificate. */
-async function postByFetch({ url, headers, body, signal }: OutgoingMessage): Promise<number> {
+export async function postByFetch({ url, headers, body, signal }: OutgoingMessage): Promise<number> {
   const answer = await fetch(url, { method: 'POST', headers, body, signal, redirect: 'manual' })
   await answer.body?.cancel()
   return answer.status

@@ -1,5 +1,5 @@
 import type { Clock } from '../../base/clock.ts'
-import { builtInFields } from '../../events/catalogue.generated.ts'
+import { builtInFields } from '../../events/fields.ts'
 import type { Alert, VehicleError } from '../../events/event.ts'
 import { type Encodable, encode } from '../../wire/encode.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'

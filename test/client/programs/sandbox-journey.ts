@@ -119,7 +119,7 @@ export async function sandboxJourney(
   }
   await controls.sleep(vin)
   const asleep = await call(() => codeOf(vehicle.data()))
-  const stopped = await call(() => config.stop()).then(shown)
+  const stopped = await call(() => config.stop()).then(() => codeOf(config.get()))
   await controls.failNothing()
   return { ...seen, asleep, stopped }
 }
