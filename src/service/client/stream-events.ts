@@ -16,7 +16,7 @@ export type StreamTopic = WireTopic | SiteTopic | 'config' | 'credits' | (string
 /**
  * The streaming config of the vehicle has changed.
  *
- * Specification: "Streaming config". The message is not part of it: see reading 32 in docs/interface.md.
+ * Specification: "Streaming config". The message is not part of it: see reading 16 in docs/interface.md.
  */
 export interface ConfigEvent extends EventBase {
   readonly topic: 'config'
@@ -37,7 +37,7 @@ export interface ConfigEvent extends EventBase {
  * }
  * ```
  *
- * Specification: "Energy sites". The message is not part of it: see reading 32 in docs/interface.md.
+ * Specification: "Energy sites". The message is not part of it: see reading 16 in docs/interface.md.
  */
 export interface SiteEvent extends Omit<EventBase, 'vin'> {
   readonly topic: SiteTopic

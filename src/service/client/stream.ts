@@ -76,7 +76,7 @@ export interface StreamMessage {
  *
  * `receiver.from(stream)` handles the messages as if they had been posted to the webhook.
  *
- * Specification: "Streaming by SSE", which shows neither event names nor data. See readings 15 to 19 and 32 in docs/interface.md.
+ * Specification: "Streaming by SSE", which shows neither event names nor data. See readings 15 to 19 in docs/interface.md.
  */
 export interface EventStream<Fields extends FieldCatalogue> extends AsyncIterable<StreamEvent<Fields>>, Source {
   /** The messages as JSON text, not parsed. All of them, with those that a snapshot repeats. */
