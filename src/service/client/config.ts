@@ -58,7 +58,18 @@ export interface StoredConfig<Fields extends FieldCatalogue = BuiltInFields> ext
   readonly [key: string]: unknown
 }
 
-/** What a change of a config did. Other members of the answer are kept as they came. */
+/**
+ * What a change of a config did. Other members of the answer are kept as they came.
+ *
+ * @example
+ * ```ts
+ * import type { ConfigChange } from 'fleethook/client'
+ *
+ * export const hasChanged = ({ updatedVehicles }: ConfigChange) => updatedVehicles !== 0
+ * ```
+ *
+ * Specification: "Per-vehicle streaming config", which does not show the answers. See reading 8 in docs/interface.md.
+ */
 export interface ConfigChange {
   /**
    * The number of vehicles that the change reached. 0 means that nothing changed: `skipped` says why, and the client logs a
@@ -192,7 +203,7 @@ function readStored<Fields extends FieldCatalogue>(body: unknown, request: Servi
 
 /** Reads the config in a message of a stream. `undefined` when it is none. */
 export function readConfig(value: unknown): StoredConfig | undefined {
-  return stored.safeParse(value).data as StoredConfig | undefined
+  return stored.safeParse(value).data
 }
 
 /** Sends a config. Sending it twice has the same effect as sending it once, with every method, so all are idempotent. */

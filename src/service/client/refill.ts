@@ -32,18 +32,25 @@ export interface RefillOptions {
    * error after all other vehicles.
    */
   readonly onFailed?: (vin: string, error: unknown) => unknown
+  /** The sections of the document to fetch, as in `vehicle(vin).data`. Without it the document has no location. */
+  readonly endpoints?: readonly string[]
   /** Ends the refill. The iteration then throws the signal's reason. */
   readonly signal?: AbortSignal
 }
 
-const rules: Rules<RefillOptions> = { concurrency: wholeNumber(1), onFailed: aFunction, signal: anything }
+const rules: Rules<RefillOptions> = {
+  concurrency: wholeNumber(1),
+  onFailed: aFunction,
+  endpoints: { must: 'must be a list of sections', accepts: Array.isArray },
+  signal: anything,
+}
 
 async function* states(
   { clock }: Connection,
   call: Call,
   normalizer: Normalizer,
   { vin, siteId, meta }: Refillable,
-  { concurrency = 4, onFailed, signal }: RefillOptions,
+  { concurrency = 4, onFailed, endpoints, signal }: RefillOptions,
 ): AsyncGenerator<VehicleDataEvent, void, undefined> {
   if ((siteId ?? meta?.['siteId']) !== undefined) return
   // When the loop is left early, the requests that are still open are canceled.
@@ -55,7 +62,9 @@ async function* states(
 
   const ask = async (next: string): Promise<Answered> => {
     try {
-      const document = await createVehicleResource(call, next).data(given)
+      const document = await createVehicleResource(call, next).data(
+        endpoints === undefined ? given : { ...given, endpoints },
+      )
       const createdAt = new Date(clock.now()).toISOString()
       return { vin: next, event: normalizer.normalize({ vin: next, createdAt, vehicle_data: document }, clock.now()) }
     } catch (error) {
