@@ -4,7 +4,7 @@ import type { FieldCatalogue } from '../../events/fields.ts'
 import type { FieldValue } from '../../events/values.ts'
 import { type Encodable, encode } from '../../wire/encode.ts'
 import type { JsonObject } from '../../wire/record.ts'
-import { vehicleDocument } from './document.ts'
+import { sectionNames, vehicleDocument } from './document.ts'
 import { between, chance, oneOf, type Random, whole } from './random.ts'
 import { dueValues } from './streaming.ts'
 import type { Vehicle } from './vehicle.ts'
@@ -108,7 +108,8 @@ export function changeState(vehicle: Vehicle, state: 'online' | 'asleep' | 'driv
 /** The full document. */
 export function documentMessage(vehicle: Vehicle): SimulatedMessage {
   const createdAt = vehicleTime(vehicle)
-  return post(vehicle, { topic: 'vehicle_data', vin: vehicle.vin, createdAt, vehicleData: vehicleDocument(vehicle) })
+  const vehicleData = vehicleDocument(vehicle, sectionNames)
+  return post(vehicle, { topic: 'vehicle_data', vin: vehicle.vin, createdAt, vehicleData })
 }
 
 /** A connection opens. Messages of this topic carry the server's time. */

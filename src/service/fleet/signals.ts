@@ -326,8 +326,7 @@ const newer: Signals = {
   SoftwareUpdateDownloadPercentComplete: (v) => (hasUpdate(v) ? 100 : 0),
   SoftwareUpdateExpectedDurationMinutes: (v) => (hasUpdate(v) ? 25 : 0),
   SoftwareUpdateInstallationPercentComplete: always(0),
-  SoftwareUpdateScheduledStartTime: (v) =>
-    v.settings.updateAt === undefined ? null : seconds(v.settings.updateAt),
+  SoftwareUpdateScheduledStartTime: (v) => (v.settings.updateAt === undefined ? null : seconds(v.settings.updateAt)),
   SoftwareUpdateVersion: (v) => (hasUpdate(v) ? '2026.44.3' : ' '),
   TonneauOpenPercent: missing,
   TonneauPosition: always('Invalid'),
