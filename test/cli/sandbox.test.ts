@@ -12,7 +12,7 @@ import { type Endpoint, endpoint } from './endpoint.ts'
 
 const key = 'the-key-of-the-business'
 const secret = 'a-long-random-value'
-const vin = '0FLEETV17T0000000'
+const vin = '0FL3EETV6T0000000'
 
 const running: Running[] = []
 const opened: Endpoint[] = []

@@ -121,9 +121,9 @@ export function problemWithCommand(commands: Commands, name: string, body: JsonO
 function unknownCommand(commands: Commands, name: string): string {
   const shown = name.replace(/[^\w/]/g, '').slice(0, 60)
   const [word = ''] = shown.split('_')
-  const similar = Object.keys(commands)
-    .filter((one) => word.length > 2 && one.includes(word))
-    .slice(0, 5)
+  const begins = Object.keys(commands).filter((one) => word.length > 2 && one.startsWith(word))
+  const contains = Object.keys(commands).filter((one) => word.length > 2 && one.includes(word))
+  const similar = [...new Set([...begins, ...contains])].slice(0, 8)
   const hint = similar.length > 0 ? ` Similar ones are ${similar.join(', ')}.` : ''
   return `There is no command ${shown}.${hint} The maker documents the commands.`
 }
