@@ -11,6 +11,7 @@ import { milliseconds, wholeNumber } from '../src/base/options.ts'
 import { refuse } from '../src/http/answers.ts'
 import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
+export { exitWithError } from './startup-errors.ts'
 export type { Listening, Served, ServeOptions, Server, Signal } from './runtime.ts'
 
 /** Options of {@link serve} on Node: beside the common ones, limits against slow and many clients. */

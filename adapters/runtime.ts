@@ -3,8 +3,9 @@ import { FleethookError } from '../src/base/errors.ts'
 import { checkOptions, type Rules } from '../src/base/options.ts'
 import type { Drainable } from '../src/hosting/drainable.ts'
 import { detachedContext, type ExecutionContext } from '../src/hosting/execution-context.ts'
-import { envOfRequest } from '../src/hosting/request-env.ts'
-import { receiversIn, type RoutedApp } from '../src/hosting/mounted.ts'
+import { envOfRequest } from '../src/hosting/execution-context.ts'
+import { receiversIn, type RoutedApp } from '../src/hosting/drainable.ts'
+import { markStartupError } from './startup-errors.ts'
 import { serveRules, type ServeOptions, type Signal } from './serve-options.ts'
 
 export type { ServeOptions, Signal } from './serve-options.ts'
@@ -62,82 +63,92 @@ const nothing: DrainResult = { handled: 0, left: 0, lost: 0 }
 export function serveOn<Options extends ServeOptions>(
   runtime: Runtime<Options>,
 ): (served: Served, options?: Options) => Promise<Server> {
-  return async (served, options) => {
-    const {
-      hostname,
-      tls,
-      graceMs = 25_000,
-      signals = ['SIGTERM', 'SIGINT'],
-      delayBeforeCloseMs = 0,
-      announce = true,
-    }: ServeOptions = options ?? {}
-    const name = runtime.name()
-    checkOptions('serve', options ?? {}, { ...serveRules, ...runtime.rules })
-    const receivers = receiversOf(served)
-    for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
-
-    await Promise.all(receivers.map((receiver) => receiver.open()))
-
-    let stopping: Promise<DrainResult> | undefined
-    const answer = answering(served, runtime.variables())
-    const listening = await runtime
-      .listen(
-        (request, connection) =>
-          stopping === undefined ? answer(request, connection) : lastAnswer(answer(request, connection)),
-        (options ?? {}) as Options,
-        !isDrainable(served),
-      )
-      .catch((cause: unknown) => {
-        throw cannotListen(cause, options ?? {})
-      })
-    const url = `${tls ? 'https' : 'http'}://${display(hostname)}:${listening.port}`
-    const say = announce ? (line: string): void => console.info(`fleethook: ${line}`) : (): void => {}
-
-    let resolveClosed: (result: DrainResult | PromiseLike<DrainResult>) => void
-    const closed = new Promise<DrainResult>((resolve) => {
-      resolveClosed = resolve
+  return (served, options) =>
+    start(runtime, served, options).catch((error: unknown) => {
+      markStartupError(error)
+      throw error
     })
-    const forget: (() => void)[] = []
+}
 
-    async function stop(delayMs: number): Promise<DrainResult> {
-      const deadline = Date.now() + delayMs + graceMs
-      if (delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs))
-      await listening.stop(graceMs / 2)
-      const results = await Promise.all(
-        receivers.map((receiver) => receiver.drain({ deadlineMs: Math.max(0, deadline - Date.now()) })),
-      )
-      for (const off of forget) off()
-      const result = results.reduce(add, nothing)
-      say(`stopped: ${result.handled} handled while stopping, ${result.left} left in the inbox, ${result.lost} lost.`)
-      return result
-    }
+async function start<Options extends ServeOptions>(
+  runtime: Runtime<Options>,
+  served: Served,
+  options: Options | undefined,
+): Promise<Server> {
+  const {
+    hostname,
+    tls,
+    graceMs = 25_000,
+    signals = ['SIGTERM', 'SIGINT'],
+    delayBeforeCloseMs = 0,
+    announce = true,
+  }: ServeOptions = options ?? {}
+  const name = runtime.name()
+  checkOptions('serve', options ?? {}, { ...serveRules, ...runtime.rules })
+  const receivers = receiversOf(served)
+  for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
 
-    function close(delayMs = 0): Promise<DrainResult> {
-      if (stopping === undefined) {
-        stopping = stop(delayMs)
-        resolveClosed(stopping)
-      }
-      return stopping
-    }
+  await Promise.all(receivers.map((receiver) => receiver.open()))
 
-    for (const signal of signals === false ? [] : signals) {
-      forget.push(
-        runtime.onSignal(signal, () => {
-          if (stopping !== undefined) {
-            for (const off of forget) off()
-            runtime.raise(signal)
-            return
-          }
-          const when = delayBeforeCloseMs > 0 ? ` after ${delayBeforeCloseMs} ms` : ''
-          say(`${signal}: taking no more messages${when}, finishing what was taken. A second signal ends at once.`)
-          close(delayBeforeCloseMs).catch((error: unknown) => console.error('fleethook: stopping failed', error))
-        }),
-      )
-    }
-    // Said last: whoever waits for this line may send a signal at once.
-    say(`listening on ${url} (${name}). ${meanings(receivers)}`)
-    return { url, port: listening.port, close: () => close(), closed }
+  let stopping: Promise<DrainResult> | undefined
+  const answer = answering(served, runtime.variables())
+  const listening = await runtime
+    .listen(
+      (request, connection) =>
+        stopping === undefined ? answer(request, connection) : lastAnswer(answer(request, connection)),
+      (options ?? {}) as Options,
+      !isDrainable(served),
+    )
+    .catch((cause: unknown) => {
+      throw cannotListen(cause, options ?? {})
+    })
+  const url = `${tls ? 'https' : 'http'}://${display(hostname)}:${listening.port}`
+  const say = announce ? (line: string): void => console.info(`fleethook: ${line}`) : (): void => {}
+
+  let resolveClosed: (result: DrainResult | PromiseLike<DrainResult>) => void
+  const closed = new Promise<DrainResult>((resolve) => {
+    resolveClosed = resolve
+  })
+  const forget: (() => void)[] = []
+
+  async function stop(delayMs: number): Promise<DrainResult> {
+    const deadline = Date.now() + delayMs + graceMs
+    if (delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs))
+    await listening.stop(graceMs / 2)
+    const results = await Promise.all(
+      receivers.map((receiver) => receiver.drain({ deadlineMs: Math.max(0, deadline - Date.now()) })),
+    )
+    for (const off of forget) off()
+    const result = results.reduce(add, nothing)
+    say(`stopped: ${result.handled} handled while stopping, ${result.left} left in the inbox, ${result.lost} lost.`)
+    return result
   }
+
+  function close(delayMs = 0): Promise<DrainResult> {
+    if (stopping === undefined) {
+      stopping = stop(delayMs)
+      resolveClosed(stopping)
+    }
+    return stopping
+  }
+
+  for (const signal of signals === false ? [] : signals) {
+    forget.push(
+      runtime.onSignal(signal, () => {
+        if (stopping !== undefined) {
+          for (const off of forget) off()
+          runtime.raise(signal)
+          return
+        }
+        const when = delayBeforeCloseMs > 0 ? ` after ${delayBeforeCloseMs} ms` : ''
+        say(`${signal}: taking no more messages${when}, finishing what was taken. A second signal ends at once.`)
+        close(delayBeforeCloseMs).catch((error: unknown) => console.error('fleethook: stopping failed', error))
+      }),
+    )
+  }
+  // Said last: whoever waits for this line may send a signal at once.
+  say(`listening on ${url}\n  ${name}. ${meanings(receivers)}`)
+  return { url, port: listening.port, close: () => close(), closed }
 }
 
 /**

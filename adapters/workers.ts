@@ -4,7 +4,7 @@
  * @module
  */
 import type { ExecutionContext } from '../src/hosting/execution-context.ts'
-import { receiversIn, type RoutedApp } from '../src/hosting/mounted.ts'
+import { receiversIn, type RoutedApp } from '../src/hosting/drainable.ts'
 import { type AttachableInbox, isAttachable, type KeptBatch } from '../src/backend/backend.ts'
 
 export type { KeptBatch, KeptMessage } from '../src/backend/backend.ts'

@@ -4,8 +4,8 @@
  *     npm run bench:normalize
  *
  * The corpus has the recorded distribution of sizes (median 152 B, mean 181 B, p95 289 B, largest 3.1 kB with 50 fields, in
- * the maker's format), half of it typed and half as text, as vehicles send it. Parsing alone and parsing with normalising
- * take turns in one run; the cost of normalising is the difference, so that cold objects and collection count.
+ * the maker's format), half of it typed and half as text, as vehicles send it. Parsing alone and parsing with normalizing
+ * take turns in one run; the cost of normalizing is the difference, so that cold objects and collection count.
  */
 import { builtInFields, createNormalizer, encode, type FieldCatalogue, type Format } from '../src/normalize.ts'
 
@@ -134,13 +134,13 @@ for (let round = 0; round < rounds; round++) {
   }
 }
 
-console.log('format            JSON.parse   normalise   ratio (budget 1.0)')
+console.log('format            JSON.parse   normalize   ratio (budget 1.0)')
 for (const cost of costs) {
   const parsing = median(cost.parse)
-  const normalising = median(cost.read.map((total, round) => total - (cost.parse[round] ?? 0)))
-  const ratio = (normalising / parsing).toFixed(2)
+  const normalizing = median(cost.read.map((total, round) => total - (cost.parse[round] ?? 0)))
+  const ratio = (normalizing / parsing).toFixed(2)
   console.log(
-    `${cost.name.padEnd(16)} ${parsing.toFixed(0).padStart(8)} ns ${normalising.toFixed(0).padStart(8)} ns ${ratio.padStart(7)}`,
+    `${cost.name.padEnd(16)} ${parsing.toFixed(0).padStart(8)} ns ${normalizing.toFixed(0).padStart(8)} ns ${ratio.padStart(7)}`,
   )
 }
 if (kept > 0) console.log(kept)

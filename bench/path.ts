@@ -59,7 +59,11 @@ async function measure(inbox: ReceiverOptions['inbox']): Promise<Path> {
 }
 
 function post(port: number): Promise<void> {
-  const body = JSON.stringify({ vin: '0FLEETV14T0000004', createdAt: '2026-11-21T10:00:00Z', data: { BatteryLevel: 81.5 } })
+  const body = JSON.stringify({
+    vin: '0FLEETV14T0000004',
+    createdAt: '2026-11-21T10:00:00Z',
+    data: { BatteryLevel: 81.5 },
+  })
   const headers = { authorization: secret, 'content-type': 'application/json', 'content-length': body.length }
   return new Promise((resolve, reject) => {
     const sent = request({ port, method: 'POST', path: '/', headers }, (response) => {

@@ -1,4 +1,4 @@
-// Empties dist/ so that the package never carries a file that the sources no longer have.
+// Empties dist/ so that the package has no file whose source is deleted.
 import { rmSync } from 'node:fs'
 
 rmSync(new URL('../dist', import.meta.url), { recursive: true, force: true })

@@ -1,4 +1,4 @@
-// What `deno publish` would say: the sources as JSR takes them, with a written type on every export and nothing missing.
+// A dry run of `deno publish`. JSR takes the sources when every export has a written type and no file is missing.
 import { spawnSync } from 'node:child_process'
 import { installRuntimes, runtimePath } from './runtimes.ts'
 

@@ -1,4 +1,4 @@
-// Says in one line what is wrong when the devDependency `node` was not installed (a blocked install script).
+// Prints one line when Node is too old because the install script of the devDependency `node` did not run.
 const [major, minor] = process.versions.node.split('.').map(Number)
 if (major < 22 || (major === 22 && minor < 18)) {
   console.error(

@@ -1,5 +1,5 @@
-// The JavaScript runtimes that the tests and benchmarks run for real, and miniflare, which runs one, from the npm registry into the ignored `.runtimes/`.
-// They are not devDependencies: the platform packages of some of them make `npm ci` fail where a registry lacks one.
+// Installs the JavaScript runtimes of the tests and benchmarks, and miniflare, which runs workerd, into `.runtimes/`. Git ignores it.
+// They are not devDependencies: `npm ci` fails when a registry lacks a platform package of one of them.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
@@ -26,7 +26,7 @@ const packages: Readonly<Record<Runtime, string>> = {
 /** The local platform of the Wrangler that the Workers templates use. */
 const miniflare = '5.20261117.0-beta'
 
-// Install scripts make `.bin` hold the programs themselves: a signal sent to a shim would not reach its program.
+// Install scripts put the programs themselves into `.bin`. A signal sent to a shim would not reach its program.
 const manifest = JSON.stringify(
   { private: true, dependencies: { ...packages, miniflare }, allowScripts: { bun: true, deno: true, workerd: true } },
   null,
@@ -35,19 +35,19 @@ const manifest = JSON.stringify(
 const base = fileURLToPath(new URL('../.runtimes', import.meta.url))
 const installed = `${base}/${createHash('sha256').update(manifest).digest('hex').slice(0, 12)}`
 
-/** Where the runtime's executable is. Throws when `npm run runtimes` has not run yet (`npm test` runs it first). */
+/** The path of the runtime's executable. Throws when `npm run runtimes` has not run yet. `npm test` runs it first. */
 export function runtimePath(runtime: Runtime): string {
   if (!existsSync(installed)) throw new Error('The runtimes are not installed. Run "npm run runtimes".')
   const modules = `${installed}/node_modules`
   return runtime.startsWith('node') ? `${modules}/${runtime}/bin/node` : `${modules}/.bin/${runtime}`
 }
 
-/** The module that `import('miniflare')` would be, if it were a dependency. */
+/** The path of miniflare's module. */
 export function miniflareModule(): string {
   return `${installed}/node_modules/miniflare/dist/src/index.js`
 }
 
-/** Installs what is missing. Two processes may do so at once: each fills a folder of its own, and the first to finish wins. */
+/** Installs what is missing. Two processes may do so at once: each fills its own folder, and the first to finish wins. */
 export function installRuntimes(): void {
   if (existsSync(installed)) return
   const own = `${installed}.${process.pid}`

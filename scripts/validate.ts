@@ -1,5 +1,5 @@
-// Everything that must hold before a change is done, each step once, all of them even when one fails.
-// The last line is `N passed, N failed`: every test of the suite counts as one, and so does every other step.
+// Runs every check that a change must pass. When one step fails, the others still run.
+// The last line is `N passed, N failed`. Each test counts as one, and so does each other step.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,7 +10,7 @@ interface Count {
   readonly failed: number
 }
 
-/** What is read of vitest's report. */
+/** The part of vitest's report that this script reads. */
 interface Report {
   readonly testResults: readonly {
     readonly status: string
@@ -38,15 +38,15 @@ function runStep(script: string): Count {
   return { passed: Number(passed), failed: Number(!passed) }
 }
 
-/** A suite that ends badly without a failed test or file (an unhandled error) is one failure. */
+/** Runs the full form. An unhandled error fails the suite without a failed test or file: it counts as one failure. */
 function runTests(): Count {
   const report = join(scratch, 'tests.json')
-  const passed = run('test', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`)
+  const passed = run('test:full', '--reporter=dot', '--reporter=json', `--outputFile.json=${report}`)
   const count = readCount(report)
   return passed || count.failed > 0 ? count : { ...count, failed: 1 }
 }
 
-/** Every test counts as one, and so does a file that did not load. */
+/** Counts each test as one, and each file that did not load. */
 function readCount(report: string): Count {
   if (!existsSync(report)) return { passed: 0, failed: 0 }
   const { testResults }: Report = JSON.parse(readFileSync(report, 'utf8'))

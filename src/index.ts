@@ -3,12 +3,10 @@
  *
  * @module
  */
-export type { OperatorApi } from './inbox/dead-letters.ts'
-export type { DeadLetters, DeadMessage, MessageSelection, ReplaySelection } from './inbox/dead-letters.ts'
+export type { DeadLetters, DeadMessage, MessageSelection, OperatorApi, ReplaySelection } from './inbox/dead-letters.ts'
 export type { Door } from './http/paths.ts'
 export type { Ack, DrainResult, Durability } from './hosting/drainable.ts'
 export type { Clock, Timer } from './base/clock.ts'
-export type { Dedupe } from './dispatch/duplicates.ts'
 export type {
   BatchContext,
   BatchHandler,
@@ -20,7 +18,6 @@ export type {
   HandlerFilter,
   Subject,
 } from './dispatch/handler.ts'
-export type { RetryOptions } from './dispatch/retry.ts'
 export { Discard, Retry } from './dispatch/retry.ts'
 export { type ErrorCode, FleethookError } from './base/errors.ts'
 export type {
@@ -29,7 +26,6 @@ export type {
   ConnectivityEvent,
   DataEvent,
   ErrorsEvent,
-  EventBase,
   FleetEvent,
   Format,
   GapEvent,
@@ -38,20 +34,18 @@ export type {
   StateEvent,
   Topic,
   UnknownEvent,
-  UnknownReason,
   VehicleDataEvent,
   VehicleError,
   WireEvent,
-  WireTopic,
 } from './events/event.ts'
 export type {
   BuiltInFields,
-  EnumType,
   ExtendedBy,
   FieldCatalogue,
+  FieldName,
   FieldType,
   FieldValues,
-  ValueOf,
+  OtherField,
 } from './events/fields.ts'
 export type { MalformedBody } from './events/malformed.ts'
 export {
@@ -65,17 +59,12 @@ export {
   unknownEvent,
   vehicleDataEvent,
 } from './events/schemas.ts'
+export { summarize } from './events/summarize.ts'
 export type { Doors, FieldValue, Json, Location, TimeOfDay, Tires } from './events/values.ts'
-export {
-  eventCollectorMessage,
-  type SentMessage,
-  serviceMessage,
-  vehicleMakerMessage,
-  wireMessage,
-} from './events/wire-schemas.ts'
+export { eventCollectorMessage, serviceMessage, vehicleMakerMessage, wireMessage } from './events/wire-schemas.ts'
 export type { Answer, RefusalError } from './http/answers.ts'
 export type { ExecutionContext } from './hosting/execution-context.ts'
-export type { Secret, SecretValue } from './http/secret.ts'
+export type { Secret } from './http/secret.ts'
 export type {
   Claim,
   DeadLetter,
@@ -93,9 +82,8 @@ export type {
 } from './inbox/inbox.ts'
 export { memoryInbox } from './inbox/memory.ts'
 export type { Log } from './base/log.ts'
-export type { Limits, ReceiverOptions } from './receiver/options.ts'
+export type { ReceiverOptions } from './receiver/options.ts'
 export type { ErrorDetails, GivenMessage, Receiver } from './receiver/interface.ts'
 export { createReceiver } from './receiver.ts'
-export type { Sink, Source } from './receiver/source.ts'
+export type { Source } from './receiver/source.ts'
 export type { Stats } from './receiver/stats.ts'
-export type { Drift } from './wire/drift.ts'

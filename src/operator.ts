@@ -1,5 +1,5 @@
 /**
- * What an operator may ask of a receiver that runs elsewhere, over HTTP: dead letters, and replays.
+ * Dead letters and replays of a running receiver, over HTTP, for operators.
  *
  * @module
  */
@@ -11,21 +11,21 @@ import { consoleLog } from './base/log.ts'
 import { createOperatorApp } from './operator/app.ts'
 import type { OperatorApi } from './inbox/dead-letters.ts'
 
-export type { Letter, LetterSummary } from './operator/letter.ts'
+export type { Letter, LetterSummary } from './operator/app.ts'
 export type { OperatorApi } from './inbox/dead-letters.ts'
 
 /** Options of {@link operatorRoutes}. */
 export interface OperatorOptions<E extends Env = Env> {
   /**
-   * Guards the routes, as the value of `Authorization`: another one than the webhook's, for it shows payloads and gives power over
-   * them. A string, a list while one replaces another, or a function of the runtime's `env`. There is no `false`.
+   * The value of `Authorization` that guards the routes. Use another secret than the webhook's, because the routes show payloads
+   * and can discard messages. A string, a list for rotation, or a function of the runtime's `env`. It cannot be `false`.
    */
   readonly secret: Exclude<Secret<NonNullable<E['Bindings']>>, false> | undefined
 }
 
 /**
- * A Hono app with what `fleethook dead` and `fleethook replay` ask of a receiver at `--url`. Mount it where operators reach it
- * and the public does not. A receiver with an SQLite inbox needs none: the commands find it by the inbox's file.
+ * A Hono app for the commands `fleethook dead --url` and `fleethook replay --url`. Mount it where operators can reach it and the
+ * public cannot. A receiver with an SQLite inbox does not need it, because the commands find it by the file of the inbox.
  *
  * | request | what |
  * | --- | --- |
@@ -33,9 +33,9 @@ export interface OperatorOptions<E extends Env = Env> {
  * | `GET /dead/:id` | one, with its event |
  * | `POST /dead/:id/replay`, `/dead/:id/discard` | `{ messages: 0 or 1 }` |
  * | `POST /dead/replay`, `/dead/discard` with `{ vin?, topic?, from?, to?, dryRun? }` | `{ messages }` |
- * | `POST /replay` with `{ from, to, vin?, topic?, dryRun? }` | puts handled messages back that are still held: `{ messages }` |
+ * | `POST /replay` with `{ from, to, vin?, topic?, dryRun? }` | replays handled messages that the inbox still keeps: `{ messages }` |
  *
- * Throws `secret_missing` or `option_invalid` for a secret that could never work.
+ * Throws `secret_missing` or `option_invalid` for a secret that can never work.
  *
  * @example
  * ```ts
@@ -52,7 +52,7 @@ export interface OperatorOptions<E extends Env = Env> {
 export function operatorRoutes<E extends Env = Env>(operator: OperatorApi, { secret }: OperatorOptions<E>): Hono<E> {
   if (secret === undefined) {
     throw new FleethookError('secret_missing', 'Option `secret` of operatorRoutes is missing.', {
-      hint: 'Give one of its own, not the webhook’s.',
+      hint: 'Pass a secret of its own, not the webhook’s.',
     })
   }
   const given: unknown = secret
@@ -61,11 +61,11 @@ export function operatorRoutes<E extends Env = Env>(operator: OperatorApi, { sec
       'option_invalid',
       'Option `secret` of operatorRoutes is false, and these routes show payloads.',
       {
-        hint: 'Give one of its own, not the webhook’s.',
+        hint: 'Pass a secret of its own, not the webhook’s.',
       },
     )
   }
-  // Where a runtime has no bindings, a function that asks for them is given whatever there is.
+  // On a runtime without bindings, the function gets what the runtime passes in their place.
   const guard = createSecretCheck(secret, consoleLog)
   const app = new Hono<E>()
   app.use(async (c, next) => {

@@ -4,9 +4,9 @@ import { createRegistry } from './dispatch/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
-import { isRefusal, readGiven } from './http/body.ts'
-import { markRoutes } from './hosting/mounted.ts'
-import { type Arrival, createRoutes, type Incoming } from './http/routes.ts'
+import { readGiven } from './http/body.ts'
+import { markRoutes } from './hosting/drainable.ts'
+import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
 import { targetOf } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
 import { isAttachable } from './backend/backend.ts'
@@ -17,7 +17,7 @@ import { createReceipts } from './inbox/receipts.ts'
 import type { Receiver } from './receiver/interface.ts'
 import { createReports } from './receiver/reports.ts'
 import type { Sink } from './receiver/source.ts'
-import { createDriftReport } from './wire/drift.ts'
+import { createDriftReport } from './wire/data.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
 /**
@@ -56,7 +56,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     clock,
     limits.pendingMessages,
   )
-  const registry = createRegistry()
+  const registry = createRegistry(settings.fields)
   const { inbox } = settings
   const parts = { settings, registry, receipts, reports }
   const backend = backendOf(inbox, parts)
@@ -69,14 +69,14 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   }
 
   /** The part of the path after the secret. Resolves to a refusal when something was not taken. */
-  async function admit(arrival: Arrival): Promise<Refusal | undefined> {
+  async function admit(arrival: AuthorizedRequest): Promise<Refusal | undefined> {
     if (backend.isDraining) return { error: 'draining' }
     backend.lifecycle.enter()
     try {
       const body = await arrival.read(limits.bodyBytes)
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
       if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
-      if (isRefusal(body)) {
+      if ('error' in body) {
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), arrival)
         return body
       }

@@ -1,12 +1,13 @@
 /**
- * What tests of receivers, adapters and inboxes need: messages, delivery without a server, a clock that obeys, and the
- * conformance suites. Runs under any test runner, on every runtime.
+ * For tests of receivers, adapters and inboxes: messages, delivery without a server, a fake clock, and the conformance
+ * suites. Runs under any test runner, on every runtime.
  *
  * @module
  */
 export { deliver, type Deliverable, type Delivered, type DeliverOptions } from './testing/deliver.ts'
 export { type FakeClock, fakeClock } from './testing/fake-clock.ts'
-export { type Conformance, inboxConformance, type InboxUnderTest } from './testing/inbox-conformance.ts'
+export type { Conformance } from './testing/expectations.ts'
+export { inboxConformance, type InboxUnderTest } from './testing/inbox-conformance.ts'
 export {
   type GivenAlert,
   type GivenError,

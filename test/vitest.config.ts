@@ -1,34 +1,81 @@
+import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import type { ViteUserConfig } from 'vitest/config'
+import { type Form, formVariable } from './form.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const source = (path: string): string => fileURLToPath(new URL(`../${path}`, import.meta.url))
 
-/** Tests that need the packed tarball; the others run on the sources. */
+/** Tests of what runs anywhere: they need no server of Node's. `test/runtimes/units.test.ts` runs them inside Bun and Deno. */
+export const units: readonly string[] = [
+  'test/{wire,events,dispatch,testing}/*.test.ts',
+  'test/client/!(runtimes).test.ts',
+  'test/http/!(sockets|comparisons).test.ts',
+  'test/sandbox/!(receiver).test.ts',
+  'test/inbox/sqlite*.test.ts',
+]
+
+/** Replaces a module of the package, so it cannot share a worker with other files. */
+export const replacing = 'test/http/comparisons.test.ts'
+
+/** Tests that need the packed tarball. The others run on the sources. */
 const onThePackage = ['test/package/**/*.test.ts', 'test/templates/**/*.test.ts']
 
-const config: ViteUserConfig = {
-  root,
-  resolve: {
-    alias: [
-      { find: /^fleethook$/, replacement: source('src/index.ts') },
-      { find: /^fleethook\/(normalize|client|operator|sandbox|testing)$/, replacement: source('src/$1.ts') },
-      { find: /^fleethook\/(node|bun|deno|workers|inbox\/[\w-]+)$/, replacement: source('adapters/$1.ts') },
-    ],
-  },
-  test: {
-    testTimeout: 20_000,
-    hookTimeout: 60_000,
-    // Many tests wait for processes: one core to spare, which is the default, is one too many of two.
-    maxWorkers: '100%',
-    projects: [
-      { extends: true, test: { name: 'sources', include: ['test/**/*.test.ts'], exclude: onThePackage } },
-      {
-        extends: true,
-        test: { name: 'package', include: onThePackage, globalSetup: ['test/package/packed.ts'], testTimeout: 120_000 },
+/** Files that the short form leaves out altogether. The others take less with `inForm` (`test/form.ts`). */
+const notInShort = [
+  // Runs the unit tests inside Bun and Deno. The short form runs the conformance suite there.
+  'test/runtimes/units.test.ts',
+]
+
+/** What every form has in common. */
+export function configFor(form: Form): ViteUserConfig {
+  const leftOut = form === 'short' ? notInShort : []
+  return {
+    root,
+    resolve: {
+      alias: [
+        { find: /^fleethook$/, replacement: source('src/index.ts') },
+        { find: /^fleethook\/(normalize|client|operator|sandbox|testing)$/, replacement: source('src/$1.ts') },
+        { find: /^fleethook\/(node|bun|deno|workers|inbox\/[\w-]+)$/, replacement: source('adapters/$1.ts') },
+      ],
+    },
+    test: {
+      env: {
+        [formVariable]: form,
+        // Node strips types and compiles once for all the processes that the tests start.
+        NODE_COMPILE_CACHE: source('node_modules/.cache/fleethook-tests'),
       },
-    ],
-  },
+      testTimeout: 20_000,
+      hookTimeout: 60_000,
+      reporters: ['dot'],
+      silent: 'passed-only',
+      // Many tests wait for timers and other processes, so the short form takes more workers than cores. The others measure.
+      maxWorkers: form === 'short' ? Math.ceil(availableParallelism() * 1.5) : '100%',
+      projects: [
+        // These files share the modules of their worker: loading them for each file would take longer than the tests.
+        { extends: true, test: { name: 'units', include: [...units], isolate: false } },
+        {
+          extends: true,
+          test: {
+            name: 'sources',
+            include: ['test/**/*.test.ts'],
+            exclude: [...onThePackage, ...leftOut, ...units],
+          },
+        },
+        {
+          extends: true,
+          test: {
+            name: 'package',
+            include: onThePackage,
+            globalSetup: ['test/package/packed.ts'],
+            testTimeout: 120_000,
+          },
+        },
+      ],
+    },
+  }
 }
 
+/** `npm test`. */
+const config: ViteUserConfig = configFor('short')
 export default config

@@ -1,19 +1,19 @@
 import { script } from '@bomb.sh/tab'
 import tab from '@bomb.sh/tab/commander'
 import { Argument, type Command } from 'commander'
-import { builtInFields } from '../../src/events/catalogue.generated.ts'
+import { builtInFields } from '../../src/events/fields.ts'
 
 const shells = ['bash', 'zsh', 'fish', 'powershell']
 
 /** `fleethook completion <shell>` */
-export function define(command: Command): void {
+export function defineCompletion(command: Command): void {
   command
-    .description('Prints what makes a shell complete the commands, their options and the names of fields.')
-    .addArgument(new Argument('<shell>', 'which shell').choices(shells))
+    .description('Prints the script with which a shell completes commands, options and field names.')
+    .addArgument(new Argument('<shell>', 'the shell').choices(shells))
     .addHelpText(
       'after',
       `
-Examples, with fleethook on the PATH, and for bash the package bash-completion:
+Examples. fleethook must be on the PATH, and bash needs the package bash-completion:
   source <(fleethook completion bash)                                    in ~/.bashrc
   source <(fleethook completion zsh)                                     in ~/.zshrc
   fleethook completion fish > ~/.config/fish/completions/fleethook.fish`,
@@ -21,14 +21,14 @@ Examples, with fleethook on the PATH, and for bash the package bash-completion:
     .action((shell: string) => script(shell, 'fleethook', 'fleethook'))
 }
 
-/** What the shell calls behind the scenes: answers `fleethook complete -- <words>`, for all commands of the program. */
+/** Answers `fleethook complete -- <words>`, which the script of a shell calls, for all commands of the program. */
 export function defineAnswers(program: Command): void {
   const root = tab(program)
   for (const name of ['patch', 'replace', 'default']) {
     const settings = root.commands.get(`config ${name}`)?.arguments.get('settings')
     if (settings === undefined) continue
     settings.handler = (complete) => {
-      for (const field of Object.keys(builtInFields)) complete(`${field}=`, 'and an interval in seconds')
+      for (const field of Object.keys(builtInFields)) complete(`${field}=`, 'and its interval in seconds')
     }
   }
 }

@@ -1,14 +1,14 @@
 import type { Command } from 'commander'
-import type { ConfigResult, FieldSetting, StreamingConfig } from '../../src/service/client/config.ts'
-import { columns } from './service/columns.ts'
-import { type Asking, asks, statuses } from './service/command.ts'
-import { configFile, fieldSetting } from './service/settings.ts'
+import type { ConfigResult, StreamingConfig } from '../../src/service/client/config.ts'
+import type { FieldSetting } from '../../src/service/client/config.ts'
+import { type Asking, asks, configFile, fieldSetting, statuses } from './service.ts'
+import { columns } from './terminal.ts'
 
 interface Given {
   readonly file?: StreamingConfig
 }
 
-/** Commander makes an empty list of no arguments. */
+/** Commander gives an empty list when there are no arguments. */
 type Settings = Readonly<Record<string, FieldSetting>> | readonly []
 
 const examples = `
@@ -18,8 +18,8 @@ Examples:
 ${statuses}`
 
 /** `fleethook config get|patch|replace|stop|default` */
-export function define(command: Command): void {
-  command.description('What vehicles stream. A vehicle has one config, for everyone who streams from it.')
+export function defineConfig(command: Command): void {
+  command.description('The fields that vehicles stream. A vehicle has one config, which all businesses share.')
 
   const get = command.command('get').description('Shows the config of a vehicle.').argument('<vin>')
   asks<[string], object>(get.addHelpText('after', statuses), async ({ client, signal, print }, _options, vin) => {
@@ -28,55 +28,53 @@ export function define(command: Command): void {
   })
 
   for (const [name, description] of [
-    ['patch', 'Adds or changes fields of a vehicle’s config, and keeps the others.'],
+    ['patch', 'Adds or changes fields in the config of a vehicle, and keeps the others.'],
     ['replace', 'Replaces the whole config of a vehicle.'],
   ] as const) {
     const change = withSettings(command.command(name).description(description).argument('<vin>'))
     asks<[string, Settings], Given>(change, async (asking, given, vin, settings) =>
-      told(asking, await asking.client.config(vin)[name](chosen(change, given, settings), asking)),
+      printChange(asking, await asking.client.config(vin)[name](chosen(change, given, settings), asking)),
     )
   }
 
   const stop = command
     .command('stop')
-    .description('Stops the streaming of a vehicle, for everyone who streams from it.')
+    .description('Stops the streaming of a vehicle, for all businesses.')
     .argument('<vin>')
   asks<[string], object>(stop.addHelpText('after', statuses), async ({ client, signal, print }, _options, vin) => {
     await client.config(vin).stop({ signal })
-    print({ stopped: vin }, () => `${vin} streams no more.`)
+    print({ stopped: vin }, () => `${vin} no longer streams.`)
   })
 
   const standard = withSettings(
-    command
-      .command('default')
-      .description('Shows the config that vehicles begin with when a customer shares them; with settings, sets it.'),
+    command.command('default').description('Shows the config of newly shared vehicles. With settings, sets it.'),
   )
   asks<[Settings], Given>(standard, async (asking, given, settings) => {
     const { client, signal, print } = asking
     if (!Array.isArray(settings) || given.file !== undefined) {
-      return told(asking, await client.defaultConfig.set(chosen(standard, given, settings), { signal }))
+      return printChange(asking, await client.defaultConfig.set(chosen(standard, given, settings), { signal }))
     }
     const config = await client.defaultConfig.get({ signal })
-    print(config, () => (config === null ? 'None is set.' : shown(config.fields)))
+    print(config, () => (config === null ? 'No default config is set.' : shown(config.fields)))
     return 0
   })
 }
 
 function withSettings(command: Command): Command {
   return command
-    .argument('[settings...]', 'FIELD=SECONDS, with ,delta=N and ,resend=SECONDS where wanted', fieldSetting)
-    .option('--file <path>', 'a config as JSON instead; - is the standard input', configFile)
+    .argument('[settings...]', 'FIELD=SECONDS, optionally with ,delta=N and ,resend=SECONDS', fieldSetting)
+    .option('--file <path>', 'a config as JSON; - reads the standard input', configFile)
     .addHelpText('after', examples)
 }
 
 function chosen(command: Command, { file }: Given, settings: Settings): StreamingConfig {
   const given = Array.isArray(settings) ? undefined : ({ fields: settings } as StreamingConfig)
   if (file !== undefined && given !== undefined) command.error('error: give settings or --file, not both.')
-  return file ?? given ?? command.error('error: which fields? Give settings such as BatteryLevel=60, or --file.')
+  return file ?? given ?? command.error('error: No fields are given. Give settings such as BatteryLevel=60, or --file.')
 }
 
-/** What was ignored is told by the client's log, and by the exit status. */
-function told({ print }: Asking, result: ConfigResult): number {
+/** The client's log names the fields that the service ignored. The exit status is then 3. */
+function printChange({ print }: Asking, result: ConfigResult): number {
   print(result, () => (result.fields === undefined ? 'Done.' : shown(result.fields)))
   return result.ignoredFields.length > 0 ? 3 : 0
 }

@@ -1,8 +1,10 @@
 import type { Command } from 'commander'
 import * as z from 'zod/mini'
-import type { LetterSummary } from '../../src/operator/letter.ts'
-import { type Filter, filters, operates, type Operating, wholeNumber } from './operator/command.ts'
-import { table } from './operator/table.ts'
+import { escapeControls } from '../../src/events/summarize.ts'
+import type { LetterSummary } from '../../src/operator/app.ts'
+import { whole } from './arguments.ts'
+import { type Filter, filters, operates, type Operating } from './operator.ts'
+import { columns, table } from './terminal.ts'
 
 const summary = z.looseObject({
   id: z.string(),
@@ -23,26 +25,28 @@ interface Listing extends Filter {
 }
 
 /** `fleethook dead` */
-export function define(command: Command): void {
-  command.description('Looks at messages that were given up, and puts them back or forgets them.')
-  defineList(command.command('list').description('Lists them in the order in which they came, without their payloads.'))
-  defineShow(command.command('show').argument('<id>', 'as listed').description('Shows one, with its event.'))
-  defineChange(
-    command.command('replay').argument('[id]', 'one, as listed; without it those that the filters mean'),
-    'replay',
-    'Puts them back: all of their handlers run anew, marked as replayed.',
+export function defineDead(command: Command): void {
+  command.description('Lists, replays, or discards dead letters: messages whose handlers failed to the last attempt.')
+  defineList(command.command('list').description('Lists dead letters in the order of their arrival, without payloads.'))
+  defineShow(
+    command.command('show').argument('<id>', 'an id from the list').description('Shows a dead letter with its event.'),
   )
   defineChange(
-    command.command('discard').argument('[id]', 'one, as listed; without it those that the filters mean'),
+    command.command('replay').argument('[id]', 'an id from the list; without it, the filters select'),
+    'replay',
+    'Replays dead letters: all their handlers run again, with `delivery.replayed` set.',
+  )
+  defineChange(
+    command.command('discard').argument('[id]', 'an id from the list; without it, the filters select'),
     'discard',
-    'Forgets them for good.',
+    'Deletes dead letters.',
   )
 }
 
 function defineList(command: Command): void {
   filters(command)
-    .option('--limit <n>', 'at most so many', wholeNumber, 50)
-    .option('--after <id>', 'those that come after this one: the next page')
+    .option('--limit <n>', 'at most this many', whole(1, 1_000), 50)
+    .option('--after <id>', 'the next page: dead letters after this one')
   operates<[], Listing>(command, async ({ connection, print }, { limit, after, ...filter }) => {
     const query = new URLSearchParams({ limit: String(limit), ...asked(filter) })
     if (after !== undefined) query.set('after', after)
@@ -71,8 +75,9 @@ function defineShow(command: Command): void {
     const found = letter.parse(await connection.ask('GET', `/dead/${encodeURIComponent(id)}`))
     print(found, () => {
       const { event, ...about } = found
-      const lines = Object.entries(about).map(([name, value]) => `${name.padEnd(11)} ${String(value)}`)
-      return `${lines.join('\n')}\n\n${JSON.stringify(event, undefined, 2)}`
+      const rows = Object.entries(about).map(([name, value]) => [name, String(value)])
+      const json = JSON.stringify(event, undefined, 2).split('\n').map(escapeControls).join('\n')
+      return `${columns(rows)}\n\n${json}`
     })
     return true
   })
@@ -81,8 +86,8 @@ function defineShow(command: Command): void {
 function defineChange(command: Command, what: 'replay' | 'discard', description: string): void {
   filters(command)
     .description(description)
-    .option('--dry-run', 'only say how many there are')
-    .option('--yes', 'do not ask')
+    .option('--dry-run', 'only count the messages')
+    .option('--yes', 'do not ask for confirmation')
   operates<[string | undefined], Filter & { readonly dryRun?: true }>(command, async (operating, options, id) => {
     const { dryRun, ...filter } = options
     if (id !== undefined) {
@@ -94,8 +99,8 @@ function defineChange(command: Command, what: 'replay' | 'discard', description:
   })
 }
 
-/** Counts, asks, and does it. */
-export async function changeAll(
+/** Counts the messages, asks for confirmation, and changes them. */
+async function changeAll(
   operating: Operating,
   path: string,
   what: 'replay' | 'discard',
@@ -105,7 +110,7 @@ export async function changeAll(
   const { connection, print, agreed } = operating
   const count = changed.parse(await connection.ask('POST', path, { ...filter, dryRun: true }))
   if (dryRun || count.messages === 0) {
-    print(count, () => `${count.messages} messages are meant.`)
+    print(count, () => matching(count.messages))
     return count.messages > 0
   }
   if (count.messages > 1 && !(await agreed(`${what === 'replay' ? 'Replay' : 'Discard'} ${count.messages} messages?`)))
@@ -115,18 +120,37 @@ export async function changeAll(
   return result.messages > 0
 }
 
+const matching = (messages: number): string => (messages === 1 ? '1 message matches.' : `${messages} messages match.`)
+
 function done({ connection }: Operating, what: 'replay' | 'discard', messages: number): string {
   const them = messages === 1 ? '1 message' : `${messages} messages`
   if (what === 'discard') return `${them} discarded.`
   return connection.to === 'running'
-    ? `${them} put back: their handlers run now.`
-    : `${them} put back: the receiver does not run, and handles them when it starts.`
+    ? `${them} replayed: the handlers run now.`
+    : `${them} replayed: the receiver does not run. It handles them when it starts.`
 }
 
-/** A filter as it is asked for, without what was not said. */
-export function asked({ vin, topic, from, to }: Filter): Record<string, string> {
+/** A filter as the receiver reads it, without the options that are not given. */
+function asked({ vin, topic, from, to }: Filter): Record<string, string> {
   const given = { vin, topic, from: from?.toISOString(), to: to?.toISOString() }
   return Object.fromEntries(
     Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
+  )
+}
+
+/** `fleethook replay` */
+export function defineReplay(command: Command): void {
+  filters(command)
+    .description(
+      'Replays handled messages that the inbox still keeps, in their order: all handlers run again, with `delivery.replayed` set.',
+    )
+    .option('--dry-run', 'only count the messages')
+    .option('--yes', 'do not ask for confirmation')
+  command.options.find(({ long }) => long === '--from')?.makeOptionMandatory()
+  operates<[], Filter & { readonly from: Date; readonly dryRun?: true }>(
+    command,
+    (operating, { dryRun, from, to = new Date(), ...filter }) => {
+      return changeAll(operating, '/replay', 'replay', asked({ ...filter, from, to }), dryRun === true)
+    },
   )
 }

@@ -1,13 +1,20 @@
 import { basename, relative, resolve } from 'node:path'
 import { cancel, intro, outro, password, select, text } from '@clack/prompts'
 import { type Command, InvalidArgumentError } from 'commander'
-import { colorsFor } from './colors.ts'
 import { packageVersion } from './own-package.ts'
-import { flawOfVariables } from './init/environment.ts'
-import { nodeNeeded } from './init/node-needed.ts'
-import { flawOfName, projectName } from './init/project-name.ts'
-import { readTemplate, type Template, templateNames } from './init/templates.ts'
-import { flawOfFolder, nextCommands, writeProject } from './init/write-project.ts'
+import {
+  nextCommands,
+  nodeNeeded,
+  problemWithFolder,
+  problemWithName,
+  problemWithVariables,
+  projectName,
+  readTemplate,
+  type Template,
+  templateNames,
+  writeProject,
+} from './project.ts'
+import { colorsFor } from './terminal.ts'
 
 interface Given {
   readonly yes?: true
@@ -16,19 +23,19 @@ interface Given {
   readonly set?: Readonly<Record<string, string>>
 }
 
-/** `fleethook init`: copies a template into a folder of its own and makes it ready to run. */
-export function define(command: Command): void {
+/** `fleethook init`: copies a template into a new folder and makes it ready to run. */
+export function defineInit(command: Command): void {
   command
     .description(
-      'Copies a template into a new folder, writes a strong secret into its .env, and says what to type next. ' +
-        'Never overwrites anything. Asks for what is missing, on a terminal.',
+      'Copies a template into a new folder, writes a strong secret into its .env, and prints what to type next. ' +
+        'Never overwrites a file. On a terminal it asks for a template or folder that is not given.',
     )
-    .argument('[template]', `which one: ${templateNames().join(', ')}`)
-    .argument('[dir]', 'where to; must not exist, or be empty')
-    .option('-y, --yes', 'ask nothing, take the defaults')
-    .option('-n, --name <name>', 'the name of the project (default: that of the folder)')
-    .option('-s, --secret <secret>', 'what is set as `auth` of the webhook (default: 32 random bytes)')
-    .option('--set <NAME=value>', "another of the template's variables; may be given several times", variable)
+    .argument('[template]', `one of ${templateNames().join(', ')}`)
+    .argument('[dir]', 'a folder that is new or empty')
+    .option('-y, --yes', 'ask nothing and use the defaults')
+    .option('-n, --name <name>', 'the name of the project (default: the name of the folder)')
+    .option('-s, --secret <secret>', 'the `auth` of the webhook (default: 32 random bytes)')
+    .option('--set <NAME=value>', 'another variable of the template; can be given several times', variable)
     .addHelpText(
       'after',
       '\nExamples:\n  fleethook init node my-receiver\n  fleethook init charging-alerts alerts --set CHAT_WEBHOOK_URL=https://chat.example.com/hook\n',
@@ -44,12 +51,13 @@ async function init(
   dir: string | undefined,
   given: Given,
 ): Promise<void> {
-  const ask = process.stdin.isTTY && process.stdout.isTTY && given.yes !== true
+  const isComplete = given.yes === true || (template !== undefined && dir !== undefined)
+  const ask = process.stdin.isTTY && process.stdout.isTTY && !isComplete
   if (ask) intro('fleethook init')
 
   const names = templateNames()
-  const name = template ?? (ask ? await askTemplate(names) : undefined)
-  if (name === undefined) return bad(command, `Which template? One of ${names.join(', ')}.`)
+  const name = template ?? (ask ? await askTemplate(names) : given.yes ? 'node' : undefined)
+  if (name === undefined) return bad(command, `Name a template: ${names.join(', ')}.`)
   if (!names.includes(name)) return bad(command, `There is no template "${name}". ${suggestion(name, names)}`)
   const chosen = readTemplate(name)
 
@@ -57,15 +65,15 @@ async function init(
     ...(given.secret === undefined ? {} : { WEBHOOK_SECRET: given.secret }),
     ...given.set,
   }
-  const flaw =
-    (given.name === undefined ? undefined : flawOfName(given.name)) ??
-    (dir === undefined ? undefined : flawOfFolder(resolve(dir))) ??
-    flawOfVariables(chosen, flagged)
-  if (flaw !== undefined) return bad(command, flaw)
+  const problem =
+    (given.name === undefined ? undefined : problemWithName(given.name)) ??
+    (dir === undefined ? undefined : problemWithFolder(resolve(dir))) ??
+    problemWithVariables(chosen, flagged)
+  if (problem !== undefined) return bad(command, problem)
 
   const folder = resolve(dir ?? (ask ? await askFolder(name) : name))
-  const flawAfterAll = flawOfFolder(folder)
-  if (flawAfterAll !== undefined) return bad(command, flawAfterAll)
+  const problemWithDefault = problemWithFolder(folder)
+  if (problemWithDefault !== undefined) return bad(command, problemWithDefault)
   const variables = ask ? { ...flagged, ...(await askVariables(chosen, flagged)) } : flagged
   try {
     writeProject({
@@ -81,9 +89,9 @@ async function init(
 
   const [install, run] = nextCommands(chosen)
   const where = relative(process.cwd(), folder) || '.'
-  const told = done(chosen, where, variables)
-  if (ask) outro(told)
-  else console.log(told)
+  const report = done(chosen, where, variables)
+  if (ask) outro(report)
+  else console.log(report)
   const needed = nodeNeeded(chosen, process.versions.node)
   if (needed !== undefined) console.log(`\n${colorsFor(process.stdout).yellow(needed)}`)
   console.log(
@@ -97,11 +105,11 @@ function done(
   given: Readonly<Record<string, string>>,
 ): string {
   const empty = variables.filter(({ name, random }) => !random && !given[name]).map(({ name }) => name)
-  const left = empty.length > 0 ? ` Put ${empty.join(', ')} there as well.` : ''
-  return `${title}: written to ${where}. The secret is in ${environmentFile}; set it as \`auth\` of the webhook.${left}`
+  const left = empty.length > 0 ? ` Add ${empty.join(', ')} there.` : ''
+  return `${title}: written to ${where}. Its secret is in ${environmentFile}. Set it as the \`auth\` of the webhook.${left}`
 }
 
-/** Bad usage: one line, status 2. */
+/** Prints one line and ends with status 2. */
 function bad(command: Command, message: string): never {
   return command.error(`error: ${message}`, { exitCode: 2 })
 }
@@ -120,9 +128,9 @@ async function askTemplate(names: readonly string[]): Promise<string> {
 
 async function askFolder(name: string): Promise<string> {
   const given = await text({
-    message: 'Where to?',
+    message: 'Which folder?',
     initialValue: name,
-    validate: (folder) => flawOfFolder(resolve(folder || name)),
+    validate: (folder) => problemWithFolder(resolve(folder || name)),
   })
   return answered(given)
 }
@@ -134,10 +142,10 @@ async function askVariables(
   const asked: Record<string, string> = {}
   for (const { name, meaning, random } of template.variables) {
     if (name in known) continue
-    // The first sentence says what it is; the rest is for those who fill in the file.
-    const message = `${name}: ${meaning.replace(/\. .*/, '.')} Leave it empty ${random ? 'for a new one' : 'to fill it in later'}.`
+    // The rest of the comment is for a reader of the file.
+    const message = `${name}: ${meaning.replace(/\. .*/, '.')} Leave it empty to ${random ? 'make one' : 'set it later'}.`
     const validate = (value: string | undefined): string | undefined =>
-      value ? flawOfVariables(template, { [name]: value }) : undefined
+      value ? problemWithVariables(template, { [name]: value }) : undefined
     const value = answered(await (random ? password({ message, validate }) : text({ message, validate })))
     if (value) asked[name] = value
   }

@@ -4,56 +4,66 @@ import { packageVersion } from './own-package.ts'
 
 interface Entry {
   readonly summary: string
-  /** Loaded only when the command is named, so that none pays for the others. */
-  readonly load: () => Promise<{ readonly define: (command: Command) => void }>
+  /** Loads the file of a command when the command runs, and returns the function that defines it. */
+  readonly load: () => Promise<(command: Command) => void>
 }
 
 const commands: Readonly<Record<string, Entry>> = {
   init: {
     summary: 'copy a template of a receiver into a new folder',
-    load: () => import('./init.ts'),
+    load: async () => (await import('./init.ts')).defineInit,
   },
   send: {
     summary: 'post the messages of a simulated fleet to a receiver',
-    load: () => import('./send.ts'),
+    load: async () => (await import('./send.ts')).defineSend,
   },
   webhook: {
     summary: 'set, show or delete the webhook of the business',
-    load: () => import('./webhook.ts'),
+    load: async () => (await import('./webhook.ts')).defineWebhook,
   },
   config: {
     summary: 'show or change what vehicles stream',
-    load: () => import('./config.ts'),
+    load: async () => (await import('./config.ts')).defineConfig,
   },
   products: {
-    summary: 'list what customers have shared',
-    load: () => import('./products.ts'),
+    summary: 'list the vehicles and energy sites that customers share',
+    load: async () => (await import('./products.ts')).defineProducts,
   },
   stream: {
-    summary: 'stream a vehicle, without a webhook',
-    load: () => import('./stream.ts'),
+    summary: 'stream a vehicle without a webhook',
+    load: async () => (await import('./products.ts')).defineStream,
   },
   sandbox: {
-    summary: 'serve a stand-in for the service, with simulated vehicles',
-    load: () => import('./sandbox.ts'),
+    summary: 'run a local stand-in for the service with simulated vehicles',
+    load: async () => (await import('./sandbox.ts')).defineSandbox,
   },
   completion: {
-    summary: 'print the completion of a shell',
-    load: () => import('./completion.ts'),
+    summary: 'print the completion script for a shell',
+    load: async () => (await import('./completion.ts')).defineCompletion,
   },
   dead: {
-    summary: 'look at messages that were given up, and put them back',
-    load: () => import('./dead.ts'),
+    summary: 'list, replay, or discard dead letters',
+    load: async () => (await import('./dead.ts')).defineDead,
   },
   replay: {
-    summary: 'have handled messages handled once more',
-    load: () => import('./replay.ts'),
+    summary: 'handle messages again that were already handled',
+    load: async () => (await import('./dead.ts')).defineReplay,
   },
   openapi: {
     summary: 'print the OpenAPI document of a receiver',
-    load: () => import('./openapi.ts'),
+    load: async () => (await import('./openapi.ts')).defineOpenApi,
   },
 }
+
+// `parseEnv` of node:util, which every command with a .env file needs, came with this version.
+const neededNode = '20.12'
+if (process.versions.node.localeCompare(neededNode, 'en', { numeric: true }) < 0) {
+  console.error(`error: fleethook needs Node ${neededNode} or newer, and this is Node ${process.versions.node}.`)
+  process.exit(1)
+}
+
+// NO_COLOR wins. With both set, Node would ignore it and warn.
+if (process.env['NO_COLOR']) delete process.env['FORCE_COLOR']
 
 const program = new Command('fleethook')
   .usage('<command> [options]')
@@ -68,11 +78,11 @@ const program = new Command('fleethook')
 
 for (const [name, { summary, load }] of Object.entries(commands)) {
   const command = program.command(name).summary(summary).description(summary)
-  if (process.argv[2] === name || process.argv[2] === 'complete') (await load()).define(command)
+  if (process.argv[2] === name || process.argv[2] === 'complete') (await load())(command)
 }
 if (process.argv[2] === 'complete') (await import('./completion.ts')).defineAnswers(program)
 
-// Whoever reads the output may have read enough, as `head` does.
+// The reader of a pipe may close it early, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit()
   throw error
@@ -82,7 +92,7 @@ try {
   if (process.argv.length < 3) program.outputHelp()
   else await program.parseAsync()
 } catch (error) {
-  // Bad usage has been told in words by now; its status is 2, so that 1 can mean that a message was not accepted.
+  // Commander has already printed what is wrong. Bad usage is status 2; 1 means that a command failed.
   if (!(error instanceof CommanderError)) throw error
   process.exitCode = error.exitCode === 0 ? 0 : 2
 }

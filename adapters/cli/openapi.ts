@@ -3,11 +3,11 @@ import { openApiDocument } from '../../src/http/openapi.ts'
 import { packageVersion } from './own-package.ts'
 
 /** `fleethook openapi`: prints the OpenAPI 3.1 document of a receiver. */
-export function define(command: Command): void {
+export function defineOpenApi(command: Command): void {
   command
     .description(
       'Prints the OpenAPI 3.1 document of a receiver: the webhook in its three formats, the collector paths, every answer, ' +
-        'and the events that handlers get.',
+        'and the events that handlers receive.',
     )
     .action(() => {
       console.log(JSON.stringify(openApiDocument(packageVersion()), null, 2))

@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** Found by the package's own name: this file lies elsewhere when it runs compiled. */
+/** Found by the package's own name, because the compiled file lies elsewhere. */
 const manifestPath = fileURLToPath(import.meta.resolve('fleethook/package.json'))
 
-/** Where the package lies. */
+/** The folder of the package. */
 export const packageRoot: string = dirname(manifestPath)
 
 /** The version of the package. */

@@ -1,11 +1,16 @@
 import type { Command } from 'commander'
-import { columns } from './service/columns.ts'
-import { asks, statuses } from './service/command.ts'
+import { summarize } from '../../src/events/summarize.ts'
+import type { WireEvent, WireTopic } from '../../src/events/event.ts'
+import type { BuiltInFields } from '../../src/events/fields.ts'
+import type { StreamOptions } from '../../src/service/client/stream.ts'
+import { topicList, topics, whole } from './arguments.ts'
+import { asks, statuses } from './service.ts'
+import { columns } from './terminal.ts'
 
 /** `fleethook products` */
-export function define(command: Command): void {
+export function defineProducts(command: Command): void {
   command
-    .description('Lists the vehicles and energy sites that customers have shared, with the customer behind each.')
+    .description('Lists the vehicles and energy sites that customers share, with the customer of each.')
     .addHelpText('after', statuses)
   asks(command, async ({ client, signal, print }) => {
     const products = await client.products({ signal })
@@ -17,4 +22,48 @@ export function define(command: Command): void {
     ])
     print(products, () => (rows.length === 0 ? 'Nothing is shared.' : columns(rows)))
   })
+}
+
+interface StreamGiven {
+  readonly field?: string
+  readonly topics?: readonly WireTopic[]
+  readonly count: number
+  readonly json?: true
+}
+
+/** `fleethook stream <vin>` */
+export function defineStream(command: Command): void {
+  command
+    .description(
+      'Streams a vehicle by Server-Sent Events until Ctrl+C, one line per event. Needs no webhook. ' +
+        'With --json, each line is the message as the service sent it.',
+    )
+    .argument('<vin>')
+    .option('--field <name>', 'only this field')
+    .option('-t, --topics <topics>', `only these topics, separated by commas: ${topics.join(', ')}`, topicList)
+    .option('-c, --count <n>', 'end after this many events; 0 streams until Ctrl+C', whole(0), 0)
+    .addHelpText('after', statuses)
+  asks<[string], StreamGiven>(command, async ({ client, signal }, { field, topics: only, count, json }, vin) => {
+    const options: StreamOptions<BuiltInFields> = {
+      signal,
+      ...(field === undefined ? {} : { field }),
+      ...(only === undefined ? {} : { topics: only }),
+    }
+    const stream = client.stream(vin, options)
+    let left = count === 0 ? Infinity : count
+    for await (const line of json ? texts(stream.messages()) : summaries(stream)) {
+      console.log(line)
+      left -= 1
+      if (left === 0) break
+    }
+  })
+}
+
+async function* texts(messages: AsyncIterable<{ readonly text: string }>): AsyncGenerator<string> {
+  // A reader of JSON lines would take a message with line ends for several.
+  for await (const { text } of messages) yield text.replaceAll('\n', ' ')
+}
+
+async function* summaries(events: AsyncIterable<WireEvent>): AsyncGenerator<string> {
+  for await (const event of events) yield summarize(event)
 }

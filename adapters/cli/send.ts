@@ -1,11 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Format, WireTopic } from '../../src/events/event.ts'
 import { maxVins } from '../../src/service/fleet/vin.ts'
-import { flawOfSecret } from './send/authorization.ts'
-import type { SendOptions } from './send/options.ts'
-
-const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
-const topics: readonly WireTopic[] = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity']
+import { environment, formats, number, time, topicList, topics, whole } from './arguments.ts'
+import { problemWithSecret, type SendOptions } from './send/post.ts'
 
 interface Given {
   readonly url: URL
@@ -16,65 +13,69 @@ interface Given {
   readonly rate: number
   readonly count: number
   readonly seed: number
-  readonly startAt?: number
+  readonly startAt?: Date
   readonly concurrency: number
   readonly timeout: number
   readonly insecure?: true
   readonly quiet?: true
   readonly json?: true
+  readonly dotenv: string
 }
 
 /** `fleethook send`: its options, their bounds and defaults. */
-export function define(command: Command): void {
+export function defineSend(command: Command): void {
   command
     .description(
-      'Posts the messages of a simulated fleet to a receiver, as the service does: each once, those of one vehicle in order, ' +
-        'with the secret in the Authorization header. Tells what was accepted and how fast.',
+      'Posts the messages of a simulated fleet to a receiver, as the service does: each message once, in order per vehicle, ' +
+        'with the secret in the Authorization header. Reports what was accepted and how fast.',
     )
-    .requiredOption('-u, --url <url>', 'where the receiver takes messages', url)
-    .addOption(
-      new Option(
-        '-s, --secret <secret>',
-        'what was set as `auth` of the webhook; without it no Authorization header is sent',
-      ).env('WEBHOOK_SECRET'),
+    .option('-u, --url <url>', 'the address of the receiver', url, new URL('http://localhost:3000'))
+    .option(
+      '-s, --secret <secret>',
+      'the `auth` of the webhook (default: WEBHOOK_SECRET; without it no header is sent)',
     )
+    // Not --env-file: Node takes that option for itself, wherever it stands.
+    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
     .addOption(
-      new Option('-f, --format <format>', 'the payload format; "all" takes turns')
+      new Option('-f, --format <format>', 'the payload format; "all" uses them in turn')
         .choices([...formats, 'all'])
         .default('all'),
     )
-    .option('-t, --topic <topics>', `only these topics, with commas between: ${topics.join(', ')}`, topicList)
-    .option('--vins <n>', 'how many vehicles', whole(1, maxVins), 25)
-    .option('-r, --rate <n>', 'messages a second', positive, 100)
-    .option('-c, --count <n>', 'how many messages; 0 goes on until Ctrl+C', whole(0, Number.MAX_SAFE_INTEGER), 1_000)
+    .option('-t, --topic <topics>', `only these topics, separated by commas: ${topics.join(', ')}`, topicList)
+    .option('--vins <n>', 'number of vehicles', whole(1, maxVins), 25)
+    .option('-r, --rate <n>', 'messages per second', number(Number.MIN_VALUE, 1_000_000), 100)
+    .option('-c, --count <n>', 'number of messages; 0 sends until Ctrl+C', whole(0), 1_000)
     .option('--seed <n>', 'the same seed sends the same fleet', whole(0, 0x7fff_ffff), 1)
     .option(
       '--start-at <time>',
-      'when the fleet wakes up, ISO 8601 (default: so that the last message is from now)',
+      'when the fleet wakes up, ISO 8601 (default: early enough that the last message is from now)',
       time,
     )
-    .option('--concurrency <n>', 'POSTs in flight at once, never two of one vehicle', whole(1, 10_000), 64)
-    .option('--timeout <ms>', 'how long to wait for an answer', whole(1, 600_000), 10_000)
+    .option('--concurrency <n>', 'POSTs at once; a vehicle has at most one', whole(1, 10_000), 64)
+    .option('--timeout <ms>', 'time to wait for an answer', whole(1, 600_000), 10_000)
     .option('--insecure', 'do not check the TLS certificate')
-    .option('-q, --quiet', 'no progress, only the summary')
-    .option('--json', 'no progress, the summary as one JSON object')
+    .option('-q, --quiet', 'print only the summary')
+    .option('--json', 'print only the summary, as one JSON object')
     .addHelpText(
       'after',
       `
 Examples:
-  WEBHOOK_SECRET=… fleethook send --url http://localhost:3000/telemetry
+  fleethook send
   fleethook send --url https://example.com/telemetry --format event_collector --rate 500 --count 0
   fleethook send --url http://localhost:3000/ --topic alerts,errors --count 20 --json
+
+Environment: WEBHOOK_SECRET, also read from .env.
 
 Exit status: 0 everything was accepted, 1 something was refused or failed, 2 bad usage.`,
     )
     .action(async () => {
       const given = command.opts<Given>()
-      // Not in a parser of its own: commander's complaint would show the value.
-      const flaw = given.secret === undefined ? undefined : flawOfSecret(given.secret)
-      if (flaw !== undefined) command.error(`error: ${flaw}`)
+      const secret = given.secret ?? environment(given.dotenv)('WEBHOOK_SECRET')
+      // Not checked by a parser of the option: commander would print the value.
+      const problem = secret === undefined ? undefined : problemWithSecret(secret)
+      if (problem !== undefined) command.error(`error: ${problem}`)
       const { run } = await import('./send/run.ts')
-      process.exitCode = await run(options(given))
+      process.exitCode = await run(options({ ...given, ...(secret === undefined ? {} : { secret }) }))
     })
 }
 
@@ -88,7 +89,7 @@ function options(given: Given): SendOptions {
     ratePerSecond: given.rate,
     count: given.count === 0 ? Infinity : given.count,
     seed: given.seed,
-    startAt: given.startAt,
+    startAt: given.startAt?.getTime(),
     concurrency: given.concurrency,
     timeoutMs: given.timeout,
     checkCertificate: !given.insecure,
@@ -100,34 +101,4 @@ function url(text: string): URL {
   const parsed = URL.canParse(text) ? new URL(text) : undefined
   if (parsed?.protocol === 'http:' || parsed?.protocol === 'https:') return parsed
   throw new InvalidArgumentError('It must begin with http:// or https://, as in http://localhost:3000/telemetry.')
-}
-
-function topicList(text: string, before: readonly WireTopic[] = []): readonly WireTopic[] {
-  return [...before, ...text.split(',').map((name) => topic(name.trim()))]
-}
-
-function topic(name: string): WireTopic {
-  const known = topics.find((candidate) => candidate === name)
-  if (known !== undefined) return known
-  throw new InvalidArgumentError(`There is no topic "${name}". There are ${topics.join(', ')}.`)
-}
-
-function whole(min: number, max: number): (text: string) => number {
-  return (text) => {
-    const value = Number(text)
-    if (text.trim() !== '' && Number.isInteger(value) && value >= min && value <= max) return value
-    throw new InvalidArgumentError(`It must be a whole number from ${min} to ${max}.`)
-  }
-}
-
-function positive(text: string): number {
-  const value = Number(text)
-  if (text.trim() !== '' && value > 0 && value <= 1_000_000) return value
-  throw new InvalidArgumentError('It must be a number above 0, at most 1000000.')
-}
-
-function time(text: string): number {
-  const ms = Date.parse(text)
-  if (!Number.isNaN(ms)) return ms
-  throw new InvalidArgumentError('It must be a time such as 2026-06-01T08:00:00Z.')
 }

@@ -1,8 +1,9 @@
 import { type Command, Option } from 'commander'
 import type { StoredWebhook } from '../../src/service/client/webhook.ts'
 import type { Format } from '../../src/events/event.ts'
-import { columns } from './service/columns.ts'
-import { asks, statuses } from './service/command.ts'
+import { formats } from './arguments.ts'
+import { asks, statuses } from './service.ts'
+import { columns } from './terminal.ts'
 
 interface Given {
   readonly url: string
@@ -14,32 +15,28 @@ interface Given {
 }
 
 /** `fleethook webhook set|get|delete` */
-export function define(command: Command): void {
-  command.description('The webhook of the business: the one URL to which the service posts.')
+export function defineWebhook(command: Command): void {
+  command.description('The webhook of your business: the one URL to which the service posts.')
 
   const set = command
     .command('set')
     .description(
-      'Sets the webhook, or replaces it. What the service sends as `Authorization` is WEBHOOK_SECRET, from the environment or .env: ' +
-        'the `secret` of your receiver.',
+      'Sets or replaces the webhook. The service then sends WEBHOOK_SECRET, from the environment or .env, as `Authorization`. ' +
+        'It is the `secret` of your receiver.',
     )
-    .requiredOption('-u, --url <url>', 'where messages are posted; the internet must be able to reach it')
-    .addOption(
-      new Option('-f, --format <format>', 'the payload format')
-        .choices(['service', 'vehicle_maker', 'event_collector'])
-        .default('service'),
-    )
-    .option('--no-auth', 'have no Authorization header sent: anybody could then post to the receiver')
-    .option('--no-verify', 'do not have the TLS certificate of the URL checked')
-    .option('--paused', 'set it, but have nothing delivered')
-    .option('--allow-local', 'let a sandbox that was started with --allow-local judge the URL')
+    .requiredOption('-u, --url <url>', 'the address of the receiver, which the internet must reach')
+    .addOption(new Option('-f, --format <format>', 'the payload format').choices(formats).default('service'))
+    .option('--no-auth', 'send no Authorization header: anybody can then post to the receiver')
+    .option('--no-verify', 'do not check the TLS certificate of the URL')
+    .option('--paused', 'set the webhook without delivering messages')
+    .option('--allow-local', 'allow a URL on this machine, for a sandbox that was started with --allow-local')
     .addHelpText('after', statuses)
   asks<[], Given>(set, async ({ client, variable, signal, print }, given) => {
     const secret = variable('WEBHOOK_SECRET')
     if (given.auth && secret === undefined) {
       set.error(
-        'error: WEBHOOK_SECRET is not set. Set it in the environment or in .env, name another file with --dotenv ' +
-          '(the Workers templates have .dev.vars), or write out --no-auth.',
+        'error: WEBHOOK_SECRET is not set. Set it in the environment or in .env, or name another file with --dotenv ' +
+          '(the Workers templates have .dev.vars). With --no-auth the service sends no secret.',
       )
     }
     const { url, format, verify } = given

@@ -9,12 +9,13 @@ import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, checkOptions, defined, required, type Rules, wholeNumber } from '../../src/base/options.ts'
 import type { Drainable } from '../../src/hosting/drainable.ts'
 import { type RelayInbox, refuseConflation } from '../../src/inbox/inbox.ts'
+import type { Retention } from '../../src/inbox/retention.ts'
 import { createInboxObject } from './durable-object/object.ts'
 import { createObjectRelay } from './durable-object/objects.ts'
 import type { InboxObjectClass, ObjectNamespace } from './durable-object/platform.ts'
-import type { Keeping, KeptFor } from './durable-object/room.ts'
+import type { Keeping } from './durable-object/room.ts'
 
-export type { KeptFor } from './durable-object/room.ts'
+export type { Retention } from '../../src/inbox/retention.ts'
 export type {
   InboxObject,
   InboxObjectClass,
@@ -44,18 +45,18 @@ export interface DurableObjectInboxOptions<Bindings> {
    * What an object keeps for replays: dead letters by default 30 days and 64 MiB; settled messages not at all (`forMs: 0`),
    * because keeping one costs one more row that is written.
    */
-  readonly retention?: { readonly settled?: Partial<KeptFor>; readonly dead?: Partial<KeptFor> }
+  readonly retention?: { readonly settled?: Retention; readonly dead?: Retention }
 }
 
 const mebibyte = 1_048_576
 const dayMs = 86_400_000
 
-const keptFor = { forMs: wholeNumber(0), maxBytes: wholeNumber(0) }
+const retention = { forMs: wholeNumber(0), maxBytes: wholeNumber(0) }
 const rules: Rules<DurableObjectInboxOptions<never>> = {
   objects: required(aFunction, 'Give (env) => env.FLEETHOOK_INBOX, with the name of your binding.'),
   shards: wholeNumber(1),
   maxBytes: wholeNumber(1),
-  retention: { settled: keptFor, dead: keptFor },
+  retention: { settled: retention, dead: retention },
 }
 
 /** What {@link inboxObject} has to know of an inbox. */

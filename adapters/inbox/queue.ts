@@ -83,7 +83,8 @@ export function queueInbox<Bindings = never>(options: QueueInboxOptions<Bindings
       const engine = new LocalBackend({
         ...attached,
         inbox: () => inbox,
-        settings: { ...settings, ack: 'stored' },
+        // The platform counts as well: its `max_retries` is one less.
+        settings: { ...settings, ack: 'stored', retry: { attempts: 5, ...settings.retry } },
         surroundings: { env, context: detachedContext },
       })
       await engine.open()

@@ -1,24 +1,25 @@
 /**
- * A durable inbox in a file of SQLite: Node 22.13 and later, Bun, Deno.
+ * A durable inbox in a SQLite file, for Node 22.13 and later, Bun, and Deno.
  *
  * @module
  */
 import type { InboxFactory } from '../../src/inbox/inbox.ts'
 import { refuseConflation } from '../../src/inbox/inbox.ts'
-import { createFileStore } from './sqlite/file-store.ts'
+import { loadSqlite } from './sqlite/file/database.ts'
+import { createInboxFile } from './sqlite/file/file.ts'
+import { createInboxFileInThread } from './sqlite/file/in-thread.ts'
 import { createSqliteInbox } from './sqlite/inbox.ts'
 import { readSqliteOptions, type SqliteInboxOptions } from './sqlite/options.ts'
-import { loadSqlite } from './sqlite/sqlite-module.ts'
-import { createThreadStore } from './sqlite/thread-store.ts'
 
-export type { KeptFor, SqliteInboxOptions } from './sqlite/options.ts'
+export type { Retention } from '../../src/inbox/retention.ts'
+export type { SqliteInboxOptions } from './sqlite/options.ts'
 
 /**
- * Keeps messages in a file of SQLite: a 2xx is sent when the message is on the disk, and from then on neither a crash nor a
- * power cut loses it, nor changes the order within a vehicle.
+ * Keeps messages in a SQLite file. A 2xx is sent when the message is on the disk. From then on neither a crash nor a power cut
+ * loses it or changes the order within a vehicle.
  *
- * The file belongs to one receiver at a time; another one is refused with `inbox_locked`, or takes over when the first has
- * ended or died. When the disk is full or fails, messages are refused (503) until it is well again, by itself.
+ * The file belongs to one receiver at a time. Another receiver waits `waitMs` for it, then fails with `inbox_locked`. While the
+ * disk is full or failing, the receiver refuses messages (503). It takes messages again by itself when the disk works.
  *
  * Throws a `FleethookError`: `option_invalid`, or `inbox_unsupported` where the runtime has no `node:sqlite`.
  *
@@ -33,9 +34,9 @@ export type { KeptFor, SqliteInboxOptions } from './sqlite/options.ts'
 export function sqliteInbox(options: SqliteInboxOptions): InboxFactory {
   const settings = readSqliteOptions(options)
   loadSqlite()
-  const createStore = settings.thread ? createThreadStore : createFileStore
+  const createFile = settings.thread ? createInboxFileInThread : createInboxFile
   return (inboxSettings) => {
     refuseConflation(inboxSettings)
-    return createSqliteInbox(createStore(settings), inboxSettings, settings)
+    return createSqliteInbox(createFile(settings), inboxSettings, settings)
   }
 }

@@ -1,43 +1,36 @@
 import { getRequestListener } from '@hono/node-server'
 import express from 'express'
-import { createReceiver } from 'fleethook'
+import { createReceiver, summarize } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { exitWithError } from 'fleethook/node'
 
-const receiver = createReceiver({
-  secret: process.env.WEBHOOK_SECRET,
-  // A 2xx is sent when the message is on the disk: a crash or a power cut loses nothing that was acknowledged.
-  inbox: sqliteInbox({ path: process.env.FLEETHOOK_INBOX ?? 'data/inbox.db' }),
-})
-  .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
-  .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
+const { FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
+// A 2xx is sent when the message is on the disk: a crash or a power cut loses no acknowledged message.
+const receiver = createReceiver({ secret: WEBHOOK_SECRET, inbox: sqliteInbox({ path: FLEETHOOK_INBOX }) }).on(
+  ['data', 'alerts', 'errors'],
+  (event) => console.log(summarize(event)), // your business code goes here
+)
 
 const app = express()
-
 // Before any body parser: the receiver reads bodies itself, also batches, gzip, and those without a Content-Type.
 app.use('/telemetry', getRequestListener(receiver.fetch))
-
-// The service sends no Content-Type, or the wrong one: behind a parser, let it take every type.
+// The service sends no Content-Type, or the wrong one. So let the parser take every type.
 app.use(express.json({ type: () => true }))
-
-// Behind a parser the receiver is handed what the parser made. Objects one after another never get this far.
-app.post('/parsed-telemetry', async (request, response) => {
-  const { status, headers, body } = await receiver.accept({
-    authorization: request.headers.authorization,
-    body: request.body,
-  })
+// Behind a parser, the receiver gets the parsed value. The parser refuses several objects in one body.
+app.post('/parsed-telemetry', async ({ headers: { authorization }, body: parsed }, response) => {
+  const { status, headers, body } = await receiver.accept({ authorization, body: parsed })
   response.status(status).set(headers).send(body)
 })
 
-// What an earlier process left is handled first.
-await receiver.open()
-const server = app.listen(Number(process.env.PORT ?? 3000), () => {
-  const address = server.address()
-  console.log(`listening on http://localhost:${typeof address === 'object' ? address?.port : address}`)
+// Messages that an earlier process left are handled first.
+await receiver.open().catch(exitWithError)
+const server = app.listen(Number(PORT), (error) => {
+  if (error) exitWithError(error)
+  console.log('listening on http://localhost:%d', Object(server.address()).port)
 })
 
 function stop(): void {
   server.close(async () => {
-    // Everything that was acknowledged is handled before the process ends.
     const { left, lost } = await receiver.drain()
     const { received, handled } = receiver.stats()
     console.log(`received ${received}, handled ${handled}, left ${left}, lost ${lost}`)

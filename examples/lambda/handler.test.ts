@@ -47,7 +47,7 @@ test('takes a body that the platform has encoded as base64', async () => {
 test('has handled a message when it answers', async (t) => {
   const log = t.mock.method(console, 'log', () => {})
   await handler(posted('service'))
-  assert.match(log.mock.calls.at(-1)?.arguments.join(' ') ?? '', /"BatteryLevel":81.5/)
+  assert.match(log.mock.calls.at(-1)?.arguments.join(' ') ?? '', /BatteryLevel 81.5/)
 })
 
 test('refuses whoever does not know the secret', async () => {

@@ -1,5 +1,5 @@
 import type { APIGatewayProxyEventV2, APIGatewayProxyStructuredResultV2 } from 'aws-lambda'
-import { createReceiver } from 'fleethook'
+import { createReceiver, summarize } from 'fleethook'
 
 // A function is frozen after its response, so the answer waits until the handlers are done.
 const receiver = createReceiver({
@@ -7,9 +7,7 @@ const receiver = createReceiver({
   ack: 'handled',
   timeoutMs: 10_000,
   retry: { attempts: 2 },
-})
-  .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
-  .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
+}).on(['data', 'alerts', 'errors'], (event) => console.log(summarize(event))) // your business code goes here
 
 /** For a function URL (payload version 2.0). Give the function 30 seconds. */
 export async function handler(event: APIGatewayProxyEventV2): Promise<APIGatewayProxyStructuredResultV2> {

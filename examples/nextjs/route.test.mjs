@@ -35,5 +35,5 @@ test('takes a message in each format, and those of a relay', async () => {
     }
     server.kill('SIGTERM')
   }
-  assert.equal(lines.filter((line) => line.includes('"BatteryLevel":81.5')).length, 4)
+  assert.equal(lines.filter((line) => line.includes('BatteryLevel 81.5')).length, 4)
 })

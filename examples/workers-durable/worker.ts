@@ -1,4 +1,4 @@
-import { createReceiver } from 'fleethook'
+import { createReceiver, summarize } from 'fleethook'
 import { durableObjectInbox, inboxObject, type ObjectNamespace } from 'fleethook/inbox/durable-object'
 import { worker } from 'fleethook/workers'
 
@@ -10,9 +10,7 @@ interface Env {
 const receiver = createReceiver<Env>({
   secret: (env) => env.WEBHOOK_SECRET,
   inbox: durableObjectInbox<Env['Bindings']>({ objects: (env) => env.FLEETHOOK_INBOX }),
-})
-  .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
-  .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
+}).on(['data', 'alerts', 'errors'], (event) => console.log(summarize(event))) // your business code goes here
 
 export const FleethookInbox = inboxObject(receiver)
 export default worker(receiver)

@@ -1,12 +1,13 @@
-import { createReceiver } from 'fleethook'
+import { createReceiver, summarize } from 'fleethook'
 import { worker } from 'fleethook/workers'
 
 interface Env {
   Bindings: { WEBHOOK_SECRET: string }
 }
 
-const receiver = createReceiver<Env>({ secret: (env) => env.WEBHOOK_SECRET })
-  .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
-  .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
+const receiver = createReceiver<Env>({ secret: (env) => env.WEBHOOK_SECRET }).on(
+  ['data', 'alerts', 'errors'],
+  (event) => console.log(summarize(event)),
+) // your business code goes here
 
 export default worker(receiver)

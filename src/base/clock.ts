@@ -3,7 +3,7 @@ export interface Timer {
   cancel(): void
 }
 
-/** Time as the receiver sees it. A test hands in a fake one. */
+/** The receiver's time. Tests pass a fake clock. */
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number
@@ -11,10 +11,10 @@ export interface Clock {
   after(ms: number, run: () => void): Timer
 }
 
-/** The longest wait that timers know, 25 days: a longer one would be over at once. */
+/** The longest wait of a timer, 25 days. A longer one would end at once. */
 const longestMs = 2 ** 31 - 1
 
-/** The clock on the wall. */
+/** The real time. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   after(ms, run) {

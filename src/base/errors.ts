@@ -1,4 +1,4 @@
-/** What a {@link FleethookError} can be about. The strings are stable: match on them, not on the text. */
+/** The code of a {@link FleethookError}. Codes are stable. Match them and not the text. */
 export type ErrorCode =
   | 'option_invalid'
   | 'secret_missing'
@@ -16,10 +16,10 @@ export type ErrorCode =
   | 'listen_failed'
 
 /**
- * Every error that fleethook itself makes.
+ * Every error that fleethook makes.
  *
- * `code` is stable. `message` says what happened and with which value. `hint` says what to do.
- * No part of it ever holds a secret, a header or a payload.
+ * `code` is stable. `message` says what happened and with which value. `hint` says what to do. No part of it has a secret, a
+ * header or a payload.
  *
  * @example
  * ```ts
@@ -28,7 +28,7 @@ export type ErrorCode =
  * try {
  *   createReceiver({ secret: '' })
  * } catch (error) {
- *   if (error instanceof FleethookError) console.error(error.message, error.hint) // secret_missing …
+ *   if (error instanceof FleethookError) console.error(error.code, error.message, error.hint) // secret_missing …
  * }
  * ```
  */
@@ -36,7 +36,7 @@ export class FleethookError extends Error {
   override readonly name = 'FleethookError'
   /** Stable, for programs. */
   readonly code: ErrorCode
-  /** What to do about it, for people. Not part of `message`: whoever prints the error prints both. */
+  /** What to do, for people. It is not part of `message`, so print both. */
   readonly hint: string | undefined
 
   constructor(
@@ -50,7 +50,7 @@ export class FleethookError extends Error {
   }
 }
 
-/** An error for people: what happened, then what to do. */
+/** The text of an error for people: what happened, then what to do. */
 export function withHint({ message, hint }: { readonly message: string; readonly hint?: string | undefined }): string {
   return hint === undefined ? message : `${message} ${hint}`
 }

@@ -1,6 +1,17 @@
 import type { Clock } from './clock.ts'
 
-/** Where a receiver says what an operator should know. `details` never hold a secret, a header or a payload. */
+/**
+ * Receives the log lines of a receiver, for an operator. `details` never have a secret, a header or a payload.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver, type Log } from 'fleethook'
+ *
+ * const print = (message: string, details?: Record<string, unknown>): void => console.log(message, details)
+ * const log: Log = { debug: () => {}, info: print, warn: print, error: print }
+ * createReceiver({ secret: 'a-long-random-value', log })
+ * ```
+ */
 export interface Log {
   debug(message: string, details?: Record<string, unknown>): void
   info(message: string, details?: Record<string, unknown>): void
@@ -10,7 +21,7 @@ export interface Log {
 
 const silent = (): void => {}
 
-/** Prints warnings and errors to the console, and nothing else. The default of the option `log`. */
+/** Prints warnings and errors to the console. It is the default of the option `log`. */
 export const consoleLog: Log = {
   debug: silent,
   info: silent,
@@ -20,12 +31,12 @@ export const consoleLog: Log = {
     details ? console.error(`fleethook: ${message}`, details) : console.error(`fleethook: ${message}`),
 }
 
-/** Runs a user's function and does not wait for it. What it throws or rejects with goes to `failed` and no further. */
+/** Runs a user's function without waiting for it. Passes what it throws, or rejects with, to `failed`. */
 export function guarded(run: () => unknown, failed: (thrown: unknown) => void = silent): void {
   new Promise((resolve) => resolve(run())).catch(failed)
 }
 
-/** The same log, except that it never throws: for code that must not stop between two steps. */
+/** The same log without throwing, for code that must not stop between two steps. */
 export function guardedLog(log: Log): Log {
   const say =
     (level: keyof Log) =>
@@ -34,30 +45,33 @@ export function guardedLog(log: Log): Log {
   return { debug: say('debug'), info: say('info'), warn: say('warn'), error: say('error') }
 }
 
-/** A log that writes each line at most once in ten seconds. */
-export type ThrottledLog = Pick<Log, 'warn' | 'error'>
+/** A log that writes at most one line in ten seconds for each `key`, by default the line itself. */
+export interface ThrottledLog {
+  warn(message: string, details?: Record<string, unknown>, key?: unknown): void
+  error(message: string, details?: Record<string, unknown>, key?: unknown): void
+}
 
 const quietMs = 10_000
 
-/** Writes a line at once the first time, then at most every ten seconds, with the number of times it was repeated. */
+/** Writes a line at once, and then at most every ten seconds, with the number of repetitions in between. */
 export function throttled(log: Log, clock: Clock): ThrottledLog {
-  const written = new Map<string, { readonly atMs: number; repeated: number }>()
+  const written = new Map<unknown, { readonly atMs: number; repeated: number }>()
 
-  function say(level: 'warn' | 'error', message: string, details: Record<string, unknown> = {}): void {
-    const last = written.get(message)
+  function say(level: 'warn' | 'error', message: string, details: Record<string, unknown> = {}, key: unknown): void {
+    const last = written.get(key)
     const now = clock.now()
     if (last !== undefined && now - last.atMs < quietMs) {
       last.repeated += 1
       return
     }
-    written.set(message, { atMs: now, repeated: 0 })
+    written.set(key, { atMs: now, repeated: 0 })
     const repeated = last !== undefined && last.repeated > 0 ? { repeated: last.repeated } : {}
-    // A message must not stop because a log failed.
+    // A log that throws must not stop a message.
     guarded(() => log[level](message, { ...details, ...repeated }))
   }
 
   return {
-    warn: (message, details) => say('warn', message, details),
-    error: (message, details) => say('error', message, details),
+    warn: (message, details, key = message) => say('warn', message, details, key),
+    error: (message, details, key = message) => say('error', message, details, key),
   }
 }

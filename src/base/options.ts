@@ -13,7 +13,7 @@ export interface Rule {
 }
 
 /** A rule for each option. An object of rules checks an object of options. */
-export type Rules<Options> = { readonly [Name in keyof Options]-?: Rule | Rules<never> | NestedRules }
+export type Rules<Options> = { readonly [Name in keyof Options]-?: Rule | NestedRules }
 interface NestedRules {
   readonly [name: string]: Rule | NestedRules
 }
@@ -78,12 +78,12 @@ export function checkOptions<Options extends object>(
   rules: Rules<Options>,
 ): asserts given is Options {
   if (!isObject(given) || Array.isArray(given)) {
-    // Never shows the value: a caller who passes something else often passes the secret.
+    // The error does not show the value. A caller who passes something else often passes the secret.
     throw new FleethookError('option_invalid', `${owner} takes an object of options and was given ${kindOf(given)}.`, {
-      hint: `The options are ${Object.keys(rules).join(', ')}.`,
+      hint: `Pass an object, for instance ${owner}({ ${Object.keys(rules)[0]} }). The options are ${Object.keys(rules).join(', ')}.`,
     })
   }
-  checkAll(owner, given, rules as NestedRules, '')
+  checkAll(owner, given, rules, '')
 }
 
 function checkAll(owner: string, given: Record<string, unknown>, rules: NestedRules, prefix: string): void {

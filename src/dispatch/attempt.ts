@@ -2,25 +2,29 @@ import type { Clock } from '../base/clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
-import type { Lifecycle } from './draining.ts'
+import type { BreakerEvents, Breakers } from './breaker.ts'
+import type { Lifecycle } from './lifecycle.ts'
 import type { Duplicates } from './duplicates.ts'
+import type { Delivery } from './handler.ts'
 import type { AnyHandler, Registry } from './registry.ts'
-import { backoffMs, errorText, requestOf, type RetryOptions } from './retry.ts'
+import { backoffMs, errorText, expectedMs, requestOf, type RetryOptions } from './retry.ts'
 import type { Runner } from './running.ts'
 import {
   assignHandlers,
   countAttempt,
   deliveryOf,
+  exemptAttempt,
   failForGood,
   keepOpened,
   leaveHandlers,
   mayJoinPrevious,
+  noteFailure,
   type OpenedMessage,
   type Work,
 } from './work.ts'
 
 /** What the receiver hears from dispatch. */
-export interface DispatchEvents {
+export interface DispatchEvents extends BreakerEvents {
   /** A run of a handler failed; of the handler of a batch, with this number of messages. */
   failed(
     error: unknown,
@@ -54,7 +58,7 @@ export interface DispatchCounts {
 export interface OutcomeOptions {
   readonly inbox: Inbox
   readonly clock: Clock
-  readonly retry: RetryOptions
+  readonly retry: Required<RetryOptions>
   readonly events: DispatchEvents
   readonly counts: DispatchCounts
   readonly duplicates: Duplicates | undefined
@@ -100,25 +104,40 @@ export class Outcome {
     if (work.attempt > 1) this.#options.counts.retried += 1
   }
 
+  /** An attempt failed. Returns whether it was the last one. */
+  failed(work: Work): boolean {
+    const { clock, retry } = this.#options
+    const now = clock.now()
+    noteFailure(work, now, expectedMs(retry, work.attemptsBefore))
+    return work.attempt - work.exempt >= retry.attempts || now - (work.failingSinceMs ?? now) >= retry.maxAgeMs
+  }
+
   /** It is to be tried again after `restMs`. */
-  reschedule({ id, attempt, crashes }: Work, restMs: number): Promise<void> {
+  reschedule(work: Work, restMs: number): Promise<void> {
     const { inbox, clock } = this.#options
-    return inbox.reschedule(id, {
-      attempts: attempt,
+    const attempts = this.#attemptsOf(work, work.attempt)
+    return inbox.reschedule(work.id, {
+      attempts,
       notBefore: clock.now() + restMs,
-      deliveries: attempt + crashes,
+      deliveries: attempts + work.crashes,
     })
   }
 
   /** It was handed out, and its last turn does not count: `attempts` were made before. */
-  breakOff({ id, crashes, mostAttempts, attemptsBefore }: Work, attempts: number): Promise<void> {
+  breakOff(work: Work, attemptsMade: number): Promise<void> {
     // A handler that saw it once may see it again.
-    const least = mostAttempts > attemptsBefore ? 1 : 0
-    return this.#options.inbox.reschedule(id, {
+    const least = work.mostAttempts > work.attemptsBefore ? 1 : 0
+    const attempts = this.#attemptsOf(work, attemptsMade)
+    return this.#options.inbox.reschedule(work.id, {
       attempts,
       notBefore: 0,
-      deliveries: Math.max(least, attempts + crashes),
+      deliveries: Math.max(least, attempts + work.crashes),
     })
+  }
+
+  /** Attempts for the inbox. Those that do not count must not make the next process give the message up. */
+  #attemptsOf({ exempt }: Work, attempts: number): number {
+    return exempt === 0 ? attempts : Math.min(attempts, this.#options.retry.attempts - 1)
   }
 
   /** The rest before the next attempt, by what a handler threw. */
@@ -130,15 +149,17 @@ export class Outcome {
 
 /**
  * What follows an attempt: the message is `over` (settled, dead or given up); it waits in its lane for those before it
- * (`parked`); it goes into its next batch (`gather`); or it rests for a number of milliseconds.
+ * (`parked`); it goes into its next batch (`gather`); it rests for a number of milliseconds; or it waits for a handler that
+ * rests as a whole.
  */
-export type Verdict = 'over' | 'parked' | 'gather' | number
+export type Verdict = 'over' | 'parked' | 'gather' | number | { readonly blockedBy: object }
 
 export interface AttemptsOptions extends OutcomeOptions {
   readonly registry: Registry
   readonly runner: Runner
   readonly outcome: Outcome
   readonly lifecycle: Lifecycle
+  readonly breakers: Breakers
   /** Reads a message of which the inbox kept only the text. */
   readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
 }
@@ -148,10 +169,12 @@ const leastCrashes = 3
 
 const none: readonly never[] = []
 
-/** The error of the last handler that failed, and the longest rest that any of them wants. */
-interface Failed {
-  readonly error: unknown
-  readonly restMs: number
+/** What a run of handlers left to do. */
+interface Left {
+  /** The error of the handler that failed last, and the longest rest that any handler wants. */
+  readonly failure: { readonly error: unknown; readonly restMs: number } | undefined
+  /** A handler that rests as a whole, and did not run or failed again. */
+  readonly blockedBy: object | undefined
 }
 
 /** Attempts at messages, one at a time per lane. */
@@ -167,7 +190,7 @@ export class Attempts {
    * Rejects when the inbox fails; the next attempt then goes on where this one stopped.
    */
   async attempt(work: Work): Promise<Verdict> {
-    const { inbox, retry, outcome, duplicates, lifecycle } = this.#options
+    const { inbox, outcome, duplicates, lifecycle } = this.#options
     let { opened } = work
     if (opened === undefined) {
       const claim = await inbox.claim(work.id)
@@ -194,15 +217,19 @@ export class Attempts {
       await outcome.skip(work)
       return 'over'
     }
-    if (hasPending(work) && !this.#isHalted(work)) {
-      outcome.tried(work)
-      const failed = await this.#runHandlers(work, opened)
-      if (failed !== undefined && !this.#isHalted(work)) {
-        if (work.attempt < retry.attempts) {
-          await outcome.reschedule(work, failed.restMs)
-          return failed.restMs
+    if (hasPending(work) && !lifecycle.isStopped) {
+      const { failure, blockedBy } = await this.#runHandlers(work, opened)
+      if (!lifecycle.isStopped && !isOver(work)) {
+        if (failure !== undefined) {
+          if (!outcome.failed(work)) {
+            await outcome.reschedule(work, failure.restMs)
+            return failure.restMs
+          }
+          failForGood(work, errorText(failure.error))
+        } else if (blockedBy !== undefined) {
+          await outcome.breakOff(work, work.attempt)
+          return { blockedBy }
         }
-        failForGood(work, errorText(failed.error))
       }
     }
     if (isOver(work)) return 'over'
@@ -253,36 +280,47 @@ export class Attempts {
   }
 
   /** Runs handlers one after another. Those that failed or did not start stay pending. */
-  async #runHandlers(work: Work, { claim, event }: OpenedMessage): Promise<Failed | undefined> {
-    const { runner, outcome, events, lifecycle } = this.#options
-    const delivery = deliveryOf(work, claim)
-    let last: Failed | undefined
+  async #runHandlers(work: Work, { claim, event }: OpenedMessage): Promise<Left> {
+    const { runner, outcome, events, lifecycle, breakers } = this.#options
+    let delivery: Delivery | undefined
+    let failure: Left['failure']
+    let blockedBy: object | undefined
     let left: AnyHandler[] | undefined
     for (const handler of work.pending ?? none) {
-      if (this.#isHalted(work)) {
+      if (lifecycle.isStopped || isOver(work)) {
         left = [...(left ?? none), handler]
         continue
       }
+      if (breakers.failing.size > 0 && breakers.isResting(handler, work.laneKey)) {
+        left = [...(left ?? none), handler]
+        blockedBy ??= handler
+        continue
+      }
+      if (delivery === undefined) {
+        outcome.tried(work)
+        delivery = deliveryOf(work, claim)
+      }
       const result = runner.run(handler, event, work.request, delivery)
-      const failure = result instanceof Promise ? await result : result
-      if (failure === undefined) continue
-      const { error } = failure
-      const request = requestOf(error)
-      if (request?.kind === 'discard') {
-        events.discarded(request.reason, event.topic, 1)
+      const failed = result instanceof Promise ? await result : result
+      const request = failed && requestOf(failed.error)
+      if (failed === undefined || request?.kind === 'discard') {
+        if (breakers.failing.size > 0) breakers.succeeded(handler)
+        if (request?.kind === 'discard') events.discarded(request.reason, event.topic, 1)
         continue
       }
       left = [...(left ?? none), handler]
-      last = { error, restMs: Math.max(last?.restMs ?? 0, outcome.restMs(work, error)) }
-      if (!lifecycle.isStopped && request === undefined)
-        events.failed(error, event, { id: work.id, attempt: work.attempt })
+      if (request === undefined && !lifecycle.isStopped) {
+        events.failed(failed.error, event, { id: work.id, attempt: work.attempt })
+        if (breakers.failed(handler, work.laneKey)) {
+          exemptAttempt(work)
+          blockedBy ??= handler
+          continue
+        }
+      } else breakers.askedToWait(handler)
+      failure = { error: failed.error, restMs: Math.max(failure?.restMs ?? 0, outcome.restMs(work, failed.error)) }
     }
     leaveHandlers(work, left ?? none)
-    return last
-  }
-
-  #isHalted(work: Work): boolean {
-    return this.#options.lifecycle.isStopped || isOver(work)
+    return { failure, blockedBy }
   }
 }
 

@@ -1,14 +1,16 @@
 import type { Clock, Timer } from '../base/clock.ts'
 import type { DispatchEvents, Outcome } from './attempt.ts'
-import type { Lifecycle } from './draining.ts'
+import type { Breakers } from './breaker.ts'
+import type { Lifecycle } from './lifecycle.ts'
 import type { Gatherer } from './registry.ts'
-import { errorText, requestOf, type RetryOptions } from './retry.ts'
+import { errorText, requestOf } from './retry.ts'
 import type { Failure, RunContext, Runner } from './running.ts'
 import {
   type Batch,
   changeBatch,
   deliveryOf,
   enterBatch,
+  exemptAttempt,
   gateInto,
   keepOpened,
   leaveBatch,
@@ -30,7 +32,7 @@ export interface BatchesOptions {
   readonly clock: Clock
   readonly runner: Runner
   readonly outcome: Outcome
-  readonly retry: RetryOptions
+  readonly breakers: Breakers
   readonly events: DispatchEvents
   readonly lifecycle: Lifecycle
   /** A batch is due, outside any run. */
@@ -84,14 +86,20 @@ export class Batches {
 
   /** Runs the handler of a batch. Resolves to what follows for its messages. Never rejects. */
   async run(batch: GatheredBatch): Promise<readonly BatchVerdict[]> {
-    const { lifecycle, events } = this.#options
+    const { lifecycle, events, breakers } = this.#options
     const works = batch.works.filter(isGathered)
     if (works.length === 0) return none
+    if (breakers.failing.size > 0 && breakers.isResting(batch.gatherer, works[0]?.laneKey ?? '')) {
+      await this.#rest(batch, works, breakers.restMs(batch.gatherer))
+      return none
+    }
     const failure = await this.#call(batch, works)
     // Whoever ended a message meanwhile accounts for it; at the end of a drain all of them.
     const left = works.filter(isGathered)
     if (left.length === 0 || (failure !== undefined && lifecycle.isStopped)) return none
     const request = failure && requestOf(failure.error)
+    if (breakers.failing.size > 0 && (failure === undefined || request?.kind === 'discard'))
+      breakers.succeeded(batch.gatherer)
     if (request?.kind === 'discard') events.discarded(request.reason, left[0]?.opened?.event.topic ?? '', left.length)
     return failure === undefined || request?.kind === 'discard'
       ? this.#finish(batch, left)
@@ -194,13 +202,23 @@ export class Batches {
   }
 
   async #failed(batch: Batch, works: Work[], error: unknown): Promise<readonly BatchVerdict[]> {
-    const { outcome, retry, events } = this.#options
+    const { outcome, breakers, events } = this.#options
     const [first] = works
     if (first?.opened === undefined) return none
     const { id, attempt } = first
-    const isLast = attempt >= retry.attempts
-    if (requestOf(error) === undefined) {
+    const isRequest = requestOf(error) !== undefined
+    if (isRequest) breakers.askedToWait(batch.gatherer)
+    else {
       events.failed(error, first.opened.event, { id, attempt }, works.length)
+      if (breakers.failed(batch.gatherer, first.laneKey)) {
+        for (const work of works) exemptAttempt(work)
+        await this.#rest(batch, works, breakers.restMs(batch.gatherer))
+        return none
+      }
+    }
+    // A batch that is about to be split has not failed for good.
+    const isLast = (isRequest || works.length === 1) && outcome.failed(first)
+    if (!isRequest) {
       if (works.length > 1) {
         for (const work of works) markRedelivered(work)
         for (const { works: half, later } of halves(works))

@@ -1,73 +1,12 @@
-import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainResult } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
 import type { DispatchCounts, DispatchEvents, Outcome } from './attempt.ts'
 import type { Backlog } from './backlog.ts'
 import type { Lanes } from './lanes.ts'
+import type { Lifecycle } from './lifecycle.ts'
 import type { Runner } from './running.ts'
 import { endWork, type Work } from './work.ts'
-
-/** What is under way in a backend, and whether its drain has begun or ended. */
-export class Lifecycle {
-  /** Handlers that run. Only the scheduler changes it. */
-  running = 0
-  /** A drain has begun: batches do not wait to fill up. */
-  readonly isDraining: boolean = false
-  /** A drain has reached its end: no handler starts. */
-  readonly isStopped: boolean = false
-  readonly #clock: Clock
-  #expected = 0
-  #waiting: (() => void) | undefined
-
-  constructor(clock: Clock) {
-    this.#clock = clock
-  }
-
-  /** Messages may come until `leave` is called. A drain waits until every `enter` has its `leave`. */
-  enter(): void {
-    this.#expected += 1
-  }
-
-  leave(): void {
-    this.#expected -= 1
-    this.changed()
-  }
-
-  /** Whether no more messages can come. */
-  get isQuiet(): boolean {
-    return this.#expected === 0
-  }
-
-  beginDrain(): void {
-    const changing: { isDraining: boolean } = this
-    changing.isDraining = true
-  }
-
-  stop(): void {
-    const changing: { isStopped: boolean } = this
-    changing.isStopped = true
-  }
-
-  /** To be called whenever something has ended. */
-  changed(): void {
-    this.#waiting?.()
-  }
-
-  /** Resolves when `isOver` holds, which is checked at every change, or when the time has passed. */
-  until(isOver: () => boolean, atMostMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = this.#clock.after(atMostMs, resolve)
-      this.#waiting = () => {
-        if (!isOver()) return
-        this.#waiting = undefined
-        timer.cancel()
-        resolve()
-      }
-      this.#waiting()
-    })
-  }
-}
 
 /** What a drain ends. */
 export interface Drained {
@@ -81,8 +20,8 @@ export interface Drained {
   readonly events: DispatchEvents
   /** Starts batches that are not full. */
   readonly flush: () => void
-  /** Stops the timers of batches. */
-  readonly stopBatches: () => void
+  /** Stops the timers of batches and resting handlers. */
+  readonly stopTimers: () => void
 }
 
 /** How long after the deadline the inbox may take to note what was aborted, in milliseconds. */
@@ -90,21 +29,21 @@ const inboxGraceMs = 1_000
 
 /** Waits until nothing is left to do, at most until the deadline; then aborts what runs and gives up what waits. */
 export async function drain(drained: Drained, deadlineMs: number): Promise<DrainResult> {
-  const { inbox, lifecycle, lanes, backlog, runner, counts, flush, stopBatches } = drained
+  const { inbox, lifecycle, lanes, backlog, runner, counts, flush, stopTimers } = drained
   const handledBefore = counts.handled + counts.deadLettered
   const lostBefore = counts.lost
   lifecycle.beginDrain()
   flush()
   await lifecycle.until(() => lanes.size === 0 && backlog.size === 0 && lifecycle.isQuiet, deadlineMs)
   lifecycle.stop()
-  stopBatches()
+  stopTimers()
   runner.abort(new FleethookError('drain_deadline', `The drain reached its deadline of ${deadlineMs} ms.`))
   for (const work of lanes.all()) work.rest?.cancel()
   // Aborted runs end at once. What takes time is the inbox, which notes them.
   let isNoted = false
   void noteBrokenOff(drained).then(() => {
     isNoted = true
-    lifecycle.changed()
+    lifecycle.onChange?.()
   })
   await lifecycle.until(() => isNoted && lifecycle.running === 0, inboxGraceMs)
   const unfinished = [...lanes.all()]

@@ -1,45 +1,45 @@
 import type { Env } from 'hono'
 import type { FleetEvent, Topic } from '../events/event.ts'
-import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
+import type { BuiltInFields, FieldCatalogue, FieldName } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Log } from '../base/log.ts'
 
-/** What a handler can be registered for: a topic, `'*'` for every event, `'malformed'` for bodies that were refused. */
+/** The first argument of `receiver.on`: a topic, `'*'` for every event, or `'malformed'` for bodies that could not be read. */
 export type Subject = Topic | '*' | 'malformed'
 
-/** What a handler for a subject is given: `EventOf<'data'>`, `EventOf<'alerts' | 'errors'>`, `EventOf<'*'>`. */
+/** The event that a handler receives: `EventOf<'data'>`, `EventOf<'alerts' | 'errors'>`, `EventOf<'*'>`. */
 export type EventOf<S extends Subject, Fields extends FieldCatalogue = BuiltInFields> = S extends '*'
   ? FleetEvent<Fields>
   : S extends 'malformed'
     ? MalformedBody
     : Extract<FleetEvent<Fields>, { readonly topic: S }>
 
-/** Which receipt this is, and the how-manieth time it is handed over. */
+/** One receipt of a message, and the attempt to handle it. */
 export interface Delivery {
-  /** UUIDv7, made at receipt; the same on every attempt and every redelivery. `event.id` is of the content. */
+  /** UUIDv7, made at receipt. It stays the same on every attempt and redelivery. `event.id` identifies the content. */
   readonly id: string
-  /** 1 for the first run, up to `retry.attempts`; runs of earlier processes count. */
+  /** The attempt number: 1 for the first run, up to `retry.attempts`. Runs of earlier processes count. */
   readonly attempt: number
-  /** The message was handed out before: by an earlier attempt, or by a process that ended before it was handled. */
+  /** Whether an earlier attempt, or a process that ended, already handed the message to handlers. */
   readonly redelivered: boolean
-  /** The message was put back from the dead letters, or from what was handled. */
+  /** Whether the message is replayed, from the dead letters or from the handled messages. */
   readonly replayed: boolean
 }
 
-/** What a handler gets beside the event. Pass it on as it is: a copy made by spreading has no `signal`. */
+/** The second argument of a handler. A copy made by spreading has no `signal`, so pass the object itself. */
 export interface HandlerContext<E extends Env = Env> {
-  /** Aborted when the run has taken `timeoutMs`, or when a drain has reached its deadline. */
+  /** Aborts when the run has taken `timeoutMs`, or when a drain reaches its deadline. */
   readonly signal: AbortSignal
   /** The receiver's log. */
   readonly log: Log
-  /** The runtime's bindings, as the request that brought the message had them. */
+  /** The runtime's bindings of the request that brought the message. */
   readonly env: NonNullable<E['Bindings']>
   readonly delivery: Delivery
 }
 
 /**
- * A function for the events of a topic. It may be asynchronous. When it throws or rejects, it is run again, alone, up
- * to `retry.attempts` times; it never decides the answer to the service, which was given long before.
+ * A function for the events of a topic. It can be asynchronous. When it throws or rejects, it is retried, up to
+ * `retry.attempts` times, without the other handlers. It never decides the answer to the service.
  *
  * @example
  * ```ts
@@ -55,31 +55,31 @@ export type Handler<S extends Subject = '*', E extends Env = Env, Fields extends
   context: HandlerContext<E>,
 ) => unknown
 
-/** Narrows what a handler is run for. */
-export interface HandlerFilter {
-  /** Only messages that carry at least one of these fields of `data`. */
-  readonly fields?: readonly string[]
-  /** Only messages of these vehicles. */
+/** Limits a handler to some messages. With both filters, a message must match both. Default: every message of the topic. */
+export interface HandlerFilter<Fields extends FieldCatalogue = BuiltInFields> {
+  /** Only `data` messages with at least one of these fields. A name that is not in the catalogue throws `handler_invalid`. */
+  readonly fields?: readonly FieldName<Fields>[]
+  /** Only messages of these vehicles: a list of VINs, or a function that returns true for a VIN. */
   readonly vins?: readonly string[] | ((vin: string) => boolean)
 }
 
-/** How messages are gathered for the handler of a batch, and which. */
-export interface BatchOptions extends HandlerFilter {
-  /** The handler is run as soon as so many messages are gathered. */
+/** Options of `receiver.batch`. */
+export interface BatchOptions<Fields extends FieldCatalogue = BuiltInFields> extends HandlerFilter<Fields> {
+  /** The handler runs as soon as this many messages are gathered. From 1 to 2147483647. */
   readonly size: number
-  /** Or so many milliseconds after the first of them was. */
+  /** Or this many milliseconds after the first of them was gathered. From 0 to 2147483647. */
   readonly withinMs: number
 }
 
-/** What the handler of a batch gets beside the events. */
+/** The second argument of the handler of a batch. */
 export interface BatchContext<E extends Env = Env> extends Omit<HandlerContext<E>, 'delivery'> {
-  /** Which receipts these are: one for each event, in the same order. */
+  /** The receipts of the events: one for each event, in the same order. */
   readonly deliveries: readonly Delivery[]
 }
 
 /**
- * A function for many events of a topic at once: those of one VIN are in order of arrival. When it throws or rejects, it is
- * run again with halves of them, until the one that it fails for is found and tried again alone.
+ * A function for many events of a topic at once. Events of one VIN are in order of arrival. When it throws or rejects, it
+ * runs again with each half of the events, until the failing event is found. Only that event is then retried.
  *
  * @example
  * ```ts

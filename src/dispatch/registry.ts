@@ -1,29 +1,32 @@
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
+import { builtInFields, type FieldCatalogue, nearestField, type OtherField } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { BatchContext, BatchOptions, HandlerContext, HandlerFilter } from './handler.ts'
 
-/** A handler as the dispatcher sees it: what it is for has been decided already. */
+/** A handler of any topic. The registry has already decided which events it is for. */
 export type AnyHandler = (event: FleetEvent | MalformedBody, context: HandlerContext) => unknown
 
-/** The handler of a batch, and what is gathered for it. */
+/** The handler of a batch, its limits and its filter. */
 export interface Gatherer {
   readonly size: number
   readonly withinMs: number
-  /** Throws what a filter throws. */
   readonly handler: (events: readonly (FleetEvent | MalformedBody)[], context: BatchContext) => unknown
   readonly wants: Wants | undefined
 }
 
+/** A filter as it was given: nobody has checked the names of its fields. */
+type GivenFilter = Omit<HandlerFilter, 'fields'> & { readonly fields?: readonly string[] }
+
 /** The handlers of a receiver, in the order in which they were registered. */
 export interface Registry {
-  /** Throws `handler_invalid` for what `receiver.on` does not take. */
-  add(subjects: unknown, handler: unknown, filter: HandlerFilter | undefined): void
-  /** Throws `handler_invalid` for what `receiver.batch` does not take. */
-  addBatch(subjects: unknown, options: BatchOptions, handler: unknown): void
+  /** Throws `handler_invalid` when an argument of `receiver.on` is wrong. */
+  add(subjects: unknown, handler: unknown, filter: GivenFilter | undefined): void
+  /** Throws `handler_invalid` when an argument of `receiver.batch` is wrong. */
+  addBatch(subjects: unknown, options: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter, handler: unknown): void
   /** The handlers for an event, in order. */
   matching(event: FleetEvent | MalformedBody): readonly AnyHandler[]
-  /** The batches that an event is for. */
+  /** The batches that want an event. */
   gathering(event: FleetEvent | MalformedBody): readonly Gatherer[]
 }
 
@@ -47,8 +50,8 @@ const subjects: readonly string[] = [...topics, '*', 'malformed']
 
 const nobody: Subscribed = { all: [], unfiltered: [], gatherers: [] }
 
-/** An empty registry. */
-export function createRegistry(): Registry {
+/** An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`. */
+export function createRegistry(ownFields: FieldCatalogue = {}): Registry {
   const byTopic = new Map<string, Subscribed>()
 
   function subscribe<Handler>(
@@ -69,15 +72,15 @@ export function createRegistry(): Registry {
 
   return {
     add(given, handler, filter) {
-      const wants = filtering(filter)
+      const wants = wantsOf(filter, ownFields)
       subscribe<AnyHandler>(given, handler, ({ all, gatherers }, checkedHandler) =>
         subscribed([...all, { handler: checkedHandler, wants }], gatherers),
       )
     },
 
     addBatch(given, { size, withinMs, ...filter }, handler) {
-      const wants = filtering(filter)
-      // One for all of its topics, which are gathered together.
+      const wants = wantsOf(filter, ownFields)
+      // One gatherer for all topics of the batch: their events are gathered together.
       let gatherer: Gatherer | undefined
       for (const [name, value, least] of [
         ['size', size, 1],
@@ -86,7 +89,7 @@ export function createRegistry(): Registry {
         if (Number.isSafeInteger(value) && value >= least && value < 2 ** 31) continue
         throw new FleethookError(
           'handler_invalid',
-          `\`${name}\` of a batch must be a whole number from ${least} up and is ${value}.`,
+          `\`${name}\` of a batch must be a whole number from ${least} to 2147483647 and is ${value}.`,
         )
       }
       subscribe<Gatherer['handler']>(given, handler, (topic, checkedHandler) => {
@@ -108,7 +111,7 @@ export function createRegistry(): Registry {
   }
 }
 
-/** It is only ever called with events of the topics it was registered for. */
+/** The type is right because a handler is only called with events of the topics it was registered for. */
 function isHandler<Handler>(handler: unknown): handler is Handler {
   return typeof handler === 'function'
 }
@@ -118,7 +121,7 @@ function subscribed(all: readonly Registered[], gatherers: readonly Gatherer[]):
   return { all, unfiltered: filtered ? undefined : all.map(({ handler }) => handler), gatherers }
 }
 
-/** What a filter throws is the failure of its batch, which asks it again. */
+/** When a filter of a batch throws, the event counts as wanted. The batch then runs the filter again and fails with its error. */
 function wanted(wants: Wants | undefined, event: FleetEvent | MalformedBody): boolean {
   try {
     return wants === undefined || wants(event)
@@ -127,7 +130,7 @@ function wanted(wants: Wants | undefined, event: FleetEvent | MalformedBody): bo
   }
 }
 
-/** A filter that throws is the failure of its handler: it is tried again and given up with it, and no other's. */
+/** When a filter throws, its handler fails with the error and is retried. The other handlers run as usual. */
 function wanting({ handler, wants }: Registered, event: FleetEvent | MalformedBody): readonly AnyHandler[] {
   if (wants === undefined) return [handler]
   try {
@@ -150,9 +153,10 @@ function invalid(message: string): FleethookError {
   return new FleethookError('handler_invalid', message, { hint: `The topics are ${subjects.join(', ')}.` })
 }
 
-function filtering(filter: HandlerFilter | undefined): Wants | undefined {
+/** The filter as one function; `undefined` when there is none. */
+function wantsOf(filter: GivenFilter | undefined, ownFields: FieldCatalogue): Wants | undefined {
   if (filter === undefined) return undefined
-  const { fields, vins } = checked(filter)
+  const { fields, vins } = checked(filter, ownFields)
   const listed = typeof vins === 'function' || vins === undefined ? undefined : new Set(vins)
   const wantsVin = typeof vins === 'function' ? vins : listed && ((vin: string) => listed.has(vin))
   return (event) => {
@@ -161,25 +165,39 @@ function filtering(filter: HandlerFilter | undefined): Wants | undefined {
       if (vin === undefined || !wantsVin(vin)) return false
     }
     if (fields === undefined) return true
-    return event.topic === 'data' && fields.some((field) => event.data[field] !== undefined)
+    return event.topic === 'data' && fields.some((field) => event.data[field as OtherField] !== undefined)
   }
 }
 
-/** A text where a list belongs would match its letters, which is nothing, without a word. */
-function checked(filter: HandlerFilter): HandlerFilter {
+function checked(filter: GivenFilter, ownFields: FieldCatalogue): GivenFilter {
   const given: Partial<Record<string, unknown>> = { ...filter }
   const { fields, vins, ...others } = given
   const [other] = Object.keys(others)
   if (other !== undefined) {
     throw new FleethookError('handler_invalid', `There is no filter \`${other}\`.`, {
-      hint: 'A handler is filtered by `fields` and `vins`.',
+      hint: 'The filters of a handler are `fields` and `vins`.',
     })
   }
+  // Without this check a text in place of a list would be read letter by letter, and match nothing.
   if (fields !== undefined && !isTexts(fields))
     throw new FleethookError('handler_invalid', 'The filter `fields` must be a list of field names.')
   if (vins !== undefined && typeof vins !== 'function' && !isTexts(vins))
-    throw new FleethookError('handler_invalid', 'The filter `vins` must be a list of VINs or a function of one.')
+    throw new FleethookError('handler_invalid', 'The filter `vins` must be a list of VINs or a function of one VIN.')
+  for (const field of fields ?? [])
+    if (!Object.hasOwn(builtInFields, field) && !Object.hasOwn(ownFields, field)) throw unknownField(field, ownFields)
   return filter
+}
+
+function unknownField(field: string, ownFields: FieldCatalogue): FleethookError {
+  const nearest = nearestField(field, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
+  const guess = nearest === undefined ? '' : `Did you mean \`${nearest}\`? `
+  return new FleethookError(
+    'handler_invalid',
+    `The filter \`fields\` names \`${field}\`, which is not in the catalogue.`,
+    {
+      hint: `${guess}Add a field of your own to the option \`fields\`, for instance { ${field}: 'any' }.`,
+    },
+  )
 }
 
 function isTexts(value: unknown): value is readonly string[] {

@@ -1,14 +1,34 @@
 import { FleethookError } from '../base/errors.ts'
 import { longestMs } from '../base/options.ts'
 
-/** How a failing handler is run again: the option `retry`. */
+/** When a failing handler runs again: the option `retry`. */
 export interface RetryOptions {
-  /** Runs in all, the first included. Default 5. */
+  /** The most runs, the first included. Default: no limit but `maxAgeMs`. */
   readonly attempts: number
   /** The wait before the second run, in milliseconds. Default 200. */
   readonly minMs: number
-  /** The longest wait, in milliseconds. Default 30,000. */
+  /** The longest wait, in milliseconds. Default 60,000; 10,000 with an inbox in memory. */
   readonly maxMs: number
+  /**
+   * The longest time from the first failure to the last run, in milliseconds. Default one hour, and one minute with an inbox
+   * in memory; no limit when `attempts` is given.
+   */
+  readonly maxAgeMs?: number
+}
+
+/** The defaults of the option `retry`: they outlive an outage where the messages do, too. */
+export function retryOptions(given: Partial<RetryOptions>, isDurable: boolean): Required<RetryOptions> {
+  const { attempts = Infinity, minMs = 200, maxMs = isDurable ? 60_000 : 10_000 } = given
+  const { maxAgeMs = given.attempts === undefined ? (isDurable ? 3_600_000 : 60_000) : Infinity } = given
+  return { attempts, minMs, maxMs, maxAgeMs }
+}
+
+/** The time that attempts have probably taken, in milliseconds: what an earlier process did not note. */
+export function expectedMs({ minMs, maxMs }: RetryOptions, attempts: number): number {
+  let sum = 0
+  for (let attempt = 1; attempt <= Math.min(attempts, 10_000); attempt += 1)
+    sum += 0.75 * Math.min(maxMs, minMs * 2 ** Math.min(attempt - 1, 52))
+  return sum
 }
 
 /** The wait after attempt `attempt` (1-based) failed: twice as long each time, half of it random. */

@@ -9,9 +9,11 @@ import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
 import { Backlog } from './backlog.ts'
 import { Batches, type GatheredBatch, inboxRestMs } from './batches.ts'
-import { type Drained, drain, giveUp, Lifecycle } from './draining.ts'
+import { Breakers, type RestingHandler } from './breaker.ts'
+import { type Drained, drain, giveUp } from './draining.ts'
 import { type Dedupe, Duplicates } from './duplicates.ts'
 import { Lanes } from './lanes.ts'
+import { Lifecycle } from './lifecycle.ts'
 import type { Registry } from './registry.ts'
 import { RequestDeadlines, requestWorkMs } from './request-deadlines.ts'
 import type { RetryOptions } from './retry.ts'
@@ -19,6 +21,7 @@ import { Runner, Yielding } from './running.ts'
 import {
   beginTurn,
   bindTurn,
+  block,
   endWork,
   mayJoinPrevious,
   park,
@@ -37,7 +40,7 @@ export interface SchedulerOptions {
   readonly order: 'vin' | 'none'
   readonly overflow: 'refuse' | 'conflate'
   readonly ack: Ack
-  readonly retry: RetryOptions
+  readonly retry: Required<RetryOptions>
   readonly dedupe: Dedupe | undefined
   readonly timeoutMs: number
   /** Reads a message of which the inbox kept only the text. */
@@ -64,6 +67,9 @@ export class Scheduler {
   readonly #hasLanes: boolean
   /** Work that can be merged, by its id. An answer that waits for a message needs the place that the message has. */
   readonly #mergeable: PassingMap<string, Work> | undefined
+  /** Work that waits for a handler that rests as a whole. */
+  readonly #blocked = new Map<object, { readonly untried: Set<Work>; readonly failed: Set<Work> }>()
+  readonly #breakers: Breakers
   #started: Work[] = []
 
   constructor(options: SchedulerOptions) {
@@ -78,8 +84,9 @@ export class Scheduler {
     const duplicates = dedupe && new Duplicates(dedupe)
     const results = { ...options, counts: this.counts, duplicates }
     const outcome = new Outcome(results)
+    const breakers = new Breakers(clock, events, this.#tryBlocked, this.#unblock)
     const batches = new Batches({
-      ...{ ...options, runner, outcome, lifecycle },
+      ...{ ...options, runner, outcome, lifecycle, breakers },
       onDue: () => this.#pump(),
       step: (batch) => this.#runBatch(batch),
     })
@@ -87,13 +94,17 @@ export class Scheduler {
     this.#backlog = backlog
     this.#lanes = lanes
     this.#batches = batches
-    this.#attempts = new Attempts({ ...results, runner, outcome, lifecycle })
+    this.#breakers = breakers
+    this.#attempts = new Attempts({ ...results, runner, outcome, lifecycle, breakers })
     this.#yielding = new Yielding(clock, this.#runStarted)
     this.#deadlines = new RequestDeadlines(clock, (request, sinceMs) => this.#expire(request, sinceMs))
     this.#drained = {
       ...{ inbox, lifecycle, lanes, backlog, runner, outcome, events, counts: this.counts },
       flush: () => this.#pump(),
-      stopBatches: () => batches.stop(),
+      stopTimers: () => {
+        batches.stop()
+        breakers.stop()
+      },
     }
   }
 
@@ -114,7 +125,9 @@ export class Scheduler {
   /** The inbox has its messages: their handlers start in a task of their own, after the answer. */
   start(request: RequestWork): void {
     if (request.isHeld) this.#deadlines.hold(request)
-    for (const work of request.works) if (!this.#backlog.shelve(work, this.#lanes)) this.#started.push(work)
+    const backlog = this.#backlog
+    for (const work of request.works)
+      if (!backlog.keepsIds || !backlog.shelve(work, this.#lanes)) this.#started.push(work)
     this.#yielding.later(request.isHeld)
     request.started()
   }
@@ -141,6 +154,11 @@ export class Scheduler {
   /** Resolves when nothing is left to do, or at the deadline. */
   drain(deadlineMs: number): Promise<DrainResult> {
     return drain(this.#drained, deadlineMs)
+  }
+
+  /** The handlers that rest as a whole. */
+  resting(): readonly RestingHandler[] {
+    return this.#breakers.resting()
   }
 
   /** The number of lanes with work. */
@@ -182,7 +200,7 @@ export class Scheduler {
         else batch.gate()
       }
     }
-    lifecycle.changed()
+    lifecycle.onChange?.()
   }
 
   readonly #step = async (work: Work): Promise<void> => {
@@ -213,9 +231,50 @@ export class Scheduler {
         this.lifecycle.running -= 1
         if (verdict === 'gather' && mayJoinPrevious(work)) this.#gather(work)
         else if (typeof verdict === 'number') this.#rest(work, verdict)
+        else if (typeof verdict === 'object') this.#block(work, verdict.blockedBy)
         else this.#park(work)
       }
     }
+    this.#pump()
+  }
+
+  /** It waits for a handler that rests as a whole, in its lane and in the order of coming. */
+  #block(work: Work, handler: object): void {
+    block(work)
+    let blocked = this.#blocked.get(handler)
+    if (blocked === undefined) {
+      blocked = { untried: new Set(), failed: new Set() }
+      this.#blocked.set(handler, blocked)
+    }
+    const isKnown = this.#breakers.hasFailedFor(handler, work.laneKey)
+    blocked[isKnown ? 'failed' : 'untried'].add(work)
+    // The message that was on trial has ended: it is the turn of a vehicle that the handler has not failed for.
+    if (isKnown) this.#wakeFirst(blocked.untried)
+  }
+
+  #wakeFirst(works: Set<Work>): boolean {
+    for (const work of works) {
+      works.delete(work)
+      if (work.state !== 'blocked') continue
+      this.#readyAgain(work)
+      return true
+    }
+    return false
+  }
+
+  /** One message may try a handler that rests. */
+  readonly #tryBlocked = (handler: object): void => {
+    const blocked = this.#blocked.get(handler)
+    if (blocked !== undefined && !this.#wakeFirst(blocked.untried)) this.#wakeFirst(blocked.failed)
+    this.#pump()
+  }
+
+  /** A handler that rested has succeeded again. */
+  readonly #unblock = (handler: object): void => {
+    const blocked = this.#blocked.get(handler)
+    this.#blocked.delete(handler)
+    if (blocked === undefined) return
+    for (const work of [...blocked.untried, ...blocked.failed]) if (work.state === 'blocked') this.#readyAgain(work)
     this.#pump()
   }
 
@@ -280,7 +339,7 @@ export class Scheduler {
     this.#lanes.remove(work)
     if (lane?.head !== undefined) this.#wake(lane.head)
     this.#mergeable?.delete(work.id)
-    const next = this.#backlog.next(this.#lanes)
+    const next = this.#backlog.keepsIds ? this.#backlog.next(this.#lanes) : undefined
     if (next === undefined) return
     this.#lanes.add(next.id, next)
     this.#lanes.ready(next)

@@ -11,7 +11,7 @@ import type { AnyHandler, Gatherer } from './registry.ts'
  * A message on its way through its lane. Its fields change only by the transitions of this module; the links are the lanes'.
  *
  * waiting → running → over, or back: to waiting with a `rest`, to `parked` until those before it in its lane are over, to
- * `gathered` until the handler of its batch has run.
+ * `gathered` until the handler of its batch has run, to `blocked` while a handler rests as a whole.
  */
 export interface Work extends InLane<Work> {
   readonly id: string
@@ -26,11 +26,15 @@ export interface Work extends InLane<Work> {
   readonly notBefore: number
   /** An earlier process may have handed it out, or it was in a batch that failed and was split. */
   readonly redelivered: boolean
-  readonly state: 'waiting' | 'running' | 'gathered' | 'parked' | 'over'
+  readonly state: 'waiting' | 'running' | 'gathered' | 'parked' | 'blocked' | 'over'
   /** The number of runs of the handlers whose turn it is. The handler of a batch has attempts of its own. */
   readonly attempt: number
   /** The most attempts that any of its handlers had. */
   readonly mostAttempts: number
+  /** Attempts that failed because a handler fails for every vehicle: they do not count toward the limit. */
+  readonly exempt: number
+  /** When the handlers whose turn it is began to fail, in milliseconds since the epoch. */
+  readonly failingSinceMs: number | undefined
   /** How many processes ended while they handled it. */
   readonly crashes: number
   /** The message, while it waits for more than its turn. */
@@ -144,6 +148,8 @@ export function createWork(message: Waiting, request: RequestWork): Work {
     state: 'waiting',
     attempt: attempts,
     mostAttempts: attempts,
+    exempt: 0,
+    failingSinceMs: undefined,
     crashes: 0,
     opened: undefined,
     batch: undefined,
@@ -186,11 +192,37 @@ export function countAttempt(work: Work): void {
   if (work.attempt > work.mostAttempts) changing.mostAttempts = work.attempt
 }
 
-/** These handlers still have to succeed. Without any, the next batch counts its own attempts. */
+/** These handlers still have to succeed. */
 export function leaveHandlers(work: Work, pending: readonly AnyHandler[]): void {
   const changing: Mutable<Work> = work
   changing.pending = pending
-  if (pending.length === 0) changing.attempt = 0
+  // The next batch counts its own attempts.
+  if (pending.length === 0 && work.gatherers.length > 0) beginCount(changing)
+}
+
+function beginCount(changing: Mutable<Work>): void {
+  changing.attempt = 0
+  changing.exempt = 0
+  changing.failingSinceMs = undefined
+}
+
+/** An attempt failed at `nowMs`. An earlier process began to fail `earlierMs` before this one. */
+export function noteFailure(work: Work, nowMs: number, earlierMs: number): void {
+  const changing: Mutable<Work> = work
+  changing.failingSinceMs ??= nowMs - earlierMs
+}
+
+/** Its attempt failed because a handler fails for every vehicle. */
+export function exemptAttempt(work: Work): void {
+  const changing: Mutable<Work> = work
+  changing.exempt += 1
+  changing.failingSinceMs = undefined
+}
+
+/** It waits until a handler that rests as a whole is tried again. */
+export function block(work: Work): void {
+  const changing: Mutable<Work> = work
+  changing.state = 'blocked'
 }
 
 /** A handler failed for the last time. No other handler of `on` is tried again; batches are, unless `andBatches`. */
@@ -206,7 +238,7 @@ export function leaveBatch(work: Work, error: string | undefined): void {
   const changing: Mutable<Work> = work
   changing.fatal ??= error
   changing.gatherers = work.gatherers.slice(1)
-  changing.attempt = 0
+  beginCount(changing)
 }
 
 /** Keeps the message while it waits for more than its turn; `undefined` lets go of it. */

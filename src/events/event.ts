@@ -10,30 +10,30 @@ export type WireTopic = 'data' | 'state' | 'vehicle_data' | 'alerts' | 'errors' 
 /** Everything a handler can be registered for, except `'*'` and `'malformed'`. */
 export type Topic = WireTopic | 'unknown' | 'gap'
 
-/** What the wire carried beside the payload, and what fleethook has to say about the reading. */
+/** What the wire carried beside the payload, and what fleethook adds. */
 export interface Meta {
-  /** The host that served an `event_collector` message. */
+  /** The `host` of an `event_collector` message. */
   readonly host?: string
   /** The colon-separated label of an `event_collector` message. */
   readonly sourcetype?: string
   /** The maker sent this message before. */
   readonly isResend?: boolean
-  /** The service answered from its cache. */
+  /** The service sent it from its cache. */
   readonly isCache?: boolean
   /** Tells overlapping connections of one vehicle apart. */
   readonly connectionId?: string
   /** The message had no readable time: `createdAt` and `at` are the time of receipt. */
   readonly createdAtMissing?: true
-  /** So many queued messages were merged into this one (`overflow: 'conflate'`). */
+  /** The number of queued messages that were merged into this one (`overflow: 'conflate'`). */
   readonly conflated?: number
   readonly [key: string]: unknown
 }
 
-/** What every event has. */
+/** The properties of every event. */
 export interface EventBase {
   /** The vehicle. */
   readonly vin: string
-  /** When the vehicle (for `connectivity`: the server) made the message: ISO 8601 UTC, verbatim, up to nanoseconds. */
+  /** When the vehicle (for `connectivity`: the server) made the message: ISO 8601 UTC, exactly as sent, up to nanoseconds. */
   readonly createdAt: string
   /** `createdAt` as a `Date`, to the millisecond. */
   readonly at: Date
@@ -42,41 +42,43 @@ export interface EventBase {
   /** The payload format in which the message came. */
   readonly format: Format
   /**
-   * The identity of the content: derived from vin, topic, time to the millisecond and the canonical payload. The same
-   * message in another format, or sent again, has the same id. Computed when it is read.
+   * The id of the content, derived from vin, topic, time to the millisecond and the canonical payload. The same message in
+   * another format, or sent again, has the same id. It is computed when it is read.
    */
   readonly id: string
   /** The parsed message, untouched. */
   readonly raw: { readonly [key: string]: unknown }
+  /** What the wire carried beside the payload. */
   readonly meta: Meta
 }
 
-/** Telemetry: new values of some fields (specification: "Payload of a `data` message"). */
+/** New values of some fields (specification: "Payload of a `data` message"). */
 export interface DataEvent<Fields extends FieldCatalogue = BuiltInFields> extends EventBase {
   readonly topic: 'data'
+  /** Field name to value. A misspelled name is a type error. */
   readonly data: FieldValues<Fields>
-  /** Values that did not read as the type the catalogue gives them, as they were sent; `data` has `null` for them. */
+  /** Values that did not read as the catalogue's type, as they were sent. `data` has `null` for them. */
   readonly undecoded: { readonly [field: string]: Json }
 }
 
-/** The vehicle went online, fell asleep, drives, went offline. */
+/** The new state of a vehicle (specification: "Topics"). */
 export interface StateEvent extends EventBase {
   readonly topic: 'state'
   readonly state: 'online' | 'asleep' | 'driving' | 'offline' | (string & {})
 }
 
-/** A full vehicle data document. */
+/** A full vehicle data document (specification: "Topics"). */
 export interface VehicleDataEvent extends EventBase {
   readonly topic: 'vehicle_data'
   readonly vehicleData: { readonly [key: string]: unknown }
 }
 
-/** One alert of a vehicle. What else the entry carried is kept under its own name. */
+/** One alert of a vehicle. Other properties of the entry keep their names. */
 export interface Alert {
   readonly name: string
   /** ISO 8601, as sent. */
   readonly startedAt?: string
-  /** ISO 8601, as sent; absent while the alert is active. */
+  /** ISO 8601, as sent. Absent while the alert is active. */
   readonly endedAt?: string
   /** `Customer`, `Service`, `ServiceFix`, … */
   readonly audiences: readonly string[]
@@ -89,7 +91,7 @@ export interface AlertsEvent extends EventBase {
   readonly alerts: readonly Alert[]
 }
 
-/** One error that a vehicle reported. What else the entry carried is kept under its own name. */
+/** One error that a vehicle reported. Other properties of the entry keep their names. */
 export interface VehicleError {
   readonly name: string
   /** ISO 8601, as sent. */
@@ -105,7 +107,7 @@ export interface ErrorsEvent extends EventBase {
   readonly errors: readonly VehicleError[]
 }
 
-/** A vehicle connected or disconnected. Values are in lower case; the spelling sent is in `raw`. */
+/** A vehicle connected or disconnected. Values are in lower case. `raw` has the spelling as sent. */
 export interface ConnectivityEvent extends EventBase {
   readonly topic: 'connectivity'
   readonly status: 'connected' | 'disconnected' | (string & {})
@@ -113,20 +115,20 @@ export interface ConnectivityEvent extends EventBase {
   readonly connectionId?: string
 }
 
-/** Why an authentic message could not be mapped to a topic. */
+/** Why an authentic message is an `unknown` event. */
 export type UnknownReason =
   /** No key that names a topic. */
   | 'no_topic'
   /** The topic's payload has a shape that the topic never has. */
   | 'payload_mismatch'
-  /** A topic, but no vehicle. */
+  /** A topic, but no VIN. */
   | 'vin_missing'
-  /** The format was pinned and this message has another. */
+  /** The option `format` names another format. */
   | 'format_mismatch'
   /** A collector event that is not telemetry: no `source`, a text `event`, another `sourcetype`. */
   | 'foreign_event'
 
-/** An authentic message that is none of the topics. It was acknowledged; nothing of it is lost. */
+/** An authentic message of no known topic. It was acknowledged, and `raw` has all of it. */
 export interface UnknownEvent extends Omit<EventBase, 'vin'> {
   readonly topic: 'unknown'
   readonly vin?: string
@@ -138,17 +140,17 @@ export type GapReason =
   'inbox_full' | 'inbox_unavailable' | 'inbox_damaged' | 'restarted' | 'deadline' | 'stream_interrupted'
 
 /**
- * Made by the receiver, never by the wire: between `from` and `to` messages may have been lost, so that the business
- * can fetch the full state and close the hole.
+ * Messages may have been lost between `from` and `to`. The receiver makes this event, so that the business can fetch the
+ * full state of its vehicles.
  */
 export interface GapEvent extends Omit<EventBase, 'vin' | 'format' | 'raw'> {
   readonly topic: 'gap'
-  /** The vehicle concerned; absent when any vehicle may be concerned. */
+  /** The vehicle. Absent when it can be any vehicle. */
   readonly vin?: string
   readonly from: Date
   readonly to: Date
   readonly reason: GapReason
-  /** How many messages were refused or lost, as far as is known. */
+  /** The known number of refused or lost messages. */
   readonly missed: number
   readonly format: null
   readonly raw: null
@@ -158,5 +160,5 @@ export interface GapEvent extends Omit<EventBase, 'vin' | 'format' | 'raw'> {
 export type WireEvent<Fields extends FieldCatalogue = BuiltInFields> =
   DataEvent<Fields> | StateEvent | VehicleDataEvent | AlertsEvent | ErrorsEvent | ConnectivityEvent | UnknownEvent
 
-/** The union of everything that handlers receive, discriminated by `topic`. */
+/** Every event that a handler can receive, discriminated by `topic`. */
 export type FleetEvent<Fields extends FieldCatalogue = BuiltInFields> = WireEvent<Fields> | GapEvent

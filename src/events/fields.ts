@@ -1,28 +1,37 @@
-import type { BuiltInCatalogue } from './catalogue.generated.ts'
+import { catalogueText, type BuiltInCatalogue } from './catalogue.generated.ts'
 import type { Doors, FieldValue, Location, Tires, TimeOfDay } from './values.ts'
 
 /** The constants of an enum, by their short names, and the prefix that the maker writes before them. */
 export interface EnumType {
   readonly enum: readonly string[]
-  /** `ShiftState` where the wire says `ShiftStateD` or `D` and the value is `D`. */
+  /** For instance `ShiftState`: the wire says `ShiftStateD` or `D`, and the value is `D`. Default: no prefix. */
   readonly prefix?: string
 }
 
 /**
- * What the value of a field means.
+ * The type of a field's values.
  *
- * `timestamp` is a number of seconds since the epoch. `any` is a field on which the public sources contradict
- * each other: its value is passed on as it was sent, without its wrapper.
+ * - `timestamp` is a number of seconds since the epoch.
+ * - `any` has no certain type: the value is taken out of its wrapper and otherwise left as it was sent.
  */
 export type FieldType =
   'string' | 'number' | 'boolean' | 'location' | 'doors' | 'tires' | 'time' | 'timestamp' | 'any' | EnumType
 
-/** Field name to the type of its value. */
+/**
+ * Field name to the type of its values, as in the option `fields`.
+ *
+ * @example
+ * ```ts
+ * import type { FieldCatalogue } from 'fleethook'
+ *
+ * export const fields = { CabinHumidity: 'number', Mood: { enum: ['Calm', 'Angry'] } } as const satisfies FieldCatalogue
+ * ```
+ */
 export interface FieldCatalogue {
   readonly [field: string]: FieldType
 }
 
-/** The value that a {@link FieldType} stands for, without the `null` that every field can be. */
+/** The value that a {@link FieldType} stands for, without the `null` that every field can have. */
 export type ValueOf<T extends FieldType> = T extends { readonly enum: readonly (infer Constant)[] }
   ? Constant
   : T extends 'number' | 'timestamp'
@@ -41,18 +50,86 @@ export type ValueOf<T extends FieldType> = T extends { readonly enum: readonly (
                 ? TimeOfDay
                 : FieldValue
 
-/** The catalogue that fleethook brings: 251 fields, generated from the public sources. */
+/** The built-in catalogue: 251 fields, generated from the public sources. */
 export type BuiltInFields = { readonly [Name in keyof BuiltInCatalogue]: BuiltInCatalogue[Name] }
 
+/** The names of a catalogue, for instance in the filter `fields` of a handler. */
+export type FieldName<Fields extends FieldCatalogue = BuiltInFields> = keyof Fields & string
+
+declare const other: unique symbol
+
 /**
- * The `data` of a message: every field of the catalogue by its type, `null` when it has no value now, absent when
- * the message does not carry it. Names outside the catalogue are allowed and can have any value.
+ * The name of a field that is not in the catalogue. A misspelled name is a type error, so say that you mean this one:
+ *
+ * @example
+ * ```ts
+ * import type { Handler, OtherField } from 'fleethook'
+ *
+ * export const onData: Handler<'data'> = (event) => {
+ *   console.log(event.data['CabinHumidity' as OtherField]) // any value of a field, or undefined
+ * }
+ * ```
+ *
+ * A field that you use more than once belongs in the option `fields`, which gives it a type.
+ */
+export type OtherField = string & { readonly [other]: true }
+
+/**
+ * The `data` of a message. A field of the catalogue has the catalogue's type, is `null` when it has no value now, and is
+ * `undefined` when the message does not carry it. Any other name is a type error, unless it is an {@link OtherField}.
  */
 export type FieldValues<Fields extends FieldCatalogue = BuiltInFields> = {
   readonly [Name in keyof Fields]?: ValueOf<Fields[Name]> | null
-} & { readonly [name: string]: FieldValue | undefined }
+} & { readonly [name: OtherField]: FieldValue | undefined }
 
-/** The built-in catalogue extended by one of the user's own; the user's word wins. */
+/** The built-in catalogue extended by your own. Your type wins for a name that is in both. */
 export type ExtendedBy<Fields extends FieldCatalogue> = string extends keyof Fields
   ? BuiltInFields
   : Omit<BuiltInFields, keyof Fields> & Fields
+
+/**
+ * Reads the compact text that `scripts/catalogue.ts` writes: lines of `type:Name Name …`, where the type of an enum is
+ * `Prefix=Constant Constant …`. The text is a third of the size of the object, which counts in a Worker's bundle.
+ */
+function readCatalogue(text: string): Readonly<Record<string, FieldType>> {
+  const types: Record<string, FieldType> = {}
+  for (const line of text.split('\n')) {
+    const colon = line.indexOf(':')
+    const equals = line.indexOf('=')
+    const type =
+      equals < 0
+        ? (line.slice(0, colon) as FieldType) // oxlint-disable-line no-unsafe-type-assertion
+        : { enum: line.slice(equals + 1, colon).split(' '), prefix: line.slice(0, equals) }
+    for (const name of line.slice(colon + 1).split(' ')) types[name] = type
+  }
+  return types
+}
+
+/** The built-in catalogue: every field that fleethook knows, with its type. */
+// A compiler cannot read types out of a text. The script writes both, and a test compares them.
+// oxlint-disable-next-line no-unsafe-type-assertion
+export const builtInFields: BuiltInFields = /* @__PURE__ */ readCatalogue(catalogueText) as BuiltInFields
+
+/** The number of letters to add, remove or change to get from one text to the other (Levenshtein). */
+function distance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, at) => at)
+  for (const letter of from) {
+    let last = (row[0] ?? 0) + 1
+    row = row.map((above, at) => {
+      if (at > 0) last = Math.min(above + 1, last + 1, (row[at - 1] ?? 0) + (letter === to[at - 1] ? 0 : 1))
+      return last
+    })
+  }
+  return row.at(-1) ?? 0
+}
+
+/** The name that a misspelled one probably stands for: the nearest, when at most a third of its letters differ. */
+export function nearestField(misspelled: string, names: readonly string[]): string | undefined {
+  let nearest: string | undefined
+  let least = Infinity
+  for (const name of names) {
+    const letters = distance(misspelled.toLowerCase(), name.toLowerCase())
+    if (letters < least && letters <= name.length / 3) [nearest, least] = [name, letters]
+  }
+  return nearest
+}

@@ -13,8 +13,82 @@ import type {
   VehicleDataEvent,
   VehicleError,
 } from './event.ts'
-import { anyValue, date, fieldValues } from './schema-parts.ts'
-import type { Json } from './values.ts'
+import { builtInFields, type FieldType, type FieldValues } from './fields.ts'
+import type { Doors, FieldValue, Json, Location, Tires, TimeOfDay } from './values.ts'
+
+/** Gives a schema the JSON Schema that zod cannot derive from it. */
+function describedAs<Schema extends z.ZodMiniType>(schema: Schema, json: object): Schema {
+  schema._zod.toJSONSchema = () => ({ ...json }) // oxlint-disable-line no-underscore-dangle -- zod's name for its internals
+  return schema
+}
+
+/** A `Date`. Its JSON Schema is that of the text that `JSON.stringify` writes. */
+function date(): z.ZodMiniType<Date, Date> {
+  return describedAs(z.date(), { type: 'string', format: 'date-time' })
+}
+
+/** Any JSON value. The schema does not look inside, because a message can be nested deeper than calls can. */
+function anyValue<Value>(): z.ZodMiniType<Value, Value> {
+  return describedAs(z.custom<Value>(), {})
+}
+
+const location: z.ZodMiniType<Location> = z.object({ latitude: z.number(), longitude: z.number() })
+
+const doors: z.ZodMiniType<Doors> = z.object({
+  driverFront: z.boolean(),
+  driverRear: z.boolean(),
+  passengerFront: z.boolean(),
+  passengerRear: z.boolean(),
+  trunkFront: z.boolean(),
+  trunkRear: z.boolean(),
+})
+
+const tires: z.ZodMiniType<Tires> = z.object({
+  frontLeft: z.boolean(),
+  frontRight: z.boolean(),
+  rearLeft: z.boolean(),
+  rearRight: z.boolean(),
+  semiMiddleAxleLeft2: z.boolean(),
+  semiMiddleAxleRight2: z.boolean(),
+  semiRearAxleLeft: z.boolean(),
+  semiRearAxleRight: z.boolean(),
+  semiRearAxleLeft2: z.boolean(),
+  semiRearAxleRight2: z.boolean(),
+})
+
+const timeOfDay: z.ZodMiniType<TimeOfDay> = z.object({ hour: z.int(), minute: z.int(), second: z.int() })
+
+/** The schema of a value of this type, without the `null` that every field can be. */
+function valueOf(type: FieldType): z.ZodMiniType {
+  if (typeof type === 'object') return z.enum([...type.enum])
+  switch (type) {
+    case 'string':
+      return z.string()
+    case 'number':
+    case 'timestamp':
+      return z.number()
+    case 'boolean':
+      return z.boolean()
+    case 'location':
+      return location
+    case 'doors':
+      return doors
+    case 'tires':
+      return tires
+    case 'time':
+      return timeOfDay
+    default:
+      return anyValue<FieldValue>()
+  }
+}
+
+/** The `data` of a message by the built-in catalogue. Names outside it are allowed. */
+function fieldValues(): z.ZodMiniType<FieldValues, FieldValues> {
+  const shape: Record<string, z.ZodMiniType> = {}
+  for (const [name, type] of Object.entries(builtInFields)) shape[name] = z.exactOptional(z.nullable(valueOf(type)))
+  // Both the shape and the type are made from the catalogue. A compiler sees only the type.
+  return z.looseObject(shape) as z.ZodMiniType as z.ZodMiniType<FieldValues, FieldValues> // oxlint-disable-line no-unsafe-type-assertion
+}
 
 const meta: z.ZodMiniType<Meta> = z.looseObject({
   host: z.exactOptional(z.string()),
@@ -95,8 +169,8 @@ const gap = z.object({
 /**
  * The schema of a `data` event, by the built-in catalogue.
  *
- * The schemas are for what comes back from somewhere (a queue, a table, a test); events of a receiver satisfy them
- * already. `z.toJSONSchema` derives from each the JSON Schema of the event as `JSON.stringify` writes it.
+ * The schemas are for events that you stored (in a queue, a table, a test). The events of a receiver already match them.
+ * `z.toJSONSchema` derives the JSON Schema of the event as `JSON.stringify` writes it.
  *
  * @example
  * ```ts
@@ -131,7 +205,7 @@ export const unknownEvent: z.ZodMiniType<UnknownEvent> = unknown
 /** The schema of a `gap` event. See {@link dataEvent}. */
 export const gapEvent: z.ZodMiniType<GapEvent> = gap
 
-/** The schema of every event that a handler can be given, told apart by `topic`. See {@link dataEvent}. */
+/** The schema of every event that a handler can be given, discriminated by `topic`. See {@link dataEvent}. */
 export const fleetEvent: z.ZodMiniType<FleetEvent> = z.discriminatedUnion('topic', [
   data,
   state,

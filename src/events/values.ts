@@ -1,13 +1,13 @@
-/** What JSON can carry. */
+/** Any JSON value. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json }
 
-/** A place on the earth, in decimal degrees: north and east are positive. */
+/** A place on the earth, in decimal degrees. North and east are positive. */
 export interface Location {
   readonly latitude: number
   readonly longitude: number
 }
 
-/** Which doors and trunks are open. Always complete: what an emitter leaves out is closed. */
+/** Whether each door and trunk is open. Always complete: a door that the message leaves out is closed. */
 export interface Doors {
   readonly driverFront: boolean
   readonly driverRear: boolean
@@ -17,7 +17,7 @@ export interface Doors {
   readonly trunkRear: boolean
 }
 
-/** A flag per tire, as in pressure warnings. Always complete: what an emitter leaves out is `false`. */
+/** A flag for each tire, as in pressure warnings. Always complete: a tire that the message leaves out is `false`. */
 export interface Tires {
   readonly frontLeft: boolean
   readonly frontRight: boolean
@@ -31,12 +31,12 @@ export interface Tires {
   readonly semiRearAxleRight2: boolean
 }
 
-/** A time of day without a date and without a zone. */
+/** A time of day without a date or a zone. */
 export interface TimeOfDay {
   readonly hour: number
   readonly minute: number
   readonly second: number
 }
 
-/** Any value a field can have. `null` is "no value now" (the maker's `invalid`, the service's `null`). */
+/** Any value of a field. `null` means that there is no value now (the maker's `invalid`, the service's `null`). */
 export type FieldValue = Json | Location | Doors | Tires | TimeOfDay

@@ -28,14 +28,14 @@ const otherTopics = [
   z.looseObject({ ...common, ...connectivityPayload }),
 ] as const
 
-/** A message as it was posted: what is beside the payload, and whatever else may come. */
+/** A message as it was posted. */
 export interface SentMessage {
   readonly [key: string]: unknown
 }
 
 /**
- * The schema of a message in the `service` format, as it is posted: for documents and for tests of senders. The receiver
- * does not use it: it takes messages that are less orderly than this.
+ * The schema of a message in the `service` format, as it is posted. It is for documents and for tests of senders. The receiver
+ * does not use it, and accepts messages that do not match it.
  *
  * Specification: "Payload of a `data` message".
  */

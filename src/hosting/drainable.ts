@@ -1,20 +1,23 @@
 /** When the 2xx is sent: on receipt, once the inbox has made the message durable, or once all its handlers are done. */
 export type Ack = 'received' | 'stored' | 'handled'
 
-/** What a stored message survives: nothing but the process, the machine's power, or the machine. */
+/**
+ * What a stored message survives. With `memory`, nothing: it ends with its process. With `disk`, a crash and a power cut. With
+ * `replicated`, the loss of a machine.
+ */
 export type Durability = 'memory' | 'disk' | 'replicated'
 
-/** The result of a drain. Counts are of messages that came over the wire, from the call of `drain` on. */
+/** The result of a drain. It counts messages from the wire, from the call of `drain` on. */
 export interface DrainResult {
-  /** Handled, or made dead letters, before the deadline. */
+  /** Messages that were handled, or became dead letters, before the deadline. */
   readonly handled: number
-  /** Still waiting in a durable inbox: a later process handles them. */
+  /** Messages that wait in a durable inbox. A later process handles them. */
   readonly left: number
-  /** Gone with the process: not handled at the deadline, and the inbox was in memory. */
+  /** Messages in memory that were not handled at the deadline. They are lost. */
   readonly lost: number
 }
 
-/** What a server needs of a receiver: how to open and drain it, and what its 2xx promises. */
+/** A receiver as a server sees it: how to open and drain it, and what its 2xx promises. */
 export interface Drainable {
   readonly open: () => Promise<void>
   readonly drain: (options?: { readonly deadlineMs?: number }) => Promise<DrainResult>
@@ -22,4 +25,32 @@ export interface Drainable {
   readonly durability: Durability
   /** The value of the option `inbox`. */
   readonly inbox: object
+}
+
+const byHandler = /* @__PURE__ */ new WeakMap<object, Drainable>()
+
+/** The routes of a Hono app. */
+export interface RoutedApp {
+  readonly routes: readonly { readonly handler: object }[]
+}
+
+/** Remembers the receiver of these routes, so that a server can drain the receivers of an app. */
+export function markRoutes(app: RoutedApp, receiver: Drainable): void {
+  for (const { handler } of app.routes) byHandler.set(handler, receiver)
+}
+
+/** The receivers that are mounted in an app, directly or through other apps. */
+export function receiversIn(app: RoutedApp): readonly Drainable[] {
+  const found = new Set<Drainable>()
+  for (const { handler } of app.routes) {
+    const receiver = byHandler.get(innermost(handler))
+    if (receiver !== undefined) found.add(receiver)
+  }
+  return [...found]
+}
+
+/** Hono wraps the handlers of a mounted app with its own error handler. It keeps the wrapped handler in a property. */
+function innermost(handler: object): object {
+  const inner: unknown = Reflect.get(handler, '__COMPOSED_HANDLER')
+  return typeof inner === 'function' ? innermost(inner) : handler
 }

@@ -1,19 +1,19 @@
 /**
- * What a runtime gives for work that goes on after the answer: the third argument of `fetch`. Workers give one that
- * holds a request's work for a while; the servers of the other runtimes give {@link detachedContext}.
+ * The third argument of `fetch`: it keeps work alive after the answer. Workers pass one that does so for a while. The servers
+ * of the other runtimes pass {@link detachedContext}.
  */
 export interface ExecutionContext {
-  /** Keeps the request's surroundings alive until the promise settles. */
+  /** Keeps the request's work alive until the promise settles. */
   waitUntil(work: Promise<unknown>): void
   passThroughOnException(): void
   readonly props: unknown
-  /** The process lives on whatever becomes of this request, so work needs no holding. */
+  /** The process outlives the request, so nothing has to be kept alive. */
   readonly detached?: true
-  /** Given a promise that resolves when every handler of the request's messages is done, or has given up. For tests. */
+  /** For tests: called with a promise that resolves when every handler of the request's messages has succeeded or given up. */
   readonly watch?: (handled: Promise<void>) => void
 }
 
-/** For runtimes whose process outlives every request: nothing has to be held. */
+/** For runtimes whose process outlives every request. */
 export const detachedContext: ExecutionContext = {
   waitUntil: () => {},
   passThroughOnException: () => {},
@@ -21,7 +21,27 @@ export const detachedContext: ExecutionContext = {
   detached: true,
 }
 
-/** Whether the runtime ends the work of a request on its own, unless it is held. */
+/** Whether the runtime ends the work of a request unless `waitUntil` keeps it alive. */
 export function isHeld(context: ExecutionContext | undefined): context is ExecutionContext {
   return context !== undefined && context.detached !== true
+}
+
+const lasting: unique symbol = Symbol('lasting')
+const ofConnection: ReadonlySet<string> = new Set(['incoming', 'outgoing', 'remoteAddr', 'completed'])
+
+/** The bindings of one request: those of the process, and the properties of its connection. */
+export function envOfRequest(bindings: object, connection: object): object {
+  // With an assignment, the properties would end up in the environment of the process.
+  return Object.create(bindings, { ...Object.getOwnPropertyDescriptors(connection), [lasting]: { value: bindings } })
+}
+
+/**
+ * The bindings that handlers get. They leave out the connection: a message can wait for hours and must not keep it in memory.
+ * Where a Worker has its bindings, `@hono/node-server` and Deno pass only a connection.
+ */
+export function lastingEnv(env: unknown): unknown {
+  if (typeof env !== 'object' || env === null) return env
+  if (lasting in env) return env[lasting]
+  const isConnection = ('incoming' in env && 'outgoing' in env) || ('remoteAddr' in env && 'completed' in env)
+  return isConnection && Object.keys(env).every((key) => ofConnection.has(key)) ? undefined : env
 }

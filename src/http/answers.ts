@@ -1,4 +1,4 @@
-/** What goes back over HTTP: the same for a route, for `fetch` and for `accept`. */
+/** The answer to a request: the same over a route, `fetch` and `accept`. */
 export interface Answer {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
@@ -6,7 +6,7 @@ export interface Answer {
   readonly body: string
 }
 
-/** The stable error strings of refusals, as they stand under `error` in an answer. */
+/** The stable codes of refusals: the `error` of an answer. `docs/http.md` lists them with their statuses. */
 export type RefusalError =
   | 'request_unreadable'
   | 'authorization_missing'
@@ -29,17 +29,18 @@ export type RefusalError =
   | 'inbox_unavailable'
   | 'draining'
 
-/** A refusal before it is put into words: which of the {@link refusals}, and what is known about this one case. */
+/** Why a request is refused. */
 export interface Refusal {
   readonly error: RefusalError
+  /** What to do in this case. Default: the hint of the `error`. */
   readonly hint?: string | undefined
-  /** Which event of the body was at fault, 0-based; those before it were accepted. */
+  /** The 0-based number of the broken message. The messages before it were accepted. */
   readonly eventNumber?: number
 }
 
 interface Wording {
   readonly status: number
-  /** The collector protocol's number; relays act on it. */
+  /** The collector protocol's number. Relays act on it. */
   readonly code: number
   /** The collector protocol's words. */
   readonly text: string
@@ -51,21 +52,21 @@ const json: Readonly<Record<string, string>> = { 'content-type': 'application/js
 const retrySoon: Readonly<Record<string, string>> = { 'retry-after': '1' }
 
 /**
- * Every refusal there is. `error` is ours and stable; `status`, `code` and `text` are the collector protocol's, which
- * relays understand. A refused message is lost, since the service sends once: the hints say how to end that.
+ * Every refusal. `status`, `code` and `text` are those of the collector protocol, because relays understand them. A refused
+ * message is lost, because the service sends once. The hints say how to accept the next one.
  */
 const refusals: Readonly<Record<RefusalError, Wording>> = {
   request_unreadable: {
     status: 400,
     code: 6,
     text: 'Invalid data format',
-    hint: 'The path and the Host header of the request make no URL.',
+    hint: 'The path and the Host header of the request do not form a URL.',
   },
   authorization_missing: {
     status: 401,
     code: 2,
     text: 'Token is required',
-    hint: 'Send the Authorization header: set `auth` of the webhook to the secret of this receiver.',
+    hint: 'The request has no Authorization header. Set `auth` of the webhook to the secret of this receiver.',
     headers: { 'www-authenticate': 'Splunk' },
   },
   authorization_scheme: {
@@ -78,13 +79,13 @@ const refusals: Readonly<Record<RefusalError, Wording>> = {
     status: 403,
     code: 4,
     text: 'Invalid token',
-    hint: 'The value of Authorization is not a secret of this receiver: set `auth` of the webhook and `secret` of the receiver to the same value.',
+    hint: 'The Authorization header does not have a secret of this receiver. Set `auth` of the webhook and `secret` of the receiver to the same value.',
   },
   secret_unavailable: {
     status: 503,
     code: 9,
     text: 'Server is busy',
-    hint: 'The receiver has no secret to compare with: see its log.',
+    hint: 'The receiver has no secret to compare with. Its log has the reason.',
     headers: retrySoon,
   },
   body_empty: {
@@ -97,7 +98,7 @@ const refusals: Readonly<Record<RefusalError, Wording>> = {
     status: 400,
     code: 6,
     text: 'Invalid data format',
-    hint: 'Something read the body before the receiver: mount the receiver before any body parser, or hand the parsed body to receiver.accept().',
+    hint: 'Other code read the body before the receiver. Mount the receiver before any body parser, or pass the parsed body to receiver.accept().',
   },
   body_interrupted: {
     status: 400,
@@ -115,7 +116,7 @@ const refusals: Readonly<Record<RefusalError, Wording>> = {
     status: 400,
     code: 6,
     text: 'Invalid data format',
-    hint: 'Content-Encoding says gzip and the body is not whole gzip.',
+    hint: 'Content-Encoding is gzip, but the body is not complete gzip.',
   },
   time_invalid: {
     status: 400,
@@ -140,55 +141,55 @@ const refusals: Readonly<Record<RefusalError, Wording>> = {
     status: 415,
     code: 6,
     text: 'Invalid data format',
-    hint: 'Send the body as it is or with Content-Encoding: gzip.',
+    hint: 'Send the body without an encoding, or with Content-Encoding: gzip.',
   },
-  method_not_allowed: { status: 405, code: 405, text: 'Method not allowed', hint: 'Messages come by POST.' },
+  method_not_allowed: { status: 405, code: 405, text: 'Method not allowed', hint: 'Send messages with POST.' },
   path_unknown: {
     status: 404,
     code: 404,
     text: 'Not found',
-    hint: 'Check the path of the webhook url against where the receiver is mounted. When the host hands over whole paths, mount receiver.routes() under that base path.',
+    hint: 'Compare the path in the url of the webhook with the path at which the receiver is mounted. When the host passes whole paths, mount receiver.routes() under its base path.',
   },
   inbox_full: {
     status: 503,
     code: 9,
     text: 'Server is busy',
-    hint: 'Handlers are slower than the messages: raise `concurrency` or `limits`, or make the handlers faster.',
+    hint: 'Messages arrive faster than the handlers finish. Raise `concurrency` or `limits`, or make the handlers faster.',
     headers: retrySoon,
   },
   inbox_unavailable: {
     status: 503,
     code: 9,
     text: 'Server is busy',
-    hint: 'The inbox could not keep the message: see the log of the receiver.',
+    hint: 'The inbox could not store the message. The log of the receiver has the reason.',
     headers: retrySoon,
   },
   draining: {
     status: 503,
     code: 23,
     text: 'Server is shutting down',
-    hint: 'This instance is stopping; another one should answer.',
+    hint: 'This process is stopping. Send to another one.',
     headers: { 'retry-after': '5' },
   },
 }
 
-/** Every `error` that an answer can carry. */
+/** Every `error` of an answer. */
 export const refusalErrors: readonly RefusalError[] = /* @__PURE__ */ (() => Object.keys(refusals) as RefusalError[])()
 
-/** Exactly what relays of the collector protocol want; the service wants any 2xx. */
+/** Relays of the collector protocol need exactly this answer. The service accepts any 2xx. */
 export const success: Answer = { status: 200, headers: json, body: '{"text":"Success","code":0}' }
 
-/** Answers to GET on the collector's health paths. */
+/** The answer to GET on the collector's health paths. */
 export const healthy: Answer = { status: 200, headers: json, body: '{"text":"HEC is healthy","code":17}' }
 
-/** The inbox has no room: a load balancer should look elsewhere. */
+/** The answer on the health paths when the inbox is full, for load balancers. */
 export const unhealthy: Answer = {
   status: 503,
   headers: { ...json, ...retrySoon },
   body: '{"text":"HEC is unhealthy, queues are full","code":18}',
 }
 
-/** Puts a refusal into words. `allow` is for 405. */
+/** Makes the answer of a refusal. `allow` is the Allow header of a 405. */
 export function refuse(refusal: Refusal, allow?: string): Answer {
   const { status, code, text, hint, headers } = refusals[refusal.error]
   return {

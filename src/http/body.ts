@@ -1,38 +1,35 @@
 import type { Refusal } from './answers.ts'
 
-/** A body that was read whole, or a value that somebody else parsed out of it. */
+/** A body as text, or the value that other code parsed from it. */
 export type Body = { readonly text: string } | { readonly value: unknown }
 
-/** What a body can be read from: a `Request`, or what Hono makes of one. */
-export interface ReadableRequest {
+/** A `Request`, or Hono's view of one. */
+interface ReadableRequest {
   readonly body: ReadableStream<Uint8Array<ArrayBuffer>> | null
   readonly bodyUsed: boolean
   text(): Promise<string>
 }
 
-/** The headers that say how to read a body. */
-export interface BodyHeaders {
+/** The headers that describe a body. */
+interface BodyHeaders {
   readonly contentEncoding: string | null | undefined
-  /** Left out for a chunked body: some runtimes pass on a length that such a body does not keep to. */
+  /** Left out for a chunked body, because some runtimes pass on a length that is wrong for it. */
   readonly contentLength: string | null | undefined
 }
 
-/** Whether a result is a refusal and not a body. */
-export const isRefusal = (result: Body | Refusal): result is Refusal => 'error' in result
-
-/** Reads the body of a request, inflating it if need be, and never more than `limitBytes` of it. */
+/** Reads the body of a request, at most `limitBytes` of it, also after inflating. */
 export async function readRequest(
   request: ReadableRequest,
   { contentEncoding, contentLength }: BodyHeaders,
   limitBytes: number,
 ): Promise<Body | Refusal> {
-  const gzip = isGzip(contentEncoding)
+  const gzip = contentEncoding ? isGzip(contentEncoding) : false
   if (gzip === undefined) return { error: 'encoding_unsupported' }
   if (request.bodyUsed) return { error: 'body_consumed' }
   const declared = contentLength ? Number(contentLength) : Number.NaN
   if (declared > limitBytes) return tooLarge(limitBytes)
   try {
-    // The runtime holds a body to its declared length, so this cannot grow beyond the limit, and it is the fast way.
+    // This is the fastest way to read. It stays within the limit, because the runtime ends a body at its declared length.
     if (!gzip && declared >= 0) {
       const text = await request.text()
       return text.length > limitBytes ? tooLarge(limitBytes) : filled(text)
@@ -43,7 +40,7 @@ export async function readRequest(
   }
 }
 
-/** Takes a body that the host has read: text, bytes, or an already parsed value. */
+/** Reads a body that the host has already read: text, bytes, or a parsed value. */
 export async function readGiven(
   body: unknown,
   contentEncoding: string | null | undefined,
@@ -60,37 +57,37 @@ export async function readGiven(
   if (gzip === undefined) return { error: 'encoding_unsupported' }
   if (body.byteLength > limitBytes) return tooLarge(limitBytes)
   const bytes = isBuffer ? new Uint8Array(body) : new Uint8Array(body.buffer, body.byteOffset, body.byteLength)
-  // Hosts inflate before they hand over, and some leave the header as it was: the bytes tell.
+  // Some hosts inflate a body and leave its header unchanged. So the bytes decide.
   if (!gzip || bytes[0] !== gzipMagic) return filled(new TextDecoder().decode(bytes))
   return readStream(new Blob([Uint8Array.from(bytes)]).stream(), true, limitBytes)
 }
 
-/** The first byte of everything gzipped, which no JSON begins with. */
+/** The first byte of gzip. JSON never begins with it. */
 const gzipMagic = 0x1f
 
 const gzipAsText: Refusal = {
   error: 'body_gzip_broken',
-  hint: 'The body was read as text while it was gzip, which destroys it: hand over its bytes.',
+  hint: 'The body is gzip that was read as text, which destroys it. Pass its bytes.',
 }
 
 const nothingGiven: Refusal = {
   error: 'body_empty',
-  hint: 'No body was handed over: parsers pass over one without the Content-Type they know. Let the parser take every type, or mount the receiver before it.',
+  hint: 'There is no body. A body parser ignores a Content-Type that it does not know. Let it parse every type, or mount the receiver before it.',
 }
 
-/** Runtimes know only when it is too late that a host has read the body at a level below `Request`. */
+/** Whether reading failed because the host had read the body below `Request`. Runtimes notice it only when they read. */
 function isUsed(error: unknown): boolean {
   return error instanceof TypeError && /unusable|already|disturbed|locked/i.test(error.message)
 }
 
-/** `undefined` for an encoding that is not taken. */
+/** `undefined` for an encoding that is not supported. */
 function isGzip(contentEncoding: string | null | undefined): boolean | undefined {
   const encoding = contentEncoding?.trim().toLowerCase()
   if (!encoding || encoding === 'identity') return false
   return encoding === 'gzip' || encoding === 'x-gzip' ? true : undefined
 }
 
-/** Reads to the end or to the limit, which counts what was sent and what it inflates to. Throws when the stream is locked. */
+/** Reads to the end or to the limit. The limit counts both the sent and the inflated bytes. Throws when the stream is locked. */
 async function readStream(
   stream: ReadableStream<Uint8Array<ArrayBuffer>>,
   gzip: boolean,
@@ -98,18 +95,18 @@ async function readStream(
 ): Promise<Body | Refusal> {
   const sent = stream.getReader()
   let sentBytes = 0
-  let flaw: Refusal = { error: 'body_gzip_broken' }
+  let problem: Refusal = { error: 'body_gzip_broken' }
 
   async function next(): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const { value } = await sent.read().catch((error: unknown) => {
-      flaw = { error: 'body_interrupted' }
+      problem = { error: 'body_interrupted' }
       throw error
     })
     sentBytes += value?.byteLength ?? 0
     return sentBytes > limitBytes ? over() : value
   }
   function over(): never {
-    flaw = tooLarge(limitBytes)
+    problem = tooLarge(limitBytes)
     throw new RangeError('The body is over the limit.')
   }
 
@@ -126,14 +123,14 @@ async function readStream(
       text += decoder.decode(chunk, { stream: true })
     }
   } catch {
-    // Not awaited: a sender that goes on sending must not hold the answer back.
+    // Not awaited, because a sender that goes on sending must not delay the answer.
     for (const reader of [inflated, sent]) reader?.cancel().catch(() => {})
-    return flaw
+    return problem
   }
   return filled(text + decoder.decode())
 }
 
-/** Some runtimes inflate a chunk in one go, to a thousand times its size: they are given small ones. */
+/** Some runtimes inflate a whole chunk at once, to a thousand times its size. So they get small chunks. */
 const inflateBytes = 4096
 
 function inflate(next: () => Promise<Uint8Array<ArrayBuffer> | undefined>): ReadableStream<Uint8Array<ArrayBuffer>> {
@@ -164,6 +161,6 @@ function longerThan(text: string, limitBytes: number): boolean {
 function tooLarge(limitBytes: number): Refusal {
   return {
     error: 'body_too_large',
-    hint: `A body has at most ${limitBytes} bytes, after inflating: raise \`limits.bodyBytes\` if yours are larger.`,
+    hint: `A body can have at most ${limitBytes} bytes after inflating. Raise \`limits.bodyBytes\` if yours are larger.`,
   }
 }

@@ -1,27 +1,27 @@
 import timingSafeEqual from 'timing-safe-equal'
 import { FleethookError } from '../base/errors.ts'
 
-/** Longer secrets are refused. */
+/** The longest secret, in bytes. */
 export const mostBytes = 1024
 
-/** What is compared is padded to at least this many bytes: comparing is most of what reading a header costs. */
+/** Texts are padded to at least this many bytes. Not more, because comparing is most of the cost of reading a header. */
 const leastBytes = 128
 
-// For bundles the library has a second file that takes nothing but Buffers. Where there are none (Workers without
-// Node's globals) it cannot work at all.
+// In bundles, the library uses a second file that accepts only Buffers. Without Buffers (Workers without Node's globals) it
+// cannot work.
 const { Buffer: HostBuffer }: typeof globalThis & { readonly Buffer?: { from(bytes: ArrayBuffer): Uint8Array } } =
   globalThis
 
 const encoder = new TextEncoder()
 
-/** A text in a window of the secret's size, padded with zeros, so that comparing it takes as long as comparing any other. */
+/** A text padded with zeros to a window of fixed size, so that comparing takes the same time for every text. */
 interface Window {
   readonly bytes: Uint8Array
   written: number
   fits: boolean
 }
 
-/** The time tells the size of the window, and so which power of two is above the secret's length; nothing else. */
+/** The time of a comparison shows only the size of the window: the power of two above the secret's length. */
 function windowFor(secret: string): Window {
   let bytes = leastBytes
   while (bytes < secret.length) bytes *= 2
@@ -36,9 +36,9 @@ function fill(window: Window, text: string): void {
   window.fits = read === text.length
 }
 
-/** A secret made ready to be compared. */
+/** A secret that is ready to be compared. */
 export interface Comparable {
-  /** Whether `text` is the secret, in a time that does not depend on how much of it is right. */
+  /** Whether `text` is the secret. The time does not depend on how much of it is right. */
   equals(text: string): boolean
 }
 
@@ -46,7 +46,7 @@ export interface Comparable {
 export function comparable(secret: string): Comparable {
   const expected = windowFor(secret)
   fill(expected, secret)
-  // Comparing is synchronous, so one window for what is compared serves every request.
+  // Comparing is synchronous, so all requests can share one window.
   const offered = windowFor(secret)
   const equals = (text: string): boolean => {
     fill(offered, text)
@@ -58,11 +58,9 @@ export function comparable(secret: string): Comparable {
   } catch (cause) {
     throw new FleethookError(
       'option_invalid',
-      'This runtime cannot compare secrets in constant time: there is no global Buffer.',
-      {
-        hint: 'On Workers set compatibility_date to 2026-08-04 or later, or the compatibility flag nodejs_compat.',
-        cause,
-      },
+      // The hint is part of the message, because workerd prints nothing else of an error that stops a module.
+      'This runtime cannot compare secrets in constant time, because it has no global Buffer: on Workers set compatibility_date to 2026-08-04 or later, or the compatibility flag nodejs_compat.',
+      { cause },
     )
   }
   return { equals }

@@ -34,8 +34,8 @@ const events = {
 }
 
 /**
- * The OpenAPI 3.1 document of a receiver: the webhook as the service posts to it, the collector's paths, every answer, and
- * the events that handlers get. Made of the same schemas that the tests hold the normaliser against.
+ * The OpenAPI 3.1 document of a receiver: the webhook, the collector's paths, every answer, and the events of handlers. It is
+ * made from the schemas with which the tests check the normalizer.
  */
 export function openApiDocument(version: string): Part {
   return {
@@ -61,11 +61,14 @@ export function openApiDocument(version: string): Part {
       '/services/collector/health': {
         get: {
           operationId: 'getCollectorHealth',
-          summary: 'Whether a message would be taken now',
+          summary: 'Whether the receiver would accept a message now',
           security: [],
           responses: {
-            '200': answers('There is room', [healthy]),
-            '503': answers('Full, or stopping', [unhealthy, refuse({ error: 'draining' })]),
+            '200': answers('The receiver would accept a message', [healthy]),
+            '503': answers('The inbox is full, or the receiver is stopping', [
+              unhealthy,
+              refuse({ error: 'draining' }),
+            ]),
           },
         },
       },
@@ -77,7 +80,7 @@ export function openApiDocument(version: string): Part {
           in: 'header',
           name: 'Authorization',
           description:
-            'The value set as `auth` of the webhook, as it is, or `Splunk <value>` when it has no scheme word.',
+            'The value that is set as `auth` of the webhook, or `Splunk <value>` when it has no scheme word.',
         },
       },
       schemas: { ...schemas(messages, 'input'), ...schemas(events, 'output'), Answer: answer },
@@ -95,7 +98,7 @@ const answer: Part = {
     hint: { type: 'string', description: 'What to do, for people. Never a secret.' },
     'invalid-event-number': {
       type: 'integer',
-      description: 'The 0-based number of the first event that was not taken; those before it were.',
+      description: 'The 0-based number of the first message that was not accepted. The messages before it were.',
     },
   },
 }
@@ -107,7 +110,7 @@ function taking(operationId: string, summary: string, schemaNames: readonly stri
     operationId,
     summary,
     description:
-      'One JSON object, several one after another, or a list of them; as it is or with `Content-Encoding: gzip`.',
+      'One JSON object, several one after another, or a list of objects, without an encoding or with `Content-Encoding: gzip`.',
     security: [{ secret: [] }],
     requestBody: {
       required: true,

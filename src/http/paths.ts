@@ -1,7 +1,7 @@
-/** Which paths a message came in by. On the collector's own paths the envelope's stricter rules hold. */
+/** The kind of path of a request. On the collector's own paths, the stricter rules of the envelope apply. */
 export type Door = 'root' | 'collector'
 
-/** The collector protocol's paths: relays hard-wire one of them. */
+/** The collector protocol's paths. Each relay uses a fixed one of them. */
 export const collectorPath = '/services/collector'
 
 const targets: ReadonlyMap<string, Door | 'health'> = /* @__PURE__ */ new Map([
@@ -13,7 +13,7 @@ const targets: ReadonlyMap<string, Door | 'health'> = /* @__PURE__ */ new Map([
   [`${collectorPath}/health/1.0`, 'health'],
 ])
 
-/** What is at a path below the receiver's mount, with or without a trailing slash. `undefined`: nothing. */
+/** The target of a path below the receiver's mount, with or without a trailing slash. `undefined` for an unknown path. */
 export function targetOf(path: string): Door | 'health' | undefined {
   return targets.get(path.endsWith('/') ? path.slice(0, -1) : path)
 }

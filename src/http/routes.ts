@@ -3,46 +3,45 @@ import { Hono } from 'hono/tiny'
 import { getPath } from 'hono/utils/url'
 import { type Answer, healthy, type Refusal, refuse, success, unhealthy } from './answers.ts'
 import { type Body, readGiven, readRequest } from './body.ts'
-import type { ExecutionContext } from '../hosting/execution-context.ts'
 import { type Door, collectorPath, targetOf } from './paths.ts'
-import { lastingEnv } from '../hosting/request-env.ts'
+import { type ExecutionContext, lastingEnv } from '../hosting/execution-context.ts'
 
-/** A message on its way in, before a byte of its body is read. The same for every way into the receiver. */
-export interface Incoming extends Arrival {
+/** A request before its secret is checked and before a byte of its body is read. Every way into the receiver makes one. */
+export interface Incoming extends AuthorizedRequest {
   readonly authorization: string | null | undefined
 }
 
-/** The same when it is known who sends. */
-export interface Arrival {
+/** A request whose secret is right. */
+export interface AuthorizedRequest {
   readonly door: Door
   readonly env: unknown
   readonly context: ExecutionContext | undefined
   read(limitBytes: number): Promise<Body | Refusal>
 }
 
-/** What the HTTP face needs to know of the receiver behind it. */
-export interface Face {
+/** The receiver, as the routes see it. */
+interface Face {
   receive(incoming: Incoming): Promise<Answer>
-  /** Why no message would be taken right now. */
+  /** Why the receiver would refuse every message now; `undefined` when it would not. */
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
-  /** Is told of what was refused for its method or its path. */
+  /** Called for each request that was refused because of its method or its path. */
   refused(refusal: Refusal): void
 }
 
-/** A request, whoever routed it. */
-interface Arrived {
+/** A request that was routed by Hono or by path. */
+interface RoutedRequest {
   readonly request: Request
   readonly env: unknown
   readonly context: ExecutionContext | undefined
-  /** Hono's view of it, which knows what the host's own middleware has read. */
+  /** Hono's request, which knows what the host's own middleware has read. */
   readonly hono?: HonoRequest
 }
 
 /** The two ways in over HTTP. */
-export interface Routes<E extends Env> {
-  /** To mount in a host. */
+interface Routes<E extends Env> {
+  /** The app to mount in a host. */
   readonly app: Hono<E>
-  /** The same by itself. Where nothing else is mounted there is nothing to route, which costs more than the secret. */
+  /** The same without a host. It looks up the path itself, because routing by Hono costs more than checking the secret. */
   readonly fetch: (
     request: Request,
     env: unknown,
@@ -50,10 +49,10 @@ export interface Routes<E extends Env> {
   ) => Response | Promise<Response>
 }
 
-/** What is where, and nothing about what happens there. */
+/** The paths and methods of a receiver. */
 export function createRoutes<E extends Env>(face: Face): Routes<E> {
-  function answer(place: Door | 'health' | undefined, arrived: Arrived): Response | Promise<Response> {
-    const { method } = arrived.request
+  function answer(target: Door | 'health' | undefined, request: RoutedRequest): Response | Promise<Response> {
+    const { method } = request.request
     const respond = ({ status, headers, body }: Answer): Response =>
       new Response(method === 'HEAD' ? null : body, { status, headers })
     const refusing = (refusal: Refusal, allow?: string): Response => {
@@ -61,9 +60,9 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
       return respond(refuse(refusal, allow))
     }
 
-    if (place === undefined) return refusing({ error: 'path_unknown' })
-    const isHealth = place === 'health'
-    if (!isHealth && method === 'POST') return face.receive(incoming(arrived, place)).then(respond)
+    if (target === undefined) return refusing({ error: 'path_unknown' })
+    const isHealth = target === 'health'
+    if (!isHealth && method === 'POST') return face.receive(incoming(request, target)).then(respond)
     const allow = isHealth ? 'GET, HEAD, OPTIONS' : 'POST, OPTIONS'
     if (method === 'OPTIONS') return respond({ ...success, headers: { ...success.headers, allow } })
     if (!isHealth || (method !== 'GET' && method !== 'HEAD')) return refusing({ error: 'method_not_allowed' }, allow)
@@ -73,11 +72,11 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
   }
 
   const app = new Hono<E>()
-  const mounted = (c: Context<E>, place: Door | 'health' | undefined): Response | Promise<Response> =>
-    answer(place, { request: c.req.raw, env: c.env, context: contextOf(c), hono: c.req })
+  const mounted = (c: Context<E>, target: Door | 'health' | undefined): Response | Promise<Response> =>
+    answer(target, { request: c.req.raw, env: c.env, context: contextOf(c), hono: c.req })
   const root = (c: Context<E>): Response | Promise<Response> => mounted(c, 'root')
-  // The second pattern is the first with a trailing slash, in the only spelling that every router of Hono takes. What is
-  // beside these belongs to the host.
+  // The second pattern is the root with a trailing slash, in the only spelling that every router of Hono accepts. All other
+  // paths belong to the host.
   app.all('/', root).all('/:slash{$}', root)
   app.all(`${collectorPath}/*`, (c) => mounted(c, targetOf(c.req.path.slice(c.req.path.lastIndexOf(collectorPath)))))
   app.notFound((c) => mounted(c, undefined))
@@ -88,7 +87,7 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
   }
 }
 
-function incoming({ request, env, context, hono }: Arrived, door: Door): Incoming {
+function incoming({ request, env, context, hono }: RoutedRequest, door: Door): Incoming {
   return {
     authorization: request.headers.get('authorization'),
     door,
@@ -102,7 +101,7 @@ function read(request: Request, hono: HonoRequest | undefined, limitBytes: numbe
   const { headers } = request
   const contentEncoding = headers.get('content-encoding')
   if (hono !== undefined && request.bodyUsed) {
-    // What the host's own middleware read through Hono is still there; what was read past Hono is gone.
+    // A body that the host's middleware read through Hono is still there. One that was read without Hono is gone.
     const given = (body: unknown): Promise<Body | Refusal> => readGiven(body, contentEncoding, limitBytes)
     if ('text' in hono.bodyCache || 'json' in hono.bodyCache) return hono.text().then(given)
     if ('arrayBuffer' in hono.bodyCache) return hono.arrayBuffer().then(given)
@@ -111,7 +110,7 @@ function read(request: Request, hono: HonoRequest | undefined, limitBytes: numbe
   return readRequest(request, { contentEncoding, contentLength }, limitBytes)
 }
 
-/** Hono's getter throws where the runtime gave no context, and the stack of that error costs more than the message. */
+/** Hono's getter throws when the runtime gave no context. Making the stack of that error costs more than the message. */
 function contextOf<E extends Env>(c: Context<E>): ExecutionContext | undefined {
   const limit: unknown = Reflect.get(Error, 'stackTraceLimit')
   Reflect.set(Error, 'stackTraceLimit', 0)

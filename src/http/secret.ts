@@ -1,5 +1,5 @@
 import { guarded, type Log } from '../base/log.ts'
-import { FleethookError } from '../base/errors.ts'
+import { FleethookError, withHint } from '../base/errors.ts'
 import type { Door } from './paths.ts'
 import type { Refusal } from './answers.ts'
 import { type Comparable, comparable, mostBytes } from './compare.ts'
@@ -8,14 +8,14 @@ import { type Comparable, comparable, mostBytes } from './compare.ts'
 export type SecretValue = string | readonly string[]
 
 /**
- * What guards the webhook: the value that was set as its `auth`. A list accepts each of its secrets (rotation); a
- * function is asked for every request, with the `env` of the runtime; `false` accepts everything.
+ * The secret of a receiver: the value that is set as `auth` of the webhook. A list accepts each of its secrets, for rotation. A
+ * function is called for each request with the `env` of the runtime. `false` accepts every request.
  */
 export type Secret<Bindings = unknown> =
   SecretValue | ((env: Bindings) => SecretValue | null | undefined | Promise<SecretValue | null | undefined>) | false
 
-/** Looks at the headers of a request, and at nothing else. `undefined`: come in. */
-export type SecretCheck<Bindings = unknown> = (
+/** Checks the Authorization header of a request. `undefined` when it is right. */
+type SecretCheck<Bindings = unknown> = (
   authorization: string | null | undefined,
   door: Door,
   env: Bindings,
@@ -33,7 +33,7 @@ interface Expected {
 const collectorScheme = 'splunk'
 const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 
-/** The check for one `secret` option. Throws `secret_missing` or `option_invalid` for one that could never work. */
+/** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for a secret that can never work. */
 export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log): SecretCheck<Bindings> {
   if (secret === false) return () => undefined
   if (typeof secret !== 'function') {
@@ -50,10 +50,10 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
       if (known?.of !== of) known = { of, expected: prepare(value) }
       complained = false
     } catch (error) {
-      // Once, until there is a secret again. What was thrown may quote the secret, so only its name is told.
+      // Logged once, until there is a secret again. The text of the error can quote the secret, so the log has only its name.
       if (!complained) {
         const line = `every message is refused: ${complaint(error)}`
-        // A log that fails must not make an answer of another kind of this one.
+        // A log that throws must not change the answer.
         guarded(
           () => log.error(line),
           () => {},
@@ -67,7 +67,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
 }
 
 function complaint(error: unknown): string {
-  if (error instanceof FleethookError) return error.message
+  if (error instanceof FleethookError) return withHint(error)
   return `the function given as \`secret\` threw ${error instanceof Error ? `a ${error.name}` : typeof error}.`
 }
 
@@ -75,39 +75,38 @@ function prepare(secret: unknown): readonly Expected[] {
   const values: readonly unknown[] = Array.isArray(secret) ? secret : [secret]
   if (values.length === 0 || values.some((value) => value === '' || value === undefined || value === null)) {
     throw new FleethookError('secret_missing', `Option \`secret\` ${missing(secret)}.`, {
-      hint: 'Give the value that was set as `auth` of the webhook (is the environment variable set?), or write out `secret: false` to accept everything.',
+      hint: 'Pass the value that is set as `auth` of the webhook (is the environment variable set?), or `secret: false` to accept every request.',
     })
   }
   return values.map(expect)
 }
 
 function missing(secret: unknown): string {
-  if (Array.isArray(secret))
-    return secret.length === 0 ? 'is an empty list' : 'is a list with nothing in one of its places'
+  if (Array.isArray(secret)) return secret.length === 0 ? 'is an empty list' : 'is a list with an empty entry'
   return secret === '' ? 'is empty' : 'is missing'
 }
 
 function expect(value: unknown): Expected {
   if (typeof value !== 'string' || !visible.test(value) || value.length > mostBytes) {
-    throw new FleethookError('option_invalid', `Option \`secret\` ${flaw(value)}.`, {
+    throw new FleethookError('option_invalid', `Option \`secret\` ${problemWith(value)}.`, {
       hint: `A secret is at most ${mostBytes} characters of visible ASCII, without blanks at its ends. If it is read from a file, trim it.`,
     })
   }
-  const { scheme, rest } = taken(value)
+  const { scheme, rest } = splitScheme(value)
   const collector = scheme === undefined || scheme === collectorScheme
   return { scheme, whole: comparable(value), token: collector ? comparable(rest) : undefined }
 }
 
-function flaw(value: unknown): string {
+function problemWith(value: unknown): string {
   if (typeof value !== 'string') return `must be text or a list of texts and is of type ${typeof value}`
   if (/[\r\n]$/.test(value)) return 'ends with a line end'
   if (value.trim() !== value) return 'has blanks at its ends'
   if (value.length > mostBytes) return `is longer than ${mostBytes} characters`
-  return 'has a character that an HTTP header does not carry the same everywhere'
+  return 'has a character that not every HTTP client and server passes on unchanged'
 }
 
-/** Splits `Scheme rest`. A header with no blank inside has no scheme. */
-function taken(value: string): { readonly scheme: string | undefined; readonly rest: string } {
+/** Splits `Scheme rest`. A header without a blank inside has no scheme. */
+function splitScheme(value: string): { readonly scheme: string | undefined; readonly rest: string } {
   const blank = value.indexOf(' ')
   if (blank < 1) return { scheme: undefined, rest: value }
   return { scheme: value.slice(0, blank).toLowerCase(), rest: value.slice(blank).trimStart() }
@@ -120,15 +119,15 @@ function check(
 ): Refusal | undefined {
   if (typeof authorization !== 'string' || authorization.trim() === '') return { error: 'authorization_missing' }
 
-  const { scheme, rest } = taken(authorization)
+  const { scheme, rest } = splitScheme(authorization)
   const basic = scheme === 'basic' && door === 'collector'
   const token = basic ? password(rest) : rest
   const withToken = basic || scheme === collectorScheme
   const bareAllowed = door === 'root'
   let right = false
-  // Every candidate is compared, and nothing returns early: the time tells neither which secret nor how much of it.
+  // Every candidate is compared, without an early return. So the time does not show which secret is near, or how near.
   for (const candidate of expected) {
-    // One comparison is enough: with the collector's scheme word the whole is right when the token is.
+    // One comparison is enough: after the collector's scheme word, the whole is right when the token is.
     if (withToken && candidate.token !== undefined) right = candidate.token.equals(token) || right
     else if (bareAllowed || candidate.scheme !== undefined) right = candidate.whole.equals(authorization) || right
   }
@@ -158,7 +157,7 @@ function wrong(
       ? bare
       : ((scheme === collectorScheme || basic) && plain) || expected.some((candidate) => candidate.scheme === scheme)
   const hint = authorization.includes(', ')
-    ? 'Two Authorization headers arrived: something on the way adds one of its own.'
+    ? 'The request has two Authorization headers. Something between the service and the receiver adds one.'
     : known
       ? quotedHint(authorization, expected)
       : schemeHint(scheme, door, plain)
@@ -168,16 +167,16 @@ function wrong(
 function quotedHint(authorization: string, expected: readonly Expected[]): string | undefined {
   const quoted = /^(["'])(.*)\1$/.exec(authorization)?.[2]
   if (quoted === undefined || !expected.some((candidate) => candidate.whole.equals(quoted))) return undefined
-  return 'The value is right but stands in quotes: set `auth` of the webhook without them.'
+  return 'The value is right, but in quotes. Set `auth` of the webhook without quotes.'
 }
 
 function schemeHint(scheme: string | undefined, door: Door, plain: boolean): string {
   if (scheme === undefined) {
     return door === 'collector'
-      ? 'On the collector\'s paths the secret follows the scheme word: "Authorization: Splunk <secret>".'
-      : 'The secret of this receiver begins with a scheme word and the header has none: set `auth` of the webhook to the whole secret.'
+      ? 'On the collector\'s paths a scheme word comes before the secret: "Authorization: Splunk <secret>".'
+      : 'The secret of this receiver begins with a scheme word, but the header does not. Set `auth` of the webhook to the whole secret.'
   }
   return plain
-    ? 'The header begins with a scheme word and the secret of this receiver has none: set `auth` of the webhook to exactly the secret, or give the receiver the secret with the scheme word.'
-    : 'The header begins with another scheme word than the secret of this receiver.'
+    ? 'The header begins with a scheme word, but the secret of this receiver does not. Set `auth` of the webhook to exactly the secret, or pass the secret with the scheme word to the receiver.'
+    : 'The header and the secret of this receiver begin with different scheme words.'
 }

@@ -1,5 +1,5 @@
 import type { DataEvent } from '../events/event.ts'
-import { mergeData } from '../wire/merge.ts'
+import { mergeData } from '../wire/normalized-event.ts'
 import type { InboxMessage } from './inbox.ts'
 
 /** What merging needs to know of a message. */

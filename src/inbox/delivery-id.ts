@@ -57,3 +57,13 @@ export function seqOf(id: string): number {
 function millisecondOf(id: string): number {
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 }
+
+/** The `seq` of the first id of a millisecond. */
+export function firstSeqAt(ms: number): number {
+  return ms * perMs
+}
+
+/** The millisecond in which the id of a `seq` was made. */
+export function msOfSeq(seq: number): number {
+  return Math.floor(seq / perMs)
+}

@@ -1,8 +1,50 @@
 import { type Context, Hono } from 'hono'
 import * as z from 'zod/mini'
 import { FleethookError } from '../base/errors.ts'
-import { letterOf, summaryOf } from './letter.ts'
-import type { OperatorApi } from '../inbox/dead-letters.ts'
+import type { FleetEvent } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import type { DeadMessage, OperatorApi } from '../inbox/dead-letters.ts'
+
+/** A dead letter in a list, without its payload. Times are ISO 8601 in UTC. */
+export interface LetterSummary {
+  /** The delivery's id. */
+  readonly id: string
+  readonly vin: string | null
+  readonly topic: string
+  readonly receivedAt: string
+  readonly diedAt: string
+  readonly attempts: number
+  /** The last error of the handler. It can quote the payload. */
+  readonly error: string
+}
+
+/** A dead letter with its event. */
+export interface Letter extends LetterSummary {
+  readonly event: unknown
+}
+
+function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage): LetterSummary {
+  return {
+    id,
+    vin: vinOf(event) ?? null,
+    topic: event.topic,
+    receivedAt: event.receivedAt.toISOString(),
+    diedAt: diedAt.toISOString(),
+    attempts,
+    error,
+  }
+}
+
+function letterOf(message: DeadMessage): Letter {
+  const { event } = message
+  // The id of an event is a getter on its prototype, so a copy by spreading does not have it.
+  const whole = 'id' in event ? { ...event, id: event.id } : event
+  return { ...summaryOf(message), event: whole }
+}
+
+function vinOf(event: FleetEvent | MalformedBody): string | undefined {
+  return event.topic === 'malformed' ? undefined : event.vin
+}
 
 const time = z.pipe(
   z.iso.datetime({ offset: true }),
@@ -21,12 +63,10 @@ const page = z.extend(filter, {
 const change = z.extend(filter, { dryRun: z.optional(z.boolean()) })
 const range = z.extend(change, { from: time, to: time })
 
-/** How much is listed when nobody says. */
+/** The default length of a page. */
 const usualLimit = 100
 
-/**
- * What an operator may ask of a receiver, as JSON over HTTP. It guards nothing: whoever makes it reachable decides by whom.
- */
+/** The operator's requests as JSON over HTTP. It does not check a secret. Guard it wherever you mount it. */
 export function createOperatorApp(operator: OperatorApi): Hono {
   const { deadLetters } = operator
   const app = new Hono()
@@ -37,7 +77,7 @@ export function createOperatorApp(operator: OperatorApi): Hono {
     const last = found.at(-1)
     return c.json({
       letters: found.map(summaryOf),
-      // There may be more: nobody has looked.
+      // A full page can have another one after it.
       next: found.length === limit && last !== undefined ? last.id : null,
     })
   })
@@ -54,9 +94,10 @@ export function createOperatorApp(operator: OperatorApi): Hono {
   app.post('/dead/:id/discard', async (c) => c.json({ messages: await deadLetters.discard(c.req.param('id')) }))
   app.post('/replay', async (c) => c.json({ messages: await operator.replay(read(range, await bodyOf(c))) }))
 
-  app.notFound((c) => c.json({ error: 'path_unknown', text: 'There is no such path for operators.' }, 404))
+  app.notFound((c) => c.json({ error: 'path_unknown', text: 'Unknown path.' }, 404))
   app.onError((error, c) => {
-    if (!(error instanceof FleethookError)) return c.json({ error: 'failed', text: `It failed: ${error.name}.` }, 500)
+    if (!(error instanceof FleethookError))
+      return c.json({ error: 'failed', text: `The request failed with ${error.name}.` }, 500)
     return c.json({ error: error.code, text: error.message }, error.code === 'option_invalid' ? 400 : 503)
   })
   return app
@@ -68,7 +109,7 @@ async function bodyOf(c: Context): Promise<unknown> {
   try {
     return await c.req.json()
   } catch {
-    throw new FleethookError('option_invalid', 'What was asked is not JSON.')
+    throw new FleethookError('option_invalid', 'The request is not JSON.')
   }
 }
 
@@ -78,6 +119,6 @@ function read<Schema extends z.ZodMiniType>(schema: Schema, given: unknown): z.o
   const [issue] = error.issues
   throw new FleethookError(
     'option_invalid',
-    `What was asked cannot be read: ${issue?.path.join('.') ?? ''} ${issue?.message ?? ''}.`,
+    `The request is invalid: ${issue?.path.join('.') ?? ''} ${issue?.message ?? ''}.`,
   )
 }

@@ -1,4 +1,3 @@
-import type { DeadMessage } from '../inbox/dead-letters.ts'
 import type { DrainResult } from '../hosting/drainable.ts'
 import type { Env, Hono } from 'hono'
 import type { BatchHandler, BatchOptions, Handler, HandlerFilter, Subject } from '../dispatch/handler.ts'
@@ -56,7 +55,7 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   on<S extends Subject>(
     subjects: S | readonly S[],
     handler: Handler<NoInfer<S>, E, Fields>,
-    filter?: HandlerFilter,
+    filter?: HandlerFilter<Fields>,
   ): Receiver<E, Fields>
   /**
    * Registers a handler that gets up to `size` messages at once, for writers that want hundreds at a time. It runs when
@@ -79,7 +78,7 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    */
   batch<S extends Subject>(
     subjects: S | readonly S[],
-    options: BatchOptions,
+    options: BatchOptions<Fields>,
     handler: BatchHandler<NoInfer<S>, E, Fields>,
   ): Receiver<E, Fields>
   /** Called for every failed run of a handler and every failure of the inbox. What it throws is logged. */

@@ -1,4 +1,3 @@
-import type { Durability } from '../hosting/drainable.ts'
 import type { Env } from 'hono'
 import { type Clock, systemClock } from '../base/clock.ts'
 import type { Dedupe } from '../dispatch/duplicates.ts'
@@ -59,7 +58,10 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
   readonly concurrency?: number
   /** `'vin'` (default): one message of a VIN at a time, in order of arrival. `'none'`: any order. */
   readonly order?: 'vin' | 'none'
-  /** When a failing handler runs again. Default `{ attempts: 5, minMs: 200, maxMs: 30_000 }`. */
+  /**
+   * When a failing handler runs again. Default with a durable inbox: for an hour, with waits from 200 ms to 60 s. In memory:
+   * for a minute, with waits up to 10 s. A handler that fails for every vehicle rests as a whole, and that time does not count.
+   */
   readonly retry?: Partial<RetryOptions>
   /**
    * Skips a message whose `event.id` was already handled in this process, when the two receipts are at most `withinMs`
@@ -92,7 +94,7 @@ export interface Settings {
   readonly ack: Ack | undefined
   readonly concurrency: number
   readonly order: 'vin' | 'none'
-  readonly retry: RetryOptions
+  readonly retry: Partial<RetryOptions>
   readonly dedupe: Dedupe | undefined
   readonly timeoutMs: number
   readonly limits: Limits
@@ -116,7 +118,12 @@ const rules: Rules<ReceiverOptions> = {
   ack: oneOf('received', 'stored', 'handled'),
   concurrency: wholeNumber(1),
   order: oneOf('vin', 'none'),
-  retry: { attempts: wholeNumber(1), minMs: milliseconds(0), maxMs: milliseconds(0) },
+  retry: {
+    attempts: wholeNumber(1),
+    minMs: milliseconds(0),
+    maxMs: milliseconds(0),
+    maxAgeMs: wholeNumber(0),
+  },
   dedupe: { withinMs: required(wholeNumber(1)), maxEntries: wholeNumber(1) },
   timeoutMs: milliseconds(1),
   limits: { bodyBytes: wholeNumber(1), pendingMessages: wholeNumber(1), pendingBytes: wholeNumber(1) },
@@ -143,7 +150,7 @@ export function readOptions(options: ReceiverOptions<never, never> | ReceiverOpt
     ack: options.ack,
     concurrency: options.concurrency ?? 16,
     order: options.order ?? 'vin',
-    retry: { attempts: 5, minMs: 200, maxMs: 30_000, ...defined(options.retry) },
+    retry: defined(options.retry),
     dedupe: options.dedupe,
     timeoutMs: options.timeoutMs ?? 30_000,
     limits: { bodyBytes: 1_048_576, pendingMessages: undefined, pendingBytes: undefined, ...defined(options.limits) },

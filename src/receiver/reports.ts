@@ -138,6 +138,16 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
         })
         tell(error, { kind: 'handler', event, delivery, ...batch })
       },
+      resting(handler, atMs, failures) {
+        say.error(
+          `${handlerName(handler)} fails for every vehicle and rests as a whole: its messages wait`,
+          { failures, nextTryAt: new Date(atMs).toISOString() },
+          handler,
+        )
+      },
+      recovered(handler) {
+        say.warn(`${handlerName(handler)} succeeds again: its messages go on`)
+      },
       discarded(reason, topic, messages) {
         counts.discarded += messages
         say.warn(`a handler for ${topic} discarded what it was given`, { reason: reason.slice(0, 200), messages })
@@ -167,6 +177,12 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
       )
     },
   }
+}
+
+/** How a log calls a handler. */
+function handlerName(handler: object): string {
+  const { name } = 'handler' in handler && typeof handler.handler === 'function' ? handler.handler : Object(handler)
+  return typeof name === 'string' && /^\w{1,60}$/.test(name) ? `the handler ${name}` : 'a handler'
 }
 
 /** What a log may show of an error: its name and place. Its message can quote a payload. */

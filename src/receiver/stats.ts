@@ -1,4 +1,4 @@
-import type { Drift } from '../wire/drift.ts'
+import type { Drift } from '../wire/data.ts'
 
 /**
  * What a receiver did and is doing. Counts start at construction, and add up: `received + recovered + replayed` equals

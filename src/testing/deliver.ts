@@ -1,31 +1,30 @@
 import type { Format } from '../events/event.ts'
 import { detachedContext, type ExecutionContext } from '../hosting/execution-context.ts'
-import { type Encodable, encode } from '../wire/encode.ts'
-import { authorizationOf } from './post.ts'
+import { authorization, type Encodable, encode } from '../wire/encode.ts'
 
-/** What messages can be delivered to: a receiver, or a Hono app that mounts one. */
+/** A receiver, or a Hono app that mounts one. */
 export interface Deliverable {
   readonly fetch: (request: Request, env?: never, context?: ExecutionContext) => Response | Promise<Response>
 }
 
-/** How to deliver a message. */
+/** Options of {@link deliver}. */
 export interface DeliverOptions {
-  /** The format to write it in. Default `'service'`; test all three, for the webhook can be set to any. */
+  /** The format of the message. Default `'service'`. Test all three, because a webhook can be set to any of them. */
   readonly as?: Format
-  /** What is set as `auth` of the webhook. Without it no `Authorization` header is sent. */
+  /** The value that is set as `auth` of the webhook. Default: no `Authorization` header is sent. */
   readonly secret?: string
-  /** Where the receiver is mounted. Default `/`. */
+  /** The path at which the receiver is mounted. Default `/`. */
   readonly path?: string
-  /** The runtime's bindings. */
+  /** The runtime's bindings, `context.env` in handlers. Default: none. */
   readonly env?: object
 }
 
-/** What became of a message. */
+/** The answer to a delivered message. */
 export interface Delivered {
   readonly status: number
-  /** The answer, parsed. */
+  /** The body of the answer, parsed. */
   readonly body: { readonly text: string; readonly code: number; readonly error?: string; readonly hint?: string }
-  /** Resolves when every handler of the message is done or has given it up; at once when it was refused. */
+  /** Resolves when every handler of the message has succeeded or given up. Resolves at once when the message was refused. */
   readonly settled: Promise<void>
 }
 
@@ -56,7 +55,7 @@ export async function deliver(
     method: 'POST',
     headers: {
       'content-type': 'application/json',
-      ...(secret === undefined ? {} : { authorization: authorizationOf(secret, as) }),
+      ...(secret === undefined ? {} : { authorization: authorization(secret, as) }),
     },
     body: JSON.stringify(encode(message, as)),
   })

@@ -1,11 +1,19 @@
 import { type ErrorCode, FleethookError } from '../base/errors.ts'
 
-/** Throws unless both are the same as JSON, whatever the order of keys. */
+/** One check of a conformance suite. */
+export interface Conformance {
+  /** What the check expects, as a sentence. */
+  readonly name: string
+  /** Rejects when the check fails. The error says what was expected and what came. */
+  run(): Promise<void>
+}
+
+/** Throws unless both are equal as JSON. The order of keys does not count. */
 export function equal(actual: unknown, expected: unknown): void {
   if (sorted(actual) !== sorted(expected)) throw new Error(`Expected ${sorted(expected)} and got ${sorted(actual)}.`)
 }
 
-/** JSON with the keys in order, so that equal values are equal texts. */
+/** JSON with sorted keys, so that equal values are equal texts. */
 function sorted(value: unknown): string {
   return (
     JSON.stringify(value, (_, inner: unknown) =>

@@ -1,28 +1,28 @@
 import type { Clock } from '../base/clock.ts'
 
-/** Time that stands still until it is told to go on. */
+/** A clock that moves only when a test advances it. */
 export interface FakeClock extends Clock {
-  /** Goes on by `ms` milliseconds: what falls due runs in order, and everything that follows from it before the next. */
+  /** Moves the time by `ms` milliseconds. Timers run in order, each with everything that follows from it before the next one. */
   advance(ms: number): Promise<void>
-  /** In how many milliseconds each timer that is out falls due, soonest first. */
+  /** The milliseconds until each pending timer runs, soonest first. */
   timers(): readonly number[]
 }
 
-interface Out {
+interface Pending {
   readonly atMs: number
   readonly run: () => void
 }
 
-/** Lets everything run that can run without time going on. */
+/** Runs everything that does not wait for time to pass. */
 export async function turn(): Promise<void> {
-  // Handlers start in a timer task that is a millisecond away at most; timers of one length run in order.
+  // Handlers start in a timer task at most a millisecond later. Timers of the same length run in order.
   for (let task = 0; task < 2; task += 1) await new Promise((resolve) => setTimeout(resolve, 1))
 }
 
 /**
- * A clock for the option `clock` of a receiver: retries, time limits and deadlines come when the test says so.
+ * A clock for the option `clock` of a receiver. Retries, time limits and deadlines happen when the test advances it.
  *
- * Begins at `startMs`, milliseconds since the epoch; 2026-11-21T10:00:00Z when it is left out.
+ * Starts at `startMs`, in milliseconds since the epoch. Default 2026-11-21T10:00:00Z.
  *
  * @example
  * ```ts
@@ -36,15 +36,15 @@ export async function turn(): Promise<void> {
  */
 export function fakeClock(startMs: number = Date.UTC(2026, 10, 21, 10)): FakeClock {
   let now = startMs
-  const out = new Set<Out>()
-  const soonest = (): readonly Out[] => [...out].toSorted((a, b) => a.atMs - b.atMs)
+  const pending = new Set<Pending>()
+  const soonest = (): readonly Pending[] => [...pending].toSorted((a, b) => a.atMs - b.atMs)
 
   return {
     now: () => now,
     after(ms, run) {
       const timer = { atMs: now + ms, run }
-      out.add(timer)
-      return { cancel: () => void out.delete(timer) }
+      pending.add(timer)
+      return { cancel: () => void pending.delete(timer) }
     },
     async advance(ms) {
       const until = now + ms
@@ -53,7 +53,7 @@ export function fakeClock(startMs: number = Date.UTC(2026, 10, 21, 10)): FakeClo
         const [next] = soonest()
         if (next === undefined || next.atMs > until) break
         now = next.atMs
-        out.delete(next)
+        pending.delete(next)
         next.run()
         await turn()
       }

@@ -1,31 +1,22 @@
 import { systemClock } from '../base/clock.ts'
-import type { Inbox, InboxSettings, Selection } from '../inbox/inbox.ts'
-import { equal, rejects } from './expectations.ts'
+import type { Inbox, InboxSettings, Opened, Selection, Waiting } from '../inbox/inbox.ts'
+import { type Conformance, equal, rejects } from './expectations.ts'
 import { id, message, reason, withoutEvent } from './kept-message.ts'
-import { type Check, idsOf, reopenChecks } from './reopen-checks.ts'
 
-/** How to make the inboxes that are put to the test. */
+/** Makes the inboxes to check. */
 export interface InboxUnderTest {
   /** A new, empty inbox within these limits. */
   create(settings: InboxSettings): Inbox | Promise<Inbox>
   /**
-   * For a durable inbox: what a new process finds that opens what `inbox` kept, after `inbox` has ended without `close`.
-   * Left out for an inbox in memory.
+   * For a durable inbox: the inbox that a new process opens with the same data, after the process of `inbox` ended without
+   * `close`. Left out for an inbox in memory.
    */
   reopen?(inbox: Inbox, settings: InboxSettings): Inbox | Promise<Inbox>
   /**
-   * `false` for a durable inbox whose process the messages themselves start: none is missed while there is no process, so
-   * there is no hole to tell of. Default `true`.
+   * `false` for a durable inbox that starts with each message, so that no message is missed without it. Such an inbox reports
+   * no gap after a restart. Default `true`.
    */
-  readonly tellsOfHoles?: boolean
-}
-
-/** One thing that every inbox does. */
-export interface Conformance {
-  /** What is promised, as a sentence. */
-  readonly name: string
-  /** Throws when it is not so. */
-  run(): Promise<void>
+  readonly reportsGaps?: boolean
 }
 
 const silent = (): void => {}
@@ -41,8 +32,11 @@ const onCapacity: InboxSettings = {
   onCapacity: silent,
 }
 
+/** Adds one check. The suite makes and opens an inbox for it. */
+type Check = (name: string, run: (inbox: Inbox, opened: Opened) => Promise<void>, settings?: InboxSettings) => void
+
 /**
- * What every inbox must do, as code: for the author of one. Runs under any test runner.
+ * The checks that every inbox must pass. For authors of an inbox. Runs under any test runner.
  *
  * @example
  * ```ts
@@ -76,7 +70,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(await inbox.deadLetters({ limit: 10 }), [])
   })
 
-  check('What was put is handed out as it was put', async (inbox) => {
+  check('A claimed message is as it was put', async (inbox) => {
     await inbox.put([message(1)])
     const claim = await inbox.claim(id(1))
     equal(claim && withoutEvent(claim.message), withoutEvent(message(1)))
@@ -89,7 +83,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     for (const [n, kind] of kinds.entries()) equal((await inbox.claim(id(n)))?.message.kind, kind)
   })
 
-  check('What was never put, and what is settled, cannot be claimed', async (inbox) => {
+  check('A message that was never put, or that is settled, cannot be claimed', async (inbox) => {
     equal(await inbox.claim(id(1)), undefined)
     await inbox.put([message(1)])
     await inbox.claim(id(1))
@@ -98,7 +92,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(inbox.usage(), { messages: 0, bytes: 0 })
   })
 
-  check('Settling what is gone does nothing', async (inbox) => {
+  check('Settling a message that is not there does nothing', async (inbox) => {
     await inbox.put([message(1), message(2)])
     await inbox.settle(id(1))
     await inbox.settle(id(1))
@@ -106,7 +100,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(inbox.usage().messages, 1)
   })
 
-  check('Usage counts messages and bytes, waiting and claimed together', async (inbox) => {
+  check('Usage counts messages and bytes, both waiting and claimed', async (inbox) => {
     await inbox.put([message(1, 100), message(2, 50)])
     equal(inbox.usage(), { messages: 2, bytes: 150 })
     await inbox.claim(id(1))
@@ -115,7 +109,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(inbox.usage(), { messages: 1, bytes: 50 })
   })
 
-  check('A message says how often it was handed out before, put back or not', async (inbox) => {
+  check('A claim has the number of earlier claims, with or without a reschedule', async (inbox) => {
     await inbox.put([message(1)])
     equal((await inbox.claim(id(1)))?.deliveries, 0)
     await inbox.reschedule(id(1), { attempts: 1, notBefore: 0 })
@@ -124,7 +118,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
   })
 
   check(
-    'Full by messages: all of a put or none of it, with inbox_full, and room again after a settle',
+    'Full by messages: a put is kept whole or rejected whole with inbox_full, and a settle makes room',
     async (inbox) => {
       await inbox.put([message(1), message(2)])
       await rejects(inbox.put([message(3), message(4)]), 'inbox_full')
@@ -150,7 +144,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     { ...onCapacity, pendingBytes: 100 },
   )
 
-  check('A dead letter is kept with why, and is no longer pending', async (inbox) => {
+  check('A dead letter is kept with its reason, and is no longer pending', async (inbox) => {
     await inbox.put([message(1), message(2)])
     await inbox.claim(id(1))
     equal(await inbox.deadLetter(id(1), reason), 0)
@@ -164,7 +158,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     })
   })
 
-  check('Dead letters are listed in the order of their ids, a page at a time, and by lane and time', async (inbox) => {
+  check('Dead letters are listed by id, page by page, and can be selected by lane and time', async (inbox) => {
     await inbox.put([message(1), { ...message(2), lane: 'OTHER' }, message(3)])
     for (const n of [2, 3, 1]) await inbox.deadLetter(id(n), reason)
     const ids = async (which: Selection): Promise<readonly string[]> =>
@@ -178,27 +172,30 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(await inbox.findDeadLetter(id(9)), undefined)
   })
 
-  check('What is gone does not become a dead letter', async (inbox) => {
+  check('A message that is not there does not become a dead letter', async (inbox) => {
     equal(await inbox.deadLetter(id(1), reason), 0)
     equal(await inbox.deadLetters({ limit: 10 }), [])
   })
 
-  check('A revived dead letter is a message again, under its id, as replayed, with no deliveries', async (inbox) => {
-    await inbox.put([message(1)])
-    await inbox.claim(id(1))
-    await inbox.deadLetter(id(1), reason)
-    const { lane, kind } = message(1)
-    const revived = await inbox.revive(id(1))
-    equal(revived && { id: revived.id, lane: revived.lane, kind: revived.kind }, { id: id(1), lane, kind })
-    equal(await inbox.deadLetters({ limit: 10 }), [])
-    equal(inbox.usage().messages, 1)
-    const claim = await inbox.claim(id(1))
-    equal({ deliveries: claim?.deliveries, replayed: claim?.replayed }, { deliveries: 0, replayed: true })
-    equal(await inbox.revive(id(1)), undefined)
-  })
+  check(
+    'A revived dead letter is a message again, with the same id, marked as replayed, with no deliveries',
+    async (inbox) => {
+      await inbox.put([message(1)])
+      await inbox.claim(id(1))
+      await inbox.deadLetter(id(1), reason)
+      const { lane, kind } = message(1)
+      const revived = await inbox.revive(id(1))
+      equal(revived && { id: revived.id, lane: revived.lane, kind: revived.kind }, { id: id(1), lane, kind })
+      equal(await inbox.deadLetters({ limit: 10 }), [])
+      equal(inbox.usage().messages, 1)
+      const claim = await inbox.claim(id(1))
+      equal({ deliveries: claim?.deliveries, replayed: claim?.replayed }, { deliveries: 0, replayed: true })
+      equal(await inbox.revive(id(1)), undefined)
+    },
+  )
 
   check(
-    'A dead letter for which there is no room stays one',
+    'A dead letter stays one when there is no room to revive it',
     async (inbox) => {
       await inbox.put([message(1)])
       await inbox.deadLetter(id(1), reason)
@@ -209,7 +206,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     { ...onCapacity, pendingMessages: 1 },
   )
 
-  check('A discarded dead letter is gone', async (inbox) => {
+  check('A discarded dead letter is deleted', async (inbox) => {
     await inbox.put([message(1)])
     await inbox.deadLetter(id(1), reason)
     equal([await inbox.discard(id(1)), await inbox.discard(id(1))], [true, false])
@@ -217,7 +214,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(await inbox.revive(id(1)), undefined)
   })
 
-  check('Many puts at once all arrive', async (inbox) => {
+  check('Many puts at once are all kept', async (inbox) => {
     const numbers = Array.from({ length: 200 }, (_, n) => n)
     await Promise.all(numbers.map((n) => inbox.put([message(n)])))
     equal(inbox.usage().messages, 200)
@@ -228,11 +225,93 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     )
   })
 
-  check('Nothing is put once it is closed', async (inbox) => {
+  check('A put after close is rejected', async (inbox) => {
     await inbox.close()
     await rejects(inbox.put([message(1)]), 'inbox_unavailable')
   })
 
   reopenChecks(subject, check, onCapacity)
   return checks
+}
+
+/** Checks what a new process finds in a durable inbox. */
+function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Check, onCapacity: InboxSettings): void {
+  if (reopen === undefined) return
+  check('A new process finds the messages that are not settled, claimed or not, in the order of ids', async (inbox) => {
+    await inbox.put([message(1), message(2)])
+    await inbox.put([message(3), message(4)])
+    await inbox.claim(id(1))
+    await inbox.settle(id(2))
+    await inbox.deadLetter(id(3), reason)
+    // A settle or a claim need not be durable at once. It is durable with the next put.
+    await inbox.put([message(5)])
+    const again = await reopen(inbox, onCapacity)
+    const { waiting, lastId } = await again.open()
+    equal(await idsOf(waiting), [id(1), id(4), id(5)])
+    equal(lastId, id(5))
+    equal(again.usage().messages, 3)
+    equal((await again.claim(id(1)))?.deliveries, 1)
+    equal((await again.claim(id(4)))?.deliveries, 0)
+    equal(
+      (await again.deadLetters({ limit: 10 })).map((letter) => letter.id),
+      [id(3)],
+    )
+    await again.close()
+  })
+  check('A new process finds the attempts of a message and the time of its next one', async (inbox) => {
+    await inbox.put([message(1)])
+    await inbox.claim(id(1))
+    await inbox.reschedule(id(1), { attempts: 3, notBefore: 1_800_000_000_000 })
+    await inbox.put([message(2)])
+    const again = await reopen(inbox, onCapacity)
+    const [first] = await all((await again.open()).waiting)
+    equal(
+      { id: first?.id, attempts: first?.attempts, notBefore: first?.notBefore },
+      { id: id(1), attempts: 3, notBefore: 1_800_000_000_000 },
+    )
+    await again.close()
+  })
+  check(
+    `A new process ${reportsGaps ? 'reports' : 'does not report'} a gap when the inbox was not closed`,
+    async (inbox) => {
+      await inbox.put([message(1)])
+      const again = await reopen(inbox, onCapacity)
+      equal(
+        (await again.open()).gaps?.map((gap) => gap.reason),
+        reportsGaps ? ['restarted'] : undefined,
+      )
+      await again.close()
+      const last = await reopen(again, onCapacity)
+      equal((await last.open()).gaps ?? [], [])
+      await last.close()
+    },
+  )
+  check('A new process finds the last id, even when no message is left', async (inbox) => {
+    await inbox.put([message(1), message(2)])
+    await inbox.settle(id(1))
+    await inbox.settle(id(2))
+    await inbox.close()
+    const again = await reopen(inbox, onCapacity)
+    const { lastId, waiting } = await again.open()
+    equal(lastId, id(2))
+    equal(await idsOf(waiting), [])
+    await again.close()
+  })
+  check('A new process finds 300 messages in the order of ids', async (inbox) => {
+    const numbers = Array.from({ length: 300 }, (_, n) => n)
+    await Promise.all(numbers.map((n) => inbox.put([message(n)])))
+    const again = await reopen(inbox, onCapacity)
+    equal(await idsOf((await again.open()).waiting), numbers.map(id))
+    await again.close()
+  })
+}
+
+async function all(pages: AsyncIterable<readonly Waiting[]>): Promise<readonly Waiting[]> {
+  const found: Waiting[] = []
+  for await (const page of pages) found.push(...page)
+  return found
+}
+
+async function idsOf(pages: AsyncIterable<readonly Waiting[]>): Promise<readonly string[]> {
+  return (await all(pages)).map((waiting) => waiting.id)
 }

@@ -1,20 +1,20 @@
 import type { DeadLetterReason, InboxMessage } from '../inbox/inbox.ts'
 
-/** Why a message is given up. */
+/** A reason for a dead letter. */
 export const reason: DeadLetterReason = { error: 'Error: no', attempts: 5, diedAt: 1_700_000_000_000 }
 
-/** UUIDv7 of which the number is the time, so that ids sort as their numbers. */
+/** A UUIDv7 whose time is the number, so that ids sort like their numbers. */
 export function id(n: number): string {
   return `018dd9c4-${(0x3fd4 + n).toString(16).padStart(4, '0')}-7000-8000-000000000000`
 }
 
-/** A message as an inbox is given it: the `n`th, of so many bytes. */
+/** The message number `n` for an inbox, with this number of bytes. */
 export function message(n: number, bytes = 64): InboxMessage {
   const text = JSON.stringify({ state: 'online', vin: 'VIN', createdAt: '2024-02-24T04:58:44Z', n })
   return { id: id(n), lane: 'VIN', receivedAt: 1_700_000_000_000 + n, door: 'root', kind: 'wire', text, bytes }
 }
 
-/** What every inbox keeps of a message. */
+/** The parts of a message that every inbox keeps. */
 export function withoutEvent({ event: _, ...kept }: InboxMessage): object {
   return kept
 }

@@ -1,14 +1,15 @@
 import type { Meta, StateEvent } from '../events/event.ts'
-import type { FieldValues } from '../events/fields.ts'
+import type { ExtendedBy, FieldCatalogue, FieldValues } from '../events/fields.ts'
 import { syntheticVin } from '../service/fleet/vin.ts'
 import type { Encodable } from '../wire/encode.ts'
 
-/** What every message has beside its payload. */
+/** The parts of a message beside its payload. */
 export interface MessageDetails {
-  /** Default: that of a vehicle that does not exist. */
+  /** Default: the VIN of a vehicle that does not exist. */
   readonly vin?: string
   /** ISO 8601 UTC. Default 2026-11-21T10:00:00.000Z. */
   readonly createdAt?: string
+  /** What the wire carries beside the payload. Default: nothing. */
   readonly meta?: Meta
 }
 
@@ -21,7 +22,7 @@ function base({ vin = syntheticVin(1), createdAt = '2026-11-21T10:00:00.000Z', m
   return meta === undefined ? { vin, createdAt } : { vin, createdAt, meta }
 }
 
-/** An alert, as far as a test cares. */
+/** An alert. A test gives the parts that it needs. */
 export interface GivenAlert {
   readonly name: string
   readonly startedAt?: string
@@ -31,7 +32,7 @@ export interface GivenAlert {
   readonly [key: string]: unknown
 }
 
-/** An error that a vehicle reported, as far as a test cares. */
+/** An error that a vehicle reported. A test gives the parts that it needs. */
 export interface GivenError {
   readonly name: string
   readonly createdAt?: string
@@ -41,19 +42,25 @@ export interface GivenError {
   readonly [key: string]: unknown
 }
 
-/** One function a topic: makes a message, with a believable payload when it is given none. */
+/** One function for each topic. Without a payload, the message has a realistic one. */
 export interface MessageFactories {
-  /** New values of some fields. */
-  data(data?: FieldValues, details?: MessageDetails): MessageOf<'data'>
-  /** The vehicle went online, fell asleep, drives, went offline. */
+  /**
+   * New values of some fields. For fields of your own, pass the type of your catalogue:
+   * `message.data<typeof fields>({ CabinHumidity: 40 })`.
+   */
+  data<Own extends FieldCatalogue = FieldCatalogue>(
+    data?: FieldValues<ExtendedBy<Own>>,
+    details?: MessageDetails,
+  ): MessageOf<'data'>
+  /** The new state of the vehicle. Default `'online'`. */
   state(state?: StateEvent['state'], details?: MessageDetails): MessageOf<'state'>
-  /** A full vehicle data document, in the service's small form. */
+  /** A vehicle data document. The default has four small sections. */
   vehicleData(vehicleData?: { readonly [key: string]: unknown }, details?: MessageDetails): MessageOf<'vehicle_data'>
-  /** Alerts: by default one that is active. */
+  /** Alerts of the vehicle. The default is one active alert. */
   alerts(alerts?: readonly GivenAlert[], details?: MessageDetails): MessageOf<'alerts'>
-  /** Errors that the vehicle reported. */
+  /** Errors that the vehicle reported. The default is one error. */
   errors(errors?: readonly GivenError[], details?: MessageDetails): MessageOf<'errors'>
-  /** The vehicle connected or disconnected. */
+  /** The vehicle connected or disconnected. The default is connected by cellular. */
   connectivity(
     connection?: { readonly status?: string; readonly networkInterface?: string; readonly connectionId?: string },
     details?: MessageDetails,
@@ -61,8 +68,8 @@ export interface MessageFactories {
 }
 
 /**
- * Messages to test a receiver with: one function a topic, each with a believable payload when it is given none, and the
- * same every time. `encode` of `fleethook/normalize` writes them in a format, and {@link deliver} posts them.
+ * Messages to test a receiver with: one function for each topic. Without a payload, a message has a realistic one, the same
+ * every time. `encode` of `fleethook/normalize` writes a message in a format, and {@link deliver} posts it.
  *
  * @example
  * ```ts
@@ -75,8 +82,8 @@ export interface MessageFactories {
  * Specification: "Topics", "Payload of a `data` message".
  */
 export const message: MessageFactories = {
-  data(
-    data: FieldValues = {
+  data<Own extends FieldCatalogue = FieldCatalogue>(
+    data: FieldValues<ExtendedBy<Own>> | FieldValues = {
       BatteryLevel: 71.5,
       Gear: 'D',
       Location: { latitude: 52.3731, longitude: 4.8926 },

@@ -1,36 +1,27 @@
-import type { Format } from '../events/event.ts'
-
-/** What a request may carry. */
+/** The body of a request. */
 export type PostedBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>>
 
-/** What is posted. */
+/** A request to post. */
 export interface Posted {
   /** Below the receiver's URL. */
   readonly path?: string
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** A stream is made anew for each request. */
+  /** A function makes a new body for each request, as a stream needs it. */
   readonly body?: PostedBody | (() => PostedBody | Promise<PostedBody>)
 }
 
-/** What came back. */
+/** The answer to a request. */
 export interface Answered {
   readonly status: number
   readonly headers: Headers
   readonly text: string
 }
 
-/** How long an answer may take, in milliseconds, unless it is said otherwise. */
+/** The default of the longest wait for an answer, in milliseconds. */
 export const defaultPatienceMs = 15_000
 
-const collectorScheme = 'Splunk'
-
-/** The header as the service sends it: a secret without a scheme word gets the collector's in the collector's format. */
-export function authorizationOf(secret: string, format: Format): string {
-  return format === 'event_collector' && !secret.includes(' ') ? `${collectorScheme} ${secret}` : secret
-}
-
-/** Posts to a receiver by HTTP. */
+/** Makes a function that posts to a receiver over HTTP. */
 export function posting({
   url,
   patienceMs = defaultPatienceMs,
@@ -58,7 +49,7 @@ export function posting({
       throw new Error(`${method} ${path === '' ? 'to the receiver' : path} ${what}.`, { cause })
     } finally {
       clearTimeout(timer)
-      // Ends a body that is still on its way.
+      // Ends a body that is still being sent.
       over.abort()
     }
   }

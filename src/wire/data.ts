@@ -1,18 +1,79 @@
 import type { FieldValue, Json } from '../events/values.ts'
-import { named, nothing, type Named } from './named.ts'
-import { asJson, asJsonObject, isJsonObject, type JsonObject } from './record.ts'
-import { readAny, type Field } from './reader.ts'
-import { INVALID, wrapperOf } from './wrapper.ts'
+import { type Field, readAny } from './field-types.ts'
+import {
+  asJson,
+  asJsonObject,
+  emptyObject,
+  isJsonObject,
+  type JsonObject,
+  wireObject,
+  type WireObject,
+} from './record.ts'
+
+/** A field whose values did not read as the catalogue's type. */
+export interface Drift {
+  readonly field: string
+  /** The wrapper, or the JSON type, of the values. */
+  readonly seen: string
+  /** The number of such values. */
+  readonly count: number
+}
+
+/** Counts the values that did not read as the catalogue's type. */
+export interface DriftReport {
+  note(field: string, seen: string): void
+  /** Most frequent first. */
+  list(): readonly Drift[]
+}
+
+/** A sender cannot make the report grow without end: with this many rows, a new field or type is no longer added. */
+const maxDriftRows = 1000
+
+export function createDriftReport(): DriftReport {
+  const rows = new Map<string, { readonly field: string; readonly seen: string; count: number }>()
+  return {
+    note(field, seen) {
+      const key = `${seen} ${field}`
+      const row = rows.get(key)
+      if (row !== undefined) row.count += 1
+      else if (rows.size < maxDriftRows) rows.set(key, { field, seen, count: 1 })
+    },
+    list: () => [...rows.values()].toSorted((a, b) => b.count - a.count).map((row) => ({ ...row })),
+  }
+}
+
+const INVALID = 'invalid'
+
+function isWrapper(key: string): boolean {
+  // The letter first: it alone rules out most keys.
+  const letter = key.charCodeAt(key.length - 5)
+  return letter === 86 ? key.endsWith('Value') : letter === 118 && key.endsWith('_value') // V, v
+}
+
+/**
+ * The key that wraps a value: the only key of the object that ends in `Value` (or `_value`), with at most `invalid` beside
+ * it. `'invalid'` when the vehicle says that there is no value now. `undefined` when the object is not a wrapper.
+ */
+export function wrapperOf(sent: JsonObject): string | undefined {
+  let wrapper: string | undefined
+  let invalid = false
+  for (const key in sent) {
+    if (key === INVALID) invalid = sent[key] === true
+    else if (wrapper === undefined && isWrapper(key)) wrapper = key
+    else return undefined
+  }
+  return invalid ? INVALID : wrapper
+}
 
 /** The fields of a `data` message. */
-export interface FieldReading {
-  readonly data: Named<FieldValue>
-  undecoded: Named<Json>
+interface FieldReading {
+  readonly data: WireObject<FieldValue>
+  undecoded: WireObject<Json>
 }
 
 /** How fields are read. */
 export interface FieldRules {
-  /** `undefined`: values are only taken out of their wrappers. */
+  /** The fields of the catalogue. `undefined`: values are only taken out of their wrappers. */
   readonly readers: ReadonlyMap<string, Field> | undefined
   readonly onDrift: ((field: string, seen: string) => void) | undefined
 }
@@ -26,8 +87,8 @@ function kindOf(value: unknown): string {
 
 function keep(reading: FieldReading, name: string, value: FieldValue): void {
   reading.data[name] = value
-  // The same field twice in one list: the last word counts.
-  if (reading.undecoded !== nothing) delete reading.undecoded[name]
+  // When a list has the same field twice, the later value counts.
+  if (reading.undecoded !== emptyObject) delete reading.undecoded[name]
 }
 
 function readField(reading: FieldReading, name: string, sent: unknown, rules: FieldRules): void {
@@ -43,15 +104,15 @@ function readField(reading: FieldReading, name: string, sent: unknown, rules: Fi
   const decoded = value === null ? null : field === undefined ? readAny(value, wrapper) : field.read(value, wrapper)
   if (decoded !== undefined) return keep(reading, field === undefined ? name : field.name, decoded)
   reading.data[name] = null
-  if (reading.undecoded === nothing) reading.undecoded = named<Json>()
-  // JSON writes an infinite number as 1e999 and cannot write it back: spelled as the maker spells it.
+  if (reading.undecoded === emptyObject) reading.undecoded = wireObject<Json>()
+  // JSON can carry an infinite number as 1e999, but cannot write it again. So it becomes text, in the maker's spelling.
   reading.undecoded[name] = typeof value === 'number' && !Number.isFinite(value) ? String(value) : asJson(value)
   rules.onDrift?.(name, wrapper ?? kindOf(value))
 }
 
 /** Reads the service's map of field name to value. */
 export function readFieldMap(sent: JsonObject, rules: FieldRules): FieldReading {
-  const reading: FieldReading = { data: named<FieldValue>(), undecoded: nothing }
+  const reading: FieldReading = { data: wireObject<FieldValue>(), undecoded: emptyObject }
   for (const name in sent) {
     const value = sent[name]
     if (value !== undefined) readField(reading, name, value, rules)
@@ -59,13 +120,13 @@ export function readFieldMap(sent: JsonObject, rules: FieldRules): FieldReading 
   return reading
 }
 
-/** Reads the maker's list of `{ key, value }`; `undefined` when it is no such list. */
+/** Reads the maker's list of `{ key, value }`; `undefined` when it is not such a list. */
 export function readFieldList(sent: readonly unknown[], rules: FieldRules): FieldReading | undefined {
-  const reading: FieldReading = { data: named<FieldValue>(), undecoded: nothing }
+  const reading: FieldReading = { data: wireObject<FieldValue>(), undecoded: emptyObject }
   for (const item of sent) {
     if (!isJsonObject(item)) return undefined
     const { key, value } = item
-    // An emitter that does not know a field writes its number; one that leaves out zero leaves out field zero, `Unknown`.
+    // An emitter writes the number of a field that it does not know. One that leaves out zeros leaves out field zero, `Unknown`.
     const name = typeof key === 'number' ? String(key) : (key ?? 'Unknown')
     if (typeof name !== 'string') return undefined
     readField(reading, name, value ?? null, rules)

@@ -1,13 +1,12 @@
 import { FleethookError } from '../base/errors.ts'
-import { builtInFields } from '../events/catalogue.generated.ts'
 import type { Alert, Format, Meta, VehicleError, WireTopic } from '../events/event.ts'
-import type { FieldCatalogue } from '../events/fields.ts'
-import { encodeMap, encodeList } from './encode-data.ts'
-import { encodeEntries } from './encode-entries.ts'
-import { readInstant } from './instant.ts'
-import { named } from './named.ts'
-import type { JsonObject } from './record.ts'
-import { topicOfLabel } from './topic.ts'
+import { builtInFields, type FieldCatalogue, type FieldType } from '../events/fields.ts'
+import { wrapperOf } from './data.ts'
+import { topicOfLabel } from './envelope.ts'
+import { readStructure } from './field-types.ts'
+import { isJsonObject, type JsonObject, wireObject, type WireObject } from './record.ts'
+import { readInstant } from './scalars.ts'
+import { wrapperText } from './wrappers.generated.ts'
 
 interface EncodableBase {
   readonly vin: string
@@ -15,7 +14,7 @@ interface EncodableBase {
   readonly meta?: Meta
 }
 
-/** The least of an event that can be written as a message: a whole event is one too. */
+/** The part of an event that {@link encode} needs to write a message. A whole event has it, too. */
 export type Encodable =
   | (EncodableBase & { readonly topic: 'data'; readonly data: JsonObject; readonly undecoded?: JsonObject })
   | (EncodableBase & { readonly topic: 'state'; readonly state: string })
@@ -30,7 +29,159 @@ export type Encodable =
     })
   | { readonly topic: 'unknown'; readonly raw: JsonObject }
 
-/** Words of the wire, and what fleethook adds: they would make another message of this one. */
+let wrappers: ReadonlyMap<string, string> | undefined
+
+/** The wrapper in which the maker sends each field. */
+function makerWrappers(): ReadonlyMap<string, string> {
+  wrappers ??= new Map(
+    wrapperText.split('\n').flatMap((line) => {
+      const [wrapper = '', names = ''] = line.split(':')
+      return names.split(' ').map((name): [string, string] => [name, wrapper])
+    }),
+  )
+  return wrappers
+}
+
+const renamed = (flags: JsonObject, rename: (name: string) => string): JsonObject =>
+  Object.fromEntries(Object.entries(flags).map(([name, flag]) => [rename(name), flag]))
+const pascal = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1)
+const snake = (name: string): string => name.replaceAll(/[A-Z]|\d/g, (part) => `_${part.toLowerCase()}`)
+
+/** The wrapper of a structure. The normalizer makes complete structures, so their shape tells which one it is. */
+function structureOf(value: JsonObject): 'locationValue' | 'doorValue' | 'tireLocationValue' | 'timeValue' | undefined {
+  const structure = readStructure(value, undefined)
+  if (structure === undefined) return undefined
+  if ('latitude' in structure) return 'locationValue'
+  if ('hour' in structure) return 'timeValue'
+  return 'driverFront' in structure ? 'doorValue' : 'tireLocationValue'
+}
+
+/** Adds quotes to text in quotes, because the normalizer removes one pair. */
+function quoted(text: string, type: FieldType | undefined): string {
+  return type === 'string' && text.length > 1 && text.startsWith('"') && text.endsWith('"') ? `"${text}"` : text
+}
+
+function encodeText(name: string, text: string, type: FieldType | undefined): JsonObject {
+  if (typeof type === 'object' && type.enum.includes(text)) {
+    const prefix = type.prefix ?? ''
+    const fallback = prefix === '' ? 'stringValue' : `${prefix.charAt(0).toLowerCase()}${prefix.slice(1)}Value`
+    return { [makerWrappers().get(name) ?? fallback]: prefix + text }
+  }
+  return { stringValue: quoted(text, type) }
+}
+
+function encodeNumber(name: string, value: number): JsonObject {
+  const wrapper = makerWrappers().get(name)
+  if (wrapper === 'longValue' && Number.isSafeInteger(value)) return { longValue: String(value) }
+  if (wrapper === 'intValue' && (value | 0) === value) return { intValue: value }
+  return { doubleValue: value }
+}
+
+/** Puts a value into the maker's wrapper. */
+function encodeWrapped(name: string, value: unknown, type: FieldType | undefined): JsonObject {
+  if (typeof value === 'string') return encodeText(name, value, type)
+  if (typeof value === 'number') return encodeNumber(name, value)
+  if (typeof value === 'boolean') return { booleanValue: value }
+  if (Array.isArray(value)) return { arrayValue: value }
+  if (!isJsonObject(value)) return { invalid: true }
+  const wrapper = structureOf(value)
+  if (wrapper === undefined) return { objectValue: value }
+  return { [wrapper]: wrapper === 'doorValue' ? renamed(value, pascal) : value }
+}
+
+/** Leaves an object as it is, unless the normalizer would read it as something else. Then it gets a wrapper. */
+function encodeBare(value: unknown): unknown {
+  if (!isJsonObject(value)) return value
+  return isEmpty(value) || wrapperOf(value) !== undefined ? { objectValue: value } : value
+}
+
+function encodePlain(value: unknown, type: FieldType | undefined): unknown {
+  if (typeof value === 'string') return quoted(value, type)
+  const structure = isJsonObject(value) ? structureOf(value) : undefined
+  if (!isJsonObject(value) || structure === undefined) return encodeBare(value)
+  return structure === 'doorValue'
+    ? renamed(value, pascal)
+    : structure === 'tireLocationValue'
+      ? renamed(value, snake)
+      : value
+}
+
+function isEmpty(value: unknown): boolean {
+  return isJsonObject(value) && Object.keys(value).length === 0
+}
+
+/**
+ * Writes an undecoded value in a wrapper that names no more than its JSON type, so that it is undecoded again. Only `{}` of a
+ * field of no certain type has no wrapper: inside one it would be read as a value.
+ */
+function encodeUndecoded(value: unknown, type: FieldType | undefined): unknown {
+  if (typeof value === 'string') return { stringValue: value }
+  if (typeof value === 'number') return { doubleValue: value }
+  if (typeof value === 'boolean') return { booleanValue: value }
+  if (isEmpty(value) && (type === undefined || type === 'any')) return value
+  return Array.isArray(value) ? { arrayValue: value } : { objectValue: value }
+}
+
+function encodeBareUndecoded(value: unknown, type: FieldType | undefined): unknown {
+  return isJsonObject(value) ? encodeUndecoded(value, type) : value
+}
+
+function typeOf(fields: FieldCatalogue, name: string): FieldType | undefined {
+  return Object.hasOwn(fields, name) ? fields[name] : undefined
+}
+
+/** Writes `data` as the service sends it: field name to value. */
+function encodeMap(data: JsonObject, undecoded: JsonObject | undefined = {}, fields: FieldCatalogue): JsonObject {
+  const map: WireObject<unknown> = wireObject()
+  for (const name of Object.keys(data)) {
+    const type = typeOf(fields, name)
+    if (Object.hasOwn(undecoded, name)) map[name] = encodeBareUndecoded(undecoded[name], type)
+    else if (data[name] !== undefined) map[name] = encodePlain(data[name], type)
+  }
+  return map
+}
+
+/** Writes `data` as the maker sends it: items of `key` and wrapped `value`. */
+function encodeList(data: JsonObject, undecoded: JsonObject | undefined = {}, fields: FieldCatalogue): JsonObject[] {
+  return Object.keys(data)
+    .filter((name) => data[name] !== undefined)
+    .map((key) => {
+      const type = typeOf(fields, key)
+      const isUndecoded = Object.hasOwn(undecoded, key)
+      return { key, value: isUndecoded ? encodeUndecoded(undecoded[key], type) : encodeWrapped(key, data[key], type) }
+    })
+}
+
+interface Entry {
+  readonly name: string
+  readonly [key: string]: unknown
+}
+
+function withoutName(entry: Entry): JsonObject {
+  const rest = wireObject<unknown>()
+  for (const key of Object.keys(entry)) if (key !== 'name') rest[key] = entry[key]
+  return rest
+}
+
+/**
+ * Writes alerts or errors keyed by name, as the service sends them: the value is one entry, or a list of the entries with that
+ * name. When the keys would change the order of the entries, writes a list of all entries.
+ */
+function encodeEntries(entries: readonly Entry[]): unknown {
+  const byName: WireObject<JsonObject[]> = wireObject()
+  for (const entry of entries) (byName[entry.name] ??= []).push(withoutName(entry))
+  const names = Object.keys(byName)
+  const order = names.flatMap((name) => (byName[name] ?? []).map(() => name))
+  if (entries.some((entry, index) => entry.name !== order[index])) return entries
+  const keyed = wireObject<unknown>()
+  for (const name of names) {
+    const list = byName[name] ?? []
+    keyed[name] = list.length === 1 ? list[0] : list
+  }
+  return keyed
+}
+
+/** Keys of `meta` that are not written: they are words of the wire, or added by fleethook. */
 const reserved: ReadonlySet<string> = /* @__PURE__ */ new Set([
   'vin',
   'createdAt',
@@ -76,7 +227,7 @@ function payloadOf(
       return { errors: list ? event.errors : encodeEntries(event.errors) }
     default: {
       const { status, networkInterface, connectionId } = event
-      // The emitters seen in public write these two in capitals.
+      // Known emitters write these two words in capitals.
       const shown = status === 'connected' || status === 'disconnected' ? status.toUpperCase() : status
       return { status: shown, networkInterface, ...(connectionId !== undefined && { connectionId }) }
     }
@@ -87,11 +238,11 @@ function labelOf(topic: WireTopic, sourcetype: string | undefined): string {
   return sourcetype !== undefined && topicOfLabel(sourcetype) === topic ? sourcetype : `vehicle:telemetry:${topic}`
 }
 
-/** `time` of an envelope: seconds, but milliseconds from where seconds would be taken for them (the year 5138). */
+/** The `time` of an envelope: seconds. From the year 5138 on, milliseconds, because a reader would take the seconds for them. */
 function envelopeTime(createdAt: string): number {
   const ms = readInstant(createdAt)
   if (Number.isNaN(ms)) {
-    throw new FleethookError('encode_unsupported', `createdAt is "${createdAt}", which is no ISO 8601 time.`, {
+    throw new FleethookError('encode_unsupported', `createdAt is "${createdAt}", which is not an ISO 8601 time.`, {
       hint: 'Write it like 2024-02-24T04:58:44.983Z.',
     })
   }
@@ -99,17 +250,19 @@ function envelopeTime(createdAt: string): number {
 }
 
 /**
- * Writes an event as the message of a format, ready for `JSON.stringify`: the inverse of the normaliser.
+ * Writes an event as the message of a format, ready for `JSON.stringify`. It is the inverse of the normalizer: normalizing
+ * the message gives the same event, within these limits of the formats:
  *
- * Normalising the message gives the same event again, with these limits of the formats:
- *
- * - `event_collector` has milliseconds: a finer `createdAt` loses the rest, and is written in UTC with `Z`. It always has a
- *   `sourcetype` and a `host`, which come back in `meta`.
- * - Only `data` differs between `service` and `vehicle_maker`; for the other topics the format read is `service`.
+ * - `event_collector` has milliseconds. A finer `createdAt` loses the rest, and is written in UTC with `Z`. The message always
+ *   has a `sourcetype` and a `host`, which are in the `meta` of the event that is read again.
+ * - Only `data` differs between `service` and `vehicle_maker`. For the other topics the format that is read is `service`.
  * - Keys of `meta` that are words of the wire (`state`, `event`, `time`, …) are left out.
- * - An `unknown` event is its `raw` in every format.
+ * - An `unknown` event is written as its `raw` in every format.
  *
- * `fields` is the catalogue by which `data` is written, when it is not the built-in one.
+ * `fields` is the catalogue for `data`. Default: the built-in one.
+ *
+ * Throws a `FleethookError` of code `encode_unsupported` for an event that is never on the wire (`gap`), and for a
+ * `createdAt` that is not a time where the format needs one.
  *
  * @example
  * ```ts
@@ -122,15 +275,14 @@ function envelopeTime(createdAt: string): number {
  * console.log(JSON.stringify(message)) // … "data":[{"key":"Gear","value":{"shiftStateValue":"ShiftStateD"}}] …
  * ```
  *
- * Specification: "Payload of a `data` message". Throws `FleethookError` of code `encode_unsupported` for an event that no
- * wire carries (`gap`), and for a `createdAt` that is no time where the format needs one.
+ * Specification: "Payload of a `data` message".
  */
 export function encode(event: Encodable, format: Format, fields: FieldCatalogue = builtInFields): JsonObject {
   if (event.topic === 'unknown') return event.raw
   if (!(event.topic in known)) {
     throw new FleethookError('encode_unsupported', `An event of topic ${JSON.stringify(event)} is never on the wire.`)
   }
-  const message = named<unknown>()
+  const message = wireObject<unknown>()
   const dated = event.meta?.createdAtMissing !== true
   writeMeta(message, event)
   if (format !== 'event_collector') {
@@ -156,4 +308,13 @@ const known: { readonly [Topic in WireTopic]: true } = {
   alerts: true,
   errors: true,
   connectivity: true,
+}
+
+/**
+ * The `Authorization` header of a message. In the collector's format, a secret without a scheme word gets the collector's.
+ *
+ * Specification: "Authentication of outgoing webhook messages".
+ */
+export function authorization(secret: string, format: Format): string {
+  return format === 'event_collector' && !secret.includes(' ') ? `Splunk ${secret}` : secret
 }

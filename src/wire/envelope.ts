@@ -1,25 +1,58 @@
+import type { Meta, WireTopic } from '../events/event.ts'
 import type { Door } from '../http/paths.ts'
-import { readDecimal } from './decimal.ts'
-import { asJsonObject, isPresent, type JsonObject } from './record.ts'
-import { topicOf } from './topic.ts'
+import { asJsonObject, emptyObject, isPresent, type JsonObject, wireObject } from './record.ts'
+import { lastDateMs, readDecimal } from './scalars.ts'
 
-/** What is wrong with the envelope of a collector event. */
+/** The topic of a message: the first of these top-level keys that is there names it. */
+export function topicOf(message: JsonObject): WireTopic | undefined {
+  if (isPresent(message['state'])) return 'state'
+  if (isPresent(message['data'])) return 'data'
+  if (isPresent(message['errors'])) return 'errors'
+  if (isPresent(message['alerts'])) return 'alerts'
+  if (isPresent(message['networkInterface'])) return 'connectivity'
+  if (isPresent(message['vehicle_data'])) return 'vehicle_data'
+  return undefined
+}
+
+const label = /^[^:]+:telemetry:(\w+)$/i
+
+const topics: ReadonlyMap<string, WireTopic> = /* @__PURE__ */ new Map(
+  (['state', 'data', 'errors', 'alerts', 'connectivity', 'vehicle_data'] as const).map((topic) => [topic, topic]),
+)
+
+let knownLabel = ''
+let knownTopic: WireTopic | undefined
+
+/**
+ * The topic that a `sourcetype` such as `vehicle:telemetry:data` names. Remembers the last label, because most messages are
+ * `data` messages of one service. Without it, normalizing an `event_collector` message costs 0.97 of `JSON.parse` instead of
+ * 0.72 (`npm run bench:normalize`).
+ */
+export function topicOfLabel(sourcetype: string): WireTopic | undefined {
+  if (sourcetype !== knownLabel) {
+    const [, name = ''] = label.exec(sourcetype) ?? []
+    knownTopic = topics.get(name.toLowerCase())
+    knownLabel = sourcetype
+  }
+  return knownTopic
+}
+
+/** The rule of the collector protocol that an event breaks. */
 export type EnvelopeFault = 'event_missing' | 'event_blank' | 'time_invalid'
 
 const MILLISECONDS_FROM = 1e11
-const LAST_DATE_MS = 8.64e15
 
 /**
- * The `time` of a collector event in milliseconds: seconds as a number or as decimal text; from 1e11 on they are
- * milliseconds already. NaN when it is no time, or none that a `Date` can hold.
+ * The `time` of a collector event in milliseconds. It is a number of seconds, as a number or as decimal text. From 1e11 on it
+ * is already milliseconds. NaN when it is not a time, or not one that a `Date` can hold.
  */
 export function readEnvelopeTime(time: unknown): number {
   const seconds = typeof time === 'number' ? time : typeof time === 'string' ? readDecimal(time) : Number.NaN
   const ms = Math.round(seconds >= MILLISECONDS_FROM ? seconds : seconds * 1000)
-  return Math.abs(ms) <= LAST_DATE_MS ? ms + 0 : Number.NaN
+  return Math.abs(ms) <= lastDateMs ? ms + 0 : Number.NaN
 }
 
-/** Whether a message is an HTTP Event Collector event, by its shape. */
+/** Whether a message has the shape of an HTTP Event Collector event. */
 export function isEnvelope(message: JsonObject): boolean {
   if (!isPresent(message['event'])) return false
   if (isPresent(message['source']) || isPresent(message['sourcetype'])) return true
@@ -27,8 +60,15 @@ export function isEnvelope(message: JsonObject): boolean {
 }
 
 /**
- * What the collector protocol refuses in one message. At the collector's own paths an `event` is required; its `time`
- * must be one wherever the envelope is recognised.
+ * The rule of the collector protocol that one message breaks; `undefined` when it breaks none. An `event` is required on
+ * the collector's own paths. A `time` must be a time wherever the envelope is recognized.
+ *
+ * @example
+ * ```ts
+ * import { checkEnvelope } from 'fleethook/normalize'
+ *
+ * console.log(checkEnvelope({ time: 1795255200, event: '' }, 'collector')) // event_blank
+ * ```
  */
 export function checkEnvelope(message: object, door: Door): EnvelopeFault | undefined {
   const envelope = asJsonObject(message)
@@ -39,4 +79,76 @@ export function checkEnvelope(message: object, door: Door): EnvelopeFault | unde
     return undefined
   }
   return isPresent(envelope['time']) && Number.isNaN(readEnvelopeTime(envelope['time'])) ? 'time_invalid' : undefined
+}
+
+/** Whether a key may go to `meta` with this value. A key to which `Meta` gives a type must have a value of that type. */
+function fits(key: string, value: unknown): boolean {
+  switch (key) {
+    case 'host':
+    case 'sourcetype':
+    case 'connectionId':
+      return typeof value === 'string'
+    case 'isResend':
+    case 'isCache':
+      return typeof value === 'boolean'
+    // Only fleethook sets these.
+    case 'createdAtMissing':
+    case 'conflated':
+      return false
+  }
+  return value !== undefined
+}
+
+function isPayload(key: string, topic: WireTopic | undefined): boolean {
+  if (key === 'vin' || key === 'createdAt') return true
+  return topic === 'connectivity' ? key === 'networkInterface' || key === 'status' : key === topic
+}
+
+type OpenMeta = { -readonly [Key in keyof Meta]: Meta[Key] }
+
+function withKey(meta: Meta, key: string, value: unknown): Meta {
+  const open: OpenMeta = meta === emptyObject ? wireObject<never>() : meta
+  open[key] = value
+  return open
+}
+
+/** Adds to `meta` what a message carries beside its payload. */
+export function messageMeta(meta: Meta, message: JsonObject, topic: WireTopic | undefined): Meta {
+  let added = meta
+  for (const key in message) {
+    if (!isPayload(key, topic) && fits(key, message[key])) added = withKey(added, key, message[key])
+  }
+  return added
+}
+
+/**
+ * What the envelope of a collector event carries beside its event. It stores `host` and `sourcetype` by name. In the loop,
+ * they cost 0.80 of `JSON.parse` for a whole `event_collector` message instead of 0.73 (`npm run bench:normalize`).
+ */
+export function envelopeMeta(envelope: JsonObject): Meta {
+  const { host, sourcetype } = envelope
+  let added: Meta = emptyObject
+  if (typeof sourcetype === 'string') {
+    const open: OpenMeta = wireObject<never>()
+    if (typeof host === 'string') open.host = host
+    open.sourcetype = sourcetype
+    added = open
+  }
+  for (const key in envelope) {
+    switch (key) {
+      case 'event':
+      case 'source':
+      case 'time':
+      case 'sourcetype':
+        continue
+    }
+    if (key === 'host' && added !== emptyObject) continue
+    if (fits(key, envelope[key])) added = withKey(added, key, envelope[key])
+  }
+  return added
+}
+
+/** Adds to `meta` that the message had no readable time. */
+export function undatedMeta(meta: Meta): Meta {
+  return withKey(meta, 'createdAtMissing', true)
 }

@@ -1,28 +1,34 @@
+import { FleethookError } from '../base/errors.ts'
 import type { Format, Meta, UnknownReason, WireEvent, WireTopic } from '../events/event.ts'
 import type { BuiltInFields, ExtendedBy, FieldCatalogue } from '../events/fields.ts'
 import type { FieldRules } from './data.ts'
-import { isEnvelope, readEnvelopeTime } from './envelope.ts'
-import { readInstant } from './instant.ts'
-import { isoText } from './iso.ts'
-import { envelopeMeta, messageMeta, undatedMeta } from './meta.ts'
-import { nothing } from './named.ts'
+import {
+  envelopeMeta,
+  isEnvelope,
+  messageMeta,
+  readEnvelopeTime,
+  topicOf,
+  topicOfLabel,
+  undatedMeta,
+} from './envelope.ts'
+import { fieldReaders } from './field-types.ts'
+import { NormalizedEvent } from './normalized-event.ts'
 import { payloadIn, readPayload } from './payload.ts'
-import { fieldReaders } from './reader.ts'
-import { Reading } from './reading.ts'
-import { asJsonObject, isJsonObject, isPresent, type JsonObject } from './record.ts'
-import { topicOf, topicOfLabel } from './topic.ts'
+import { asJsonObject, emptyObject, isJsonObject, isPresent, type JsonObject } from './record.ts'
+import { isoText, lastDateMs, readInstant } from './scalars.ts'
+import { split, splitValue } from './split.ts'
 
 /** Options of {@link createNormalizer}. */
 export interface NormalizerOptions<Fields extends FieldCatalogue = FieldCatalogue> {
-  /** `'auto'` (the default) reads each message by its shape; a pinned format that meets another yields `unknown`. */
+  /** Default `'auto'`: reads each message by its shape. With a format, a message of another format is an `unknown` event. */
   readonly format?: 'auto' | Format
-  /** `true` (the default): values of `data` have the type of the catalogue, or are `null`. `false`: as they were sent. */
+  /** Default `true`: values of `data` have the type of the catalogue, or are `null`. `false` leaves them as they were sent. */
   readonly decode?: boolean
-  /** Fields of the user's own, or other types for known ones. */
+  /** Your own fields with their types, or other types for fields of the built-in catalogue. Default: none. */
   readonly fields?: Fields
   /**
-   * Called for each value that did not read as the type of its field, with the field's name and what came instead: the
-   * name of the wrapper, or `string`, `number`, `boolean`, `object`, `array`, or `empty` for `{}`.
+   * Called for each value that did not read as the type of its field. `seen` is the name of its wrapper, or `string`,
+   * `number`, `boolean`, `object`, `array`, or `empty` for `{}`.
    */
   readonly onDrift?: (field: string, seen: string) => void
 }
@@ -30,17 +36,13 @@ export interface NormalizerOptions<Fields extends FieldCatalogue = FieldCatalogu
 /** Reads messages as events. */
 export interface Normalizer<Fields extends FieldCatalogue = BuiltInFields> {
   /**
-   * Reads one parsed message as one event. Never throws and never changes the message, which stays in the event as `raw`.
-   * `receivedAt` is a `Date` or milliseconds since the epoch; now when it is left out.
+   * Reads one parsed message as one event. Never throws and never changes the message, which is the event's `raw`.
+   * `receivedAt` is a `Date` or milliseconds since the epoch. Default: now.
    */
   readonly normalize: (message: object, receivedAt?: Date | number) => WireEvent<Fields>
 }
 
-function isVin(vin: unknown): vin is string {
-  return typeof vin === 'string' && vin !== ''
-}
-
-/** The event without its payload. `createdAt` is the time as it was sent, `createdMs` is NaN when there is none to read. */
+/** Makes the event without its payload. `createdAt` is the time as it was sent. `createdMs` is NaN when it cannot be read. */
 function eventOf(
   topic: WireTopic | 'unknown',
   vin: unknown,
@@ -50,23 +52,35 @@ function eventOf(
   format: Format,
   meta: Meta,
   raw: JsonObject,
-): Reading {
-  const known = isVin(vin) ? vin : undefined
+): NormalizedEvent {
+  const known = typeof vin === 'string' && vin !== '' ? vin : undefined
   if (Number.isNaN(createdMs)) {
     const at = new Date(receivedAt)
-    return new Reading(topic, known, isoText(at.getTime()), at, receivedAt, format, undatedMeta(meta), raw)
+    return new NormalizedEvent(topic, known, isoText(at.getTime()), at, receivedAt, format, undatedMeta(meta), raw)
   }
-  return new Reading(topic, known, createdAt ?? isoText(createdMs), new Date(createdMs), receivedAt, format, meta, raw)
+  return new NormalizedEvent(
+    topic,
+    known,
+    createdAt ?? isoText(createdMs),
+    new Date(createdMs),
+    receivedAt,
+    format,
+    meta,
+    raw,
+  )
 }
 
-/** The same event as one of no topic. */
-function unknown(reason: UnknownReason, { vin, createdAt, at, receivedAt, format, meta, raw }: Reading): Reading {
-  const event = new Reading('unknown', vin, createdAt, at, receivedAt, format, meta, raw)
+/** Makes an `unknown` event of an event. */
+function unknown(
+  reason: UnknownReason,
+  { vin, createdAt, at, receivedAt, format, meta, raw }: NormalizedEvent,
+): NormalizedEvent {
+  const event = new NormalizedEvent('unknown', vin, createdAt, at, receivedAt, format, meta, raw)
   event.reason = reason
   return event
 }
 
-/** The format of a message that is no envelope. Only `data` tells the first two apart. */
+/** The format of a message without an envelope. Only `data` differs between `service` and `vehicle_maker`. */
 function plainFormat(raw: JsonObject, topic: WireTopic | undefined, pinned: 'auto' | Format): Format {
   if (topic === 'data') {
     const data = raw['data']
@@ -76,34 +90,34 @@ function plainFormat(raw: JsonObject, topic: WireTopic | undefined, pinned: 'aut
   return pinned === 'vehicle_maker' ? pinned : 'service'
 }
 
-function readPlain(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format, rules: FieldRules): Reading {
+function readPlain(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format, rules: FieldRules): NormalizedEvent {
   const topic = topicOf(raw)
   const format = plainFormat(raw, topic, pinned)
   const createdAt = raw['createdAt']
   const text = typeof createdAt === 'string' ? createdAt : undefined
   const createdMs = text === undefined ? Number.NaN : readInstant(text)
-  const meta = messageMeta(nothing, raw, topic)
+  const meta = messageMeta(emptyObject, raw, topic)
   const event = eventOf(topic ?? 'unknown', raw['vin'], text, createdMs, receivedAt, format, meta, raw)
   if (topic === undefined) return unknown('no_topic', event)
   if (pinned !== 'auto' && pinned !== format) return unknown('format_mismatch', event)
   return withPayload(event, topic, payloadIn(raw, topic), rules)
 }
 
-function withPayload(event: Reading, topic: WireTopic, payload: unknown, rules: FieldRules): Reading {
+function withPayload(event: NormalizedEvent, topic: WireTopic, payload: unknown, rules: FieldRules): NormalizedEvent {
   if (event.vin === undefined) return unknown('vin_missing', event)
   return readPayload(event, topic, payload, rules) ? event : unknown('payload_mismatch', event)
 }
 
-function readEnvelope(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format, rules: FieldRules): Reading {
+function readEnvelope(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format, rules: FieldRules): NormalizedEvent {
   const { event: body, source, sourcetype, time } = raw
-  const labelled = isPresent(sourcetype)
+  const hasLabel = isPresent(sourcetype)
   const inner = isJsonObject(body) ? body : undefined
   let topic = typeof sourcetype === 'string' ? topicOfLabel(sourcetype) : undefined
   let nested: JsonObject | undefined
-  // A labelled data event is the map itself, whatever its fields are called: only without a label is there a key to go by.
-  if (inner !== undefined && !(labelled && (topic === undefined || topic === 'data'))) {
+  // With a label for data, the event is the map of fields, and a field can be called like a topic. Otherwise a key names the topic.
+  if (inner !== undefined && !(hasLabel && (topic === undefined || topic === 'data'))) {
     const innerTopic = topicOf(inner)
-    if (!labelled) topic = innerTopic ?? 'data'
+    if (!hasLabel) topic = innerTopic ?? 'data'
     if (topic === innerTopic) nested = inner
   }
   const isTelemetry =
@@ -121,11 +135,11 @@ function readEnvelope(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format
 
 function dateOf(receivedAt: Date | number): Date {
   if (typeof receivedAt !== 'number') return Number.isNaN(receivedAt.getTime()) ? new Date() : receivedAt
-  return new Date(Math.abs(receivedAt) <= 8.64e15 ? receivedAt : Date.now())
+  return new Date(Math.abs(receivedAt) <= lastDateMs ? receivedAt : Date.now())
 }
 
 /**
- * Makes a normaliser: it reads messages of all three formats as events of one union.
+ * Makes a normalizer, which reads messages of all three formats as events of one union.
  *
  * @example
  * ```ts
@@ -136,7 +150,9 @@ function dateOf(receivedAt: Date | number): Date {
  * if (event.topic === 'data') console.log(event.data.BatteryLevel) // 81.5
  * ```
  *
- * Specification: "Events". Throws `FleethookError` of code `option_invalid` when a type in `fields` is none.
+ * Throws a `FleethookError` of code `option_invalid` when a type in `fields` does not exist.
+ *
+ * Specification: "Topics", "Payload of a `data` message".
  */
 export function createNormalizer<const Fields extends FieldCatalogue = FieldCatalogue>(
   options: NormalizerOptions<Fields> = {},
@@ -149,8 +165,48 @@ export function createNormalizer<const Fields extends FieldCatalogue = FieldCata
       const received = dateOf(receivedAt)
       const isCollected = isEnvelope(raw) || (pinned === 'event_collector' && isPresent(raw['event']))
       const event = isCollected ? readEnvelope(raw, received, pinned, rules) : readPlain(raw, received, pinned, rules)
-      // The readers guarantee per topic what no compiler can follow through them; the tests hold the schemas against it.
+      // A compiler cannot follow that each topic has its properties. The tests check every event against its schema.
       return event as unknown as WireEvent<ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
     },
   }
+}
+
+/** Options of {@link normalize}. */
+export interface NormalizeOptions<Fields extends FieldCatalogue = FieldCatalogue> extends NormalizerOptions<Fields> {
+  /** When the body was received: a `Date`, or milliseconds since the epoch. Default: now. */
+  readonly receivedAt?: Date | number
+}
+
+/**
+ * Reads a whole body, as text or already parsed, as events. A body is one JSON object, several one after another, or a list.
+ *
+ * Throws a `FleethookError` of code `message_unreadable` when a part of the body is not a JSON object. To keep the messages
+ * before that part, use {@link split} with {@link createNormalizer}.
+ *
+ * @example
+ * ```ts
+ * import { normalize } from 'fleethook/normalize'
+ *
+ * for (const event of normalize('{"state":"online","vin":"0FLEETV14T0000004","createdAt":"2024-02-24T04:58:44Z"}')) {
+ *   if (event.topic === 'state') console.log(event.vin, event.state) // 0FLEETV14T0000004 online
+ * }
+ * ```
+ *
+ * Specification: "Topics", "Payload of a `data` message".
+ */
+export function normalize<const Fields extends FieldCatalogue = FieldCatalogue>(
+  body: unknown,
+  options: NormalizeOptions<Fields> = {},
+): WireEvent<ExtendedBy<Fields>>[] {
+  const { pieces, broken } = typeof body === 'string' ? split(body) : splitValue(body)
+  if (broken) {
+    throw new FleethookError(
+      'message_unreadable',
+      `Message ${broken.index} of the body (counted from 0) is not a JSON object.`,
+      { hint: 'A body is one JSON object, several one after another, or a list of them.' },
+    )
+  }
+  const normalizer = createNormalizer<Fields>(options)
+  const receivedAt = options.receivedAt ?? Date.now()
+  return pieces.map(({ value }) => normalizer.normalize(value, receivedAt))
 }

@@ -1,21 +1,21 @@
 import type { Json } from '../events/values.ts'
 
-/** A JSON object, as far as it is known: names to values that nobody has looked at. */
+/** A JSON object whose values nobody has checked yet. */
 export interface JsonObject {
   readonly [key: string]: unknown
 }
 
-/** Whether a value is there: JSON has `null` for what is not. */
+/** Whether a value is there. JSON uses `null` for a value that is not. */
 export function isPresent(value: unknown): boolean {
   return value !== undefined && value !== null
 }
 
-/** Any object can be asked for keys; what it answers is unknown. */
+/** Reads any object by key. The values are unknown. */
 export function asJsonObject(value: object): JsonObject {
-  return value as JsonObject // oxlint-disable-line no-unsafe-type-assertion -- the type says no more than `object` does
+  return value as JsonObject // oxlint-disable-line no-unsafe-type-assertion -- says no more than `object` does
 }
 
-/** JSON is all that a message can hold: what somebody else's parser put there instead is passed on as it is. */
+/** A parsed message holds only JSON. When another parser put something else there, it is passed on as it is. */
 export function asJson(value: unknown): Json {
   return value as Json // oxlint-disable-line no-unsafe-type-assertion -- see above
 }
@@ -24,3 +24,38 @@ export function asJson(value: unknown): Json {
 export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
+
+/** The name under which consoles look for how to print an object. */
+export const inspect: unique symbol = /* @__PURE__ */ Symbol.for('nodejs.util.inspect.custom')
+
+/**
+ * An object whose keys are names from the wire. It has no prototype: `__proto__` and `constructor` are keys like any other,
+ * and a name that is not there reads `undefined`.
+ */
+export interface WireObject<Value> {
+  [name: string]: Value
+}
+
+// A constructor makes it, because engines keep `{ __proto__: null }` as a slow dictionary. The `inspect` method is for
+// consoles, which would otherwise print the prototype instead of the values.
+const Constructor: new () => WireObject<never> = /* @__PURE__ */ (() => {
+  class Values {
+    [name: string]: never
+  }
+  Object.setPrototypeOf(Values.prototype, null)
+  Reflect.deleteProperty(Values.prototype, 'constructor')
+  Object.defineProperty(Values.prototype, inspect, {
+    value(this: object): object {
+      return { ...this }
+    },
+  })
+  return Values
+})()
+
+/** A new, empty {@link WireObject}. */
+export function wireObject<Value>(): WireObject<Value> {
+  return new Constructor()
+}
+
+/** The empty {@link WireObject} that events share where they have nothing to hold. Frozen. */
+export const emptyObject: Readonly<WireObject<never>> = /* @__PURE__ */ Object.freeze(/* @__PURE__ */ new Constructor())

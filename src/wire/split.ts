@@ -1,17 +1,17 @@
 import { FleethookError } from '../base/errors.ts'
 import { isJsonObject, type JsonObject } from './record.ts'
 
-/** One message of a body: `text.slice(start, end)` is the piece as it was sent. */
+/** One message of a body. `text.slice(start, end)` is the message as it was sent. */
 export interface Piece {
   readonly value: JsonObject
   readonly start: number
   readonly end: number
 }
 
-/** The messages of a body, up to the first that is broken. */
+/** The messages of a body, up to the first broken one. */
 export interface Split {
   readonly pieces: readonly Piece[]
-  /** The 0-based number of the first message that is no JSON object. */
+  /** The 0-based number of the first message that is not a JSON object. */
   readonly broken?: { readonly index: number }
 }
 
@@ -24,7 +24,7 @@ const OPEN_OBJECT = 123
 const CLOSE_OBJECT = 125
 
 function isBlank(code: number): boolean {
-  // The byte order mark is no blank of JSON, but some clients begin with it.
+  // JSON does not count the byte order mark as a blank, but some clients begin a body with it.
   return code === 32 || code === 10 || code === 13 || code === 9 || code === 0xfeff
 }
 
@@ -34,7 +34,7 @@ function skipBlanks(text: string, from: number): number {
   return at
 }
 
-/** The end of the object that begins at `start`, or -1. Only brackets and strings count; `JSON.parse` judges the rest. */
+/** The end of the object that begins at `start`, or -1. Looks at brackets and strings only. `JSON.parse` checks the rest. */
 function endOfObject(text: string, start: number): number {
   let depth = 0
   let inString = false
@@ -58,7 +58,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** Reads piece after piece; `parsed` are the elements of a list that could be parsed as a whole. */
+/** Reads one piece after another. `parsed` are the elements of a list that could be parsed as a whole. */
 function scan(text: string, begin: number, parsed: readonly unknown[] | undefined): Split {
   const pieces: Piece[] = []
   const broken = (): Split => ({ pieces, broken: { index: pieces.length } })
@@ -86,10 +86,11 @@ function scan(text: string, begin: number, parsed: readonly unknown[] | undefine
 }
 
 /**
- * Takes a body apart into its messages: one JSON object, several one after another with anything blank or nothing
- * between, or a list of them. What comes before a broken piece is kept; a scalar, a list in a list, or text that is no
- * JSON is a broken piece. Never throws, takes time linear in the text, and does not mind how deep it is nested.
- * An empty list has no messages; an empty text is one broken piece.
+ * Splits a body into its messages. A body is one JSON object, several one after another with blanks or nothing between them,
+ * or a list of objects. The messages before a broken piece are kept. A scalar, a list in a list, and text that is not JSON
+ * are broken pieces. An empty list has no messages. Empty text is one broken piece.
+ *
+ * Never throws. Takes time linear in the length of the text, at any depth of nesting.
  *
  * @example
  * ```ts
@@ -98,9 +99,11 @@ function scan(text: string, begin: number, parsed: readonly unknown[] | undefine
  * const { pieces, broken } = split('{"state":"online","vin":"A"}{"state":"asl')
  * console.log(pieces.length, broken) // 1 { index: 1 }
  * ```
+ *
+ * Specification: "Webhook delivery".
  */
 export function split(text: string): Split {
-  const start = skipBlanks(text, 0)
+  const start = text.charCodeAt(0) === OPEN_OBJECT ? 0 : skipBlanks(text, 0)
   const parsed = parse(start > 0 && text.charCodeAt(0) === 0xfeff ? text.slice(start) : text)
   if (isJsonObject(parsed)) {
     let end = text.length
@@ -110,10 +113,10 @@ export function split(text: string): Split {
   return scan(text, start, Array.isArray(parsed) ? parsed : undefined)
 }
 
-/** One message of a body that somebody else parsed. */
+/** One message of a body that was already parsed. */
 export interface ValuePiece {
   readonly value: JsonObject
-  /** The message as JSON text, written when it is read. Throws `message_unreadable` when JSON cannot write it. */
+  /** The message as JSON text. It is made when it is read. Throws `message_unreadable` when JSON cannot hold the value. */
   readonly text: string
 }
 
@@ -125,23 +128,17 @@ function valuePiece(value: JsonObject): ValuePiece {
       try {
         text ??= JSON.stringify(value)
       } catch (cause) {
-        throw new FleethookError(
-          'message_unreadable',
-          'A body that was parsed before it came here cannot be written as JSON.',
-          {
-            hint: 'Hand over the body as it came, as text or bytes.',
-            cause,
-          },
-        )
+        throw new FleethookError('message_unreadable', 'The parsed body has a value that JSON cannot hold.', {
+          hint: 'Pass the body as it arrived, as text or bytes.',
+          cause,
+        })
       }
       return text
     },
   }
 }
 
-/**
- * {@link split} for a body that somebody else parsed already: an object, or a list of objects.
- */
+/** Like {@link split}, for a body that was already parsed: an object, or a list of objects. */
 export function splitValue(value: unknown): {
   readonly pieces: readonly ValuePiece[]
   readonly broken?: { readonly index: number }

@@ -19,10 +19,11 @@ export interface Running {
 }
 
 /** Starts the real command line as a process of its own, its output piped. */
-export function start(args: readonly string[], env: Readonly<Record<string, string>> = {}): Running {
+export function start(args: readonly string[], env: Readonly<Record<string, string>> = {}, cwd?: string): Running {
   const { FORCE_COLOR: _, WEBHOOK_SECRET: __, ...inherited } = process.env
   const child = spawn(process.execPath, [main, ...args], {
     env: { ...inherited, ...env },
+    cwd,
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const ended = Promise.all([once(child, 'close'), text(child.stdout), text(child.stderr)]).then(
@@ -32,6 +33,6 @@ export function start(args: readonly string[], env: Readonly<Record<string, stri
 }
 
 /** Runs the command line to its end. */
-export function command(args: readonly string[], env?: Readonly<Record<string, string>>): Promise<Ended> {
-  return start(args, env).ended
+export function command(args: readonly string[], env?: Readonly<Record<string, string>>, cwd?: string): Promise<Ended> {
+  return start(args, env, cwd).ended
 }

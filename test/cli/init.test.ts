@@ -12,10 +12,9 @@ import {
 import { execFileSync } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { nodeNeeded } from '../../adapters/cli/init/node-needed.ts'
-import { readTemplate } from '../../adapters/cli/init/templates.ts'
-import { writeProject } from '../../adapters/cli/init/write-project.ts'
+import { nodeNeeded, readTemplate, writeProject } from '../../adapters/cli/project.ts'
 import { runtimePath } from '../../scripts/runtimes.ts'
 import { command } from './command.ts'
 
@@ -56,12 +55,16 @@ describe('fleethook init', () => {
   )
 
   test.each([
-    ['node', '22.17.1', 'It needs Node 22.18 or newer, and this is 22.17.1: install a newer one before the next step.'],
+    [
+      'node',
+      '22.17.1',
+      'This template needs Node 22.18 or newer, and this is 22.17.1. Install a newer Node before the next step.',
+    ],
     ['node', '20.20.2', expect.stringContaining('this is 20.20.2')],
     ['node', '22.18.0', undefined],
     ['node', '24.0.0', undefined],
     ['bun', '20.20.2', undefined],
-  ])('of the template %s on Node %s tells of a Node that is too old', (name, version, said) => {
+  ])('with the template %s on Node %s warns when Node is too old', (name, version, said) => {
     expect(nodeNeeded(readTemplate(name), version)).toEqual(said)
   })
 
@@ -91,7 +94,7 @@ describe('fleethook init', () => {
 
   test('says which variables are left to fill in', async () => {
     const { stdout } = await command(['init', 'charging-alerts', join(scratch, 'left')])
-    expect(stdout).toContain('Put CHAT_WEBHOOK_URL there as well.')
+    expect(stdout).toContain('Add CHAT_WEBHOOK_URL there.')
   })
 
   test.each([`plain+/=`, `un#quoted`, `two words`, `it's`, `a "b" c`, `back\\slash\\n`])(
@@ -136,6 +139,24 @@ describe('fleethook init', () => {
     expect(existsSync(join(scratch, 'half'))).toBe(false)
   })
 
+  // `script` runs a command on a terminal. The one of Linux takes the command as an option.
+  test.runIf(process.platform === 'linux')(
+    'on a terminal asks nothing when template and folder are given, or with -y',
+    () => {
+      const main = fileURLToPath(new URL('../../adapters/cli/main.ts', import.meta.url))
+      const init = (args: string): string =>
+        execFileSync('script', ['-qec', `"${process.execPath}" "${main}" init ${args}`, '/dev/null'], {
+          cwd: scratch,
+          encoding: 'utf8',
+          // The next line of what somebody pasted.
+          input: 'npm install\n',
+        })
+      expect(init('node on-a-terminal')).toContain('written to on-a-terminal')
+      expect(secretIn(join(scratch, 'on-a-terminal'))).toMatch(/^[0-9a-f]{64}$/)
+      expect(init('-y')).toContain('A receiver on Node: written to node')
+    },
+  )
+
   test('writes into a folder that is empty', async () => {
     const folder = join(scratch, 'empty')
     mkdirSync(folder)
@@ -154,10 +175,10 @@ describe('fleethook init', () => {
   })
 
   test.each([
-    [['init'], 'Which template? One of bun, charging-alerts'],
+    [['init'], 'Name a template: bun, charging-alerts'],
     [['init', 'expres', 'x'], 'Did you mean express?'],
     [['init', 'node', 'x', '--set', 'nonsense'], 'NAME=value'],
-    [['init', 'node', 'x', '--secret', ' blank '], 'blanks'],
+    [['init', 'node', 'x', '--secret', ' blank '], 'blank'],
     [['init', 'node', 'x', '--secret', 'do$llar'], 'write it there yourself'],
     [['init', 'node', 'x', '--set', 'WEBHOOK_SECRET='], 'The secret is empty'],
     [['init', 'node', 'x', '--set', 'NOBODY=reads'], 'reads no variable NOBODY'],

@@ -60,7 +60,7 @@ describe('fleethook send tells the truth', () => {
     await server[Symbol.asyncDispose]()
     const ended = await command(['send', '--url', server.url, '-c', '500', ...fast])
     expect(ended.status).toBe(1)
-    expect(ended.stdout).toContain('Given up: the receiver cannot be reached.')
+    expect(ended.stdout).toContain('Stopped: the receiver cannot be reached.')
     expect(ended.stdout).toMatch(/\d+ × ECONNREFUSED\n +Nothing listens there/)
   })
 
@@ -85,7 +85,7 @@ describe('fleethook send tells the truth', () => {
     const ended = await command(['send', '--url', server.url, '--vins', '1', '-r', '1000', '-c', '60'])
     expect(ended.status).toBe(0)
     expect(ended.stdout).toMatch(/\/s of the 1,000\/s asked for/)
-    expect(ended.stdout).toContain('use more --vins')
+    expect(ended.stdout).toContain('Use more --vins')
   })
 
   test('about a receiver that is slower than the connections allow', async () => {
@@ -130,7 +130,7 @@ describe('the output of fleethook send', () => {
       '25 vehicles · all formats · all topics · 2,000/s · seed 1 · no secret given',
     ])
     expect(stdout).toContain('All 50 messages were accepted.')
-    expect(stdout).toMatch(/ack {3}p50 \S+ ms · p95 \S+ ms · p99 \S+ ms · max \S+ ms/)
+    expect(stdout).toMatch(/ack {3}p50 \S+ms · p95 \S+ms · p99 \S+ms · max \S+ms/)
     expect(stdout).toMatch(/accepted +service +vehicle_maker +event_collector\n/)
   })
 
@@ -138,7 +138,7 @@ describe('the output of fleethook send', () => {
     await using server = await endpoint()
     const { stderr } = await command(['send', '--url', server.url, '-c', '125', '-r', '50'])
     expect(stderr).toMatch(
-      /^\S+ s: \d+ of 125 sent, \d+ accepted, 0 refused, 0 failed, \S+\/s, ack p50 \S+ ms, p99 \S+ ms$/m,
+      /^\S+s: \d+ of 125 sent, \d+ accepted, 0 refused, 0 failed, \S+\/s, ack p50 \S+ms, p99 \S+ms$/m,
     )
   })
 

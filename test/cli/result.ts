@@ -1,5 +1,5 @@
 import * as z from 'zod'
-import type { SendResult } from '../../adapters/cli/send/result.ts'
+import type { SendResult } from '../../adapters/cli/send/tally.ts'
 import type { Ended } from './command.ts'
 
 const counts = z.object({ sent: z.number(), accepted: z.number(), refused: z.number(), failed: z.number() })

@@ -1,3 +1,6 @@
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { FleetEvent } from 'fleethook'
 import { normalize } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
@@ -154,4 +157,24 @@ describe('fleethook send posts as the service does', () => {
     expect(result.elapsedMs).toBeGreaterThanOrEqual(200)
     expect(result.rate.achievedPerSecond).toBeLessThanOrEqual(100)
   })
+})
+
+test('fleethook send reads the secret from .env, and posts to port 3000 of this machine unless --url says otherwise', async () => {
+  await using server = await endpoint()
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-send-'))
+  writeFileSync(join(folder, '.env'), 'WEBHOOK_SECRET=of-the-file\n')
+  writeFileSync(join(folder, '.dev.vars'), 'WEBHOOK_SECRET=of-the-other-file\n')
+  const send = ['send', '--url', server.url, '-c', '1', '--format', 'service']
+  await command(send, {}, folder)
+  await command([...send, '--dotenv', '.dev.vars'], {}, folder)
+  await command(send, { WEBHOOK_SECRET: 'of-the-environment' }, folder)
+  await command([...send, '--secret', 'of-the-flag'], { WEBHOOK_SECRET: 'of-the-environment' }, folder)
+  expect(server.posted.map(({ headers }) => headers.authorization)).toEqual([
+    'of-the-file',
+    'of-the-other-file',
+    'of-the-environment',
+    'of-the-flag',
+  ])
+  const help = (await command(['send', '--help'], {}, folder)).stdout.replaceAll(/\s+/g, ' ')
+  expect(help).toContain('--url <url> the address of the receiver (default: "http://localhost:3000/")')
 })

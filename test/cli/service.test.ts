@@ -92,7 +92,7 @@ describe('fleethook webhook', () => {
     const { run } = await service(() => ({ status: 404, body: { error: 'webhook_not_found' } }))
     const people = await run('webhook', 'get')
     expect(people.status).toBe(1)
-    expect(people.stderr).toMatch(/^error: .*webhook_not_found.*`fleethook webhook set --url <url>` sets one\.\n$/)
+    expect(people.stderr).toMatch(/^error: .*webhook_not_found.* Set one with `fleethook webhook set --url <url>`\.\n$/)
     const machines = await run('webhook', 'get', '--json')
     expect(machines.status).toBe(1)
     expect(JSON.parse(machines.stdout).error).toMatchObject({ code: 'webhook_not_found', status: 404 })
@@ -166,13 +166,13 @@ describe('fleethook config', () => {
 
   test('default shows the default, and with settings sets it', async () => {
     const { asked, run } = await service(({ method }) => ({ body: method === 'GET' ? null : { fields } }))
-    expect(await run('config', 'default')).toMatchObject({ status: 0, stdout: 'None is set.\n' })
+    expect(await run('config', 'default')).toMatchObject({ status: 0, stdout: 'No default config is set.\n' })
     expect((await run('config', 'default', 'BatteryLevel=60')).status).toBe(0)
     expect(lines(asked)).toEqual(['GET /api/business/config/default', 'PUT /api/business/config/default'])
   })
 
   test.each([
-    [['patch', vin], 'which fields'],
+    [['patch', vin], 'No fields are given'],
     [['patch', vin, 'BatteryLevel'], 'BatteryLevel=60'],
     [['patch', vin, 'BatteryLevel=0'], 'interval_seconds'],
     [['patch', vin, 'BatteryLevel=60,often=1'], 'BatteryLevel=60'],
@@ -211,7 +211,7 @@ describe('fleethook stream', () => {
     const { asked, run } = await service(items)
     const { status, stdout } = await run('stream', vin, '--topics', 'data,state', '--count', '2')
     expect(status).toBe(0)
-    expect(stdout).toMatch(/^2026-11-21T10:00:00Z {2}data +BatteryLevel 81\.5\n\S+ {2}state +asleep\n$/)
+    expect(stdout).toMatch(/^\d\d:\d\d:\d\d .*0FLEETV14T0000004 .*data +BatteryLevel 81\.5\n.* state +asleep\n$/)
     expect(lines(asked)).toEqual([`GET /sse/${vin}?topics=data%2Cstate`])
   })
 
@@ -279,7 +279,7 @@ describe('the address and the key', () => {
       code: 'unreachable',
       hint: 'Is SERVICE_URL right, and can this machine reach it?',
     })
-    expect(message).toMatch(/Is SERVICE_URL right, and can this machine reach it\?$/)
+    expect(message).toMatch(/^GET \/api\/business\/webhook: no answer/)
     const flagged = await command(['webhook', 'get', '--service', 'nonsense'], env)
     expect(flagged).toMatchObject({ status: 2 })
     expect(flagged.stderr).toContain('error: --service must be the address of the service')

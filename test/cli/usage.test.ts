@@ -37,15 +37,14 @@ describe('fleethook', () => {
 
 describe('bad usage of fleethook send ends with status 2 and says what is wrong', () => {
   test.each([
-    [['send'], '--url'],
     [['send', '--url', 'localhost:3000'], 'http://'],
     [['send', '--url', 'ftp://localhost/'], 'http://'],
     [['send', ...url, '--format', 'xml'], 'vehicle_maker'],
     [['send', ...url, '--topic', 'weather'], 'There is no topic "weather"'],
     [['send', ...url, '--vins', '0'], 'from 1 to'],
     [['send', ...url, '--vins', '2000000'], 'from 1 to 1000000'],
-    [['send', ...url, '--rate', '-1'], 'above 0'],
-    [['send', ...url, '--rate', 'fast'], 'above 0'],
+    [['send', ...url, '--rate', '-1'], 'number from'],
+    [['send', ...url, '--rate', 'fast'], 'number from'],
     [['send', ...url, '--count', '1.5'], 'whole number'],
     [['send', ...url, '--seed', ''], 'whole number'],
     [['send', ...url, '--start-at', 'soon'], '2026-06-01T08:00:00Z'],
@@ -72,4 +71,12 @@ describe('bad usage of fleethook send ends with status 2 and says what is wrong'
       expect(given.stdout + given.stderr).not.toContain(secret.trim())
     }
   })
+})
+
+test('NO_COLOR wins over FORCE_COLOR, without a warning', async () => {
+  const colored = await command(['send', '--url', 'http://127.0.0.1:9/', '-c', '1'], { FORCE_COLOR: '1' })
+  const plain = await command(['send', '--url', 'http://127.0.0.1:9/', '-c', '1'], { FORCE_COLOR: '1', NO_COLOR: '1' })
+  expect(colored.stdout + colored.stderr).toContain('\u001b[')
+  expect(plain.stdout + plain.stderr).not.toContain('\u001b[')
+  expect(plain.stderr).not.toMatch(/warning/i)
 })

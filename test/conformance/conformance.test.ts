@@ -1,11 +1,12 @@
 import { receiverConformance } from 'fleethook/testing'
 import { afterAll, beforeAll, describe, test } from 'vitest'
+import { inForm } from '../form.ts'
 import { spawnTarget, type Target } from './spawn.ts'
 import { secret, slowVins } from './target.ts'
 import { targetCommands } from './targets.ts'
 
-/** Where a target is reached, and below which path. */
-const mounts = ['', '/mounted']
+/** The paths below which a target is reached. The short form mounts nothing: `test/mounts` does. */
+const mounts = inForm({ short: [''], full: ['', '/mounted'] })
 
 for (const { runtime, command } of targetCommands) {
   describe(`the conformance suite against ${runtime}`, () => {

@@ -1,20 +1,22 @@
 import { fileURLToPath } from 'node:url'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
-import { workerCommand } from '../runtimes/targets.ts'
+import { inThisForm, workerCommand } from '../runtimes/targets.ts'
 import type { TargetCommand } from './spawn.ts'
 
 const here = (name: string): string => fileURLToPath(new URL(name, import.meta.url))
 
-const run = (
-  runtime: Runtime,
-  ...args: readonly string[]
-): { readonly runtime: Runtime; readonly command: () => Promise<TargetCommand> } => ({
+interface RuntimeCommand {
+  readonly runtime: Runtime
+  readonly command: () => Promise<TargetCommand>
+}
+
+const run = (runtime: Runtime, ...args: readonly string[]): RuntimeCommand => ({
   runtime,
   command: async () => ({ runtime, command: runtimePath(runtime), args }),
 })
 
-/** Every runtime on which the sources run as they are. Node 20 is tested with the built package, in `test/package`. */
-export const targetCommands: readonly { readonly runtime: Runtime; readonly command: () => Promise<TargetCommand> }[] =
+/** The runtimes that run the sources as they are. `test/package` tests Node 20, with the built package. */
+export const targetCommands: readonly RuntimeCommand[] = (
   [
     run('node22', here('node.ts')),
     run('node24', here('node.ts')),
@@ -29,4 +31,5 @@ export const targetCommands: readonly { readonly runtime: Runtime; readonly comm
       import { worker } from '../../../adapters/workers.ts'
       export default worker(createTarget())`),
     },
-  ]
+  ] satisfies readonly RuntimeCommand[]
+).filter(({ runtime }) => inThisForm(runtime))

@@ -91,6 +91,18 @@ describe('on', () => {
     ['no function', () => scene().receiver.on('data', noHandler as Handler<'data'>), 'is string, not a function'],
     // @ts-expect-error: likewise
     ['fields as text', () => scene().receiver.on('data', () => {}, { fields: 'Odometer' }), '`fields` must be a list'],
+    [
+      'a misspelled field',
+      // @ts-expect-error: likewise
+      () => scene().receiver.on('data', () => {}, { fields: ['Odometer', 'BateryLevel'] }),
+      'names `BateryLevel`',
+    ],
+    [
+      'a misspelled field of a batch',
+      // @ts-expect-error: likewise
+      () => scene().receiver.batch('data', { size: 2, withinMs: 1, fields: ['Odometr'] }, () => {}),
+      'names `Odometr`',
+    ],
     // @ts-expect-error: likewise
     ['vins as text', () => scene().receiver.on('data', () => {}, { vins: 'A' }), '`vins` must be a list'],
     // @ts-expect-error: likewise
@@ -103,6 +115,20 @@ describe('on', () => {
 })
 
 describe('filters', () => {
+  test.each([
+    ['BateryLevel', 'Did you mean `BatteryLevel`?'],
+    ['gear', 'Did you mean `Gear`?'],
+    ['Mod', 'Did you mean `Mood`?'],
+    ['CompletelyElse', "Add a field of your own to the option `fields`, for instance { CompletelyElse: 'any' }."],
+  ])('fields: the name %s is refused with the hint "%s"', (name, hint) => {
+    const receiver = createReceiver({ secret: false, fields: { Mood: 'string' } })
+    const fields: readonly string[] = [name]
+    expect(() => receiver.on('data', () => {}, { fields: fields as readonly 'Gear'[] })).toThrow(
+      expect.objectContaining({ code: 'handler_invalid', hint: expect.stringContaining(hint) }),
+    )
+    expect(receiver.on('data', () => {}, { fields: ['Mood', 'Gear'] })).toBe(receiver)
+  })
+
   test('fields: only messages that carry at least one of them, with a value or with null', async () => {
     const { receiver, post } = scene()
     const seen: unknown[] = []

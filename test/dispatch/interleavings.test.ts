@@ -1,5 +1,6 @@
 import * as fc from 'fast-check'
 import { afterEach, beforeEach, test, vi } from 'vitest'
+import { inForm } from '../form.ts'
 import { type Action, type Configuration, machine } from './machine.ts'
 
 // Handlers start in timer tasks: here the test decides when such a task comes.
@@ -60,6 +61,6 @@ test('however accepting, handling, failing, time, crashes and a drain interleave
         await finish()
       },
     ),
-    { numRuns: Number(process.env['FLEETHOOK_RUNS'] ?? 500) },
+    { numRuns: Number(process.env['FLEETHOOK_RUNS'] ?? inForm({ short: 100, full: 500 })) },
   )
 }, 120_000)

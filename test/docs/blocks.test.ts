@@ -44,19 +44,19 @@ describe('every code block of the pages runs and prints what its comments say', 
   })
 })
 
-/** Runs a block as a program of its own; one that serves is told to stop once it listens. */
+/** Runs a block as a program. A program that serves gets SIGTERM when it listens. */
 async function run({ name, code }: Block): Promise<{ readonly code: number | null; readonly output: string }> {
-  // Two programs cannot have port 3000 at once.
+  // The programs run at the same time, and only one of them could listen on port 3000.
   writeFileSync(`${folder}/${name}`, code.replaceAll('port: 3000', 'port: 0'))
   const child = spawn(process.execPath, ['--import', `${root}test/docs/resolve-sources.ts`, `${folder}/${name}`], {
     env: { ...process.env, WEBHOOK_SECRET: 'a-long-random-value', FLEETHOOK_OPERATOR_SECRET: 'another-random-value' },
   })
   let output = ''
-  let told = false
+  let isStopped = false
   const read = (chunk: Buffer): void => {
     output += chunk.toString()
-    if (!told && output.includes('listening on')) {
-      told = true
+    if (!isStopped && output.includes('listening on')) {
+      isStopped = true
       child.kill('SIGTERM')
     }
   }

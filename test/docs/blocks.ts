@@ -2,14 +2,14 @@ import { globSync, readFileSync } from 'node:fs'
 
 /** A code block of the documentation. */
 export interface Block {
-  /** `docs/events.md:12`: where it stands. */
+  /** The file and the line of the block: `docs/events.md:12`. */
   readonly at: string
-  /** A file name made of that. */
+  /** A file name made from `at`. */
   readonly name: string
   readonly code: string
-  /** What follows `ts` on the fence: `compile` for code that needs a runtime or a service that is not here. */
+  /** The words after `ts` on the fence: `compile` for code that needs a runtime or a service that the tests do not have. */
   readonly flags: readonly string[]
-  /** What the comments behind its `console.log` lines say that it prints. */
+  /** The comments behind its `console.log` lines: each must be part of the output. */
   readonly prints: readonly string[]
 }
 

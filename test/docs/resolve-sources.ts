@@ -7,7 +7,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 registerHooks({
   resolve(specifier, context, next) {
     const [, entry] = /^fleethook(?:\/(.+))?$/.exec(specifier) ?? [undefined, undefined]
-    if (specifier !== 'fleethook' && entry === undefined) return next(specifier, context)
+    if (specifier !== 'fleethook' && (entry === undefined || entry === 'package.json')) return next(specifier, context)
     const file =
       entry === undefined
         ? 'src/index.ts'

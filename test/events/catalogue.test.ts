@@ -44,27 +44,30 @@ describe('the built-in catalogue', () => {
     >()
   })
 
-  test('gives any value to fields on which the sources contradict each other', () => {
+  test('gives any value to the three fields on which the maker and the service contradict each other', () => {
     const any = Object.entries(builtInFields).filter(([, type]) => type === 'any')
-    expect(any.map(([name]) => name)).toEqual([
-      'DriveRail',
-      'ChargeLimitSoc',
-      'ScheduledChargingPending',
-      'ChargeEnableRequest',
-      'NotEnoughPowerToHeat',
-      'SpeedLimitMode',
-      'DriverSeatBelt',
-      'RouteLastUpdated',
-      'EmergencyLaneDepartureAvoidance',
-      'DefrostForPreconditioning',
-      'EfficiencyPackage',
-      'EuropeVehicle',
-      'HvacSteeringWheelHeatAuto',
-      'RearSeatHeaters',
-      'LocatedAtHome',
-      'LocatedAtWork',
-      'LocatedAtFavorite',
-    ])
+    expect(any.map(([name]) => name)).toEqual(['SpeedLimitMode', 'DriverSeatBelt', 'RouteLastUpdated'])
+  })
+
+  test('lists those three fields with the reason in docs/events.md', () => {
+    const docs = readFileSync(path('docs/events.md'), 'utf8')
+    for (const [name, type] of Object.entries(builtInFields))
+      if (type === 'any') expect(docs).toMatch(new RegExp(`^\\| \`${name}\` .*\\|.+\\|$`, 'm'))
+  })
+
+  test('keeps a type on which only the SSE schema of the service differs', () => {
+    expect(builtInFields).toMatchObject({
+      DriveRail: 'boolean',
+      ChargeLimitSoc: 'number',
+      EfficiencyPackage: 'string',
+      LocatedAtHome: 'boolean',
+    })
+  })
+
+  test('names the unit of a field where it is known', () => {
+    const text = readFileSync(path('src/events/catalogue.generated.ts'), 'utf8')
+    expect(text).toContain("  /** In miles. */\n  readonly Odometer: 'number'\n")
+    expect(text.match(/\/\*\* In /g)).toHaveLength(98)
   })
 
   test('does not take another spelling of the same value for a contradiction', () => {

@@ -58,7 +58,7 @@ const gap: FleetEvent = {
   raw: null,
 }
 
-describe('whatever the normaliser yields', () => {
+describe('whatever the normalizer yields', () => {
   test('satisfies the schema of its topic and that of the union', () => {
     fc.assert(
       fc.property(anyObject, (message) => {

@@ -5,10 +5,11 @@ import {
   type Doors,
   type FieldValue,
   type Location,
+  type OtherField,
   type Tires,
   type WireEvent,
 } from 'fleethook/normalize'
-import { describe, expectTypeOf, test } from 'vitest'
+import { describe, expect, expectTypeOf, test } from 'vitest'
 
 type Values = DataEvent['data']
 
@@ -18,16 +19,44 @@ describe('types of event.data follow from the catalogue', () => {
     expectTypeOf<Values['Locked']>().toEqualTypeOf<boolean | null | undefined>()
     expectTypeOf<Values['ChargeState']>().toEqualTypeOf<string | null | undefined>()
     expectTypeOf<Values['ScheduledChargingStartTime']>().toEqualTypeOf<number | null | undefined>()
-    expectTypeOf<Values['HvilStatus' | 'Hvil']>().not.toBeAny()
+    expectTypeOf<Values['Hvil']>().not.toBeAny()
+    expectTypeOf<Values['ChargeLimitSoc']>().toEqualTypeOf<number | null | undefined>()
+    expectTypeOf<Values['LocatedAtHome']>().toEqualTypeOf<boolean | null | undefined>()
     expectTypeOf<Values['Hvil']>().toEqualTypeOf<'Unknown' | 'Fault' | 'OK' | null | undefined>()
     expectTypeOf<Values['Location']>().toExtend<Location | null | undefined>()
     expectTypeOf<Values['DoorState']>().toExtend<Doors | null | undefined>()
     expectTypeOf<Values['TpmsHardWarnings']>().toExtend<Tires | null | undefined>()
   })
 
-  test('names outside it are allowed and can have any value', () => {
-    expectTypeOf<Values['NeverSeen']>().toEqualTypeOf<FieldValue | undefined>()
-    expectTypeOf<Values['DriveRail']>().toEqualTypeOf<FieldValue | undefined>()
+  test('a field of no certain type can have any value', () => {
+    expectTypeOf<Values['SpeedLimitMode']>().toEqualTypeOf<FieldValue | undefined>()
+  })
+
+  test('a misspelled name is an error, in every way of writing it', () => {
+    const read = (data: Values, name: string): unknown[] => [
+      // @ts-expect-error: BatteryLevel
+      data.BateryLevel,
+      // @ts-expect-error: BatteryLevel
+      data['BateryLevel'],
+      // @ts-expect-error: a text can be any name
+      data[name],
+    ]
+    // @ts-expect-error: BatteryLevel
+    const destructured = ({ BateryLevel }: Values): unknown => BateryLevel
+    // @ts-expect-error: BatteryLevel
+    const written: Values = { BateryLevel: 80 }
+    void [read, destructured, written]
+  })
+
+  test('a name outside the catalogue is read as OtherField, and can have any value', () => {
+    expectTypeOf<Values[OtherField]>().toEqualTypeOf<FieldValue | undefined>()
+    const read = (data: Values): FieldValue | undefined => data['NeverSeen' as OtherField]
+    expect(read({})).toBeUndefined()
+  })
+
+  test('Object.entries yields every name with its value', () => {
+    const entries = (data: Values) => Object.entries(data)
+    expectTypeOf<ReturnType<typeof entries>>().toEqualTypeOf<[string, FieldValue | undefined][]>()
   })
 
   test('known names are completed', () => {
@@ -70,7 +99,7 @@ test('the union is told apart by topic', () => {
   normalize('[]').forEach(read)
 })
 
-test('a normaliser without fields of the user’s own yields the built-in types', () => {
+test('a normalizer without fields of the user’s own yields the built-in types', () => {
   expectTypeOf(createNormalizer().normalize({})).toEqualTypeOf<WireEvent>()
   expectTypeOf(normalize('[]')).toEqualTypeOf<WireEvent[]>()
 })

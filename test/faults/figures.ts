@@ -4,7 +4,7 @@ import { availableParallelism, cpus, release, totalmem } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { format, resolveConfig } from 'prettier'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
-import { form } from './form.ts'
+import { form } from '../form.ts'
 
 /** One row of a table of figures; every row of a table has the same columns, which are its heading. */
 export type Row = Readonly<Record<string, string | number>>

@@ -1,12 +1,13 @@
 import type { ViteUserConfig } from 'vitest/config'
+import { formVariable } from '../form.ts'
 import base from '../vitest.config.ts'
 
-/** The long form of the faults: one file at a time, since they measure, and each as long as it takes. */
+/** `npm run test:faults`: one file at a time, because they measure, and each takes as long as it needs. */
 const config: ViteUserConfig = {
   ...base,
   test: {
     include: ['test/faults/**/*.test.ts', 'test/fuzz/**/*.test.ts'],
-    env: { FLEETHOOK_FAULTS: 'long' },
+    env: { [formVariable]: 'long' },
     fileParallelism: false,
     testTimeout: 3_600_000,
     hookTimeout: 600_000,

@@ -1,6 +1,6 @@
 import { normalize } from 'fleethook/normalize'
 import { expect, test } from 'vitest'
-import { builtInFields } from '../../src/events/catalogue.generated.ts'
+import { builtInFields } from '../../src/events/fields.ts'
 import type { Format, WireEvent } from '../../src/events/event.ts'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
 import { type SimulatedMessage, wireMessage } from '../../src/service/fleet/messages.ts'

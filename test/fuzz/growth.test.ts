@@ -1,10 +1,10 @@
 import { createNormalizer, split } from 'fleethook/normalize'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Row, writeFigures } from '../faults/figures.ts'
-import { inForm } from '../faults/form.ts'
+import { inForm } from '../form.ts'
 import { growing } from './growing.ts'
 
-const size = inForm({ short: 1_000, long: 20_000 })
+const size = inForm({ full: 1_000, long: 20_000 })
 const normalizer = createNormalizer()
 const rows: Row[] = []
 
@@ -57,12 +57,12 @@ afterAll(() =>
     title: 'How the time to read a body grows with its size',
     file: 'test/fuzz/growth.test.ts',
     about:
-      'Bodies of the sorts that make readers slow, split, normalised and identified; the least of several times. At four times the size it is 4 when time is linear and 16 when it is quadratic; more than 11 fails.',
+      'The test splits, normalizes and identifies bodies of kinds that make parsers slow, and takes the shortest of several times. At four times the size, the ratio is 4 when time is linear and 16 when it is quadratic. More than 11 fails.',
     tables: [{ title: 'Four times the size', rows }],
   }),
 )
 
-const timeout = inForm({ short: 120_000, long: 3_600_000 })
+const timeout = inForm({ full: 120_000, long: 3_600_000 })
 
 describe('The time to read a body grows as its size does', { timeout }, () => {
   test.each(Object.entries(growing))('%s', (name, textOf) => {

@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { createReceiver, type Log, type Receiver } from 'fleethook'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { inForm } from '../form.ts'
 import { readAnswer } from './answer.ts'
 import { bodies, headers, jsonTexts, methods, paths } from './arbitrary.ts'
 
@@ -81,7 +82,7 @@ describe('Whatever is sent, the answer is JSON with a code, never a 5xx but 503,
           await nextTask()
         },
       ),
-      { numRuns: 3000 },
+      { numRuns: inForm({ short: 600, full: 3000 }) },
     )
     await receiver.drain()
     expect(receiver.stats()).toMatchObject({ pending: { messages: 0, bytes: 0 }, running: 0 })
@@ -121,7 +122,7 @@ describe('Whatever is sent, the answer is JSON with a code, never a 5xx but 503,
           await nextTask()
         },
       ),
-      { numRuns: 1000 },
+      { numRuns: inForm({ short: 200, full: 1000 }) },
     )
   })
 
@@ -140,7 +141,7 @@ describe('Whatever is sent, the answer is JSON with a code, never a 5xx but 503,
           await nextTask()
         },
       ),
-      { numRuns: 3000 },
+      { numRuns: inForm({ short: 600, full: 3000 }) },
     )
     await receiver.drain()
     expect(receiver.stats().pending).toEqual({ messages: 0, bytes: 0 })
@@ -169,7 +170,7 @@ describe('Whatever is sent, the answer is JSON with a code, never a 5xx but 503,
           await nextTask()
         },
       ),
-      { numRuns: 2000 },
+      { numRuns: inForm({ short: 400, full: 2000 }) },
     )
   })
 })

@@ -3,15 +3,15 @@ import { join } from 'node:path'
 import { afterAll, describe, test } from 'vitest'
 import { spawnTarget } from '../conformance/spawn.ts'
 import { type Row, versionsOf, writeFigures } from '../faults/figures.ts'
-import { form, inForm } from '../faults/form.ts'
+import { form, inForm } from '../form.ts'
 import { secret } from '../faults/http/programs/seen.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import { randomOfCase } from './mutation.ts'
 import { requestBytes } from './request-bytes.ts'
 
 const program = join(import.meta.dirname, '../faults/http/programs/receiver.ts')
-const run = inForm({ short: 1, long: Math.floor(Date.now() / 1000) % 1_000_000_000 })
-const cases = inForm({ short: 1_000, long: 100_000 })
+const run = inForm({ full: 1, long: Math.floor(Date.now() / 1000) % 1_000_000_000 })
+const cases = inForm({ short: 300, full: 1_000, long: 100_000 })
 const atOnce = 50
 const rows: Row[] = []
 
@@ -46,12 +46,12 @@ function flawOf(received: string): string | undefined {
 afterAll(() =>
   writeFigures({
     piece: 'fuzzing-sockets',
-    title: 'What no bytes on a connection may do',
+    title: 'Broken requests on a connection',
     file: 'test/fuzz/socket.test.ts',
     about:
-      'Requests with something wrong in their first line, their headers, the framing of their body or the body, sent to a ' +
-      'real process over a connection each. The process has to live, to take the message that is posted after every ' +
-      'hundred of them, to answer with nothing that is not in the table or said by every server of HTTP, and to tell no secret.',
+      'Each request has a fault in its first line, its headers, the framing of its body or the body, and is sent to a ' +
+      'real process over its own connection. The process must survive, accept the message that is posted after every hundredth ' +
+      'request, give only answers of the table or those that every HTTP server gives, and reveal no secret.',
     tables: [{ title: `Run ${run}`, rows }],
     versions: versionsOf(['node24', 'bun', 'deno']),
   }),
@@ -59,7 +59,7 @@ afterAll(() =>
 
 describe.each(['node24', 'bun', 'deno'] as const)(
   'whatever bytes come on a connection, on %s',
-  { concurrent: form === 'short', timeout: inForm({ short: 120_000, long: 3_600_000 }) },
+  { concurrent: form !== 'long', timeout: inForm({ full: 120_000, long: 3_600_000 }) },
   (runtime) => {
     test('the process goes on and takes messages', async ({ expect }) => {
       await using target = await spawnTarget(programCommand(runtime, program))

@@ -8,11 +8,11 @@ const texts = filesUnder('').filter((path) =>
   /\.(ts|mts|js|mjs|json|jsonc|md|toml|yml|yaml|sh|html|capnp)$|^\.ci\//.test(path),
 )
 
-test('the top level holds what the house has, and nothing else', () => {
+test('the top level holds these files and folders, and nothing else', () => {
   const house = [
-    ...['src', 'adapters', 'test', 'examples', 'docs', 'bench', 'scripts', '.ci', '.gitignore'],
+    ...['src', 'adapters', 'test', 'examples', 'docs', 'bench', 'scripts', '.ci', '.github', '.gitignore', '.npmrc'],
     ...['package.json', 'package-lock.json', 'tsconfig.json', 'jsr.json'],
-    ...['README.md', 'LICENSE', 'CHANGELOG.md', 'CONTRIBUTING.md', 'CONTEXT.md'],
+    ...['README.md', 'LICENSE', 'CHANGELOG.md', 'CONTRIBUTING.md', 'CONTEXT.md', 'SECURITY.md'],
   ]
   const notCommitted = ['.git', 'node_modules', 'dist', '.runtimes', '.env', 'data', '.vscode', '.idea', '.DS_Store']
   expect(
@@ -22,7 +22,7 @@ test('the top level holds what the house has, and nothing else', () => {
   ).toEqual(house.sort())
 })
 
-test('no file is called after nothing in particular', () => {
+test('no file name says utils, helpers, common or misc', () => {
   expect(filesUnder('').filter((path) => /\b(utils?|helpers?|common|misc)\b/i.test(path))).toEqual([])
 })
 

@@ -1,5 +1,6 @@
 import { createReceiver, FleethookError, type ReceiverOptions } from 'fleethook'
 import { describe, expect, test } from 'vitest'
+import { withHint } from '../../src/base/errors.ts'
 
 const plain = 'a-long-random-value'
 
@@ -14,15 +15,15 @@ function errorOf(options: unknown): FleethookError {
   return expect.fail('nothing was thrown')
 }
 
-describe('A secret that could never work is refused at construction, and not shown', () => {
+describe('A secret that can never work is refused at construction, and not shown', () => {
   test.each([
     ['missing', {}, 'secret_missing', 'is missing'],
     ['undefined, as of an unset variable', { secret: undefined }, 'secret_missing', 'is missing'],
     ['null', { secret: null }, 'secret_missing', 'is missing'],
     ['empty', { secret: '' }, 'secret_missing', 'is empty'],
     ['an empty list', { secret: [] }, 'secret_missing', 'is an empty list'],
-    ['a list with an empty text', { secret: [plain, ''] }, 'secret_missing', 'nothing in one of its places'],
-    ['a list with undefined', { secret: [plain, undefined] }, 'secret_missing', 'nothing in one of its places'],
+    ['a list with an empty text', { secret: [plain, ''] }, 'secret_missing', 'an empty entry'],
+    ['a list with undefined', { secret: [plain, undefined] }, 'secret_missing', 'an empty entry'],
     ['with a trailing newline', { secret: `${plain}\n` }, 'option_invalid', 'ends with a line end'],
     ['with a trailing carriage return', { secret: `${plain}\r\n` }, 'option_invalid', 'ends with a line end'],
     ['with a trailing blank', { secret: `${plain} ` }, 'option_invalid', 'has blanks at its ends'],
@@ -63,7 +64,7 @@ describe('A bad option names the option, what was given and what to do', () => {
   test.each([
     [{ format: 'json' }, '`format`', "'json'", "'auto' or 'service' or 'vehicle_maker' or 'event_collector'"],
     [{ decode: 'yes' }, '`decode`', "'yes'", 'true or false'],
-    [{ fields: 'BatteryLevel' }, '`fields`', "'BatteryLevel'", 'names of fields to types'],
+    [{ fields: 'BatteryLevel' }, '`fields`', "'BatteryLevel'", 'field names to types'],
     [{ fields: { CabinNoise: 'decibel' } }, 'CabinNoise', 'decibel', 'Use one of'],
     [{ inbox: {} }, '`inbox`', 'an object', 'memoryInbox()'],
     [{ ack: 'soon' }, '`ack`', "'soon'", "'received' or 'stored' or 'handled'"],
@@ -97,10 +98,11 @@ describe('A bad option names the option, what was given and what to do', () => {
     [{ toString: 5 }, '`toString`', 'no option', 'secret'],
     [JSON.parse('{"__proto__": 5}'), '`__proto__`', 'no option', 'secret'],
   ])('%o', (options: object, name, given, advice) => {
-    const { message, code } = errorOf({ secret: plain, ...Object.fromEntries(Object.entries(options)) })
-    expect(code).toMatch(/^(option_invalid|ack_unavailable)$/)
-    for (const words of [name, given, advice]) expect(message).toContain(words)
-    expect(message).not.toContain(plain)
+    const error = errorOf({ secret: plain, ...Object.fromEntries(Object.entries(options)) })
+    expect(error.code).toMatch(/^(option_invalid|ack_unavailable)$/)
+    for (const words of [name, given]) expect(error.message).toContain(words)
+    expect(withHint(error)).toContain(advice)
+    expect(withHint(error)).not.toContain(plain)
   })
 
   test('an option written as undefined is an option not given', () => {

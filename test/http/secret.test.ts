@@ -246,13 +246,13 @@ test('`secret: false` accepts everything', async () => {
 
 describe('A refusal says what to do, and never shows a secret', () => {
   test.each([
-    ['a scheme where the secret has none', plain, `Bearer ${plain}`, '/', 'has none: set `auth`'],
-    ['no scheme where the secret has one', own, plain, '/', 'begins with a scheme word and the header has none'],
-    ['another scheme', own, `Token ${plain}`, '/', 'another scheme word'],
+    ['a scheme where the secret has none', plain, `Bearer ${plain}`, '/', 'does not. Set `auth`'],
+    ['no scheme where the secret has one', own, plain, '/', 'begins with a scheme word, but the header does not'],
+    ['another scheme', own, `Token ${plain}`, '/', 'different scheme words'],
     ['a bare secret on a collector path', plain, plain, '/services/collector', '"Authorization: Splunk <secret>"'],
-    ['the secret in quotes', plain, `"${plain}"`, '/', 'stands in quotes'],
-    ['two headers', plain, `${plain}, ${plain}`, '/', 'Two Authorization headers'],
-    ['two headers with schemes', plain, `Splunk ${plain}, Basic eDp5`, '/', 'Two Authorization headers'],
+    ['the secret in quotes', plain, `"${plain}"`, '/', 'but in quotes'],
+    ['two headers', plain, `${plain}, ${plain}`, '/', 'two Authorization headers'],
+    ['two headers with schemes', plain, `Splunk ${plain}, Basic eDp5`, '/', 'two Authorization headers'],
     ['another value', plain, 'other', '/', 'to the same value'],
   ] as const)('%s', async (_case, secret, authorization, path, words) => {
     const { status, hint } = await check(secret, authorization, path)

@@ -152,7 +152,7 @@ describe('Over a socket', () => {
       await send(`${head(...lines, `Content-Length: ${state.length}`)}${state}`)
       const text = await until('"hint"')
       expect(text).toMatch(/^HTTP\/1\.1 40[13] /)
-      expect(text).toContain('Two Authorization headers')
+      expect(text).toContain('two Authorization headers')
       expect(text).not.toContain(secret)
       socket.destroy()
     }

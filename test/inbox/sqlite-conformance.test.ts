@@ -6,18 +6,18 @@ import { settingsOf } from './sqlite-settings.ts'
 
 const hasThreads = !('deno' in process.versions)
 
-describe.each([
-  ['beside the receiver', false],
-  ...(hasThreads ? [['in a thread of its own', true] as const] : []),
-] as const)('sqliteInbox, %s', (_name, thread) => {
-  const files = createFiles({ thread })
-  const checks = inboxConformance({
-    create: (settings) => files.create(settings),
-    reopen: (inbox, settings) => files.reopen(inbox, settings),
-  })
-  test.each(checks.map((check) => [check.name, check] as const))('%s', (_, { run }) => run())
-})
+describe.each([['beside the receiver', false], ...(hasThreads ? [['in a thread', true] as const] : [])] as const)(
+  'sqliteInbox, %s',
+  (_name, thread) => {
+    const files = createFiles({ thread })
+    const checks = inboxConformance({
+      create: (settings) => files.create(settings),
+      reopen: (inbox, settings) => files.reopen(inbox, settings),
+    })
+    test.each(checks.map((check) => [check.name, check] as const))('%s', (_, { run }) => run())
+  },
+)
 
-test.each(hasThreads ? [] : ['deno'])('a thread is refused where it would be slower than none: %s', () => {
+test.each(hasThreads ? [] : ['deno'])('option thread is refused on %s, where it would be slower', () => {
   expect(() => sqliteInbox({ path: 'inbox.db', thread: true })(settingsOf().settings)).toThrow(/Node and Bun/)
 })

@@ -4,12 +4,12 @@ import { DatabaseSync } from 'node:sqlite'
 import type { Inbox, InboxMessage } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test, vi } from 'vitest'
-import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import { openDatabase } from '../../adapters/inbox/sqlite/database.ts'
-import { migrate } from '../../adapters/inbox/sqlite/schema.ts'
-import type { Store } from '../../adapters/inbox/sqlite/store.ts'
+import { openDatabase } from '../../adapters/inbox/sqlite/file/database.ts'
+import { migrate } from '../../adapters/inbox/sqlite/file/schema.ts'
+import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { FleethookError } from 'fleethook'
 import { fakeClock } from 'fleethook/testing'
 import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
@@ -35,7 +35,7 @@ function make(n: number): InboxMessage {
   }
 }
 
-/** A file in which so many messages wait, and some are dead or settled; what is in it in the order of ids. */
+/** A file with `count` waiting messages, and these messages in the order of their ids. */
 async function filled(count: number): Promise<{ readonly path: string; readonly all: readonly InboxMessage[] }> {
   const path = files.path()
   const inbox = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
@@ -46,7 +46,7 @@ async function filled(count: number): Promise<{ readonly path: string; readonly 
   return { path, all }
 }
 
-/** The pages of a table, as numbers from 1 up. */
+/** The numbers of a table's pages, from 1 up. */
 function pagesOf(path: string, table: string): readonly number[] {
   const db = new DatabaseSync(path)
   const rows = db.prepare("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' ORDER BY path").all(table)
@@ -54,7 +54,7 @@ function pagesOf(path: string, table: string): readonly number[] {
   return rows.map((row) => Number(row['pageno']))
 }
 
-/** Writes nonsense over pages, as a dying disk does. */
+/** Overwrites pages with nonsense, as a dying disk does. */
 function destroy(path: string, pages: readonly number[]): void {
   const bytes = readFileSync(path)
   for (const page of pages) bytes.fill(0xa5, (page - 1) * 8192, page * 8192)
@@ -63,15 +63,15 @@ function destroy(path: string, pages: readonly number[]): void {
 
 async function reopened(
   path: string,
-): Promise<{ inbox: Inbox; log: readonly string[]; holes: readonly string[]; ids: readonly string[] }> {
-  const { settings, told } = settingsOf()
+): Promise<{ inbox: Inbox; log: readonly string[]; gaps: readonly string[]; ids: readonly string[] }> {
+  const { settings, reported } = settingsOf()
   const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
   const opened = await inbox.open()
   const waiting = await waitingIn(opened)
   return {
     inbox,
-    log: told.log,
-    holes: (opened.gaps ?? []).map((gap) => gap.reason),
+    log: reported.log,
+    gaps: (opened.gaps ?? []).map((gap) => gap.reason),
     ids: waiting.map(({ id }) => id),
   }
 }
@@ -79,49 +79,49 @@ async function reopened(
 const quarantined = (path: string): readonly string[] =>
   readdirSync(dirname(path)).filter((name) => name.startsWith(`${basename(path)}.damaged-`))
 
-describe('a damaged file is put aside, and what can be read of it goes on:', () => {
-  test('pages of the list of what waits', async () => {
+describe('a damaged file is replaced by one with everything that can be read:', () => {
+  test('damaged pages in the list of pending messages', async () => {
     const { path, all } = await filled(3_000)
     const pages = pagesOf(path, 'pending')
     expect(pages.length).toBeGreaterThan(15)
     destroy(path, [pages[3] ?? 0, pages[9] ?? 0, pages[10] ?? 0])
-    const { inbox, log, holes, ids } = await reopened(path)
+    const { inbox, log, gaps, ids } = await reopened(path)
     expect(log[0]).toContain('was damaged')
-    expect(holes).toEqual(['inbox_damaged'])
+    expect(gaps).toEqual(['inbox_damaged'])
     expect(quarantined(path)).toHaveLength(1)
-    // The messages themselves are whole, so all of them are found again.
+    // The messages themselves are intact, so all of them are found again.
     expect(ids).toEqual(all.map(({ id }) => id))
     expect((await inbox.claim(all[700]?.id ?? ''))?.message.text).toBe(all[700]?.text)
     expect(inbox.usage().messages).toBe(3_000)
     await inbox.put([make(5_000)])
     await inbox.close()
-    expect((await reopened(path)).holes).toEqual([])
+    expect((await reopened(path)).gaps).toEqual([])
   })
 
   test.each([
-    ['its header', 100],
-    ['its first page', 8_192],
-  ])('%s, which is the same in every inbox', async (_what, bytes) => {
+    ['header', 100],
+    ['first page', 8_192],
+  ])('a destroyed %s, which is the same in every inbox', async (_what, bytes) => {
     const { path, all } = await filled(1_000)
     const file = readFileSync(path)
     writeFileSync(path, file.fill(0, 0, bytes))
-    const { inbox, log, holes, ids } = await reopened(path)
+    const { inbox, log, gaps, ids } = await reopened(path)
     expect(log[0]).toContain('was damaged')
     expect(ids).toEqual(all.map(({ id }) => id))
     expect((await inbox.claim(all[700]?.id ?? ''))?.message.text).toBe(all[700]?.text)
-    expect(holes).toEqual([])
-    // What was there is kept beside the file, for whoever wants to look at it.
+    expect(gaps).toEqual([])
+    // The old first page is kept beside the file.
     const first = quarantined(path).find((name) => name.endsWith('-first-page'))
     expect(readFileSync(join(dirname(path), first ?? ''))).toEqual(file.subarray(0, 8_192))
     expect(quarantined(path)).toHaveLength(2)
     await inbox.close()
   })
 
-  test('a page of messages, met when one of them is handed out', async () => {
+  test('a damaged page of messages, found at a claim', async () => {
     const { path, all } = await filled(1_000)
     destroy(path, pagesOf(path, 'messages').slice(40, 42))
     const clock = fakeClock(nowMs + hourMs)
-    const { settings, told } = settingsOf({ clock })
+    const { settings, reported } = settingsOf({ clock })
     const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
     await waitingIn(await inbox.open())
     let lost = 0
@@ -137,16 +137,16 @@ describe('a damaged file is put aside, and what can be read of it goes on:', () 
     }
     expect(lost).toBeGreaterThan(0)
     expect(lost).toBeLessThan(40)
-    expect(told.holes).toEqual(['inbox_damaged'])
+    expect(reported.gaps).toEqual(['inbox_damaged'])
     expect(inbox.usage().messages).toBe(1_000 - lost)
     await inbox.put([make(5_000)])
     await inbox.close()
   })
 
-  test('one letter of one text', async () => {
+  test('one changed letter in one text', async () => {
     const { path, all } = await filled(20)
     const bytes = readFileSync(path)
-    // Wherever it stands: SQLite leaves copies in free space.
+    // In every copy: SQLite leaves some in free space.
     for (let at = bytes.indexOf('number 7: '); at >= 0; at = bytes.indexOf('number 7: ', at)) bytes.write('N', at)
     writeFileSync(path, bytes)
     const clock = fakeClock(nowMs + hourMs)
@@ -161,33 +161,33 @@ describe('a damaged file is put aside, and what can be read of it goes on:', () 
     await inbox.close()
   })
 
-  test('all of it', async () => {
+  test('a destroyed file', async () => {
     const { path } = await filled(100)
     destroy(
       path,
       Array.from({ length: 10 }, (_, n) => n + 1),
     )
-    const { inbox, holes, ids } = await reopened(path)
-    expect({ holes, ids }).toEqual({ holes: ['inbox_damaged'], ids: [] })
+    const { inbox, gaps, ids } = await reopened(path)
+    expect({ gaps, ids }).toEqual({ gaps: ['inbox_damaged'], ids: [] })
     await inbox.put([make(5_000)])
     await inbox.close()
   })
 
-  test('a file that was cut off, dead letters among it', async () => {
+  test('a truncated file with dead letters', async () => {
     const { path, all } = await filled(2_000)
     const before = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
     await before.open()
     await before.deadLetter(all[3]?.id ?? '', reason)
     await before.close()
     truncateSync(path, 100 * 8192)
-    const { inbox, holes } = await reopened(path)
-    expect(holes).toEqual(['inbox_damaged'])
+    const { inbox, gaps } = await reopened(path)
+    expect(gaps).toEqual(['inbox_damaged'])
     await inbox.put([make(5_000)])
     await inbox.close()
   })
 })
 
-test('a journal whose end was never written is what SQLite expects: what was committed before is there', async () => {
+test('a torn end of the journal is not damage: every earlier commit is there', async () => {
   const { settings } = settingsOf()
   const inbox = files.create(settings)
   await inbox.open()
@@ -200,9 +200,9 @@ test('a journal whose end was never written is what SQLite expects: what was com
   await again.close()
 })
 
-test('a newer schema is made in place, in one transaction', async () => {
+test('an older schema is migrated in place, in one transaction', async () => {
   const { path } = await filled(10)
-  const { db } = openDatabase(path, 64)
+  const db = openDatabase(path, 64)
   const steps = ['not run: the file has it', 'ALTER TABLE dead ADD COLUMN note TEXT', 'CREATE TABLE more (x INTEGER)']
   expect(() => migrate(db, path, [...steps, 'nonsense'])).toThrow()
   expect(db.prepare('PRAGMA user_version').get()).toEqual({ user_version: 1 })
@@ -214,7 +214,7 @@ test('a newer schema is made in place, in one transaction', async () => {
   db.close()
 })
 
-describe('a disk that fails', () => {
+describe('on a failing disk', () => {
   interface Faults {
     commit?: 'before' | 'after'
     open?: boolean
@@ -226,17 +226,17 @@ describe('a disk that fails', () => {
     faults: Faults
     clock: ReturnType<typeof fakeClock>
     calls: string[]
-    told: ReturnType<typeof settingsOf>['told']
+    reported: ReturnType<typeof settingsOf>['reported']
     path: string
   }> {
     const clock = fakeClock(nowMs)
-    const { settings, told } = settingsOf({ clock })
+    const { settings, reported } = settingsOf({ clock })
     const options = readSqliteOptions({ path: files.path(), waitMs: 0 })
-    const store = createFileStore(options)
+    const store = createInboxFile(options)
     const faults: Faults = {}
     const calls: string[] = []
     const error = (): FleethookError => new FleethookError(faults.code ?? 'inbox_unavailable', 'The disk says EIO.')
-    const faulty: Store = {
+    const faulty: InboxFile = {
       ...store,
       async open(now) {
         calls.push('open')
@@ -246,7 +246,7 @@ describe('a disk that fails', () => {
       async commit(batch) {
         if (faults.commit === 'before') throw error()
         const result = await store.commit(batch)
-        // As a sync does that fails after the pages were written.
+        // Like a sync that fails after the pages were written.
         if (faults.commit === 'after') throw error()
         return result
       },
@@ -260,11 +260,11 @@ describe('a disk that fails', () => {
     }
     const inbox = createSqliteInbox(faulty, settings, options)
     await inbox.open()
-    return { inbox, faults, clock, calls, told, path: options.path }
+    return { inbox, faults, clock, calls, reported, path: options.path }
   }
 
-  test('at a sync: refuses, drops the handle, opens the file again, later each time, and goes on', async () => {
-    const { inbox, faults, clock, calls, told, path } = await failing()
+  test('a failed sync closes the file, refuses messages, and opens the file again after growing waits', async () => {
+    const { inbox, faults, clock, calls, reported, path } = await failing()
     await inbox.put([kept(1)])
     await inbox.claim(kept(1).id)
     faults.commit = 'after'
@@ -273,7 +273,7 @@ describe('a disk that fails', () => {
     expect(inbox.refusing()).toBe('inbox_unavailable')
     expect(inbox.usage().messages).toBe(1)
     await expect(inbox.put([kept(3)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
-    // What its handlers are done with stays so meanwhile.
+    // A message that is settled meanwhile stays settled.
     await inbox.settle(kept(1).id)
     expect(await inbox.claim(kept(1).id)).toBeUndefined()
     await clock.advance(1_000 + 2_000)
@@ -282,17 +282,17 @@ describe('a disk that fails', () => {
     delete faults.open
     await clock.advance(4_000)
     await vi.waitUntil(() => inbox.refusing() === undefined, 20_000)
-    expect(told.onCapacity).toBe(1)
+    expect(reported.capacityReports).toBe(1)
     await inbox.put([kept(4)])
-    // What was refused is not there, although it had been written; what was settled is gone.
+    // The refused message is gone although it had been written, and the settled one is settled.
     await inbox.close()
     const { inbox: again, ids } = await reopened(path)
     expect(ids).toEqual([kept(4).id])
     await again.close()
   })
 
-  test('by being full: refuses with inbox_full, keeps what is open, and goes on when there is room', async () => {
-    const { inbox, faults, clock, calls, told } = await failing()
+  test('a full disk refuses messages with inbox_full, keeps the file open, and recovers when there is room', async () => {
+    const { inbox, faults, clock, calls, reported } = await failing()
     await inbox.put([kept(1)])
     await inbox.claim(kept(1).id)
     faults.commit = 'before'
@@ -305,7 +305,7 @@ describe('a disk that fails', () => {
     delete faults.commit
     await clock.advance(1_000)
     await vi.waitUntil(() => inbox.refusing() === undefined, 20_000)
-    expect({ calls, onCapacity: told.onCapacity }).toEqual({ calls: ['open'], onCapacity: 1 })
+    expect({ calls, capacityReports: reported.capacityReports }).toEqual({ calls: ['open'], capacityReports: 1 })
     await inbox.put([kept(2)])
     expect(inbox.usage().messages).toBe(1)
     await inbox.close()

@@ -5,10 +5,10 @@ import type { Inbox, InboxSettings } from 'fleethook'
 import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
 import { afterAll } from 'vitest'
 
-/** Inboxes of a test, each in a file of its own. */
+/** Inboxes of a test, each in its own file. */
 export interface Files {
   create(settings: InboxSettings): Inbox
-  /** What a new process finds when the old one was killed now: the files as they are, somewhere else. */
+  /** What a new process finds when this one is killed now: a copy of the files as they are. */
   reopen(inbox: Inbox, settings: InboxSettings): Inbox
   pathOf(inbox: Inbox): string
   path(): string
@@ -30,7 +30,7 @@ export function createFiles(options: Partial<SqliteInboxOptions> = {}): Files {
 
   function pathOf(inbox: Inbox): string {
     const found = paths.get(inbox)
-    if (found === undefined) throw new Error('This inbox was not made here.')
+    if (found === undefined) throw new Error('`create` did not create this inbox.')
     return found
   }
 
@@ -42,7 +42,7 @@ export function createFiles(options: Partial<SqliteInboxOptions> = {}): Files {
       const from = pathOf(inbox)
       const to = join(folder, `${(count += 1)}.db`)
       for (const suffix of ['', '-wal']) {
-        // Copying opens and closes the file, which lets go of the lock of this process: it is not used any more.
+        // Copying closes the file, which releases the lock of this process. The first inbox is not used any more.
         if (existsSync(from + suffix)) copyFileSync(from + suffix, to + suffix)
       }
       return at(to, settings)

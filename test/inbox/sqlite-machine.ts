@@ -4,28 +4,28 @@ import { setImmediate } from 'node:timers/promises'
 import { FleethookError, type Inbox } from 'fleethook'
 import { fakeClock } from 'fleethook/testing'
 import { expect } from 'vitest'
-import { createFileStore } from '../../adapters/inbox/sqlite/file-store.ts'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import type { Store } from '../../adapters/inbox/sqlite/store.ts'
+import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
 
-/** What is asked of an inbox, or happens to it. */
+/** Calls of an inbox, and faults that happen to it. */
 export const steps: readonly string[] = [
-  ...['put', 'put', 'put', 'claim', 'settle', 'settle', 'reschedule', 'bury', 'revive', 'replay', 'discard', 'list'],
+  ...['put', 'put', 'put', 'claim', 'settle', 'settle', 'reschedule', 'giveUp', 'revive', 'replay', 'discard', 'list'],
   ...['failBefore', 'failAfter', 'full', 'task', 'advance', 'crash'],
 ]
 
 export interface Step {
   readonly does: string
-  /** Which of the messages that it can be done to. */
+  /** Picks one of the messages in the right state. */
   readonly which: number
-  /** Whether what follows waits for it. */
+  /** Whether the next step waits for this one. */
   readonly awaited: boolean
 }
 
-/** What became of a message, as its receiver knows it. */
+/** The state of a message as the receiver knows it. */
 type State = 'pending' | 'settled' | 'dead' | 'gone'
 
 interface Machine {
@@ -36,18 +36,18 @@ interface Machine {
 const everything = { limit: 1_000 }
 
 /**
- * An inbox in a file on a disk that fails when a step says so, beside what its receiver knows of each message.
- * `slow`: the file answers as late as one in a thread does.
+ * An inbox on a disk that fails when a step says so, and the state of each message as its receiver knows it.
+ * `slow`: the file answers late, like one in a thread.
  */
 export async function machine(newPath: () => string, slow: boolean): Promise<Machine> {
   const clock = fakeClock(1_700_000_100_000)
   const known = new Map<number, State>()
-  /** Something was asked for them that has not been answered yet. */
+  /** Messages with an unanswered call. */
   const busy = new Set<number>()
-  /** Settled when the process died, or forgotten: nobody knows. */
+  /** After a crash: settled or deleted, which the receiver cannot know. */
   const uncertain = new Set<number>()
   const asked: Promise<void>[] = []
-  /** What a receiver asks for until it is done. */
+  /** Calls that a receiver repeats until they succeed. */
   const again: (() => Promise<void>)[] = []
   let path = newPath()
   let failing: 'before' | 'after' | 'full' | undefined
@@ -56,17 +56,17 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
   let { inbox, store } = make()
   await inbox.open()
 
-  function make(): { inbox: Inbox; store: Store } {
+  function make(): { inbox: Inbox; store: InboxFile } {
     const options = readSqliteOptions({ path, waitMs: 0 })
-    const file = createFileStore(options)
-    const failable: Store = { ...file, commit: commitOf(file) }
+    const file = createInboxFile(options)
+    const failable: InboxFile = { ...file, commit: commitOf(file) }
     return {
       inbox: createSqliteInbox(slow ? late(failable) : failable, settingsOf({ clock }).settings, options),
       store: file,
     }
   }
 
-  function commitOf(file: Store): Store['commit'] {
+  function commitOf(file: InboxFile): InboxFile['commit'] {
     return async (batch) => {
       const failure = failing
       failing = undefined
@@ -78,7 +78,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
     }
   }
 
-  /** One of those in this state that nothing is asked for. */
+  /** A message in this state without an unanswered call. */
   function pick(state: State, which: number): number | undefined {
     const free = [...known].filter(([n, now]) => now === state && !busy.has(n))
     return free[which % free.length]?.[0]
@@ -125,7 +125,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
           () => {},
         ),
     ],
-    bury: ['pending', (n) => ask(n, () => inbox.deadLetter(kept(n).id, reason), becomes(n, 'dead'), true)],
+    giveUp: ['pending', (n) => ask(n, () => inbox.deadLetter(kept(n).id, reason), becomes(n, 'dead'), true)],
     revive: ['dead', (n) => ask(n, () => inbox.revive(kept(n).id), (revived) => backAgain(n, revived))], // prettier-ignore
     replay: ['settled', (n) => ask(n, () => inbox.revive(kept(n).id), (revived) => backAgain(n, revived))], // prettier-ignore
     discard: ['dead', (n) => ask(n, () => inbox.discard(kept(n).id), becomes(n, 'gone'), true)],
@@ -136,7 +136,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
     if (revived !== undefined) known.set(n, 'pending')
   }
 
-  /** The files as they are, somewhere else: what a new process finds when the old one is killed now. */
+  /** Continues on a copy of the files, as a new process does after a crash. */
   async function crash(): Promise<void> {
     lives += 1
     const from = path
@@ -152,7 +152,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
     again.length = 0
   }
 
-  /** What is settled is noted without haste, and a letter whose revival was refused may have come back: both may be pending. */
+  /** A settled message may be pending again, and a dead letter whose revival failed may be pending. */
   function compare(n: number, waits: boolean, isDead: boolean): void {
     const state = known.get(n)
     if (!busy.has(n)) {
@@ -193,7 +193,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
       else if (does === 'advance') await clock.advance(1_000 * (1 + (which % 4)))
       else if (does !== 'crash') {
         const begun = begin(step)
-        // A disk that fails is tried again when time goes on.
+        // A failing disk is tried again only when time passes.
         if (awaited && begun !== undefined) await Promise.race([begun, clock.advance(0)])
       } else if (which < 6) await crash()
     },
@@ -208,10 +208,10 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
       for (const insist of again.splice(0)) await insist()
       expect(again).toEqual([])
       expect(inbox.refusing()).toBeUndefined()
-      // What was settled is in the file by then.
+      // Every settled message is in the file after this.
       await inbox.settled(everything)
       const pending = idsOf('pending')
-      expect((await store.waiting(-1)).found.map(({ id }) => id)).toEqual(pending)
+      expect((await store.waiting(-1)).items.map(({ id }) => id)).toEqual(pending)
       expect(inbox.usage()).toEqual({ messages: pending.length, bytes: pending.length * kept(0).bytes })
       expect((await inbox.deadLetters(everything)).map(({ id }) => id)).toEqual(idsOf('dead'))
       for (const id of pending) expect((await inbox.claim(id))?.message.id).toBe(id)
@@ -220,7 +220,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
   }
 }
 
-function late(store: Store): Store {
+function late(store: InboxFile): InboxFile {
   return {
     ...store,
     open: inItsTime(store.open),

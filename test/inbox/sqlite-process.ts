@@ -1,4 +1,4 @@
-// A process that has an inbox: says what it found, keeps one message, and does what it is told to on its standard input.
+// A process with an inbox: prints what it found, puts one message, and closes the inbox when its standard input says so.
 import process from 'node:process'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
@@ -33,7 +33,7 @@ try {
   say(error instanceof Error && 'code' in error ? `failed: ${String(error.code)}` : 'failed')
 }
 
-// Told nothing but that there is nothing more, it closes nothing: a process that has nothing else to do ends all the same.
+// When the input ends without that, it closes nothing: a process that has nothing else to do ends anyway.
 process.stdin.on('data', (data) => {
   if (String(data).includes('close')) void inbox.close()
 })

@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, test } from 'vitest'
 import { runtimePath } from '../../scripts/runtimes.ts'
+import { servers } from '../runtimes/targets.ts'
 import { createFiles } from './sqlite-files.ts'
 
 const program = fileURLToPath(new URL('sqlite-process.ts', import.meta.url))
@@ -13,7 +14,7 @@ const running: ChildProcess[] = []
 interface Started {
   readonly child: ChildProcess
   line(): Promise<string>
-  /** Everything that it wrote for people. */
+  /** What it wrote to stderr. */
   readonly errors: string[]
   readonly ended: Promise<unknown>
 }
@@ -37,19 +38,15 @@ afterEach(() => {
   for (const child of running.splice(0)) child.kill('SIGKILL')
 })
 
-const runtimes: readonly (readonly [string, readonly string[]])[] = [
-  ['node22', [runtimePath('node22')]],
-  ['node24', [runtimePath('node24')]],
-  ['node26', [runtimePath('node26')]],
-  ['bun', [runtimePath('bun')]],
-  ['deno', [runtimePath('deno'), 'run', '--allow-all']],
-]
+const runtimes = servers.map(
+  (name) => [name, [runtimePath(name), ...(name === 'deno' ? ['run', '--allow-all'] : [])]] as const,
+)
 
 describe.each(runtimes)('on %s', (name, command) => {
   const threads = name === 'deno' ? [''] : ['', 'thread']
 
   test.each(threads)(
-    'a file belongs to one process: the next is refused, or waits until the first is killed %s',
+    'a file belongs to one process: the next one fails, or waits until the first is killed %s',
     async (thread) => {
       const path = files.path()
       const first = start(command, path, '0', thread)
@@ -67,7 +64,7 @@ describe.each(runtimes)('on %s', (name, command) => {
   )
 
   test.each(threads)(
-    'a process that has nothing else to do ends, and the next one finds what it left %s',
+    'an open inbox does not keep a process alive, and the next process finds its message %s',
     async (thread) => {
       const path = files.path()
       const first = start(command, path, '0', thread)

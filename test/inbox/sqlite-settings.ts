@@ -2,22 +2,24 @@ import type { InboxSettings } from 'fleethook'
 import { systemClock } from '../../src/base/clock.ts'
 import type { Opened, Waiting } from '../../src/inbox/inbox.ts'
 
-/** What an inbox told its receiver, and its operator. */
-export interface Told {
+/** What an inbox logged and reported to its receiver. */
+export interface Reported {
   readonly log: string[]
-  readonly holes: string[]
-  onCapacity: number
+  /** The reasons of gaps that were found while the inbox was open. */
+  readonly gaps: string[]
+  /** How many times it reported that it takes messages again. */
+  capacityReports: number
 }
 
 const silent = (): void => {}
 
-/** Settings that keep what they are told. */
+/** Settings that record what the inbox reports. */
 export function settingsOf(more: Partial<InboxSettings> = {}): {
   readonly settings: InboxSettings
-  readonly told: Told
+  readonly reported: Reported
 } {
-  const told: Told = { log: [], holes: [], onCapacity: 0 }
-  const say = (message: string): void => void told.log.push(message)
+  const reported: Reported = { log: [], gaps: [], capacityReports: 0 }
+  const say = (message: string): void => void reported.log.push(message)
   const settings: InboxSettings = {
     pendingMessages: undefined,
     pendingBytes: undefined,
@@ -27,12 +29,12 @@ export function settingsOf(more: Partial<InboxSettings> = {}): {
     onConflated: silent,
     onFailure: silent,
     onCapacity: () => {
-      told.onCapacity += 1
+      reported.capacityReports += 1
     },
-    onGap: ({ reason }) => void told.holes.push(reason),
+    onGap: ({ reason }) => void reported.gaps.push(reason),
     ...more,
   }
-  return { settings, told }
+  return { settings, reported }
 }
 
 export async function waitingIn({ waiting }: Opened): Promise<readonly Waiting[]> {

@@ -1,10 +1,11 @@
-import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { createReceiver, FleethookError, type Inbox, type InboxMessage } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
+import { withHint } from '../../src/base/errors.ts'
 import { createDeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
@@ -14,7 +15,7 @@ const files = createFiles()
 const startMs = Date.UTC(2026, 10, 21, 10)
 const hourMs = 3_600_000
 
-/** Messages of so many bytes, each with an id of its time. */
+/** Creates messages of the given size, whose ids have the given time. */
 function messages(): (nowMs: number, bytes?: number) => InboxMessage {
   const ids = createDeliveryIds()
   let n = 0
@@ -41,7 +42,7 @@ async function open(path: string, options: Partial<Parameters<typeof sqliteInbox
 }
 
 describe('the file', () => {
-  test('is made with its folders, for its owner alone', async () => {
+  test('is created with its folders, and only its owner can read it', async () => {
     const path = files.path()
     const inbox = await open(path)
     await inbox.put([kept(1)])
@@ -50,7 +51,7 @@ describe('the file', () => {
     await inbox.close()
   })
 
-  test('is one file once it is closed, and has no shared memory while it is open', async () => {
+  test('is a single file after closing, and has no shared memory file while it is open', async () => {
     const path = files.path()
     const inbox = await open(path)
     await inbox.put([kept(1)])
@@ -59,7 +60,7 @@ describe('the file', () => {
     expect(readdirSync(dirname(path)).filter((name) => !name.endsWith('-reserve'))).toEqual(['inbox.db'])
   })
 
-  test('shows people what it holds, with times that can be read', async () => {
+  test('has views for people, with readable times', async () => {
     const path = files.path()
     const inbox = await open(path)
     await inbox.put([kept(1), kept(2), kept(3)])
@@ -75,7 +76,7 @@ describe('the file', () => {
     ])
   })
 
-  test('of a newer fleethook is refused and left as it is', async () => {
+  test('of a newer fleethook is refused and not changed', async () => {
     const path = files.path()
     await (await open(path)).close()
     rows(path, 'PRAGMA user_version = 99')
@@ -83,7 +84,7 @@ describe('the file', () => {
     expect(rows(path, 'PRAGMA user_version')).toEqual([{ user_version: 99 }])
   })
 
-  test('of something else is refused and left as it is', async () => {
+  test('of another program is refused and not changed', async () => {
     const path = files.path()
     mkdirSync(dirname(path))
     rows(path, 'CREATE TABLE customers (name TEXT)')
@@ -91,18 +92,18 @@ describe('the file', () => {
     expect(rows(path, 'SELECT name FROM sqlite_schema')).toEqual([{ name: 'customers' }])
   })
 
-  test('that cannot be made or opened is told with what to see to', async () => {
+  test('that cannot be created or opened fails with a hint about access', async () => {
     const path = files.path()
     mkdirSync(path, { recursive: true })
     const letter = `${path}-letter`
     writeFileSync(letter, '')
-    const hint = expect.stringContaining('has to be able to write the file and its folder')
-    // A folder in the file's place, and a file in the folder's.
+    const hint = expect.stringContaining('Let the user of this process write the file and its folder.')
+    // A folder has the name of the file, and a file has the name of the folder.
     await expect(open(path)).rejects.toMatchObject({ code: 'inbox_unavailable', hint })
     await expect(open(`${letter}/inbox.db`)).rejects.toMatchObject({ code: 'inbox_unavailable', hint })
   })
 
-  test('belongs to one inbox at a time, in one process too', async () => {
+  test('belongs to one inbox at a time, within a process too', async () => {
     const path = files.path()
     const first = await open(path)
     const second = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
@@ -114,16 +115,16 @@ describe('the file', () => {
     await second.close()
   })
 
-  test('is taken over by one that waits, when the other closes it', async () => {
+  test('passes to a waiting inbox when the first one closes it', async () => {
     const path = files.path()
     const clock = fakeClock(startMs)
-    const { settings, told } = settingsOf({ clock })
+    const { settings, reported } = settingsOf({ clock })
     const first = await open(path)
     await first.put([kept(1)])
     const second = sqliteInbox({ path, waitMs: 60_000 })(settings)
     const opening = second.open()
     await clock.advance(30_000)
-    expect(told.log).toEqual([expect.stringContaining('waiting up to 60000 ms')])
+    expect(reported.log).toEqual([expect.stringContaining('waiting up to 60000 ms')])
     await first.close()
     await clock.advance(200)
     expect(await waitingIn(await opening)).toHaveLength(1)
@@ -141,13 +142,18 @@ test.each([
   [{ path: 'x.db', retention: { settled: { forMs: 1.5 } } }, /`retention.settled.forMs`/],
   [{ path: 'x.db', retention: { living: {} } }, /`retention.living`.* settled, dead/],
   [{ path: 'x.db', threads: 2 }, /no option `threads`/],
-])('an option that is wrong is named, with what to do: %j', (options, text) => {
-  const make = (): unknown => sqliteInbox(options as never)
-  expect(make).toThrow(FleethookError)
-  expect(make).toThrow(text)
+])('the error for a wrong option names it and what is allowed: %j', (options, text) => {
+  let thrown: unknown
+  try {
+    sqliteInbox(options as never)
+  } catch (error) {
+    thrown = error
+  }
+  expect(thrown).toMatchObject({ code: 'option_invalid' })
+  expect(thrown instanceof FleethookError && withHint(thrown)).toMatch(text)
 })
 
-test("a receiver whose overflow is 'conflate' is refused at construction: what is on disk is kept as it came", () => {
+test("createReceiver refuses overflow 'conflate': messages on disk are not merged", () => {
   const make = (): unknown =>
     createReceiver({ secret: 'a', inbox: sqliteInbox({ path: files.path() }), overflow: 'conflate' })
   expect(make).toThrow(
@@ -155,8 +161,8 @@ test("a receiver whose overflow is 'conflate' is refused at construction: what i
   )
 })
 
-describe('what is no longer pending', () => {
-  test('is kept for replays, a settled message too', async () => {
+describe('a message that is no longer pending', () => {
+  test('is kept for replays, also when it is settled', async () => {
     const inbox = await open(files.path())
     await inbox.put([kept(1), kept(2)])
     await inbox.settle(kept(1).id)
@@ -168,7 +174,7 @@ describe('what is no longer pending', () => {
     await inbox.close()
   })
 
-  test('is found by lane and time, in parts, however many are between', async () => {
+  test('is found by lane and time, page by page, with many others in between', async () => {
     const inbox = await open(files.path())
     const make = messages()
     const all = Array.from({ length: 5000 }, (_, n) => ({
@@ -184,7 +190,7 @@ describe('what is no longer pending', () => {
     await inbox.close()
   })
 
-  test('goes when its time is over, and what waits stays', async () => {
+  test('is dropped after its time, and waiting messages stay', async () => {
     const clock = fakeClock(startMs)
     const retention = { settled: { forMs: hourMs }, dead: { forMs: 2 * hourMs } }
     const inbox = sqliteInbox({ path: files.path(), retention, waitMs: 0 })(settingsOf({ clock }).settings)
@@ -208,7 +214,7 @@ describe('what is no longer pending', () => {
     await inbox.close()
   }, 60_000)
 
-  test('is dropped with what comes when it takes too much room, the oldest first, and the file gives room back', async () => {
+  test('is dropped by later commits when there are too many, the oldest first, and the file shrinks', async () => {
     const path = files.path()
     const clock = fakeClock(startMs)
     const retention = { settled: { maxBytes: 4_000_000 } }
@@ -236,12 +242,12 @@ describe('what is no longer pending', () => {
   }, 60_000)
 })
 
-describe('a budget', () => {
-  test('that is used up refuses, keeps the file within it, and goes on when there is room', async () => {
+describe('maxBytes', () => {
+  test('limits the file: a full inbox refuses messages, and takes them again when there is room', async () => {
     const path = files.path()
     const clock = fakeClock(startMs)
     const maxBytes = 16 * 1_048_576
-    const { settings, told } = settingsOf({ clock })
+    const { settings, reported } = settingsOf({ clock })
     const inbox = sqliteInbox({ path, maxBytes, waitMs: 0 })(settings)
     await inbox.open()
     const make = messages()
@@ -261,11 +267,11 @@ describe('a budget', () => {
     expect(inbox.refusing()).toBe('inbox_full')
     await expect(inbox.put([make(startMs)])).rejects.toMatchObject({ code: 'inbox_full' })
     expect(inbox.usage().messages).toBe(stored.length)
-    // What is settled can still be written, and is dropped to make room.
+    // The inbox can still write that messages are settled, and drops them to make room.
     for (const { id } of stored.slice(0, 3_000)) await inbox.claim(id).then(() => inbox.settle(id))
     await clock.advance(20_000)
     expect(inbox.refusing()).toBeUndefined()
-    expect(told.onCapacity).toBeGreaterThan(0)
+    expect(reported.capacityReports).toBeGreaterThan(0)
     await inbox.put([make(startMs)])
     expect(inbox.usage().messages).toBe(stored.length - 3_000 + 1)
     await inbox.close()
@@ -276,7 +282,7 @@ describe('a budget', () => {
 })
 
 describe('an unclean stop', () => {
-  test('is a hole since the last sign of life, until a gap event is kept', async () => {
+  test('is a gap since the process was last alive, until its gap event is stored', async () => {
     const clock = fakeClock(startMs)
     const { settings } = settingsOf({ clock })
     const inbox = files.create(settings)
@@ -285,7 +291,7 @@ describe('an unclean stop', () => {
     const second = files.reopen(inbox, settings)
     const { gaps } = await second.open()
     expect(gaps).toEqual([{ reason: 'restarted', fromMs: startMs + 60_000 }])
-    // This one does not get as far as telling of it.
+    // This one ends before it stores a gap event.
     await clock.advance(1_000)
     const third = files.reopen(second, settings)
     expect((await third.open()).gaps?.[0]).toEqual({ reason: 'restarted', fromMs: startMs + 60_000 })
@@ -296,7 +302,7 @@ describe('an unclean stop', () => {
     await fourth.close()
   })
 
-  test('makes a claim of what was left wait until it is counted on the disk', async () => {
+  test('makes a claim of a recovered message wait until it is on the disk', async () => {
     const { settings } = settingsOf()
     const inbox = files.create(settings)
     await inbox.open()
@@ -311,10 +317,10 @@ describe('an unclean stop', () => {
   })
 })
 
-test('what was given to it before it is closed is kept', async () => {
+test('messages that were put before close are kept', async () => {
   const path = files.path()
   const inbox = await open(path)
-  // More than one transaction takes.
+  // More messages than one commit writes.
   const puts = Array.from({ length: 3_000 }, (_, n) => inbox.put([kept(n)]))
   await Promise.all([inbox.close(), ...puts])
   const again = await open(path)
@@ -322,7 +328,7 @@ test('what was given to it before it is closed is kept', async () => {
   await again.close()
 })
 
-test('a text is given back as it was put, whatever it holds', async () => {
+test('any text is returned exactly as it was put', async () => {
   const path = files.path()
   const inbox = await open(path)
   const texts = ['{"a":"\\u0000"}', '{"é":"漢字🚗"}', '{"a":"\\ud800"}', `{"a":"${'x'.repeat(100_000)}"}`]
@@ -335,7 +341,7 @@ test('a text is given back as it was put, whatever it holds', async () => {
   await again.close()
 })
 
-test('messages that come out of order, between others that are settled, are pending, and the others are not', async () => {
+test('messages put out of order between settled ones are pending, and the settled ones stay settled', async () => {
   const path = files.path()
   const inbox = await open(path)
   const numbers = Array.from({ length: 40 }, (_, n) => n)
@@ -353,7 +359,7 @@ test('messages that come out of order, between others that are settled, are pend
   await again.close()
 })
 
-test('the place of an id is its row', async () => {
+test('the key of a row is the seq of the id', async () => {
   const path = files.path()
   const inbox = await open(path)
   await inbox.put([kept(1)])
@@ -361,15 +367,33 @@ test('the place of an id is its row', async () => {
   expect(rows(path, 'SELECT place FROM messages')).toEqual([{ place: seqOf(kept(1).id) }])
 })
 
-test('a file that is no database is put aside, and a hole is told of', async () => {
+test('a file that is not a database is renamed and replaced, and reported as a gap', async () => {
   const path = files.path()
   mkdirSync(dirname(path))
   writeFileSync(path, 'not a database, but as long as one'.repeat(1000))
-  const { settings, told } = settingsOf()
+  const { settings, reported } = settingsOf()
   const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
   expect((await inbox.open()).gaps).toMatchObject([{ reason: 'inbox_damaged' }])
-  expect(told.log).toEqual([expect.stringContaining('was damaged')])
+  expect(reported.log).toEqual([expect.stringContaining('was damaged')])
   expect(readdirSync(dirname(path)).filter((name) => /^inbox\.db\.damaged-\d{8}T\d{9}Z$/.test(name))).toHaveLength(1)
   await inbox.put([kept(1)])
+  await inbox.close()
+})
+
+test('a file that an earlier version of fleethook wrote opens with everything in it', async () => {
+  const path = files.path()
+  mkdirSync(dirname(path))
+  const db = new DatabaseSync(path)
+  db.exec(readFileSync(new URL('sqlite-version-1.sql', import.meta.url), 'utf8'))
+  db.close()
+  const clock = fakeClock(kept(4).receivedAt)
+  const inbox = sqliteInbox({ path, waitMs: 0 })(settingsOf({ clock }).settings)
+  const opened = await inbox.open()
+  expect(opened).toMatchObject({ lastId: kept(3).id, gaps: [] })
+  expect(await waitingIn(opened)).toEqual([{ id: kept(1).id, lane: 'VIN', kind: 'wire', attempts: 2, notBefore: 5 }])
+  expect(await inbox.claim(kept(1).id)).toMatchObject({ message: kept(1), deliveries: 1 })
+  expect(await inbox.deadLetters({ limit: 10 })).toMatchObject([{ id: kept(3).id, message: kept(3), ...reason }])
+  expect(await inbox.settled({ limit: 10 })).toMatchObject([kept(2)])
+  await inbox.put([kept(4)])
   await inbox.close()
 })

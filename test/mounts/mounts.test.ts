@@ -16,7 +16,7 @@ const state = '{"vin":"0FLEETV14T0000004","createdAt":"2026-11-21T10:00:00Z","st
 const posted = { method: 'POST', headers: { authorization: secret, 'content-type': 'application/json' }, body: state }
 
 describe('in a Hono app', { timeout: 60_000 }, () => {
-  test('below a path, behind the middleware of the host, the whole suite passes', async () => {
+  test('the whole suite passes below a path and behind the middleware of the host', async () => {
     const { receiver, events } = remembering()
     const app = new Hono().use(requestId()).route('/api/telemetry', receiver.routes())
     await using server = await listening(createServer(getRequestListener(app.fetch)))
@@ -71,7 +71,7 @@ describe('in a Hono app', { timeout: 60_000 }, () => {
     expect(new Set(paths)).toEqual(new Set(['/telemetry', '/telemetry/:slash{$}', '/telemetry/services/collector/*']))
   })
 
-  test('twice in one app with two secrets, each takes its own', async () => {
+  test('two receivers in one app each accept only their own secret', async () => {
     const one = createReceiver({ secret: 'secret-one' })
     const two = createReceiver({ secret: 'secret-two' })
     const app = new Hono().route('/one', one.routes()).route('/two', two.routes())
@@ -83,13 +83,13 @@ describe('in a Hono app', { timeout: 60_000 }, () => {
     expect(one.stats().received).toBe(1)
   })
 
-  test('under a base path, with a trailing slash or without', async () => {
+  test('a base path works with a trailing slash and without one', async () => {
     const { receiver } = remembering()
     const app = new Hono().basePath('/api').route('/telemetry', receiver.routes())
     for (const path of ['/api/telemetry', '/api/telemetry/']) expect((await app.request(path, posted)).status).toBe(200)
   })
 
-  test('under a base path that is given twice, the routes that a developer is shown tell where it is', async () => {
+  test('with a base path that is given twice, the routes that a developer sees show both', async () => {
     const { receiver } = remembering()
     const app = new Hono().basePath('/api').route('/api/telemetry', receiver.routes())
     expect((await app.request('/api/telemetry', posted)).status).toBe(404)
@@ -112,7 +112,7 @@ describe('in a Hono app', { timeout: 60_000 }, () => {
     },
   )
 
-  test('behind something that has read the request below Hono, the answer says what to change', async () => {
+  test('the answer says what to change when something below Hono has read the request', async () => {
     const { receiver } = remembering()
     const app = new Hono()
       .use(async (c, next) => {
@@ -137,7 +137,7 @@ describe('in an Express app', { timeout: 60_000 }, () => {
     await conforms(`${server.url}/telemetry`, events)
   })
 
-  test('behind the body parser, receiver.accept takes what it made', async () => {
+  test('receiver.accept takes the body that the body parser made', async () => {
     const { receiver } = remembering()
     const app = express()
       .use(express.json())
@@ -159,7 +159,7 @@ describe('in an Express app', { timeout: 60_000 }, () => {
     expect(receiver.stats().topics).toEqual({ state: 1 })
   })
 
-  test('behind a body parser that passes over what has no Content-Type, the answer says what to change', async () => {
+  test('the answer says what to change when the body parser skips requests without a Content-Type', async () => {
     const { receiver } = remembering()
     const app = express()
       .use(express.json())
@@ -178,11 +178,11 @@ describe('in an Express app', { timeout: 60_000 }, () => {
     expect(answer.status).toBe(400)
     expect(await answer.json()).toMatchObject({
       error: 'body_empty',
-      hint: expect.stringContaining('Let the parser take every type'),
+      hint: expect.stringContaining('Let it parse every type'),
     })
   })
 
-  test('twice in one app with two secrets, each takes its own', async () => {
+  test('two receivers in one app each accept only their own secret', async () => {
     const one = createReceiver({ secret: 'secret-one' })
     const two = createReceiver({ secret: 'secret-two' })
     const app = express().use('/one', getRequestListener(one.fetch)).use('/two', getRequestListener(two.fetch))
@@ -195,7 +195,7 @@ describe('in an Express app', { timeout: 60_000 }, () => {
     expect([one.stats().received, two.stats().received]).toEqual([1, 1])
   })
 
-  test('posted to with its path twice, the answer says where to look', async () => {
+  test('the answer says where to look when the path is there twice', async () => {
     const { receiver } = remembering()
     const app = express().use('/telemetry', getRequestListener(receiver.fetch))
     await using server = await listening(createServer(app))
@@ -203,11 +203,11 @@ describe('in an Express app', { timeout: 60_000 }, () => {
     expect(answer.status).toBe(404)
     expect(await answer.json()).toMatchObject({
       error: 'path_unknown',
-      hint: expect.stringContaining('path of the webhook url'),
+      hint: expect.stringContaining('path in the url of the webhook'),
     })
   })
 
-  test('wrongly behind the body parser, the answer says what to change', async () => {
+  test('the answer says what to change when the receiver is behind the body parser', async () => {
     const { receiver } = remembering()
     const app = express().use(express.json()).use('/telemetry', getRequestListener(receiver.fetch))
     await using server = await listening(createServer(app))
@@ -217,7 +217,7 @@ describe('in an Express app', { timeout: 60_000 }, () => {
   })
 })
 
-test('in a Fastify app that leaves bodies as they came, the whole suite passes', { timeout: 60_000 }, async () => {
+test('the whole suite passes in a Fastify app that does not parse bodies', { timeout: 60_000 }, async () => {
   const { receiver, events } = remembering()
   const app = Fastify({ routerOptions: { ignoreTrailingSlash: true } })
   app.removeAllContentTypeParsers()
@@ -239,7 +239,7 @@ test('in a Fastify app that leaves bodies as they came, the whole suite passes',
   await conforms(`${server.url}/telemetry`, events, answeredByHost)
 })
 
-test("behind Fastify's own parser, receiver.accept takes what it made", async () => {
+test("receiver.accept takes the body that Fastify's own parser made", async () => {
   const { receiver } = remembering()
   const app = Fastify()
   app.post('/telemetry', async (request, reply) => {
@@ -260,12 +260,12 @@ test('on plain node:http the whole suite passes', { timeout: 60_000 }, async () 
   await conforms(server.url, events)
 })
 
-test('given the whole path of a host, the answer says where to look', async () => {
+test('the answer says where to look when the host passes its whole path', async () => {
   const { receiver } = remembering()
   const answer = await receiver.fetch(new Request('http://localhost/api/telemetry', posted))
   expect(answer.status).toBe(404)
   expect(await answer.json()).toMatchObject({
     error: 'path_unknown',
-    hint: expect.stringContaining('where the receiver is mounted'),
+    hint: expect.stringContaining('at which the receiver is mounted'),
   })
 })

@@ -14,7 +14,7 @@ async function announced(served: Served): Promise<string> {
   onTestFinished(() => said.mockRestore())
   const server = await serve(served, { ...quiet, announce: true })
   await server.close()
-  expect(said.mock.calls[0]?.[0]).toContain(`listening on ${server.url} (Node ${process.versions.node}).`)
+  expect(said.mock.calls[0]?.[0]).toContain(`listening on ${server.url}\n  Node ${process.versions.node}.`)
   return String(said.mock.calls[0]?.[0])
 }
 

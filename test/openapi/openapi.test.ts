@@ -8,7 +8,7 @@ const { version }: { version: string } = JSON.parse(readFileSync('package.json',
 /** As it is once it is JSON. */
 const document = JSON.parse(JSON.stringify(openApiDocument(version)))
 
-test('the committed document is what the schemas say', () => {
+test('the committed document matches the schemas', () => {
   // `npm run openapi` writes it anew.
   expect(JSON.parse(readFileSync('docs/openapi.json', 'utf8'))).toEqual(document)
 })
@@ -19,7 +19,7 @@ test('the document is valid OpenAPI 3.1', async () => {
   expect(valid).toBe(true)
 })
 
-test('the validator finds fault with a document that has one', async () => {
+test('control: the validator rejects a document with a fault', async () => {
   const { valid } = await new Validator().validate({
     ...structuredClone(document),
     webhooks: { telemetry: { post: 'no operation' } },
@@ -27,7 +27,7 @@ test('the validator finds fault with a document that has one', async () => {
   expect(valid).toBe(false)
 })
 
-test('the webhook takes all three formats, and every refusal stands under its status', () => {
+test('the webhook takes all three formats, and the document lists every refusal under its status', () => {
   const { post } = document.webhooks.telemetry
   expect(post.requestBody.content['application/json'].schema.anyOf).toHaveLength(3)
   expect(Object.keys(post.responses)).toEqual(['200', '400', '401', '403', '404', '405', '413', '415', '503'])

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, inject, test } from 'vitest'
+import { inForm } from '../form.ts'
 
 const strict = { strict: true, skipLibCheck: false, noEmit: true, target: 'es2022', exactOptionalPropertyTypes: true }
 const web = { lib: ['es2023', 'dom', 'dom.iterable', 'dom.asynciterable'], types: [] }
@@ -18,14 +19,17 @@ const settings = {
   'types of Node, as Node finds them': { ...strict, lib: ['es2023'], types: ['node'], module: 'nodenext' },
 }
 
-const compilers = ['5.9', '6.0', '7.0']
+const compilers = inForm({ short: ['7.0'], full: ['5.9', '6.0', '7.0'] })
 const cases = compilers.flatMap((version) =>
   Object.entries(settings).map(([name, options]) => ({ version, name, options })),
 )
 
-test.each(cases)('a strict project compiles on TypeScript $version with $name', ({ version, options }) => {
-  expect(compile(version, options, 'typed.ts')).toEqual({ status: 0, output: '' })
-})
+test.each(inForm({ short: cases.slice(0, 1), full: cases }))(
+  'a strict project compiles on TypeScript $version with $name',
+  ({ version, options }) => {
+    expect(compile(version, options, 'typed.ts')).toEqual({ status: 0, output: '' })
+  },
+)
 
 test.each(compilers)(
   'on TypeScript %s a receiver can be exported from a project that emits declarations',

@@ -14,12 +14,13 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { TestProject } from 'vitest/node'
+import { formVariable } from '../form.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
     /** The tarball that `npm pack` made of this working tree, built anew. */
     readonly tarball: string
-    /** A project with the tarball, its peers and three compilers installed: what a user has. */
+    /** A user's project: the tarball, its peers and compilers are installed. The short form has one compiler. */
     readonly consumer: string
   }
 }
@@ -31,7 +32,7 @@ export default function setup(project: TestProject): () => void {
   const scratch = realpathSync(mkdtempSync(join(tmpdir(), 'fleethook-package-')))
   const tarball = pack(join(scratch, 'copy'))
   const consumer = join(scratch, 'consumer')
-  install(consumer, tarball)
+  install(consumer, tarball, project.config.env[formVariable] === 'short' ? ['7.0.2'] : ['5.9.3', '6.0.3', '7.0.2'])
   project.provide('tarball', tarball)
   project.provide('consumer', consumer)
   return () => rmSync(scratch, { recursive: true, force: true })
@@ -50,15 +51,13 @@ function pack(copy: string): string {
   return join(copy, tarball)
 }
 
-function install(consumer: string, tarball: string): void {
+function install(consumer: string, tarball: string, versions: readonly string[]): void {
   cpSync(fileURLToPath(new URL('consumer', import.meta.url)), consumer, { recursive: true })
   const { devDependencies }: { devDependencies: Record<string, string> } = JSON.parse(
     readFileSync(join(root, 'package.json'), 'utf8'),
   )
   const peers = ['hono', 'zod', '@types/node'].map((name) => `${name}@${devDependencies[name]}`)
-  const compilers = ['5.9.3', '6.0.3', '7.0.2'].map(
-    (version) => `typescript-${version.slice(0, 3)}@npm:typescript@${version}`,
-  )
+  const compilers = versions.map((version) => `typescript-${version.slice(0, 3)}@npm:typescript@${version}`)
   writeFileSync(join(consumer, 'package.json'), JSON.stringify({ private: true, type: 'module' }))
   npm(consumer, 'install', '--no-package-lock', tarball, ...peers, ...compilers)
 }

@@ -9,14 +9,14 @@ import { appCommand } from './targets.ts'
 
 const stopping = /taking no more messages/
 
-/** A signal that has been seen: what follows happens while the server stops. */
+/** Sends SIGTERM. Everything after it happens while the server stops. */
 async function terminate(target: Target): Promise<void> {
   target.kill('SIGTERM')
   await target.line(stopping)
 }
 
 describe.concurrent.each(['node24', 'bun', 'deno'] as const)('stopping on %s', (runtime) => {
-  test('handles what was accepted, says so, and lets the process end', async ({ expect }) => {
+  test('handles the accepted messages, prints the count, and lets the process end', async ({ expect }) => {
     await using target = await spawnTarget(await appCommand(runtime, { handlerMs: 200 }))
     expect(await post(target.url, 'V1')).toBe(200)
     expect(await post(target.url, 'V1')).toBe(200)
@@ -28,7 +28,7 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('stopping on %s', (
     expect(performance.now() - closedAt).toBeLessThan(5_000)
   })
 
-  test('receives a body that was under way when the signal came', async ({ expect }) => {
+  test('receives a body that was still arriving when the signal came', async ({ expect }) => {
     await using target = await spawnTarget(await appCommand(runtime, {}))
     const body = message('V1')
     using client = await open(target.url, head(body.length) + body.slice(0, 10))
@@ -52,7 +52,7 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('stopping on %s', (
     expect([silent, headless, endless]).toHaveLength(3)
   })
 
-  test('gives up at the deadline, and says how many messages that cost', async ({ expect }) => {
+  test('gives up at the deadline, and prints how many messages are lost', async ({ expect }) => {
     await using target = await spawnTarget(await appCommand(runtime, { holdsHandlers: true }, { graceMs: 500 }))
     expect(await post(target.url, 'V1')).toBe(200)
     target.kill('SIGTERM')
@@ -68,9 +68,7 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('stopping on %s', (
     expect(signal ?? status).toBe(runtime === 'deno' ? 143 : 'SIGTERM')
   })
 
-  test('goes on for as long as load balancers need, if told to, and asks clients to close their connections', async ({
-    expect,
-  }) => {
+  test('serves until delayBeforeCloseMs is over, and asks clients to close their connections', async ({ expect }) => {
     const command = await appCommand(runtime, { holdsHandlers: true }, { delayBeforeCloseMs: 600_000 })
     await using target = await spawnTarget(command)
     await terminate(target)

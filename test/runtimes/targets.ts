@@ -6,15 +6,22 @@ import { fileURLToPath } from 'node:url'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
 import { bundleWorker } from '../../scripts/size.ts'
 import type { TargetCommand } from '../conformance/spawn.ts'
+import { inForm } from '../form.ts'
 import type { Settings } from './programs/app.ts'
 
 export const secret = 'a-secret-of-the-tests'
 
+/** Whether the tests of this form run on the runtime. The short form takes one version of Node. */
+export const inThisForm = (runtime: Runtime): boolean =>
+  inForm({ short: !['node20', 'node22', 'node26'].includes(runtime), full: true })
+
 /** The runtimes whose processes serve. */
-export const servers: readonly ServerRuntime[] = ['node22', 'node24', 'node26', 'bun', 'deno']
+export const servers: readonly ServerRuntime[] = (['node22', 'node24', 'node26', 'bun', 'deno'] as const).filter(
+  inThisForm,
+)
 export type ServerRuntime = Exclude<Runtime, 'node20' | 'workerd'>
 
-/** All on which the sources run as they are, Workers included. */
+/** The runtimes that run the sources as they are, Workers included. */
 export const everywhere: readonly Runtime[] = [...servers, 'workerd']
 
 const programs = fileURLToPath(new URL('programs/', import.meta.url))

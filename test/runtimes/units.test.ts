@@ -27,28 +27,24 @@ interface Report {
 test.each([
   ['bun', ['--bun', vitest, 'run', '--pool=threads']],
   ['deno', ['run', '--allow-all', vitest, 'run']],
-] as const)(
-  'the tests of reading, answering and dispatching pass inside %s itself',
-  { timeout: 300_000 },
-  async (runtime, args) => {
-    const file = join(tmpdir(), `fleethook-units-${runtime}-${process.pid}.json`)
-    const output = await run(runtimePath(runtime), [...args, `--config=${config}`, `--outputFile.json=${file}`])
-    const text = await readFile(file, 'utf8').catch(() => {
-      throw new Error(`vitest wrote no report inside ${runtime}:\n${output}`)
-    })
-    await rm(file)
-    const { numPassedTests, numTotalTests, testResults }: Report = JSON.parse(text)
-    const failures = testResults.flatMap(({ name, message, assertionResults }) => [
-      ...(message === '' ? [] : [`${name}: ${message}`]),
-      ...assertionResults
-        .filter(({ status }) => status !== 'passed')
-        .map(({ fullName, failureMessages }) => `${name}: ${fullName}: ${failureMessages.join('\n')}`),
-    ])
-    expect(failures).toEqual([])
-    expect(numPassedTests).toBe(numTotalTests)
-    expect(numPassedTests).toBeGreaterThan(1_000)
-  },
-)
+] as const)('the unit tests pass inside %s', { timeout: 300_000 }, async (runtime, args) => {
+  const file = join(tmpdir(), `fleethook-units-${runtime}-${process.pid}.json`)
+  const output = await run(runtimePath(runtime), [...args, `--config=${config}`, `--outputFile.json=${file}`])
+  const text = await readFile(file, 'utf8').catch(() => {
+    throw new Error(`vitest wrote no report inside ${runtime}:\n${output}`)
+  })
+  await rm(file)
+  const { numPassedTests, numTotalTests, testResults }: Report = JSON.parse(text)
+  const failures = testResults.flatMap(({ name, message, assertionResults }) => [
+    ...(message === '' ? [] : [`${name}: ${message}`]),
+    ...assertionResults
+      .filter(({ status }) => status !== 'passed')
+      .map(({ fullName, failureMessages }) => `${name}: ${fullName}: ${failureMessages.join('\n')}`),
+  ])
+  expect(failures).toEqual([])
+  expect(numPassedTests).toBe(numTotalTests)
+  expect(numPassedTests).toBeGreaterThan(1_000)
+})
 
 function run(command: string, args: readonly string[]): Promise<string> {
   return new Promise((resolve) => {

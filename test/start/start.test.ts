@@ -8,40 +8,52 @@ import { stripVTControlCharacters } from 'node:util'
 import { expect, test } from 'vitest'
 
 const topics = ['data', 'state', 'connectivity', 'vehicle_data', 'alerts', 'errors']
+const eventLine = /^\d\d:\d\d:\d\d [ \d:().-]{11} 0FLEETV\w{10} (service|maker|collector) +(\w+) +\S/
 
-// Colours are what a terminal gets, and a pipe without them does not.
 test.each([
-  ['in a terminal', { FORCE_COLOR: '1' }],
+  ['with colors', { FORCE_COLOR: '1' }],
   ['into a pipe', { NO_COLOR: '1' }],
 ])(
-  'npm start %s: vehicles of the sandbox, handled by the receiver; Ctrl+C ends all of it and says what was handled',
-  async (_where, colours) => {
+  'npm start %s shows every format and topic within 20 seconds; Ctrl+C ends it with a table',
+  { timeout: 60_000 },
+  async (_where, colors) => {
     const folder = mkdtempSync(join(tmpdir(), 'fleethook-start-'))
     const { FORCE_COLOR: _forced, NO_COLOR: _none, ...inherited } = process.env
-    const env = { ...inherited, ...colours, PORT: '0', FLEETHOOK_INBOX: join(folder, 'inbox.db') }
+    const env = { ...inherited, ...colors, PORT: '0', FLEETHOOK_INBOX: join(folder, 'inbox.db') }
     const child = spawn(process.execPath, ['scripts/start.ts'], { env, stdio: ['ignore', 'pipe', 'pipe'] })
     const ended = once(child, 'exit')
     const errors: string[] = []
     child.stderr.on('data', (text: Buffer) => errors.push(String(text)))
-    const handled = new Map<string, number>()
-    let last = ''
+
+    const lines: string[] = []
+    const seen = new Set<string>()
+    let startedAt = 0
     let stopping = false
-    for await (const coloured of createInterface(child.stdout)) {
-      const line = stripVTControlCharacters(coloured)
-      if (line !== '') last = line
-      const topic = topics.find((each) => line.includes(` ${each} `) && line.includes('0FLEETV'))
-      if (topic === undefined) continue
-      handled.set(topic, (handled.get(topic) ?? 0) + 1)
-      if (!stopping && handled.size >= 3 && (handled.get('data') ?? 0) >= 5) stopping = child.kill('SIGINT')
+    for await (const line of createInterface(child.stdout)) {
+      lines.push(stripVTControlCharacters(line))
+      const [, format, topic] = eventLine.exec(lines.at(-1) ?? '') ?? []
+      if (format === undefined || topic === undefined) continue
+      if (seen.size === 0) startedAt = performance.now()
+      seen.add(format).add(topic)
+      const isComplete = seen.size === topics.length + 3
+      if (!stopping && (isComplete || performance.now() - startedAt > 20_000)) stopping = child.kill('SIGINT')
     }
     expect(await ended).toEqual([0, null])
-    const [, received, done] = /^received (\d+), handled (\d+), left 0, lost 0$/.exec(last) ?? []
-    expect({ last, errors }).toEqual({
-      last: expect.stringMatching(/^received/),
-      errors: [],
-    })
-    expect(done).toBe(received)
-    expect(Number(done)).toBeGreaterThanOrEqual(7)
+    expect(errors).toEqual([])
+    expect([...seen].toSorted()).toEqual([...topics, 'service', 'maker', 'collector'].toSorted())
+
+    const shown = lines.filter((line) => line !== '')
+    expect(shown[1]).toMatch(/^ *http:\/\/localhost:\d+$/)
+    expect(shown.filter((line) => line.length > 100)).toEqual([])
+    // The banner before the events, the table after them, and one line for each event.
+    expect(shown.slice(4, -8).filter((line) => !eventLine.test(line))).toEqual([])
+    expect(shown.at(-8)).toMatch(/^handled +service +vehicle_maker +event_collector$/)
+    expect(shown.slice(-7, -1).map((line) => line.replaceAll(/ +\d+ of \d+/g, ' n'))).toEqual(
+      topics.map((topic) => `${topic} n n n`),
+    )
+    const [, received, handled] = /^received (\d+), handled (\d+), left 0, lost 0$/.exec(shown.at(-1) ?? '') ?? []
+    expect(handled).toBe(received)
+    expect(Number(handled)).toBe(shown.length - 4 - 8)
     rmSync(folder, { recursive: true })
   },
 )

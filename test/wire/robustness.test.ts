@@ -1,6 +1,6 @@
 import { inspect } from 'node:util'
 import * as fc from 'fast-check'
-import { createNormalizer, normalize, split } from 'fleethook/normalize'
+import { createNormalizer, normalize, type OtherField, split } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 import { anyObject, formats, wireMessage } from './arbitrary.ts'
 
@@ -52,12 +52,13 @@ describe('__proto__, constructor and the like are names as any other and reach n
     const [event] = normalize(text)
     if (event?.topic !== 'data') throw new Error('no data')
     expect(Object.keys(event.data)).toEqual(['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'Gear'])
-    expect(event.data['__proto__']).toEqual({ polluted: true })
-    expect(event.data['constructor']).toBe('x')
-    expect(event.data['toString']).toBe(5)
-    expect(event.data['hasOwnProperty']).toBe(true)
-    expect(event.data['polluted']).toBeUndefined()
-    expect(event.data['valueOf']).toBeUndefined()
+    const valueOf = (name: string): unknown => event.data[name as OtherField]
+    expect(valueOf('__proto__')).toEqual({ polluted: true })
+    expect(valueOf('constructor')).toBe('x')
+    expect(valueOf('toString')).toBe(5)
+    expect(valueOf('hasOwnProperty')).toBe(true)
+    expect(valueOf('polluted')).toBeUndefined()
+    expect(valueOf('valueOf')).toBeUndefined()
   })
 
   test('in meta, undecoded, alerts and tags', () => {
@@ -76,7 +77,7 @@ describe('__proto__, constructor and the like are names as any other and reach n
     const [data] = normalize(maker)
     if (data?.topic !== 'data') throw new Error('no data')
     expect(Object.keys(data.data)).toEqual(['__proto__', 'Soc'])
-    expect(data.data['a']).toBeUndefined()
+    expect(data.data['a' as OtherField]).toBeUndefined()
   })
 
   test('and no object elsewhere changes', () => {

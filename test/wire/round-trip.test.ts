@@ -18,7 +18,7 @@ function resent(event: WireEvent, format: Format): WireEvent {
   return again
 }
 
-describe('for any event the three encodings normalise to the same event, within what each format can carry', () => {
+describe('for any event the three encodings normalize to the same event, within what each format can carry', () => {
   for (const format of formats) {
     test(`written as ${format}`, () => {
       const normalizer = createNormalizer()

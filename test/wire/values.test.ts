@@ -1,4 +1,4 @@
-import { createNormalizer, type DataEvent } from 'fleethook/normalize'
+import { createNormalizer, type DataEvent, type FieldValue, type OtherField } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 import { formats } from './arbitrary.ts'
 
@@ -43,9 +43,12 @@ function inEachFormat(
   ]
 }
 
+/** Any field by name. The names of these tests are texts. */
+const valueIn = ({ data }: DataEvent, field: string): FieldValue | undefined => data[field as OtherField]
+
 function reads(field: string, value: unknown, expected: unknown): void {
   for (const event of inEachFormat(field, value)) {
-    expect(event.data[field]).toStrictEqual(expected)
+    expect(valueIn(event, field)).toStrictEqual(expected)
     expect(event.undecoded).toEqual({})
   }
 }
@@ -135,7 +138,7 @@ describe('a field in the catalogue has the catalogue’s type, in all three form
 
   test('a time of day, from an object or from text', () => {
     const options = { fields: { Alarm: 'time' } } as const
-    const reading = (value: unknown) => inEachFormat('Alarm', value, options).map((event) => event.data['Alarm'])
+    const reading = (value: unknown) => inEachFormat('Alarm', value, options).map((event) => valueIn(event, 'Alarm'))
     const all = (time: object) => [time, time, time]
     expect(reading({ timeValue: { hour: 7, minute: 30 } })).toEqual(all({ hour: 7, minute: 30, second: 0 }))
     expect(reading({})).toEqual(all({ hour: 0, minute: 0, second: 0 }))
@@ -204,7 +207,7 @@ describe('a value that does not read as its type goes to undecoded, and is null'
 })
 
 describe('fields outside the catalogue, and those on which its sources contradict each other, have the plain value', () => {
-  for (const field of ['NeverSeen', 'DriveRail']) {
+  for (const field of ['NeverSeen', 'SpeedLimitMode']) {
     test.each<[unknown, unknown]>([
       ['true', 'true'],
       [true, true],
@@ -245,7 +248,11 @@ describe('fields outside the catalogue, and those on which its sources contradic
       ],
       [JSON.parse('1e999'), 'Infinity'],
     ])(`${field} of %j is %j`, (value, expected) => {
-      expect(inEachFormat(field, value).map(({ data }) => data[field])).toStrictEqual([expected, expected, expected])
+      expect(inEachFormat(field, value).map((event) => valueIn(event, field))).toStrictEqual([
+        expected,
+        expected,
+        expected,
+      ])
     })
   }
 })
@@ -260,7 +267,7 @@ describe('decode: false leaves values as they were sent, out of their wrappers',
     ['Gear', { shiftStateValue: 'ShiftStateD' }, 'ShiftStateD'],
   ])('%s of %j is %j', (field, value, expected) => {
     for (const event of inEachFormat(field, value, { decode: false })) {
-      expect(event.data[field]).toStrictEqual(expected)
+      expect(valueIn(event, field)).toStrictEqual(expected)
       expect(event.undecoded).toEqual({})
     }
   })
@@ -287,7 +294,7 @@ describe('names', () => {
   test('absent fields read undefined, whatever their name', () => {
     const { data, undecoded } = readMessage({ data: {}, vin: 'V' })
     for (const name of ['Soc', 'constructor', 'toString', '__proto__', 'hasOwnProperty']) {
-      expect(data[name]).toBeUndefined()
+      expect(data[name as OtherField]).toBeUndefined()
       expect(undecoded[name]).toBeUndefined()
     }
   })
@@ -295,12 +302,16 @@ describe('names', () => {
 
 describe('fields of the user’s own', () => {
   test('extend the catalogue, and their word wins', () => {
-    const fields = { Mood: { enum: ['Good', 'Bad'], prefix: 'Mood' }, Soc: 'string', DriveRail: 'boolean' } as const
+    const fields = {
+      Mood: { enum: ['Good', 'Bad'], prefix: 'Mood' },
+      Soc: 'string',
+      SpeedLimitMode: 'boolean',
+    } as const
     const { data, undecoded } = readMessage(
-      { data: { Mood: 'MoodGood', Soc: 5, DriveRail: 'true', VehicleSpeed: '5' }, vin: 'V' },
+      { data: { Mood: 'MoodGood', Soc: 5, SpeedLimitMode: 'true', VehicleSpeed: '5' }, vin: 'V' },
       { fields },
     )
-    expect(data).toEqual({ Mood: 'Good', Soc: null, DriveRail: true, VehicleSpeed: 5 })
+    expect(data).toEqual({ Mood: 'Good', Soc: null, SpeedLimitMode: true, VehicleSpeed: 5 })
     expect(undecoded).toEqual({ Soc: 5 })
     expect(readMessage({ data: { Soc: '5' }, vin: 'V' }).data.Soc).toBe(5)
   })

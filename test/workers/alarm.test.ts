@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { message as kept } from '../../src/testing/kept-message.ts'
 import { objectStorage } from './object-storage.ts'
 
-test('an alarm that could not be set is set with the next message', async () => {
+test('the next message sets an alarm that could not be set before', async () => {
   const log = { debug() {}, info() {}, warn() {}, error() {} }
   const inbox = durableObjectInbox({
     objects: () => ({ idFromName: () => ({}), get: () => ({ fetch: Promise.reject }) }),

@@ -16,7 +16,7 @@ async function started(settings: DurableSettings): Promise<
     readonly target: Target
     readonly log: HandledLog
     readonly entries: readonly Entry[]
-    /** Kills it, and starts it on the same storage. */
+    /** Kills the Worker and starts it again on the same storage. */
     readonly again: () => Promise<Target>
   }
 > {
@@ -44,7 +44,7 @@ async function started(settings: DurableSettings): Promise<
 const patiently = { timeout: 15_000 }
 
 describe.concurrent('messages are kept in Durable Objects, and handled there', () => {
-  test('in order per VIN, each once', async ({ expect }) => {
+  test('each once and in order per VIN', async ({ expect }) => {
     await using running = await started({ handlerMs: 5 })
     const vins = ['V1', 'V2', 'V3']
     for (const number of upTo(20)) for (const vin of vins) expect(await post(running.target.url, vin, number)).toBe(200)
@@ -68,7 +68,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     await expect.poll(() => running.entries.map(({ vin }) => vin).toSorted(), patiently).toEqual(vins.toSorted())
   })
 
-  test('a message that fails is tried again while its VIN waits and others go on', async ({ expect }) => {
+  test('a message that fails is retried while its VIN waits and other VINs continue', async ({ expect }) => {
     await using running = await started({
       failing: { BAD: 3 },
       receiver: { retry: { attempts: 5, minMs: 2_000, maxMs: 2_000 } },
@@ -82,7 +82,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     expect(running.entries.find(({ vin }) => vin === 'BAD')).toMatchObject({ attempt: 3, redelivered: true })
   })
 
-  test('one that fails to the last is a dead letter, which the Worker lists and replays; those behind it go on', async ({
+  test('a message that fails every attempt becomes a dead letter, which the Worker lists and replays; later messages continue', async ({
     expect,
   }) => {
     await using running = await started({
@@ -103,7 +103,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     expect(await json(running.target, '/replay?id=018dd9c4-0000-7000-8000-000000000000')).toBe(0)
   })
 
-  test('the Worker looks at, discards and counts dead letters of all objects, by vehicle', async ({ expect }) => {
+  test('the Worker shows, discards and counts the dead letters of all objects, by vehicle', async ({ expect }) => {
     const vins = upTo(6).map((n) => `V${n}`)
     await using running = await started({
       failing: Object.fromEntries(vins.map((vin) => [vin, 9])),
@@ -122,7 +122,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     expect(await dead()).toEqual([])
   })
 
-  test('what was handled is handled again when it is replayed, as long as it is kept', async ({ expect }) => {
+  test('a replay handles settled messages again while the inbox still has them', async ({ expect }) => {
     await using running = await started({ inbox: { retention: { settled: { forMs: 60_000 } } } })
     for (const vin of ['V1', 'V2', 'V3']) expect(await post(running.target.url, vin, 1)).toBe(200)
     // Its handler notes a message before it is settled.
@@ -172,7 +172,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     expect(await json(running.target, '/dead')).toMatchObject([{ event: { vin: 'BAD', data: { BatteryLevel: 1 } } }])
   }, 90_000)
 
-  test('the handler of a batch is given what its object has gathered', async ({ expect }) => {
+  test('the batch handler gets the messages that its object has collected', async ({ expect }) => {
     await using running = await started({ batch: 5, inbox: { shards: 1 } })
     for (const number of upTo(12)) expect(await post(running.target.url, `V${number % 2}`, number)).toBe(200)
     await expect
@@ -181,7 +181,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
     expect(running.entries.map(({ number }) => number)).toEqual([15, 40, 23])
   })
 
-  test('a full object refuses with 503, and tells of the gap when there is room', async ({ expect }) => {
+  test('a full object refuses with 503, and emits the gap when it has capacity', async ({ expect }) => {
     await using running = await started({
       handlerMs: 300,
       receiver: { limits: { pendingMessages: 2 } },

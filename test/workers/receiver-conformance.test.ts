@@ -2,6 +2,7 @@ import { receiverConformance } from 'fleethook/testing'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { secret, slowVins } from '../conformance/target.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { inForm } from '../form.ts'
 import { type StoredWorker, storedWorker } from './command.ts'
 
 // In workerd an object runs in the isolate of its Worker, so what its handlers have seen can be asked for there.
@@ -25,7 +26,7 @@ describe('the conformance suite against a receiver that keeps its messages in Du
     stored[Symbol.dispose]()
   })
 
-  for (const mount of ['', '/mounted']) {
+  for (const mount of inForm({ short: [''], full: ['', '/mounted'] })) {
     const checks = receiverConformance({ url: 'http://not.yet', secret, slowVins, events: async () => [] })
     test.each(checks.map(({ name }, index) => [name, index] as const))(
       `%s${mount && `, mounted at ${mount}`}`,

@@ -2,7 +2,7 @@ import { fakeClock } from 'fleethook/testing'
 import { expect, test } from 'vitest'
 import { createRestingClock } from '../../adapters/inbox/durable-object/resting-clock.ts'
 
-test('while it rests nothing is called, and it says when the first call is due; then all that is due is called', async () => {
+test('a resting clock calls nothing and says when the first call is due; after that it makes all due calls', async () => {
   const clock = fakeClock()
   const resting = createRestingClock(clock)
   const called: string[] = []
@@ -21,7 +21,7 @@ test('while it rests nothing is called, and it says when the first call is due; 
   expect(resting.sleep()).toBeUndefined()
 })
 
-test('whoever asks for a call wakes it', async () => {
+test('a request for a call wakes it', async () => {
   const clock = fakeClock()
   const resting = createRestingClock(clock)
   const called: string[] = []

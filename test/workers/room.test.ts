@@ -3,7 +3,7 @@ import { createObjectInbox } from '../../adapters/inbox/durable-object/object-in
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { objectStorage } from './object-storage.ts'
 
-test('what is refused for want of room drops no settled message, and the room is still known', async () => {
+test('a message refused for lack of space drops no settled message, and the used space stays known', async () => {
   const always = { forMs: 1e12, maxBytes: 1_000 }
   const inbox = createObjectInbox(objectStorage(), {
     ...{ maxBytes: 1_000, pendingMessages: 100, pendingBytes: 1_000, settled: always, dead: always, inOrder: true },

@@ -1,4 +1,4 @@
-/** How messages are let go: so many a second, so many at once, one vehicle's one after the other. */
+/** When messages leave: at a rate, with a limit at once, and one after the other in a lane. */
 export interface PaceOptions<Message> {
   readonly messages: Iterator<Message>
   readonly count: number
@@ -9,15 +9,15 @@ export interface PaceOptions<Message> {
   readonly send: (message: Message) => Promise<void>
 }
 
-/** What holds messages back when the rate is not reached. */
+/** What delays messages when the rate is not reached. */
 export type Bottleneck = 'concurrency' | 'vins' | 'machine'
 
 /** How well the rate is kept. */
 export interface Pacing {
-  /** From the first message's moment to the last answer. */
+  /** From the first planned time to the last answer. */
   readonly elapsedMs: number
   readonly achievedPerSecond: number
-  /** By how much the latest message left after its moment. */
+  /** The longest delay of a message after its planned time. */
   readonly latestMs: number
   readonly keptUp: boolean
   readonly bottleneck: Bottleneck
@@ -25,23 +25,23 @@ export interface Pacing {
 
 /** Messages on their way. */
 export interface Pace {
-  /** Resolves once nothing more is sent and everything sent was answered. */
+  /** Resolves when the last message is answered. */
   readonly done: Promise<void>
-  /** Lets nothing more go. */
+  /** Sends no further message. */
   stop(): void
-  /** How it goes, or went. */
+  /** The figures so far. */
   pacing(): Pacing
 }
 
 /**
- * Starts sending at a rate that does not wait for answers: a receiver that is slow gets as many messages as one that is fast, as
- * long as `concurrency` and the order of each lane allow it. What leaves after its moment is counted, not hidden.
+ * Starts sending at a rate that does not depend on answers: a slow receiver gets as many messages as a fast one, as far as
+ * `concurrency` and the order in each lane allow. Messages that leave late are counted.
  */
 export function pace<Message>(options: PaceOptions<Message>): Pace {
   const { messages, count, ratePerSecond, concurrency, laneOf, send } = options
   const intervalMs = 1_000 / ratePerSecond
   const startedAt = performance.now()
-  // A lane is there while one of its messages is in flight or ready; what it holds waits for that one.
+  // A lane exists while one of its messages is in flight or ready. Its list holds the messages after that one.
   const lanes = new Map<string, Due<Message>[]>()
   const ready: Due<Message>[] = []
   const held = { concurrency: 0, vins: 0, machine: 0 }
@@ -58,7 +58,7 @@ export function pace<Message>(options: PaceOptions<Message>): Pace {
 
   const nextDueAt = (): number => startedAt + taken * intervalMs
   const ended = (): boolean => stopped || taken >= count
-  // What cannot leave yet stays in the fleet: waiting messages do not pile up here.
+  // The fleet makes messages only when they can leave soon, so that they do not pile up here.
   const hasRoom = (): boolean => waiting < 4 * concurrency
   const mayGo = (): boolean => inFlight < concurrency && ready.length > 0
 

@@ -1,16 +1,35 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
-import type { Format } from '../../../src/events/event.ts'
-import { authorization } from '../../../src/wire/authorization.ts'
-import type { SendOptions } from './options.ts'
+import type { Format, WireTopic } from '../../../src/events/event.ts'
+import { authorization } from '../../../src/wire/encode.ts'
 
-/** What became of one POST. */
+/** What `fleethook send` does. */
+export interface SendOptions {
+  readonly url: URL
+  readonly secret: string | undefined
+  /** Used in turn. */
+  readonly formats: readonly Format[]
+  readonly topics: readonly WireTopic[]
+  readonly vins: number
+  readonly ratePerSecond: number
+  /** `Infinity`: until Ctrl+C. */
+  readonly count: number
+  readonly seed: number
+  /** Milliseconds since the epoch. `undefined`: early enough that the last message is from now. */
+  readonly startAt: number | undefined
+  readonly concurrency: number
+  readonly timeoutMs: number
+  readonly checkCertificate: boolean
+  readonly output: 'progress' | 'quiet' | 'json'
+}
+
+/** The outcome of one POST. */
 export type Outcome =
   | { readonly kind: 'accepted'; readonly ackMs: number }
   | ({ readonly kind: 'refused'; readonly ackMs: number; readonly status: number } & Answer)
   | { readonly kind: 'failed'; readonly code: string }
 
-/** What a receiver says when it refuses. Each part only if it said it. */
+/** The body of a refusal. Each part is there only if the receiver sent it. */
 export interface Answer {
   readonly code?: number
   readonly error?: string
@@ -18,7 +37,7 @@ export interface Answer {
   readonly hint?: string
 }
 
-/** Posts one message after the other over connections that stay open. */
+/** Posts messages over connections that stay open. */
 export interface Poster {
   post(body: string, format: Format): Promise<Outcome>
   close(): void
@@ -60,7 +79,7 @@ export function createPoster({ url, secret, timeoutMs, concurrency, checkCertifi
           fail,
         )
       })
-      // One timer for the whole exchange: a socket's own starts anew with every byte.
+      // One timer for the whole exchange: a socket's own timeout starts again with every byte.
       const timer = setTimeout(() => {
         settle({ kind: 'failed', code: 'TIMEOUT' })
         outgoing.destroy()
@@ -98,7 +117,7 @@ function answer(text: string, response: IncomingMessage): Answer {
 function hintFor({ statusCode, headers }: IncomingMessage): { readonly hint?: string } {
   if (headers.location !== undefined && statusCode !== undefined && statusCode >= 300 && statusCode < 400) {
     return {
-      hint: `It redirects to ${printable(headers.location)}: messages are posted once, so give the final address.`,
+      hint: `It redirects to ${printable(headers.location)}: the service does not follow redirects, so give the final address.`,
     }
   }
   return {}
@@ -113,7 +132,7 @@ function object(text: string): { readonly [key: string]: unknown } {
   }
 }
 
-// What a server says goes to a terminal: no control characters.
+/** Text of a server without control characters, which a terminal would obey. */
 function printable(text: string): string {
   return text.replaceAll(/\p{Cc}+/gu, ' ').trim()
 }
@@ -121,4 +140,13 @@ function printable(text: string): string {
 function codeOf(error: unknown): string {
   if (error instanceof Error && 'code' in error && typeof error.code === 'string') return error.code
   return error instanceof Error ? error.name : 'UNKNOWN'
+}
+
+/** Why a header cannot carry this secret, or `undefined`. Never shows a character of it. */
+export function problemWithSecret(secret: string): string | undefined {
+  if (secret === '') return 'The secret is empty.'
+  if (secret.trim() !== secret) return 'The secret begins or ends with a blank or a line end.'
+  if (!/^[\x20-\x7e]+$/.test(secret))
+    return 'The secret has characters that are not visible ASCII, and a header cannot carry them.'
+  return undefined
 }

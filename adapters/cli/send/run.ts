@@ -1,20 +1,17 @@
 import type { Format } from '../../../src/events/event.ts'
+import { createFleet } from '../../../src/service/fleet/fleet.ts'
 import type { SimulatedMessage } from '../../../src/service/fleet/messages.ts'
 import { encode } from '../../../src/wire/encode.ts'
-import { colorsFor } from '../colors.ts'
-import { fleetMessages } from './fleet-messages.ts'
-import type { SendOptions } from './options.ts'
+import { colorsFor } from '../terminal.ts'
 import { pace } from './pace.ts'
-import { createPoster } from './post.ts'
-import { showProgress } from './progress.ts'
-import { resultOf, type Stopped } from './result.ts'
-import { summary } from './summary.ts'
-import { createTally } from './tally.ts'
+import { createPoster, type SendOptions } from './post.ts'
+import { showProgress, summary } from './report.ts'
+import { createTally, resultOf, type Stopped } from './tally.ts'
 
-// So many network errors in a row from the very first message on, and nobody is there.
+/** When this many first messages all fail, nothing listens at the address. */
 const hopeless = 20
 
-/** Sends, shows how it goes, prints what came of it. Resolves to the exit status: 0 when everything was accepted. */
+/** Sends, shows the progress, prints the summary. Resolves to the exit status: 0 when everything was accepted. */
 export async function run(options: SendOptions): Promise<number> {
   const { startAt, messages } = fleetMessages(options, Date.now())
   const tally = createTally()
@@ -37,7 +34,7 @@ export async function run(options: SendOptions): Promise<number> {
     sending.stop()
   }
   const interrupt = (): void => {
-    // Once lets what is in flight be answered; twice ends at once.
+    // The first Ctrl+C waits for answers, the second ends at once.
     if (stopped === 'interrupted') process.exit(130)
     stop('interrupted')
   }
@@ -71,5 +68,47 @@ function* inTurns(messages: Iterator<SimulatedMessage>, formats: readonly Format
     const format = formats[turn % formats.length]
     if (next.done || format === undefined) return
     yield { message: next.value, format }
+  }
+}
+
+/** How many messages are simulated to find out how early the fleet must wake up. */
+const lookAhead = 200_000
+
+/** When the fleet wakes up, and its messages of the selected topics. */
+interface FleetMessages {
+  readonly startAt: number
+  readonly messages: Iterator<SimulatedMessage>
+}
+
+/**
+ * The messages to send. When the rate is higher than these vehicles would send on their own, their time passes faster than
+ * ours. The fleet then wakes up in the past, so that its last message is from now and none is from the future.
+ */
+function fleetMessages(options: SendOptions, now: number): FleetMessages {
+  const startAt = options.startAt ?? now - Math.max(0, fleetMs(options, now) - sendingMs(options))
+  return { startAt, messages: simulated(options, startAt) }
+}
+
+function sendingMs({ count, ratePerSecond }: SendOptions): number {
+  return (1_000 * Math.min(count, lookAhead)) / ratePerSecond
+}
+
+function fleetMs(options: SendOptions, startAt: number): number {
+  if (!Number.isFinite(options.count)) return 0
+  let last = startAt
+  let seen = 0
+  for (const { at } of simulated(options, startAt)) {
+    last = at
+    if (++seen >= Math.min(options.count, lookAhead)) break
+  }
+  return last - startAt
+}
+
+function* simulated(
+  { vins, seed, topics }: SendOptions,
+  startAt: number,
+): Generator<SimulatedMessage, void, undefined> {
+  for (const message of createFleet({ vins, seed, startAt })) {
+    if (topics.includes(message.event.topic)) yield message
   }
 }

@@ -1,8 +1,9 @@
 import { createHistogram } from 'node:perf_hooks'
 import type { Format, WireTopic } from '../../../src/events/event.ts'
-import type { Answer, Outcome } from './post.ts'
+import type { Bottleneck, Pacing } from './pace.ts'
+import type { Answer, Outcome, SendOptions } from './post.ts'
 
-/** How many messages had which fate. */
+/** Messages by outcome. */
 export interface Counts {
   sent: number
   accepted: number
@@ -10,19 +11,19 @@ export interface Counts {
   failed: number
 }
 
-/** One kind of refusal, and how often it came. */
+/** One kind of refusal, with its number. */
 export interface RefusalCount extends Answer {
   readonly status: number
   count: number
 }
 
-/** One kind of network error, and how often it came. */
+/** One kind of network error, with its number. */
 export interface FailureCount {
   readonly code: string
   count: number
 }
 
-/** How long answers took, in milliseconds. */
+/** Response times in milliseconds. */
 export interface AckMs {
   readonly p50: number
   readonly p95: number
@@ -62,7 +63,7 @@ export function createTally(): Tally {
   }
 
   const countRefusal = ({ status, code, error, text, hint }: Answer & { readonly status: number }): void => {
-    // A server may word every refusal anew: the kinds that are told apart are bounded.
+    // A server can use new words for every refusal, so the number of kinds is bounded.
     const key = refusals.size < kinds ? JSON.stringify([status, code, error ?? text]) : String(status)
     const known = refusals.get(key)
     if (known) known.count++
@@ -96,5 +97,67 @@ export function createTally(): Tally {
         else failures.set(outcome.code, { code: outcome.code, count: 1 })
       }
     },
+  }
+}
+
+/** Why sending ended before its count. */
+export type Stopped = 'interrupted' | 'unreachable'
+
+/** The result of a run: the source of the summary, and the output of `--json`. */
+export interface SendResult extends Readonly<Counts> {
+  readonly vins: number
+  readonly seed: number
+  /** ISO 8601. The same seed and start make the same messages. */
+  readonly startAt: string
+  readonly stopped: Stopped | null
+  /** Messages that were not sent because sending stopped. `null` when there was no count. */
+  readonly notSent: number | null
+  readonly elapsedMs: number
+  readonly rate: {
+    readonly askedPerSecond: number
+    readonly achievedPerSecond: number
+    readonly keptUp: boolean
+    /** The longest delay of a message after its planned time. */
+    readonly latestMs: number
+    /** What delayed messages. `null` when the rate was kept. */
+    readonly bottleneck: Bottleneck | null
+  }
+  /** `null` when nothing was answered. */
+  readonly ackMs: AckMs | null
+  /** Topic to format to counts. */
+  readonly topics: { readonly [topic: string]: { readonly [format: string]: Readonly<Counts> } }
+  readonly refusals: readonly Readonly<RefusalCount>[]
+  readonly failures: readonly Readonly<FailureCount>[]
+}
+
+/** Collects the result of a run. */
+export function resultOf(
+  { vins, seed, count, ratePerSecond }: SendOptions,
+  startAt: number,
+  tally: Tally,
+  pacing: Pacing,
+  stopped: Stopped | undefined,
+): SendResult {
+  const { achievedPerSecond, keptUp, latestMs, bottleneck, elapsedMs } = pacing
+  const rounded = (value: number): number => Math.round(value * 1_000) / 1_000
+  return {
+    ...tally.total,
+    vins,
+    seed,
+    startAt: new Date(startAt).toISOString(),
+    stopped: stopped ?? null,
+    notSent: Number.isFinite(count) ? count - tally.total.sent : null,
+    elapsedMs: rounded(elapsedMs),
+    rate: {
+      askedPerSecond: ratePerSecond,
+      achievedPerSecond: rounded(achievedPerSecond),
+      keptUp,
+      latestMs: rounded(latestMs),
+      bottleneck: keptUp ? null : bottleneck,
+    },
+    ackMs: tally.ackMs() ?? null,
+    topics: Object.fromEntries([...tally.byTopic].map(([topic, formats]) => [topic, Object.fromEntries(formats)])),
+    refusals: tally.refusals(),
+    failures: tally.failures(),
   }
 }

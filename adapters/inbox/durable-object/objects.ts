@@ -5,7 +5,7 @@ import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import type { Receipts } from '../../../src/inbox/receipts.ts'
-import { fnv1a } from '../../../src/wire/fnv1a.ts'
+import { fnv1a } from '../../../src/wire/identity.ts'
 import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
 

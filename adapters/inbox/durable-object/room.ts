@@ -1,13 +1,6 @@
+import type { Retention } from '../../../src/inbox/retention.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { dead, type Rows, settled, waiting } from './rows.ts'
-
-/** How long, and how much of, what is no longer pending is kept. The oldest go first. */
-export interface KeptFor {
-  /** In milliseconds, counted from receipt for settled messages and from their death for dead ones. */
-  readonly forMs: number
-  /** All of them together, in bytes. */
-  readonly maxBytes: number
-}
 
 /** What one object keeps. */
 export interface Keeping {
@@ -17,8 +10,8 @@ export interface Keeping {
   readonly pendingMessages: number
   /** Their size in bytes. */
   readonly pendingBytes: number
-  readonly settled: KeptFor
-  readonly dead: KeptFor
+  readonly settled: Required<Retention>
+  readonly dead: Required<Retention>
 }
 
 /** What is kept of a message that is no longer pending. */

@@ -1,49 +1,49 @@
-import type { Batch, Change, Committed, Move, Row, Store } from './store.ts'
-import { whenQuiet } from './when-quiet.ts'
+import type { Clock } from '../../../src/base/clock.ts'
+import type { Committed, InboxFile, Move, PendingUpdate, StoredMessage, Transaction } from './file/interface.ts'
 
-/** Gathers what is to be written, and writes all of it with one sync. */
-export interface GroupCommit {
-  /** Resolves when the rows are on the disk; rejects when they are not, and then they will never be. */
-  put(rows: readonly Row[]): Promise<void>
-  /** Resolves when it is on the disk, to the size of the message that was moved. Rejects when it is not. */
+/** Collects changes and writes all of them with one sync. */
+interface GroupCommit {
+  /** Resolves when the messages are on the disk. Rejects when they are not, and then they never will be. */
+  put(messages: readonly StoredMessage[]): Promise<void>
+  /** Resolves to the size of the moved message when that is on the disk. Rejects when it is not. */
   move(move: Move): Promise<number | undefined>
-  /** Written with what comes next, or soon. Stays to be written when that fails. */
-  change(change: Change): void
-  settle(place: number): void
-  /** Whether something that became of the message is still to be written. */
-  touches(place: number): boolean
-  /** Whether it was settled, and that is still to be written. */
-  isSettled(place: number): boolean
-  /** Resolves when what is to be written now is on the disk. Rejects when the commit fails, and then it still is to be written. */
+  /** Written with the next commit, within milliseconds. Stays to be written when that commit fails. */
+  update(update: PendingUpdate): void
+  settle(seq: number): void
+  /** Whether an update of the message, or that it is settled, is still to be written. */
+  isChanging(seq: number): boolean
+  /** Whether it is still to be written that the message is settled. */
+  isSettling(seq: number): boolean
+  /** Resolves when every update and settled message up to now is on the disk. Rejects when a commit fails; they stay to be written. */
   flush(): Promise<void>
-  /** Resolves when nothing is left to be written. Rejects when a commit fails. */
+  /** Resolves when nothing is left to write. Rejects when a commit fails. */
   finish(): Promise<void>
-  /** There is sense in trying again. */
+  /** The file is usable again: writes what is left. */
   resume(): void
-  /** What was settled and is still to be written, which from now on it is not. */
+  /** Hands over the settled messages that are still to be written, and forgets them. */
   takeSettled(): readonly number[]
 }
 
-export interface GroupCommitOptions {
-  readonly store: Pick<Store, 'commit'>
-  readonly now: () => number
+interface GroupCommitOptions {
+  readonly file: Pick<InboxFile, 'commit'>
+  readonly clock: Pick<Clock, 'now'>
   readonly pendingBytes: () => number
-  readonly committed: (result: Committed) => void
-  /** A commit failed. */
-  readonly failed: (error: unknown, puts: number) => void
-  /** Whether there is sense in trying. */
-  readonly isUsable: () => boolean
-  /** The store works in a thread: while it commits, the event loop is free. */
+  readonly onCommitted: (result: Committed) => void
+  readonly onFailed: (error: unknown, puts: number) => void
+  /** Whether the file can be written now. */
+  readonly health: { readonly isUsable: boolean }
+  /** The file is in a thread, so the event loop runs on during a commit. */
   readonly inThread: boolean
 }
 
-/** What one transaction takes at most. A row that holds no text costs a tenth of one that does. */
-const mostRows = 1_024
+/** The most messages of one commit and their size. */
+const mostMessages = 1_024
 const mostBytes = 4 * 1_048_576
-const mostNarrow = 4_096
-/** How long what nobody waits for is gathered at most, when nothing else has to be written. */
+/** The most updates, and the most settled messages. Such a row costs a tenth of a message with its text. */
+const mostUpdates = 4_096
+/** Updates and settled messages wait for other changes this long. */
 const lazyMs = 5
-/** How long a commit in a thread waits for what still comes at most: a disk that stalled once must not stall the next one too. */
+/** The longest that a commit in a thread waits for more messages, even after a commit on a stalled disk. */
 const longestWaitMs = 50
 
 interface Waiter<T> {
@@ -51,101 +51,105 @@ interface Waiter<T> {
   reject(error: unknown): void
 }
 
-interface Put extends Waiter<void> {
-  readonly rows: readonly Row[]
-}
-
-interface Moving extends Waiter<number | undefined> {
-  readonly move: Move
-}
-
-/** What one transaction writes, and who waits for it. */
+/** What one commit writes, and the callers that wait for it. */
 interface Group {
-  readonly puts: readonly Put[]
-  readonly moves: readonly Moving[]
+  readonly puts: readonly (Waiter<void> & { readonly messages: readonly StoredMessage[] })[]
+  readonly moves: readonly (Waiter<number | undefined> & { readonly move: Move })[]
   readonly flushes: readonly Waiter<void>[]
-  readonly changes: Map<number, Change>
-  readonly settled: Set<number>
+  readonly updates: ReadonlyMap<number, PendingUpdate>
+  readonly settled: ReadonlySet<number>
 }
 
-export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
-  const { store } = options
-  const puts: Put[] = []
-  const moves: Moving[] = []
+export function createGroupCommit({
+  file,
+  clock,
+  pendingBytes,
+  onCommitted,
+  onFailed,
+  health,
+  inThread,
+}: GroupCommitOptions): GroupCommit {
+  const puts: Group['puts'][number][] = []
+  const moves: Group['moves'][number][] = []
   const flushes: Waiter<void>[] = []
-  let changes = new Map<number, Change>()
+  let updates = new Map<number, PendingUpdate>()
   let settled = new Set<number>()
   let retracted: readonly number[] = []
+  /** What the running commit writes. */
   let writing: Group | undefined
-  let scheduled = false
-  let lazily: ReturnType<typeof setTimeout> | undefined
+  let isScheduled = false
+  let lazyTimer: ReturnType<typeof setTimeout> | undefined
   let commitMs = 0
 
   function schedule(): void {
-    if (scheduled || writing !== undefined) return
-    scheduled = true
-    clearTimeout(lazily)
-    lazily = undefined
-    // Behind a commit that blocks the loop everything has come when the loop goes on.
-    if (options.inThread && puts.length > 0) whenQuiet(() => puts.length, Math.min(commitMs, longestWaitMs), write)
+    if (isScheduled || writing !== undefined) return
+    isScheduled = true
+    clearTimeout(lazyTimer)
+    lazyTimer = undefined
+    // A commit on this thread blocks the event loop, so all messages that arrived meanwhile are here in the next turn.
+    if (inThread && puts.length > 0) whenQuiet(() => puts.length, Math.min(commitMs, longestWaitMs), write)
     else setImmediate(write)
   }
 
-  /** It goes with what somebody waits for, or when enough has come together, or soon. */
+  /** Nobody waits for an update: it is written with other changes, or when many have come together, or after `lazyMs`. */
   function scheduleLazily(): void {
-    if (scheduled || writing !== undefined || !options.isUsable()) return
-    if (settled.size + changes.size >= mostRows) schedule()
-    else lazily ??= setTimeout(schedule, lazyMs)
+    if (isScheduled || writing !== undefined || !health.isUsable) return
+    if (settled.size + updates.size >= mostMessages) schedule()
+    else lazyTimer ??= setTimeout(schedule, lazyMs)
   }
 
+  /** Removes from the queues what the next commit writes. */
   function take(): Group {
-    let rows = 0
+    let messages = 0
     let bytes = 0
     let count = 0
     for (const put of puts) {
-      if (count > 0 && (rows + put.rows.length > mostRows || bytes >= mostBytes)) break
+      if (count > 0 && (messages + put.messages.length > mostMessages || bytes >= mostBytes)) break
       count += 1
-      rows += put.rows.length
-      for (const row of put.rows) bytes += row.bytes
+      messages += put.messages.length
+      for (const message of put.messages) bytes += message.bytes
     }
-    const group: Group = {
-      puts: puts.splice(0, count),
-      moves: moves.splice(0, mostRows),
-      changes: new Map(first(changes, mostNarrow)),
-      settled: new Set(first(settled, mostNarrow)),
-      flushes: changes.size + settled.size > mostNarrow ? [] : flushes.splice(0),
+    const group = { puts: puts.splice(0, count), moves: moves.splice(0, mostMessages), updates, settled }
+    if (updates.size <= mostUpdates && settled.size <= mostUpdates) {
+      updates = new Map()
+      settled = new Set()
+      return { ...group, flushes: flushes.splice(0) }
     }
-    if (group.changes.size === changes.size) changes = new Map()
-    else for (const place of group.changes.keys()) changes.delete(place)
-    if (group.settled.size === settled.size) settled = new Set()
-    else for (const place of group.settled) settled.delete(place)
-    return group
+    const taken = {
+      updates: new Map([...updates].slice(0, mostUpdates)),
+      settled: new Set([...settled].slice(0, mostUpdates)),
+    }
+    for (const seq of taken.updates.keys()) updates.delete(seq)
+    for (const seq of taken.settled) settled.delete(seq)
+    // A flush waits for the commit that writes the rest.
+    return { ...group, ...taken, flushes: [] }
   }
 
   async function write(): Promise<void> {
-    scheduled = false
+    isScheduled = false
     const group = take()
     writing = group
-    const rows = group.puts.length === 1 ? (group.puts[0]?.rows ?? []) : group.puts.flatMap((put) => put.rows)
-    const batch: Batch = {
+    const messages =
+      group.puts.length === 1 ? (group.puts[0]?.messages ?? []) : group.puts.flatMap((put) => put.messages)
+    const transaction: Transaction = {
       retracted,
-      puts: rows,
-      changes: [...group.changes.values()],
+      puts: messages,
+      updates: [...group.updates.values()],
       settled: [...group.settled],
       moves: group.moves.map(({ move }) => move),
-      nowMs: options.now(),
-      pendingBytes: options.pendingBytes(),
+      nowMs: clock.now(),
+      pendingBytes: pendingBytes(),
     }
     const startedAt = performance.now()
     let result: Committed
     try {
-      result = await store.commit(batch)
+      result = await file.commit(transaction)
     } catch (error) {
       writing = undefined
-      // It may have been written before the sync failed, and it is refused.
-      retracted = [...retracted, ...rows.map(({ place }) => place)]
-      putBack(group)
-      options.failed(error, rows.length)
+      // The failed commit may have written these messages, and their puts are refused.
+      retracted = [...retracted, ...messages.map(({ seq }) => seq)]
+      requeue(group)
+      onFailed(error, messages.length)
       for (const waiter of [...group.puts, ...group.moves, ...group.flushes]) waiter.reject(error)
       for (const waiter of [...puts.splice(0), ...moves.splice(0), ...flushes.splice(0)]) waiter.reject(error)
       return
@@ -156,31 +160,31 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
     for (const { resolve } of group.puts) resolve()
     for (const [at, { resolve }] of group.moves.entries()) resolve(result.moved[at])
     for (const { resolve } of group.flushes) resolve()
-    options.committed(result)
+    onCommitted(result)
     if (puts.length + moves.length + flushes.length > 0) schedule()
-    else if (changes.size + settled.size > 0) scheduleLazily()
+    else if (updates.size + settled.size > 0) scheduleLazily()
   }
 
-  function putBack(group: Group): void {
-    for (const place of group.settled) settled.add(place)
-    const newer = changes
-    changes = new Map(group.changes)
-    for (const change of newer.values()) note(change)
-    for (const place of settled) changes.delete(place)
+  function requeue(group: Group): void {
+    for (const seq of group.settled) settled.add(seq)
+    const newer = updates
+    updates = new Map(group.updates)
+    for (const update of newer.values()) addUpdate(update)
+    for (const seq of settled) updates.delete(seq)
   }
 
-  function note(change: Change): void {
-    const earlier = changes.get(change.place)
-    // One that begins its count anew stands for all before it.
-    const isWhole = earlier === undefined || change.from !== undefined
-    changes.set(
-      change.place,
-      isWhole ? change : { ...earlier, ...change, deliveries: earlier.deliveries + change.deliveries },
+  function addUpdate(update: PendingUpdate): void {
+    const earlier = updates.get(update.seq)
+    // An update that starts the count over replaces every earlier one.
+    const replaces = earlier === undefined || update.deliveriesFrom !== undefined
+    updates.set(
+      update.seq,
+      replaces ? update : { ...earlier, ...update, deliveries: earlier.deliveries + update.deliveries },
     )
   }
 
   const isIdle = (): boolean =>
-    writing === undefined && puts.length + moves.length + changes.size + settled.size + retracted.length === 0
+    writing === undefined && puts.length + moves.length + updates.size + settled.size + retracted.length === 0
 
   function flush(): Promise<void> {
     if (isIdle()) return Promise.resolve()
@@ -191,9 +195,9 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
   }
 
   return {
-    put(rows) {
+    put(messages) {
       return new Promise((resolve, reject) => {
-        puts.push({ rows, resolve, reject })
+        puts.push({ messages, resolve, reject })
         schedule()
       })
     },
@@ -203,36 +207,52 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
         schedule()
       })
     },
-    change(change) {
-      note(change)
+    update(update) {
+      addUpdate(update)
       scheduleLazily()
     },
-    settle(place) {
-      changes.delete(place)
-      settled.add(place)
+    settle(seq) {
+      updates.delete(seq)
+      settled.add(seq)
       scheduleLazily()
     },
-    touches: (place) =>
-      changes.has(place) ||
-      settled.has(place) ||
-      writing?.changes.has(place) === true ||
-      writing?.settled.has(place) === true,
-    isSettled: (place) => settled.has(place) || writing?.settled.has(place) === true,
+    isChanging: (seq) =>
+      updates.has(seq) || settled.has(seq) || writing?.updates.has(seq) === true || writing?.settled.has(seq) === true,
+    isSettling: (seq) => settled.has(seq) || writing?.settled.has(seq) === true,
     flush,
     async finish() {
       while (!isIdle()) await flush()
+    },
+    resume() {
+      if (updates.size + settled.size + retracted.length > 0) schedule()
     },
     takeSettled() {
       const taken = [...settled]
       settled = new Set()
       return taken
     },
-    resume() {
-      if (changes.size + settled.size + retracted.length > 0) schedule()
-    },
   }
 }
 
-function first<T>(all: Iterable<T> & { readonly size: number }, most: number): Iterable<T> {
-  return all.size <= most ? all : [...all].slice(0, most)
+/** A wait ends when no message has arrived for this part of a commit's duration. */
+const quietPart = 0.05
+
+/**
+ * Runs `ready` when no message has arrived for 5% of `commitMs`, and after `commitMs` at the latest. While the event loop is free,
+ * messages of many connections arrive one after another, and a message that misses a commit waits for two.
+ */
+export function whenQuiet(count: () => number, commitMs: number, ready: () => void): void {
+  const startedAt = performance.now()
+  let grownAt = startedAt
+  let known = count()
+  setImmediate(function look() {
+    const now = performance.now()
+    if (count() > known) {
+      known = count()
+      grownAt = now
+    }
+    const isQuiet = now - grownAt >= commitMs * quietPart
+    if (isQuiet || now - startedAt >= commitMs) ready()
+    else setImmediate(look)
+  })
 }

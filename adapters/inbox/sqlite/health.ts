@@ -1,189 +1,211 @@
-import type { Timer } from '../../../src/base/clock.ts'
+import { setTimeout } from 'node:timers'
+import { setImmediate } from 'node:timers/promises'
+import { type Clock, systemClock, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Log } from '../../../src/base/log.ts'
-import type { Damage } from './salvage.ts'
-import type { Found, Store } from './store.ts'
+import type { Damage, InboxFile, OpenedFile } from './file/interface.ts'
+import { budgetUsed } from './file/retention.ts'
 
-/** Whether the file can be used, and what is done when it cannot. */
+/** Whether the file can be used, and the attempts to use it again after a failure. */
 export interface Health {
-  /** Why nothing can be put now. */
+  /** Why messages are refused now. */
   readonly refusal: FleethookError | undefined
-  /** Whether there is sense in writing at all. */
+  /** Whether the file can be written. */
   readonly isUsable: boolean
   /** Whether the file is open, so that it can be read. */
   readonly isReadable: boolean
-  /** Resolves when messages are taken again, or never will be. */
-  whenMended(): Promise<void>
-  /** Something failed: says so and sees to it that it is tried again. `puts`: how many messages were to be kept. */
+  /** Resolves when the inbox takes messages again, and when it is stopped. */
+  whenUsable(): Promise<void>
+  /** A call of the file failed: refuses messages and schedules another attempt. `puts` is the number of messages to be written. */
   failed(error: unknown, puts?: number): void
-  /** What a commit said of the room that is left. */
-  noteRoom(isRoomy: boolean): void
-  /** Tries no more. */
+  /** A commit reports whether the budget has room for more. */
+  noteRoom(hasRoom: boolean): void
+  /** Ends all attempts. */
   stop(): void
 }
 
-export interface HealthOptions {
-  readonly store: Store
+interface HealthOptions {
+  readonly file: InboxFile
   readonly path: string
+  readonly maxBytes: number
   readonly log: Log
-  readonly now: () => number
-  readonly after: (ms: number, run: () => void) => Timer
+  readonly clock: Clock
   readonly pendingBytes: () => number
-  /** The file was let go, for as long as the disk fails. */
-  readonly letGo: () => void
+  /** The file was closed because the disk fails. */
+  readonly onClosed: () => void
   /** The file was opened again. */
-  readonly reopened: (found: Found) => void
-  /** What is still to be written may be tried again. */
-  readonly resume: () => void
-  /** There is room again. */
-  readonly mended: () => void
+  readonly onReopened: (found: OpenedFile) => void
+  /** The file can be written again. */
+  readonly onWritable: () => void
+  /** The inbox takes messages again. */
+  readonly onCapacity: () => void
 }
 
-/** How long it is left alone when the disk is full, and when it fails: the latter longer each time. */
+/** The wait before the next attempt on a full disk, and on a failing one, where it doubles with each attempt. */
 const fullMs = 1_000
-const leastMs = 1_000
-const mostMs = 30_000
+const firstReopenMs = 1_000
+const longestReopenMs = 30_000
 
-/** What an operator should know of a damaged file. */
-export function damageText(path: string, damage: Damage): [message: string, details: Record<string, unknown>] {
-  return [
-    `the file of the inbox ${path} was damaged: it was put aside, and what could be read is in a new one`,
-    { ...damage },
-  ]
-}
-
-export function createHealth({
-  store,
-  path,
-  log,
-  now,
-  after,
-  pendingBytes,
-  letGo,
-  reopened,
-  resume,
-  mended,
-}: HealthOptions): Health {
-  let refusal: FleethookError | undefined
-  let isUsable = true
-  let stopped = false
-  /** The file was let go, and is not open again yet: what fails meanwhile is no news. */
-  let left = false
+export function createHealth(options: HealthOptions): Health {
+  const { file, path, log, clock, pendingBytes } = options
   const waiting: (() => void)[] = []
-  let restMs = leastMs
+  let reopenMs = firstReopenMs
   let timer: Timer | undefined
+  let isStopped = false
+  const health: { -readonly [Name in keyof Health]: Health[Name] } = {
+    refusal: undefined,
+    isUsable: true,
+    isReadable: true,
 
-  function refuse(error: FleethookError): void {
-    if (refusal?.code !== error.code) log.error(`messages are refused: ${error.message}`)
-    refusal = error
-  }
+    whenUsable: () =>
+      new Promise((resolve) => {
+        if (health.refusal === undefined || isStopped) resolve()
+        else waiting.push(resolve)
+      }),
 
-  function mend(): void {
-    if (refusal !== undefined) log.warn(`the inbox ${path} takes messages again`)
-    refusal = undefined
-    isUsable = true
-    restMs = leastMs
-    timer?.cancel()
-    timer = undefined
-    resume()
-    mended()
-    for (const resolve of waiting.splice(0)) resolve()
-  }
-
-  function later(ms: number, run: () => Promise<void>): void {
-    if (stopped || timer !== undefined) return
-    timer = after(ms, () => {
-      timer = undefined
-      if (!stopped) void run()
-    })
-  }
-
-  async function probe(): Promise<void> {
-    let isRoomy: boolean
-    try {
-      isRoomy = await store.probe(now(), pendingBytes())
-    } catch (error) {
-      return failed(error)
-    }
-    // The file was let go meanwhile: what was found says nothing of the one that is opened next.
-    if (left || stopped) return
-    if (isRoomy) return mend()
-    // What is settled may be written meanwhile.
-    isUsable = true
-    resume()
-    later(fullMs, probe)
-  }
-
-  async function reopen(): Promise<void> {
-    try {
-      const found = await store.open(now())
-      left = false
-      // Nobody would let go of it any more.
-      if (stopped) return await store.close()
-      if (found.damage !== undefined) log.error(...damageText(path, found.damage))
-      reopened(found)
-      mend()
-    } catch (error) {
-      left = false
-      failed(error)
-    }
-  }
-
-  /** What a handle says after an error is not to be believed: it is closed, and the file opened anew. */
-  function leave(): void {
-    isUsable = false
-    left = true
-    timer?.cancel()
-    timer = undefined
-    void store.close().catch(() => {})
-    letGo()
-    later(restMs, reopen)
-    restMs = Math.min(restMs * 2, mostMs)
-  }
-
-  function failed(error: unknown, puts = 0): void {
-    if (stopped || left) return
-    const known =
-      error instanceof FleethookError
-        ? error
-        : new FleethookError('inbox_unavailable', `The inbox ${path} failed.`, { cause: error })
-    const isFull = known.code === 'inbox_full'
-    refuse(
-      isFull || known.code === 'inbox_unavailable'
-        ? known
-        : new FleethookError('inbox_unavailable', known.message, { cause: known }),
-    )
-    if (!isFull) return leave()
-    isUsable = puts > 0
-    later(fullMs, probe)
-  }
-
-  return {
-    get refusal() {
-      return refusal
-    },
-    get isUsable() {
-      return isUsable
-    },
-    get isReadable() {
-      return !left
-    },
-    whenMended: () =>
-      new Promise((resolve) => (refusal === undefined || stopped ? resolve() : void waiting.push(resolve))),
-    failed,
-    noteRoom(isRoomy) {
-      if (isRoomy || refusal !== undefined) return
+    failed(error, puts = 0) {
+      // While the file is closed, every call of it fails.
+      if (isStopped || !health.isReadable) return
+      const known =
+        error instanceof FleethookError
+          ? error
+          : new FleethookError('inbox_unavailable', `The inbox ${path} failed.`, { cause: error })
+      if (known.code === 'inbox_full') {
+        refuse(known)
+        health.isUsable = puts > 0
+        return later(fullMs, probe)
+      }
       refuse(
-        new FleethookError('inbox_full', `The inbox ${path} has used up its \`maxBytes\`.`, {
-          hint: 'Make the handlers faster, or raise `maxBytes`; the inbox goes on by itself.',
-        }),
+        known.code === 'inbox_unavailable'
+          ? known
+          : new FleethookError('inbox_unavailable', known.message, { hint: known.hint, cause: known }),
       )
+      closeFile()
+    },
+
+    noteRoom(hasRoom) {
+      if (hasRoom || health.refusal !== undefined) return
+      refuse(budgetUsed(path, options.maxBytes, pendingBytes()))
       later(fullMs, probe)
     },
+
     stop() {
-      stopped = true
+      isStopped = true
       timer?.cancel()
       for (const resolve of waiting.splice(0)) resolve()
     },
   }
+
+  function refuse(error: FleethookError): void {
+    if (health.refusal?.code !== error.code) log.error(`messages are refused: ${error.message}`)
+    health.refusal = error
+  }
+
+  function recover(): void {
+    if (health.refusal !== undefined) log.warn(`the inbox ${path} takes messages again`)
+    health.refusal = undefined
+    health.isUsable = true
+    reopenMs = firstReopenMs
+    timer?.cancel()
+    timer = undefined
+    options.onWritable()
+    options.onCapacity()
+    for (const resolve of waiting.splice(0)) resolve()
+  }
+
+  function later(ms: number, run: () => Promise<void>): void {
+    if (isStopped || timer !== undefined) return
+    timer = backgroundTimer(clock, ms, () => {
+      timer = undefined
+      if (!isStopped) void run()
+    })
+  }
+
+  async function probe(): Promise<void> {
+    let hasRoom: boolean
+    try {
+      hasRoom = await file.probe(clock.now(), pendingBytes())
+    } catch (error) {
+      return health.failed(error)
+    }
+    // The file was closed meanwhile, so the answer says nothing about the file that is opened next.
+    if (!health.isReadable || isStopped) return
+    if (hasRoom) return recover()
+    // Settled messages may fit even when new messages do not.
+    health.isUsable = true
+    options.onWritable()
+    later(fullMs, probe)
+  }
+
+  /** After an error the connection cannot be trusted: closes the file, and opens it again later. */
+  function closeFile(): void {
+    health.isUsable = false
+    health.isReadable = false
+    timer?.cancel()
+    timer = undefined
+    void file.close().catch(() => {})
+    options.onClosed()
+    later(reopenMs, reopen)
+    reopenMs = Math.min(reopenMs * 2, longestReopenMs)
+  }
+
+  async function reopen(): Promise<void> {
+    try {
+      const found = await file.open(clock.now())
+      health.isReadable = true
+      // The inbox was closed meanwhile and does not know that the file is open.
+      if (isStopped) return await file.close()
+      if (found.damage !== undefined) logDamage(log, path, found.damage)
+      options.onReopened(found)
+      recover()
+    } catch (error) {
+      health.isReadable = true
+      health.failed(error)
+    }
+  }
+
+  return health
+}
+
+export function logDamage(log: Log, path: string, damage: Damage): void {
+  log.error(`the file of the inbox ${path} was damaged: a new file has everything that could be read`, { ...damage })
+}
+
+const tidyMs = 10_000
+
+/** Runs `tidy` of the file every 10 seconds. Returns a function that ends that. */
+export function tidyRegularly({
+  file,
+  health,
+  clock,
+  pendingBytes,
+}: Pick<HealthOptions, 'file' | 'clock' | 'pendingBytes'> & { readonly health: Health }): () => void {
+  let isStopped = false
+  let timer = backgroundTimer(clock, tidyMs, () => void tidy())
+
+  async function tidy(): Promise<void> {
+    try {
+      for (let more = true; more && !isStopped && health.isUsable;) {
+        const result = await file.tidy(clock.now(), pendingBytes())
+        more = result.more
+        health.noteRoom(result.hasRoom)
+        await setImmediate()
+      }
+    } catch (error) {
+      health.failed(error)
+    }
+    if (!isStopped) timer = backgroundTimer(clock, tidyMs, () => void tidy())
+  }
+
+  return () => {
+    isStopped = true
+    timer.cancel()
+  }
+}
+
+/** A timer that does not keep the process alive. */
+function backgroundTimer(clock: Clock, ms: number, run: () => void): Timer {
+  if (clock !== systemClock) return clock.after(ms, run)
+  const timer = setTimeout(run, ms).unref()
+  return { cancel: () => clearTimeout(timer) }
 }

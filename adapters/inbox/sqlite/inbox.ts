@@ -1,84 +1,119 @@
+import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../src/base/errors.ts'
-import { seqOf } from '../../../src/inbox/delivery-id.ts'
-import type { Inbox, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
-import { createClaims } from './claims.ts'
-import { createDoubtful } from './doubtful.ts'
+import { firstSeqAt, seqOf } from '../../../src/inbox/delivery-id.ts'
+import type { Inbox, InboxMessage, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
+import { createControl } from './control.ts'
+import type { Committed, InboxFile, Move, OpenedFile, Page, StoredMessage } from './file/interface.ts'
+import { rowBytes } from './file/retention.ts'
 import { createGroupCommit } from './group-commit.ts'
-import { createHealth } from './health.ts'
-import { leftBehind } from './left-behind.ts'
-import { createKeptMessages } from './kept.ts'
-import { type ReadPage, selectAll } from './select.ts'
-import { backgroundTimer, closedError, openWhenFree } from './opening.ts'
-import { createOperators } from './operators.ts'
+import { createHealth, tidyRegularly } from './health.ts'
+import { createKeptMessages, type KeptMessage } from './kept-messages.ts'
 import type { SqliteSettings } from './options.ts'
-import { rowBytes } from './retention.ts'
-import { createRevival } from './revival.ts'
-import { createRoom } from './room.ts'
-import { rowOf } from './rows.ts'
-import type { Found, Move, Store } from './store.ts'
-import { tidyEvery } from './tidying.ts'
-import { createSuspects } from './suspects.ts'
+import { closedError, createCrashSuspects, openWhenFree, recoveredPages } from './recovery.ts'
 
-export function createSqliteInbox(store: Store, settings: InboxSettings, options: SqliteSettings): Inbox {
-  const { clock, log } = settings
+/** The receiver's half of the inbox: what is pending, what is in memory, and which changes the file has to write. */
+export function createSqliteInbox(file: InboxFile, settings: InboxSettings, options: SqliteSettings): Inbox {
+  const { clock } = settings
   const { path } = options
-  const now = (): number => clock.now()
-  const after = backgroundTimer(clock)
+  const limits = { messages: settings.pendingMessages ?? Infinity, bytes: settings.pendingBytes ?? Infinity }
+  // Created once: under overload, a stack trace for each refusal would cost more than everything else in it.
+  const limitError = new FleethookError(
+    'inbox_full',
+    `The inbox is at the limits of the receiver: ${limits.messages} messages or ${limits.bytes} bytes.`,
+    { hint: 'Make the handlers faster, or raise `concurrency` or `limits`.' },
+  )
+  const pending = { messages: 0, bytes: 0 }
+  const pendingBytes = (): number => pending.bytes + pending.messages * rowBytes
   const kept = createKeptMessages()
-  const room = createRoom(settings)
-  const pendingBytes = (): number => room.bytes + room.messages * rowBytes
+  const crashSuspects = createCrashSuspects()
+  const control = createControl(path, settings)
+  /** Moves that a failed commit may or may not have written. They are written again when the file is usable. */
+  const uncertainMoves = new Map<number, Move>()
+  /** Moves that undo revivals which a failed commit may have written. */
+  const undoneRevivals: Move[] = []
   let isOpen = false
-  const operators = createOperators(path, settings)
-  let closed = false
-  const suspects = createSuspects()
-  const doubtful = createDoubtful(leave)
-  /** The greatest place there is, and up to which one a damaged file may have lost messages that are still in memory. */
-  let newest = -1
-  let lossyUpTo = -1
+  let isClosed = false
+  let newestSeq = -1
+  /** The file was damaged: messages up to this `seq` may be missing there, although they are in memory. */
+  let damagedUpTo = -1
+  let stopTidying = (): void => {}
 
   const health = createHealth({
-    store,
+    file,
     path,
-    log,
-    now,
-    after,
+    maxBytes: options.maxBytes,
+    log: settings.log,
+    clock,
     pendingBytes,
-    letGo: operators.close,
-    reopened,
-    resume() {
-      queue.resume()
-      doubtful.tell()
+    onClosed: control.close,
+    onReopened,
+    onWritable() {
+      commits.resume()
+      writeUncertainMoves()
     },
-    mended: settings.onCapacity,
+    onCapacity: settings.onCapacity,
   })
-  const queue = createGroupCommit({
-    store,
-    now,
+  const commits = createGroupCommit({
+    file,
+    clock,
     pendingBytes,
-    committed({ onCapacity, retracted }) {
-      room.give(retracted.messages, retracted.bytes)
-      health.noteRoom(onCapacity)
-    },
-    failed: (error, puts) => health.failed(error, puts),
-    isUsable: () => health.isUsable,
+    onCommitted,
+    onFailed: health.failed,
+    health,
     inThread: options.thread,
   })
 
+  function onCommitted({ hasRoom, retracted }: Committed): void {
+    release(retracted.messages, retracted.bytes)
+    health.noteRoom(hasRoom)
+  }
+
+  /** After a failed commit the file decides: some refused changes are in it, and some earlier ones may be missing. */
+  function onReopened({ damage, messages, bytes, gaps }: OpenedFile): void {
+    control.open()
+    pending.messages = messages
+    pending.bytes = bytes
+    for (const seq of commits.takeSettled()) uncertainMoves.set(seq, { to: 'settled', seq })
+    for (const move of undoneRevivals.splice(0)) uncertainMoves.set(move.seq, move)
+    if (damage === undefined) return
+    damagedUpTo = newestSeq
+    for (const gap of gaps) if (gap.reason === 'inbox_damaged') settings.onGap?.(gap)
+  }
+
+  function writeUncertainMoves(): void {
+    for (const [seq, move] of uncertainMoves) {
+      uncertainMoves.delete(seq)
+      moveFromPending(move).catch(() => uncertainMoves.set(seq, move))
+    }
+  }
+
   function refusal(): FleethookError | undefined {
-    if (closed) return closedError(path)
+    if (isClosed) return closedError(path)
     if (!isOpen) return new FleethookError('inbox_unavailable', `The inbox ${path} is not open.`)
     return health.refusal
   }
 
-  /** Takes the room, or throws. */
-  function takeRoom(messages: number, bytes: number): void {
+  /** Counts messages as pending, or throws when they are refused. */
+  function reserve(messages: number, bytes: number): void {
     const refused = refusal()
     if (refused !== undefined) throw refused
-    room.take(messages, bytes)
+    if (pending.messages + messages > limits.messages || pending.bytes + bytes > limits.bytes) throw limitError
+    pending.messages += messages
+    pending.bytes += bytes
   }
 
-  /** Reads from the file. What fails there makes the inbox unavailable. */
-  async function reading<T>(read: () => Promise<T>): Promise<T> {
+  function release(messages: number, bytes: number): void {
+    pending.messages -= messages
+    pending.bytes -= bytes
+  }
+
+  async function moveFromPending(move: Move): Promise<void> {
+    const bytes = await commits.move(move)
+    if (bytes !== undefined) release(1, bytes)
+  }
+
+  /** Reads from the file. An error there makes the inbox unavailable. */
+  async function readFile<T>(read: () => Promise<T>): Promise<T> {
     const refused = refusal()
     if (refused !== undefined && !(isOpen && health.isReadable)) throw refused
     try {
@@ -89,156 +124,196 @@ export function createSqliteInbox(store: Store, settings: InboxSettings, options
     }
   }
 
-  const revival = createRevival({ store, queue, room, reading, takeRoom })
-
-  const claims = createClaims({ store, queue, kept, suspects, reading })
-
-  async function select<T>(which: Selection, read: ReadPage<T>): Promise<readonly T[]> {
-    await queue.flush()
-    return selectAll(which, (part, after) => reading(() => read(part, after)))
+  async function findInFile(id: string, seq: number): Promise<KeptMessage | undefined> {
+    if (commits.isSettling(seq)) return undefined
+    if (commits.isChanging(seq)) await commits.flush()
+    const found = await readFile(() => file.find(seq))
+    if (found?.message.id !== id) return undefined
+    return kept.get(id) ?? { ...found, seq, isClaimed: false }
   }
 
-  const waiting = (): AsyncIterable<readonly Waiting[]> =>
-    leftBehind({
-      read: (after) => reading(() => store.waiting(after)),
-      health,
-      isClosed: () => closed,
-      isSuspect: suspects.any,
-    })
-
-  let stopTidying = (): void => {}
-
-  function begin(found: Found): void {
-    room.set(found.messages, found.bytes)
-    if (found.lastId !== undefined) newest = seqOf(found.lastId)
-    if (found.unclean) suspects.begin(newest)
-    isOpen = true
-    stopTidying = tidyEvery({ store, health, now, after, pendingBytes })
+  /** A disk that fails for a while must not count like a message that kills its process. */
+  function takeBackClaim(found: KeptMessage, error: unknown): never {
+    const { seq, message } = found
+    found.deliveries -= 1
+    commits.update({ seq, deliveries: -1 })
+    crashSuspects.takeBack(message.lane)
+    throw error
   }
 
-  /** What failed may have been written all the same, and what was written may be gone: what counts is what the file says. */
-  function reopened({ damage, messages, bytes, holes }: Found): void {
-    operators.open()
-    room.set(messages, bytes)
-    for (const place of queue.takeSettled()) doubtful.add({ to: 'settled', place })
-    for (const move of revival.takeUndone()) doubtful.add(move)
-    if (damage === undefined) return
-    lossyUpTo = newest
-    for (const hole of holes) if (hole.reason === 'inbox_damaged') settings.onGap?.(hole)
+  /** Everything that is selected, read page by page so that other work gets its turn. */
+  async function list<T>(
+    which: Selection,
+    read: (which: Selection, after: number) => Promise<Page<T>>,
+  ): Promise<readonly T[]> {
+    await commits.flush()
+    const afterSeq = which.after === undefined ? -1 : seqOf(which.after)
+    // The id of a message is never older than its receipt.
+    const beforeFrom = which.fromMs === undefined ? -1 : firstSeqAt(which.fromMs) - 1
+    const items: T[] = []
+    let next: number | undefined = Math.max(Number.isNaN(afterSeq) ? -1 : afterSeq, beforeFrom)
+    while (next !== undefined && items.length < which.limit) {
+      const after = next
+      const page: Page<T> = await readFile(() => read({ ...which, limit: which.limit - items.length }, after))
+      items.push(...page.items)
+      next = page.next
+      if (next !== undefined) await setImmediate()
+    }
+    return items
   }
 
-  /** It is no longer pending, if it was. */
-  async function leave(move: Move): Promise<void> {
-    const bytes = await queue.move(move)
-    if (bytes !== undefined) room.give(1, bytes)
+  /** The move that undoes a revival: back to the dead letters, or to the settled messages. */
+  async function moveBack(id: string, seq: number): Promise<Move> {
+    const [letter] = (await readFile(() => file.deadLetters({ limit: 1 }, seq - 1))).items
+    if (letter?.id !== id) return { to: 'settled', seq }
+    const { error, attempts, diedAt } = letter
+    return { to: 'dead', seq, error, attempts, diedAt }
   }
 
   return {
     durability: 'disk',
 
     async open() {
-      const found = await openWhenFree(store, settings, options, () => closed)
-      begin(found)
-      operators.open()
-      const { lastId, holes } = found
-      return { ...(lastId === undefined ? {} : { lastId }), gaps: holes, waiting: waiting() }
+      const found = await openWhenFree(file, settings, options, () => isClosed)
+      const { lastId, gaps, messages, bytes, unclean } = found
+      pending.messages = messages
+      pending.bytes = bytes
+      if (lastId !== undefined) newestSeq = seqOf(lastId)
+      if (unclean) crashSuspects.begin(newestSeq)
+      isOpen = true
+      stopTidying = tidyRegularly({ file, health, clock, pendingBytes })
+      control.open()
+      const waiting: AsyncIterable<readonly Waiting[]> = recoveredPages({
+        read: (after) => readFile(() => file.waiting(after)),
+        health,
+        isClosed: () => isClosed,
+        afterCrash: crashSuspects.any,
+      })
+      return { ...(lastId === undefined ? {} : { lastId }), gaps, waiting }
     },
 
-    async put(given) {
-      let more = 0
-      for (const message of given) more += message.bytes
-      takeRoom(given.length, more)
+    async put(messages) {
+      let bytes = 0
+      for (const message of messages) bytes += message.bytes
+      reserve(messages.length, bytes)
       try {
-        const rows = given.map(rowOf)
-        newest = Math.max(newest, rows.at(-1)?.place ?? newest)
-        await queue.put(rows)
-        for (const [at, message] of given.entries())
-          kept.add({ message, place: rows[at]?.place ?? 0, deliveries: 0, replayed: false })
+        const stored = messages.map(storedMessage)
+        newestSeq = Math.max(newestSeq, stored.at(-1)?.seq ?? newestSeq)
+        await commits.put(stored)
+        for (const [at, message] of messages.entries())
+          kept.wait({ message, seq: stored[at]?.seq ?? 0, deliveries: 0, replayed: false, isClaimed: false })
       } catch (error) {
-        room.give(given.length, more)
+        release(messages.length, bytes)
         throw error
       }
     },
 
-    claim: claims.claim,
+    async claim(id) {
+      const seq = seqOf(id)
+      const found = kept.get(id) ?? (await findInFile(id, seq))
+      if (found === undefined) return undefined
+      const { message, deliveries, replayed } = found
+      found.deliveries += 1
+      kept.claim(found)
+      commits.update({ seq, deliveries: 1 })
+      if (crashSuspects.mustWriteClaim(seq, message.lane))
+        await commits.flush().catch((error: unknown) => takeBackClaim(found, error))
+      return { message, deliveries, replayed }
+    },
 
     async settle(id) {
-      const place = seqOf(id)
+      const seq = seqOf(id)
       const found = kept.get(id)
-      if (found !== undefined && place > lossyUpTo) {
+      if (found !== undefined && seq > damagedUpTo) {
         kept.remove(id)
-        room.give(1, found.message.bytes)
-        return queue.settle(place)
+        release(1, found.message.bytes)
+        return commits.settle(seq)
       }
-      if (Number.isNaN(place) || queue.isSettled(place)) return
-      await leave({ to: 'settled', place })
+      if (Number.isNaN(seq) || commits.isSettling(seq)) return
+      await moveFromPending({ to: 'settled', seq })
       kept.remove(id)
     },
 
-    async reschedule(id, { attempts, notBefore, deliveries: from }) {
+    async reschedule(id, { attempts, notBefore, deliveries: deliveriesFrom }) {
       const found = kept.get(id)
       if (found !== undefined) {
-        if (from !== undefined) found.deliveries = from
-        kept.release(found)
+        if (deliveriesFrom !== undefined) found.deliveries = deliveriesFrom
+        kept.wait(found)
       }
-      queue.change({
-        place: seqOf(id),
-        deliveries: 0,
-        attempts,
-        notBefore,
-        ...(from === undefined ? {} : { from }),
-      })
+      const update = { seq: seqOf(id), deliveries: 0, attempts, notBefore }
+      commits.update(deliveriesFrom === undefined ? update : { ...update, deliveriesFrom })
     },
 
     async deadLetter(id, { error, attempts, diedAt }) {
-      await leave({ to: 'dead', place: seqOf(id), error, attempts, diedAt })
+      await moveFromPending({ to: 'dead', seq: seqOf(id), error, attempts, diedAt })
       kept.remove(id)
       return 0
     },
 
-    deadLetters: (which) => select(which, store.deadLetters),
+    deadLetters: (which) => list(which, file.deadLetters),
 
     async findDeadLetter(id) {
-      const place = seqOf(id)
-      if (Number.isNaN(place)) return undefined
-      const { found } = await reading(() => store.deadLetters({ limit: 1 }, place - 1))
-      return found[0]?.id === id ? found[0] : undefined
+      const seq = seqOf(id)
+      if (Number.isNaN(seq)) return undefined
+      const [letter] = (await readFile(() => file.deadLetters({ limit: 1 }, seq - 1))).items
+      return letter?.id === id ? letter : undefined
     },
 
-    settled: (which) => select(which, store.settled),
+    settled: (which) => list(which, file.settled),
 
     async revive(id) {
-      const revived = await revival.revive(id)
-      if (revived !== undefined) doubtful.forget(seqOf(id))
-      return revived
+      const seq = seqOf(id)
+      if (Number.isNaN(seq)) return undefined
+      if (commits.isChanging(seq)) await commits.flush()
+      const message = await readFile(() => file.message(seq))
+      if (message?.id !== id) return undefined
+      const back = await moveBack(id, seq)
+      reserve(1, message.bytes)
+      let revived: number | undefined
+      try {
+        revived = await commits.move({ to: 'pending', seq })
+      } catch (error) {
+        // A full disk has written nothing.
+        if (!(error instanceof FleethookError && error.code === 'inbox_full')) undoneRevivals.push(back)
+        throw error
+      } finally {
+        if (revived === undefined) release(1, message.bytes)
+      }
+      if (revived === undefined) return undefined
+      uncertainMoves.delete(seq)
+      return { id, lane: message.lane, kind: message.kind }
     },
 
     async discard(id) {
-      const place = seqOf(id)
-      return !Number.isNaN(place) && (await queue.move({ to: 'nowhere', place })) !== undefined
+      const seq = seqOf(id)
+      return !Number.isNaN(seq) && (await commits.move({ to: 'deleted', seq })) !== undefined
     },
 
-    usage: () => ({ messages: room.messages, bytes: room.bytes }),
+    usage: () => ({ ...pending }),
 
     refusing() {
-      const code = closed ? 'inbox_unavailable' : health.refusal?.code
+      const code = isClosed ? 'inbox_unavailable' : health.refusal?.code
       if (code !== undefined) return code === 'inbox_full' ? code : 'inbox_unavailable'
-      return room.isFull ? 'inbox_full' : undefined
+      return pending.messages >= limits.messages || pending.bytes >= limits.bytes ? 'inbox_full' : undefined
     },
 
     async close() {
-      if (closed) return
-      closed = true
+      if (isClosed) return
+      isClosed = true
       stopTidying()
-      operators.close()
-      if (!isOpen) return store.close()
-      doubtful.tell()
-      const clean = await queue.finish().then(
+      control.close()
+      if (!isOpen) return file.close()
+      writeUncertainMoves()
+      const isComplete = await commits.finish().then(
         () => true,
         () => false,
       )
       health.stop()
-      await store.close(clean && health.isUsable ? now() : undefined)
+      await file.close(isComplete && health.isUsable ? clock.now() : undefined)
     },
   }
+}
+
+function storedMessage({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage): StoredMessage {
+  return { seq: seqOf(id), id, lane, receivedAt, door, kind, text, bytes }
 }

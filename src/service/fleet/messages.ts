@@ -1,4 +1,4 @@
-import { builtInFields } from '../../events/catalogue.generated.ts'
+import { builtInFields } from '../../events/fields.ts'
 import type { Alert, Format, Meta, VehicleError } from '../../events/event.ts'
 import type { FieldCatalogue } from '../../events/fields.ts'
 import type { FieldValue } from '../../events/values.ts'

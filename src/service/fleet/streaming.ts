@@ -1,5 +1,4 @@
-import { builtInFields } from '../../events/catalogue.generated.ts'
-import type { FieldCatalogue } from '../../events/fields.ts'
+import { builtInFields, type FieldCatalogue } from '../../events/fields.ts'
 import type { FieldValue, Location } from '../../events/values.ts'
 import { courseTo } from './physics.ts'
 import { fleetSignals, isAlwaysTyped, reading } from './signals.ts'

@@ -1,7 +1,6 @@
 import type { Clock } from '../../base/clock.ts'
 import type { Format } from '../../events/event.ts'
-import { authorization } from '../../wire/authorization.ts'
-import type { Encodable } from '../../wire/encode.ts'
+import { authorization, type Encodable } from '../../wire/encode.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 import { wireMessage } from '../fleet/messages.ts'
 import type { Activity } from './activity.ts'

@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts'
+import { type Clock, systemClock } from '../../base/clock.ts'
 import { checkOptions, oneOf, type Rule, type Rules, required, wholeNumber } from '../../base/options.ts'
 import { refuse } from './answers.ts'
 
@@ -63,6 +63,7 @@ export interface Faults {
 }
 
 const windowMs = 60_000
+const cutMs = 20
 
 /** Counts requests and failures. */
 export function createFaults(clock: Clock, rateLimit: number | undefined): Faults {
@@ -156,9 +157,13 @@ async function cut(answer: Response): Promise<Response> {
   let sent = false
   const body = new ReadableStream<Uint8Array>({
     pull(controller) {
-      if (sent) controller.error(new Error('The sandbox was asked to cut this answer.'))
-      else controller.enqueue(first)
-      sent = true
+      if (!sent) {
+        sent = true
+        return controller.enqueue(first)
+      }
+      // In real time: a server that reads ahead would make an answer of its own out of an error that comes at once.
+      systemClock.after(cutMs, () => controller.error(new Error('The sandbox was asked to cut this answer.')))
+      return undefined
     },
   })
   return new Response(body, { status: answer.status, headers })

@@ -12,7 +12,7 @@ import {
 } from '../../base/options.ts'
 import type { Format } from '../../events/event.ts'
 import { isJsonObject } from '../../wire/record.ts'
-import { builtInFields } from '../../events/catalogue.generated.ts'
+import { builtInFields } from '../../events/fields.ts'
 import { type FieldSetting, problemWithFields, type StreamingConfig } from '../client/config.ts'
 import type { Firmware } from '../fleet/vehicle.ts'
 
@@ -260,7 +260,7 @@ function memoryStore(): SandboxStore {
 }
 
 /** `fetch` has no way to skip the check of the certificate. */
-async function postByFetch({ url, headers, body, signal }: OutgoingMessage): Promise<number> {
+export async function postByFetch({ url, headers, body, signal }: OutgoingMessage): Promise<number> {
   const answer = await fetch(url, { method: 'POST', headers, body, signal, redirect: 'manual' })
   await answer.body?.cancel()
   return answer.status

@@ -1,4 +1,4 @@
-// A route as one writes it by hand: each message is inserted into SQLite before it is answered. `SYNCHRONOUS` says how.
+// A handwritten route: it inserts each message into SQLite before it answers. `SYNCHRONOUS` is the setting of SQLite.
 import { createServer } from 'node:http'
 import { DatabaseSync } from 'node:sqlite'
 

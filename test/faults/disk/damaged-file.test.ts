@@ -3,14 +3,13 @@ import { basename, dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Row, writeFigures } from '../figures.ts'
-import { inForm } from '../form.ts'
+import { inForm } from '../../form.ts'
 import { judge } from '../process/journal.ts'
 import { createSite, idle } from '../process/start.ts'
 import { createTraffic } from '../process/traffic.ts'
 
 /*
- * A receiver is killed while its messages wait, its file is damaged, and the next receiver finds that. What it needs of the
- * machine is nothing.
+ * A receiver is killed while messages wait. Its file is damaged, and the next receiver opens it. Runs on any machine.
  */
 const vins = Array.from({ length: 8 }, (_, n) => `V${n}`)
 const pageBytes = 8192
@@ -18,11 +17,11 @@ const rows: Row[] = []
 
 interface Damage {
   readonly name: string
-  /** Whether the file has to be put aside. Else it is as good as new, as far as it goes. */
-  readonly isPutAside: boolean
-  /** The reason of the gap that tells of it. */
-  readonly tells: 'inbox_damaged' | 'restarted'
-  /** The least share of what was acknowledged that has to be handled nonetheless. */
+  /** Whether the file must be replaced. Otherwise SQLite reads it like an undamaged one. */
+  readonly isReplaced: boolean
+  /** The reason of the gap event. */
+  readonly gap: 'inbox_damaged' | 'restarted'
+  /** The least share of the acknowledged messages that must be handled. */
   readonly saves: number
   make(path: string): void
 }
@@ -35,14 +34,14 @@ function overwrite(path: string, from: number, bytes: Uint8Array): void {
 
 const nonsense = (bytes: number): Buffer => Buffer.alloc(bytes, 0xa5)
 
-/** Pages all over the file, but for the first ones, where SQLite begins to read. */
+/** Pages all over the file, except the first ones, where SQLite starts reading. */
 function overwriteOneIn(path: string, every: number): void {
   const pages = Math.floor(readFileSync(path).length / pageBytes)
   for (let page = 8 + every; page < pages; page += every) overwrite(path, page * pageBytes, nonsense(pageBytes))
 }
 
-/** Takes what is in the journal into the file, so that damage to the file is damage to all of it. */
-function settle(path: string): void {
+/** Moves the journal into the file, so that damage to the file hits every message. */
+function checkpoint(path: string): void {
   const db = new DatabaseSync(path)
   db.exec('PRAGMA wal_checkpoint(TRUNCATE)')
   db.close()
@@ -51,59 +50,59 @@ function settle(path: string): void {
 const damages: readonly Damage[] = [
   {
     name: 'pages all over it',
-    isPutAside: true,
-    tells: 'inbox_damaged',
+    isReplaced: true,
+    gap: 'inbox_damaged',
     saves: 0.5,
     make: (path) => overwriteOneIn(path, 10),
   },
   {
     name: 'a header of zeros',
-    isPutAside: true,
-    // It is made anew, and nothing is missing.
-    tells: 'restarted',
+    isReplaced: true,
+    // The first page is replaced, so nothing is missing.
+    gap: 'restarted',
     saves: 1,
     make: (path) => overwrite(path, 0, Buffer.alloc(100)),
   },
   {
     name: 'nonsense in its place',
-    isPutAside: true,
-    tells: 'inbox_damaged',
+    isReplaced: true,
+    gap: 'inbox_damaged',
     saves: 0,
     make: (path) => writeFileSync(path, nonsense(50_000)),
   },
   {
     name: 'cut off in its middle',
-    isPutAside: true,
-    tells: 'inbox_damaged',
+    isReplaced: true,
+    gap: 'inbox_damaged',
     saves: 0.2,
     make: (path) => truncateSync(path, Math.floor(readFileSync(path).length / 2)),
   },
   {
     name: 'a journal cut off after its first pages',
-    isPutAside: false,
-    tells: 'restarted',
+    isReplaced: false,
+    gap: 'restarted',
     saves: 0,
-    // Each a page and its header. It reads like a journal that ends there: nothing is damaged, and all behind it is gone.
+    // Each page has a header. SQLite reads this as a shorter journal: nothing is damaged, and every later page is gone.
     make: (path) => truncateSync(`${path}-wal`, 32 + 3 * (pageBytes + 24)),
   },
 ]
 
-describe('a damaged file is put aside, told of, and never a reason not to start:', () => {
-  test.each(damages)(
+describe('a receiver starts with a damaged file, replaces it and reports it:', () => {
+  test.each(inForm({ short: damages.slice(0, 2), full: damages }))(
     '$name',
-    async ({ name, isPutAside, tells, saves, make }) => {
+    async ({ name, isReplaced, gap, saves, make }) => {
       const site = createSite('node24', { handlerMs: 0 })
       const traffic = createTraffic({ vins, extraBytes: 2_000 })
-      const enough = inForm({ short: 600, long: 5_000 })
+      const enough = inForm({ short: 200, full: 600, long: 5_000 })
       {
         await using target = await site.start({ holds: true })
         await traffic.pour(target.url, () => traffic.acknowledged.size >= enough)
       }
-      if (isPutAside) settle(site.path)
+      if (isReplaced) checkpoint(site.path)
       make(site.path)
       await using next = await site.start()
       await idle(next, 60_000)
-      // It takes new messages as ever, and the vehicles go on with their order.
+      // It takes new messages, and the order of each vehicle continues.
       const before = traffic.acknowledged.size
       await traffic.pour(next.url, () => traffic.acknowledged.size >= before + 100)
       await idle(next, 60_000)
@@ -112,25 +111,25 @@ describe('a damaged file is put aside, told of, and never a reason not to start:
 
       const said = next.output.filter((line) => line.includes('was damaged'))
       const aside = readdirSync(dirname(site.path)).filter((each) => each.startsWith(`${basename(site.path)}.damaged-`))
-      expect(said).toHaveLength(isPutAside ? 1 : 0)
-      expect(aside.length > 0).toBe(isPutAside)
-      expect(gaps.map((line) => line.split(' ')[1])).toContain(tells)
+      expect(said).toHaveLength(isReplaced ? 1 : 0)
+      expect(aside.length > 0).toBe(isReplaced)
+      expect(gaps.map((line) => line.split(' ')[1])).toContain(gap)
       const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal())
       const acknowledged = traffic.acknowledged.size
       rows.push({
         damage: name,
         acknowledged,
         handled: acknowledged - lost.length,
-        'put aside': isPutAside ? 'yes' : 'no',
-        'told of by a gap of reason': [...new Set(gaps.map((line) => line.split(' ')[1]))].join(', '),
+        replaced: isReplaced ? 'yes' : 'no',
+        'reason of the gap': [...new Set(gaps.map((line) => line.split(' ')[1]))].join(', '),
       })
       expect(outOfOrder).toEqual([])
-      // What came after it is never among what is lost.
+      // No message that came after the damage is lost.
       const late = new Set([...traffic.acknowledged].slice(before))
       expect(lost.filter((each) => late.has(each))).toEqual([])
       expect(1 - lost.length / before).toBeGreaterThanOrEqual(saves)
     },
-    inForm({ short: 120_000, long: 600_000 }),
+    inForm({ full: 120_000, long: 600_000 }),
   )
 })
 
@@ -141,7 +140,7 @@ afterAll(async () => {
     title: 'Damaged files',
     file: 'test/faults/disk/damaged-file.test.ts',
     about:
-      'A receiver is ended while what it has acknowledged waits, its file is damaged, and the next receiver handles what it finds, and what comes then. A damaged file is put aside, what can be read of it goes on, and a gap tells of it.',
+      'A receiver is killed while acknowledged messages wait, and its file is damaged. The next receiver replaces the file with a new one, handles every message that can be read, takes new messages, and emits a gap event.',
     tables: [{ title: 'Damages', rows }],
   })
 })

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import type { Target } from '../../conformance/spawn.ts'
 import { type Row, writeFigures } from '../figures.ts'
-import { inForm } from '../form.ts'
+import { inForm } from '../../form.ts'
 import { judge } from '../process/journal.ts'
 import { createSite, idle } from '../process/start.ts'
 import { createTraffic, type Traffic } from '../process/traffic.ts'
@@ -23,7 +23,7 @@ const health = async ({ url }: Target): Promise<number> =>
 
 const answered = ({ answers }: Traffic, status: number): number => answers.get(status) ?? 0
 
-/** Resolves once so many were answered like this. */
+/** Resolves when `count` messages were answered with this status. */
 async function reaches(traffic: Traffic, status: number, count: number): Promise<void> {
   await expect.poll(() => answered(traffic, status), { timeout: 60_000, interval: 20 }).toBeGreaterThanOrEqual(count)
 }
@@ -35,7 +35,7 @@ interface Subject {
 
 const node: Subject = { runtime: 'node24', thread: false }
 const subjects = inForm<readonly Subject[]>({
-  short: [node],
+  full: [node],
   long: [
     node,
     { runtime: 'node24', thread: true },
@@ -46,15 +46,15 @@ const subjects = inForm<readonly Subject[]>({
 
 interface Fault {
   readonly name: string
-  /** From now on the disk fails. */
+  /** Starts the fault. */
   begin(target: Target): Promise<void> | void
-  /** It is over. */
+  /** Ends the fault. */
   end(): Promise<void> | void
 }
 
 /**
- * Messages pour in while the disk is well, while it fails and when it is well again, no handler coming to its end; then a
- * receiver that handles all. What was acknowledged has to be what is handled, message by message.
+ * Messages arrive before, during and after the fault, and no handler ends. Then another receiver handles everything. It must
+ * handle exactly the acknowledged messages.
  */
 async function through(
   fault: Fault,
@@ -85,7 +85,7 @@ async function through(
     target.kill('SIGKILL')
     await target.exited
   }
-  // It says what is wrong, a few times and not for each message.
+  // The log reports the fault a few times, not for each message.
   const said = outputs.filter((line) => /inbox/.test(line))
   expect(said.length).toBeGreaterThan(1)
   expect(said.length).toBeLessThan(60)
@@ -108,7 +108,7 @@ async function through(
   expect([...traffic.answers.keys()].toSorted()).toEqual([200, 503])
 }
 
-/** A disk that fails as its file says, for as long as it is there. */
+/** A disk with a fault, for as long as the file of the fault exists. */
 function faulty(volume: Volume, fault: string): Fault & { readonly env: Readonly<Record<string, string>> } {
   const file = join(volume.folder, '..', 'fault')
   return {
@@ -120,8 +120,8 @@ function faulty(volume: Volume, fault: string): Fault & { readonly env: Readonly
 }
 
 /**
- * Does it while no sync is under way. A sync that is under way when ext4 finds an error in itself may answer that all is well,
- * and what it was to sync is gone: so it did for a loop of `pwrite` and `fdatasync` in one of 25 rounds on Linux 6.18.
+ * Runs while no sync is under way. A sync during which ext4 finds an error may report success without having written
+ * anything: on Linux 6.18 that happened to a loop of `pwrite` and `fdatasync` in one of 25 rounds.
  */
 async function between({ pid, kill }: Target, run: () => void): Promise<void> {
   kill('SIGSTOP')
@@ -137,17 +137,17 @@ async function between({ pid, kill }: Target, run: () => void): Promise<void> {
 
 const names: Readonly<Record<string, string>> = {
   fail: 'syncs fail with EIO',
-  once: 'one sync fails with EIO, and the handle then says that all is well',
+  once: 'one sync fails with EIO, and later syncs report success',
   write: 'writes fail with EIO',
 }
 
-const limitMs = inForm({ short: 120_000, long: 300_000 })
+const limitMs = inForm({ full: 120_000, long: 300_000 })
 
 describe.skipIf(noVolumes !== undefined).each(subjects)(
-  'nothing is acknowledged that is not stored, and it goes on by itself ($runtime, thread: $thread):',
+  'only stored messages are acknowledged, and the receiver recovers by itself ($runtime, thread: $thread):',
   (subject) => {
     test.each(['fail', 'write'])(
-      'a disk whose errors are EIO: %s',
+      'a disk with EIO errors: %s',
       async (name) => {
         using volume = createVolume(128)
         const fault = faulty(volume, name)
@@ -157,12 +157,12 @@ describe.skipIf(noVolumes !== undefined).each(subjects)(
     )
 
     test(
-      'a disk that is full',
+      'a full disk',
       async () => {
         using volume = createVolume(64)
         const filler = join(volume.folder, 'filler')
         writeFileSync(filler, Buffer.alloc(30 * 1_048_576))
-        // It fills by itself: the messages are large.
+        // The large messages fill the disk.
         const fault: Fault = { name: 'full', begin: () => {}, end: () => rmSync(filler) }
         await through(fault, volume.folder, {}, subject, true)
       },
@@ -186,9 +186,9 @@ describe.skipIf(noVolumes !== undefined).each(subjects)(
   },
 )
 
-describe.skipIf(noVolumes !== undefined)('a handle that has failed is not believed again:', () => {
+describe.skipIf(noVolumes !== undefined)('a file handle is not trusted after a failed sync:', () => {
   test.each(subjects)(
-    'after one sync that fails, what is acknowledged outlives a power cut ($runtime, thread: $thread)',
+    'after one failed sync, acknowledged messages survive a power cut ($runtime, thread: $thread)',
     async ({ runtime, thread }) => {
       using volume = createVolume(128)
       const fault = faulty(volume, 'once')
@@ -234,7 +234,7 @@ afterAll(async () => {
     title: 'Disks that fail, fill and come back',
     file: 'test/faults/disk/failing-disk.test.ts',
     about:
-      'Sixteen vehicles send as fast as they are answered while the disk is well, while it fails, and when it is well again; no handler comes to its end before the process is killed. The next receiver handles what it finds.',
+      '16 vehicles send as fast as they are answered: before, during and after the fault. No handler ends before the process is killed. Then the next receiver handles every message in the inbox.',
     tables: [{ title: 'Faults', rows }],
   })
 })

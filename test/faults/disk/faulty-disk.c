@@ -1,8 +1,7 @@
 /*
- * What the disk does to a process, as the first letter of the file that FAULTY_DISK names says:
- * `fail`: syncs answer EIO. `once`: the next sync answers EIO, and from then on syncs of this handle say that all is well and do
- * nothing, which is what a kernel does that has dropped the pages it could not write. `lie`: syncs do nothing. `write`: writes
- * to regular files answer EIO.
+ * The fault of a process's disk. The first letter in the file at FAULTY_DISK selects it:
+ * `fail`: syncs return EIO. `once`: the next sync returns EIO, and later syncs of this handle report success and do nothing, like a
+ * kernel that dropped the pages it could not write. `lie`: syncs do nothing. `write`: writes to regular files return EIO.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -2,13 +2,13 @@ import { closeSync, openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { expect, test } from 'vitest'
-import { createFileStore } from '../../../adapters/inbox/sqlite/file-store.ts'
+import { createInboxFile } from '../../../adapters/inbox/sqlite/file/file.ts'
 import { readSqliteOptions } from '../../../adapters/inbox/sqlite/options.ts'
 import { message, reason } from '../../../src/testing/kept-message.ts'
 import { settingsOf, waitingIn } from '../../inbox/sqlite-settings.ts'
 import { createVolume, noVolumes } from './volume.ts'
 
-/** Takes all the room that there is, to the last page. */
+/** Fills the disk to the last page. */
 function fill(folder: string): void {
   const file = openSync(join(folder, 'filler'), 'w')
   try {
@@ -21,7 +21,7 @@ function fill(folder: string): void {
 }
 
 test.skipIf(noVolumes !== undefined)(
-  'a process that starts on a full disk opens its inbox all the same, and handles what waits there',
+  'a process that starts on a full disk opens its inbox and handles the waiting messages',
   async () => {
     using volume = createVolume(32)
     const path = join(volume.folder, 'inbox.db')
@@ -30,8 +30,8 @@ test.skipIf(noVolumes !== undefined)(
     await before.open()
     await before.put([message(1), message(2)])
     await before.close()
-    // In the background the reserve would be there after ten seconds.
-    const store = createFileStore(readSqliteOptions(options))
+    // Creates the reserve, which a running inbox does after ten seconds.
+    const store = createInboxFile(readSqliteOptions(options))
     await store.open(1)
     await store.tidy(1, 0)
     await store.close(1)

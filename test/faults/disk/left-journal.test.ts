@@ -8,10 +8,10 @@ import { settingsOf } from '../../inbox/sqlite-settings.ts'
 const files = createFiles()
 
 /*
- * A kernel that could not write a page may keep it in memory and call it clean: then it can be read until the power goes. So
- * nothing may depend on a journal that was there before.
+ * A kernel that could not write a page may keep it in memory as clean. Then the page is readable until a power cut. So no new
+ * message may depend on a journal of an earlier process.
  */
-test('what a journal holds that was left behind is in the file itself before anything is appended', async () => {
+test("the content of an earlier process's journal is moved into the file before anything is appended", async () => {
   const { settings } = settingsOf()
   const killed = files.create(settings)
   await killed.open()

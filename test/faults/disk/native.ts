@@ -3,15 +3,15 @@ import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-/** What these faults need of the machine, and is written in C. */
+/** Programs in C that cause faults. */
 export interface Native {
-  /** Ends a file system as a power cut does: its one argument. */
+  /** Ends the file system at its argument as a power cut does. */
   readonly shutdown: string
-  /** To be loaded into a process: what its disk does is in the file that `FAULTY_DISK` names. */
+  /** A library to load into a process. The file at `FAULTY_DISK` says which fault its disk has. */
   readonly faultyDisk: string
 }
 
-/** Compiles them. Throws where there is no compiler, or another system than Linux. */
+/** Compiles the programs. Throws without a compiler, and on other systems than Linux. */
 function compile(): Native {
   if (process.platform !== 'linux') throw new Error(`${process.platform} is not Linux`)
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-native-'))
@@ -32,5 +32,5 @@ function attempt(): Native | string {
   }
 }
 
-/** The programs, or why there are none. */
+/** The programs, or the reason why there are none. */
 export const native: Native | string = attempt()

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Row, writeFigures } from '../figures.ts'
-import { inForm } from '../form.ts'
+import { inForm } from '../../form.ts'
 import { judge } from '../process/journal.ts'
 import { createSite, idle } from '../process/start.ts'
 import { createTraffic, type Traffic } from '../process/traffic.ts'
@@ -13,15 +13,15 @@ import { native } from './native.ts'
 import { createVolume, noVolumes } from './volume.ts'
 
 /*
- * kill -9 proves little: what a process has written is in the kernel's memory and survives it. So the power is cut: the file
- * system that the inbox is on is ended without writing anything more, not even its own log, and mounted again. Acknowledgments are
- * counted by the sender, whose memory the cut does not reach.
+ * kill -9 proves little: everything that the process wrote is in the kernel's memory and survives. So the test cuts the power: it
+ * ends the inbox's file system, which writes nothing more, not even its own log, and mounts it again. The sender counts the
+ * acknowledgments, outside of that file system.
  */
 const vins = Array.from({ length: 32 }, (_, n) => `V${n}`)
 const rows: Row[] = []
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
-/** Resolves once so many are acknowledged. */
+/** Resolves when `count` messages are acknowledged. */
 async function pours({ acknowledged }: Traffic, count: number): Promise<void> {
   await expect.poll(() => acknowledged.size, { timeout: 20_000, interval: 5 }).toBeGreaterThanOrEqual(count)
 }
@@ -32,7 +32,7 @@ interface Cut {
   readonly outOfOrder: readonly string[]
 }
 
-/** One power cut while messages pour in, no handler coming to its end before it; and what the next receiver handles. */
+/** One power cut while messages arrive and no handler ends. Then the next receiver handles everything. */
 async function cut(runtime: 'node24' | 'bun' | 'deno', thread: boolean, lying: boolean): Promise<Cut> {
   using volume = createVolume(256)
   const site = createSite(runtime, { handlerMs: 0, inbox: { thread } }, volume.folder)
@@ -59,7 +59,7 @@ async function cut(runtime: 'node24' | 'bun' | 'deno', thread: boolean, lying: b
   return { acknowledged: traffic.acknowledged.size, lost, outOfOrder }
 }
 
-/** The same with a route by hand; `lost` is what was acknowledged and is not in its table. */
+/** The same with a handwritten route. `lost` counts acknowledged messages that are not in its table. */
 async function cutByHand(synchronous: string): Promise<{ readonly acknowledged: number; readonly lost: number }> {
   using volume = createVolume(256)
   const database = join(volume.folder, 'by-hand.db')
@@ -84,7 +84,7 @@ async function cutByHand(synchronous: string): Promise<{ readonly acknowledged: 
   return { acknowledged: traffic.acknowledged.size, lost }
 }
 
-/** What the table holds after the cut; nothing, when not even the table was on the disk. */
+/** The messages in the table after the cut. Empty when not even the table was on the disk. */
 function storedByHand(path: string): ReadonlySet<string> {
   const db = new DatabaseSync(path)
   try {
@@ -98,7 +98,7 @@ function storedByHand(path: string): ReadonlySet<string> {
 }
 
 const subjects = inForm<readonly { runtime: 'node24' | 'bun' | 'deno'; thread: boolean; rounds: number }[]>({
-  short: [{ runtime: 'node24', thread: false, rounds: 1 }],
+  full: [{ runtime: 'node24', thread: false, rounds: 1 }],
   long: [
     { runtime: 'node24', thread: false, rounds: 20 },
     { runtime: 'node24', thread: true, rounds: 20 },
@@ -109,7 +109,7 @@ const subjects = inForm<readonly { runtime: 'node24' | 'bun' | 'deno'; thread: b
 
 describe.skipIf(noVolumes !== undefined)('a power cut', () => {
   test.each(subjects)(
-    'takes nothing that was acknowledged, and no order of a vehicle: $runtime, thread: $thread, $rounds times',
+    'loses no acknowledged message and no order of a vehicle: $runtime, thread: $thread, $rounds times',
     async ({ runtime, thread, rounds }) => {
       let [acknowledged, lost] = [0, 0]
       for (let round = 0; round < rounds; round++) {
@@ -121,10 +121,10 @@ describe.skipIf(noVolumes !== undefined)('a power cut', () => {
       }
       rows.push({ receiver: `${runtime}${thread ? ', thread' : ''}`, disk: 'syncs', rounds, acknowledged, lost })
     },
-    inForm({ short: 60_000, long: 1_800_000 }),
+    inForm({ full: 60_000, long: 1_800_000 }),
   )
 
-  test('control: with a disk that says it has synced and has not, the same cut loses acknowledged messages', async () => {
+  test('control: with a disk that reports syncs without doing them, the same cut loses acknowledged messages', async () => {
     const { acknowledged, lost } = await cut('node24', false, true)
     rows.push({ receiver: 'node24', disk: 'lies (control)', rounds: 1, acknowledged, lost: lost.length })
     expect(acknowledged).toBeGreaterThan(100)
@@ -136,10 +136,10 @@ describe.skipIf(noVolumes !== undefined)('a power cut', () => {
     { synchronous: 'NORMAL', loses: true },
     { synchronous: 'OFF', loses: true },
   ])(
-    'control: of what a route by hand has inserted with synchronous=$synchronous it takes some: $loses',
+    'control: a handwritten route with synchronous=$synchronous loses messages: $loses',
     async ({ synchronous, loses }) => {
       let [acknowledged, lost, rounds] = [0, 0, 0]
-      // One cut may come right after SQLite has synced its journal by itself, which it does now and then.
+      // A cut may come right after SQLite synced its journal by itself, so it takes several.
       while (rounds < (loses ? 5 : 1) && lost === 0) {
         const result = await cutByHand(synchronous)
         acknowledged += result.acknowledged
@@ -167,7 +167,7 @@ afterAll(async () => {
     title: 'Power cuts',
     file: 'test/faults/disk/power-cut.test.ts',
     about:
-      'An ext4 file system of its own, ended without writing anything more while 32 vehicles send as fast as they are acknowledged, no handler having come to its end. The control has a disk that says it has synced and has not.',
+      '32 vehicles send as fast as they are acknowledged, and no handler ends. Then the ext4 file system of the inbox is ended without writing anything more. The disk of the control reports syncs without doing them.',
     tables: [{ title: 'Rounds', rows }],
   })
 })

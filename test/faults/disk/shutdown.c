@@ -1,4 +1,4 @@
-/* Ends an ext4 file system as a power cut does: nothing more is written, not even its own log. Linux, as root. */
+/* Ends an ext4 file system as a power cut does: it writes nothing more, not even its own log. Needs Linux and root. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -4,15 +4,15 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { native } from './native.ts'
 
-/** A disk of its own for one test: ext4 with a journal in a file, mounted through a loop device. Linux, as root. */
+/** A disk for one test: ext4 with a journal, in a file that is mounted through a loop device. Needs Linux and root. */
 export interface Volume extends Disposable {
   /** Where it is mounted. */
   readonly folder: string
-  /** From now on nothing more is written, and what was not synced is lost. */
+  /** The file system writes nothing more: everything that was not synced is lost. */
   cutPower(): void
-  /** Its file system finds an error in itself and is read-only from now on, as after a disk has failed. */
+  /** The file system finds an error in itself and becomes read-only, as after a disk failure. */
   makeReadOnly(): void
-  /** Comes back as after a reboot, repaired if need be. Waits until nobody uses it. */
+  /** Mounts it again as after a reboot, repaired if needed. Waits until no process uses it. */
   mountAgain(): Promise<void>
 }
 
@@ -22,7 +22,7 @@ function run(command: string, ...args: readonly string[]): string {
   return execFileSync(command, args, { encoding: 'utf8', stdio: 'pipe' }).trim()
 }
 
-/** Lets go of what a run left that was ended. */
+/** Removes the volumes of runs that were killed. */
 function cleanUp(): void {
   const mounts = readFileSync('/proc/mounts', 'utf8').split('\n')
   for (const line of mounts.filter((each) => each.includes(join(tmpdir(), prefix)))) {
@@ -34,12 +34,12 @@ function cleanUp(): void {
       run('losetup', '--detach', device)
       rmSync(join(folder, '..'), { recursive: true, force: true })
     } catch {
-      // Another run is at it, or it is gone by now.
+      // Another run removes it, or it is gone.
     }
   }
 }
 
-/** The status of `e2fsck` tells of what it has mended; below 4 all is well again. */
+/** `e2fsck` reports with a status below 4 that the file system is intact or repaired. */
 function repair(device: string): void {
   const { status } = spawnSync('e2fsck', ['-p', device])
   if (status === null || status >= 4) throw new Error(`e2fsck ended with ${String(status)}.`)
@@ -103,7 +103,7 @@ export function createVolume(megabytes: number): Volume {
 
 function look(): string | undefined {
   if (typeof native === 'string') return native
-  if (process.getuid?.() !== 0) return 'it takes root'
+  if (process.getuid?.() !== 0) return 'they need root'
   try {
     createVolume(8)[Symbol.dispose]()
     return undefined
@@ -112,7 +112,7 @@ function look(): string | undefined {
   }
 }
 
-/** Why there can be no volumes here, if so. Said loudly, once: what needs one is then not proved. */
+/** Why this machine cannot have volumes, if so. The warning says which proofs are missing. */
 export const noVolumes: string | undefined = look()
 if (noVolumes !== undefined) {
   console.warn(

@@ -3,22 +3,22 @@ export type BehaviourName = 'fails' | 'throwsNull' | 'hangs' | 'burns' | 'leaks'
 
 const kept: unknown[] = []
 
-/** Each is called for every message of a vehicle that has its name. */
+/** A behaviour runs for every message of a vehicle with its name. */
 export const behaviours: Readonly<Record<BehaviourName, () => Promise<void>>> = {
   async fails() {
     throw new Error('no')
   },
   throwsNull: () => Promise.reject(null),
-  /** Does not listen to its signal either. */
+  /** Ignores its signal too. */
   hangs: () => new Promise<void>(() => {}),
   async burns() {
     for (const end = performance.now() + 100; performance.now() < end;);
   },
-  /** Holds on to 64 kB a message for good. */
+  /** Keeps 64 kB per message. */
   async leaks() {
     kept.push(new Uint8Array(65_536).fill(1))
   },
-  /** Ends its process, every time, as what eats up memory does: not at once. */
+  /** Kills its process every time, a little later, like a handler that uses up all memory. */
   kills() {
     setTimeout(() => process.kill(process.pid, 'SIGKILL'), 50)
     return new Promise<void>(() => {})

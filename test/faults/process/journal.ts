@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 
-/** One run of a handler to its end. */
+/** One completed run of a handler. */
 export interface JournalLine {
   readonly pid: number
   readonly vin: string
@@ -10,7 +10,7 @@ export interface JournalLine {
   readonly atMs: number
 }
 
-/** What handlers have noted so far. A line that a dying process began and did not finish is not one. */
+/** The complete lines of a journal. Skips a line that a dying process did not finish. */
 export function readJournal(path: string): readonly JournalLine[] {
   if (!existsSync(path)) return []
   const lines = readFileSync(path, 'utf8').split('\n')
@@ -23,7 +23,7 @@ export function readJournal(path: string): readonly JournalLine[] {
   })
 }
 
-/** How what was handled differs from what was promised. */
+/** Broken promises. */
 export interface Verdict {
   /** Acknowledged and not handled. */
   readonly lost: readonly string[]
@@ -31,13 +31,13 @@ export interface Verdict {
   readonly outOfOrder: readonly string[]
   /** Handled more than once. */
   readonly duplicates: readonly JournalLine[]
-  /** Handled again, although one that came after it had been settled already. */
+  /** Handled again although a later message was settled. */
   readonly settledAgain: readonly string[]
 }
 
 const nameOf = ({ vin, number }: Pick<JournalLine, 'vin' | 'number'>): string => `${vin} ${number}`
 
-/** Compares what was acknowledged, as counted outside the process, with what handlers noted. */
+/** Compares the acknowledgments, counted outside the process, with the journal. */
 export function judge(acknowledged: ReadonlySet<string>, journal: readonly JournalLine[]): Verdict {
   const seen = new Set<string>()
   const duplicates: JournalLine[] = []
@@ -46,14 +46,14 @@ export function judge(acknowledged: ReadonlySet<string>, journal: readonly Journ
   const byVin = Map.groupBy(journal, ({ vin }) => vin)
   for (const lines of byVin.values()) {
     let highest = -1
-    // What one process handled of the vehicle, in its order.
+    // The vehicle's messages that one process handled, in its order.
     let previousRun: readonly number[] = []
     for (const run of runsOf(lines)) {
       const numbers = run.map(({ number }) => number)
       if (numbers.some((number, at) => at > 0 && number <= (numbers[at - 1] ?? -1))) outOfOrder.push(...run.map(nameOf))
       const again = run.filter((line) => seen.has(nameOf(line)))
       duplicates.push(...again)
-      // They have to be the last ones of the run before: settled is settled in order.
+      // They must be the last ones of the run before, because messages settle in order.
       const tail = previousRun.slice(previousRun.length - again.length)
       if (again.some(({ number }, at) => number !== tail[at])) settledAgain.push(...again.map(nameOf))
       for (const line of run) {

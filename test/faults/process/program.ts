@@ -1,5 +1,5 @@
-// A receiver as a business runs it, on the runtime that the first argument names. What its handlers do depends on the vehicle,
-// and what they did is written to a file that outlives the process: `SETTINGS` says where.
+// A receiver on the runtime of the first argument. The vehicle's name decides what its handler does. Handlers write each run to the
+// journal that `SETTINGS` names, which survives the process.
 import { appendFileSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -8,17 +8,17 @@ import { createReceiver, type HandlerContext, type ReceiverOptions } from '../..
 import { behaviours, type BehaviourName, isBehaviour } from './behaviours.ts'
 import type { JournalLine } from './journal.ts'
 
-/** What the test says to the program. */
+/** The settings from the test. */
 export interface Settings {
   /** The inbox's file. */
   readonly path: string
-  /** Where every run of a handler is noted. */
+  /** The file to which every run of a handler is written. */
   readonly journal: string
-  /** How long the handler of a vehicle takes that has no behaviour in its name, in milliseconds; up to twice as long. */
+  /** The duration of a handler without a behaviour, in milliseconds. A random one takes up to twice as long. */
   readonly handlerMs: number
-  /** No handler ever comes to its end: what is acknowledged waits. */
+  /** Handlers never end, so every acknowledged message stays pending. */
   readonly holds?: boolean
-  /** Milliseconds by which the clock jumps, there and back, all the time. */
+  /** The clock keeps jumping forward and back by this many milliseconds. */
   readonly clockJumpMs?: number
   readonly options?: Pick<ReceiverOptions, 'concurrency' | 'timeoutMs' | 'retry'>
   /** Options of the inbox, beside its path. */
@@ -40,7 +40,7 @@ function note(line: JournalLine): void {
   appendFileSync(settings.journal, `${JSON.stringify(line)}\n`)
 }
 
-/** `fails-12` misbehaves as its name says; `V12` does its work. */
+/** The handler of `fails-12` has the behaviour `fails`, and the handler of `V12` works. */
 function behaviourOf(vin: string): BehaviourName | undefined {
   const [name = ''] = vin.split('-')
   return isBehaviour(name) ? name : undefined
@@ -72,8 +72,8 @@ const server = await adapter.serve(receiver, { port: 0, hostname: '127.0.0.1' })
 setInterval(() => {
   const { pending, deadLettered } = receiver.stats()
   console.log(`pending ${pending.messages} dead ${deadLettered} rss ${process.memoryUsage().rss}`)
-}, 250).unref()
-// What is alive, not what the collector has not got round to: the resident memory tells more of the machine than of the program.
+}, 50).unref()
+// Live memory only: resident memory also counts garbage that is not collected yet.
 if (process.argv[2] === 'node') {
   setFlagsFromString('--expose-gc')
   const collect: () => void = runInNewContext('gc')

@@ -7,15 +7,15 @@ import { programCommand, type ServerRuntime } from '../../runtimes/targets.ts'
 import { type JournalLine, readJournal } from './journal.ts'
 import type { Settings } from './program.ts'
 
-/** A place on disk for one receiver and its successors. */
+/** The inbox's file and the journal of one receiver and its successors. */
 export interface Site {
   readonly path: string
-  /** `changed`: how this one differs from the others. */
+  /** `changed`: settings of only this process. */
   start(changed?: Partial<Settings>, env?: Readonly<Record<string, string>>): Promise<Target>
   journal(): readonly JournalLine[]
 }
 
-/** `folder`: where the inbox's file is; the journal is always elsewhere. */
+/** `folder` is for the inbox's file. The journal is always elsewhere. */
 export function createSite(
   runtime: ServerRuntime,
   settings: Omit<Settings, 'path' | 'journal'>,
@@ -34,13 +34,13 @@ export function createSite(
   }
 }
 
-/** The numbers of the last line that the receiver has printed of this kind. */
+/** The numbers in the last printed line that matches. */
 export function lastLine({ output }: Target, pattern: RegExp): readonly number[] {
   const found = output.findLast((line) => pattern.test(line))
   return [...(found?.matchAll(/\d+/g) ?? [])].map(([number]) => Number(number))
 }
 
-/** What is alive in the memory of a receiver on Node, in bytes. */
+/** The live memory of a receiver on Node, in bytes. */
 export async function weigh({ output, kill }: Target): Promise<number> {
   const from = output.length
   kill('SIGUSR2')
@@ -49,7 +49,7 @@ export async function weigh({ output, kill }: Target): Promise<number> {
   return Number(found()?.slice('weight '.length))
 }
 
-/** Resolves when nothing waits any more, as the receiver says from now on. */
+/** Resolves when the receiver prints that nothing is pending. */
 export async function idle({ output }: Target, timeout: number): Promise<void> {
   const from = output.length
   await expect

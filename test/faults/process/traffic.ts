@@ -1,7 +1,7 @@
 import { Agent, request } from 'node:http'
 import { secret } from '../../runtimes/targets.ts'
 
-/** Messages of some vehicles, in order for each, and what was answered. The counting is done here, outside the receiver. */
+/** Sends the messages of some vehicles, in order for each, and counts the answers outside the receiver. */
 export interface Traffic {
   /** The messages that were answered with 200, as `vin number`. */
   readonly acknowledged: ReadonlySet<string>
@@ -9,15 +9,15 @@ export interface Traffic {
   readonly answers: ReadonlyMap<number, number>
   /** Milliseconds from sending a message to its acknowledgment, by when it was sent. */
   readonly ackMs: readonly { readonly sentAtMs: number; readonly ms: number }[]
-  /** Posts to a receiver until it is gone or `over` says so. Each vehicle sends its next message when the last was answered. */
+  /** Posts until the receiver is gone or `over` returns true. Each vehicle sends its next message after the last answer. */
   pour(url: string, over?: () => boolean): Promise<void>
 }
 
 export interface TrafficOptions {
   readonly vins: readonly string[]
-  /** Messages a second of all vehicles together; without it as many as are answered. */
+  /** Messages per second of all vehicles together. Default: as many as are answered. */
   readonly ratePerSecond?: number
-  /** How much larger each message is than it need be. Default 0. */
+  /** Bytes to add to each message. Default 0. */
   readonly extraBytes?: number
 }
 
@@ -68,7 +68,7 @@ export function messageOf(vin: string, number: number, extraBytes = 0): string {
   return JSON.stringify({ data, createdAt: '2026-05-01T00:00:00.000Z', vin })
 }
 
-/** The answer's status once it is here whole; 0 when none came. */
+/** The status of a complete answer, or 0 without one. */
 export function statusOf(url: string, agent: Agent, body: string): Promise<number> {
   return new Promise((resolve) => {
     const posting = request(url, { agent, method: 'POST', headers: { authorization: secret } }, (response) => {

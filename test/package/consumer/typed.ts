@@ -1,5 +1,13 @@
 // Compiled, never run: what a user's code sees of the package, without any types of a runtime.
-import { createReceiver, FleethookError, type EventOf, type FleetEvent, type Handler, type Receiver } from 'fleethook'
+import {
+  createReceiver,
+  FleethookError,
+  type EventOf,
+  type FleetEvent,
+  type Handler,
+  type OtherField,
+  type Receiver,
+} from 'fleethook'
 import { serve as serveOnBun } from 'fleethook/bun'
 import { createClient, ServiceError, type Client } from 'fleethook/client'
 import { serve as serveOnDeno } from 'fleethook/deno'
@@ -26,6 +34,41 @@ const receiver: Receiver = createReceiver({ secret: 'a-long-random-value' })
 receiver.on('weather', () => {})
 // @ts-expect-error a field is a number, not a text
 export const wrong = (event: EventOf<'data'>): string => event.data.BatteryLevel
+
+// @ts-expect-error a misspelled field
+receiver.on('data', (event) => event.data.BateryLevel)
+// @ts-expect-error a misspelled field in brackets
+receiver.on('data', (event) => event.data['BateryLevel'])
+// @ts-expect-error a text can be any name
+receiver.on('data', (event, { log }) => event.data[log.toString()])
+receiver.on('data', (event) => event.data['CabinHumidity' as OtherField])
+receiver.on('data', onData, { fields: ['BatteryLevel', 'Gear'] })
+// @ts-expect-error a misspelled field of a filter
+receiver.on('data', onData, { fields: ['BateryLevel'] })
+// @ts-expect-error a misspelled field of the filter of a batch
+receiver.batch('data', { size: 10, withinMs: 10, fields: ['BateryLevel'] }, (events) => events.length)
+// @ts-expect-error a misspelled field of a message for tests
+message.data({ BateryLevel: 80 })
+
+const fields = { CabinHumidity: 'number', Mood: { enum: ['Calm', 'Angry'] } } as const
+createReceiver({ secret: 'a-long-random-value', fields })
+  .on(
+    'data',
+    (event) => {
+      const humidity: number | null | undefined = event.data.CabinHumidity
+      const mood: 'Calm' | 'Angry' | null | undefined = event.data.Mood
+      const level: number | null | undefined = event.data.BatteryLevel
+      return [humidity, mood, level]
+    },
+    { fields: ['CabinHumidity', 'BatteryLevel'] },
+  )
+  // @ts-expect-error a misspelled field of the user's own
+  .on('data', (event) => event.data.CabinHumidty)
+  // @ts-expect-error the same in a filter
+  .on('data', () => {}, { fields: ['CabinHumidty'] })
+message.data<typeof fields>({ CabinHumidity: 40, BatteryLevel: 80 })
+// @ts-expect-error a misspelled field beside the user's own
+message.data<typeof fields>({ CabinHumidty: 40 })
 
 const client: Client = createClient({ baseUrl: 'https://service.example', apiKey: 'the-key-of-the-business' })
 receiver.on('gap', async (gap, { signal }) => {

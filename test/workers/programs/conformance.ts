@@ -108,7 +108,7 @@ export class FleethookInbox {
         return inboxOn(storage, settings)
       },
       reopen: (_, settings) => inboxOn(storage, settings),
-      tellsOfHoles: false,
+      reportsGaps: false,
     })
     for (const { name, run } of checks) {
       try {

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net'
 import { setTimeout as wait } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
-import { inForm } from '../../form.ts'
+import { inForm } from '../../../form.ts'
 import { secret } from './seen.ts'
 
 /** An attack that goes on. */
@@ -103,7 +103,7 @@ function sendUntilAnswered(port: number, beginning: string, chunk: Buffer, chunk
 }
 
 const megabyte = 1_048_576
-const bombMegabytes = inForm({ short: 16, long: 100 })
+const bombMegabytes = inForm({ full: 16, long: 100 })
 const blanks = Buffer.alloc(65_536, ' ')
 const hugeChunks = (100 * megabyte) / blanks.length
 const chunked = Buffer.concat([Buffer.from(`${blanks.length.toString(16)}\r\n`), blanks, Buffer.from('\r\n')])

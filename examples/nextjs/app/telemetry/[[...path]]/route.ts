@@ -1,4 +1,4 @@
-import { createReceiver } from 'fleethook'
+import { createReceiver, summarize } from 'fleethook'
 import { Hono } from 'hono'
 
 // Where the platform may freeze after the response, the answer waits until the handlers are done.
@@ -7,9 +7,7 @@ const receiver = createReceiver({
   ack: 'handled',
   timeoutMs: 10_000,
   retry: { attempts: 2 },
-})
-  .on('data', (event) => console.log(event.vin, event.createdAt, JSON.stringify(event.data)))
-  .on(['alerts', 'errors'], (event) => console.log(event.vin, event.topic))
+}).on(['data', 'alerts', 'errors'], (event) => console.log(summarize(event))) // your business code goes here
 
 const app = new Hono().basePath('/telemetry').route('/', receiver.routes())
 

@@ -1,0 +1,293 @@
+import { existsSync } from 'node:fs'
+import { request } from 'node:http'
+import { confirm, isCancel } from '@clack/prompts'
+import type { Command } from 'commander'
+import { createReplays } from '../../src/backend/replay.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { FleethookError } from '../../src/base/errors.ts'
+import { createReceipts } from '../../src/inbox/receipts.ts'
+import { createOperatorApp } from '../../src/operator/app.ts'
+import { readOptions } from '../../src/receiver/options.ts'
+import { createNormalizer } from '../../src/wire/normalizer.ts'
+import { controlPath } from '../inbox/sqlite/control.ts'
+import { createInboxFile } from '../inbox/sqlite/file/file.ts'
+import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
+import { readSqliteOptions } from '../inbox/sqlite/options.ts'
+import { loadSqlite } from '../inbox/sqlite/file/database.ts'
+import { environment, time } from './arguments.ts'
+import { logTo, printError } from './terminal.ts'
+
+/** What a command for operators gets. */
+export interface Operating {
+  readonly connection: Connection
+  /** Prints a result: as JSON, or as `text` writes it. */
+  readonly print: (value: unknown, text: () => string) => void
+  /** Asks before more than one message is changed. Resolves to whether to go on. */
+  readonly agreed: (question: string) => Promise<boolean>
+}
+
+/** The messages to select. */
+export interface Filter {
+  readonly vin?: string
+  readonly topic?: string
+  readonly from?: Date
+  readonly to?: Date
+}
+
+interface Common {
+  readonly inbox?: string
+  readonly url?: string
+  readonly dotenv: string
+  readonly json?: true
+  readonly yes?: true
+}
+
+const statuses = `
+The command finds a receiver by the file of its inbox. A running receiver answers on a socket beside the file. When none
+runs, the command opens the file itself. For a receiver on another machine or on Workers, mount operatorRoutes and give --url.
+
+Environment: FLEETHOOK_INBOX, the file of the inbox; FLEETHOOK_OPERATOR_SECRET, for --url. Both are also read from .env.
+
+A time is ISO 8601, in UTC when it names no zone, or a duration before now: 90s, 15m, 2h, 3d.
+
+Exit status: 0 done, 1 no such message or an error, 2 bad usage. An empty list is status 0.`
+
+/** Adds the options that all of these commands have, and an action that runs `work` and prints its errors. */
+export function operates<Arguments extends unknown[], Options extends object>(
+  command: Command,
+  work: (operating: Operating, options: Options, ...args: Arguments) => Promise<boolean>,
+): Command {
+  return (
+    command
+      .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
+      .option('--url <url>', 'the address at which a receiver mounts operatorRoutes')
+      // Not --env-file: Node takes that option for itself, wherever it stands.
+      .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+      .option('--json', 'print JSON, errors as {"error": …}')
+      .addHelpText('after', statuses)
+      .action(async (...given: unknown[]) => {
+        const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
+        const options = command.opts<Common & Options>()
+        try {
+          process.exitCode = (await run(options, args, work)) ? 0 : 1
+        } catch (error) {
+          if (!(error instanceof FleethookError)) throw error
+          report(error, options)
+          process.exitCode = 1
+        }
+      })
+  )
+}
+
+/** Adds the options that select messages. */
+export function filters(command: Command): Command {
+  return command
+    .option('--vin <vin>', 'messages of this vehicle')
+    .option('--topic <topic>', 'messages of this topic')
+    .option('--from <time>', 'messages received at this time or later', time)
+    .option('--to <time>', 'messages received before this time', time)
+}
+
+async function run<Arguments extends unknown[], Options extends object>(
+  options: Common & Options,
+  args: Arguments,
+  work: (operating: Operating, options: Options, ...args: Arguments) => Promise<boolean>,
+): Promise<boolean> {
+  const variable = environment(options.dotenv)
+  const connection = await connect({
+    inbox: options.inbox ?? variable('FLEETHOOK_INBOX') ?? 'data/inbox.db',
+    url: options.url,
+    secret: variable('FLEETHOOK_OPERATOR_SECRET'),
+  })
+  const print: Operating['print'] = (value, text) =>
+    console.log(options.json ? JSON.stringify(value, undefined, 2) : text())
+  try {
+    return await work({ connection, print, agreed: (question) => agreed(question, options) }, options, ...args)
+  } finally {
+    await connection.close()
+  }
+}
+
+async function agreed(question: string, { yes }: Common): Promise<boolean> {
+  if (yes) return true
+  if (!process.stdin.isTTY || !process.stdout.isTTY) {
+    throw new FleethookError('option_invalid', `${question} Not a terminal: pass --yes.`)
+  }
+  const answer = await confirm({ message: question, initialValue: false })
+  return !isCancel(answer) && answer
+}
+
+function report({ code, message, hint }: FleethookError, { json }: Common): void {
+  if (json) console.log(JSON.stringify({ error: { code, message, hint } }, undefined, 2))
+  else printError({ message, hint })
+}
+
+/** A receiver, or the file of one that does not run. */
+interface Connection {
+  /** `'running'`: a receiver on this machine or behind a URL. `'stopped'`: the file. */
+  readonly to: 'running' | 'stopped'
+  /** Resolves to the JSON of the answer. Rejects with a `FleethookError` when the answer is an error or no JSON. */
+  ask(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown>
+  close(): Promise<void>
+}
+
+interface ConnectionOptions {
+  /** The file of the inbox. */
+  readonly inbox: string
+  /** The address at which `operatorRoutes` are mounted, when the receiver is not on this machine. */
+  readonly url: string | undefined
+  readonly secret: string | undefined
+}
+
+interface Answer {
+  readonly status: number
+  readonly text: string
+}
+
+/** Finds the receiver of an inbox: the process that has the file, or else the file. */
+async function connect({ inbox, url, secret }: ConnectionOptions): Promise<Connection> {
+  if (url !== undefined) return connection('running', (...asked) => overHttp(url, secret, ...asked))
+  if (!existsSync(inbox)) {
+    throw new FleethookError('inbox_unavailable', `There is no inbox at ${inbox}.`, {
+      hint: 'Name its file with --inbox or FLEETHOOK_INBOX.',
+    })
+  }
+  const socket = controlPath(inbox)
+  if (await listens(socket)) return connection('running', (...asked) => overSocket(socket, ...asked))
+  const stopped = await openStopped(inbox).catch((error: unknown) => {
+    if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
+    throw new FleethookError(
+      'inbox_locked',
+      `Another process has ${inbox} and does not answer operators at ${socket}.`,
+      {
+        hint: 'Run this command as the user of the receiver, or stop the receiver first.',
+      },
+    )
+  })
+  return connection('stopped', async (method, path, body) => {
+    const response = await stopped.app.request(path, { method, ...(body === undefined ? {} : { body }) })
+    return { status: response.status, text: await response.text() }
+  }, stopped.close) // prettier-ignore
+}
+
+function connection(
+  to: Connection['to'],
+  ask: (method: string, path: string, body: string | undefined) => Promise<Answer>,
+  close: () => Promise<void> = async () => {},
+): Connection {
+  return {
+    to,
+    async ask(method, path, body) {
+      const { status, text } = await ask(method, path, body === undefined ? undefined : JSON.stringify(body))
+      const value = parsed(text)
+      if (status === 200 && value !== undefined) return value
+      const said = typeof value === 'object' && value !== null && 'text' in value ? String(value.text) : ''
+      throw new FleethookError('inbox_unavailable', said === '' ? `The receiver answered with status ${status}.` : said)
+    },
+    close,
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function listens(socketPath: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const asking = request({ socketPath, path: '/', method: 'GET' }, (response) => {
+      response.resume()
+      resolve(true)
+    })
+    asking.once('error', () => resolve(false))
+    asking.end()
+  })
+}
+
+function overSocket(socketPath: string, method: string, path: string, body: string | undefined): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const asking = request({ socketPath, path, method }, (response) => {
+      const chunks: Buffer[] = []
+      response.on('data', (chunk: Buffer) => chunks.push(chunk))
+      response.once('end', () => resolve({ status: response.statusCode ?? 0, text: Buffer.concat(chunks).toString() }))
+      response.once('error', reject)
+    })
+    asking.once('error', reject)
+    asking.end(body)
+  })
+}
+
+async function overHttp(
+  url: string,
+  secret: string | undefined,
+  method: string,
+  path: string,
+  body: string | undefined,
+): Promise<Answer> {
+  if (secret === undefined) {
+    throw new FleethookError('secret_missing', 'FLEETHOOK_OPERATOR_SECRET is not set.', {
+      hint: 'Set it in the environment or in .env to the secret of operatorRoutes.',
+    })
+  }
+  try {
+    const response = await fetch(url.replace(/\/$/, '') + path, {
+      method,
+      headers: { authorization: secret },
+      redirect: 'error',
+      ...(body === undefined ? {} : { body }),
+    })
+    return { status: response.status, text: await response.text() }
+  } catch (cause) {
+    throw new FleethookError('inbox_unavailable', `${url} could not be reached.`, { cause })
+  }
+}
+
+/** The inbox of a receiver that does not run. */
+interface Stopped {
+  readonly app: ReturnType<typeof createOperatorApp>
+  close(): Promise<void>
+}
+
+/**
+ * Opens the file of an inbox as the receiver would. No handler runs: replayed messages wait for the receiver. Gaps that no
+ * receiver has reported yet stay in the file. Rejects with `inbox_locked` when another process has the file.
+ */
+async function openStopped(path: string): Promise<Stopped> {
+  const nothing = (): void => {}
+  loadSqlite()
+  const settings = readSqliteOptions({ path, waitMs: 0 })
+  const file = createInboxFile(settings)
+  let hasGap = false
+  // A clean close marks gaps as reported, and here no handler can report one.
+  const store = { ...file, close: (nowMs?: number) => file.close(hasGap ? undefined : nowMs) }
+  const inboxSettings = {
+    pendingMessages: undefined,
+    pendingBytes: undefined,
+    overflow: 'refuse' as const,
+    clock: systemClock,
+    log: logTo(process.stderr),
+    onConflated: nothing,
+    onFailure: nothing,
+    onCapacity: nothing,
+    onGap: () => {
+      hasGap = true
+    },
+  }
+  const inbox = createSqliteInbox(store, inboxSettings, settings)
+  const { gaps = [] } = await inbox.open()
+  if (gaps.length > 0) hasGap = true
+  // With the defaults of a receiver: its format and fields are not known here. They only change what is shown.
+  const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
+  const { reread } = createReceipts(normalizer, systemClock)
+  const replays = createReplays({
+    inbox,
+    open: async () => {},
+    read: reread,
+    isDraining: () => false,
+    revived: async () => {},
+  })
+  return { app: createOperatorApp(replays), close: () => inbox.close() }
+}

@@ -1,0 +1,203 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { packageRoot } from './own-package.ts'
+import { problemWithSecret } from './send/post.ts'
+
+/** A project that `fleethook init` can copy. */
+export interface Template {
+  readonly name: string
+  /** The first line of its README. */
+  readonly title: string
+  /** Path to text. */
+  readonly files: ReadonlyMap<string, string>
+  /** The file that its runtime reads variables from. */
+  readonly environmentFile: '.env' | '.dev.vars'
+  /** The variables that its receiver reads. */
+  readonly variables: readonly Variable[]
+}
+
+interface Variable {
+  readonly name: string
+  readonly meaning: string
+  /** `init` makes a random value when none is given. */
+  readonly random: boolean
+}
+
+const examples = join(packageRoot, 'examples')
+
+/** The names of the templates in the package. */
+export function templateNames(): readonly string[] {
+  return readdirSync(examples)
+    .filter((name) => existsSync(join(examples, name, 'package.json')))
+    .sort()
+}
+
+/** Reads a whole template, so that nothing is written before every file is read. */
+export function readTemplate(name: string): Template {
+  const folder = join(examples, name)
+  const files = new Map<string, string>()
+  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    const path = relative(folder, join(entry.parentPath, entry.name))
+    // Files that a run of the template left there. npm leaves .gitignore out of packages.
+    if (
+      !entry.isFile() ||
+      /(^|[/\\])(node_modules|data|dist|\.next|\.wrangler|\.env|\.dev\.vars|\.gitignore|[^/\\]*\.db(-\w+)?)([/\\]|$)/.test(
+        path,
+      )
+    )
+      continue
+    files.set(path, readFileSync(join(folder, path), 'utf8'))
+  }
+  const environmentFile = files.has('.dev.vars.example') ? '.dev.vars' : '.env'
+  files.set('.gitignore', ignored(files, environmentFile))
+  const title = /^# (.+)$/m.exec(files.get('README.md') ?? '')?.[1] ?? name
+  return { name, title, files, environmentFile, variables: variablesOf(files.get(`${environmentFile}.example`) ?? '') }
+}
+
+/** The .gitignore of a template, derived from its files. */
+function ignored(files: ReadonlyMap<string, string>, environmentFile: string): string {
+  const lines = ['node_modules/', environmentFile]
+  const manifest = files.get('package.json') ?? ''
+  if (manifest.includes('"wrangler"')) lines.push('.wrangler/')
+  if (manifest.includes('"esbuild"')) lines.push('dist/')
+  if (manifest.includes('"next"')) lines.push('.next/', 'next-env.d.ts')
+  if (files.get('server.ts')?.includes('node:sqlite')) lines.push('*.db*')
+  if (files.get('server.ts')?.includes("'data/inbox.db'")) lines.push('data/')
+  return `${lines.join('\n')}\n`
+}
+
+/** Reads pairs of lines: `# meaning` and `NAME=`. */
+function variablesOf(example: string): readonly Variable[] {
+  return [...example.matchAll(/^# (.+)\n(\w+)=/gm)].map(([, meaning = '', name = '']) => ({
+    name,
+    meaning,
+    random: /_(SECRET|TOKEN)$/.test(name),
+  }))
+}
+
+/** Why a project cannot have this name, or `undefined`. */
+export function problemWithName(name: string): string | undefined {
+  return /^[a-z0-9][a-z0-9._-]{0,213}$/.test(name)
+    ? undefined
+    : `"${name}" cannot be the name of a package. Start with a lower-case letter or digit, then use those, "-", "." and "_".`
+}
+
+/** The name of a project in a folder: that of the folder, without characters that a package name cannot have. */
+export function projectName(folderName: string, otherwise: string): string {
+  const name = folderName
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9._-]+/g, '-')
+    .replaceAll(/^[._-]+|[._-]+$/g, '')
+  return name === '' ? otherwise : name
+}
+
+/** Why a template cannot take these variables, or `undefined`. Never shows a value. */
+export function problemWithVariables(
+  { name, environmentFile, variables }: Template,
+  given: Readonly<Record<string, string>>,
+): string | undefined {
+  const names = variables.map((variable) => variable.name)
+  for (const [variable, value] of Object.entries(given)) {
+    if (!names.includes(variable))
+      return `The template ${name} reads no variable ${variable}. It reads ${names.join(', ')}.`
+    const problem = variable === 'WEBHOOK_SECRET' ? problemWithSecret(value) : undefined
+    if (problem !== undefined) return problem
+    if (quoted(value) === undefined)
+      return `${variable} has a line end, a "$" or both kinds of quotes, and runtimes differ in how they read that from ${environmentFile}. Leave it out and write it there yourself.`
+  }
+  return undefined
+}
+
+/** The text of the file that the template's runtime reads its variables from. Makes random values that are not given. */
+function environmentOf({ variables }: Template, given: Readonly<Record<string, string>>): string {
+  return variables
+    .map(({ name, meaning, random }) => {
+      const value = given[name] ?? (random ? randomBytes(32).toString('hex') : '')
+      return `# ${meaning}\n${name}=${quoted(value) ?? ''}\n`
+    })
+    .join('')
+}
+
+/** A spelling of a value that Node, Bun, Deno and wrangler read alike, or `undefined` when there is none. */
+function quoted(value: string): string | undefined {
+  if (/^[\w./:=+@,%~?&-]*$/.test(value)) return value
+  if (/[$\r\n]/.test(value)) return undefined
+  if (!value.includes("'")) return `'${value}'`
+  return /["\\]/.test(value) ? undefined : `"${value}"`
+}
+
+/** A project to write. */
+interface Project {
+  readonly template: Template
+  readonly folder: string
+  readonly name: string
+  /** The version of this package, which the project depends on. */
+  readonly version: string
+  /** Values of the template's variables. */
+  readonly variables: Readonly<Record<string, string>>
+}
+
+/** Why a project cannot be written to this folder, or `undefined`. */
+export function problemWithFolder(folder: string): string | undefined {
+  if (!existsSync(folder)) return undefined
+  try {
+    return readdirSync(folder).length === 0
+      ? undefined
+      : `${folder} is not empty, and init never overwrites a file. Name another folder.`
+  } catch {
+    return `${folder} is a file. Name another folder.`
+  }
+}
+
+/** Writes the project. A file that already exists is an error. After an error, no new file is left. */
+export function writeProject({ template, folder, name, version, variables }: Project): void {
+  const { environmentFile } = template
+  const files = new Map(template.files)
+  files.set('package.json', manifest(files.get('package.json') ?? '{}', name, version))
+  files.set(environmentFile, environmentOf(template, variables))
+  // This step would overwrite the new secret.
+  files.set('README.md', (files.get('README.md') ?? '').replace(/^cp \S+\.example .*\n/m, ''))
+  const made: string[] = []
+  try {
+    for (const [path, text] of files) {
+      const file = join(folder, path)
+      const outermost = mkdirSync(dirname(file), { recursive: true })
+      if (outermost !== undefined) made.push(outermost)
+      // Only the user who runs the receiver may read the secret.
+      writeFileSync(file, text, { flag: 'wx', mode: path === environmentFile ? 0o600 : 0o644 })
+      made.push(file)
+    }
+  } catch (error) {
+    for (const path of made.toReversed()) rmSync(path, { recursive: true, force: true })
+    throw error
+  }
+}
+
+function manifest(text: string, name: string, version: string): string {
+  const given: { dependencies?: Record<string, string> } = JSON.parse(text)
+  return `${JSON.stringify({ ...given, name, dependencies: { ...given.dependencies, fleethook: `^${version}` } }, null, 2)}\n`
+}
+
+/** The commands to type next: install, then run. */
+export function nextCommands({ files }: Template): readonly [string, string] {
+  if (files.has('deno.json')) return ['deno install', 'deno task start']
+  const { scripts = {} }: { scripts?: Record<string, string> } = JSON.parse(files.get('package.json') ?? '{}')
+  if (scripts['start']?.startsWith('bun ')) return ['bun install', 'bun start']
+  const run = 'dev' in scripts ? 'npm run dev' : 'start' in scripts ? 'npm start' : 'npm test'
+  return ['npm install', run]
+}
+
+/** A warning when the template's `engines` need a newer Node than this one, which cannot run its TypeScript. */
+export function nodeNeeded({ files }: Template, version: string): string | undefined {
+  const manifest: { engines?: { node?: string } } = JSON.parse(files.get('package.json') ?? '{}')
+  const needed = /^>=(\d+\.\d+)$/.exec(manifest.engines?.node ?? '')?.[1]
+  if (needed === undefined || !isOlder(version, needed)) return undefined
+  return `This template needs Node ${needed} or newer, and this is ${version}. Install a newer Node before the next step.`
+}
+
+function isOlder(version: string, needed: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  const [neededMajor = 0, neededMinor = 0] = needed.split('.').map(Number)
+  return major < neededMajor || (major === neededMajor && minor < neededMinor)
+}

@@ -1,0 +1,183 @@
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { closeSync, mkdirSync, openSync } from 'node:fs'
+import { Agent as HttpAgent, request as httpRequest, type Server } from 'node:http'
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import { dirname } from 'node:path'
+import type { DatabaseSync } from 'node:sqlite'
+import { serve } from '@hono/node-server'
+import { FleethookError } from '../../src/base/errors.ts'
+import type { SandboxOptions } from '../../src/service/sandbox/options.ts'
+import type { PostMessage } from '../../src/service/sandbox/options.ts'
+import { createSandbox } from '../../src/service/sandbox/sandbox.ts'
+import type { SandboxState, SandboxStore } from '../../src/service/sandbox/options.ts'
+import { isJsonObject } from '../../src/wire/record.ts'
+import { loadSqlite, type SqliteModule } from '../inbox/sqlite/file/database.ts'
+import { colorsFor } from './terminal.ts'
+
+/** What `fleethook sandbox` does. */
+export interface RunOptions extends Omit<SandboxOptions, 'store' | 'post' | 'clock'> {
+  readonly port: number
+  readonly hostname: string
+  /** The file of the state; without it, it is in memory. */
+  readonly data: string | undefined
+}
+
+/** Serves a sandbox until Ctrl+C. Rejects when it cannot listen. */
+export async function run({ port, hostname, data, ...options }: RunOptions): Promise<void> {
+  const { bold, dim, yellow } = colorsFor(process.stdout)
+  const made = options.apiKey === undefined ? `sandbox-${randomBytes(18).toString('base64url')}` : undefined
+  const store = data === undefined ? undefined : sqliteStore(data)
+  const { post, close } = createPost()
+  // Before anything is printed: a reader of the address may stop the command at once.
+  let stopping = false
+  const stopped = new Promise<void>((resolve) => {
+    const stop = (): void => {
+      if (stopping) process.exit(130)
+      stopping = true
+      resolve()
+    }
+    process.on('SIGINT', stop)
+    process.on('SIGTERM', stop)
+  })
+  const sandbox = createSandbox({
+    ...options,
+    apiKey: options.apiKey ?? made,
+    post,
+    ...(store === undefined ? {} : { store }),
+  })
+  const server = serve({ fetch: sandbox.fetch, port, hostname }) as Server // oxlint-disable-line no-unsafe-type-assertion -- no createServer is given: it is one of node:http
+  try {
+    if (!server.listening) await once(server, 'listening')
+  } catch (cause) {
+    // The vehicles already drive, and would keep the process alive.
+    await sandbox.close()
+    close()
+    store?.close()
+    throw cannotListen(cause, hostname, port)
+  }
+  const address = server.address()
+  const url = `http://${hostname.includes(':') ? `[${hostname}]` : hostname}:${typeof address === 'object' ? address?.port : port}`
+
+  console.log(`${bold('sandbox listening on')} ${url}\n`)
+  console.log(`  SERVICE_URL=${url}`)
+  console.log(`  SERVICE_API_KEY=${made ?? dim('(as you set it)')}\n`)
+  if (options.allowLocal)
+    console.log(`${yellow('--allow-local:')} the webhook may be on this machine. The real service refuses that.\n`)
+
+  await stopped
+  await sandbox.close()
+  const closed = once(server, 'close')
+  server.close()
+  server.closeAllConnections()
+  await closed
+  close()
+  store?.close()
+}
+
+function cannotListen(cause: unknown, hostname: string, port: number): FleethookError {
+  const code = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause)
+  const hint =
+    code === 'EADDRINUSE'
+      ? 'Another process has this port. Stop it, or choose another port with --port; 0 takes any free port.'
+      : undefined
+  return new FleethookError('listen_failed', `The sandbox could not listen on ${hostname}:${port}: ${code}.`, {
+    cause,
+    hint,
+  })
+}
+
+/** Posts messages over connections that stay open. Checks the TLS certificate, or not, as the webhook says. */
+export function createPost(): { readonly post: PostMessage; readonly close: () => void } {
+  const limits = { keepAlive: true, maxSockets: 64 }
+  const plain = new HttpAgent(limits)
+  const checked = new HttpsAgent(limits)
+  const unchecked = new HttpsAgent({ ...limits, rejectUnauthorized: false })
+
+  const post: PostMessage = ({ url, headers, body, verify, signal }) =>
+    new Promise((resolve, reject) => {
+      const secure = new URL(url).protocol === 'https:'
+      const agent = secure ? (verify ? checked : unchecked) : plain
+      const length = { 'content-length': String(Buffer.byteLength(body)) }
+      const outgoing = (secure ? httpsRequest : httpRequest)(
+        url,
+        { method: 'POST', agent, signal, headers: { ...headers, ...length } },
+        (answer) => {
+          answer.resume()
+          answer.once('error', reject)
+          answer.once('end', () => resolve(answer.statusCode ?? 0))
+        },
+      )
+      outgoing.once('error', reject)
+      outgoing.end(body)
+    })
+
+  return {
+    post,
+    close() {
+      for (const agent of [plain, checked, unchecked]) agent.destroy()
+    },
+  }
+}
+
+/** Keeps the state of a sandbox in a file of SQLite, readable by its owner only: the webhook's `auth` is in it. */
+export function sqliteStore(path: string): SandboxStore & { readonly close: () => void } {
+  const database = openFile(path)
+  const select = database.prepare('SELECT state FROM sandbox')
+  const write = database.prepare(
+    'INSERT INTO sandbox (id, state) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state',
+  )
+  return {
+    load() {
+      const text = select.get()?.['state']
+      return typeof text === 'string' ? stateIn(text, path) : undefined
+    },
+    save: (state) => void write.run(JSON.stringify(state)),
+    close: () => database.close(),
+  }
+}
+
+function openFile(path: string): DatabaseSync {
+  // First, so that no file is left where SQLite is missing.
+  const { DatabaseSync } = sqlite()
+  try {
+    mkdirSync(dirname(path), { recursive: true })
+    closeSync(openSync(path, 'a', 0o600))
+    const database = new DatabaseSync(path)
+    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL')
+    database.exec(
+      'CREATE TABLE IF NOT EXISTS sandbox (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL) STRICT',
+    )
+    return database
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause)
+    throw new FleethookError('inbox_unavailable', `The sandbox cannot keep its state in ${path}: ${why}.`, {
+      hint: 'Give --data another file.',
+      cause,
+    })
+  }
+}
+
+function sqlite(): SqliteModule {
+  try {
+    return loadSqlite()
+  } catch (cause) {
+    // The error of `loadSqlite` is about an inbox.
+    throw new FleethookError(
+      'option_invalid',
+      `--data needs \`node:sqlite\`, and this runtime (${process.version}) does not have it.`,
+      {
+        hint: 'Run Node 22.13 or later, Bun 1.4 or later or Deno 2.9 or later, or leave out --data to keep the state in memory.',
+        cause,
+      },
+    )
+  }
+}
+
+function stateIn(text: string, path: string): SandboxState {
+  const value: unknown = JSON.parse(text)
+  if (isJsonObject(value) && isJsonObject(value['vehicles']) && 'defaultFields' in value) {
+    return value as unknown as SandboxState // oxlint-disable-line no-unsafe-type-assertion -- written by this store
+  }
+  throw new FleethookError('option_invalid', `${path} is not the state of a sandbox.`)
+}

@@ -1,0 +1,152 @@
+import { readFileSync } from 'node:fs'
+import { type Command, InvalidArgumentError } from 'commander'
+import { FleethookError } from '../../src/base/errors.ts'
+import { type Client, createClient } from '../../src/service/client/client.ts'
+import type { StreamingConfig } from '../../src/service/client/config.ts'
+import { type FieldSetting, problemWithFields } from '../../src/service/client/config.ts'
+import { ServiceError } from '../../src/service/client/service-error.ts'
+import { type Environment, environment, whole } from './arguments.ts'
+import { logTo, printError } from './terminal.ts'
+
+/** What a command that calls the service gets. */
+export interface Asking {
+  readonly client: Client
+  readonly variable: Environment
+  /** Aborted by Ctrl+C. */
+  readonly signal: AbortSignal
+  /** Prints a result: as JSON, or as `text` writes it. */
+  readonly print: (value: unknown, text: () => string) => void
+}
+
+/** What a command promises about its exit status. */
+export const statuses = `
+Environment: SERVICE_URL, the address of the service or of a sandbox; SERVICE_API_KEY, the bearer token of your business. Both
+are also read from .env. There is no option for the key, because arguments stay in the history of the shell.
+
+Exit status: 0 done, 1 the service refused or could not be reached, 2 bad usage, 3 the service ignored some fields.`
+
+interface Common {
+  readonly service?: string
+  readonly dotenv: string
+  readonly timeout: number
+  readonly json?: true
+}
+
+/** Adds the options that all of these commands have, and an action that runs `work` and prints its errors. */
+export function asks<Arguments extends unknown[], Options extends object>(
+  command: Command,
+  work: (asking: Asking, options: Options, ...args: Arguments) => Promise<number | void>,
+): Command {
+  return (
+    command
+      .option('--service <url>', 'the address of the service (default: SERVICE_URL)')
+      // Not --env-file: Node takes that option for itself, wherever it stands.
+      .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+      .option('--timeout <ms>', 'time limit of one attempt', whole(1, 600_000), 30_000)
+      .option('--json', 'print JSON, errors as {"error": …}')
+      .action(async (...given: unknown[]) => {
+        const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
+        const options = command.opts<Common & Options>()
+        try {
+          process.exitCode = (await work(ask(command, options), options, ...args)) ?? 0
+        } catch (error) {
+          process.exitCode = report(error, options)
+        }
+      })
+  )
+}
+
+function ask(command: Command, common: Common): Asking {
+  const { service, dotenv, timeout, json } = common
+  const variable = environment(dotenv)
+  const baseUrl = service ?? variable('SERVICE_URL')
+  const apiKey = variable('SERVICE_API_KEY')
+  if (baseUrl === undefined)
+    command.error('error: SERVICE_URL is not set. Set it in the environment or in .env, or give --service.')
+  if (apiKey === undefined) command.error('error: SERVICE_API_KEY is not set. Set it in the environment or in .env.')
+  const log = logTo(process.stderr)
+  const warn: typeof log.warn = (message, details) => log.warn(inCommandLineTerms(message, common), details)
+  const controller = new AbortController()
+  process.once('SIGINT', () => controller.abort())
+  process.once('SIGTERM', () => controller.abort())
+  return {
+    client: createClient({ baseUrl, apiKey, timeoutMs: timeout, log: { ...log, warn } }),
+    variable,
+    signal: controller.signal,
+    print: (value, text) => console.log(json ? JSON.stringify(value, undefined, 2) : text()),
+  }
+}
+
+/** Prints an error. Returns the exit status: 2 when a wrong argument or variable kept the command from calling the service. */
+function report(error: unknown, options: Common): number {
+  if (error instanceof Error && error.name === 'AbortError') return 130
+  if (!(error instanceof ServiceError) && !(error instanceof FleethookError)) throw error
+  const { code } = error
+  const given = hints[code] ?? error.hint
+  const hint = given && inCommandLineTerms(given, options)
+  const message = inCommandLineTerms(error.message, options)
+  const { status, requestId, retryAfterMs } = error instanceof ServiceError ? error : {}
+  if (options.json)
+    console.log(JSON.stringify({ error: { code, message, hint, status, requestId, retryAfterMs } }, undefined, 2))
+  else printError({ message, hint })
+  const isOwnFault =
+    status === undefined && code !== 'unreachable' && code !== 'timeout' && code !== 'answer_unreadable'
+  return isOwnFault ? 2 : 1
+}
+
+/** What to do about an answer of the service. The client's own hints are for programs, these are for the command line. */
+const hints: Readonly<Record<string, string>> = {
+  invalid_webhook_url:
+    'Give a URL that the internet can reach. For a sandbox that was started with --allow-local, add --allow-local here too.',
+  unauthorized: 'Is SERVICE_API_KEY a key of this business, for the service at SERVICE_URL?',
+  webhook_not_found: 'Set one with `fleethook webhook set --url <url>`.',
+  config_not_found: 'The vehicle does not stream. Start it with `fleethook config patch <vin> <settings>`.',
+  unreachable: 'Is SERVICE_URL right, and can this machine reach it?',
+  timeout: 'Raise --timeout, or try again later.',
+  answer_unreadable: 'Is SERVICE_URL the address of the service? If so, a newer fleethook may know this answer.',
+  vehicle_not_found: 'List what is shared with your business with `fleethook products`.',
+}
+
+/** A text of the client, with the names that its options have on the command line. */
+function inCommandLineTerms(text: string, given: { readonly service?: string }): string {
+  return text
+    .replaceAll(/(Option )?`baseUrl`( of createClient)?/g, given.service === undefined ? 'SERVICE_URL' : '--service')
+    .replaceAll(/(Option )?`apiKey`( of createClient)?/g, 'SERVICE_API_KEY')
+}
+
+const form =
+  'It must be a field and its interval in seconds, as in BatteryLevel=60 or BatteryLevel=60,delta=1,resend=300.'
+
+/** Reads `BatteryLevel=60,delta=1,resend=300` as the setting of a field, and adds it to those before. */
+export function fieldSetting(
+  text: string,
+  before: Readonly<Record<string, FieldSetting>> = {},
+): Readonly<Record<string, FieldSetting>> {
+  const [, name, interval, rest = ''] = /^(\w+)=(\d+)((?:,\w+=[\d.]+)*)$/.exec(text) ?? []
+  if (name === undefined) throw new InvalidArgumentError(form)
+  const setting: Record<string, number> = { interval_seconds: Number(interval) }
+  for (const part of rest.split(',').filter((given) => given !== '')) {
+    const [key, value] = part.split('=')
+    if (key === 'delta') setting['minimum_delta'] = Number(value)
+    else if (key === 'resend') setting['resend_interval_seconds'] = Number(value)
+    else throw new InvalidArgumentError(form)
+  }
+  const fields = { ...before, [name]: setting }
+  const problem = problemWithFields(fields)
+  if (problem !== undefined) throw new InvalidArgumentError(problem)
+  return fields as Readonly<Record<string, FieldSetting>> // oxlint-disable-line no-unsafe-type-assertion -- just checked
+}
+
+/** Reads a config from a file, or from the standard input for `-`: `{"fields": {…}}`, or the map of fields alone. */
+export function configFile(path: string): StreamingConfig {
+  let value: unknown
+  try {
+    value = JSON.parse(readFileSync(path === '-' ? 0 : path, 'utf8'))
+  } catch (error) {
+    throw new InvalidArgumentError(error instanceof SyntaxError ? 'It is not JSON.' : 'It cannot be read.')
+  }
+  const fields = typeof value === 'object' && value !== null && 'fields' in value ? value.fields : value
+  const problem = problemWithFields(fields)
+  if (problem !== undefined) throw new InvalidArgumentError(problem)
+  return { fields } as StreamingConfig // oxlint-disable-line no-unsafe-type-assertion -- just checked
+}

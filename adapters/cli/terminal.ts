@@ -1,0 +1,51 @@
+import type { WriteStream } from 'node:tty'
+import picocolors from 'picocolors'
+import { withHint } from '../../src/base/errors.ts'
+import type { Log } from '../../src/base/log.ts'
+import { escapeControls } from '../../src/events/summarize.ts'
+
+/** Ways to color text. */
+export type Colors = ReturnType<typeof picocolors.createColors>
+
+/** Colors for a stream that shows them. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` decide first. */
+export function colorsFor(stream: WriteStream): Colors {
+  // A stream that is no terminal has no `hasColors`, whatever the types say.
+  return picocolors.createColors(stream.isTTY ? stream.hasColors() : Boolean(process.env['FORCE_COLOR']))
+}
+
+/** Prints an error for people: what happened, then what to do. */
+export function printError(error: { readonly message: string; readonly hint?: string | undefined }): void {
+  console.error(`${colorsFor(process.stderr).red('error:')} ${withHint(error)}`)
+}
+
+/** A log for a person at a terminal. */
+export function logTo(stream: WriteStream): Log {
+  const { yellow, red } = colorsFor(stream)
+  const silent = (): void => {}
+  const say =
+    (word: string) =>
+    (message: string, details: Record<string, unknown> = {}): void => {
+      const about = Object.values(details).map((detail) => (Array.isArray(detail) ? detail.join(', ') : String(detail)))
+      stream.write(`${word} ${message}${about.length === 0 ? '' : `: ${about.join(', ')}`}\n`)
+    }
+  return { debug: silent, info: silent, warn: say(yellow('warning:')), error: say(red('error:')) }
+}
+
+/** Rows with their cells in columns. A cell cannot control the terminal. */
+export function columns(rows: readonly (readonly string[])[]): string {
+  const safe = rows.map((row) => row.map(escapeControls))
+  const widths: number[] = []
+  for (const row of safe)
+    for (const [index, cell] of row.entries()) widths[index] = Math.max(widths[index] ?? 0, cell.length)
+  const line = (row: readonly string[]): string => row.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join('  ')
+  return safe.map((row) => line(row).trimEnd()).join('\n')
+}
+
+/** Rows under a heading. A line that is wider than the terminal is cut. */
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const width = process.stdout.isTTY ? process.stdout.columns : Infinity
+  return columns([head, ...rows])
+    .split('\n')
+    .map((line) => (line.length > width ? `${line.slice(0, width - 1)}…` : line))
+    .join('\n')
+}

@@ -1,0 +1,340 @@
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import { setImmediate } from 'node:timers/promises'
+import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
+import { checkpoint, closeQuietly, loadSqlite, openDatabase, pageBytes, syncFolder } from './database.ts'
+import type { Damage } from './interface.ts'
+import { isIntact, type SqlRow } from './schema.ts'
+
+/** The new file has this name until it is complete. */
+const replacementPath = (path: string): string => `${path}-mended`
+
+/** Whether a process ended while it replaced a damaged file. */
+export function isHalfReplaced(path: string): boolean {
+  return !existsSync(path) && existsSync(replacementPath(path))
+}
+
+/**
+ * Renames a damaged file and creates a new one with every readable pending message and dead letter. Settled messages stay in
+ * the damaged file. A message that may or may not be settled becomes pending: handling it twice is better than losing it.
+ * Continues where an earlier process stopped. Resolves to `undefined` when that process had only left the last rename.
+ */
+export async function replaceDamaged(
+  path: string,
+  nowMs: number,
+  walPages: number,
+  isOurs: boolean,
+): Promise<Damage | undefined> {
+  const fresh = openDatabase(replacementPath(path), walPages)
+  let old: DatabaseSync | undefined
+  let damage: Damage | undefined
+  try {
+    const quarantine = quarantineOf(path, fresh, nowMs)
+    if (quarantine !== undefined) {
+      old = openDamaged(quarantine)
+      if (old === undefined) {
+        replaceFirstPage(quarantine, walPages)
+        old = openDamaged(quarantine)
+      }
+      damage = { quarantine, ...(await copyReadable(old, fresh, quarantine, isOurs)) }
+    }
+    // On a full disk, closing could leave a journal with the temporary name. This moves everything into the file or throws.
+    checkpoint(fresh)
+  } finally {
+    closeQuietly(old)
+    fresh.close()
+  }
+  renameSync(replacementPath(path), path)
+  syncFolder(dirname(path))
+  return damage
+}
+
+/** The value of `state.closed` in a file that is not complete yet. Its `state.last_id` is the new name of the damaged file. */
+const incomplete = 2
+
+/**
+ * Renames the damaged file, after noting in `fresh` that it is not complete, so that the next process starts over if this one
+ * ends. Returns the new path, or `undefined` when the damaged file was renamed before and `fresh` is complete.
+ */
+function quarantineOf(path: string, fresh: DatabaseSync, nowMs: number): string | undefined {
+  const state = fresh.prepare('SELECT closed, last_id FROM state').get()
+  const isRenamed = !existsSync(path)
+  if (isRenamed && state?.['closed'] !== incomplete) return undefined
+  const name = isRenamed ? String(state?.['last_id']) : unusedName(path, nowMs)
+  fresh.exec('DELETE FROM messages; DELETE FROM pending; DELETE FROM dead; DELETE FROM holes')
+  fresh.prepare('UPDATE state SET closed = ?, last_id = ?').run(incomplete, name)
+  const folder = dirname(path)
+  const quarantine = join(folder, name)
+  // The journal last: a journal whose file is gone cannot be taken for that of another file.
+  for (const suffix of ['', '-wal']) if (existsSync(path + suffix)) renameSync(path + suffix, quarantine + suffix)
+  rmSync(`${path}-shm`, { force: true })
+  syncFolder(folder)
+  return quarantine
+}
+
+function unusedName(path: string, nowMs: number): string {
+  const base = `${path}.damaged-${new Date(nowMs).toISOString().replaceAll(/[-:.]/g, '')}`
+  let unused = base
+  for (let n = 2; existsSync(unused); n += 1) unused = `${base}-${n}`
+  return basename(unused)
+}
+
+/** Opens a damaged file, or returns `undefined` when SQLite cannot find its tables. */
+function openDamaged(path: string): DatabaseSync | undefined {
+  let db: DatabaseSync | undefined
+  try {
+    // SQLite opens a truncated file only with a writable schema, which `defensive` forbids.
+    db = new (loadSqlite().DatabaseSync)(path, { defensive: false })
+    db.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA mmap_size = 0; PRAGMA wal_autocheckpoint = 0')
+    db.exec('PRAGMA writable_schema = ON')
+    db.prepare('SELECT place FROM messages')
+    return db
+  } catch {
+    closeQuietly(db)
+    return undefined
+  }
+}
+
+/** Where the first page says how many pages the file has (https://sqlite.org/fileformat.html, "The Database Header"). */
+const pageCountAt = 28
+
+/**
+ * The first page says which tables there are and where they begin. It is the same in every inbox with the same version of the
+ * schema, so the first page of a new file can replace an unreadable one. The unreadable page is kept beside the file.
+ */
+function replaceFirstPage(path: string, walPages: number): void {
+  const pages = Math.floor(statSync(path).size / pageBytes)
+  if (pages === 0) return
+  const template = `${path}-new`
+  openDatabase(template, walPages).close()
+  const first = readFirstPage(template)
+  rmSync(template)
+  first.writeUInt32BE(pages, pageCountAt)
+  writeFileSync(`${path}-first-page`, readFirstPage(path), { mode: 0o600 })
+  const file = openSync(path, 'r+')
+  try {
+    writeSync(file, first, 0, pageBytes, 0)
+    fsyncSync(file)
+  } finally {
+    closeSync(file)
+  }
+}
+
+function readFirstPage(path: string): Buffer {
+  const page = Buffer.alloc(pageBytes)
+  const file = openSync(path, 'r')
+  try {
+    readSync(file, page, 0, pageBytes, 0)
+    return page
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** Both ends are included. */
+interface SeqRange {
+  readonly from: number
+  readonly to: number
+}
+
+const everySeq: SeqRange = { from: 0, to: Number.MAX_SAFE_INTEGER }
+
+async function copyReadable(
+  old: DatabaseSync | undefined,
+  fresh: DatabaseSync,
+  quarantine: string,
+  isOurs: boolean,
+): Promise<Omit<Damage, 'quarantine'>> {
+  let rescued = 0
+  let lost = 0
+  let gapFromMs = Infinity
+  const oldMessage = prepared(old, 'SELECT * FROM messages WHERE place = ?')
+  const addMessage = inserter(fresh, 'messages', 'place, id, lane, received_at, door, kind, bytes, crc, text')
+  const addPending = inserter(
+    fresh,
+    'pending',
+    'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed',
+  )
+  const addDead = inserter(fresh, 'dead', 'place, bytes, error, attempts, died_at')
+  const isPending = fresh.prepare('SELECT 1 FROM pending WHERE place = ?')
+  const isDead = fresh.prepare('SELECT 1 FROM dead WHERE place = ?')
+
+  async function copyRows(pages: Iterable<readonly SqlRow[]>, copy: (row: SqlRow, seq: number) => void): Promise<void> {
+    for (const rows of pages) {
+      fresh.exec('BEGIN IMMEDIATE')
+      for (const row of rows) copy(row, Number(row['place']))
+      fresh.exec('COMMIT')
+      // Other work gets its turn.
+      await setImmediate()
+    }
+  }
+
+  /** Copies a pending message or a dead letter with `add`, if its text is intact. */
+  function rescue(message: SqlRow | undefined, add: () => void): boolean {
+    if (message === undefined || !isIntact(message)) return false
+    addMessage(message)
+    add()
+    rescued += 1
+    return true
+  }
+
+  function rescueWithText(seq: number, add: () => void): void {
+    if (
+      rescue(
+        attempt(() => oldMessage?.get(seq)),
+        add,
+      )
+    )
+      return
+    lost += 1
+    gapFromMs = Math.min(gapFromMs, msOfSeq(seq))
+  }
+
+  const unreadableDead: SeqRange[] = []
+  await copyRows(readableRows(old, 'dead', everySeq, unreadableDead), (row, seq) =>
+    rescueWithText(seq, () => addDead(row)),
+  )
+  const unreadablePending: SeqRange[] = []
+  await copyRows(readableRows(old, 'pending', everySeq, unreadablePending), (row, seq) => {
+    if (isPending.get(seq) === undefined) rescueWithText(seq, () => addPending(row))
+  })
+  const parts = joined(unreadablePending)
+  for (const part of parts) {
+    await copyRows(readableRows(old, 'messages', part, []), (row, seq) => {
+      if (isDead.get(seq) !== undefined || isPending.get(seq) !== undefined) return
+      rescue(row, () => addPending({ ...row, deliveries: 1 }))
+    })
+  }
+  for (const { from } of [...parts, ...unreadableDead]) gapFromMs = Math.min(gapFromMs, msOfSeq(from))
+  if (gapFromMs < Infinity) {
+    const createdMs = statSync(quarantine, { throwIfNoEntry: false })?.birthtimeMs ?? 0
+    addGap(fresh, 'inbox_damaged', Math.floor(Math.max(gapFromMs, createdMs)))
+  }
+  copyState(old, fresh, isOurs)
+  return { rescued, lost, unreadableParts: parts.length }
+}
+
+/** Copies what is readable of the gaps and the state. A process that was using the file itself did not crash. */
+function copyState(old: DatabaseSync | undefined, fresh: DatabaseSync, isOurs: boolean): void {
+  const read = (sql: string): readonly SqlRow[] => attempt(() => old?.prepare(sql).all()) ?? []
+  const [state] = read('SELECT closed, alive_at, last_id FROM state')
+  const [newest] = read('SELECT id, received_at FROM messages ORDER BY place DESC LIMIT 1')
+  const ids = [state?.['last_id'], newest?.['id']].filter((id) => typeof id === 'string').toSorted()
+  const aliveAt = Math.max(Number(state?.['alive_at'] ?? 0), Number(newest?.['received_at'] ?? 0))
+  const closed = isOurs || aliveAt === 0 ? 1 : Number(state?.['closed'] ?? 0)
+  for (const { reason, from_ms: fromMs } of read('SELECT reason, from_ms FROM holes')) {
+    addGap(fresh, String(reason), Number(fromMs))
+  }
+  // Last: from here on the new file counts as complete.
+  fresh.prepare('UPDATE state SET closed = ?, alive_at = ?, last_id = ?').run(closed, aliveAt, ids.at(-1) ?? null)
+}
+
+function addGap(fresh: DatabaseSync, reason: string, fromMs: number): void {
+  fresh.prepare('INSERT INTO holes (reason, from_ms) VALUES (?, ?)').run(reason, fromMs)
+}
+
+function inserter(db: DatabaseSync, table: string, columns: string): (row: SqlRow) => void {
+  const names = columns.split(', ')
+  const insert = db.prepare(`INSERT OR IGNORE INTO ${table} (${columns}) VALUES (${names.map(() => '?').join(', ')})`)
+  return (row) => void insert.run(...names.map((name) => row[name] ?? 0))
+}
+
+/** The most rows that one read returns. */
+const mostRows = 256
+/** After this number of reads that fail on a damaged page, what is left between damaged pages is given up. */
+const mostFailures = 4_000
+
+/**
+ * Yields the readable rows of a table, of which some pages are damaged: from both ends up to the first damaged page, then again
+ * from the middle of the rest. Adds the ranges that it cannot read to `unreadable`.
+ */
+function* readableRows(
+  old: DatabaseSync | undefined,
+  table: string,
+  range: SeqRange,
+  unreadable: SeqRange[],
+): Generator<readonly SqlRow[], void> {
+  const sql = `SELECT * FROM ${table} WHERE place BETWEEN ? AND ? ORDER BY place`
+  const upward = prepared(old, `${sql} ASC LIMIT ?`)
+  const downward = prepared(old, `${sql} DESC LIMIT ?`)
+  if (upward === undefined || downward === undefined) {
+    unreadable.push(range)
+    return
+  }
+  const parts = [range]
+  let failures = 0
+  for (let part = parts.shift(); part !== undefined; part = parts.shift()) {
+    const low = yield* rowsFrom(upward, part, true)
+    if (low === undefined) continue
+    const high = yield* rowsFrom(downward, { from: low, to: part.to }, false)
+    if (high === undefined) continue
+    failures += 2
+    if (failures >= mostFailures || high - low < 2) {
+      unreadable.push({ from: low, to: high })
+      continue
+    }
+    const middle = Math.floor((low + high) / 2)
+    parts.push({ from: low, to: middle }, { from: middle + 1, to: high })
+  }
+}
+
+/** Reads from one end of the range. Returns the `seq` at which a damaged page stopped it, or `undefined` after reading all. */
+function* rowsFrom(
+  statement: StatementSync,
+  range: SeqRange,
+  isUpward: boolean,
+): Generator<readonly SqlRow[], number | undefined> {
+  let rest = range
+  let limit = mostRows
+  while (rest.from <= rest.to) {
+    let rows: readonly SqlRow[]
+    try {
+      rows = statement.all(rest.from, rest.to, limit)
+    } catch {
+      if (limit === 1) return isUpward ? rest.from : rest.to
+      limit = Math.max(1, limit >> 2)
+      continue
+    }
+    if (rows.length > 0) yield rows
+    const last = Number(rows.at(-1)?.['place'])
+    if (rows.length < limit) return undefined
+    rest = isUpward ? { ...rest, from: last + 1 } : { ...rest, to: last - 1 }
+  }
+  return undefined
+}
+
+/** Neighboring ranges as one. */
+function joined(ranges: readonly SeqRange[]): readonly SeqRange[] {
+  const result: SeqRange[] = []
+  for (const range of ranges.toSorted((a, b) => a.from - b.from)) {
+    const before = result.at(-1)
+    if (before !== undefined && before.to + 1 >= range.from) result.splice(-1, 1, { from: before.from, to: range.to })
+    else result.push(range)
+  }
+  return result
+}
+
+function prepared(db: DatabaseSync | undefined, sql: string): StatementSync | undefined {
+  return attempt(() => db?.prepare(sql))
+}
+
+/** The result, or `undefined` when a damaged page prevents it. */
+function attempt<T>(read: () => T): T | undefined {
+  try {
+    return read()
+  } catch {
+    return undefined
+  }
+}

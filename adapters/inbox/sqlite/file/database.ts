@@ -1,0 +1,210 @@
+import { closeSync, fsyncSync, mkdirSync, openSync } from 'node:fs'
+import { dirname } from 'node:path'
+import process from 'node:process'
+import type * as Sqlite from 'node:sqlite'
+import { FleethookError } from '../../../../src/base/errors.ts'
+import { migrate } from './schema.ts'
+
+/** Double the default of SQLite: a commit of many messages writes fewer pages. A file keeps the page size of its creation. */
+export const pageBytes = 8192
+
+/**
+ * The settings of a connection in the order in which they are made, and what SQLite must report afterwards. The lock is
+ * exclusive before the journal becomes a WAL, so SQLite uses no shared memory. On macOS only `fullfsync` reaches the disk.
+ */
+const pragmas = (walPages: number): readonly (readonly [name: string, value: string, read: string | number])[] => [
+  ['busy_timeout', '0', 0],
+  ['locking_mode', 'EXCLUSIVE', 'exclusive'],
+  ['mmap_size', '0', 0],
+  ['page_size', String(pageBytes), pageBytes],
+  ['auto_vacuum', 'INCREMENTAL', 2],
+  ['journal_mode', 'WAL', 'wal'],
+  ['synchronous', 'FULL', 2],
+  ['fullfsync', 'ON', 1],
+  ['checkpoint_fullfsync', 'ON', 1],
+  ['wal_autocheckpoint', String(walPages), walPages],
+  ['journal_size_limit', '33554432', 33_554_432],
+  ['cache_size', '-8000', -8000],
+  ['temp_store', 'MEMORY', 2],
+  ['cell_size_check', 'ON', 1],
+  ['trusted_schema', 'OFF', 0],
+]
+
+/** Opens a file for this process alone and creates it when it is missing. Throws a `FleethookError`. */
+export function openDatabase(path: string, walPages: number): Sqlite.DatabaseSync {
+  let db: Sqlite.DatabaseSync | undefined
+  try {
+    createFile(path)
+    db = new (loadSqlite().DatabaseSync)(path)
+    for (const [name, value] of pragmas(walPages)) db.exec(`PRAGMA ${name} = ${value}`)
+    migrate(db, path)
+    for (const [name, , expected] of pragmas(walPages)) if (name !== 'page_size') expectPragma(db, path, name, expected)
+    return db
+  } catch (error) {
+    closeQuietly(db)
+    throw failureOf(error, path)
+  }
+}
+
+/** The first column of the only row. */
+export function valueOf(db: Sqlite.DatabaseSync, sql: string): Sqlite.SQLOutputValue | undefined {
+  return Object.values(db.prepare(sql).get() ?? {})[0]
+}
+
+/** Copies the journal into the file, syncs it there, and starts an empty journal. */
+export function checkpoint(db: Sqlite.DatabaseSync): void {
+  db.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get()
+}
+
+function expectPragma(db: Sqlite.DatabaseSync, path: string, name: string, expected: string | number): void {
+  const found = valueOf(db, `PRAGMA ${name}`)
+  if (found === expected) return
+  throw new FleethookError(
+    'inbox_unsupported',
+    `The inbox ${path} cannot keep its promise here: SQLite reports ${name} = ${String(found)} instead of ${expected}.`,
+    { hint: 'Put the file on a local disk with an ordinary file system.' },
+  )
+}
+
+/**
+ * Messages say where vehicles are, so only the owner may read the file. Never opens a file that exists: closing it again would
+ * release the lock that this process may hold on it.
+ */
+function createFile(path: string): void {
+  const folder = dirname(path)
+  mkdirSync(folder, { recursive: true })
+  try {
+    closeSync(openSync(path, 'wx', 0o600))
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return
+    throw error
+  }
+  syncFolder(folder)
+}
+
+/** A new name survives a power cut only when its folder was synced. Windows cannot sync a folder, and does not need to. */
+export function syncFolder(folder: string): void {
+  try {
+    const handle = openSync(folder, 'r')
+    try {
+      fsyncSync(handle)
+    } finally {
+      closeSync(handle)
+    }
+  } catch {
+    // SQLite ignores this error too.
+  }
+}
+
+export function closeQuietly(db: Sqlite.DatabaseSync | undefined): void {
+  try {
+    db?.close()
+  } catch {
+    // The caller reports the error that made it close the file.
+  }
+}
+
+/** What `node:sqlite` exports. */
+export type SqliteModule = typeof Sqlite
+
+/** `node:sqlite` of Node, Bun or Deno. Throws `inbox_unsupported` on a runtime without it. */
+export function loadSqlite(): SqliteModule {
+  const loaded = withoutItsWarning(() => process.getBuiltinModule?.('node:sqlite'))
+  if (loaded !== undefined) return loaded
+  throw new FleethookError(
+    'inbox_unsupported',
+    `The SQLite inbox needs \`node:sqlite\`, and this runtime (${process.version}) does not have it.`,
+    { hint: 'Run Node 22.13 or later, Bun 1.4 or later or Deno 2.9 or later, or use memoryInbox().' },
+  )
+}
+
+/**
+ * Node 22 warns each process that loads the module that SQLite is experimental. This project tests those versions, and a user
+ * can do nothing about the warning. Other warnings pass, and `emitWarning` is restored at once.
+ */
+function withoutItsWarning<T>(load: () => T): T {
+  const { emitWarning } = process
+  process.emitWarning = (...given: readonly unknown[]) => {
+    if (!String(given[0]).startsWith('SQLite is an experimental feature')) Reflect.apply(emitWarning, process, given)
+  }
+  try {
+    return load()
+  } finally {
+    process.emitWarning = emitWarning
+  }
+}
+
+/** Result codes of SQLite, https://sqlite.org/rescode.html, without their extensions. */
+const codes = { busy: 5, locked: 6, readOnly: 8, corrupt: 11, full: 13, cannotOpen: 14, notADatabase: 26 } as const
+
+/**
+ * What an error means for the inbox:
+ * - `inbox_full`: the disk is full. SQLite rolled the transaction back, and the connection stays usable.
+ * - `inbox_locked`: another process has the file.
+ * - `inbox_damaged`: the content of the file is not reliable.
+ * - `inbox_unavailable`: anything else. The connection must not be used again: after a failed sync, the next one can report
+ *   success without having written anything.
+ */
+export function failureOf(error: unknown, path: string): FleethookError {
+  if (error instanceof FleethookError) return error
+  const { code, text } = resultOf(error)
+  const why = `${text}${code === undefined ? '' : ` (SQLite result ${code})`}`
+  switch (code === undefined ? code : code & 0xff) {
+    case codes.full:
+      return new FleethookError('inbox_full', `The disk of the inbox ${path} is full: ${why}.`, {
+        hint: 'Free some space on the disk. The inbox continues by itself.',
+        cause: error,
+      })
+    case codes.busy:
+    case codes.locked:
+      return new FleethookError('inbox_locked', `Another receiver already uses the inbox ${path}.`, {
+        hint: 'Stop the other receiver, give each receiver its own path, or raise `waitMs` so that this one waits longer.',
+        cause: error,
+      })
+    case codes.corrupt:
+    case codes.notADatabase:
+      return new FleethookError('inbox_damaged', `The file of the inbox ${path} is damaged: ${why}.`, { cause: error })
+    case codes.readOnly:
+      return unavailable(path, why, 'Make the file and its folder writable. The inbox continues by itself.', error)
+    case codes.cannotOpen:
+      return unavailable(path, why, needsWriteAccess, error)
+    default:
+      return unavailable(path, why, isRefused(error) ? needsWriteAccess : undefined, error)
+  }
+}
+
+const needsWriteAccess =
+  'Let the user of this process write the file and its folder. In a container, check the owner of the volume.'
+
+/** Whether the operating system refused to create the file or its folder. */
+function isRefused(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    'code' in error &&
+    /^E(ACCES|PERM|ROFS|EXIST|NOENT|ISDIR|NOTDIR)$/.test(String(error.code))
+  )
+}
+
+function unavailable(path: string, why: string, hint: string | undefined, cause: unknown): FleethookError {
+  return new FleethookError('inbox_unavailable', `The inbox ${path} cannot be used: ${why}.`, { cause, hint })
+}
+
+function resultOf(error: unknown): { readonly code: number | undefined; readonly text: string } {
+  if (!(error instanceof Error)) return { code: undefined, text: `a ${typeof error} was thrown` }
+  const { message: text } = error
+  if ('errcode' in error && typeof error.errcode === 'number') return { code: error.errcode, text }
+  // Deno adds the number to errors of prepared statements only.
+  return { code: texts.find(([start]) => text.startsWith(start))?.[1], text }
+}
+
+/** How the error texts of SQLite begin. */
+const texts: readonly (readonly [start: string, code: number])[] = [
+  ['database is locked', codes.busy],
+  ['database table is locked', codes.locked],
+  ['attempt to write a readonly database', codes.readOnly],
+  ['database disk image is malformed', codes.corrupt],
+  ['malformed database schema', codes.corrupt],
+  ['database or disk is full', codes.full],
+  ['unable to open database file', codes.cannotOpen],
+  ['file is not a database', codes.notADatabase],
+]

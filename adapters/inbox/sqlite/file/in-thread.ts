@@ -1,0 +1,139 @@
+import { existsSync } from 'node:fs'
+import process from 'node:process'
+import { fileURLToPath } from 'node:url'
+import { Worker } from 'node:worker_threads'
+import { type ErrorCode, FleethookError } from '../../../../src/base/errors.ts'
+import type { FileSettings } from '../options.ts'
+import type { InboxFile } from './interface.ts'
+
+/** A call of a method of the file, as it is sent to the thread. */
+export interface Call {
+  readonly number: number
+  readonly method: keyof InboxFile
+  readonly given: readonly unknown[]
+}
+
+/** The thread's answer to the call with the same number. */
+export type Answer =
+  { readonly number: number; readonly value: unknown } | { readonly number: number; readonly error: SentError }
+
+/** An error as it is sent: a thread cannot send instances of a class. */
+interface SentError {
+  readonly code: ErrorCode
+  readonly message: string
+  readonly hint: string | undefined
+  readonly stack: string | undefined
+}
+
+/**
+ * The file in a thread of its own: a slow disk blocks that thread, not the event loop. The first call starts the thread and
+ * `close` ends it. When the thread dies, the next call starts another one.
+ */
+export function createInboxFileInThread(settings: FileSettings): InboxFile {
+  const entry = threadEntry()
+  const pendingCalls = new Map<number, { resolve(value: unknown): void; reject(error: unknown): void }>()
+  let worker: Worker | undefined
+  let count = 0
+
+  function start(): Worker {
+    const started = new Worker(entry, { workerData: settings, name: 'fleethook inbox' })
+    const ended = (cause: unknown): void => {
+      if (worker === started) worker = undefined
+      const error = new FleethookError('inbox_unavailable', `The thread of the inbox ${settings.path} ended.`, {
+        cause,
+      })
+      for (const { reject } of pendingCalls.values()) reject(error)
+      pendingCalls.clear()
+    }
+    started.on('message', (answer: Answer) => {
+      const call = pendingCalls.get(answer.number)
+      pendingCalls.delete(answer.number)
+      // Only a pending call keeps the process alive.
+      if (pendingCalls.size === 0) started.unref()
+      if ('error' in answer) call?.reject(receivedError(answer.error))
+      else call?.resolve(answer.value)
+    })
+    started.on('error', ended)
+    started.on('exit', ended)
+    return started
+  }
+
+  function call<Method extends keyof InboxFile>(
+    method: Method,
+    ...given: Parameters<InboxFile[Method]>
+  ): ReturnType<InboxFile[Method]> {
+    worker ??= start()
+    const on = worker
+    const answered = new Promise((resolve, reject) => {
+      count += 1
+      pendingCalls.set(count, { resolve, reject })
+      if (pendingCalls.size === 1) on.ref()
+      const message: Call = { number: count, method, given }
+      on.postMessage(message)
+    })
+    return answered as ReturnType<InboxFile[Method]>
+  }
+
+  return {
+    open: (nowMs) => call('open', nowMs),
+    waiting: (after) => call('waiting', after),
+    commit: (transaction) => call('commit', transaction),
+    find: (seq) => call('find', seq),
+    message: (seq) => call('message', seq),
+    deadLetters: (which, after) => call('deadLetters', which, after),
+    settled: (which, after) => call('settled', which, after),
+    tidy: (nowMs, pendingBytes) => call('tidy', nowMs, pendingBytes),
+    probe: (nowMs, pendingBytes) => call('probe', nowMs, pendingBytes),
+    async close(nowMs) {
+      if (worker === undefined) return
+      const ending = worker
+      try {
+        await (nowMs === undefined ? call('close') : call('close', nowMs))
+      } finally {
+        if (nowMs !== undefined) {
+          worker = undefined
+          await ending.terminate()
+        }
+      }
+    },
+  }
+}
+
+/** Tests and Deno run the sources, and the package has compiled files. */
+function threadEntry(): URL {
+  if ('deno' in process.versions) {
+    throw new FleethookError('inbox_unsupported', 'Option `thread` of sqliteInbox is for Node and Bun.', {
+      hint: 'Leave it out on Deno, where a thread makes the inbox several times slower.',
+    })
+  }
+  const entry = import.meta.url.endsWith('.ts')
+    ? new URL('./thread.ts', import.meta.url)
+    : new URL('./thread.js', import.meta.url)
+  if (entry.protocol === 'file:' && !existsSync(fileURLToPath(entry))) {
+    throw new FleethookError(
+      'inbox_unsupported',
+      'Option `thread` of sqliteInbox needs the file thread.js of fleethook.',
+      {
+        hint: 'A bundler left it out. Keep the package `fleethook` external, or leave out `thread`.',
+      },
+    )
+  }
+  return entry
+}
+
+export function sentError(error: unknown): SentError {
+  if (error instanceof FleethookError) {
+    const { code, message, hint, cause } = error
+    return { code, message, hint, stack: stackOf(cause ?? error) }
+  }
+  const message = error instanceof Error ? `${error.name}: ${error.message}` : `a ${typeof error} was thrown`
+  return { code: 'inbox_unavailable', message, hint: undefined, stack: stackOf(error) }
+}
+
+function receivedError({ code, message, hint, stack }: SentError): FleethookError {
+  return new FleethookError(code, message, { hint, cause: stack })
+}
+
+function stackOf(error: unknown): string | undefined {
+  return error instanceof Error ? error.stack : undefined
+}

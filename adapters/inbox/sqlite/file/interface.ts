@@ -1,0 +1,109 @@
+import type {
+  Claim,
+  DeadLetter,
+  DeadLetterReason,
+  InboxGap,
+  InboxMessage,
+  Selection,
+  Waiting,
+} from '../../../../src/inbox/inbox.ts'
+
+/**
+ * The file half of the inbox: everything that touches the disk. It runs beside the receiver or in a thread of its own, so
+ * every argument and every result is plain data that a thread can send. Rejects with a `FleethookError` (see `failureOf`).
+ */
+export interface InboxFile {
+  open(nowMs: number): Promise<OpenedFile>
+  /** Messages that wait, in order, from the first one after this `seq`. */
+  waiting(after: number): Promise<Page<Waiting>>
+  /** Writes all of the transaction and syncs it to the disk, or writes nothing. */
+  commit(transaction: Transaction): Promise<Committed>
+  /** A pending message. */
+  find(seq: number): Promise<Claim | undefined>
+  /** A message, whether pending, dead or settled. */
+  message(seq: number): Promise<InboxMessage | undefined>
+  deadLetters(which: Selection, after: number): Promise<Page<DeadLetter>>
+  settled(which: Selection, after: number): Promise<Page<InboxMessage>>
+  /** Notes that the process is alive, then does one bounded step of retention and of shrinking the file. */
+  tidy(nowMs: number, pendingBytes: number): Promise<{ readonly more: boolean; readonly hasRoom: boolean }>
+  /** Drops what retention allows. Resolves to whether the disk and the budget have room again. */
+  probe(nowMs: number, pendingBytes: number): Promise<boolean>
+  /** Closes the file. Without `nowMs` the file does not say that the process ended cleanly. */
+  close(nowMs?: number): Promise<void>
+}
+
+/** What a file holds when it is opened. */
+export interface OpenedFile {
+  readonly lastId: string | undefined
+  readonly gaps: readonly InboxGap[]
+  /** How many messages are pending, and their size. */
+  readonly messages: number
+  readonly bytes: number
+  /** The last process ended without `close`, so its last claims may be missing in the file. */
+  readonly unclean: boolean
+  /** The version of SQLite. */
+  readonly version: string
+  /** The file was damaged and has been replaced. */
+  readonly damage?: Damage
+}
+
+/** What was saved from a damaged file. */
+export interface Damage {
+  /** The new name of the damaged file. */
+  readonly quarantine: string
+  /** Pending messages and dead letters that are in the new file. */
+  readonly rescued: number
+  /** Pending messages and dead letters that could not be read. */
+  readonly lost: number
+  /** Unreadable ranges in the list of pending messages. Every message found in such a range is pending again. */
+  readonly unreadableParts: number
+}
+
+/** A part of a list, and the `seq` after which the next part begins: `undefined` for the last part. */
+export interface Page<T> {
+  readonly items: readonly T[]
+  readonly next: number | undefined
+}
+
+/** A message as the file keeps it: its `seq` is the key, and the event is left out. */
+export interface StoredMessage extends Omit<InboxMessage, 'event'> {
+  readonly seq: number
+}
+
+/** Claims and retries of a pending message since the last commit. */
+export interface PendingUpdate {
+  readonly seq: number
+  /** The new start of the count of deliveries, when it starts over. */
+  readonly deliveriesFrom?: number
+  /** Deliveries to add. */
+  readonly deliveries: number
+  readonly attempts?: number
+  readonly notBefore?: number
+}
+
+/** A message changes its state, and the caller waits for the result. */
+export type Move =
+  | { readonly to: 'settled' | 'pending' | 'deleted'; readonly seq: number }
+  | ({ readonly to: 'dead'; readonly seq: number } & DeadLetterReason)
+
+/** What one commit writes, in this order. */
+export interface Transaction {
+  /** The `seq` of messages whose put was refused by a failed commit, which may have written them nonetheless. */
+  readonly retracted: readonly number[]
+  readonly puts: readonly StoredMessage[]
+  readonly updates: readonly PendingUpdate[]
+  readonly settled: readonly number[]
+  readonly moves: readonly Move[]
+  readonly nowMs: number
+  /** The space of all pending messages, the puts of this transaction included. */
+  readonly pendingBytes: number
+}
+
+export interface Committed {
+  /** For each move the size of the moved message, or `undefined` when there was no such message. */
+  readonly moved: readonly (number | undefined)[]
+  /** The retracted messages that were in the file. */
+  readonly retracted: { readonly messages: number; readonly bytes: number }
+  /** Whether the budget has room for more. */
+  readonly hasRoom: boolean
+}

@@ -1,0 +1,241 @@
+import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite'
+import zlib from 'node:zlib'
+import { FleethookError } from '../../../../src/base/errors.ts'
+import type { Claim, DeadLetter, InboxGap, InboxMessage, Waiting } from '../../../../src/inbox/inbox.ts'
+
+/** 'flht': marks a SQLite file as an inbox of fleethook. */
+const applicationId = 0x66_6c_68_74
+
+const time = (column: string): string => `strftime('%Y-%m-%dT%H:%M:%fZ', ${column} / 1000.0, 'unixepoch')`
+
+/** Each entry turns one version of the schema into the next. A released entry never changes. */
+const migrations: readonly string[] = [
+  `
+  -- Every message as it was received. Never updated. A message that is neither pending nor dead is settled.
+  CREATE TABLE messages (
+    place INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    received_at INTEGER NOT NULL,
+    door TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    text TEXT NOT NULL
+  ) STRICT;
+  -- Messages that wait or are being handled. Without the text, many rows fit on a page.
+  CREATE TABLE pending (
+    place INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    bytes INTEGER NOT NULL,
+    deliveries INTEGER NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    not_before INTEGER NOT NULL DEFAULT 0,
+    replayed INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  -- Messages that were given up, with the reason.
+  CREATE TABLE dead (
+    place INTEGER PRIMARY KEY,
+    bytes INTEGER NOT NULL,
+    error TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    died_at INTEGER NOT NULL
+  ) STRICT;
+  -- Gaps for which no gap event is stored yet.
+  CREATE TABLE holes (number INTEGER PRIMARY KEY, reason TEXT NOT NULL, from_ms INTEGER NOT NULL) STRICT;
+  -- One row: whether the file was closed, when its process was last alive, and the last id when messages do not show it.
+  CREATE TABLE state (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    closed INTEGER NOT NULL,
+    alive_at INTEGER NOT NULL,
+    last_id TEXT
+  ) STRICT;
+  INSERT INTO state VALUES (1, 1, 0, NULL);
+
+  -- For people who look into the file.
+  CREATE VIEW waiting AS
+    SELECT p.id, p.lane, p.kind, ${time('m.received_at')} AS received_at, p.bytes, p.deliveries, p.attempts,
+      CASE p.not_before WHEN 0 THEN NULL ELSE ${time('p.not_before')} END AS not_before, p.replayed, m.text
+    FROM pending p LEFT JOIN messages m USING (place);
+  CREATE VIEW dead_letters AS
+    SELECT m.id, m.lane, m.kind, ${time('m.received_at')} AS received_at, ${time('d.died_at')} AS died_at, d.attempts,
+      d.error, m.text
+    FROM dead d JOIN messages m USING (place);
+  CREATE VIEW settled AS
+    SELECT m.id, m.lane, m.kind, ${time('m.received_at')} AS received_at, m.bytes, m.text
+    FROM messages m
+    WHERE NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place)
+      AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place);
+  `,
+]
+
+/**
+ * Brings a file to the newest schema in one transaction. Throws `inbox_unsupported` for a file that is not an inbox, or that
+ * a newer fleethook wrote. Returns the version that it found: 0 for a new file.
+ */
+export function migrate(db: DatabaseSync, path: string, steps: readonly string[] = migrations): number {
+  const numberOf = (sql: string): number => Number(Object.values(db.prepare(sql).get() ?? {})[0])
+  // This takes the lock, and the process holds it until it closes the file.
+  db.exec('BEGIN IMMEDIATE')
+  try {
+    const from = numberOf('PRAGMA user_version')
+    const owner = numberOf('PRAGMA application_id')
+    const tables = numberOf('SELECT count(*) FROM sqlite_schema')
+    if (owner !== applicationId && (owner !== 0 || from !== 0 || tables !== 0)) throw foreign(path)
+    if (from > steps.length) throw newer(path, from, steps.length)
+    for (const step of steps.slice(from)) db.exec(step)
+    if (from < steps.length) db.exec(`PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${steps.length}`)
+    db.exec('COMMIT')
+    return from
+  } catch (error) {
+    try {
+      db.exec('ROLLBACK')
+    } catch {
+      // SQLite already rolled back.
+    }
+    throw error
+  }
+}
+
+function foreign(path: string): FleethookError {
+  return new FleethookError('inbox_unsupported', `The file ${path} is a database of another program.`, {
+    hint: 'Give the inbox its own path.',
+  })
+}
+
+function newer(path: string, found: number, known: number): FleethookError {
+  return new FleethookError(
+    'inbox_unsupported',
+    `The inbox ${path} has version ${found} of the schema, and this fleethook knows versions up to ${known}.`,
+    { hint: 'A newer fleethook wrote this file. Run that version or a later one.' },
+  )
+}
+
+/** Every statement of the running inbox. The tables call the `seq` of a message its `place`, and a gap a hole. */
+const statements = {
+  begin: 'BEGIN IMMEDIATE',
+  commit: 'COMMIT',
+  rollback: 'ROLLBACK',
+  addMessage:
+    'INSERT INTO messages (place, id, lane, received_at, door, kind, bytes, crc, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  removeMessage: 'DELETE FROM messages WHERE place = ?',
+  addPending: 'INSERT INTO pending (place, id, lane, kind, bytes) VALUES (?, ?, ?, ?, ?)',
+  addPendingRange: `
+    INSERT INTO pending (place, id, lane, kind, bytes)
+    SELECT place, id, lane, kind, bytes FROM messages WHERE place BETWEEN ? AND ?`,
+  addDeliveries: 'UPDATE pending SET deliveries = deliveries + ? WHERE place = ?',
+  updatePending:
+    'UPDATE pending SET deliveries = ifnull(?, deliveries) + ?, attempts = ?, not_before = ? WHERE place = ?',
+  settle: 'DELETE FROM pending WHERE place = ?',
+  removePending: 'DELETE FROM pending WHERE place = ? RETURNING bytes',
+  addDead: 'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at) VALUES (?, ?, ?, ?, ?)',
+  removeDead: 'DELETE FROM dead WHERE place = ? RETURNING bytes',
+  revive: `
+    INSERT INTO pending (place, id, lane, kind, bytes, replayed)
+    SELECT place, id, lane, kind, bytes, 1 FROM messages m
+    WHERE place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
+  state: 'SELECT closed, alive_at, last_id FROM state',
+  setState: 'UPDATE state SET closed = ?, alive_at = ?',
+  gaps: 'SELECT reason, from_ms FROM holes ORDER BY from_ms',
+  addGap: 'INSERT INTO holes (reason, from_ms) VALUES (?, ?)',
+  removeGaps: 'DELETE FROM holes',
+  newest: 'SELECT id, received_at FROM messages ORDER BY place DESC LIMIT 1',
+  newestSeq: 'SELECT max(place) AS place FROM messages',
+  countPending: `
+    SELECT count(*) AS messages, sum(bytes) AS bytes, max(place) AS last
+    FROM (SELECT place, bytes FROM pending WHERE place > ? ORDER BY place LIMIT ?)`,
+  waiting: 'SELECT place, id, lane, kind, attempts, not_before FROM pending WHERE place > ? ORDER BY place LIMIT ?',
+  pending: `
+    SELECT m.*, p.deliveries, p.replayed FROM pending p JOIN messages m USING (place) WHERE p.place = ?`,
+  message: `SELECT m.* FROM messages m WHERE m.place = ?`,
+  deadLetters: `
+    SELECT m.*, d.error, d.attempts, d.died_at FROM dead d JOIN messages m USING (place)
+    WHERE d.place > ? ORDER BY d.place LIMIT ?`,
+  // Without the text, which is read only for the messages that the caller asked for.
+  settled: `
+    SELECT m.place, m.lane, m.received_at,
+      EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) OR
+      EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place) AS elsewhere
+    FROM messages m WHERE m.place > ? ORDER BY m.place LIMIT ?`,
+  pageCount: 'PRAGMA page_count',
+  freePages: 'PRAGMA freelist_count',
+  deadBytes: 'SELECT ifnull(sum(bytes), 0) AS bytes FROM dead',
+  oldDead: 'SELECT place, bytes, died_at FROM dead WHERE died_at < ? OR ? > 0 ORDER BY place LIMIT ?',
+  sweepTo: `
+    SELECT max(place) AS place, count(*) AS messages FROM
+      (SELECT place FROM messages WHERE place > ? AND place < ? ORDER BY place LIMIT ?)`,
+  sweep: `
+    DELETE FROM messages WHERE place > ? AND place <= ?
+      AND place NOT IN (SELECT place FROM pending WHERE place > ? AND place <= ?)
+      AND place NOT IN (SELECT place FROM dead WHERE place > ? AND place <= ?)`,
+} as const
+
+type StatementName = keyof typeof statements
+
+/** Each statement is prepared at its first use. */
+export type Statements = Readonly<Record<StatementName, StatementSync>>
+
+export function prepareStatements(db: DatabaseSync): Statements {
+  const prepared: Partial<Record<StatementName, StatementSync>> = {}
+  const names = Object.keys(statements) as StatementName[]
+  const lazily = (name: StatementName): PropertyDescriptor => ({
+    get: () => (prepared[name] ??= db.prepare(statements[name])),
+  })
+  return Object.defineProperties({}, Object.fromEntries(names.map((name) => [name, lazily(name)]))) as Statements
+}
+
+/** A row as SQLite returns it. */
+export type SqlRow = Readonly<Record<string, SQLOutputValue>>
+
+/** Whether the text is still the one that was stored. SQLite itself checks the structure of pages, not their content. */
+export function isIntact({ text, crc }: SqlRow): boolean {
+  return typeof text === 'string' && zlib.crc32(text) === crc
+}
+
+/** Throws `inbox_damaged` when the text is not the one that was stored. */
+export function messageOf(row: SqlRow): InboxMessage {
+  const id = String(row['id'])
+  if (!isIntact(row)) {
+    throw new FleethookError('inbox_damaged', `The text of the message ${id} in the inbox does not match its checksum.`)
+  }
+  return {
+    id,
+    lane: String(row['lane']),
+    receivedAt: Number(row['received_at']),
+    door: row['door'] === 'collector' ? 'collector' : 'root',
+    kind: kindOf(row['kind']),
+    text: String(row['text']),
+    bytes: Number(row['bytes']),
+  }
+}
+
+export function claimOf(row: SqlRow): Claim {
+  return { message: messageOf(row), deliveries: Number(row['deliveries']), replayed: row['replayed'] === 1 }
+}
+
+export function deadLetterOf(row: SqlRow): DeadLetter {
+  const message = messageOf(row)
+  return {
+    id: message.id,
+    message,
+    error: String(row['error']),
+    attempts: Number(row['attempts']),
+    diedAt: Number(row['died_at']),
+  }
+}
+
+export function waitingOf({ id, lane, kind, attempts, not_before: notBefore }: SqlRow): Waiting {
+  const waiting = { id: String(id), lane: String(lane), kind: kindOf(kind) }
+  if (attempts === 0 && notBefore === 0) return waiting
+  return { ...waiting, attempts: Number(attempts), notBefore: Number(notBefore) }
+}
+
+export function gapOf({ reason, from_ms: fromMs }: SqlRow): InboxGap {
+  return { reason: reason === 'inbox_damaged' ? reason : 'restarted', fromMs: Number(fromMs) }
+}
+
+function kindOf(kind: unknown): InboxMessage['kind'] {
+  return kind === 'gap' || kind === 'malformed' ? kind : 'wire'
+}

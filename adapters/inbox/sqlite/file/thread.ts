@@ -1,0 +1,19 @@
+// The thread of an inbox: the file, called by messages. `in-thread.ts` starts it.
+import { parentPort, workerData } from 'node:worker_threads'
+import type { FileSettings } from '../options.ts'
+import { createInboxFile } from './file.ts'
+import { type Answer, type Call, sentError } from './in-thread.ts'
+
+const settings: FileSettings = workerData
+const file = createInboxFile(settings)
+
+parentPort?.on('message', (call: Call) => void answer(call))
+
+async function answer({ number, method, given }: Call): Promise<void> {
+  const run: (...given: never[]) => Promise<unknown> = file[method]
+  const answered: Answer = await run(...(given as never[])).then(
+    (value) => ({ number, value }),
+    (error: unknown) => ({ number, error: sentError(error) }),
+  )
+  parentPort?.postMessage(answered)
+}

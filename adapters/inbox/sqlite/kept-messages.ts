@@ -1,0 +1,85 @@
+import type { Claim } from '../../../src/inbox/inbox.ts'
+
+/** A message in memory. */
+export interface KeptMessage extends Claim {
+  readonly seq: number
+  deliveries: number
+  isClaimed: boolean
+}
+
+/**
+ * Pending messages in memory: every claimed one, and the newest of those that wait. So most messages are neither read from the
+ * disk nor parsed again. When memory is used up, the oldest waiting messages go first: others are handled before they are.
+ */
+interface KeptMessages {
+  get(id: string): KeptMessage | undefined
+  /** The message waits, for the first time or again. */
+  wait(kept: KeptMessage): void
+  /** The message is handed out. It stays until it is removed or waits again. */
+  claim(kept: KeptMessage): void
+  remove(id: string): void
+}
+
+/** The limits for waiting messages. A parsed event takes several times the memory of its text. */
+const mostBytes = 4 * 1_048_576
+const mostMessages = 8_192
+
+export function createKeptMessages(): KeptMessages {
+  const kept = new Map<string, KeptMessage>()
+  let waitingBytes = 0
+  let waitingCount = 0
+  /** Ids of the waiting messages, oldest first from `oldest` on, and ids of some that no longer wait. */
+  let order: string[] = []
+  let oldest = 0
+
+  function count(message: KeptMessage, sign: 1 | -1): void {
+    waitingCount += sign
+    waitingBytes += sign * message.message.bytes
+  }
+
+  /** Starts the order over when most of it is out of date. A message that was rescheduled often is in it many times. */
+  function compact(): void {
+    order = []
+    for (const [id, { isClaimed }] of kept) if (!isClaimed) order.push(id)
+    oldest = 0
+  }
+
+  return {
+    get: (id) => kept.get(id),
+
+    wait(message) {
+      const { id } = message.message
+      const before = kept.get(id)
+      if (before !== undefined && !before.isClaimed) count(before, -1)
+      kept.delete(id)
+      kept.set(id, message)
+      message.isClaimed = false
+      count(message, 1)
+      order.push(id)
+      while (waitingBytes > mostBytes || waitingCount > mostMessages) {
+        const oldestId = order[oldest] ?? ''
+        oldest += 1
+        const found = kept.get(oldestId)
+        if (found === undefined || found.isClaimed) continue
+        kept.delete(oldestId)
+        count(found, -1)
+      }
+      if (order.length >= 1_024 + 4 * waitingCount) compact()
+    },
+
+    claim(message) {
+      const { id } = message.message
+      const before = kept.get(id)
+      if (before !== undefined && !before.isClaimed) count(before, -1)
+      kept.set(id, message)
+      message.isClaimed = true
+    },
+
+    remove(id) {
+      const found = kept.get(id)
+      if (found === undefined) return
+      kept.delete(id)
+      if (!found.isClaimed) count(found, -1)
+    },
+  }
+}

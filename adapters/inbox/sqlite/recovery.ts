@@ -1,0 +1,117 @@
+import { setImmediate } from 'node:timers/promises'
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { InboxSettings, Waiting } from '../../../src/inbox/inbox.ts'
+import type { InboxFile, OpenedFile, Page } from './file/interface.ts'
+import { type Health, logDamage } from './health.ts'
+import type { SqliteSettings } from './options.ts'
+
+/** The interval between two attempts to open a file that another process has. */
+const lockedMs = 100
+
+/** Opens the file. Waits up to `waitMs` for another process to release it. */
+export async function openWhenFree(
+  file: InboxFile,
+  { clock, log }: InboxSettings,
+  { path, waitMs }: SqliteSettings,
+  isClosed: () => boolean,
+): Promise<OpenedFile> {
+  const untilMs = clock.now() + waitMs
+  for (let isWaiting = false; ; isWaiting = true) {
+    if (isClosed()) throw closedError(path)
+    try {
+      const found = await file.open(clock.now())
+      if (isClosed()) {
+        await file.close()
+        throw closedError(path)
+      }
+      if (found.damage !== undefined) logDamage(log, path, found.damage)
+      log.debug(`opened the inbox ${path}`, { sqlite: found.version, messages: found.messages, unclean: found.unclean })
+      return found
+    } catch (error) {
+      const isLocked = error instanceof FleethookError && error.code === 'inbox_locked'
+      if (!isLocked || isClosed() || clock.now() >= untilMs) throw error
+      if (!isWaiting) log.warn(`another process has the inbox ${path}: waiting up to ${waitMs} ms for it to end`)
+      await new Promise<void>((resolve) => void clock.after(lockedMs, resolve))
+    }
+  }
+}
+
+export function closedError(path: string): FleethookError {
+  return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
+}
+
+interface RecoveredPagesOptions {
+  readonly read: (after: number) => Promise<Page<Waiting>>
+  readonly health: Health
+  readonly isClosed: () => boolean
+  /** The last process crashed. */
+  readonly afterCrash: boolean
+}
+
+/** The messages that an earlier process left, in pages. When the file fails, waits until it is usable again and skips nothing. */
+export async function* recoveredPages({
+  read,
+  health,
+  isClosed,
+  afterCrash,
+}: RecoveredPagesOptions): AsyncGenerator<readonly Waiting[]> {
+  for (let next: number | undefined = -1; next !== undefined && !isClosed();) {
+    let page: Page<Waiting>
+    try {
+      page = await read(next)
+    } catch {
+      await health.whenUsable()
+      continue
+    }
+    // Any of them may have been handed out: the crashed process had no time to write that down.
+    if (page.items.length > 0)
+      yield afterCrash ? page.items.map((each) => ({ ...each, redelivered: true })) : page.items
+    next = page.next
+    await setImmediate()
+  }
+}
+
+/** With `order: 'none'`, any of the first messages may have been running at the crash: this is more than run at once. */
+const firstSuspects = 64
+
+/**
+ * Decides, after a crash, which claims must be on the disk before the message is handed out.
+ *
+ * A message that kills its process must be counted, or it would kill every process after it. Such a message is the first of its
+ * lane at the next start. So only the first messages wait for the disk, and a backlog of a million does not wait for a million
+ * syncs.
+ */
+interface CrashSuspects {
+  /** The last process crashed, and left messages up to this `seq`. */
+  begin(upTo: number): void
+  readonly any: boolean
+  /** Whether this claim must be written first. Called once for each claim. */
+  mustWriteClaim(seq: number, lane: string): boolean
+  /** The claim could not be written, so the message was not handed out. */
+  takeBack(lane: string): void
+}
+
+export function createCrashSuspects(): CrashSuspects {
+  let upTo = -1
+  let claimed = 0
+  const lanes = new Set<string>()
+  return {
+    begin(seq) {
+      upTo = seq
+    },
+    get any() {
+      return upTo >= 0
+    },
+    mustWriteClaim(seq, lane) {
+      if (seq > upTo) return false
+      claimed += 1
+      const isFirst = !lanes.has(lane)
+      lanes.add(lane)
+      return isFirst || claimed <= firstSuspects
+    },
+    takeBack(lane) {
+      claimed -= 1
+      lanes.delete(lane)
+    },
+  }
+}

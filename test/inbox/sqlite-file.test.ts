@@ -1,0 +1,58 @@
+import { setImmediate } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
+import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
+import type { StoredMessage, Transaction } from '../../adapters/inbox/sqlite/file/interface.ts'
+import { createDeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
+import { createFiles } from './sqlite-files.ts'
+
+const files = createFiles()
+const nowMs = Date.UTC(2026, 10, 21, 10)
+const mebibyte = 1_048_576
+const nothing: Transaction = { retracted: [], puts: [], updates: [], settled: [], moves: [], nowMs, pendingBytes: 0 }
+
+/** Creates messages of 1,000 bytes. */
+function rows(): (count: number) => readonly StoredMessage[] {
+  const ids = createDeliveryIds()
+  return (count) =>
+    Array.from({ length: count }, () => {
+      const id = ids.next(nowMs)
+      const text = 'x'.repeat(1_000)
+      return { id, seq: seqOf(id), lane: 'VIN', receivedAt: nowMs, door: 'root', kind: 'wire', text, bytes: 1_000 }
+    })
+}
+
+test('a search for room in a full file leaves turns to other work', async () => {
+  const store = createInboxFile(readSqliteOptions({ path: files.path(), waitMs: 0, maxBytes: 16 * mebibyte }))
+  await store.open(nowMs)
+  const make = rows()
+  let isFull = false
+  while (!isFull) {
+    await store.commit({ ...nothing, puts: make(20) }).catch(({ code }: { code: string }) => {
+      expect(code).toBe('inbox_full')
+      isFull = true
+    })
+  }
+  // The first search ends at the end of the file, so the next one starts at its beginning.
+  expect(await store.probe(nowMs, 0)).toBe(false)
+  let found: boolean | undefined
+  void store.probe(nowMs, 0).then((hasRoom) => (found = hasRoom))
+  let turns = 0
+  for (; found === undefined; turns += 1) await setImmediate()
+  expect(found).toBe(false)
+  expect(turns).toBeGreaterThan(5)
+  await store.close(nowMs)
+})
+
+test('only as many dead letters are dropped as exceed the limit', async () => {
+  const dead = { maxBytes: 100_000 }
+  const store = createInboxFile(readSqliteOptions({ path: files.path(), waitMs: 0, retention: { dead } }))
+  await store.open(nowMs)
+  const puts = rows()(200)
+  const moves = puts.map(({ seq }) => ({ to: 'dead' as const, seq, error: 'no', attempts: 5, diedAt: nowMs }))
+  await store.commit({ ...nothing, puts, moves })
+  while ((await store.tidy(nowMs, 0)).more);
+  const { items: found } = await store.deadLetters({ limit: 1_000 }, -1)
+  expect(found.map(({ id }) => id)).toEqual(puts.slice(100).map(({ id }) => id))
+  await store.close(nowMs)
+})

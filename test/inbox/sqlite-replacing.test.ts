@@ -1,0 +1,73 @@
+import { cpSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
+import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
+import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
+import { message as kept } from '../../src/testing/kept-message.ts'
+import { seqOf } from '../../src/inbox/delivery-id.ts'
+import { createFiles } from './sqlite-files.ts'
+
+const files = createFiles()
+const messages = 2_000
+
+const storeAt = (path: string): InboxFile => createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
+
+/** What a process leaves behind that is killed now. */
+function leftOf(path: string): string {
+  const copy = files.path()
+  mkdirSync(dirname(copy), { recursive: true })
+  cpSync(dirname(path), dirname(copy), { recursive: true })
+  return copy
+}
+
+/** A file with waiting messages and a destroyed header. */
+async function damaged(): Promise<string> {
+  const path = files.path()
+  const store = storeAt(path)
+  await store.open(1)
+  const puts = Array.from({ length: messages }, (_, n) => {
+    const { event: _event, ...row } = kept(n)
+    return { ...row, text: `${row.text}${' '.repeat(400)}`, seq: seqOf(row.id) }
+  })
+  const nothing = { retracted: [], updates: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
+  await store.commit({ ...nothing, puts })
+  await store.close(1)
+  writeFileSync(path, readFileSync(path).fill(0, 0, 100))
+  return path
+}
+
+test('when a process ends while it replaces a damaged file, the next one continues and loses nothing', async () => {
+  const path = await damaged()
+  const store = storeAt(path)
+  let isOpen = false
+  const opening = store.open(2).then((found) => {
+    isOpen = true
+    return found
+  })
+  const left: string[] = [leftOf(path)]
+  while (!isOpen) {
+    await setImmediate()
+    left.push(leftOf(path))
+  }
+  expect((await opening).messages).toBe(messages)
+  await store.close(3)
+  expect(left.length).toBeGreaterThan(5)
+  for (const copy of left) {
+    const next = storeAt(copy)
+    expect((await next.open(4)).messages).toBe(messages)
+    await next.close(5)
+  }
+})
+
+test('the same holds when only the last rename is missing', async () => {
+  const path = await damaged()
+  const store = storeAt(path)
+  await store.open(2)
+  await store.close(3)
+  renameSync(path, `${path}-mended`)
+  const next = storeAt(path)
+  expect((await next.open(4)).messages).toBe(messages)
+  await next.close(5)
+})

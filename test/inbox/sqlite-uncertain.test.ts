@@ -1,0 +1,305 @@
+import { createReceiver, type FleetEvent, FleethookError, type Inbox } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { fakeClock, type FakeClock } from 'fleethook/testing'
+import { describe, expect, test, vi } from 'vitest'
+import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
+import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
+import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
+import type { InboxFile, OpenedFile } from '../../adapters/inbox/sqlite/file/interface.ts'
+import { seqOf } from '../../src/inbox/delivery-id.ts'
+import { message as kept, reason } from '../../src/testing/kept-message.ts'
+import { createFiles } from './sqlite-files.ts'
+import { settingsOf, waitingIn } from './sqlite-settings.ts'
+
+const files = createFiles()
+const nothing = { messages: 0, bytes: 0 }
+
+/** An inbox on a disk whose next sync fails after `fail()`, although it has written everything. */
+async function failingSync(
+  path: string = files.path(),
+  change: (store: InboxFile) => Partial<InboxFile> = () => ({}),
+): Promise<{ inbox: Inbox; fail(): void; recovered(): Promise<void> }> {
+  const options = readSqliteOptions({ path, waitMs: 0 })
+  const store = createInboxFile(options)
+  const clock: FakeClock = fakeClock(1_000_000)
+  let fails = false
+  let reopened = (): void => {}
+  const failing: InboxFile = {
+    ...store,
+    async commit(batch) {
+      const result = await store.commit(batch)
+      if (!fails) return result
+      fails = false
+      throw new FleethookError('inbox_unavailable', 'The sync failed.')
+    },
+  }
+  const onCapacity = (): void => reopened()
+  const inbox = createSqliteInbox(
+    { ...failing, ...change(failing) },
+    settingsOf({ clock, onCapacity }).settings,
+    options,
+  )
+  await inbox.open()
+  return {
+    inbox,
+    fail() {
+      fails = true
+    },
+    async recovered() {
+      const whole = new Promise<void>((resolve) => (reopened = resolve))
+      await clock.advance(1_000)
+      await whole
+    },
+  }
+}
+
+describe('when a sync fails after the file was written', () => {
+  test.each(['deadLetter', 'settle'] as const)('the count of pending messages is right after %s', async (step) => {
+    const path = files.path()
+    const before = await failingSync(path)
+    await before.inbox.put([kept(1)])
+    await before.inbox.close()
+    const { inbox, fail, recovered } = await failingSync(path)
+    const take = (): Promise<unknown> =>
+      step === 'settle' ? inbox.settle(kept(1).id) : inbox.deadLetter(kept(1).id, reason)
+    fail()
+    await expect(take()).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await recovered()
+    await take()
+    expect(inbox.usage()).toEqual(nothing)
+    await inbox.close()
+  })
+
+  test('a refused message takes no room', async () => {
+    const { inbox, fail, recovered } = await failingSync()
+    fail()
+    await expect(inbox.put([kept(1)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await recovered()
+    await inbox.put([kept(2)])
+    expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(2).bytes })
+    expect(await inbox.claim(kept(1).id)).toBeUndefined()
+    await inbox.close()
+  })
+
+  test('a dead letter whose revival failed is still a dead letter', async () => {
+    const { inbox, fail, recovered } = await failingSync()
+    await inbox.put([kept(1)])
+    await inbox.deadLetter(kept(1).id, reason)
+    fail()
+    await expect(inbox.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await recovered()
+    expect(await inbox.deadLetters({ limit: 10 })).toMatchObject([{ id: kept(1).id, ...reason }])
+    expect(inbox.usage()).toEqual(nothing)
+    expect(await inbox.revive(kept(1).id)).toBeDefined()
+    expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(1).bytes })
+    await inbox.close()
+  })
+
+  test('a settled message whose revival failed is still settled', async () => {
+    const { inbox, fail, recovered } = await failingSync()
+    await inbox.put([kept(1)])
+    await inbox.settle(kept(1).id)
+    await inbox.settled({ limit: 1 })
+    fail()
+    await expect(inbox.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await recovered()
+    expect((await inbox.settled({ limit: 10 })).map(({ id }) => id)).toEqual([kept(1).id])
+    expect(inbox.usage()).toEqual(nothing)
+    await inbox.close()
+  })
+})
+
+test('a message that a damaged file lost is not subtracted twice when its handlers are done', async () => {
+  let opened = 0
+  const damage = { quarantine: 'aside', rescued: 0, lost: 1, unreadableParts: 0 }
+  const { inbox, fail, recovered } = await failingSync(files.path(), (store) => ({
+    async open(nowMs): Promise<OpenedFile> {
+      const found = await store.open(nowMs)
+      return (opened += 1) === 1 ? found : { ...found, ...nothing, damage }
+    },
+    async commit(batch) {
+      const result = await store.commit(batch)
+      return opened === 1 ? result : { ...result, retracted: nothing, moved: result.moved.map(() => undefined) }
+    },
+  }))
+  await inbox.put([kept(1)])
+  await inbox.claim(kept(1).id)
+  fail()
+  await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await recovered()
+  expect(inbox.usage()).toEqual(nothing)
+  await inbox.settle(kept(1).id)
+  expect(inbox.usage()).toEqual(nothing)
+  await inbox.close()
+})
+
+test('a log that throws loses no acknowledged message, and every request gets an answer', async () => {
+  const path = files.path()
+  const log = { debug() {}, info() {}, warn: fails, error: fails }
+  const inbox = sqliteInbox({ path, waitMs: 0, maxBytes: 8 * 1_048_576 })
+  const receiver = createReceiver({ secret: false, inbox, log, limits: { pendingMessages: 1e6 } })
+  receiver.on('data', () => new Promise(() => {}))
+  const filling = 'x'.repeat(50_000)
+  let acknowledged = 0
+  for (let status = 200; status === 200; acknowledged += Number(status === 200)) {
+    const body = { vin: 'VIN', createdAt: '2024-02-24T04:58:44Z', data: { Version: filling } }
+    status = (await receiver.accept({ authorization: undefined, body })).status
+  }
+  await receiver.drain({ deadlineMs: 0 })
+  const next = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
+  expect((await waitingIn(await next.open())).filter(({ kind }) => kind === 'wire')).toHaveLength(acknowledged)
+  await next.close()
+})
+
+function fails(): never {
+  throw new Error('the log is broken')
+}
+
+test('several crashes make one gap event, and the recorded gaps are removed when it is stored', async () => {
+  const path = files.path()
+  const options = readSqliteOptions({ path, waitMs: 0 })
+  for (const ms of [1_000, 2_000, 3_000]) {
+    const killed = createInboxFile(options)
+    await killed.open(ms)
+    await killed.close()
+  }
+  const told = Promise.withResolvers<FleetEvent>()
+  const inbox = sqliteInbox({ path, waitMs: 0 })
+  let made: Inbox | undefined
+  const receiver = createReceiver({ secret: false, inbox: (settings) => (made = inbox(settings)) })
+  receiver.on('gap', (event) => told.resolve(event))
+  await receiver.deadLetters.list()
+  expect(await told.promise).toMatchObject({ reason: 'restarted', from: new Date(1_000) })
+  // Reads after everything was written.
+  await made?.settled({ limit: 1 })
+  await expect(gapsIn(path)).resolves.toBe(0)
+  await receiver.drain()
+})
+
+/** The recorded gaps that a process finds after this one is killed now. */
+async function gapsIn(path: string): Promise<number> {
+  const copy = files.path()
+  const { cpSync, mkdirSync } = await import('node:fs')
+  const { dirname } = await import('node:path')
+  mkdirSync(dirname(copy))
+  for (const suffix of ['', '-wal']) cpSync(path + suffix, copy + suffix)
+  const { DatabaseSync } = await import('node:sqlite')
+  const db = new DatabaseSync(copy)
+  const { gaps } = db.prepare('SELECT count(*) AS gaps FROM holes').get() ?? {}
+  db.close()
+  return Number(gaps)
+}
+
+test('a message settled while the sync failed takes no room, even if the disk is full at the next attempt', async () => {
+  const failures: ('inbox_unavailable' | 'inbox_full')[] = []
+  const { inbox, recovered } = await failingSync(files.path(), (store) => ({
+    async commit(batch) {
+      const code = failures.shift()
+      if (code !== undefined) throw new FleethookError(code, 'It failed.')
+      return store.commit(batch)
+    },
+  }))
+  await inbox.put([kept(1)])
+  failures.push('inbox_unavailable', 'inbox_full')
+  await inbox.settle(kept(1).id)
+  await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await recovered()
+  await vi.waitUntil(() => failures.length === 0)
+  await recovered()
+  expect(await inbox.settled({ limit: 10 })).toMatchObject([{ id: kept(1).id }])
+  expect(inbox.usage()).toEqual(nothing)
+  await inbox.close()
+})
+
+test('a claim that could not be written does not count: a failing disk does not make a message a dead letter', async () => {
+  const path = files.path()
+  const before = createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
+  await before.open(1)
+  const { event: _event, ...row } = kept(1)
+  const nothingElse = { retracted: [], updates: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
+  await before.commit({ ...nothingElse, puts: [{ ...row, seq: seqOf(row.id) }] })
+  // Without a time: the process crashed.
+  await before.close()
+  let broken = true
+  const { inbox } = await failingSync(path, (store) => ({
+    commit: (batch) =>
+      broken ? Promise.reject(new FleethookError('inbox_full', 'The disk is full.')) : store.commit(batch),
+  }))
+  for (let n = 0; n < 5; n += 1) await expect(inbox.claim(kept(1).id)).rejects.toMatchObject({ code: 'inbox_full' })
+  broken = false
+  expect(await inbox.claim(kept(1).id)).toMatchObject({ deliveries: 0 })
+  expect(await inbox.claim(kept(1).id)).toMatchObject({ deliveries: 1 })
+  await inbox.close()
+})
+
+test('reopening the file is not a restart: no gap is recorded', async () => {
+  const path = files.path()
+  const { inbox, fail, recovered } = await failingSync(path)
+  await inbox.put([kept(1)])
+  fail()
+  await expect(inbox.deadLetter(kept(1).id, reason)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await recovered()
+  await expect(gapsIn(path)).resolves.toBe(0)
+  await inbox.close()
+})
+
+test('a change during the reopening waits, and is counted once', async () => {
+  let opening = 0
+  const early: Promise<unknown>[] = []
+  const { inbox, fail, recovered } = await failingSync(files.path(), (store) => ({
+    open(nowMs) {
+      const opened = store.open(nowMs)
+      // The file is open, and its messages are being counted.
+      if ((opening += 1) === 2) early.push(inbox.deadLetter(kept(1).id, reason).catch(() => 'later'))
+      return opened
+    },
+  }))
+  await inbox.put([kept(1), kept(2)])
+  fail()
+  await expect(inbox.put([kept(3)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  await recovered()
+  expect(await Promise.all(early)).toEqual(['later'])
+  await inbox.deadLetter(kept(1).id, reason)
+  expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(2).bytes })
+  await inbox.close()
+})
+
+test('a search for room that ends after the file was closed does not stop its reopening', async () => {
+  const options = readSqliteOptions({ path: files.path(), waitMs: 0 })
+  const store = createInboxFile(options)
+  const clock = fakeClock(1_000_000)
+  let failing: (() => Promise<never>) | undefined
+  const looked = Promise.withResolvers<boolean>()
+  const inThread: InboxFile = {
+    ...store,
+    commit: (batch) => failing?.() ?? store.commit(batch),
+    // Like a thread that answers later.
+    probe: () => looked.promise,
+  }
+  const inbox = createSqliteInbox(inThread, settingsOf({ clock }).settings, options)
+  await inbox.open()
+  await inbox.put([kept(1)])
+  failing = () => Promise.reject(new FleethookError('inbox_full', 'The disk is full.'))
+  await expect(inbox.put([kept(2)])).rejects.toMatchObject({ code: 'inbox_full' })
+  const sync = Promise.withResolvers<never>()
+  failing = () => sync.promise
+  const dying = inbox.deadLetter(kept(1).id, reason).catch((error: unknown) => error)
+  await clock.advance(1_000)
+  sync.reject(new FleethookError('inbox_unavailable', 'The sync failed.'))
+  expect(await dying).toMatchObject({ code: 'inbox_unavailable' })
+  failing = undefined
+  looked.resolve(true)
+  await clock.advance(2_000)
+  await inbox.put([kept(3)])
+  await inbox.close()
+})
+
+test('a closed inbox does not open the file again, so another receiver can have it', async () => {
+  const path = files.path()
+  const receiver = createReceiver({ secret: false, inbox: sqliteInbox({ path, waitMs: 0 }) })
+  await receiver.drain()
+  await expect(receiver.deadLetters.list()).rejects.toMatchObject({ code: 'inbox_unavailable' })
+  const next = sqliteInbox({ path, waitMs: 0 })(settingsOf().settings)
+  await next.open()
+  await next.close()
+})
