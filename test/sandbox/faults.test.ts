@@ -67,6 +67,24 @@ describe('failures on request', () => {
     expect(clock.timers()).toEqual([])
   })
 
+  test('a slow request that was given up is not carried out', async () => {
+    const { sandbox, clock, ask, vin } = await sceneOf()
+    sandbox.fail({ kind: 'slow', delayMs: 5_000 })
+    const controller = new AbortController()
+    const given = sandbox.fetch(
+      new Request(`https://s.example.com/api/config/${vin}`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${apiKey}` },
+        body: JSON.stringify({ fields: { Gear: { interval_seconds: 5 } } }),
+        signal: controller.signal,
+      }),
+    )
+    controller.abort()
+    await clock.advance(5_000)
+    expect((await given).status).toBe(500)
+    expect((await ask('GET', `/api/config/${vin}`)).body.error).toBe('config_not_found')
+  })
+
   test('a cut answer breaks in the middle, on a real connection too', async () => {
     const { sandbox } = await sceneOf()
     sandbox.fail({ kind: 'cut', count: 2 })

@@ -57,7 +57,8 @@ export function checkFailure(failure: unknown): asserts failure is Failure {
 export interface Faults {
   fail(failure: Failure): void
   clear(): void
-  answer(path: string, next: () => Promise<Response>): Promise<Response>
+  /** Answers a request. Once its signal is aborted, nobody waits for the answer. */
+  answer(path: string, signal: AbortSignal, next: () => Promise<Response>): Promise<Response>
   /** Ends the waits. */
   close(): void
 }
@@ -110,7 +111,7 @@ export function createFaults(clock: Clock, rateLimit: number | undefined): Fault
   return {
     fail: (failure) => void failures.push({ failure, left: failure.count ?? 1 }),
     clear: () => void (failures = []),
-    async answer(path, next) {
+    async answer(path, signal, next) {
       const refused = limited()
       if (refused !== undefined) return refused
       const failure = taken(path)
@@ -127,7 +128,8 @@ export function createFaults(clock: Clock, rateLimit: number | undefined): Fault
           return tooMany(failure.retryAfterSeconds ?? 1)
         case 'slow':
           await wait(failure.delayMs ?? 3_000)
-          return next()
+          // A request that was given up is not carried out late, after those that followed it.
+          return signal.aborted ? refuse('internal_error', 'Nobody waits for this answer.') : next()
         case 'cut':
           return cut(await next())
         default:

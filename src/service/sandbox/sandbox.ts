@@ -105,7 +105,7 @@ function routes(world: World): Hono {
         c.res = refuse('invalid_token', 'The header Authorization must have `Bearer` and the key of this business.')
       } else if (/^\/sandbox(\/|$)/.test(path)) await next()
       else {
-        c.res = await world.faults.answer(path, async () => {
+        c.res = await world.faults.answer(path, c.req.raw.signal, async () => {
           await next()
           return c.res
         })
