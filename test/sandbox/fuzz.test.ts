@@ -117,7 +117,10 @@ test('whatever is sent, the sandbox answers with a code and a hint, and nothing 
         }),
       )
       const type = answer.headers.get('content-type') ?? ''
-      if (type.startsWith('text/event-stream')) return void (await answer.body?.cancel())
+      if (type.startsWith('text/event-stream')) {
+        await answer.body?.cancel()
+        return
+      }
       const said = await answer.text().catch(() => '')
       expect(said).not.toContain(secret)
       if (answer.status < 400 || said === '') return

@@ -208,3 +208,11 @@ test('the stream of an energy site begins with all its topics, and has them agai
   expect(live.filter((message) => 'totals' in message)).toHaveLength(1)
   expect(live.at(-1)).toMatchObject({ site_info: { backup_reserve_percent: 44 } })
 })
+
+test('HEAD opens no stream', async () => {
+  const { sandbox, clock, vin } = await sceneOf()
+  const headers = { authorization: `Bearer ${apiKey}` }
+  const answer = await sandbox.fetch(new Request(`https://s.example.com/sse/${vin}`, { method: 'HEAD', headers }))
+  expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'text/event-stream'])
+  expect(clock.timers()).toEqual([])
+})

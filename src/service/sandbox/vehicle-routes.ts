@@ -173,11 +173,13 @@ export function answerStream(world: World, product: string, field: string | unde
   if (asked?.some((name) => !streamTopics.includes(name)) === true) {
     return refuse('invalid_request', `\`topics\` must be a list of ${streamTopics.join(', ')}, separated by commas.`)
   }
+  const headers = { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
+  // Nobody would read the stream.
+  if (request.method === 'HEAD') return new Response(null, { headers })
   world.run()
   const lastEventId = request.headers.get('last-event-id') ?? undefined
-  const stream = world.sse.open({ product, field, topics: asked, lastEventId }, world.snapshot(product))
-  return new Response(stream, {
-    headers: { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' },
+  return new Response(world.sse.open({ product, field, topics: asked, lastEventId }, world.snapshot(product)), {
+    headers,
   })
 }
 

@@ -71,7 +71,7 @@ export interface World {
 
 const mostVehicles = 1_000
 const stepMs = 60_000
-/** How often the stream of an energy site has its live status, and the energy of the day. */
+/** The stream of an energy site has its live status, and the energy of the day, at these intervals. */
 const liveMs = 60_000
 const totalsMs = 300_000
 
