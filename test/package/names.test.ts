@@ -31,10 +31,10 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/client': {
     values: 'ServiceError createClient',
     types: `
-      CallOptions Client ClientOptions CommandResult ConfigResource ConfigResult DefaultConfigResource Document EnergyCommand
+      CallOptions Client ClientOptions CommandResult ConfigChange ConfigEvent ConfigResource ConfigResult DefaultConfigResource Document EnergyCommand
       EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings Product Query ReadOptions Refill RefillOptions Refillable
-      ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamGap StreamMessage StreamOptions
-      StreamingConfig VehicleCommand VehicleImage VehicleResource Webhook WebhookResource`,
+      ServiceErrorCode ServiceErrorDetails SiteEvent SiteTopic StoredConfig StoredWebhook StreamEvent StreamGap StreamMessage StreamOptions StreamTopic
+      StreamingConfig VehicleCommand VehicleImage VehicleResource VehicleSummary Webhook WebhookResource`,
   },
   'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary OperatorApi OperatorOptions' },
   'fleethook/sandbox': {
