@@ -39,8 +39,9 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary OperatorApi OperatorOptions' },
   'fleethook/sandbox': {
     values: 'createSandbox',
-    types:
-      'CommandAccess KeptFields KeptVehicle KeptWebhook OutgoingMessage PostMessage Sandbox SandboxOptions SandboxState SandboxStore',
+    types: `
+      ActivityLine CommandAccess Failure FailureKind KeptFields KeptSetting KeptVehicle KeptWebhook OutgoingMessage PostMessage
+      Sandbox SandboxOptions SandboxState SandboxStore StreamFault`,
   },
   'fleethook/testing': {
     values: 'deliver fakeClock inboxConformance message receiverConformance',
