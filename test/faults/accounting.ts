@@ -32,13 +32,13 @@ export interface Violations extends Omit<Verdict, 'lost' | 'duplicates'> {
   readonly unaccounted: readonly string[]
   /** Handled more than once, without a mark that says so. */
   readonly handledTwice: readonly string[]
-  /** Answered with a refusal, and handled. */
-  readonly refusedAndHandled: readonly string[]
 }
 
 export interface Account {
   readonly violations: Violations
   readonly fates: Readonly<Record<Fate, number>>
+  /** Messages that were refused and handled: a disk can write what it reports as failed. */
+  readonly refusedAndHandled: readonly string[]
 }
 
 const nameOf = ({ vin, number }: { readonly vin: string; readonly number: number }): string => `${vin} ${number}`
@@ -77,7 +77,6 @@ export function account(evidence: Evidence): Account {
   fates.unaccounted = unaccounted.length
 
   const acknowledged = new Set(sent.filter(({ status }) => status === 200).map(nameOf))
-  const refusedNames = new Set(sent.filter(({ status }) => status >= 400).map(nameOf))
   // A message without an answer may still be under way when the next one of its vehicle arrives, so it has no order.
   const { outOfOrder, settledAgain } = judge(
     acknowledged,
@@ -92,8 +91,11 @@ export function account(evidence: Evidence): Account {
       handledTwice: judge(acknowledged, journal.runs)
         .duplicates.filter(({ redelivered, attempt }) => !redelivered && attempt === 1)
         .map(nameOf),
-      refusedAndHandled: [...refusedNames].filter((name) => handled.has(name)),
     },
+    refusedAndHandled: sent
+      .filter(({ status }) => status >= 400)
+      .map(nameOf)
+      .filter((name) => handled.has(name)),
   }
 }
 
