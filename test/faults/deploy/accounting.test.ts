@@ -56,7 +56,14 @@ test.concurrent.each(courses)(
   async (course) => {
     const { account: result, evidence } = await goThrough({ ...course, frozenMs })
     results.push({ course, result })
-    expect(result.violations).toEqual({ unaccounted: [], outOfOrder: [], settledAgain: [], handledTwice: [] })
+    const { unaccounted, ...violations } = result.violations
+    // The first stories are enough to find a cause.
+    expect({ unaccounted: unaccounted.slice(0, 10), ...violations }, `${unaccounted.length} unaccounted for`).toEqual({
+      unaccounted: [],
+      outOfOrder: [],
+      settledAgain: [],
+      handledTwice: [],
+    })
     expect(result.fates.handled).toBeGreaterThan(course.faults.length * 10)
     expect(result.fates.dead).toBeGreaterThan(0)
     expect(result.fates.gap).toBeGreaterThan(0)
