@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { account, type Evidence } from './accounting.ts'
+import { account, type Evidence, refusalsIn } from './accounting.ts'
 import type { GapLine, RunLine } from './process/journal.ts'
 import type { Sent } from './process/traffic.ts'
 
@@ -167,4 +167,20 @@ test('with a clock that was set back, a gap counts by the clock before or after'
   const moved = withGaps((gap) => ({ ...gap, fromMs: gap.fromMs - 3_600_000, toMs: gap.toMs - 3_600_000 }))
   expect(account(moved).fates.unaccounted).toBe(7)
   expect(account({ ...moved, clockOffsetsMs: [0, -3_600_000] }).violations).toEqual(none)
+})
+
+test('the log counts the first refused request in two lines, and later ones in one', () => {
+  const lines = [
+    'fleethook: 1 request refused: secret_wrong. The Authorization header does not have a secret of this receiver.',
+    'fleethook: 3 requests refused in 10 s: secret_wrong 2, path_unknown 1. The Authorization header … {',
+    'fleethook: 5 requests refused in 10 s: body_not_json. The service sends each message once, so these are lost.',
+    'fleethook: 1 request refused: path_unknown. Compare the path in the url of the webhook with …',
+  ]
+  const counts = [
+    ['secret_wrong', 2],
+    ['path_unknown', 2],
+    ['body_not_json', 5],
+  ] as const
+  expect(refusalsIn([lines])).toEqual(new Map(counts))
+  expect(refusalsIn([[lines[0] ?? ''], [lines[0] ?? '']])).toEqual(new Map([['secret_wrong', 2]]))
 })

@@ -135,6 +135,30 @@ function storyOf(message: Sent, { journal, refusals, incidents = [] }: Evidence)
   ].join('; ')
 }
 
+/**
+ * The refused requests that the log counts, by the `error` of the answer. It reads what each process printed. The first request
+ * has a line of its own, and the next line counts it again: `3 requests refused in 10 s: secret_wrong 2, path_unknown 1.`
+ */
+export function refusalsIn(outputs: readonly (readonly string[])[]): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>()
+  const add = (error: string, count: number): void => void counts.set(error, (counts.get(error) ?? 0) + count)
+  for (const lines of outputs) {
+    let first: string | undefined
+    for (const line of lines) {
+      const {
+        total = '',
+        seconds,
+        list = '',
+      } = /(?<total>\d+) requests? refused(?: in (?<seconds>\d+) s)?: (?<list>[\w, ]+)\./.exec(line)?.groups ?? {}
+      if (list === '') continue
+      if (seconds !== undefined && first !== undefined) add(first, -1)
+      first = seconds === undefined ? list : undefined
+      for (const [, error = '', count = total] of list.matchAll(/(\w+)(?: (\d+))?/g)) add(error, Number(count))
+    }
+  }
+  return counts
+}
+
 /** What {@link judge} finds. */
 export interface Verdict {
   /** Acknowledged and not handled. */

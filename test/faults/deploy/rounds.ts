@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { expect } from 'vitest'
 import type { Target } from '../../conformance/spawn.ts'
 import type { ServerRuntime } from '../../runtimes/targets.ts'
-import { account, type Account, type Evidence, type Incident } from '../accounting.ts'
+import { account, type Account, type Evidence, type Incident, refusalsIn } from '../accounting.ts'
 import { native } from '../disk/native.ts'
 import type { Settings } from '../process/program.ts'
 import { createSite, idle } from '../process/start.ts'
@@ -37,6 +37,7 @@ type Cause = (stage: Stage, frozenMs: number) => Promise<void>
 export type Fault =
   | `SIGTERM, ${Restart}`
   | `kill -9, ${Restart}`
+  | 'kill -9, after a sign of life'
   | `frozen${'' | ', then kill -9'}`
   | `inbox full, then ${'SIGTERM' | 'kill -9'}`
   | `clock set back ${'while down' | 'while it runs'}`
@@ -48,6 +49,11 @@ const faults: Readonly<Record<Fault, Cause>> = {
   'SIGTERM, down for a while': (stage) => stage.replace('SIGTERM', upTo(1_500)),
   'kill -9, restarted at once': (stage) => stage.replace('SIGKILL', 0),
   'kill -9, down for a while': (stage) => stage.replace('SIGKILL', upTo(1_500)),
+  // The file notes a sign of life every ten seconds, and the log counts refused requests every ten seconds.
+  async 'kill -9, after a sign of life'({ replace }) {
+    await pause(10_000 + upTo(3_000))
+    await replace('SIGKILL', 0)
+  },
   async frozen({ target, note }, frozenMs) {
     const ms = Math.min(3_000, frozenMs) + upTo(Math.max(0, frozenMs - 3_000))
     note(`SIGSTOP for ${ms} ms`)
@@ -137,12 +143,12 @@ export async function goThrough({ runtime, faults: names, frozenMs, thread = fal
   }
 
   const traffic = createTraffic({
-    vins: [...Array.from({ length: 15 }, (_, n) => `V${n}`), 'fails-1'],
+    vins: [...Array.from({ length: 39 }, (_, n) => `V${n}`), 'fails-1'],
     ratePerSecond: 200,
     goesOn: true,
-    timeoutMs: 2_000,
+    timeoutMs: 1_000,
     opensConnections: true,
-    wrongEvery: 20,
+    wrongEvery: 10,
   })
   let target = await start()
   try {
@@ -181,22 +187,11 @@ export async function goThrough({ runtime, faults: names, frozenMs, thread = fal
   const evidence: Evidence = {
     sent: traffic.sent,
     journal: site.journal(),
-    refusals: refusalsIn(outputs.flat()),
+    refusals: refusalsIn(outputs),
     clockOffsetsMs: names.some((name) => name.startsWith('clock')) ? [0, setBackMs] : [0],
     incidents,
   }
   return { account: account(evidence), evidence }
-}
-
-/** The refused requests that the log counts, by the `error` of the answer. */
-function refusalsIn(lines: readonly string[]): ReadonlyMap<string, number> {
-  const counts = new Map<string, number>()
-  for (const line of lines) {
-    const { count = '0', error = '' } =
-      /(?<count>\d+) requests? (?:was|were) refused.*: (?<error>\w+)/.exec(line)?.groups ?? {}
-    counts.set(error, (counts.get(error) ?? 0) + Number(count))
-  }
-  return counts
 }
 
 /**
