@@ -152,9 +152,9 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
     open: () => backend.open(),
-    drain({ deadlineMs = 25_000 } = {}) {
+    drain(options = {}) {
       closing?.abort()
-      return backend.drain(deadlineMs)
+      return backend.drain(options)
     },
     stats() {
       const state = backend.state()

@@ -4,7 +4,7 @@ import type { Lifecycle } from '../dispatch/lifecycle.ts'
 import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
 import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
-import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
+import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
@@ -44,6 +44,7 @@ export class LocalBackend implements Backend {
   /** Requests that wait until it is ready, and have not gone on yet. */
   #waiters = 0
   #isRecovered = false
+  #isClosed = false
   #gapsUnderWay = 0
 
   constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
@@ -124,7 +125,7 @@ export class LocalBackend implements Backend {
     from.context?.watch?.(request.settled())
     if (this.ack !== 'handled') return undefined
     await request.settled()
-    if (request.lost === 0) return undefined
+    if (request.unhandled === 0) return undefined
     return { error: this.lifecycle.isStopped ? 'draining' : 'inbox_unavailable' }
   }
 
@@ -162,9 +163,8 @@ export class LocalBackend implements Backend {
     return this.#replays.replay(which, from)
   }
 
-  drain(deadlineMs: number): Promise<DrainResult> {
-    this.isDraining = true
-    return (this.#draining ??= this.#drain(deadlineMs))
+  drain(options: DrainOptions): Promise<DrainResult> {
+    return (this.#draining ??= this.#drain(options))
   }
 
   state(): BackendState {
@@ -175,7 +175,7 @@ export class LocalBackend implements Backend {
 
   async #store(messages: readonly InboxMessage[], from: Surroundings): Promise<RequestWork | Refusal> {
     const { reports } = this.#parts
-    if (this.lifecycle.isStopped) return { error: 'draining' }
+    if (this.#takesNothing()) return { error: 'draining' }
     const request = this.#scheduler.add(messages, from)
     try {
       await this.#inbox.put(messages)
@@ -193,7 +193,7 @@ export class LocalBackend implements Backend {
   }
 
   async #storeInternal(message: InboxMessage, from: Surroundings): Promise<RequestWork | undefined> {
-    if (this.lifecycle.isStopped) return undefined
+    if (this.#takesNothing()) return undefined
     const request = this.#scheduler.add([message], from)
     try {
       await this.#inbox.put([message])
@@ -203,6 +203,11 @@ export class LocalBackend implements Backend {
     }
     this.#scheduler.start(request)
     return request
+  }
+
+  /** A durable inbox keeps messages for the next process until it closes. In memory nobody would handle them. */
+  #takesNothing(): boolean {
+    return this.#isClosed || (this.lifecycle.isStopped && this.durability === 'memory')
   }
 
   async #begin(): Promise<void> {
@@ -246,7 +251,7 @@ export class LocalBackend implements Backend {
   #emitGap(from: Surroundings): void {
     const gaps = this.#gaps
     const { settings, receipts } = this.#parts
-    if (!this.#isRecovered || this.#gapsUnderWay >= gapsAtOnce || this.lifecycle.isStopped) return
+    if (!this.#isRecovered || this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
     const gap = gaps.take(settings.clock.now())
     if (gap === undefined) return
     this.#gapsUnderWay += 1
@@ -263,9 +268,18 @@ export class LocalBackend implements Backend {
     })
   }
 
-  async #drain(deadlineMs: number): Promise<DrainResult> {
+  async #drain(options: DrainOptions): Promise<DrainResult> {
     this.#emitGap(this.#surroundings)
-    const result = await this.#scheduler.drain(deadlineMs)
+    const { takeUntil } = options
+    const refuse = (): void => {
+      this.isDraining = true
+    }
+    // An answer that waits for handlers would wait in vain.
+    if (takeUntil === undefined || this.ack === 'handled') refuse()
+    else takeUntil.then(refuse, refuse)
+    const result = await this.#scheduler.drain(options)
+    refuse()
+    this.#isClosed = true
     this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
     await this.#inbox.close()
     return result

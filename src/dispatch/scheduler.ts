@@ -4,7 +4,7 @@ import type { Log } from '../base/log.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Ack, DrainResult } from '../hosting/drainable.ts'
+import type { Ack, DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
 import { Backlog } from './backlog.ts'
@@ -99,7 +99,7 @@ export class Scheduler {
     this.#yielding = new Yielding(clock, this.#runStarted)
     this.#deadlines = new RequestDeadlines(clock, (request, sinceMs) => this.#expire(request, sinceMs))
     this.#drained = {
-      ...{ inbox, lifecycle, lanes, backlog, runner, outcome, events, counts: this.counts },
+      ...{ inbox, clock, lifecycle, lanes, backlog, runner, outcome, events, counts: this.counts },
       flush: () => this.#pump(),
       stopTimers: () => {
         batches.stop()
@@ -151,9 +151,9 @@ export class Scheduler {
     }
   }
 
-  /** Resolves when nothing is left to do, or at the deadline. */
-  drain(deadlineMs: number): Promise<DrainResult> {
-    return drain(this.#drained, deadlineMs)
+  /** Ends all work: see `draining.ts`. */
+  drain(options: DrainOptions): Promise<DrainResult> {
+    return drain(this.#drained, options)
   }
 
   /** The handlers that rest as a whole. */

@@ -1,4 +1,4 @@
-import type { DrainResult } from '../hosting/drainable.ts'
+import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Env, Hono } from 'hono'
 import type { BatchHandler, BatchOptions, Handler, HandlerFilter, Subject } from '../dispatch/handler.ts'
 import type { FleetEvent } from '../events/event.ts'
@@ -116,11 +116,12 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    */
   readonly open: () => Promise<void>
   /**
-   * Takes no more messages (503) and resolves when the handlers of all messages that it took are done, or at the deadline
-   * (default 25,000 ms): then it aborts their signals and counts what is left. Never ends the process. A second call returns
-   * the same promise.
+   * Takes no more messages (503) and ends all work. With an inbox in memory it resolves when the handlers of all messages that
+   * it took are done, or at the deadline (default 25,000 ms). With a durable inbox no handler starts, those that run get
+   * `handlerGraceMs` (default 2,000), and the next process handles the rest. Then it aborts signals and counts what is left.
+   * Never ends the process. A second call returns the same promise.
    */
-  readonly drain: (options?: { readonly deadlineMs?: number }) => Promise<DrainResult>
+  readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   /** Counts since construction, and what is going on right now. */
   stats(): Stats
   readonly deadLetters: DeadLetters

@@ -88,9 +88,10 @@ describe('drain', () => {
     expect(result).toEqual({ handled: 1, left: 0, lost: 0 })
   })
 
-  test('tells of gaps although nothing else is going on', async () => {
+  test('stores open gaps although nothing else is going on, and the next process emits them', async () => {
     let broken = true
-    const inbox = storedInbox(disk(), {
+    const on = disk()
+    const inbox = storedInbox(on, {
       put() {
         if (broken) throw new Error('EIO')
       },
@@ -102,6 +103,10 @@ describe('drain', () => {
     await post(data('B', 1))
     broken = false
     await receiver.drain()
+    const next = scene({ inbox: storedInbox(on) })
+    next.receiver.on('gap', ({ vin }) => void gaps.push(vin))
+    await next.receiver.open()
+    await turn()
     expect(gaps).toEqual(['A', 'B'])
   })
 
