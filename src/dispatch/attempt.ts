@@ -36,6 +36,8 @@ export interface DispatchEvents extends BreakerEvents {
   discarded(reason: string, topic: string, messages: number): void
   /** A message was given up, and the inbox dropped this number of older dead letters for it. */
   died(letter: DeadLetter, dropped: number): void
+  /** A handler ignored its signal and ended this long after its time limit: it ran beside its retry. */
+  endedLate(lateMs: number): void
   /** The inbox itself failed. */
   inboxFailed(error: unknown): void
   /** Acknowledged messages were given up, because a drain reached its deadline or the runtime ended their request. */

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts'
+import type { Clock, Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
@@ -69,14 +69,12 @@ export async function drain(
 /** Resolves when the promise settles, or when the time has passed. */
 export async function resolvedOr(promise: Promise<unknown> | undefined, clock: Clock, atMostMs: number): Promise<void> {
   if (promise === undefined) return
-  await new Promise<void>((resolve) => {
-    const timer = clock.after(Math.max(0, atMostMs), resolve)
-    const done = (): void => {
-      timer.cancel()
-      resolve()
-    }
-    promise.then(done, done)
+  let timer: Timer | undefined
+  const timeIsUp = new Promise<void>((resolve) => {
+    timer = clock.after(Math.max(0, atMostMs), resolve)
   })
+  await Promise.race([timeIsUp, promise.catch(() => {})])
+  timer?.cancel()
 }
 
 /** Aborts what runs and gives up what waits. Resolves to the number of messages that came over the wire and are not done. */

@@ -24,6 +24,16 @@ interface ActiveRun {
   readonly context: Context<unknown>
   readonly resolve: (failure: Failure | undefined) => void
   timer: Timer | undefined
+  /** When its time was over, in milliseconds since the epoch. */
+  timedOutAtMs: number | undefined
+}
+
+interface RunnerOptions {
+  readonly clock: Clock
+  readonly log: Log
+  readonly timeoutMs: number
+  /** A handler ignored its signal and ended this long after its time limit: it ran beside its retry. */
+  readonly events: { endedLate(lateMs: number): void }
 }
 
 /** Runs handlers under a time limit, and never throws, whatever a handler does. */
@@ -31,12 +41,14 @@ export class Runner {
   readonly #clock: Clock
   readonly #log: Log
   readonly #timeoutMs: number
+  readonly #events: RunnerOptions['events']
   readonly #active = new PassingMap<ActiveRun, ActiveRun>()
 
-  constructor({ clock, log, timeoutMs }: { readonly clock: Clock; readonly log: Log; readonly timeoutMs: number }) {
+  constructor({ clock, log, timeoutMs, events }: RunnerOptions) {
     this.#clock = clock
     this.#log = log
     this.#timeoutMs = timeoutMs
+    this.#events = events
   }
 
   /** `undefined` when the handler is done, or why it failed; a promise of that when the handler is asynchronous. */
@@ -65,9 +77,12 @@ export class Runner {
 
   #finished(result: PromiseLike<unknown>, context: Context<unknown>, owner: Owner): Promise<Failure | undefined> {
     return new Promise((resolve) => {
-      const run: ActiveRun = { owner, context, resolve, timer: undefined }
+      const run: ActiveRun = { owner, context, resolve, timer: undefined, timedOutAtMs: undefined }
       this.#active.set(run, run)
-      run.timer = this.#clock.after(this.#timeoutMs, () => this.#abort(run, timeoutError(this.#timeoutMs)))
+      run.timer = this.#clock.after(this.#timeoutMs, () => {
+        run.timedOutAtMs = this.#clock.now()
+        this.#abort(run, timeoutError(this.#timeoutMs))
+      })
       try {
         result.then(
           () => this.#finish(run, undefined),
@@ -80,7 +95,10 @@ export class Runner {
   }
 
   #finish(run: ActiveRun, failure: Failure | undefined): void {
-    if (!this.#active.delete(run)) return
+    if (!this.#active.delete(run)) {
+      if (run.timedOutAtMs !== undefined) this.#events.endedLate(this.#clock.now() - run.timedOutAtMs)
+      return
+    }
     run.timer?.cancel()
     run.resolve(failure)
   }

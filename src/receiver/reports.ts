@@ -152,6 +152,9 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
         counts.discarded += messages
         say.warn(`a handler for ${topic} discarded what it was given`, { reason: reason.slice(0, 200), messages })
       },
+      endedLate(lateMs) {
+        say.warn('a handler ignored its signal and ended after its time limit: it ran beside its retry', { lateMs })
+      },
       inboxFailed(error) {
         say.error('the inbox failed', where(error))
         tell(error, { kind: 'inbox' })

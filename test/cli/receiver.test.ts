@@ -13,7 +13,9 @@ describe('fleethook send and a real receiver', () => {
       events.push(event)
     })
     const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: [] })
-    const ended = await command(['send', '--url', server.url, '--secret', secret, '-c', '900', '-r', '900', '--json'])
+    // What a fleet sends depends on the time of day.
+    const fleet = ['-c', '900', '-r', '900', '--start-at', '2026-11-21T10:00:00Z']
+    const ended = await command(['send', '--url', server.url, '--secret', secret, ...fleet, '--json'])
     await server.close()
 
     expect(resultOf(ended)).toMatchObject({ sent: 900, accepted: 900 })

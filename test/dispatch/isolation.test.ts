@@ -258,6 +258,22 @@ describe('back-off', () => {
   })
 })
 
+test('a handler that ends after its time limit is reported, because it ran beside its retry', async () => {
+  const { receiver, post, clock, lines } = scene({ timeoutMs: 1_000, retry: { minMs: 10_000, maxMs: 10_000 } })
+  const gate = gates()
+  const attempts: number[] = []
+  receiver.on('data', (_, { delivery: { attempt } }) => {
+    attempts.push(attempt)
+    return attempt === 1 ? gate.wait('first') : undefined
+  })
+  await post(data('A', 1))
+  await clock.advance(12_000)
+  expect(attempts).toEqual([1, 2])
+  gate.open('first')
+  await turn()
+  expect(lines.join('\n')).toMatch(/ended after its time limit.*"lateMs":11000/)
+})
+
 describe('dead letters', () => {
   const giveUp = { retry: { attempts: 1 } }
 
