@@ -252,17 +252,14 @@ interface Stopped {
 }
 
 /**
- * Opens the file of an inbox as the receiver would. No handler runs: replayed messages wait for the receiver. Gaps that no
- * receiver has reported yet stay in the file. Rejects with `inbox_locked` when another process has the file.
+ * Opens the file of an inbox as the receiver would. No handler runs: replayed messages wait for the receiver. What the file
+ * says about gaps and the last stop stays. Rejects with `inbox_locked` when another process has the file.
  */
 async function openStopped(path: string): Promise<Stopped> {
   const nothing = (): void => {}
   loadSqlite()
   const settings = readSqliteOptions({ path, waitMs: 0 })
-  const file = createInboxFile(settings)
-  let hasGap = false
-  // A clean close marks gaps as reported, and here no handler can report one.
-  const store = { ...file, close: (nowMs?: number) => file.close(hasGap ? undefined : nowMs) }
+  const file = createInboxFile({ ...settings, isVisit: true })
   const inboxSettings = {
     pendingMessages: undefined,
     pendingBytes: undefined,
@@ -272,13 +269,9 @@ async function openStopped(path: string): Promise<Stopped> {
     onConflated: nothing,
     onFailure: nothing,
     onCapacity: nothing,
-    onGap: () => {
-      hasGap = true
-    },
   }
-  const inbox = createSqliteInbox(store, inboxSettings, settings)
-  const { gaps = [] } = await inbox.open()
-  if (gaps.length > 0) hasGap = true
+  const inbox = createSqliteInbox(file, inboxSettings, settings)
+  await inbox.open()
   // With the defaults of a receiver: its format and fields are not known here. They only change what is shown.
   const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
   const { reread } = createReceipts(normalizer, systemClock)

@@ -1,3 +1,4 @@
+import { backgroundTimer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import type { Lifecycle } from '../dispatch/draining.ts'
@@ -8,17 +9,24 @@ import type { Ack, DrainResult, Durability, OpenOptions } from '../hosting/drain
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
-import type { Inbox, InboxFactory, InboxGap, InboxMessage } from '../inbox/inbox.ts'
+import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Backend, BackendParts, BackendState } from './backend.ts'
 import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
+import { watchForStalls } from './stalls.ts'
 
 export interface LocalBackendOptions extends BackendParts {
   readonly inbox: InboxFactory
   /** The surroundings of work that no request brings: what the inbox finds, and gaps. Default: none. */
   readonly surroundings?: Surroundings
 }
+
+/**
+ * How long a gap that the inbox found at `open` waits for the first request: nobody listens yet, and a business that fetches
+ * what it missed must not do so too early.
+ */
+const startMs = 1_000
 
 /** Gap events in the inbox at the same time: they must not take the room that messages need. */
 const gapsAtOnce = 16
@@ -43,6 +51,9 @@ export class LocalBackend implements Backend {
   /** Requests that wait until it is ready, and have not gone on yet. */
   #waiters = 0
   #gapsUnderWay = 0
+  readonly #longestWaitMs: number
+  readonly #isWatched: boolean
+  #stopWatching = (): void => {}
 
   constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
     const { settings, registry, receipts, reports } = parts
@@ -73,10 +84,14 @@ export class LocalBackend implements Backend {
     })
     this.durability = this.#inbox.durability
     this.ack = chooseAck(settings.ack, this.durability)
+    const retry = retryOptions(settings.retry, this.durability !== 'memory')
+    this.#longestWaitMs = retry.maxMs
+    // Inside a Durable Object, time passes without the process.
+    this.#isWatched = surroundings === nowhere
     this.#scheduler = new Scheduler({
       ...settings,
       ack: this.ack,
-      retry: retryOptions(settings.retry, this.durability !== 'memory'),
+      retry,
       inbox: this.#inbox,
       registry,
       read: receipts.reread,
@@ -221,14 +236,31 @@ export class LocalBackend implements Backend {
       try {
         for await (const page of waiting) {
           reports.noteRecovered(page)
-          this.#scheduler.start(this.#scheduler.add(page, this.#surroundings))
+          this.#scheduler.start(this.#scheduler.add(this.#clamped(page), this.#surroundings))
         }
       } catch (error) {
         reports.dispatch.inboxFailed(error)
       }
       this.#isRecovered = true
+      if (gaps.length === 0) this.#emitGap(this.#surroundings)
+      else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#emitGap(this.#surroundings))
+    })
+    if (this.#isWatched && !this.isDraining) this.#watch()
+  }
+
+  #watch(): void {
+    const { clock, log } = this.#parts.settings
+    this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
+      guardedLog(log).warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
+      this.#gaps.note(undefined, 'stalled', fromMs, 0, toMs)
       this.#emitGap(this.#surroundings)
     })
+  }
+
+  /** After the clock was set back, no message rests longer than the longest wait of a retry. */
+  #clamped(page: readonly Waiting[]): readonly Waiting[] {
+    const latest = this.#parts.settings.clock.now() + this.#longestWaitMs
+    return page.map((waiting) => ((waiting.notBefore ?? 0) > latest ? { ...waiting, notBefore: latest } : waiting))
   }
 
   #noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap): void {
@@ -270,6 +302,7 @@ export class LocalBackend implements Backend {
   }
 
   async #drain(deadlineMs: number): Promise<DrainResult> {
+    this.#stopWatching()
     this.#emitGap(this.#surroundings)
     const result = await this.#scheduler.drain(deadlineMs)
     if (this.#inbox.keepsGaps !== true) this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
