@@ -28,6 +28,9 @@ export interface LocalBackendOptions extends BackendParts {
  */
 const startMs = 1_000
 
+/** The longest rest of a recovered message, where retries do not wait longer. */
+const leastRestMs = 60_000
+
 /** Gap events in the inbox at the same time: they must not take the room that messages need. */
 const gapsAtOnce = 16
 
@@ -51,6 +54,7 @@ export class LocalBackend implements Backend {
   /** Requests that wait until it is ready, and have not gone on yet. */
   #waiters = 0
   #gapsUnderWay = 0
+  #emits = false
   readonly #longestWaitMs: number
   readonly #isWatched: boolean
   #stopWatching = (): void => {}
@@ -85,7 +89,7 @@ export class LocalBackend implements Backend {
     this.durability = this.#inbox.durability
     this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
-    this.#longestWaitMs = retry.maxMs
+    this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     // Inside a Durable Object, time passes without the process.
     this.#isWatched = surroundings === nowhere
     this.#scheduler = new Scheduler({
@@ -210,7 +214,7 @@ export class LocalBackend implements Backend {
     }
     reports.noteAccepted(messages)
     this.#scheduler.start(request)
-    if (this.#gaps.size > 0) this.#emitGap(from)
+    if (this.#gaps.size > 0) this.#startEmitting(from)
     return request
   }
 
@@ -242,8 +246,8 @@ export class LocalBackend implements Backend {
         reports.dispatch.inboxFailed(error)
       }
       this.#isRecovered = true
-      if (gaps.length === 0) this.#emitGap(this.#surroundings)
-      else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#emitGap(this.#surroundings))
+      if (gaps.length === 0) this.#startEmitting(this.#surroundings)
+      else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#surroundings))
     })
     if (this.#isWatched && !this.isDraining) this.#watch()
   }
@@ -279,11 +283,16 @@ export class LocalBackend implements Backend {
     }
   }
 
+  #startEmitting(from: Surroundings): void {
+    this.#emits = true
+    this.#emitGap(from)
+  }
+
   /** The inbox may have room: emits the open gaps, the oldest first, so that a business can fetch what it missed. */
   #emitGap(from: Surroundings): void {
     const gaps = this.#gaps
     const { receipts } = this.#parts
-    if (!this.#isRecovered || this.#gapsUnderWay >= gapsAtOnce || this.lifecycle.isStopped) return
+    if (!this.#isRecovered || !this.#emits || this.#gapsUnderWay >= gapsAtOnce || this.lifecycle.isStopped) return
     const gap = gaps.take()
     if (gap === undefined) return
     this.#gapsUnderWay += 1
@@ -303,7 +312,7 @@ export class LocalBackend implements Backend {
 
   async #drain(deadlineMs: number): Promise<DrainResult> {
     this.#stopWatching()
-    this.#emitGap(this.#surroundings)
+    this.#startEmitting(this.#surroundings)
     const result = await this.#scheduler.drain(deadlineMs)
     if (this.#inbox.keepsGaps !== true) this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
     await this.#inbox.close()

@@ -40,11 +40,8 @@ export function backgroundTimer(clock: Clock, ms: number, run: () => void): Time
   return timer
 }
 
-/** Only some runtimes keep a process alive for a timer. The handle is an object there, or a number for a function of Deno. */
+/** Only some runtimes keep a process alive for a timer. */
 function unref(handle: unknown): void {
-  const deno: unknown = Reflect.get(globalThis, 'Deno')
   if (typeof handle === 'object' && handle !== null && 'unref' in handle && typeof handle.unref === 'function')
     handle.unref()
-  else if (typeof deno === 'object' && deno !== null && 'unrefTimer' in deno && typeof deno.unrefTimer === 'function')
-    deno.unrefTimer(handle)
 }

@@ -345,7 +345,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
         () => false,
       )
       health.stop()
-      await file.close(isComplete && health.isUsable ? sign() : undefined)
+      await file.close(isComplete && health.isUsable ? { gaps: [], ...sign() } : undefined)
     },
   }
 }
