@@ -165,6 +165,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         topics: { ...reports.topics },
         refused: { ...reports.refused },
         drift: drift.list(),
+        drifted: drift.total(),
         draining: backend.isDraining,
       }
     },

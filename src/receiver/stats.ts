@@ -41,5 +41,7 @@ export interface Stats {
   readonly openGaps: number
   /** Values that did not have the type of the catalogue. */
   readonly drift: readonly Drift[]
+  /** The number of those values, also of fields for which `drift` has no row left. */
+  readonly drifted: number
   readonly draining: boolean
 }

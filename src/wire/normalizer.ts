@@ -42,8 +42,11 @@ export interface Normalizer<Fields extends FieldCatalogue = BuiltInFields> {
   readonly normalize: (message: object, receivedAt?: Date | number) => WireEvent<Fields>
 }
 
+/** A VIN has 17 characters. A longer text than this is none: VINs are the keys of lanes and gaps, which must stay small. */
+const longestVin = 64
+
 function isVin(vin: unknown): vin is string {
-  return typeof vin === 'string' && vin !== ''
+  return typeof vin === 'string' && vin !== '' && vin.length <= longestVin
 }
 
 /** Makes the event without its payload. `createdAt` is the time as it was sent. `createdMs` is NaN when it cannot be read. */
