@@ -128,7 +128,7 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
     },
 
     dispatch: {
-      failed(error, event, delivery, messages) {
+      failed(error, event, delivery, { messages }) {
         const batch = messages === undefined ? {} : { messages }
         say.warn(`a handler for ${messages === undefined ? '' : 'a batch of '}${event.topic} failed`, {
           delivery: delivery.id,
