@@ -4,7 +4,7 @@ import { createRegistry } from './dispatch/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
-import { isRefusal, readGiven } from './http/body.ts'
+import { readGiven } from './http/body.ts'
 import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
 import { targetOf } from './http/paths.ts'
@@ -76,7 +76,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       const body = await arrival.read(limits.bodyBytes)
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
       if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
-      if (isRefusal(body)) {
+      if ('error' in body) {
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), arrival)
         return body
       }

@@ -1,4 +1,4 @@
-import type { Lifecycle } from '../dispatch/draining.ts'
+import type { Lifecycle } from '../dispatch/lifecycle.ts'
 import type { Registry } from '../dispatch/registry.ts'
 import type { Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'

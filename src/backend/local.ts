@@ -1,6 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
-import type { Lifecycle } from '../dispatch/draining.ts'
+import type { Lifecycle } from '../dispatch/lifecycle.ts'
 import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
 import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
@@ -29,6 +29,8 @@ export class LocalBackend implements Backend {
   readonly durability: Durability
   readonly deadLetters: DeadLetters
   readonly lifecycle: Lifecycle
+  isDraining = false
+  isReady = false
   readonly #parts: BackendParts
   readonly #surroundings: Surroundings
   readonly #gaps = new Gaps()
@@ -39,9 +41,9 @@ export class LocalBackend implements Backend {
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
   #readiness: Promise<boolean> | undefined
-  #isRecovered = false
   /** Requests that wait until it is ready, and have not gone on yet. */
   #waiters = 0
+  #isRecovered = false
   #gapsUnderWay = 0
 
   constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
@@ -103,14 +105,6 @@ export class LocalBackend implements Backend {
     this.deadLetters = this.#replays.deadLetters
   }
 
-  get isDraining(): boolean {
-    return this.#draining !== undefined
-  }
-
-  get isReady(): boolean {
-    return this.#isRecovered && this.#waiters === 0
-  }
-
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
     return this.#inbox.refusing()
   }
@@ -153,13 +147,13 @@ export class LocalBackend implements Backend {
 
   /** One promise for all requests, so that they go on in the order in which they came, and none overtakes them. */
   becomeReady(): Promise<boolean> {
-    this.#waiters += 1
+    this.#countWaiters(1)
     const sinceMs = this.#parts.settings.clock.now()
     const shared = (this.#readiness ??= this.#prepare())
     void shared.then((ready) => {
       if (!ready) this.#gaps.note(undefined, 'inbox_unavailable', sinceMs)
       // By then all that waited for the same promise have gone on.
-      queueMicrotask(() => (this.#waiters -= 1))
+      queueMicrotask(() => this.#countWaiters(-1))
     })
     return shared
   }
@@ -169,6 +163,7 @@ export class LocalBackend implements Backend {
   }
 
   drain(deadlineMs: number): Promise<DrainResult> {
+    this.isDraining = true
     return (this.#draining ??= this.#drain(deadlineMs))
   }
 
@@ -225,8 +220,14 @@ export class LocalBackend implements Backend {
         reports.dispatch.inboxFailed(error)
       }
       this.#isRecovered = true
+      this.#countWaiters(0)
       this.#emitGap(this.#surroundings)
     })
+  }
+
+  #countWaiters(more: number): void {
+    this.#waiters += more
+    this.isReady = this.#isRecovered && this.#waiters === 0
   }
 
   async #prepare(): Promise<boolean> {

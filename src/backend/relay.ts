@@ -1,5 +1,5 @@
 import { FleethookError } from '../base/errors.ts'
-import { Lifecycle } from '../dispatch/draining.ts'
+import { Lifecycle } from '../dispatch/lifecycle.ts'
 import { nowhere, type Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'

@@ -1,73 +1,12 @@
-import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainResult } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
 import type { DispatchCounts, DispatchEvents, Outcome } from './attempt.ts'
 import type { Backlog } from './backlog.ts'
 import type { Lanes } from './lanes.ts'
+import type { Lifecycle } from './lifecycle.ts'
 import type { Runner } from './running.ts'
 import { endWork, type Work } from './work.ts'
-
-/** What is under way in a backend, and whether its drain has begun or ended. */
-export class Lifecycle {
-  /** Handlers that run. Only the scheduler changes it. */
-  running = 0
-  /** A drain has begun: batches do not wait to fill up. */
-  readonly isDraining: boolean = false
-  /** A drain has reached its end: no handler starts. */
-  readonly isStopped: boolean = false
-  readonly #clock: Clock
-  #expected = 0
-  #waiting: (() => void) | undefined
-
-  constructor(clock: Clock) {
-    this.#clock = clock
-  }
-
-  /** Messages may come until `leave` is called. A drain waits until every `enter` has its `leave`. */
-  enter(): void {
-    this.#expected += 1
-  }
-
-  leave(): void {
-    this.#expected -= 1
-    this.changed()
-  }
-
-  /** Whether no more messages can come. */
-  get isQuiet(): boolean {
-    return this.#expected === 0
-  }
-
-  beginDrain(): void {
-    const changing: { isDraining: boolean } = this
-    changing.isDraining = true
-  }
-
-  stop(): void {
-    const changing: { isStopped: boolean } = this
-    changing.isStopped = true
-  }
-
-  /** To be called whenever something has ended. */
-  changed(): void {
-    this.#waiting?.()
-  }
-
-  /** Resolves when `isOver` holds, which is checked at every change, or when the time has passed. */
-  until(isOver: () => boolean, atMostMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = this.#clock.after(atMostMs, resolve)
-      this.#waiting = () => {
-        if (!isOver()) return
-        this.#waiting = undefined
-        timer.cancel()
-        resolve()
-      }
-      this.#waiting()
-    })
-  }
-}
 
 /** What a drain ends. */
 export interface Drained {
@@ -104,7 +43,7 @@ export async function drain(drained: Drained, deadlineMs: number): Promise<Drain
   let isNoted = false
   void noteBrokenOff(drained).then(() => {
     isNoted = true
-    lifecycle.changed()
+    lifecycle.onChange?.()
   })
   await lifecycle.until(() => isNoted && lifecycle.running === 0, inboxGraceMs)
   const unfinished = [...lanes.all()]

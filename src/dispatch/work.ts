@@ -192,11 +192,12 @@ export function countAttempt(work: Work): void {
   if (work.attempt > work.mostAttempts) changing.mostAttempts = work.attempt
 }
 
-/** These handlers still have to succeed. Without any, the next batch counts its own attempts. */
+/** These handlers still have to succeed. */
 export function leaveHandlers(work: Work, pending: readonly AnyHandler[]): void {
   const changing: Mutable<Work> = work
   changing.pending = pending
-  if (pending.length === 0) beginCount(changing)
+  // The next batch counts its own attempts.
+  if (pending.length === 0 && work.gatherers.length > 0) beginCount(changing)
 }
 
 function beginCount(changing: Mutable<Work>): void {

@@ -1,4 +1,3 @@
-import type { DeadMessage } from '../inbox/dead-letters.ts'
 import type { DrainResult } from '../hosting/drainable.ts'
 import type { Env, Hono } from 'hono'
 import type { BatchHandler, BatchOptions, Handler, HandlerFilter, Subject } from '../dispatch/handler.ts'

@@ -29,7 +29,7 @@ describe('drain', () => {
   })
 
   test('waits until lanes are empty: what waits, what runs, what rests before a retry', async () => {
-    const { receiver, post, clock } = scene({ concurrency: 2 })
+    const { receiver, post, clock } = scene({ concurrency: 2, retry: { attempts: 5 } })
     const gate = gates()
     receiver.on('data', ({ vin }, { delivery }) => {
       if (vin === 'RETRY' && delivery.attempt < 3) throw new Error('no')
