@@ -5,7 +5,7 @@
  */
 export type { DeadLetters, DeadMessage, MessageSelection, OperatorApi, ReplaySelection } from './inbox/dead-letters.ts'
 export type { Door } from './http/paths.ts'
-export type { Ack, DrainResult, Durability } from './hosting/drainable.ts'
+export type { Ack, DrainResult, Durability, OpenOptions } from './hosting/drainable.ts'
 export type { Clock, Timer } from './base/clock.ts'
 export type {
   BatchContext,
@@ -69,15 +69,19 @@ export type {
   Claim,
   DeadLetter,
   DeadLetterReason,
+  Histogram,
   Inbox,
   InboxFactory,
   InboxGap,
   InboxMessage,
   InboxSettings,
+  InboxStats,
+  KeptGap,
   NextAttempt,
   Opened,
   RelayInbox,
   Selection,
+  UnopenedInbox,
   Waiting,
 } from './inbox/inbox.ts'
 export { memoryInbox } from './inbox/memory.ts'

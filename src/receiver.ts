@@ -151,7 +151,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         ? Promise.resolve()
         : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
-    open: () => backend.open(),
+    open: (openOptions) => backend.open(openOptions),
     drain({ deadlineMs = 25_000 } = {}) {
       closing?.abort()
       return backend.drain(deadlineMs)

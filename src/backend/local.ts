@@ -4,11 +4,11 @@ import type { Lifecycle } from '../dispatch/lifecycle.ts'
 import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
 import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
-import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
+import type { Ack, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
-import type { Inbox, InboxFactory, InboxMessage } from '../inbox/inbox.ts'
+import type { Inbox, InboxFactory, InboxGap, InboxMessage } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Backend, BackendParts, BackendState } from './backend.ts'
 import { Gaps } from './gaps.ts'
@@ -33,7 +33,7 @@ export class LocalBackend implements Backend {
   isReady = false
   readonly #parts: BackendParts
   readonly #surroundings: Surroundings
-  readonly #gaps = new Gaps()
+  readonly #gaps: Gaps
   readonly #inbox: Inbox
   readonly #scheduler: Scheduler
   readonly #replays: Replays
@@ -49,7 +49,8 @@ export class LocalBackend implements Backend {
   constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
     const { settings, registry, receipts, reports } = parts
     const { clock, limits, log, overflow } = settings
-    const gaps = this.#gaps
+    const gaps = new Gaps(clock)
+    this.#gaps = gaps
     this.#parts = parts
     this.#surroundings = surroundings
     this.#inbox = createInbox({
@@ -65,10 +66,11 @@ export class LocalBackend implements Backend {
       },
       onFailure: (error) => reports.dispatch.inboxFailed(error),
       onCapacity: () => this.#emitGap(surroundings),
-      onGap: ({ reason, fromMs }) => {
-        gaps.note(undefined, reason, fromMs)
+      onGap: (gap) => {
+        this.#noteGap(gap)
         this.#emitGap(surroundings)
       },
+      openGaps: () => gaps.list(),
       operator: this,
     })
     this.durability = this.#inbox.durability
@@ -136,8 +138,8 @@ export class LocalBackend implements Backend {
    * Opens the inbox and goes on with what an earlier process left: once, and before any new message. Resolves when the
    * inbox is open. Rejects when it cannot be opened; the next call tries again.
    */
-  open(): Promise<void> {
-    this.#opened ??= this.#begin().catch((error: unknown) => {
+  open(options?: OpenOptions): Promise<void> {
+    this.#opened ??= this.#begin(options).catch((error: unknown) => {
       this.#opened = undefined
       this.#recovered = undefined
       throw error
@@ -205,11 +207,11 @@ export class LocalBackend implements Backend {
     return request
   }
 
-  async #begin(): Promise<void> {
+  async #begin(options?: OpenOptions): Promise<void> {
     const { receipts, reports } = this.#parts
-    const { lastId, gaps = [], waiting } = await this.#inbox.open()
+    const { lastId, gaps = [], waiting } = await this.#inbox.open(options)
     if (lastId !== undefined) receipts.follow(lastId)
-    for (const { reason, fromMs } of gaps) this.#gaps.note(undefined, reason, fromMs, 0)
+    for (const gap of gaps) this.#noteGap(gap)
     this.#recovered = this.#during(async () => {
       try {
         for await (const page of waiting) {
@@ -230,6 +232,10 @@ export class LocalBackend implements Backend {
     this.isReady = this.#isRecovered && this.#waiters === 0
   }
 
+  #noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap): void {
+    this.#gaps.note(vin, reason, fromMs, missed, toMs)
+  }
+
   async #prepare(): Promise<boolean> {
     try {
       await this.open()
@@ -245,15 +251,16 @@ export class LocalBackend implements Backend {
   /** The inbox may have room: emits the open gaps, the oldest first, so that a business can fetch what it missed. */
   #emitGap(from: Surroundings): void {
     const gaps = this.#gaps
-    const { settings, receipts } = this.#parts
+    const { receipts } = this.#parts
     if (!this.#isRecovered || this.#gapsUnderWay >= gapsAtOnce || this.lifecycle.isStopped) return
-    const gap = gaps.take(settings.clock.now())
+    const gap = gaps.take()
     if (gap === undefined) return
     this.#gapsUnderWay += 1
     this.#hold(from, async () => {
       const request = await this.#storeInternal(receipts.gap(gap), from)
       if (request === undefined) gaps.giveBack(gap)
       else {
+        gaps.stored(gap)
         // Where one gap found room there may be room for another.
         this.#emitGap(from)
         await request.settled()
@@ -266,7 +273,7 @@ export class LocalBackend implements Backend {
   async #drain(deadlineMs: number): Promise<DrainResult> {
     this.#emitGap(this.#surroundings)
     const result = await this.#scheduler.drain(deadlineMs)
-    this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
+    if (this.#inbox.keepsGaps !== true) this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
     await this.#inbox.close()
     return result
   }

@@ -35,7 +35,7 @@ export class RelayBackend implements Backend {
   readonly isReady = true
   readonly #relay: Relay
   readonly #parts: BackendParts
-  readonly #gaps = new Gaps()
+  readonly #gaps: Gaps
   #refused: { readonly error: 'inbox_full' | 'inbox_unavailable'; readonly atMs: number } | undefined
   #draining: Promise<DrainResult> | undefined
 
@@ -53,6 +53,7 @@ export class RelayBackend implements Backend {
     this.deadLetters = relay.deadLetters
     this.lifecycle = new Lifecycle(parts.settings.clock)
     this.#relay = relay
+    this.#gaps = new Gaps(parts.settings.clock)
     this.#parts = parts
   }
 
@@ -132,13 +133,13 @@ export class RelayBackend implements Backend {
   }
 
   async #emitGaps(env: unknown): Promise<void> {
-    const { settings, receipts } = this.#parts
-    for (let gap = this.#gaps.take(settings.clock.now()); gap !== undefined;) {
+    const { receipts } = this.#parts
+    for (let gap = this.#gaps.take(); gap !== undefined; gap = this.#gaps.take()) {
       if (!(await this.putInternal(receipts.gap(gap), { ...nowhere, env }))) {
         this.#gaps.giveBack(gap)
         return
       }
-      gap = this.#gaps.take(settings.clock.now())
+      this.#gaps.stored(gap)
     }
   }
 

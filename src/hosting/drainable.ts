@@ -17,9 +17,18 @@ export interface DrainResult {
   readonly lost: number
 }
 
+/** What a server knows when it opens a receiver. */
+export interface OpenOptions {
+  /**
+   * The listening socket outlived the last process, so connections waited in the kernel meanwhile. Then a clean stop is no
+   * gap. A crash still is one: it broke the connections that the process had accepted. Default `false`.
+   */
+  readonly listeningWasKept?: boolean
+}
+
 /** A receiver as a server sees it: how to open and drain it, and what its 2xx promises. */
 export interface Drainable {
-  readonly open: () => Promise<void>
+  readonly open: (options?: OpenOptions) => Promise<void>
   readonly drain: (options?: { readonly deadlineMs?: number }) => Promise<DrainResult>
   readonly ack: Ack
   readonly durability: Durability

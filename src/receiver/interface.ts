@@ -7,7 +7,7 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Answer } from '../http/answers.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
-import type { Drainable } from '../hosting/drainable.ts'
+import type { Drainable, OpenOptions } from '../hosting/drainable.ts'
 import type { Source } from './source.ts'
 import type { Stats } from './stats.ts'
 
@@ -114,7 +114,7 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    * Opens the inbox and goes on with the messages that an earlier process left. `serve` calls it before it listens; without
    * `serve` the first request does. Resolves at once when the inbox is open. Rejects when it cannot be opened.
    */
-  readonly open: () => Promise<void>
+  readonly open: (options?: OpenOptions) => Promise<void>
   /**
    * Takes no more messages (503) and resolves when the handlers of all messages that it took are done, or at the deadline
    * (default 25,000 ms): then it aborts their signals and counts what is left. Never ends the process. A second call returns

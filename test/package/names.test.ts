@@ -15,9 +15,9 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainResult Durability
       ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy FieldCatalogue FieldName FieldType
       FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter
-      Inbox InboxFactory InboxGap InboxMessage InboxSettings Json Location Log MalformedBody MessageSelection Meta
-      NextAttempt Opened OperatorApi OtherField Receiver ReceiverOptions RefusalError RelayInbox ReplaySelection
-      Secret Selection Source StateEvent Stats Subject TimeOfDay Timer Tires Topic UnknownEvent VehicleDataEvent
+      Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats Json KeptGap Location Log MalformedBody
+      MessageSelection Meta NextAttempt OpenOptions Opened OperatorApi OtherField Receiver ReceiverOptions RefusalError RelayInbox ReplaySelection
+      Secret Selection Source StateEvent Stats Subject TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent
       VehicleError Waiting WireEvent`,
   },
   'fleethook/normalize': {
