@@ -44,8 +44,8 @@ export interface Refusals {
   note(refusal: Refusal, details?: RefusedDetails): void
   /** A request was refused before the receiver saw it. */
   noteByRuntime(error: RuntimeRefusal): void
-  /** Logs what was counted since the last line. */
-  flush(): void
+  /** The receiver has drained: logs what was counted since the last line, and starts no timer any more. */
+  stop(): void
 }
 
 /** The receiver does not know who sent a request that it refused for one of these reasons. */
@@ -88,26 +88,32 @@ const windowMs = 10_000
 interface Window {
   readonly sinceMs: number
   readonly kinds: Map<string, { count: number; hint: string | undefined }>
+  /** The last line, or this window's own, reported a lost message. The next one then waits for the end of the window. */
+  isLossReported: boolean
   /** Requests that a line has reported already. */
-  readonly reported: number
-  readonly timer: Timer
+  reported: number
+  readonly timer: Timer | undefined
 }
 
-/** Logs the first refused request at once, and then the number of each kind every ten seconds. */
+/**
+ * Logs the number of refused requests of each kind every ten seconds, and the first lost message at once. A single request of a
+ * stranger is no reason to look up, so it waits for the ten seconds.
+ */
 export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown) => void): Refusals {
   const counts: Record<string, number> = {}
   const handlers: RefusedHandler[] = []
   let current: Window | undefined
+  let isStopped = false
 
-  function begin(reported: number): Window {
-    const timer = backgroundTimer(clock, windowMs, flush)
-    return { sinceMs: clock.now(), kinds: new Map(), reported, timer }
+  function begin(isLossReported: boolean): Window {
+    const timer = isStopped ? undefined : backgroundTimer(clock, windowMs, flush)
+    return { sinceMs: clock.now(), kinds: new Map(), isLossReported, reported: 0, timer }
   }
 
   function flush(): void {
     const ended = current
     if (ended === undefined) return
-    ended.timer.cancel()
+    ended.timer?.cancel()
     current = undefined
     const kinds = [...ended.kinds].toSorted(([, a], [, b]) => b.count - a.count)
     const total = kinds.reduce((sum, [, { count }]) => sum + count, 0)
@@ -116,15 +122,18 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
     const refused = Object.fromEntries(kinds.map(([error, { count }]) => [error, count]))
     const seconds = Math.max(1, Math.round((clock.now() - ended.sinceMs) / 1000))
     const advice = kinds[0] === undefined ? '' : adviceFor(kinds[0][0], kinds[0][1].hint)
-    guarded(() => log.warn(`${total} requests refused in ${seconds} s: ${list}. ${advice}`, { refused }))
-    current = begin(0)
+    const requests = total === 1 ? 'request' : 'requests'
+    guarded(() => log.warn(`${total} ${requests} refused in ${seconds} s: ${list}. ${advice}`, { refused }))
+    current = begin(kinds.some(([error]) => isLoss(error)))
   }
 
   function count(error: string, hint: string | undefined, details?: Record<string, unknown>): void {
     // A runtime can end timers with the request that started them.
     if (current !== undefined && clock.now() - current.sinceMs > windowMs) flush()
-    if (current === undefined) {
-      current = begin(1)
+    current ??= begin(false)
+    if (isLoss(error) && !current.isLossReported) {
+      current.isLossReported = true
+      current.reported += 1
       guarded(() => log.warn(`1 request refused: ${error}. ${adviceFor(error, hint)}`, details))
     }
     const known = current.kinds.get(error)
@@ -142,7 +151,10 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
   return {
     counts,
     handlers,
-    flush,
+    stop() {
+      isStopped = true
+      flush()
+    },
     note(refusal, { door, messages = [] } = {}) {
       const { error, eventNumber } = refusal
       const hint = hintOf(refusal)
@@ -159,11 +171,13 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
   }
 }
 
+/** Whether a message of the service is lost with the request, as far as the receiver can know. */
+const isLoss = (error: string): boolean => !ofStrangers.has(error) && !(error in runtimeRefusals)
+
 function adviceFor(error: string, hint: string | undefined): string {
-  const isLost =
-    ofStrangers.has(error) || error in runtimeRefusals ? '' : 'The service sends each message once, so these are lost. '
+  const lost = isLoss(error) ? 'The service sends each message once, so a refused one is lost. ' : ''
   const rotation = ofSecrets.has(error)
     ? ' If you just rotated the secret, give the receiver both secrets until no request has the old one.'
     : ''
-  return `${isLost}${hint ?? ''}${rotation}`.trim()
+  return `${lost}${hint ?? ''}${rotation}`.trim()
 }

@@ -121,7 +121,7 @@ export function createReports({ log, clock, onDeadLetter, logErrorText }: Settin
     },
 
     noteUnreportedGaps(gaps) {
-      refusals.flush()
+      refusals.stop()
       if (gaps > 0) say.error('messages were lost, and no gap event could report it before the end', { gaps })
     },
 
