@@ -9,6 +9,7 @@ import type { Socket } from 'node:net'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import { milliseconds, wholeNumber } from '../src/base/options.ts'
 import { refuse } from '../src/http/answers.ts'
+import { countRefusals } from './node-refusals.ts'
 import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
 export { exitWithError } from './startup-errors.ts'
@@ -36,7 +37,7 @@ const node: Runtime<NodeServeOptions> = {
     maxConnections: wholeNumber(1),
   },
 
-  async listen(answerer, options) {
+  async listen(answerer, options, _wantsConnection, refused) {
     let stopping = false
     const answer = getRequestListener((request, connection) => answerer(request, connection), {
       overrideGlobalObjects: true,
@@ -54,6 +55,7 @@ const node: Runtime<NodeServeOptions> = {
       ? createSecureServer({ ...timeouts, ...options.tls }, listener)
       : createServer(timeouts, listener)
     server.maxConnections = options.maxConnections ?? 20_000
+    countRefusals(server, refused)
     const sockets = new Set<Socket>()
     server.on('connection', (socket: Socket) => {
       sockets.add(socket)

@@ -4,7 +4,7 @@ import { checkOptions, type Rules } from '../src/base/options.ts'
 import type { Drainable } from '../src/hosting/drainable.ts'
 import { detachedContext, type ExecutionContext } from '../src/hosting/execution-context.ts'
 import { envOfRequest } from '../src/hosting/execution-context.ts'
-import { receiversIn, type RoutedApp } from '../src/hosting/drainable.ts'
+import { hostedBy, receiversIn, type RoutedApp, type RuntimeRefusal } from '../src/hosting/drainable.ts'
 import { markStartupError } from './startup-errors.ts'
 import { serveRules, type ServeOptions, type Signal } from './serve-options.ts'
 
@@ -37,12 +37,15 @@ export interface Runtime<Options extends ServeOptions> {
   /** Promises that this runtime cannot keep, by the reason. */
   readonly cannotKeep?: (ack: Ack, durability: Drainable['durability']) => string | undefined
   /** Starts to listen. Every request gets a context, so that `c.executionCtx` throws nowhere. */
-  listen(answer: Answerer, options: Options, wantsConnection: boolean): Promise<Listening>
+  listen(answer: Answerer, options: Options, wantsConnection: boolean, refused: NoteRefused): Promise<Listening>
   /** Calls `stop` when the signal comes. Returns how to forget about it. */
   onSignal(signal: Signal, stop: () => void): () => void
   /** Does to the process what the signal does when nobody listens. */
   raise(signal: Signal): void
 }
+
+/** Called for a request that the runtime refused before a receiver saw it. */
+export type NoteRefused = (error: RuntimeRefusal) => void
 
 /**
  * Answers a request. `connection` is what the runtime knows of where it came from, under the names that Hono looks for;
@@ -98,6 +101,9 @@ async function start<Options extends ServeOptions>(
         stopping === undefined ? answer(request, connection) : lastAnswer(answer(request, connection)),
       (options ?? {}) as Options,
       !isDrainable(served),
+      (error) => {
+        for (const receiver of receivers) hostedBy(receiver)?.refused(error)
+      },
     )
     .catch((cause: unknown) => {
       throw cannotListen(cause, options ?? {})
@@ -120,7 +126,9 @@ async function start<Options extends ServeOptions>(
     )
     for (const off of forget) off()
     const result = results.reduce(add, nothing)
-    say(`stopped: ${result.handled} handled while stopping, ${result.left} left in the inbox, ${result.lost} lost.`)
+    say(
+      `stopped: ${result.handled} handled while stopping, ${result.left} left in the inbox, ${result.lost} lost.${facts(receivers, 'stop')}`,
+    )
     return result
   }
 
@@ -147,7 +155,7 @@ async function start<Options extends ServeOptions>(
     )
   }
   // Said last: whoever waits for this line may send a signal at once.
-  say(`listening on ${url}\n  ${name}. ${meanings(receivers)}`)
+  say(`listening on ${url}\n  ${name}. ${meanings(receivers)}${facts(receivers, 'start')}`)
   return { url, port: listening.port, close: () => close(), closed }
 }
 
@@ -211,6 +219,12 @@ function cannotListen(cause: unknown, { port = 3000, hostname }: ServeOptions): 
 function meanings(receivers: readonly Drainable[]): string {
   if (receivers.length > 0) return [...new Set(receivers.map(meaning))].join(' ')
   return 'No receiver was found in what is served, so that stopping drains none: mount it with app.route(path, receiver.routes()), or call receiver.drain() once the server is closed.'
+}
+
+/** What the operator should know of the receivers, one line each. */
+function facts(receivers: readonly Drainable[], moment: 'start' | 'stop'): string {
+  const found = receivers.flatMap((receiver) => hostedBy(receiver)?.facts(moment) ?? [])
+  return found.map((fact) => `\n  ${fact}`).join('')
 }
 
 /** What a 2xx means, in plain words. */

@@ -5,7 +5,14 @@
  */
 export type { DeadLetters, DeadMessage, MessageSelection, OperatorApi, ReplaySelection } from './inbox/dead-letters.ts'
 export type { Door } from './http/paths.ts'
-export type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from './hosting/drainable.ts'
+export type {
+  Ack,
+  DrainOptions,
+  DrainResult,
+  Durability,
+  OpenOptions,
+  RuntimeRefusal,
+} from './hosting/drainable.ts'
 export type { Clock, Timer } from './base/clock.ts'
 export type {
   BatchContext,
@@ -90,4 +97,5 @@ export type { ReceiverOptions } from './receiver/options.ts'
 export type { ErrorDetails, GivenMessage, Receiver } from './receiver/interface.ts'
 export { createReceiver } from './receiver.ts'
 export type { Source } from './receiver/source.ts'
+export type { RefusedHandler, RefusedRequest } from './receiver/refusals.ts'
 export type { Stats } from './receiver/stats.ts'

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander'
 import { packageVersion } from './own-package.ts'
+import { escapeLines } from './terminal.ts'
 
 interface Entry {
   readonly summary: string
@@ -75,6 +76,8 @@ const program = new Command('fleethook')
   .helpCommand(false)
   .showSuggestionAfterError()
   .exitOverride()
+  // Commander's errors quote what was given.
+  .configureOutput({ writeErr: (text) => process.stderr.write(escapeLines(text)) })
 
 for (const [name, { summary, load }] of Object.entries(commands)) {
   const command = program.command(name).summary(summary).description(summary)

@@ -15,7 +15,7 @@ import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 import { loadSqlite } from '../inbox/sqlite/file/database.ts'
 import { environment, time } from './arguments.ts'
-import { logTo, printError } from './terminal.ts'
+import { jsonText, logTo, printError } from './terminal.ts'
 
 /** What a command for operators gets. */
 export interface Operating {
@@ -113,7 +113,7 @@ async function run<Arguments extends unknown[], Options extends object>(
     return agreed(question, options)
   }
   const print: Operating['print'] = (value, text) =>
-    console.log(options.json ? JSON.stringify(value, undefined, 2) : text())
+    console.log(options.json ? jsonText(value) : text())
   try {
     return await work({ connection, print, agreed: ask }, options, ...args)
   } finally {
@@ -131,7 +131,7 @@ async function agreed(question: string, { yes }: Common): Promise<boolean> {
 }
 
 function report({ code, message, hint }: FleethookError, { json }: Common): void {
-  if (json) console.log(JSON.stringify({ error: { code, message, hint } }, undefined, 2))
+  if (json) console.log(jsonText({ error: { code, message, hint } }))
   else printError({ message, hint })
 }
 

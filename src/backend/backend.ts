@@ -46,7 +46,16 @@ export interface Backend extends OperatorApi {
 /** The part of {@link Stats} that is about what was taken. */
 export type BackendState = Pick<
   Stats,
-  'handled' | 'retried' | 'deadLettered' | 'duplicates' | 'lost' | 'pending' | 'running' | 'lanes' | 'openGaps'
+  | 'handled'
+  | 'retried'
+  | 'deadLettered'
+  | 'duplicates'
+  | 'lost'
+  | 'pending'
+  | 'inbox'
+  | 'running'
+  | 'lanes'
+  | 'openGaps'
 >
 
 /** What a {@link RelayInbox} is inside. */

@@ -104,7 +104,7 @@ export class LocalBackend implements Backend {
       read: receipts.reread,
       events: {
         ...reports.dispatch,
-        died: (letter, dropped) => reports.noteDead(deadMessage(letter, receipts.reread), dropped),
+        died: (letter, dropped) => reports.noteDead(deadMessage(letter, receipts.reread), dropped, this.durability),
         missed: (lane, sinceMs) => gaps.note(vinOf(lane), 'deadline', sinceMs),
         onCapacity: (request) => {
           if (gaps.size > 0) this.#emitGap(request)
@@ -191,7 +191,8 @@ export class LocalBackend implements Backend {
   state(): BackendState {
     const { counts, lanes } = this.#scheduler
     const { running } = this.lifecycle
-    return { ...counts, pending: this.#inbox.usage(), running, lanes, openGaps: this.#gaps.size }
+    const inbox = this.#inbox.stats?.() ?? {}
+    return { ...counts, pending: this.#inbox.usage(), inbox, running, lanes, openGaps: this.#gaps.size }
   }
 
   async #store(messages: readonly InboxMessage[], from: Surroundings): Promise<RequestWork | Refusal> {

@@ -121,7 +121,7 @@ export type UnknownReason =
   | 'no_topic'
   /** The topic's payload has a shape that the topic never has. */
   | 'payload_mismatch'
-  /** A topic, but no VIN. */
+  /** A topic, but no VIN of 1 to 64 characters. */
   | 'vin_missing'
   /** The option `format` names another format. */
   | 'format_mismatch'

@@ -79,6 +79,8 @@ export interface Histogram {
 export interface InboxStats {
   /** The space that it takes on the disk or in memory. */
   readonly bytes?: number
+  /** The most messages that can wait or be claimed. Left out when there is no such limit. */
+  readonly mostMessages?: number
   /** The dead letters that it keeps now. */
   readonly deadLetters?: number
   /** The age of the oldest message that waits or is claimed, in milliseconds. Left out when there is none. */
@@ -198,6 +200,7 @@ export interface Inbox {
   usage(): { readonly messages: number; readonly bytes: number }
   /** Why it would reject every `put` just now, if it would. Health checks use it. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
+  /** Figures for `receiver.stats()`. */
   stats?(): InboxStats
   /** Makes durable what is not yet, and closes files and connections. A `put` from now on is rejected. */
   close(): Promise<void>

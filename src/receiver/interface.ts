@@ -8,6 +8,7 @@ import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Answer } from '../http/answers.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
 import type { Drainable, OpenOptions } from '../hosting/drainable.ts'
+import type { RefusedHandler } from './refusals.ts'
 import type { Source } from './source.ts'
 import type { Stats } from './stats.ts'
 
@@ -83,6 +84,20 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   ): Receiver<E, Fields>
   /** Called for every failed run of a handler and every failure of the inbox. What it throws is logged. */
   onError(handler: (error: unknown, details: ErrorDetails) => unknown): Receiver<E, Fields>
+  /**
+   * Called for every refused request, those of strangers included. It runs after the answer is made and cannot change it. What
+   * it throws is logged. Under an attack it is called for every request, so keep it cheap. `count` helps to report only some.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * createReceiver({ secret: 'a-long-random-value' }).onRefused(({ error, isAuthentic, vins, count }) => {
+   *   if (isAuthentic || count === 1) console.warn('refused', error, vins, count)
+   * })
+   * ```
+   */
+  onRefused(handler: RefusedHandler): Receiver<E, Fields>
   /** The Hono app to mount: `app.route('/telemetry', receiver.routes())`. Always the same one. */
   routes(): Hono<E>
   /** Takes a request at `/` and on the collector's paths. Bound: `export default { fetch: receiver.fetch }`. */

@@ -16,7 +16,8 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy FieldCatalogue FieldName FieldType
       FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter
       Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats Json KeptGap Location Log MalformedBody
-      MessageSelection Meta NextAttempt OpenOptions Opened OperatorApi OtherField Receiver ReceiverOptions RefusalError RelayInbox ReplaySelection
+      MessageSelection Meta NextAttempt OpenOptions Opened OperatorApi OtherField Receiver ReceiverOptions RefusalError RefusedHandler RefusedRequest RelayInbox ReplaySelection
+      RuntimeRefusal
       Secret Selection Source StateEvent Stats Subject TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent
       VehicleError Waiting WireEvent`,
   },
@@ -36,6 +37,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamGap StreamMessage StreamOptions
       StreamingConfig VehicleCommand VehicleImage VehicleResource Webhook WebhookResource`,
   },
+  'fleethook/metrics': { values: 'metricsRoutes metricsText', types: 'Measured MetricsOptions' },
   'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary OperatorApi OperatorOptions' },
   'fleethook/sandbox': {
     values: 'createSandbox',
