@@ -5,7 +5,7 @@
  */
 export type { DeadLetters, DeadMessage, MessageSelection, OperatorApi, ReplaySelection } from './inbox/dead-letters.ts'
 export type { Door } from './http/paths.ts'
-export type { Ack, DrainResult, Durability } from './hosting/drainable.ts'
+export type { Ack, DrainOptions, DrainResult, Durability } from './hosting/drainable.ts'
 export type { Clock, Timer } from './base/clock.ts'
 export type {
   BatchContext,

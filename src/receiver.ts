@@ -5,7 +5,7 @@ import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { isRefusal, readGiven } from './http/body.ts'
-import { markRoutes } from './hosting/drainable.ts'
+import { type DrainOptions, type DrainResult, markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
 import { targetOf } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
@@ -14,7 +14,7 @@ import { type ReceiverOptions, readOptions, type Settings } from './receiver/opt
 import type { Backend, BackendParts } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
 import { createReceipts } from './inbox/receipts.ts'
-import type { Receiver } from './receiver/interface.ts'
+import type { Readiness, Receiver } from './receiver/interface.ts'
 import { createReports } from './receiver/reports.ts'
 import type { Sink } from './receiver/source.ts'
 import { createDriftReport } from './wire/data.ts'
@@ -108,9 +108,31 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     tell: (gap) => backend.putInternal(receipts.gap(gap), from),
   })
 
+  let draining: Promise<DrainResult> | undefined
+  /** From the call of `drain` on, load balancers look for another process, even while messages are still taken. */
+  const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
+    draining !== undefined || backend.isDraining ? 'draining' : backend.refusing()
+  const readiness = (): Readiness => {
+    const reason = busy()
+    return reason === undefined ? { ready: true } : { ready: false, reason: notReady[reason] }
+  }
+
+  async function drainNow({
+    deadlineMs = 25_000,
+    handlerGraceMs = 2_000,
+    takeUntil,
+  }: DrainOptions): Promise<DrainResult> {
+    const endMs = clock.now() + deadlineMs
+    if (takeUntil !== undefined)
+      await Promise.race([takeUntil, new Promise<void>((end) => clock.after(deadlineMs, end))])
+    const leftMs = Math.max(0, endMs - clock.now())
+    return backend.drain(backend.durability === 'memory' ? leftMs : Math.min(leftMs, handlerGraceMs))
+  }
+
   const { app, fetch } = createRoutes<E>({
     receive,
-    busy: () => (backend.isDraining ? 'draining' : backend.refusing()),
+    busy,
+    readiness,
     refused: reports.noteRefused,
   })
 
@@ -135,7 +157,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     fetch,
     async accept({ authorization, body, contentEncoding, path = '/', env, context }) {
       const door = targetOf(path)
-      if (door === undefined || door === 'health') return refusal({ error: 'path_unknown' })
+      if (door !== 'root' && door !== 'collector') return refusal({ error: 'path_unknown' })
       return receive({
         authorization,
         door,
@@ -152,10 +174,11 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
     open: () => backend.open(),
-    drain({ deadlineMs = 25_000 } = {}) {
+    drain(drainOptions = {}) {
       closing?.abort()
-      return backend.drain(deadlineMs)
+      return (draining ??= drainNow(drainOptions))
     },
+    readiness,
     stats() {
       const state = backend.state()
       return {
@@ -174,6 +197,12 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   markRoutes(app, receiver)
   return receiver
 }
+
+const notReady = {
+  draining: 'the receiver is stopping',
+  inbox_full: 'the inbox is full',
+  inbox_unavailable: 'the inbox cannot store messages',
+} as const
 
 function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
   if (isAttachable(inbox)) return inbox.attach(parts)

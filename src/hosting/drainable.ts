@@ -17,10 +17,20 @@ export interface DrainResult {
   readonly lost: number
 }
 
+/** How a receiver stops. */
+export interface DrainOptions {
+  /** When to give up, in milliseconds from the call. Default 25,000. */
+  readonly deadlineMs?: number
+  /** With a durable inbox: how long running handlers may take, in milliseconds. Default 2,000. */
+  readonly handlerGraceMs?: number
+  /** The receiver takes and stores messages until this promise resolves, for instance when the sockets are closed. */
+  readonly takeUntil?: Promise<unknown>
+}
+
 /** A receiver as a server sees it: how to open and drain it, and what its 2xx promises. */
 export interface Drainable {
   readonly open: () => Promise<void>
-  readonly drain: (options?: { readonly deadlineMs?: number }) => Promise<DrainResult>
+  readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   readonly ack: Ack
   readonly durability: Durability
   /** The value of the option `inbox`. */

@@ -1,5 +1,5 @@
 import type { DeadMessage } from '../inbox/dead-letters.ts'
-import type { DrainResult } from '../hosting/drainable.ts'
+import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Env, Hono } from 'hono'
 import type { BatchHandler, BatchOptions, Handler, HandlerFilter, Subject } from '../dispatch/handler.ts'
 import type { FleetEvent } from '../events/event.ts'
@@ -35,6 +35,13 @@ export interface ErrorDetails {
   readonly delivery?: { readonly id: string; readonly attempt: number }
   /** The number of messages in a batch whose handler failed. `event` and `delivery` are those of the first. */
   readonly messages?: number
+}
+
+/** Whether a receiver takes messages now. */
+export interface Readiness {
+  readonly ready: boolean
+  /** Why it is not ready, in plain words. */
+  readonly reason?: string
 }
 
 /** The receiver of one webhook. */
@@ -121,9 +128,11 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    * (default 25,000 ms): then it aborts their signals and counts what is left. Never ends the process. A second call returns
    * the same promise.
    */
-  readonly drain: (options?: { readonly deadlineMs?: number }) => Promise<DrainResult>
+  readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   /** Counts since construction, and what is going on right now. */
   stats(): Stats
+  /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
+  readiness(): Readiness
   readonly deadLetters: DeadLetters
   /**
    * Replays messages that were handled and that the inbox still keeps (its retention), in the order in which they came: all
