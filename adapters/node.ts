@@ -85,7 +85,7 @@ const node: Runtime<NodeServeOptions> = {
     })
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject)
-      server.listen(where, () => {
+      server.listen(where, backlog, () => {
         server.off('error', reject)
         resolve()
       })
@@ -110,7 +110,16 @@ const node: Runtime<NodeServeOptions> = {
 
   onSignal(signal, stop) {
     process.on(signal, stop)
-    return () => process.off(signal, stop)
+    // Without its `fleethook run`, nobody would stop this process.
+    const launched = signal === 'SIGTERM' && process.env[launcherVariable] === String(process.ppid)
+    if (launched) {
+      process.once('disconnect', stop)
+      process.channel?.unref()
+    }
+    return () => {
+      process.off(signal, stop)
+      if (launched) process.off('disconnect', stop)
+    }
   },
 
   raise(signal) {
@@ -151,7 +160,7 @@ function listenOptions({
   reusePort,
 }: NodeServeOptions): ListenOptions & { readonly fd?: number } {
   const fd = listen?.fd ?? nextInherited()
-  if (fd !== undefined) return { fd, backlog }
+  if (fd !== undefined) return { fd }
   if (reusePort && !canReusePort(process.versions.node)) {
     throw new FleethookError(
       'option_invalid',

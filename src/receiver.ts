@@ -122,11 +122,19 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     handlerGraceMs = 2_000,
     takeUntil,
   }: DrainOptions): Promise<DrainResult> {
+    const settled = (): number => backend.state().handled + backend.state().deadLettered
+    const before = settled()
     const endMs = clock.now() + deadlineMs
-    if (takeUntil !== undefined)
-      await Promise.race([takeUntil, new Promise<void>((end) => clock.after(deadlineMs, end))])
+    if (takeUntil !== undefined) {
+      await new Promise<void>((resolve, reject) => {
+        const timer = clock.after(deadlineMs, resolve)
+        takeUntil.then(() => resolve(), reject).finally(() => timer.cancel())
+      })
+    }
     const leftMs = Math.max(0, endMs - clock.now())
-    return backend.drain(backend.durability === 'memory' ? leftMs : Math.min(leftMs, handlerGraceMs))
+    const meanwhile = settled() - before
+    const result = await backend.drain(backend.durability === 'memory' ? leftMs : Math.min(leftMs, handlerGraceMs))
+    return { ...result, handled: result.handled + meanwhile }
   }
 
   const { app, fetch } = createRoutes<E>({

@@ -1,0 +1,143 @@
+import { mkdtempSync } from 'node:fs'
+import net from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { runtimePath } from '../../../scripts/runtimes.ts'
+import { spawnTarget, type Target, type TargetCommand } from '../../conformance/spawn.ts'
+
+/** A receiver that is deployed in one of the documented ways. */
+export interface Deployment extends AsyncDisposable {
+  readonly port: number
+  /** Replaces the receiver. Resolves when the new one takes messages. */
+  restart(): Promise<void>
+  /** Every line that its processes have printed. */
+  output(): readonly string[]
+}
+
+export interface Wanted {
+  readonly runtime?: 'node22' | 'node24' | 'node26' | 'bun' | 'deno'
+  readonly serve?: object
+  readonly settings?: object
+  /** Without a file, the inbox is in memory. */
+  readonly isDurable?: boolean
+}
+
+const program = fileURLToPath(new URL('program.ts', import.meta.url))
+const cli = fileURLToPath(new URL('../../../adapters/cli/main.ts', import.meta.url))
+
+function commandOf(
+  { runtime = 'node24', serve = {}, settings = {}, isDurable = true }: Wanted,
+  inbox: string,
+): TargetCommand {
+  const flags = { deno: ['run', '--allow-all'], bun: ['run'], node22: [], node24: [], node26: [] }
+  return {
+    runtime,
+    command: runtimePath(runtime),
+    args: [...flags[runtime], program, runtime.replace(/\d+/, '')],
+    env: {
+      SERVE: JSON.stringify({ hostname: '127.0.0.1', ...serve }),
+      SETTINGS: JSON.stringify(settings),
+      ...(isDurable ? { INBOX: inbox } : {}),
+    },
+  }
+}
+
+const newInbox = (): string => join(mkdtempSync(join(tmpdir(), 'fleethook-deploy-')), 'inbox.db')
+
+/** A port that is free now. */
+async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  const address = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  return typeof address === 'object' && address !== null ? address.port : 0
+}
+
+/** One process after the other, with one port and one file, as a supervisor without a socket restarts it. */
+export async function plain(wanted: Wanted = {}): Promise<Deployment> {
+  const port = await freePort()
+  const inbox = newInbox()
+  const start = (): Promise<Target> => spawnTarget(commandOf({ ...wanted, serve: { port, ...wanted.serve } }, inbox))
+  return oneAfterTheOther(port, start)
+}
+
+/** One process after the other on a socket that this process holds: what systemd does with a socket unit. */
+export async function systemdStyle(wanted: Wanted = {}): Promise<Deployment> {
+  const port = await freePort()
+  const bind: unknown = Reflect.get(net, '_createServerHandle')
+  const handle: unknown = typeof bind === 'function' ? bind('127.0.0.1', port, 4, undefined, 0) : undefined
+  if (typeof handle !== 'object' || handle === null || !('fd' in handle) || typeof handle.fd !== 'number')
+    throw new Error('This Node cannot bind without accepting.')
+  const { fd } = handle
+  const { command, args, ...rest } = commandOf(wanted, newInbox())
+  const start = (): Promise<Target> =>
+    spawnTarget({
+      ...rest,
+      // The shell knows its process id before it becomes the program.
+      command: 'sh',
+      args: ['-c', 'LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"', command, ...args],
+      inherited: [fd],
+    })
+  return oneAfterTheOther(port, start)
+}
+
+async function oneAfterTheOther(port: number, start: () => Promise<Target>): Promise<Deployment> {
+  let current = await start()
+  const output: string[] = []
+  return {
+    port,
+    async restart() {
+      await current.stop()
+      output.push(...current.output)
+      current = await start()
+    },
+    output: () => [...output, ...current.output],
+    [Symbol.asyncDispose]: async () => void (await current.stop('SIGKILL')),
+  }
+}
+
+/** `fleethook run`. */
+export async function fleethookRun(wanted: Wanted = {}): Promise<Deployment & { readonly target: Target }> {
+  const port = await freePort()
+  const { command, args, ...rest } = commandOf(wanted, newInbox())
+  const target = await spawnTarget({
+    ...rest,
+    command,
+    args: [cli, 'run', '--port', String(port), '--hostname', '127.0.0.1', '--', ...args],
+  })
+  let restarts = 0
+  return {
+    port,
+    target,
+    async restart() {
+      restarts += 1
+      target.kill('SIGHUP')
+      const until = restarts
+      while (target.output.filter((line) => line.includes('has replaced the receiver')).length < until)
+        await new Promise((resolve) => setTimeout(resolve, 20))
+    },
+    output: () => target.output,
+    [Symbol.asyncDispose]: async () => void (await target.stop('SIGTERM')),
+  }
+}
+
+/** Two processes on one port, each with a file of its own. The new one starts before the old one stops. */
+export async function reusedPort(wanted: Wanted = {}): Promise<Deployment> {
+  const port = await freePort()
+  const start = (): Promise<Target> =>
+    spawnTarget(commandOf({ ...wanted, serve: { port, reusePort: true, ...wanted.serve } }, newInbox()))
+  let current = await start()
+  const output: string[] = []
+  return {
+    port,
+    async restart() {
+      const next = await start()
+      await current.stop()
+      output.push(...current.output)
+      current = next
+    },
+    output: () => [...output, ...current.output],
+    [Symbol.asyncDispose]: async () => void (await current.stop('SIGKILL')),
+  }
+}
