@@ -92,30 +92,35 @@ interface HeldSocket {
   readonly close: () => void
 }
 
-/**
- * Resolves to an error text when the port cannot be held. Node offers no public way to bind without accepting. This is the
- * function that its cluster module uses.
- */
+/** Resolves to an error text when the port cannot be held. */
 async function holdSocket({ hostname, port: wanted }: RunOptions): Promise<HeldSocket | string> {
-  const bind: unknown = Reflect.get(net, '_createServerHandle')
-  if (typeof bind !== 'function')
-    return `Node ${process.versions.node} cannot hold a port for another process. Use systemd.`
-  let failure: unknown
+  let why = 'no address'
   for (const { address, family } of await addressesOf(hostname)) {
-    const handle: unknown = bind(address, wanted, family, undefined, 0)
-    if (isObject(handle) && typeof handle['fd'] === 'number' && handle['fd'] > 2) {
-      const { fd } = handle
-      return {
-        fd,
-        close: () => {
-          if (typeof handle['close'] === 'function') handle['close']()
-        },
-      }
-    }
-    failure = handle
+    const held = bind(address, wanted, family)
+    if (typeof held !== 'string') return held
+    why = held
   }
-  const why = typeof failure === 'number' ? getSystemErrorName(failure) : 'no descriptor'
   return `Cannot hold port ${wanted}: ${why}.`
+}
+
+/** Binds without accepting. Returns the code of the error when that fails. */
+function bind(host: string, wanted: number, family: number): HeldSocket | string {
+  if (typeof net.BoundSocket === 'function') {
+    try {
+      const socket = new net.BoundSocket({ host, port: wanted })
+      return { fd: socket.fd(), close: () => socket.close() }
+    } catch (error) {
+      return isObject(error) && typeof error['code'] === 'string' ? error['code'] : String(error)
+    }
+  }
+  // Before Node 24.19, this function of the cluster module is the only one that binds without accepting.
+  const create: unknown = Reflect.get(net, '_createServerHandle')
+  const handle: unknown = typeof create === 'function' ? create(host, wanted, family, undefined, 0) : undefined
+  if (typeof handle === 'number') return getSystemErrorName(handle)
+  if (!isObject(handle) || typeof handle['fd'] !== 'number')
+    return `Node ${process.versions.node} cannot bind without accepting`
+  const { fd, close } = handle
+  return { fd, close: () => void (typeof close === 'function' && close.call(handle)) }
 }
 
 async function addressesOf(hostname: string | undefined): Promise<readonly { address: string; family: number }[]> {

@@ -1,4 +1,6 @@
-import { mkdtempSync } from 'node:fs'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -139,5 +141,84 @@ export async function reusedPort(wanted: Wanted = {}): Promise<Deployment> {
     },
     output: () => [...output, ...current.output],
     [Symbol.asyncDispose]: async () => void (await current.stop('SIGKILL')),
+  }
+}
+
+/** A proxy of which `examples/deploy` has a configuration. */
+export type Proxy = 'nginx' | 'haproxy' | 'caddy'
+
+const examples = fileURLToPath(new URL('../../../examples/deploy/', import.meta.url))
+const configs: Readonly<Record<Proxy, string>> = { nginx: 'nginx.conf', haproxy: 'haproxy.cfg', caddy: 'Caddyfile' }
+
+/** The version of a proxy, or `undefined` when it is not installed. `PATH` may not have the folders of the system. */
+export function proxyVersion(proxy: Proxy): string | undefined {
+  try {
+    const text = execFileSync('sh', [
+      '-c',
+      `PATH="$PATH:/usr/sbin"; ${proxy} ${proxy === 'caddy' ? 'version' : '-v'} 2>&1`,
+    ])
+    return /\d+\.\d+\.\d+/.exec(text.toString())?.[0] ?? 'unknown'
+  } catch {
+    return undefined
+  }
+}
+
+/** Two receivers with a file each behind a proxy, which are restarted one after the other. */
+export async function behind(
+  proxy: Proxy,
+  change: (config: string) => string = (config) => config,
+): Promise<Deployment> {
+  const [port, one, two] = [await freePort(), await freePort(), await freePort()]
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-proxy-'))
+  const inboxes = [join(folder, 'one.db'), join(folder, 'two.db')]
+  const starts = [one, two].map(
+    (own, index) => (): Promise<Target> => spawnTarget(commandOf({ serve: { port: own } }, inboxes[index] ?? '')),
+  )
+  const receivers = await Promise.all(starts.map((start) => start()))
+  const path = join(folder, configs[proxy])
+  let config = change(readFileSync(examples + configs[proxy], 'utf8'))
+    .replaceAll('3001', String(one))
+    .replaceAll('3002', String(two))
+    .replaceAll('8080', String(port))
+  if (proxy === 'nginx') {
+    mkdirSync(join(folder, 'bodies'))
+    const kinds = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+    const temporary = kinds.map((kind) => `${kind}_temp_path ${folder}/bodies;`).join(' ')
+    config = config.replace('http {', `http { access_log off; ${temporary}`)
+  }
+  writeFileSync(path, config)
+  const args: Readonly<Record<Proxy, readonly string[]>> = {
+    nginx: ['-p', folder, '-c', path, '-e', 'stderr', '-g', `daemon off; pid ${folder}/pid;`],
+    haproxy: ['-f', path],
+    caddy: ['run', '--config', path, '--adapter', 'caddyfile'],
+  }
+  const child = spawn(proxy, args[proxy], {
+    stdio: 'ignore',
+    env: { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin`, HOME: folder },
+  })
+  await once(child, 'spawn')
+  const until = performance.now() + 10_000
+  while (performance.now() < until) {
+    const answer = await fetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined)
+    if (answer?.ok === true) break
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+  return {
+    port,
+    async restart() {
+      for (const [index, start] of starts.entries()) {
+        await receivers[index]?.stop()
+        receivers[index] = await start()
+        // A proxy that asks for readiness does so twice a second.
+        await new Promise((resolve) => setTimeout(resolve, 1_500))
+      }
+    },
+    output: () => receivers.flatMap((receiver) => receiver.output),
+    async [Symbol.asyncDispose]() {
+      const ended = once(child, 'exit')
+      child.kill('SIGTERM')
+      await ended
+      await Promise.all(receivers.map((receiver) => receiver.stop('SIGKILL')))
+    },
   }
 }
