@@ -50,7 +50,7 @@ const bun: Runtime<BunServeOptions> = {
   name: () => `Bun ${bunItself().version}`,
   variables: () => process.env,
   rules: { idleTimeoutMs: wholeNumber(0, 255_000) },
-  noInheritedSocket: 'Bun.serve cannot listen on an inherited socket.',
+  noInheritedSocket: 'Bun cannot serve HTTP on an inherited socket: use reusePort.',
 
   async listen(answer, options) {
     const { port = 3000, hostname, tls, idleTimeoutMs = 30_000, reusePort = false } = options

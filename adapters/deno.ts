@@ -52,7 +52,7 @@ const echoMs = 500
 const deno: Runtime<ServeOptions> = {
   name: () => (isDeploy() ? 'Deno Deploy' : `Deno ${denoItself().version.deno}`),
   variables: () => process.env,
-  noInheritedSocket: 'Deno.serve cannot listen on an inherited socket.',
+  noInheritedSocket: 'Deno.serve cannot listen on an inherited socket; `serve` of fleethook/node can, on Deno too.',
 
   cannotKeep(ack) {
     if (ack !== 'received' || !isDeploy()) return undefined

@@ -32,7 +32,7 @@ function commandOf(
   { runtime = 'node24', serve = {}, settings = {}, isDurable = true }: Wanted,
   inbox: string,
 ): TargetCommand {
-  const flags = { deno: ['run', '--allow-all'], bun: ['run'], node22: [], node24: [], node26: [] }
+  const flags = { deno: ['run', '--allow-all', '--unstable-net'], bun: ['run'], node22: [], node24: [], node26: [] }
   return {
     runtime,
     command: runtimePath(runtime),
@@ -64,14 +64,23 @@ export async function plain(wanted: Wanted = {}): Promise<Deployment> {
   return oneAfterTheOther(port, start)
 }
 
-/** One process after the other on a socket that this process holds: what systemd does with a socket unit. */
-export async function systemdStyle(wanted: Wanted = {}): Promise<Deployment> {
+/** A socket that is bound to a free port and that this process never accepts from. */
+export async function bindPort(): Promise<{ readonly port: number; readonly fd: number }> {
   const port = await freePort()
   const bind: unknown = Reflect.get(net, '_createServerHandle')
   const handle: unknown = typeof bind === 'function' ? bind('127.0.0.1', port, 4, undefined, 0) : undefined
   if (typeof handle !== 'object' || handle === null || !('fd' in handle) || typeof handle.fd !== 'number')
     throw new Error('This Node cannot bind without accepting.')
-  const { fd } = handle
+  held.push(handle)
+  return { port, fd: handle.fd }
+}
+
+/** A handle that is garbage closes its socket. */
+const held: object[] = []
+
+/** One process after the other on a socket that this process holds: what systemd does with a socket unit. */
+export async function systemdStyle(wanted: Wanted = {}): Promise<Deployment> {
+  const { port, fd } = await bindPort()
   const { command, args, ...rest } = commandOf(wanted, newInbox())
   const start = (): Promise<Target> =>
     spawnTarget({
