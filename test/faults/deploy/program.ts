@@ -18,7 +18,7 @@ const path = env['INBOX']
 const receiver = createReceiver({
   secret: 'a-secret-of-the-tests',
   ...(path === undefined ? {} : { inbox: sqliteInbox({ path, waitMs: 30_000 }) }),
-  ...rest,
+  concurrency: 64,
 }).on('*', async () => {
   for (const end = performance.now() + burnMs; performance.now() < end;);
   await new Promise((resolve) => setTimeout(resolve, handlerMs))

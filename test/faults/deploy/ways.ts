@@ -231,3 +231,25 @@ export async function behind(
     },
   }
 }
+
+/** A port through which bytes take this time in each direction. Connecting takes none. */
+export async function delayed(
+  port: number,
+  ms: number,
+): Promise<{ readonly port: number; readonly close: () => void }> {
+  const later = (from: net.Socket, to: net.Socket): void => {
+    from.on('data', (chunk) => setTimeout(() => to.write(chunk), ms))
+    from.on('end', () => setTimeout(() => to.end(), ms))
+    from.on('error', () => setTimeout(() => to.resetAndDestroy(), ms))
+    from.on('close', () => setTimeout(() => to.destroy(), 2 * ms))
+  }
+  const server = net.createServer({ allowHalfOpen: true }, (near) => {
+    const far = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+    later(near, far)
+    later(far, near)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  return { port: typeof address === 'object' && address !== null ? address.port : 0, close: () => void server.close() }
+}
