@@ -139,9 +139,15 @@ async function start<Options extends ServeOptions>(
 
   async function stop(delayMs: number): Promise<DrainResult> {
     const takeUntil = stopListening(delayMs)
+    const startedMs = performance.now()
     const deadlineMs = delayMs + graceMs
     const results = await Promise.all(
-      receivers.map((receiver) => receiver.drain({ deadlineMs, handlerGraceMs, takeUntil })),
+      receivers.map(async (receiver) => {
+        // Answers that wait for handlers need handlers that run, so this drain begins when the sockets are closed.
+        if (receiver.ack === 'handled') await takeUntil
+        const leftMs = Math.max(0, Math.round(deadlineMs - (performance.now() - startedMs)))
+        return receiver.drain({ deadlineMs: leftMs, handlerGraceMs, takeUntil })
+      }),
     )
     await takeUntil
     for (const off of forget) off()

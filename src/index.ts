@@ -18,7 +18,6 @@ export type {
   HandlerFilter,
   Subject,
 } from './dispatch/handler.ts'
-export type { RetryOptions } from './dispatch/retry.ts'
 export { Discard, Retry } from './dispatch/retry.ts'
 export { type ErrorCode, FleethookError } from './base/errors.ts'
 export type {

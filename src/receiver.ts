@@ -4,8 +4,8 @@ import { createRegistry } from './dispatch/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
-import { isRefusal, readGiven } from './http/body.ts'
-import { type DrainOptions, type DrainResult, markRoutes } from './hosting/drainable.ts'
+import { readGiven } from './http/body.ts'
+import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
 import { targetOf } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
@@ -76,7 +76,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       const body = await arrival.read(limits.bodyBytes)
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
       if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
-      if (isRefusal(body)) {
+      if ('error' in body) {
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), arrival)
         return body
       }
@@ -108,33 +108,13 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     tell: (gap) => backend.putInternal(receipts.gap(gap), from),
   })
 
-  let draining: Promise<DrainResult> | undefined
+  let isStopping = false
   /** From the call of `drain` on, load balancers look for another process, even while messages are still taken. */
   const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
-    draining !== undefined || backend.isDraining ? 'draining' : backend.refusing()
+    isStopping ? 'draining' : backend.refusing()
   const readiness = (): Readiness => {
     const reason = busy()
     return reason === undefined ? { ready: true } : { ready: false, reason: notReady[reason] }
-  }
-
-  async function drainNow({
-    deadlineMs = 25_000,
-    handlerGraceMs = 2_000,
-    takeUntil,
-  }: DrainOptions): Promise<DrainResult> {
-    const settled = (): number => backend.state().handled + backend.state().deadLettered
-    const before = settled()
-    const endMs = clock.now() + deadlineMs
-    if (takeUntil !== undefined) {
-      await new Promise<void>((resolve, reject) => {
-        const timer = clock.after(deadlineMs, resolve)
-        takeUntil.then(() => resolve(), reject).finally(() => timer.cancel())
-      })
-    }
-    const leftMs = Math.max(0, endMs - clock.now())
-    const meanwhile = settled() - before
-    const result = await backend.drain(backend.durability === 'memory' ? leftMs : Math.min(leftMs, handlerGraceMs))
-    return { ...result, handled: result.handled + meanwhile }
   }
 
   const { app, fetch } = createRoutes<E>({
@@ -182,9 +162,10 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
     open: () => backend.open(),
-    drain(drainOptions = {}) {
+    drain(options = {}) {
+      isStopping = true
       closing?.abort()
-      return (draining ??= drainNow(drainOptions))
+      return backend.drain(options)
     },
     readiness,
     stats() {

@@ -90,7 +90,7 @@ export function queueInbox<Bindings = never>(options: QueueInboxOptions<Bindings
       await engine.open()
       await inbox.done
       // Nothing is left, and no timer of it either.
-      await engine.drain(0)
+      await engine.drain({ deadlineMs: 0 })
     },
   }
   return inbox

@@ -1,7 +1,7 @@
-import type { Lifecycle } from '../dispatch/draining.ts'
+import type { Lifecycle } from '../dispatch/lifecycle.ts'
 import type { Registry } from '../dispatch/registry.ts'
 import type { Surroundings } from '../dispatch/work.ts'
-import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
+import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { OperatorApi, ReplaySelection } from '../inbox/dead-letters.ts'
 import { type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
@@ -38,8 +38,8 @@ export interface Backend extends OperatorApi {
   /** Why it would refuse a message just now, if it would. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
   readonly open: () => Promise<void>
-  /** Takes no more messages. Resolves when the handlers of all that it took are done, or at the deadline. */
-  drain(deadlineMs: number): Promise<DrainResult>
+  /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
+  drain(options: DrainOptions): Promise<DrainResult>
   state(): BackendState
 }
 

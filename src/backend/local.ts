@@ -1,10 +1,10 @@
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
-import type { Lifecycle } from '../dispatch/draining.ts'
+import type { Lifecycle } from '../dispatch/lifecycle.ts'
 import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
 import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
-import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
+import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
@@ -29,6 +29,8 @@ export class LocalBackend implements Backend {
   readonly durability: Durability
   readonly deadLetters: DeadLetters
   readonly lifecycle: Lifecycle
+  isDraining = false
+  isReady = false
   readonly #parts: BackendParts
   readonly #surroundings: Surroundings
   readonly #gaps = new Gaps()
@@ -39,9 +41,10 @@ export class LocalBackend implements Backend {
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
   #readiness: Promise<boolean> | undefined
-  #isRecovered = false
   /** Requests that wait until it is ready, and have not gone on yet. */
   #waiters = 0
+  #isRecovered = false
+  #isClosed = false
   #gapsUnderWay = 0
 
   constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
@@ -103,14 +106,6 @@ export class LocalBackend implements Backend {
     this.deadLetters = this.#replays.deadLetters
   }
 
-  get isDraining(): boolean {
-    return this.#draining !== undefined
-  }
-
-  get isReady(): boolean {
-    return this.#isRecovered && this.#waiters === 0
-  }
-
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
     return this.#inbox.refusing()
   }
@@ -130,7 +125,7 @@ export class LocalBackend implements Backend {
     from.context?.watch?.(request.settled())
     if (this.ack !== 'handled') return undefined
     await request.settled()
-    if (request.lost === 0) return undefined
+    if (request.unhandled === 0) return undefined
     return { error: this.lifecycle.isStopped ? 'draining' : 'inbox_unavailable' }
   }
 
@@ -153,13 +148,13 @@ export class LocalBackend implements Backend {
 
   /** One promise for all requests, so that they go on in the order in which they came, and none overtakes them. */
   becomeReady(): Promise<boolean> {
-    this.#waiters += 1
+    this.#countWaiters(1)
     const sinceMs = this.#parts.settings.clock.now()
     const shared = (this.#readiness ??= this.#prepare())
     void shared.then((ready) => {
       if (!ready) this.#gaps.note(undefined, 'inbox_unavailable', sinceMs)
       // By then all that waited for the same promise have gone on.
-      queueMicrotask(() => (this.#waiters -= 1))
+      queueMicrotask(() => this.#countWaiters(-1))
     })
     return shared
   }
@@ -168,8 +163,8 @@ export class LocalBackend implements Backend {
     return this.#replays.replay(which, from)
   }
 
-  drain(deadlineMs: number): Promise<DrainResult> {
-    return (this.#draining ??= this.#drain(deadlineMs))
+  drain(options: DrainOptions): Promise<DrainResult> {
+    return (this.#draining ??= this.#drain(options))
   }
 
   state(): BackendState {
@@ -180,7 +175,7 @@ export class LocalBackend implements Backend {
 
   async #store(messages: readonly InboxMessage[], from: Surroundings): Promise<RequestWork | Refusal> {
     const { reports } = this.#parts
-    if (this.lifecycle.isStopped) return { error: 'draining' }
+    if (this.#takesNothing()) return { error: 'draining' }
     const request = this.#scheduler.add(messages, from)
     try {
       await this.#inbox.put(messages)
@@ -198,7 +193,7 @@ export class LocalBackend implements Backend {
   }
 
   async #storeInternal(message: InboxMessage, from: Surroundings): Promise<RequestWork | undefined> {
-    if (this.lifecycle.isStopped) return undefined
+    if (this.#takesNothing()) return undefined
     const request = this.#scheduler.add([message], from)
     try {
       await this.#inbox.put([message])
@@ -208,6 +203,11 @@ export class LocalBackend implements Backend {
     }
     this.#scheduler.start(request)
     return request
+  }
+
+  /** A durable inbox keeps messages for the next process until it closes. In memory nobody would handle them. */
+  #takesNothing(): boolean {
+    return this.#isClosed || (this.lifecycle.isStopped && this.durability === 'memory')
   }
 
   async #begin(): Promise<void> {
@@ -225,8 +225,14 @@ export class LocalBackend implements Backend {
         reports.dispatch.inboxFailed(error)
       }
       this.#isRecovered = true
+      this.#countWaiters(0)
       this.#emitGap(this.#surroundings)
     })
+  }
+
+  #countWaiters(more: number): void {
+    this.#waiters += more
+    this.isReady = this.#isRecovered && this.#waiters === 0
   }
 
   async #prepare(): Promise<boolean> {
@@ -245,7 +251,7 @@ export class LocalBackend implements Backend {
   #emitGap(from: Surroundings): void {
     const gaps = this.#gaps
     const { settings, receipts } = this.#parts
-    if (!this.#isRecovered || this.#gapsUnderWay >= gapsAtOnce || this.lifecycle.isStopped) return
+    if (!this.#isRecovered || this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
     const gap = gaps.take(settings.clock.now())
     if (gap === undefined) return
     this.#gapsUnderWay += 1
@@ -262,9 +268,18 @@ export class LocalBackend implements Backend {
     })
   }
 
-  async #drain(deadlineMs: number): Promise<DrainResult> {
+  async #drain(options: DrainOptions): Promise<DrainResult> {
     this.#emitGap(this.#surroundings)
-    const result = await this.#scheduler.drain(deadlineMs)
+    const { takeUntil } = options
+    const refuse = (): void => {
+      this.isDraining = true
+    }
+    // An answer that waits for handlers would wait in vain.
+    if (takeUntil === undefined || this.ack === 'handled') refuse()
+    else takeUntil.then(refuse, refuse)
+    const result = await this.#scheduler.drain(options)
+    refuse()
+    this.#isClosed = true
     this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
     await this.#inbox.close()
     return result

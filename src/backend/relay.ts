@@ -1,7 +1,8 @@
 import { FleethookError } from '../base/errors.ts'
-import { Lifecycle } from '../dispatch/draining.ts'
+import { resolvedOr } from '../dispatch/draining.ts'
+import { Lifecycle } from '../dispatch/lifecycle.ts'
 import { nowhere, type Surroundings } from '../dispatch/work.ts'
-import type { Ack, DrainResult, Durability } from '../hosting/drainable.ts'
+import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
@@ -33,6 +34,7 @@ export class RelayBackend implements Backend {
   readonly deadLetters: DeadLetters
   readonly lifecycle: Lifecycle
   readonly isReady = true
+  isDraining = false
   readonly #relay: Relay
   readonly #parts: BackendParts
   readonly #gaps = new Gaps()
@@ -54,10 +56,6 @@ export class RelayBackend implements Backend {
     this.lifecycle = new Lifecycle(parts.settings.clock)
     this.#relay = relay
     this.#parts = parts
-  }
-
-  get isDraining(): boolean {
-    return this.#draining !== undefined
   }
 
   async becomeReady(): Promise<boolean> {
@@ -94,8 +92,8 @@ export class RelayBackend implements Backend {
     return this.#relay.replay(which, from)
   }
 
-  drain(deadlineMs: number): Promise<DrainResult> {
-    return (this.#draining ??= this.#drain(deadlineMs))
+  drain(options: DrainOptions): Promise<DrainResult> {
+    return (this.#draining ??= this.#drain(options))
   }
 
   state(): BackendState {
@@ -142,7 +140,9 @@ export class RelayBackend implements Backend {
     }
   }
 
-  async #drain(deadlineMs: number): Promise<DrainResult> {
+  async #drain({ deadlineMs = 25_000, takeUntil }: DrainOptions): Promise<DrainResult> {
+    await resolvedOr(takeUntil, this.#parts.settings.clock, deadlineMs)
+    this.isDraining = true
     await this.lifecycle.until(() => this.lifecycle.isQuiet, deadlineMs)
     this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
     return { handled: 0, left: 0, lost: 0 }

@@ -3,7 +3,7 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { BreakerEvents, Breakers } from './breaker.ts'
-import type { Lifecycle } from './draining.ts'
+import type { Lifecycle } from './lifecycle.ts'
 import type { Duplicates } from './duplicates.ts'
 import type { Delivery } from './handler.ts'
 import type { AnyHandler, Registry } from './registry.ts'
@@ -217,9 +217,9 @@ export class Attempts {
       await outcome.skip(work)
       return 'over'
     }
-    if (hasPending(work) && !this.#isHalted(work)) {
+    if (hasPending(work) && !lifecycle.isStopped) {
       const { failure, blockedBy } = await this.#runHandlers(work, opened)
-      if (!this.#isHalted(work)) {
+      if (!lifecycle.isStopped && !isOver(work)) {
         if (failure !== undefined) {
           if (!outcome.failed(work)) {
             await outcome.reschedule(work, failure.restMs)
@@ -287,11 +287,11 @@ export class Attempts {
     let blockedBy: object | undefined
     let left: AnyHandler[] | undefined
     for (const handler of work.pending ?? none) {
-      if (this.#isHalted(work)) {
+      if (lifecycle.isStopped || isOver(work)) {
         left = [...(left ?? none), handler]
         continue
       }
-      if (breakers.hasFailing && breakers.isResting(handler)) {
+      if (breakers.failing.size > 0 && breakers.isResting(handler, work.laneKey)) {
         left = [...(left ?? none), handler]
         blockedBy ??= handler
         continue
@@ -304,7 +304,7 @@ export class Attempts {
       const failed = result instanceof Promise ? await result : result
       const request = failed && requestOf(failed.error)
       if (failed === undefined || request?.kind === 'discard') {
-        if (breakers.hasFailing) breakers.succeeded(handler)
+        if (breakers.failing.size > 0) breakers.succeeded(handler)
         if (request?.kind === 'discard') events.discarded(request.reason, event.topic, 1)
         continue
       }
@@ -321,10 +321,6 @@ export class Attempts {
     }
     leaveHandlers(work, left ?? none)
     return { failure, blockedBy }
-  }
-
-  #isHalted(work: Work): boolean {
-    return this.#options.lifecycle.isStopped || isOver(work)
   }
 }
 

@@ -23,7 +23,8 @@ const mostSurroundings = 128
  * the process has. Beyond a number of works only ids are kept; works are made of them as their turn comes near.
  */
 export class Backlog {
-  readonly #keepsIds: boolean
+  /** Whether it keeps ids at all. */
+  readonly keepsIds: boolean
   readonly #inOrder: boolean
   /** Ids of messages in no lane: without order each would have a lane of its own. */
   readonly #unordered = createWaitingIds()
@@ -31,13 +32,13 @@ export class Backlog {
 
   constructor({ inbox, ack, order, overflow }: BacklogOptions) {
     // In memory each message is an object all the same, and a merged message has to be found by its id.
-    this.#keepsIds = inbox.durability !== 'memory' && ack !== 'handled' && overflow === 'refuse'
+    this.keepsIds = inbox.durability !== 'memory' && ack !== 'handled' && overflow === 'refuse'
     this.#inOrder = order === 'vin'
   }
 
   /** Keeps only the id of a work that has started, when there are enough works. Returns whether it did. */
   shelve(work: Work, lanes: Lanes<Work>): boolean {
-    if (!this.#keepsIds) return false
+    if (!this.keepsIds) return false
     const { lane, previous } = work
     const isFull = lanes.items > mostWorks || this.#unordered.size > 0
     if (lane === undefined || (!isFull && lane.items <= mostOfLane)) return false

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../base/clock.ts'
 import type { DispatchEvents, Outcome } from './attempt.ts'
 import type { Breakers } from './breaker.ts'
-import type { Lifecycle } from './draining.ts'
+import type { Lifecycle } from './lifecycle.ts'
 import type { Gatherer } from './registry.ts'
 import { errorText, requestOf } from './retry.ts'
 import type { Failure, RunContext, Runner } from './running.ts'
@@ -89,7 +89,7 @@ export class Batches {
     const { lifecycle, events, breakers } = this.#options
     const works = batch.works.filter(isGathered)
     if (works.length === 0) return none
-    if (breakers.hasFailing && breakers.isResting(batch.gatherer)) {
+    if (breakers.failing.size > 0 && breakers.isResting(batch.gatherer, works[0]?.laneKey ?? '')) {
       await this.#rest(batch, works, breakers.restMs(batch.gatherer))
       return none
     }
@@ -98,7 +98,7 @@ export class Batches {
     const left = works.filter(isGathered)
     if (left.length === 0 || (failure !== undefined && lifecycle.isStopped)) return none
     const request = failure && requestOf(failure.error)
-    if (breakers.hasFailing && (failure === undefined || request?.kind === 'discard'))
+    if (breakers.failing.size > 0 && (failure === undefined || request?.kind === 'discard'))
       breakers.succeeded(batch.gatherer)
     if (request?.kind === 'discard') events.discarded(request.reason, left[0]?.opened?.event.topic ?? '', left.length)
     return failure === undefined || request?.kind === 'discard'

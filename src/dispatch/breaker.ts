@@ -19,9 +19,13 @@ export interface RestingHandler {
 /** Lanes for which a handler has to fail, without a success in between, before it rests as a whole. */
 const lanesToOpen = 5
 
+/** Beyond this number of lanes, a handler counts as failed for every lane. */
+const mostLanes = 10_000
+
 const firstRestMs = 1_000
 const longestRestMs = 60_000
 
+/** The state of one handler. Only {@link Breakers} changes it. */
 interface Breaker {
   /** Lanes that it failed for since its last success. */
   readonly lanes: Set<string>
@@ -35,15 +39,17 @@ interface Breaker {
 
 /**
  * One circuit breaker per handler. When a database is away, its handler fails for every vehicle. Trying each message until
- * its attempts are used up would only make dead letters. So the handler rests as a whole and probes with one message at a
- * time, and the attempts of the others do not count.
+ * its attempts are used up would only make dead letters. So the handler rests as a whole, and the attempts of its messages do
+ * not count. One message at a time tries whether it succeeds again: when the rest is over, and for each vehicle that it has
+ * not failed for yet, so that vehicles for which it works do not wait.
  */
 export class Breakers {
   readonly #clock: Clock
   readonly #events: BreakerEvents
   readonly #onTry: (handler: object) => void
   readonly #onRecovered: (handler: object) => void
-  readonly #failing = new Map<object, Breaker>()
+  /** Handlers that have failed since their last success. */
+  readonly failing: Map<object, Breaker> = new Map()
 
   /** `onTry` is called when a resting handler may be tried with one message, `onRecovered` when it has succeeded again. */
   constructor(
@@ -58,51 +64,56 @@ export class Breakers {
     this.#onRecovered = onRecovered
   }
 
-  /** Whether any handler has failed since its last success. */
-  get hasFailing(): boolean {
-    return this.#failing.size > 0
-  }
-
-  /** Whether a handler rests now. When its rest is over, the first call lets one message through. */
-  isResting(handler: object): boolean {
-    const breaker = this.#failing.get(handler)
+  /** Whether a handler rests now for a lane. When it does not although it failed, the caller tries it with one message. */
+  isResting(handler: object, lane: string): boolean {
+    const breaker = this.failing.get(handler)
     if (breaker?.sinceMs === undefined) return false
-    if (breaker.isProbing || this.#clock.now() < breaker.nextTryMs) return true
+    if (breaker.isProbing || (this.hasFailedFor(handler, lane) && this.#clock.now() < breaker.nextTryMs)) return true
     breaker.isProbing = true
     return false
   }
 
+  /** Whether a handler has failed for a lane since its last success. */
+  hasFailedFor(handler: object, lane: string): boolean {
+    const lanes = this.failing.get(handler)?.lanes
+    return lanes !== undefined && (lanes.size >= mostLanes || lanes.has(lane))
+  }
+
   /** The time until a resting handler is tried again, in milliseconds. */
   restMs(handler: object): number {
-    const breaker = this.#failing.get(handler)
+    const breaker = this.failing.get(handler)
     return breaker === undefined ? 0 : Math.max(firstRestMs, breaker.nextTryMs - this.#clock.now())
   }
 
   /** A run of the handler failed for a message of this lane. Returns whether the handler rests from now on. */
   failed(handler: object, lane: string): boolean {
-    let breaker = this.#failing.get(handler)
+    let breaker = this.failing.get(handler)
     if (breaker === undefined) {
       breaker = {
         ...{ lanes: new Set<string>(), failures: 0, sinceMs: undefined, restMs: firstRestMs, nextTryMs: 0 },
         ...{ isProbing: false, timer: undefined },
       }
-      this.#failing.set(handler, breaker)
+      this.failing.set(handler, breaker)
     }
     breaker.failures += 1
+    if (breaker.lanes.size < mostLanes) breaker.lanes.add(lane)
     if (breaker.sinceMs === undefined) {
-      breaker.lanes.add(lane)
       if (breaker.lanes.size < lanesToOpen) return false
       breaker.sinceMs = this.#clock.now()
-    } else if (!breaker.isProbing) return true
-    else breaker.restMs = Math.min(longestRestMs, breaker.restMs * 2)
-    this.#rest(handler, breaker)
+      this.#rest(handler, breaker)
+    } else if (breaker.isProbing) {
+      if (this.#clock.now() >= breaker.nextTryMs) {
+        breaker.restMs = Math.min(longestRestMs, breaker.restMs * 2)
+        this.#rest(handler, breaker)
+      } else breaker.isProbing = false
+    }
     return true
   }
 
   succeeded(handler: object): void {
-    const breaker = this.#failing.get(handler)
+    const breaker = this.failing.get(handler)
     if (breaker === undefined) return
-    this.#failing.delete(handler)
+    this.failing.delete(handler)
     breaker.timer?.cancel()
     if (breaker.sinceMs === undefined) return
     this.#events.recovered(handler)
@@ -111,20 +122,20 @@ export class Breakers {
 
   /** A run asked to be repeated later (`Retry`): neither a success nor a failure, unless the handler was on trial. */
   askedToWait(handler: object): void {
-    const breaker = this.#failing.get(handler)
+    const breaker = this.failing.get(handler)
     if (breaker?.isProbing === true) this.#rest(handler, breaker)
   }
 
   /** The handlers that rest as a whole. */
   resting(): readonly RestingHandler[] {
-    return [...this.#failing].flatMap(([handler, { sinceMs, nextTryMs }]) =>
+    return [...this.failing].flatMap(([handler, { sinceMs, nextTryMs }]) =>
       sinceMs === undefined ? [] : [{ handler, sinceMs, nextTryMs }],
     )
   }
 
   /** No timer fires any more. */
   stop(): void {
-    for (const { timer } of this.#failing.values()) timer?.cancel()
+    for (const { timer } of this.failing.values()) timer?.cancel()
   }
 
   #rest(handler: object, breaker: Breaker): void {

@@ -1,76 +1,17 @@
-import type { Clock } from '../base/clock.ts'
+import type { Clock, Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import type { DrainResult } from '../hosting/drainable.ts'
+import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
 import type { DispatchCounts, DispatchEvents, Outcome } from './attempt.ts'
 import type { Backlog } from './backlog.ts'
 import type { Lanes } from './lanes.ts'
+import type { Lifecycle } from './lifecycle.ts'
 import type { Runner } from './running.ts'
 import { endWork, type Work } from './work.ts'
 
-/** What is under way in a backend, and whether its drain has begun or ended. */
-export class Lifecycle {
-  /** Handlers that run. Only the scheduler changes it. */
-  running = 0
-  /** A drain has begun: batches do not wait to fill up. */
-  readonly isDraining: boolean = false
-  /** A drain has reached its end: no handler starts. */
-  readonly isStopped: boolean = false
-  readonly #clock: Clock
-  #expected = 0
-  #waiting: (() => void) | undefined
-
-  constructor(clock: Clock) {
-    this.#clock = clock
-  }
-
-  /** Messages may come until `leave` is called. A drain waits until every `enter` has its `leave`. */
-  enter(): void {
-    this.#expected += 1
-  }
-
-  leave(): void {
-    this.#expected -= 1
-    this.changed()
-  }
-
-  /** Whether no more messages can come. */
-  get isQuiet(): boolean {
-    return this.#expected === 0
-  }
-
-  beginDrain(): void {
-    const changing: { isDraining: boolean } = this
-    changing.isDraining = true
-  }
-
-  stop(): void {
-    const changing: { isStopped: boolean } = this
-    changing.isStopped = true
-  }
-
-  /** To be called whenever something has ended. */
-  changed(): void {
-    this.#waiting?.()
-  }
-
-  /** Resolves when `isOver` holds, which is checked at every change, or when the time has passed. */
-  until(isOver: () => boolean, atMostMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = this.#clock.after(atMostMs, resolve)
-      this.#waiting = () => {
-        if (!isOver()) return
-        this.#waiting = undefined
-        timer.cancel()
-        resolve()
-      }
-      this.#waiting()
-    })
-  }
-}
-
 /** What a drain ends. */
 export interface Drained {
+  readonly clock: Clock
   readonly inbox: Inbox
   readonly lifecycle: Lifecycle
   readonly lanes: Lanes<Work>
@@ -85,26 +26,67 @@ export interface Drained {
   readonly stopTimers: () => void
 }
 
-/** How long after the deadline the inbox may take to note what was aborted, in milliseconds. */
+/** How long the inbox may take to note what was aborted, in milliseconds. */
 const inboxGraceMs = 1_000
 
-/** Waits until nothing is left to do, at most until the deadline; then aborts what runs and gives up what waits. */
-export async function drain(drained: Drained, deadlineMs: number): Promise<DrainResult> {
-  const { inbox, lifecycle, lanes, backlog, runner, counts, flush, stopTimers } = drained
+/**
+ * Ends the work of a scheduler.
+ *
+ * With an inbox in memory, everything that it took is handled, until the deadline. With a durable inbox the next process goes
+ * on: no handler starts, and those that run get `handlerGraceMs`. Messages still come until `takeUntil` resolves.
+ */
+export async function drain(
+  drained: Drained,
+  { deadlineMs = 25_000, handlerGraceMs = 2_000, takeUntil }: DrainOptions,
+): Promise<DrainResult> {
+  const { inbox, clock, lifecycle, lanes, backlog, counts, flush, stopTimers } = drained
+  const endsAtMs = clock.now() + deadlineMs
   const handledBefore = counts.handled + counts.deadLettered
   const lostBefore = counts.lost
+  const isDurable = inbox.durability !== 'memory'
+  let left = 0
   lifecycle.beginDrain()
+  if (isDurable) {
+    lifecycle.stop()
+    stopTimers()
+    await lifecycle.until(() => lifecycle.running === 0, Math.min(handlerGraceMs, deadlineMs))
+    left += await breakOffAll(drained, handlerGraceMs)
+  }
+  await resolvedOr(takeUntil, clock, endsAtMs - clock.now())
   flush()
-  await lifecycle.until(() => lanes.size === 0 && backlog.size === 0 && lifecycle.isQuiet, deadlineMs)
+  const isIdle = (): boolean => lifecycle.isQuiet && (isDurable || (lanes.size === 0 && backlog.size === 0))
+  await lifecycle.until(isIdle, endsAtMs - clock.now())
   lifecycle.stop()
   stopTimers()
-  runner.abort(new FleethookError('drain_deadline', `The drain reached its deadline of ${deadlineMs} ms.`))
+  left += await breakOffAll(drained, deadlineMs)
+  return {
+    handled: counts.handled + counts.deadLettered - handledBefore,
+    left: isDurable ? left : 0,
+    lost: counts.lost - lostBefore,
+  }
+}
+
+/** Resolves when the promise settles, or when the time has passed. */
+export async function resolvedOr(promise: Promise<unknown> | undefined, clock: Clock, atMostMs: number): Promise<void> {
+  if (promise === undefined) return
+  let timer: Timer | undefined
+  const timeIsUp = new Promise<void>((resolve) => {
+    timer = clock.after(Math.max(0, atMostMs), resolve)
+  })
+  await Promise.race([timeIsUp, promise.catch(() => {})])
+  timer?.cancel()
+}
+
+/** Aborts what runs and gives up what waits. Resolves to the number of messages that came over the wire and are not done. */
+async function breakOffAll(drained: Drained, afterMs: number): Promise<number> {
+  const { lifecycle, lanes, backlog, runner } = drained
+  runner.abort(new FleethookError('drain_deadline', `The receiver stops, and ${afterMs} ms have passed.`))
   for (const work of lanes.all()) work.rest?.cancel()
   // Aborted runs end at once. What takes time is the inbox, which notes them.
   let isNoted = false
   void noteBrokenOff(drained).then(() => {
     isNoted = true
-    lifecycle.changed()
+    lifecycle.onChange?.()
   })
   await lifecycle.until(() => isNoted && lifecycle.running === 0, inboxGraceMs)
   const unfinished = [...lanes.all()]
@@ -113,11 +95,7 @@ export async function drain(drained: Drained, deadlineMs: number): Promise<Drain
   lanes.clear()
   backlog.clear()
   await giveUp(unfinished, drained)
-  return {
-    handled: counts.handled + counts.deadLettered - handledBefore,
-    left: inbox.durability === 'memory' ? 0 : unfinished.filter((work) => work.counts).length + shelved,
-    lost: counts.lost - lostBefore,
-  }
+  return unfinished.filter((work) => work.counts).length + shelved
 }
 
 /** Messages that were handed out, and whose turn had no end, were not tried. */
@@ -159,7 +137,8 @@ export async function giveUp(
         counts.lost += 1
         lost.push(work)
       }
-      work.request.oneIsOver(isGone)
+      // Whoever waits for its handlers waits in vain, also where a later process handles it.
+      work.request.oneIsOver(true)
     }),
   )
   if (lost.length > 0) events.lost(lost.length)

@@ -4,15 +4,16 @@ import type { Log } from '../base/log.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Ack, DrainResult } from '../hosting/drainable.ts'
+import type { Ack, DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
 import { Backlog } from './backlog.ts'
 import { Batches, type GatheredBatch, inboxRestMs } from './batches.ts'
 import { Breakers, type RestingHandler } from './breaker.ts'
-import { type Drained, drain, giveUp, Lifecycle } from './draining.ts'
+import { type Drained, drain, giveUp } from './draining.ts'
 import { type Dedupe, Duplicates } from './duplicates.ts'
 import { Lanes } from './lanes.ts'
+import { Lifecycle } from './lifecycle.ts'
 import type { Registry } from './registry.ts'
 import { RequestDeadlines, requestWorkMs } from './request-deadlines.ts'
 import type { RetryOptions } from './retry.ts'
@@ -67,7 +68,7 @@ export class Scheduler {
   /** Work that can be merged, by its id. An answer that waits for a message needs the place that the message has. */
   readonly #mergeable: PassingMap<string, Work> | undefined
   /** Work that waits for a handler that rests as a whole. */
-  readonly #blocked = new Map<object, Set<Work>>()
+  readonly #blocked = new Map<object, { readonly untried: Set<Work>; readonly failed: Set<Work> }>()
   readonly #breakers: Breakers
   #started: Work[] = []
 
@@ -98,7 +99,7 @@ export class Scheduler {
     this.#yielding = new Yielding(clock, this.#runStarted)
     this.#deadlines = new RequestDeadlines(clock, (request, sinceMs) => this.#expire(request, sinceMs))
     this.#drained = {
-      ...{ inbox, lifecycle, lanes, backlog, runner, outcome, events, counts: this.counts },
+      ...{ inbox, clock, lifecycle, lanes, backlog, runner, outcome, events, counts: this.counts },
       flush: () => this.#pump(),
       stopTimers: () => {
         batches.stop()
@@ -124,7 +125,9 @@ export class Scheduler {
   /** The inbox has its messages: their handlers start in a task of their own, after the answer. */
   start(request: RequestWork): void {
     if (request.isHeld) this.#deadlines.hold(request)
-    for (const work of request.works) if (!this.#backlog.shelve(work, this.#lanes)) this.#started.push(work)
+    const backlog = this.#backlog
+    for (const work of request.works)
+      if (!backlog.keepsIds || !backlog.shelve(work, this.#lanes)) this.#started.push(work)
     this.#yielding.later(request.isHeld)
     request.started()
   }
@@ -148,9 +151,9 @@ export class Scheduler {
     }
   }
 
-  /** Resolves when nothing is left to do, or at the deadline. */
-  drain(deadlineMs: number): Promise<DrainResult> {
-    return drain(this.#drained, deadlineMs)
+  /** Ends all work: see `draining.ts`. */
+  drain(options: DrainOptions): Promise<DrainResult> {
+    return drain(this.#drained, options)
   }
 
   /** The handlers that rest as a whole. */
@@ -197,7 +200,7 @@ export class Scheduler {
         else batch.gate()
       }
     }
-    lifecycle.changed()
+    lifecycle.onChange?.()
   }
 
   readonly #step = async (work: Work): Promise<void> => {
@@ -238,20 +241,31 @@ export class Scheduler {
   /** It waits for a handler that rests as a whole, in its lane and in the order of coming. */
   #block(work: Work, handler: object): void {
     block(work)
-    const blocked = this.#blocked.get(handler)
-    if (blocked === undefined) this.#blocked.set(handler, new Set([work]))
-    else blocked.add(work)
+    let blocked = this.#blocked.get(handler)
+    if (blocked === undefined) {
+      blocked = { untried: new Set(), failed: new Set() }
+      this.#blocked.set(handler, blocked)
+    }
+    const isKnown = this.#breakers.hasFailedFor(handler, work.laneKey)
+    blocked[isKnown ? 'failed' : 'untried'].add(work)
+    // The message that was on trial has ended: it is the turn of a vehicle that the handler has not failed for.
+    if (isKnown) this.#wakeFirst(blocked.untried)
+  }
+
+  #wakeFirst(works: Set<Work>): boolean {
+    for (const work of works) {
+      works.delete(work)
+      if (work.state !== 'blocked') continue
+      this.#readyAgain(work)
+      return true
+    }
+    return false
   }
 
   /** One message may try a handler that rests. */
   readonly #tryBlocked = (handler: object): void => {
     const blocked = this.#blocked.get(handler)
-    for (const work of blocked ?? []) {
-      blocked?.delete(work)
-      if (work.state !== 'blocked') continue
-      this.#readyAgain(work)
-      break
-    }
+    if (blocked !== undefined && !this.#wakeFirst(blocked.untried)) this.#wakeFirst(blocked.failed)
     this.#pump()
   }
 
@@ -259,7 +273,8 @@ export class Scheduler {
   readonly #unblock = (handler: object): void => {
     const blocked = this.#blocked.get(handler)
     this.#blocked.delete(handler)
-    for (const work of blocked ?? []) if (work.state === 'blocked') this.#readyAgain(work)
+    if (blocked === undefined) return
+    for (const work of [...blocked.untried, ...blocked.failed]) if (work.state === 'blocked') this.#readyAgain(work)
     this.#pump()
   }
 
@@ -324,7 +339,7 @@ export class Scheduler {
     this.#lanes.remove(work)
     if (lane?.head !== undefined) this.#wake(lane.head)
     this.#mergeable?.delete(work.id)
-    const next = this.#backlog.next(this.#lanes)
+    const next = this.#backlog.keepsIds ? this.#backlog.next(this.#lanes) : undefined
     if (next === undefined) return
     this.#lanes.add(next.id, next)
     this.#lanes.ready(next)

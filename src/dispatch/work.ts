@@ -92,8 +92,8 @@ export class RequestWork implements Surroundings {
   readonly isWatched: boolean
   /** Its messages, until they have started; and for as long as the runtime holds them. */
   works: readonly Work[]
-  /** Messages that were acknowledged, or are about to be, and will never be handled. */
-  lost = 0
+  /** Messages that this process will not handle. */
+  unhandled = 0
   #unfinished: number
   #settled: Promise<void> | undefined
   #resolve: (() => void) | undefined
@@ -124,8 +124,8 @@ export class RequestWork implements Surroundings {
   }
 
   /** One more of its messages is over. */
-  oneIsOver(isLost: boolean = false): void {
-    if (isLost) this.lost += 1
+  oneIsOver(isUnhandled: boolean = false): void {
+    if (isUnhandled) this.unhandled += 1
     this.#unfinished -= 1
     if (this.#unfinished === 0) this.#resolve?.()
   }
@@ -192,11 +192,12 @@ export function countAttempt(work: Work): void {
   if (work.attempt > work.mostAttempts) changing.mostAttempts = work.attempt
 }
 
-/** These handlers still have to succeed. Without any, the next batch counts its own attempts. */
+/** These handlers still have to succeed. */
 export function leaveHandlers(work: Work, pending: readonly AnyHandler[]): void {
   const changing: Mutable<Work> = work
   changing.pending = pending
-  if (pending.length === 0) beginCount(changing)
+  // The next batch counts its own attempts.
+  if (pending.length === 0 && work.gatherers.length > 0) beginCount(changing)
 }
 
 function beginCount(changing: Mutable<Work>): void {

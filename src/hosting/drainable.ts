@@ -17,14 +17,17 @@ export interface DrainResult {
   readonly lost: number
 }
 
-/** How a receiver stops. */
+/** How to drain a receiver. */
 export interface DrainOptions {
-  /** When to give up, in milliseconds from the call. Default 25,000. */
-  readonly deadlineMs?: number
-  /** With a durable inbox: how long running handlers may take, in milliseconds. Default 2,000. */
-  readonly handlerGraceMs?: number
-  /** The receiver takes and stores messages until this promise resolves, for instance when the sockets are closed. */
-  readonly takeUntil?: Promise<unknown>
+  /** The longest that a drain may take, in milliseconds. Default 25,000. */
+  readonly deadlineMs?: number | undefined
+  /**
+   * With a durable inbox: how long running handlers may go on, in milliseconds. Default 2,000. No other handler starts, because
+   * the next process handles what waits. An inbox in memory has no next process, so all of its messages are handled.
+   */
+  readonly handlerGraceMs?: number | undefined
+  /** Until this promise resolves, the receiver still takes messages: its server's sockets are not closed yet. */
+  readonly takeUntil?: Promise<unknown> | undefined
 }
 
 /** A receiver as a server sees it: how to open and drain it, and what its 2xx promises. */

@@ -17,16 +17,13 @@ interface BodyHeaders {
   readonly contentLength: string | null | undefined
 }
 
-/** Whether the result of reading is a refusal. */
-export const isRefusal = (result: Body | Refusal): result is Refusal => 'error' in result
-
 /** Reads the body of a request, at most `limitBytes` of it, also after inflating. */
 export async function readRequest(
   request: ReadableRequest,
   { contentEncoding, contentLength }: BodyHeaders,
   limitBytes: number,
 ): Promise<Body | Refusal> {
-  const gzip = isGzip(contentEncoding)
+  const gzip = contentEncoding ? isGzip(contentEncoding) : false
   if (gzip === undefined) return { error: 'encoding_unsupported' }
   if (request.bodyUsed) return { error: 'body_consumed' }
   const declared = contentLength ? Number(contentLength) : Number.NaN

@@ -58,11 +58,9 @@ export function comparable(secret: string): Comparable {
   } catch (cause) {
     throw new FleethookError(
       'option_invalid',
-      'This runtime cannot compare secrets in constant time, because it has no global Buffer.',
-      {
-        hint: 'On Workers set compatibility_date to 2026-08-04 or later, or the compatibility flag nodejs_compat.',
-        cause,
-      },
+      // The hint is part of the message, because workerd prints nothing else of an error that stops a module.
+      'This runtime cannot compare secrets in constant time, because it has no global Buffer: on Workers set compatibility_date to 2026-08-04 or later, or the compatibility flag nodejs_compat.',
+      { cause },
     )
   }
   return { equals }

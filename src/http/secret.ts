@@ -1,5 +1,5 @@
 import { guarded, type Log } from '../base/log.ts'
-import { FleethookError } from '../base/errors.ts'
+import { FleethookError, withHint } from '../base/errors.ts'
 import type { Door } from './paths.ts'
 import type { Refusal } from './answers.ts'
 import { type Comparable, comparable, mostBytes } from './compare.ts'
@@ -67,7 +67,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
 }
 
 function complaint(error: unknown): string {
-  if (error instanceof FleethookError) return error.message
+  if (error instanceof FleethookError) return withHint(error)
   return `the function given as \`secret\` threw ${error instanceof Error ? `a ${error.name}` : typeof error}.`
 }
 

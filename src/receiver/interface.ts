@@ -1,4 +1,3 @@
-import type { DeadMessage } from '../inbox/dead-letters.ts'
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Env, Hono } from 'hono'
 import type { BatchHandler, BatchOptions, Handler, HandlerFilter, Subject } from '../dispatch/handler.ts'
@@ -124,9 +123,10 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    */
   readonly open: () => Promise<void>
   /**
-   * Takes no more messages (503) and resolves when the handlers of all messages that it took are done, or at the deadline
-   * (default 25,000 ms): then it aborts their signals and counts what is left. Never ends the process. A second call returns
-   * the same promise.
+   * Takes no more messages (503) and ends all work. With an inbox in memory it resolves when the handlers of all messages that
+   * it took are done, or at the deadline (default 25,000 ms). With a durable inbox no handler starts, those that run get
+   * `handlerGraceMs` (default 2,000), and the next process handles the rest. Then it aborts signals and counts what is left.
+   * Never ends the process. A second call returns the same promise.
    */
   readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   /** Counts since construction, and what is going on right now. */

@@ -1,4 +1,3 @@
-import type { Durability } from '../hosting/drainable.ts'
 import type { Env } from 'hono'
 import { type Clock, systemClock } from '../base/clock.ts'
 import type { Dedupe } from '../dispatch/duplicates.ts'

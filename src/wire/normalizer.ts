@@ -42,10 +42,6 @@ export interface Normalizer<Fields extends FieldCatalogue = BuiltInFields> {
   readonly normalize: (message: object, receivedAt?: Date | number) => WireEvent<Fields>
 }
 
-function isVin(vin: unknown): vin is string {
-  return typeof vin === 'string' && vin !== ''
-}
-
 /** Makes the event without its payload. `createdAt` is the time as it was sent. `createdMs` is NaN when it cannot be read. */
 function eventOf(
   topic: WireTopic | 'unknown',
@@ -57,7 +53,7 @@ function eventOf(
   meta: Meta,
   raw: JsonObject,
 ): NormalizedEvent {
-  const known = isVin(vin) ? vin : undefined
+  const known = typeof vin === 'string' && vin !== '' ? vin : undefined
   if (Number.isNaN(createdMs)) {
     const at = new Date(receivedAt)
     return new NormalizedEvent(topic, known, isoText(at.getTime()), at, receivedAt, format, undatedMeta(meta), raw)

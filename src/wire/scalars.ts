@@ -163,7 +163,8 @@ export function readInstant(text: string): number {
     }
     if (at === 20) return Number.NaN
   }
-  return daysOf(date) * DAY_MS + clockMs(clock) + fractionMs - zoneMs(text, at)
+  const isUtc = at === text.length - 1 && text.charCodeAt(at) === 90 // Z
+  return daysOf(date) * DAY_MS + clockMs(clock) + fractionMs - (isUtc ? 0 : zoneMs(text, at))
 }
 
 const months = 'JanFebMarAprMayJunJulAugSepOctNovDec'

@@ -103,7 +103,7 @@ function scan(text: string, begin: number, parsed: readonly unknown[] | undefine
  * Specification: "Webhook delivery".
  */
 export function split(text: string): Split {
-  const start = skipBlanks(text, 0)
+  const start = text.charCodeAt(0) === OPEN_OBJECT ? 0 : skipBlanks(text, 0)
   const parsed = parse(start > 0 && text.charCodeAt(0) === 0xfeff ? text.slice(start) : text)
   if (isJsonObject(parsed)) {
     let end = text.length

@@ -31,6 +31,6 @@ describe('fleethook send and a real receiver', () => {
     await server.close()
     expect(ended.status).toBe(1)
     expect(ended.stdout).toContain('9 × 403 secret_wrong (code 4)')
-    expect(ended.stdout).toContain('set `auth` of the webhook')
+    expect(ended.stdout).toContain('Set `auth` of the webhook')
   })
 })

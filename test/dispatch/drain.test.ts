@@ -29,7 +29,7 @@ describe('drain', () => {
   })
 
   test('waits until lanes are empty: what waits, what runs, what rests before a retry', async () => {
-    const { receiver, post, clock } = scene({ concurrency: 2 })
+    const { receiver, post, clock } = scene({ concurrency: 2, retry: { attempts: 5 } })
     const gate = gates()
     receiver.on('data', ({ vin }, { delivery }) => {
       if (vin === 'RETRY' && delivery.attempt < 3) throw new Error('no')
@@ -88,9 +88,10 @@ describe('drain', () => {
     expect(result).toEqual({ handled: 1, left: 0, lost: 0 })
   })
 
-  test('tells of gaps although nothing else is going on', async () => {
+  test('stores open gaps although nothing else is going on, and the next process emits them', async () => {
     let broken = true
-    const inbox = storedInbox(disk(), {
+    const on = disk()
+    const inbox = storedInbox(on, {
       put() {
         if (broken) throw new Error('EIO')
       },
@@ -102,6 +103,10 @@ describe('drain', () => {
     await post(data('B', 1))
     broken = false
     await receiver.drain()
+    const next = scene({ inbox: storedInbox(on) })
+    next.receiver.on('gap', ({ vin }) => void gaps.push(vin))
+    await next.receiver.open()
+    await turn()
     expect(gaps).toEqual(['A', 'B'])
   })
 

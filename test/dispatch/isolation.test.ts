@@ -248,10 +248,11 @@ describe('back-off', () => {
 
   test('differs by chance, so that what failed together does not come back together', async () => {
     const { receiver, post, clock } = scene({ retry: { minMs: 10_000 }, concurrency: 200 })
-    receiver.on('data', () => {
-      throw new Error('always')
+    receiver.on('data', ({ vin }) => {
+      // It works for some vehicles, so that the handler does not rest as a whole.
+      if (vin.startsWith('VIN')) throw new Error('always')
     })
-    for (let n = 0; n < 100; n += 1) await post(data(`VIN${n}`, n))
+    for (let n = 0; n < 100; n += 1) await post([data(`VIN${n}`, n), data(`GOOD${n}`, n)])
     await turn()
     expect(new Set(clock.timers()).size).toBeGreaterThan(50)
   })

@@ -15,10 +15,11 @@ export function remembering(): {
 }
 
 /**
- * A host that reads bodies itself answers what is no POST, and reads before it asks. A body that is called gzip and is none
+ * A host that reads bodies itself answers what is no POST, and reads before it asks. A body that is not gzip although its header says so
  * has been inflated by the host, as far as `accept` can know.
  */
-const ofHosts = /OPTIONS|GET|PUT|HEAD|DELETE|method|health|before the body has arrived|called gzip and is none/
+const ofHosts =
+  /OPTIONS|GET|PUT|HEAD|DELETE|method|health|before the body has arrived|not gzip although its header says so/
 export const answeredByHost = (name: string): boolean => ofHosts.test(name)
 
 /**

@@ -82,5 +82,7 @@ test.each([
     isBase64Encoded: type === undefined,
   })
   expect(statusCode).toBe(200)
-  expect(log.mock.calls).toEqual([['0FLEETV14T0000004', '2026-11-21T10:00:00Z', '{"BatteryLevel":81.5}']])
+  expect(log.mock.calls).toEqual([
+    [expect.stringMatching(/10:00:00.* 0FLEETV14T0000004 service +data +BatteryLevel 81\.5$/)],
+  ])
 })

@@ -178,7 +178,7 @@ describe('in an Express app', { timeout: 60_000 }, () => {
     expect(answer.status).toBe(400)
     expect(await answer.json()).toMatchObject({
       error: 'body_empty',
-      hint: expect.stringContaining('Let the parser take every type'),
+      hint: expect.stringContaining('Let it parse every type'),
     })
   })
 
@@ -203,7 +203,7 @@ describe('in an Express app', { timeout: 60_000 }, () => {
     expect(answer.status).toBe(404)
     expect(await answer.json()).toMatchObject({
       error: 'path_unknown',
-      hint: expect.stringContaining('path of the webhook url'),
+      hint: expect.stringContaining('path in the url of the webhook'),
     })
   })
 
@@ -266,6 +266,6 @@ test('the answer says where to look when the host passes its whole path', async 
   expect(answer.status).toBe(404)
   expect(await answer.json()).toMatchObject({
     error: 'path_unknown',
-    hint: expect.stringContaining('where the receiver is mounted'),
+    hint: expect.stringContaining('at which the receiver is mounted'),
   })
 })

@@ -80,7 +80,10 @@ test('on Deno permissions for the network and the secret are enough; without the
     })
     return [await post(target.url, 'V1'), target.output]
   }
-  expect(await allowed('--allow-env=WEBHOOK_SECRET,PLACE,SETTINGS,SERVE')).toEqual([200, [expect.any(String)]])
+  expect(await allowed('--allow-env=WEBHOOK_SECRET,PLACE,SETTINGS,SERVE')).toEqual([
+    200,
+    [expect.stringContaining('listening on'), expect.stringContaining('A 2xx means')],
+  ])
   const [status, output] = await allowed('--allow-env=PLACE,SETTINGS,SERVE')
   expect(status).toBe(503)
   expect(output.join('\n')).toContain('every message is refused: the function given as `secret` threw a NotCapable')
@@ -114,7 +117,7 @@ describe.concurrent('on Deno Deploy, where nothing is sure to run after an answe
     async (settings, { expect }) => {
       const command = await appCommand('deno', settings)
       await using target = await spawnTarget({ ...command, env: { ...command.env, ...deploy } })
-      expect(target.output.join()).toContain('(Deno Deploy)')
+      expect(target.output.join()).toContain('Deno Deploy. A 2xx means')
       expect(await post(target.url, 'V1')).toBe(200)
     },
   )
