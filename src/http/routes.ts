@@ -100,7 +100,7 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
 function plain(status: number, line: string): Answer {
   return {
     status,
-    headers: { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'no-store' },
+    headers: { 'content-type': 'text/plain' },
     body: `${line}\n`,
   }
 }

@@ -12,11 +12,11 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       gapEvent memoryInbox serviceMessage stateEvent summarize unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
       Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock ConnectivityEvent
-      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainResult Durability
+      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainOptions DrainResult Durability
       ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy FieldCatalogue FieldName FieldType
       FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter
       Inbox InboxFactory InboxGap InboxMessage InboxSettings Json Location Log MalformedBody MessageSelection Meta
-      NextAttempt Opened OperatorApi OtherField Receiver ReceiverOptions RefusalError RelayInbox ReplaySelection
+      NextAttempt Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RelayInbox ReplaySelection
       Secret Selection Source StateEvent Stats Subject TimeOfDay Timer Tires Topic UnknownEvent VehicleDataEvent
       VehicleError Waiting WireEvent`,
   },
