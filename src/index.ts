@@ -94,7 +94,7 @@ export type {
 export { memoryInbox } from './inbox/memory.ts'
 export type { Log } from './base/log.ts'
 export type { ReceiverOptions } from './receiver/options.ts'
-export type { ErrorDetails, GivenMessage, Receiver } from './receiver/interface.ts'
+export type { ErrorDetails, GivenMessage, Readiness, Receiver } from './receiver/interface.ts'
 export { createReceiver } from './receiver.ts'
 export type { Source } from './receiver/source.ts'
 export type { RefusedHandler, RefusedRequest } from './receiver/refusals.ts'

@@ -15,7 +15,7 @@ import type { Backend, BackendParts } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
 import { createReceipts } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
-import type { Receiver } from './receiver/interface.ts'
+import type { Readiness, Receiver } from './receiver/interface.ts'
 import { createReports } from './receiver/reports.ts'
 import type { Sink } from './receiver/source.ts'
 import { createDriftReport } from './wire/data.ts'
@@ -111,9 +111,19 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     tell: (gap) => backend.putInternal(receipts.gap(gap), from),
   })
 
+  let isStopping = false
+  /** From the call of `drain` on, load balancers look for another process, even while messages are still taken. */
+  const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
+    isStopping ? 'draining' : backend.refusing()
+  const readiness = (): Readiness => {
+    const reason = busy()
+    return reason === undefined ? { ready: true } : { ready: false, reason: notReady[reason] }
+  }
+
   const { app, fetch } = createRoutes<E>({
     receive,
-    busy: () => (backend.isDraining ? 'draining' : backend.refusing()),
+    busy,
+    readiness,
     refused: note,
   })
 
@@ -142,7 +152,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     fetch,
     async accept({ authorization, body, contentEncoding, path = '/', env, context }) {
       const door = targetOf(path)
-      if (door === undefined || door === 'health') return refusal({ error: 'path_unknown' })
+      if (door !== 'root' && door !== 'collector') return refusal({ error: 'path_unknown' })
       return receive({
         authorization,
         door,
@@ -160,9 +170,11 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     },
     open: (openOptions) => backend.open(openOptions),
     drain(options = {}) {
+      isStopping = true
       closing?.abort()
       return backend.drain(options)
     },
+    readiness,
     stats() {
       const state = backend.state()
       return {
@@ -209,6 +221,12 @@ function deadLetterFacts(backend: Backend): readonly string[] {
 
 /** A refusal, with the messages that were read and not kept. */
 type RefusedAttempt = Refusal & { readonly messages?: readonly InboxMessage[] }
+
+const notReady = {
+  draining: 'the receiver is stopping',
+  inbox_full: 'the inbox is full',
+  inbox_unavailable: 'the inbox cannot store messages',
+} as const
 
 function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
   if (isAttachable(inbox)) return inbox.attach(parts)

@@ -18,6 +18,14 @@ const commands: Readonly<Record<string, Entry>> = {
     summary: 'post the messages of a simulated fleet to a receiver',
     load: async () => (await import('./send.ts')).defineSend,
   },
+  run: {
+    summary: 'hold the port, run a receiver on it, and restart it',
+    load: async () => (await import('./run.ts')).defineRun,
+  },
+  reload: {
+    summary: 'replace the receiver of fleethook run without refusing a message',
+    load: async () => (await import('./run.ts')).defineReload,
+  },
   webhook: {
     summary: 'set, show or delete the webhook of the business',
     load: async () => (await import('./webhook.ts')).defineWebhook,

@@ -2,7 +2,7 @@
 export interface Answer {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
-  /** Always JSON. */
+  /** JSON. Only the probes `/healthz` and `/readyz` answer with plain text. */
   readonly body: string
 }
 

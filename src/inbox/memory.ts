@@ -165,14 +165,6 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     refusing: () => (closed ? 'inbox_unavailable' : fits(1, 1) ? undefined : 'inbox_full'),
 
-    stats() {
-      const [oldest] = kept.values()
-      const deadLetters = dead.size
-      if (oldest === undefined) return { bytes: bytes + deadBytes, deadLetters }
-      const oldestWaitingMs = Math.max(0, settings.clock.now() - oldest.message.receivedAt)
-      return { bytes: bytes + deadBytes, deadLetters, oldestWaitingMs }
-    },
-
     async close() {
       closed = true
     },

@@ -37,6 +37,13 @@ export interface ErrorDetails {
   readonly messages?: number
 }
 
+/** Whether a receiver takes messages now. */
+export interface Readiness {
+  readonly ready: boolean
+  /** Why it is not ready, in plain words. */
+  readonly reason?: string
+}
+
 /** The receiver of one webhook. */
 export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = BuiltInFields> extends Drainable {
   /**
@@ -139,6 +146,8 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   /** Counts since construction, and what is going on right now. */
   stats(): Stats
+  /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
+  readiness(): Readiness
   readonly deadLetters: DeadLetters
   /**
    * Replays messages that were handled and that the inbox still keeps (its retention), in the order in which they came: all

@@ -12,13 +12,12 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       gapEvent memoryInbox serviceMessage stateEvent summarize unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
       Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock ConnectivityEvent
-      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainResult Durability
+      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainOptions DrainResult Durability
       ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy FieldCatalogue FieldName FieldType
       FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter
-      Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats Json KeptGap Location Log MalformedBody
-      MessageSelection Meta NextAttempt OpenOptions Opened OperatorApi OtherField Receiver ReceiverOptions RefusalError RefusedHandler RefusedRequest RelayInbox ReplaySelection
-      RuntimeRefusal
-      Secret Selection Source StateEvent Stats Subject TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent
+      Inbox InboxFactory InboxGap InboxMessage InboxSettings Json Location Log MalformedBody MessageSelection Meta
+      NextAttempt Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RelayInbox ReplaySelection
+      Secret Selection Source StateEvent Stats Subject TimeOfDay Timer Tires Topic UnknownEvent VehicleDataEvent
       VehicleError Waiting WireEvent`,
   },
   'fleethook/normalize': {
@@ -37,7 +36,6 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamGap StreamMessage StreamOptions
       StreamingConfig VehicleCommand VehicleImage VehicleResource Webhook WebhookResource`,
   },
-  'fleethook/metrics': { values: 'metricsRoutes metricsText', types: 'Measured MetricsOptions' },
   'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary OperatorApi OperatorOptions' },
   'fleethook/sandbox': {
     values: 'createSandbox',
