@@ -86,7 +86,11 @@ export class LocalBackend implements Backend {
         this.#noteGap(gap)
         this.#emitGap(surroundings)
       },
-      openGaps: () => gaps.list(),
+      openGaps: () => {
+        // A crash must not lose counts that no gap covers.
+        reports.refusals.flush()
+        return gaps.list()
+      },
       operator: this,
     })
     this.durability = this.#inbox.durability
@@ -318,6 +322,8 @@ export class LocalBackend implements Backend {
   }
 
   async #drain(options: DrainOptions): Promise<DrainResult> {
+    // The sockets close from now on, some time before the inbox.
+    const stoppedAtMs = this.#parts.settings.clock.now()
     this.#stopWatching()
     this.#startEmitting(this.#surroundings)
     const { takeUntil } = options
@@ -331,7 +337,7 @@ export class LocalBackend implements Backend {
     refuse()
     this.#isClosed = true
     this.#parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)
-    await this.#inbox.close()
+    await this.#inbox.close(stoppedAtMs)
     return result
   }
 

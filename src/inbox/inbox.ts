@@ -203,7 +203,7 @@ export interface Inbox {
   /** Figures for `receiver.stats()`. */
   stats?(): InboxStats
   /** Makes durable what is not yet, and closes files and connections. A `put` from now on is rejected. */
-  close(): Promise<void>
+  close(stoppedAtMs?: number): Promise<void>
 }
 
 /** What a receiver gives an inbox: limits, and callbacks by which the inbox reports. */

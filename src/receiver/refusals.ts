@@ -44,6 +44,8 @@ export interface Refusals {
   note(refusal: Refusal, details?: RefusedDetails): void
   /** A request was refused before the receiver saw it. */
   noteByRuntime(error: RuntimeRefusal): void
+  /** Logs what was counted since the last line. */
+  flush(): void
   /** The receiver has drained: logs what was counted since the last line, and starts no timer any more. */
   stop(): void
 }
@@ -151,6 +153,7 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
   return {
     counts,
     handlers,
+    flush,
     stop() {
       isStopped = true
       flush()

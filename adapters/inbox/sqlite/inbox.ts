@@ -333,7 +333,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       }
     },
 
-    async close() {
+    async close(stoppedAtMs = clock.now()) {
       if (isClosed) return
       isClosed = true
       stopTidying()
@@ -345,12 +345,19 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
         () => false,
       )
       health.stop()
-      await file.close(isComplete && health.isUsable ? { gaps: [], ...sign() } : undefined)
+      await file.close(isComplete && health.isUsable ? { gaps: [], ...before(sign(), stoppedAtMs) } : undefined)
     },
   }
 }
 
 /** What the file notes now. */
+/** A sign of life from an earlier time. */
+function before(sign: SignOfLife, atMs: number): SignOfLife {
+  const agoMs = Math.max(0, sign.nowMs - atMs)
+  const uptimeMs = sign.uptimeMs === undefined ? {} : { uptimeMs: sign.uptimeMs - agoMs }
+  return { ...sign, ...uptimeMs, nowMs: sign.nowMs - agoMs }
+}
+
 function signOfLife({ clock, openGaps }: InboxSettings): SignOfLife {
   const uptimeMs = clock === systemClock ? machineUptimeMs() : elapsedMs(clock)
   const gaps = openGaps?.()
