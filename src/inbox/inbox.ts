@@ -202,7 +202,10 @@ export interface Inbox {
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
   /** Figures for `receiver.stats()`. */
   stats?(): InboxStats
-  /** Makes durable what is not yet, and closes files and connections. A `put` from now on is rejected. */
+  /**
+   * Makes durable what is not yet, and closes files and connections. A `put` from now on is rejected. From `stoppedAtMs` on,
+   * messages may be missing, because sockets close before the inbox. Default: now.
+   */
   close(stoppedAtMs?: number): Promise<void>
 }
 

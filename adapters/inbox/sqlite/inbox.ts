@@ -350,7 +350,6 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   }
 }
 
-/** What the file notes now. */
 /** A sign of life from an earlier time. */
 function before(sign: SignOfLife, atMs: number): SignOfLife {
   const agoMs = Math.max(0, sign.nowMs - atMs)
@@ -358,6 +357,7 @@ function before(sign: SignOfLife, atMs: number): SignOfLife {
   return { ...sign, ...uptimeMs, nowMs: sign.nowMs - agoMs }
 }
 
+/** What the file notes now. */
 function signOfLife({ clock, openGaps }: InboxSettings): SignOfLife {
   const uptimeMs = clock === systemClock ? machineUptimeMs() : elapsedMs(clock)
   const gaps = openGaps?.()
