@@ -28,7 +28,7 @@ interface Bun {
     readonly tls?: { readonly cert: string; readonly key: string }
     readonly idleTimeout: number
     readonly development: false
-    readonly reusePort: false
+    readonly reusePort: boolean
     readonly fetch: (request: Request, server: object) => Response | Promise<Response>
   }): {
     readonly port: number
@@ -50,9 +50,10 @@ const bun: Runtime<BunServeOptions> = {
   name: () => `Bun ${bunItself().version}`,
   variables: () => process.env,
   rules: { idleTimeoutMs: wholeNumber(0, 255_000) },
+  noInheritedSocket: 'Bun cannot serve HTTP on an inherited socket: use reusePort.',
 
   async listen(answer, options) {
-    const { port = 3000, hostname, tls, idleTimeoutMs = 30_000 } = options
+    const { port = 3000, hostname, tls, idleTimeoutMs = 30_000, reusePort = false } = options
     const server = bunItself().serve({
       port,
       ...(hostname === undefined ? {} : { hostname }),
@@ -61,7 +62,7 @@ const bun: Runtime<BunServeOptions> = {
       // Otherwise an error in a route of the host's is answered with its source.
       development: false,
       // Without `development` Bun lets processes share a port unless it is told not to: a second one would take half of the messages.
-      reusePort: false,
+      reusePort,
       fetch: (request, connection) => answer(request, { server: connection }),
     })
     return {

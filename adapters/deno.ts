@@ -17,6 +17,7 @@ interface Deno {
     options: {
       readonly port: number
       readonly hostname: string
+      readonly reusePort: boolean
       readonly cert?: string
       readonly key?: string
       readonly signal: AbortSignal
@@ -51,6 +52,7 @@ const echoMs = 500
 const deno: Runtime<ServeOptions> = {
   name: () => (isDeploy() ? 'Deno Deploy' : `Deno ${denoItself().version.deno}`),
   variables: () => process.env,
+  noInheritedSocket: 'Deno.serve cannot listen on an inherited socket; `serve` of fleethook/node can, on Deno too.',
 
   cannotKeep(ack) {
     if (ack !== 'received' || !isDeploy()) return undefined
@@ -115,12 +117,12 @@ function isDeploy(): boolean {
 
 /** Listens on both kinds of addresses where there are both: Deno's own default leaves out IPv6. */
 function serveEverywhere(
-  { port = 3000, hostname, tls }: ServeOptions,
+  { port = 3000, hostname, tls, reusePort = false }: ServeOptions,
   signal: AbortSignal,
   handler: Parameters<Deno['serve']>[1],
 ): ReturnType<Deno['serve']> {
   const serveOn = (address: string): ReturnType<Deno['serve']> =>
-    denoItself().serve({ ...tls, port, hostname: address, signal, onListen: () => {} }, handler)
+    denoItself().serve({ ...tls, port, hostname: address, reusePort, signal, onListen: () => {} }, handler)
   if (hostname !== undefined) return serveOn(hostname)
   try {
     return serveOn('::')

@@ -3,12 +3,21 @@
  *
  * @module
  */
-import { createServer, type Server as HttpServer, type ServerOptions } from 'node:http'
+import {
+  createServer,
+  IncomingMessage,
+  type Server as HttpServer,
+  type ServerOptions,
+  type ServerResponse,
+} from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
-import type { Socket } from 'node:net'
+import type { ListenOptions, Socket } from 'node:net'
 import { getRequestListener, RequestError } from '@hono/node-server'
-import { milliseconds, wholeNumber } from '../src/base/options.ts'
+import { FleethookError } from '../src/base/errors.ts'
+import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
 import { refuse } from '../src/http/answers.ts'
+import { launcherVariable, type LauncherMessage } from './launcher.ts'
+import { countRefusals } from './node-refusals.ts'
 import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
 export { exitWithError } from './startup-errors.ts'
@@ -22,9 +31,20 @@ export interface NodeServeOptions extends ServeOptions {
   readonly requestTimeoutMs?: number
   /** How long an idle connection stays open, in milliseconds. Default 65,000: longer than the proxies before it keep theirs. */
   readonly keepAliveTimeoutMs?: number
+  /**
+   * The file descriptor of a listening socket that the process inherits. Sockets of systemd (`LISTEN_FDS`) and of
+   * `fleethook run` need no option: the first `serve` of the process takes the first one.
+   */
+  readonly listen?: { readonly fd: number }
   /** Connections at once; more are closed as they come. Default 20,000: ten thousand idle ones leave room for others. */
   readonly maxConnections?: number
 }
+
+/** The last request that was read on a connection, while the server stops. */
+const lastRequests = new WeakMap<Socket, IncomingMessage>()
+
+/** Connections that wait in the kernel while one process stops and the next one starts. The kernel may allow fewer. */
+const backlog = 4_096
 
 const node: Runtime<NodeServeOptions> = {
   name: () => `Node ${process.versions.node}`,
@@ -33,11 +53,13 @@ const node: Runtime<NodeServeOptions> = {
     headersTimeoutMs: milliseconds(1),
     requestTimeoutMs: milliseconds(1),
     keepAliveTimeoutMs: milliseconds(1),
+    listen: { fd: required(wholeNumber(3)) },
     maxConnections: wholeNumber(1),
   },
 
-  async listen(answerer, options) {
-    let stopping = false
+  async listen(answerer, options, _wantsConnection, refused) {
+    let isStopping = false
+    const where = listenOptions(options)
     const answer = getRequestListener((request, connection) => answerer(request, connection), {
       overrideGlobalObjects: true,
       // Health checks of older load balancers send no Host.
@@ -45,39 +67,61 @@ const node: Runtime<NodeServeOptions> = {
       errorHandler,
     })
     const timeouts = timeoutsOf(options)
-    const listener: Parameters<typeof createServer>[1] = (incoming, outgoing) => {
-      // A client that is told to close its connection does not meet a closed one with its next message.
-      if (stopping) outgoing.shouldKeepAlive = false
+    const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+      if (isStopping) lastRequests.set(incoming.socket, incoming)
       void answer(incoming, outgoing)
     }
     const server: HttpServer = options.tls
       ? createSecureServer({ ...timeouts, ...options.tls }, listener)
       : createServer(timeouts, listener)
+    server.on('checkContinue', (incoming, outgoing) => {
+      continueWhenRead(incoming, outgoing)
+      listener(incoming, outgoing)
+    })
     server.maxConnections = options.maxConnections ?? 20_000
-    const sockets = new Set<Socket>()
+    countRefusals(server, refused)
+    const sockets = new Map<Socket, number>()
     server.on('connection', (socket: Socket) => {
-      sockets.add(socket)
+      sockets.set(socket, performance.now())
       socket.once('close', () => sockets.delete(socket))
     })
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject)
-      server.listen(options.port ?? 3000, options.hostname, () => {
+      server.listen(where, backlog, () => {
         server.off('error', reject)
         resolve()
       })
     })
     return {
       port: portOf(server),
-      stop(graceMs) {
-        stopping = true
-        return stopServer(server, sockets, graceMs)
+      isInherited: where.fd !== undefined,
+      isIdle: () => sockets.size === 0,
+      beginStop() {
+        isStopping = true
       },
+      hasNext(connection) {
+        const incoming = 'incoming' in connection && connection.incoming
+        return incoming instanceof IncomingMessage && lastRequests.get(incoming.socket) !== incoming
+      },
+      stop: (graceMs) => stopServer(server, sockets, graceMs),
     }
   },
 
+  opening: () => tellLauncher('opening'),
+  opened: () => tellLauncher('listening'),
+
   onSignal(signal, stop) {
     process.on(signal, stop)
-    return () => process.off(signal, stop)
+    // Without its `fleethook run`, nobody would stop this process.
+    const launched = signal === 'SIGTERM' && process.env[launcherVariable] === String(process.ppid)
+    if (launched) {
+      process.once('disconnect', stop)
+      process.channel?.unref()
+    }
+    return () => {
+      process.off(signal, stop)
+      if (launched) process.off('disconnect', stop)
+    }
   },
 
   raise(signal) {
@@ -110,16 +154,105 @@ function portOf(server: HttpServer): number {
   return typeof address === 'object' && address !== null ? address.port : 0
 }
 
-/** `close` alone waits for seconds for idle connections, and for ever for those on which nothing was ever sent. */
-async function stopServer(server: HttpServer, sockets: ReadonlySet<Socket>, graceMs: number): Promise<void> {
+/** The socket that the process inherits, or the address of a new one. */
+function listenOptions({
+  port = 3000,
+  hostname,
+  listen,
+  reusePort,
+}: NodeServeOptions): ListenOptions & { readonly fd?: number } {
+  const fd = listen?.fd ?? nextInherited()
+  if (fd !== undefined) return { fd }
+  if (reusePort && !canReusePort(process.versions.node)) {
+    throw new FleethookError(
+      'option_invalid',
+      `Option \`reusePort\` of serve does not work on Node ${process.versions.node}.`,
+      {
+        hint: 'Use Node 22.12, 23.1 or later.',
+      },
+    )
+  }
+  return { port, ...(hostname === undefined ? {} : { host: hostname }), ...(reusePort ? { reusePort } : {}) }
+}
+
+function canReusePort(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  return major === 22 ? minor >= 12 : major === 23 ? minor >= 1 : major > 23
+}
+
+let inheritedTaken = 0
+
+/** The next socket of systemd or of `fleethook run`. Each `serve` of a process takes one. The first is descriptor 3. */
+function nextInherited(): number | undefined {
+  const { LISTEN_FDS, LISTEN_PID, [launcherVariable]: launcher } = process.env
+  const isOurs = LISTEN_PID === undefined ? launcher === String(process.ppid) : LISTEN_PID === String(process.pid)
+  if (!isOurs || inheritedTaken >= Number(LISTEN_FDS)) return undefined
+  inheritedTaken += 1
+  return 2 + inheritedTaken
+}
+
+/** Tells `fleethook run`, if it started this process, how far the process has come. */
+function tellLauncher(step: LauncherMessage['fleethook']): void {
+  if (process.env[launcherVariable] !== String(process.ppid)) return
+  process.send?.({ fleethook: step } satisfies LauncherMessage)
+}
+
+/**
+ * Node would ask for the body at once. A client that waits for `100 Continue` is asked when somebody reads the body, which is
+ * after the secret was checked. Until then its connection cannot be kept, because the body may come or not.
+ */
+function continueWhenRead(incoming: IncomingMessage, outgoing: ServerResponse): void {
+  const { shouldKeepAlive } = outgoing
+  outgoing.shouldKeepAlive = false
+  const read = incoming._read.bind(incoming)
+  incoming._read = (size) => {
+    incoming._read = read
+    if (!outgoing.headersSent) {
+      outgoing.shouldKeepAlive = shouldKeepAlive
+      outgoing.writeContinue()
+    }
+    read(size)
+  }
+}
+
+/** How long a new connection may stay silent while the server stops, in milliseconds. Its first bytes may be on their way. */
+const silentMs = 500
+
+/** A turn of the event loop that took longer than this may have left requests unread, in milliseconds. */
+const shortTurnMs = 5
+
+/**
+ * Resolves right after the event loop has read what had arrived: in the third of three short turns in a row. A busy process
+ * tries this for a second at most.
+ */
+async function nothingUnread(): Promise<void> {
+  const startedMs = performance.now()
+  let lastMs = startedMs
+  for (let short = 0; short < 3 && lastMs - startedMs < 1_000;) {
+    await new Promise<void>((resolve) => setImmediate(resolve))
+    const nowMs = performance.now()
+    short = nowMs - lastMs < shortTurnMs ? short + 1 : 0
+    lastMs = nowMs
+  }
+}
+
+/** `close` alone waits seconds for idle connections, and without end for those on which nothing was ever sent. */
+async function stopServer(server: HttpServer, sockets: ReadonlyMap<Socket, number>, graceMs: number): Promise<void> {
+  await nothingUnread()
+  const closedMs = performance.now()
   const closed = new Promise<void>((resolve) => server.close(() => resolve()))
   const idle = setInterval(() => {
-    server.closeIdleConnections()
-    for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
+    // Right after the event loop has read from the sockets, an idle connection is really idle.
+    setImmediate(() => {
+      server.closeIdleConnections()
+      for (const [socket, acceptedMs] of sockets) {
+        if (socket.bytesRead === 0 && performance.now() - Math.max(acceptedMs, closedMs) > silentMs) socket.destroy()
+      }
+    })
   }, 50)
   const lingering = setTimeout(() => {
     // Not `closeAllConnections`: it does not know of those that are still at their TLS handshake.
-    for (const socket of sockets) socket.destroy()
+    for (const socket of sockets.keys()) socket.destroy()
   }, graceMs)
   try {
     await closed
@@ -133,7 +266,8 @@ async function stopServer(server: HttpServer, sockets: ReadonlySet<Socket>, grac
  * Serves a receiver, or a Hono app that mounts one, on Node.
  *
  * Resolves once it listens; rejects when it cannot (a port that is taken). On SIGTERM and SIGINT it closes listening
- * sockets, idle and then lingering connections, drains, and lets the process end; it never calls `process.exit`.
+ * sockets, idle and then lingering connections, drains, and lets the process end. A process that something else holds ends two
+ * seconds later, unless `exit` is `false`.
  *
  * @example
  * ```ts

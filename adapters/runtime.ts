@@ -1,10 +1,11 @@
+import process from 'node:process'
 import type { Ack, DrainResult } from '../src/hosting/drainable.ts'
 import { FleethookError } from '../src/base/errors.ts'
 import { checkOptions, type Rules } from '../src/base/options.ts'
 import type { Drainable } from '../src/hosting/drainable.ts'
 import { detachedContext, type ExecutionContext } from '../src/hosting/execution-context.ts'
 import { envOfRequest } from '../src/hosting/execution-context.ts'
-import { receiversIn, type RoutedApp } from '../src/hosting/drainable.ts'
+import { hostedBy, receiversIn, type RoutedApp, type RuntimeRefusal } from '../src/hosting/drainable.ts'
 import { markStartupError } from './startup-errors.ts'
 import { serveRules, type ServeOptions, type Signal } from './serve-options.ts'
 
@@ -20,7 +21,7 @@ export interface Server {
   /** `http://localhost:3000`, with the port that was taken. */
   readonly url: string
   readonly port: number
-  /** Stops: closes listening sockets, idle connections, lingering ones, drains. Resolves to what the drain came to. */
+  /** Stops: closes listening sockets, idle connections, lingering ones, drains. Resolves to the result of the drain. */
   readonly close: () => Promise<DrainResult>
   /** Resolves when the server has stopped, by a signal or by `close`. */
   readonly closed: Promise<DrainResult>
@@ -36,13 +37,22 @@ export interface Runtime<Options extends ServeOptions> {
   readonly rules?: Rules<Omit<Options, keyof ServeOptions>>
   /** Promises that this runtime cannot keep, by the reason. */
   readonly cannotKeep?: (ack: Ack, durability: Drainable['durability']) => string | undefined
+  /** Why it cannot listen on a socket that a launcher such as systemd holds; `undefined` when it can. */
+  readonly noInheritedSocket?: string
+  /** Called before the inbox opens, which can take as long as another process has its file. */
+  opening?(): void
+  /** Called when the server listens. */
+  opened?(): void
   /** Starts to listen. Every request gets a context, so that `c.executionCtx` throws nowhere. */
-  listen(answer: Answerer, options: Options, wantsConnection: boolean): Promise<Listening>
+  listen(answer: Answerer, options: Options, wantsConnection: boolean, refused: NoteRefused): Promise<Listening>
   /** Calls `stop` when the signal comes. Returns how to forget about it. */
   onSignal(signal: Signal, stop: () => void): () => void
   /** Does to the process what the signal does when nobody listens. */
   raise(signal: Signal): void
 }
+
+/** Called for a request that the runtime refused before a receiver saw it. */
+export type NoteRefused = (error: RuntimeRefusal) => void
 
 /**
  * Answers a request. `connection` is what the runtime knows of where it came from, under the names that Hono looks for;
@@ -53,9 +63,23 @@ export type Answerer = (request: Request, connection: object) => Response | Prom
 /** Sockets that are open. */
 export interface Listening {
   readonly port: number
+  /** Whether another process holds the same socket, so that connections wait while this one stops. */
+  readonly isInherited?: boolean
+  /** Whether no connection is open, where the runtime knows. */
+  isIdle?(): boolean
+  /** Called when the stop begins. From then on answers ask clients to close their connections. */
+  beginStop?(): void
+  /** Whether a request was read after this one on the same connection, so that its answer must not close the connection. */
+  hasNext?(connection: object): boolean
   /** Takes no new connections, lets requests finish, closes what lingers after `graceMs`. */
   stop(graceMs: number): Promise<void>
 }
+
+/** How long answers ask clients to close their connections before the server closes them, in milliseconds. */
+const defaultDelayMs = 1_500
+
+/** How long after a drain the process may take to end by itself, in milliseconds. */
+const exitAfterMs = 2_000
 
 const nothing: DrainResult = { handled: 0, left: 0, lost: 0 }
 
@@ -79,25 +103,33 @@ async function start<Options extends ServeOptions>(
     hostname,
     tls,
     graceMs = 25_000,
+    handlerGraceMs = 2_000,
     signals = ['SIGTERM', 'SIGINT'],
-    delayBeforeCloseMs = 0,
+    delayBeforeCloseMs,
     announce = true,
+    exit = true,
   }: ServeOptions = options ?? {}
   const name = runtime.name()
   checkOptions('serve', options ?? {}, { ...serveRules, ...runtime.rules })
   const receivers = receiversOf(served)
   for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
 
+  runtime.opening?.()
   await Promise.all(receivers.map((receiver) => receiver.open()))
 
   let stopping: Promise<DrainResult> | undefined
   const answer = answering(served, runtime.variables())
-  const listening = await runtime
+  const listening: Listening = await runtime
     .listen(
       (request, connection) =>
-        stopping === undefined ? answer(request, connection) : lastAnswer(answer(request, connection)),
+        stopping === undefined
+          ? answer(request, connection)
+          : lastAnswer(answer(request, connection), () => listening.hasNext?.(connection) ?? false),
       (options ?? {}) as Options,
       !isDrainable(served),
+      (error) => {
+        for (const receiver of receivers) hostedBy(receiver)?.refused(error)
+      },
     )
     .catch((cause: unknown) => {
       throw cannotListen(cause, options ?? {})
@@ -112,20 +144,39 @@ async function start<Options extends ServeOptions>(
   const forget: (() => void)[] = []
 
   async function stop(delayMs: number): Promise<DrainResult> {
-    const deadline = Date.now() + delayMs + graceMs
-    if (delayMs > 0) await new Promise((resolve) => setTimeout(resolve, delayMs))
-    await listening.stop(graceMs / 2)
+    const takeUntil = stopListening(delayMs)
+    const startedMs = performance.now()
+    const deadlineMs = delayMs + graceMs
     const results = await Promise.all(
-      receivers.map((receiver) => receiver.drain({ deadlineMs: Math.max(0, deadline - Date.now()) })),
+      receivers.map(async (receiver) => {
+        // Answers that wait for handlers need handlers that run, so this drain begins when the sockets are closed.
+        if (receiver.ack === 'handled') await takeUntil
+        const leftMs = Math.max(0, Math.round(deadlineMs - (performance.now() - startedMs)))
+        return receiver.drain({ deadlineMs: leftMs, handlerGraceMs, takeUntil })
+      }),
     )
+    await takeUntil
     for (const off of forget) off()
     const result = results.reduce(add, nothing)
-    say(`stopped: ${result.handled} handled while stopping, ${result.left} left in the inbox, ${result.lost} lost.`)
+    say(
+      `stopped: ${result.handled} handled while stopping, ${result.left} left in the inbox, ${result.lost} lost.${facts(receivers, 'stop')}`,
+    )
     return result
+  }
+
+  async function stopListening(delayMs: number): Promise<void> {
+    const untilMs = performance.now() + delayMs
+    // Clients that are told to close their connections need no more time when the last one is closed.
+    const isOver = (): boolean => delayBeforeCloseMs === undefined && listening.isIdle?.() === true
+    while (performance.now() < untilMs && !isOver()) {
+      await new Promise((resolve) => setTimeout(resolve, Math.min(20, untilMs - performance.now())))
+    }
+    await listening.stop(graceMs / 2)
   }
 
   function close(delayMs = 0): Promise<DrainResult> {
     if (stopping === undefined) {
+      listening.beginStop?.()
       stopping = stop(delayMs)
       resolveClosed(stopping)
     }
@@ -140,14 +191,23 @@ async function start<Options extends ServeOptions>(
           runtime.raise(signal)
           return
         }
-        const when = delayBeforeCloseMs > 0 ? ` after ${delayBeforeCloseMs} ms` : ''
+        const delayMs = delayBeforeCloseMs ?? (listening.isIdle?.() === true ? 0 : defaultDelayMs)
+        const when = delayMs > 0 ? ` after ${delayMs} ms` : ''
         say(`${signal}: taking no more messages${when}, finishing what was taken. A second signal ends at once.`)
-        close(delayBeforeCloseMs).catch((error: unknown) => console.error('fleethook: stopping failed', error))
+        close(delayMs)
+          .catch((error: unknown) => console.error('fleethook: stopping failed', error))
+          .finally(() => {
+            if (exit) endSoon()
+          })
       }),
     )
   }
-  // Said last: whoever waits for this line may send a signal at once.
-  say(`listening on ${url}\n  ${name}. ${meanings(receivers)}`)
+  if (process.env['LISTEN_FDS'] !== undefined && runtime.noInheritedSocket !== undefined) {
+    say(`LISTEN_FDS is set, and ${runtime.noInheritedSocket} So this process listens on a socket of its own.`)
+  }
+  runtime.opened?.()
+  // Said last, because a launcher that waits for this line may send a signal at once.
+  say(`listening on ${url}\n  ${name}. ${meanings(receivers)}${facts(receivers, 'start')}`)
   return { url, port: listening.port, close: () => close(), closed }
 }
 
@@ -162,9 +222,41 @@ function answering(served: Served, variables: object): Answerer {
   return (request, connection) => fetch(request, envOfRequest(variables, connection))
 }
 
+/** Ends the process if it does not end by itself. The timer does not keep it alive. */
+function endSoon(): void {
+  const timer: unknown = setTimeout(() => {
+    const held = new Map<string, number>()
+    for (const name of activeResources()) held.set(name, (held.get(name) ?? 0) + 1)
+    const list = [...held].map(([name, count]) => (count === 1 ? name : `${name} (${count})`)).join(', ')
+    console.warn(
+      `fleethook: the drain is over and the process did not end${list === '' ? '' : `, because of ${list}`}. It ends now. Pass exit: false to serve to keep it.`,
+    )
+    process.exit()
+  }, exitAfterMs)
+  if (typeof timer === 'object' && timer !== null && 'unref' in timer && typeof timer.unref === 'function')
+    timer.unref()
+  else if (typeof timer === 'number') unrefTimer(timer)
+}
+
+/** Deno's own timers are numbers. */
+function unrefTimer(timer: number): void {
+  const deno: unknown = Reflect.get(globalThis, 'Deno')
+  if (typeof deno !== 'object' || deno === null) return
+  const unref: unknown = Reflect.get(deno, 'unrefTimer')
+  if (typeof unref === 'function') unref(timer)
+}
+
+/** What keeps the process alive, by the names of the runtime. Bun and Deno list nothing. */
+function activeResources(): readonly string[] {
+  const ignored = ['TTYWrap', 'PipeWrap']
+  return process.getActiveResourcesInfo().filter((name) => !ignored.includes(name))
+}
+
 /** A client that is told to close its connection sends no message into one that is just being closed. */
-async function lastAnswer(answer: Response | Promise<Response>): Promise<Response> {
-  const { status, headers, body } = await answer
+async function lastAnswer(answer: Response | Promise<Response>, hasNext: () => boolean): Promise<Response> {
+  const given = await answer
+  if (hasNext()) return given
+  const { status, headers, body } = given
   const last = new Headers(headers)
   last.set('connection', 'close')
   return new Response(body, { status, headers: last })
@@ -211,6 +303,12 @@ function cannotListen(cause: unknown, { port = 3000, hostname }: ServeOptions): 
 function meanings(receivers: readonly Drainable[]): string {
   if (receivers.length > 0) return [...new Set(receivers.map(meaning))].join(' ')
   return 'No receiver was found in what is served, so that stopping drains none: mount it with app.route(path, receiver.routes()), or call receiver.drain() once the server is closed.'
+}
+
+/** What the operator should know of the receivers, one line each. */
+function facts(receivers: readonly Drainable[], moment: 'start' | 'stop'): string {
+  const found = receivers.flatMap((receiver) => hostedBy(receiver)?.facts(moment) ?? [])
+  return found.map((fact) => `\n  ${fact}`).join('')
 }
 
 /** What a 2xx means, in plain words. */

@@ -11,12 +11,27 @@ export interface ServeOptions {
   readonly hostname?: string
   /** Certificate and key in PEM, to serve https without a proxy before it. */
   readonly tls?: { readonly cert: string; readonly key: string }
+  /**
+   * Lets several processes listen on the same port. Each gets a share of the connections. Default `false`. Needs Linux, and on
+   * Node 22.12, 23.1 or later. Give each process its own inbox file: order per VIN holds within one process only.
+   */
+  readonly reusePort?: boolean
   /** The longest that stopping may take, in milliseconds: up to half of it for open connections, the rest for handlers. Default 25,000. */
   readonly graceMs?: number
+  /** How long running handlers may take after a signal when the inbox is durable, in milliseconds. Default 2,000. */
+  readonly handlerGraceMs?: number
   /** The signals that stop the server, or `false` for none. Default `['SIGTERM', 'SIGINT']`. A second signal ends the process at once. */
   readonly signals?: readonly Signal[] | false
-  /** How long to go on as before after a signal, until load balancers have noticed it, in milliseconds. Default 0. */
+  /**
+   * How long to take messages after a signal, in milliseconds. Meanwhile every answer asks its client to close the connection.
+   * By default 1,500, and on Node less when no connection is open. Set it to the time that your load balancer needs to notice.
+   */
   readonly delayBeforeCloseMs?: number
+  /**
+   * Whether to end the process after a signal and the drain when something still holds it. The log names what holds it. Default
+   * `true`: two seconds after `server.closed` resolves.
+   */
+  readonly exit?: boolean
   /** Whether to print where the server listens, what a 2xx means, and how a drain ended. Default `true`. */
   readonly announce?: boolean
 }
@@ -39,12 +54,15 @@ export const serveRules: Rules<ServeOptions> = {
     hint: 'Leave it out to listen on every address.',
   },
   tls: { cert: pem, key: pem },
+  reusePort: trueOrFalse,
   graceMs: milliseconds(0),
+  handlerGraceMs: milliseconds(0),
   signals: {
     must: 'must be false or a list of SIGTERM, SIGINT and SIGHUP',
     accepts: (value) =>
       value === false || (Array.isArray(value) && value.every((name) => /^SIG(TERM|INT|HUP)$/.test(String(name)))),
   },
   delayBeforeCloseMs: milliseconds(0),
+  exit: trueOrFalse,
   announce: trueOrFalse,
 }

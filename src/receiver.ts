@@ -5,19 +5,21 @@ import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { readGiven } from './http/body.ts'
-import { markRoutes } from './hosting/drainable.ts'
+import { markHosted, markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
-import { targetOf } from './http/paths.ts'
+import { type Door, targetOf } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
 import { isAttachable } from './backend/backend.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import type { Backend, BackendParts } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
 import { createReceipts } from './inbox/receipts.ts'
-import type { Receiver } from './receiver/interface.ts'
+import type { InboxMessage } from './inbox/inbox.ts'
+import type { Readiness, Receiver } from './receiver/interface.ts'
 import { createReports } from './receiver/reports.ts'
 import type { Sink } from './receiver/source.ts'
 import { createDriftReport } from './wire/data.ts'
+import { checkDigits } from './wire/identity.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
 /**
@@ -50,6 +52,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   const { clock, limits } = settings
   const drift = createDriftReport()
   const reports = createReports(settings)
+  const { note } = reports.refusals
   const guard = createSecretCheck(settings.secret, settings.log)
   const receipts = createReceipts(
     createNormalizer({ ...settings, onDrift: (field, seen) => drift.note(field, seen) }),
@@ -65,11 +68,11 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   async function receive(incoming: Incoming): Promise<Answer> {
     const checked = guard(incoming.authorization, incoming.door, incoming.env)
     const refused = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming))
-    return refused === undefined ? success : refusal(refused)
+    return refused === undefined ? success : refusal(refused, incoming.door)
   }
 
   /** The part of the path after the secret. Resolves to a refusal when something was not taken. */
-  async function admit(arrival: AuthorizedRequest): Promise<Refusal | undefined> {
+  async function admit(arrival: AuthorizedRequest): Promise<RefusedAttempt | undefined> {
     if (backend.isDraining) return { error: 'draining' }
     backend.lifecycle.enter()
     try {
@@ -82,7 +85,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       }
       const { messages, broken } = receipts.read(body, arrival.door)
       const full = await backend.put(messages, arrival)
-      if (full !== undefined) return full
+      if (full !== undefined) return { ...full, messages }
       if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), arrival)
       return broken
     } finally {
@@ -90,8 +93,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     }
   }
 
-  function refusal(why: Refusal): Answer {
-    reports.noteRefused(why)
+  function refusal(why: RefusedAttempt, door?: Door): Answer {
+    note(why, { ...(door === undefined ? {} : { door }), ...why })
     return refuse(why)
   }
 
@@ -102,16 +105,26 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       const full = backend.refusing()
       if (full !== undefined) return full
       const refused = await admit({ ...from, door: 'root', read: async () => ({ text }) })
-      if (refused !== undefined) reports.noteRefused(refused)
+      if (refused !== undefined) note(refused, { ...refused, door: 'root' })
       return refused?.error
     },
     tell: (gap) => backend.putInternal(receipts.gap(gap), from),
   })
 
+  let isStopping = false
+  /** From the call of `drain` on, load balancers look for another process, even while messages are still taken. */
+  const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
+    isStopping ? 'draining' : backend.refusing()
+  const readiness = (): Readiness => {
+    const reason = busy()
+    return reason === undefined ? { ready: true } : { ready: false, reason: notReady[reason] }
+  }
+
   const { app, fetch } = createRoutes<E>({
     receive,
-    busy: () => (backend.isDraining ? 'draining' : backend.refusing()),
-    refused: reports.noteRefused,
+    busy,
+    readiness,
+    refused: note,
   })
 
   let closing: AbortController | undefined
@@ -131,11 +144,15 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       reports.onError(handler)
       return receiver
     },
+    onRefused(handler) {
+      reports.onRefused(handler)
+      return receiver
+    },
     routes: () => app,
     fetch,
     async accept({ authorization, body, contentEncoding, path = '/', env, context }) {
       const door = targetOf(path)
-      if (door === undefined || door === 'health') return refusal({ error: 'path_unknown' })
+      if (door !== 'root' && door !== 'collector') return refusal({ error: 'path_unknown' })
       return receive({
         authorization,
         door,
@@ -151,11 +168,13 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         ? Promise.resolve()
         : source.feed({ ...sinkOf({ env, context }), signal: closing.signal })
     },
-    open: () => backend.open(),
+    open: (openOptions) => backend.open(openOptions),
     drain(options = {}) {
+      isStopping = true
       closing?.abort()
       return backend.drain(options)
     },
+    readiness,
     stats() {
       const state = backend.state()
       return {
@@ -163,8 +182,9 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         ...state,
         lost: state.lost + reports.counts.unkept,
         topics: { ...reports.topics },
-        refused: { ...reports.refused },
+        refused: { ...reports.refusals.counts },
         drift: drift.list(),
+        drifted: drift.total(),
         draining: backend.isDraining,
       }
     },
@@ -172,8 +192,41 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     replay: (which, from) => backend.replay(which, from),
   }
   markRoutes(app, receiver)
+  markHosted(receiver, {
+    refused: reports.refusals.noteByRuntime,
+    facts: (moment) => factsOf(settings.secret, backend, moment),
+  })
   return receiver
 }
+
+/** What the operator should see when the receiver starts and when it stops. */
+function factsOf(secret: Settings['secret'], backend: Backend, moment: 'start' | 'stop'): readonly string[] {
+  return [...(moment === 'start' ? secretFacts(secret) : []), ...deadLetterFacts(backend)]
+}
+
+function secretFacts(secret: Settings['secret']): readonly string[] {
+  if (secret === false) return ['Requests need no secret: anybody can post.']
+  if (typeof secret === 'function') return []
+  const digits = (typeof secret === 'string' ? [secret] : secret).map(checkDigits)
+  return [`Secret: check digits ${digits.join(' and ')}, as \`fleethook send\` prints them.`]
+}
+
+function deadLetterFacts(backend: Backend): readonly string[] {
+  const { deadLetters = 0 } = backend.state().inbox
+  if (deadLetters === 0) return []
+  const them = deadLetters === 1 ? '1 dead letter' : `${deadLetters} dead letters`
+  if (backend.durability === 'memory') return [`${them} in memory: gone when the process ends.`]
+  return [`${them} ${deadLetters === 1 ? 'waits' : 'wait'}: \`fleethook dead list\`.`]
+}
+
+/** A refusal, with the messages that were read and not kept. */
+type RefusedAttempt = Refusal & { readonly messages?: readonly InboxMessage[] }
+
+const notReady = {
+  draining: 'the receiver is stopping',
+  inbox_full: 'the inbox is full',
+  inbox_unavailable: 'the inbox cannot store messages',
+} as const
 
 function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
   if (isAttachable(inbox)) return inbox.attach(parts)

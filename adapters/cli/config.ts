@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import type { ConfigResult, StreamingConfig } from '../../src/service/client/config.ts'
 import type { FieldSetting } from '../../src/service/client/config.ts'
 import { type Asking, asks, configFile, fieldSetting, statuses } from './service.ts'
+import { escapeControls } from '../../src/events/summarize.ts'
 import { columns } from './terminal.ts'
 
 interface Given {
@@ -43,7 +44,7 @@ export function defineConfig(command: Command): void {
     .argument('<vin>')
   asks<[string], object>(stop.addHelpText('after', statuses), async ({ client, signal, print }, _options, vin) => {
     await client.config(vin).stop({ signal })
-    print({ stopped: vin }, () => `${vin} no longer streams.`)
+    print({ stopped: vin }, () => `${escapeControls(vin)} no longer streams.`)
   })
 
   const standard = withSettings(

@@ -4,7 +4,7 @@ import { escapeControls } from '../../src/events/summarize.ts'
 import type { LetterSummary } from '../../src/operator/app.ts'
 import { whole } from './arguments.ts'
 import { type Filter, filters, operates, type Operating } from './operator.ts'
-import { columns, table } from './terminal.ts'
+import { columns, jsonText, table } from './terminal.ts'
 
 const summary = z.looseObject({
   id: z.string(),
@@ -67,7 +67,7 @@ function page(letters: readonly LetterSummary[], next: string | null): string {
     error,
   ])
   const shown = table(['DIED (UTC)', 'VIN', 'TOPIC', 'ATTEMPTS', 'ID', 'ERROR'], rows)
-  return next === null ? shown : `${shown}\n\nThere may be more: --after ${next}`
+  return next === null ? shown : `${shown}\n\nThere may be more: --after ${escapeControls(next)}`
 }
 
 function defineShow(command: Command): void {
@@ -76,8 +76,7 @@ function defineShow(command: Command): void {
     print(found, () => {
       const { event, ...about } = found
       const rows = Object.entries(about).map(([name, value]) => [name, String(value)])
-      const json = JSON.stringify(event, undefined, 2).split('\n').map(escapeControls).join('\n')
-      return `${columns(rows)}\n\n${json}`
+      return `${columns(rows)}\n\n${jsonText(event)}`
     })
     return true
   })
@@ -92,7 +91,9 @@ function defineChange(command: Command, what: 'replay' | 'discard', description:
     const { dryRun, ...filter } = options
     if (id !== undefined) {
       const one = changed.parse(await operating.connection.ask('POST', `/dead/${encodeURIComponent(id)}/${what}`))
-      operating.print(one, () => (one.messages === 0 ? `There is no dead letter ${id}.` : done(operating, what, 1)))
+      operating.print(one, () =>
+        one.messages === 0 ? `There is no dead letter ${escapeControls(id)}.` : done(operating, what, 1),
+      )
       return one.messages > 0
     }
     return changeAll(operating, `/dead/${what}`, what, asked(filter), dryRun === true)

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander'
 import { packageVersion } from './own-package.ts'
+import { escapeLines } from './terminal.ts'
 
 interface Entry {
   readonly summary: string
@@ -16,6 +17,14 @@ const commands: Readonly<Record<string, Entry>> = {
   send: {
     summary: 'post the messages of a simulated fleet to a receiver',
     load: async () => (await import('./send.ts')).defineSend,
+  },
+  run: {
+    summary: 'hold the port, run a receiver on it, and restart it',
+    load: async () => (await import('./run.ts')).defineRun,
+  },
+  reload: {
+    summary: 'replace the receiver of fleethook run without refusing a message',
+    load: async () => (await import('./run.ts')).defineReload,
   },
   webhook: {
     summary: 'set, show or delete the webhook of the business',
@@ -75,6 +84,8 @@ const program = new Command('fleethook')
   .helpCommand(false)
   .showSuggestionAfterError()
   .exitOverride()
+  // Commander's errors quote what was given.
+  .configureOutput({ writeErr: (text) => process.stderr.write(escapeLines(text)) })
 
 for (const [name, { summary, load }] of Object.entries(commands)) {
   const command = program.command(name).summary(summary).description(summary)

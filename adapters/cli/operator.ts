@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { existsSync, lstatSync, statSync } from 'node:fs'
 import { request } from 'node:http'
 import { confirm, isCancel } from '@clack/prompts'
 import type { Command } from 'commander'
@@ -15,11 +15,11 @@ import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 import { loadSqlite } from '../inbox/sqlite/file/database.ts'
 import { environment, time } from './arguments.ts'
-import { logTo, printError } from './terminal.ts'
+import { jsonText, logTo, printError } from './terminal.ts'
 
 /** What a command for operators gets. */
 export interface Operating {
-  readonly connection: Connection
+  readonly connection: Pick<Connection, 'to' | 'ask'>
   /** Prints a result: as JSON, or as `text` writes it. */
   readonly print: (value: unknown, text: () => string) => void
   /** Asks before more than one message is changed. Resolves to whether to go on. */
@@ -94,17 +94,29 @@ async function run<Arguments extends unknown[], Options extends object>(
   work: (operating: Operating, options: Options, ...args: Arguments) => Promise<boolean>,
 ): Promise<boolean> {
   const variable = environment(options.dotenv)
-  const connection = await connect({
+  const to = {
     inbox: options.inbox ?? variable('FLEETHOOK_INBOX') ?? 'data/inbox.db',
     url: options.url,
     secret: variable('FLEETHOOK_OPERATOR_SECRET'),
-  })
-  const print: Operating['print'] = (value, text) =>
-    console.log(options.json ? JSON.stringify(value, undefined, 2) : text())
+  }
+  let current: Connection | undefined = await connect(to)
+  const connection: Operating['connection'] = {
+    to: current.to,
+    ask: async (...asked) => (current ??= await connect(to)).ask(...asked),
+  }
+  /** While a person thinks about the answer, a receiver may start and needs the file. */
+  async function ask(question: string): Promise<boolean> {
+    if (current?.to === 'stopped' && options.yes !== true) {
+      await current.close()
+      current = undefined
+    }
+    return agreed(question, options)
+  }
+  const print: Operating['print'] = (value, text) => console.log(options.json ? jsonText(value) : text())
   try {
-    return await work({ connection, print, agreed: (question) => agreed(question, options) }, options, ...args)
+    return await work({ connection, print, agreed: ask }, options, ...args)
   } finally {
-    await connection.close()
+    await current?.close()
   }
 }
 
@@ -118,7 +130,7 @@ async function agreed(question: string, { yes }: Common): Promise<boolean> {
 }
 
 function report({ code, message, hint }: FleethookError, { json }: Common): void {
-  if (json) console.log(JSON.stringify({ error: { code, message, hint } }, undefined, 2))
+  if (json) console.log(jsonText({ error: { code, message, hint } }))
   else printError({ message, hint })
 }
 
@@ -153,7 +165,8 @@ async function connect({ inbox, url, secret }: ConnectionOptions): Promise<Conne
     })
   }
   const socket = controlPath(inbox)
-  if (await listens(socket)) return connection('running', (...asked) => overSocket(socket, ...asked))
+  if (isOwned(socket, inbox) && (await listens(socket)))
+    return connection('running', (...asked) => overSocket(socket, ...asked))
   const stopped = await openStopped(inbox).catch((error: unknown) => {
     if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
     throw new FleethookError(
@@ -194,6 +207,13 @@ function parsed(text: string): unknown {
   } catch {
     return undefined
   }
+}
+
+/** Whether the socket belongs to this user or to the owner of the file. Another user could pretend to be the receiver. */
+function isOwned(socket: string, inbox: string): boolean {
+  if (process.platform === 'win32') return true
+  const owner = lstatSync(socket, { throwIfNoEntry: false })?.uid
+  return owner !== undefined && (owner === process.getuid?.() || owner === statSync(inbox).uid)
 }
 
 function listens(socketPath: string): Promise<boolean> {
@@ -252,17 +272,14 @@ interface Stopped {
 }
 
 /**
- * Opens the file of an inbox as the receiver would. No handler runs: replayed messages wait for the receiver. Gaps that no
- * receiver has reported yet stay in the file. Rejects with `inbox_locked` when another process has the file.
+ * Opens the file of an inbox as the receiver would. No handler runs: replayed messages wait for the receiver. What the file
+ * says about gaps and the last stop stays. Rejects with `inbox_locked` when another process has the file.
  */
 async function openStopped(path: string): Promise<Stopped> {
   const nothing = (): void => {}
   loadSqlite()
   const settings = readSqliteOptions({ path, waitMs: 0 })
-  const file = createInboxFile(settings)
-  let hasGap = false
-  // A clean close marks gaps as reported, and here no handler can report one.
-  const store = { ...file, close: (nowMs?: number) => file.close(hasGap ? undefined : nowMs) }
+  const file = createInboxFile({ ...settings, isVisit: true })
   const inboxSettings = {
     pendingMessages: undefined,
     pendingBytes: undefined,
@@ -272,13 +289,9 @@ async function openStopped(path: string): Promise<Stopped> {
     onConflated: nothing,
     onFailure: nothing,
     onCapacity: nothing,
-    onGap: () => {
-      hasGap = true
-    },
   }
-  const inbox = createSqliteInbox(store, inboxSettings, settings)
-  const { gaps = [] } = await inbox.open()
-  if (gaps.length > 0) hasGap = true
+  const inbox = createSqliteInbox(file, inboxSettings, settings)
+  await inbox.open()
   // With the defaults of a receiver: its format and fields are not known here. They only change what is shown.
   const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
   const { reread } = createReceipts(normalizer, systemClock)

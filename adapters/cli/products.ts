@@ -6,7 +6,7 @@ import type { StreamOptions } from '../../src/service/client/stream.ts'
 import type { StreamEvent } from '../../src/service/client/stream-events.ts'
 import { topicList, topics, whole } from './arguments.ts'
 import { asks, statuses } from './service.ts'
-import { columns } from './terminal.ts'
+import { columns, escapeJson } from './terminal.ts'
 
 /** `fleethook products` */
 export function defineProducts(command: Command): void {
@@ -62,7 +62,7 @@ export function defineStream(command: Command): void {
 
 async function* texts(messages: AsyncIterable<{ readonly text: string }>): AsyncGenerator<string> {
   // A reader of JSON lines would take a message with line ends for several.
-  for await (const { text } of messages) yield text.replaceAll('\n', ' ')
+  for await (const { text } of messages) yield escapeJson(text.replaceAll(/[\n\r]/g, ' '))
 }
 
 async function* summaries(events: AsyncIterable<StreamEvent>): AsyncGenerator<string> {

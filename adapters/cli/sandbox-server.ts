@@ -6,7 +6,9 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { dirname } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { serve } from '@hono/node-server'
+import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
+import { throttled } from '../../src/base/log.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import type {
   ActivityLine,
@@ -16,9 +18,10 @@ import type {
   SandboxStore,
 } from '../../src/service/sandbox/options.ts'
 import { createSandbox } from '../../src/service/sandbox/sandbox.ts'
+import { checkDigits } from '../../src/wire/identity.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { loadSqlite, type SqliteModule } from '../inbox/sqlite/file/database.ts'
-import { colorsFor } from './terminal.ts'
+import { colorsFor, logTo } from './terminal.ts'
 
 /** What `fleethook sandbox` does. */
 export interface RunOptions extends Omit<SandboxOptions, 'store' | 'post' | 'clock' | 'show'> {
@@ -128,12 +131,24 @@ function cannotListen(cause: unknown, hostname: string, port: number): Fleethook
   })
 }
 
-/** Posts messages over connections that stay open. Checks the TLS certificate, or not, as the webhook says. */
+/** What to do when a webhook refuses messages. */
+function about(status: number, headers: Readonly<Record<string, string>>): Record<string, string> {
+  if (status !== 401 && status !== 403) return {}
+  const { authorization } = headers
+  if (authorization === undefined) return { reason: 'no `auth` is set: fleethook webhook set' }
+  const digits = checkDigits(authorization)
+  return {
+    reason: `\`auth\` of the webhook has the check digits ${digits}: compare them with those that the receiver prints`,
+  }
+}
+
+/** Posts messages over connections that stay open. Reports refused messages. Checks the TLS certificate, or not, as the webhook says. */
 export function createPost(): { readonly post: PostMessage; readonly close: () => void } {
   const limits = { keepAlive: true, maxSockets: 64 }
   const plain = new HttpAgent(limits)
   const checked = new HttpsAgent(limits)
   const unchecked = new HttpsAgent({ ...limits, rejectUnauthorized: false })
+  const say = throttled(logTo(process.stderr), systemClock)
 
   const post: PostMessage = ({ url, headers, body, verify, signal }) =>
     new Promise((resolve, reject) => {
@@ -146,7 +161,10 @@ export function createPost(): { readonly post: PostMessage; readonly close: () =
         (answer) => {
           answer.resume()
           answer.once('error', reject)
-          answer.once('end', () => resolve(answer.statusCode ?? 0))
+          const status = answer.statusCode ?? 0
+          if (status < 200 || status > 299)
+            say.warn(`the webhook refused a message with status ${status}`, about(status, headers))
+          answer.once('end', () => resolve(status))
         },
       )
       outgoing.once('error', reject)

@@ -6,7 +6,7 @@ import type { StreamingConfig } from '../../src/service/client/config.ts'
 import { type FieldSetting, problemWithFields } from '../../src/service/client/config.ts'
 import { ServiceError } from '../../src/service/client/service-error.ts'
 import { type Environment, environment, whole } from './arguments.ts'
-import { logTo, printError } from './terminal.ts'
+import { jsonText, logTo, printError } from './terminal.ts'
 
 /** What a command that calls the service gets. */
 export interface Asking {
@@ -73,7 +73,7 @@ function ask(command: Command, common: Common): Asking {
     client: createClient({ baseUrl, apiKey, timeoutMs: timeout, log: { ...log, warn } }),
     variable,
     signal: controller.signal,
-    print: (value, text) => console.log(json ? JSON.stringify(value, undefined, 2) : text()),
+    print: (value, text) => console.log(json ? jsonText(value) : text()),
   }
 }
 
@@ -86,8 +86,7 @@ function report(error: unknown, options: Common): number {
   const hint = given && inCommandLineTerms(given, options)
   const message = inCommandLineTerms(error.message, options)
   const { status, requestId, retryAfterMs } = error instanceof ServiceError ? error : {}
-  if (options.json)
-    console.log(JSON.stringify({ error: { code, message, hint, status, requestId, retryAfterMs } }, undefined, 2))
+  if (options.json) console.log(jsonText({ error: { code, message, hint, status, requestId, retryAfterMs } }))
   else printError({ message, hint })
   const isOwnFault =
     status === undefined && code !== 'unreachable' && code !== 'timeout' && code !== 'answer_unreadable'

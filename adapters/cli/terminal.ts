@@ -15,8 +15,27 @@ export function colorsFor(stream: WriteStream): Colors {
 
 /** Prints an error for people: what happened, then what to do. */
 export function printError(error: { readonly message: string; readonly hint?: string | undefined }): void {
-  console.error(`${colorsFor(process.stderr).red('error:')} ${withHint(error)}`)
+  console.error(`${colorsFor(process.stderr).red('error:')} ${escapeControls(withHint(error))}`)
 }
+
+/** Text of several lines that cannot control the terminal. */
+export function escapeLines(text: string): string {
+  return text.split('\n').map(escapeControls).join('\n')
+}
+
+/** A value as JSON that cannot control the terminal. */
+export function jsonText(value: unknown): string {
+  return escapeJson(JSON.stringify(value, undefined, 2))
+}
+
+/** JSON of the same value that cannot control the terminal: JSON can write each character inside a text as an escape. */
+export function escapeJson(json: string): string {
+  const escaped = (character: string): string =>
+    Array.from({ length: character.length }, (_, at) => `\\u${hex(character.charCodeAt(at))}`).join('')
+  return json.replace(/[^\n\t\P{Cc}]|[\p{Cf}\p{Zl}\p{Zp}]/gu, escaped)
+}
+
+const hex = (code: number): string => code.toString(16).padStart(4, '0')
 
 /** A log for a person at a terminal. */
 export function logTo(stream: WriteStream): Log {
@@ -26,7 +45,7 @@ export function logTo(stream: WriteStream): Log {
     (word: string) =>
     (message: string, details: Record<string, unknown> = {}): void => {
       const about = Object.values(details).map((detail) => (Array.isArray(detail) ? detail.join(', ') : String(detail)))
-      stream.write(`${word} ${message}${about.length === 0 ? '' : `: ${about.join(', ')}`}\n`)
+      stream.write(`${word} ${escapeControls(`${message}${about.length === 0 ? '' : `: ${about.join(', ')}`}`)}\n`)
     }
   return { debug: silent, info: silent, warn: say(yellow('warning:')), error: say(red('error:')) }
 }

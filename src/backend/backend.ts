@@ -1,7 +1,7 @@
 import type { Lifecycle } from '../dispatch/lifecycle.ts'
 import type { Registry } from '../dispatch/registry.ts'
 import type { Surroundings } from '../dispatch/work.ts'
-import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
+import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { OperatorApi, ReplaySelection } from '../inbox/dead-letters.ts'
 import { type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
@@ -37,7 +37,7 @@ export interface Backend extends OperatorApi {
   putInternal(message: InboxMessage, from: Surroundings): Promise<boolean>
   /** Why it would refuse a message just now, if it would. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
-  readonly open: () => Promise<void>
+  open(options?: OpenOptions): Promise<void>
   /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
   drain(options: DrainOptions): Promise<DrainResult>
   state(): BackendState
@@ -46,7 +46,16 @@ export interface Backend extends OperatorApi {
 /** The part of {@link Stats} that is about what was taken. */
 export type BackendState = Pick<
   Stats,
-  'handled' | 'retried' | 'deadLettered' | 'duplicates' | 'lost' | 'pending' | 'running' | 'lanes' | 'openGaps'
+  | 'handled'
+  | 'retried'
+  | 'deadLettered'
+  | 'duplicates'
+  | 'lost'
+  | 'pending'
+  | 'inbox'
+  | 'running'
+  | 'lanes'
+  | 'openGaps'
 >
 
 /** What a {@link RelayInbox} is inside. */

@@ -1,48 +1,117 @@
+import { type Clock, elapsedMs } from '../base/clock.ts'
 import type { GapEvent, GapReason } from '../events/event.ts'
+import type { KeptGap } from '../inbox/inbox.ts'
 
 /** Lost messages that no gap event reports yet. */
 interface OpenGap {
   readonly vin: string | undefined
   readonly reason: GapReason
   readonly fromMs: number
+  /** `fromMs` on the clock that is never set back. */
+  readonly fromElapsedMs: number
+  /** The last known loss. */
+  readonly lastMs: number
+  /** It ends at `lastMs`, and not when it is reported. */
+  readonly isOver: boolean
   readonly missed: number
 }
 
 /** Beyond this number of vehicles a gap no longer says which vehicle it concerns. */
 const mostGaps = 10_000
 
+/** A smaller difference between the two clocks is not a clock that was set back. */
+const driftMs = 1_000
+
 /** Remembers lost messages until a gap event can report them: one gap per VIN and reason. */
 export class Gaps {
+  readonly #clock: Clock
   readonly #open = new Map<string, OpenGap>()
   /** Gaps that found no room in the inbox when it was their turn: they are first again. */
   readonly #returned = new Map<string, OpenGap>()
+  /** Events that are being stored. */
+  readonly #underWay = new Set<GapEvent>()
 
   /** The number of open gaps. */
   size = 0
 
-  /** A message was lost that came at `fromMs` or later. `missed` 0: an unknown number of messages. */
-  note(vin: string | undefined, reason: GapReason, fromMs: number, missed: number = 1): void {
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /**
+   * A message was lost that came at `fromMs` or later. `missed` 0: an unknown number of messages. `toMs`: the gap is over, and
+   * ended then.
+   */
+  note(vin: string | undefined, reason: GapReason, fromMs: number, missed: number = 1, toMs?: number): void {
     const known = this.#returned.has(key(vin, reason)) || this.#open.has(key(vin, reason))
     const concerned = known || this.#open.size < mostGaps ? vin : undefined
     const gaps = this.#returned.has(key(concerned, reason)) ? this.#returned : this.#open
-    widen(gaps, { vin: concerned, reason, fromMs, missed })
+    widen(gaps, this.#opened(concerned, reason, fromMs, missed, toMs))
     this.#count()
   }
 
   /** Takes the oldest gap as an event. What is lost from now on belongs to another gap. */
-  take(nowMs: number): GapEvent | undefined {
+  take(): GapEvent | undefined {
     const gaps = this.#returned.size > 0 ? this.#returned : this.#open
     const [oldest] = gaps
     if (oldest === undefined) return undefined
     gaps.delete(oldest[0])
     this.#count()
-    return gapEvent(oldest[1], nowMs)
+    const event = gapEvent(this.#reported(oldest[1], true), this.#clock.now())
+    this.#underWay.add(event)
+    return event
+  }
+
+  /** The event is in the inbox. */
+  stored(event: GapEvent): void {
+    this.#underWay.delete(event)
   }
 
   /** The inbox had no room for the event. */
-  giveBack({ vin, reason, from, missed }: GapEvent): void {
-    widen(this.#returned, { vin, reason, fromMs: from.getTime(), missed })
+  giveBack(event: GapEvent): void {
+    const { vin, reason, from, to, missed } = event
+    this.#underWay.delete(event)
+    widen(this.#returned, { ...this.#opened(vin, reason, from.getTime(), missed), lastMs: to.getTime() })
     this.#count()
+  }
+
+  /** Every gap whose event is not in the inbox yet. */
+  list(): readonly KeptGap[] {
+    const underWay = [...this.#underWay].map(({ vin, reason, from, to, missed }) => ({
+      ...(vin === undefined ? {} : { vin }),
+      reason,
+      fromMs: from.getTime(),
+      toMs: to.getTime(),
+      missed,
+    }))
+    const open = [...this.#returned.values(), ...this.#open.values()]
+    return [...underWay, ...open.map((gap) => this.#reported(gap, false))]
+  }
+
+  #opened(vin: string | undefined, reason: GapReason, fromMs: number, missed: number, toMs?: number): OpenGap {
+    const now = this.#clock.now()
+    return {
+      vin,
+      reason,
+      fromMs,
+      fromElapsedMs: elapsedMs(this.#clock) - Math.max(0, now - fromMs),
+      lastMs: Math.max(fromMs, toMs ?? now),
+      isOver: toMs !== undefined,
+      missed,
+    }
+  }
+
+  /** A clock that was set back neither hides a gap nor shortens it. */
+  #reported({ vin, reason, fromMs, fromElapsedMs, lastMs, isOver, missed }: OpenGap, isTaken: boolean): KeptGap {
+    const now = this.#clock.now()
+    const sinceMs = Math.floor(now - (elapsedMs(this.#clock) - fromElapsedMs))
+    return {
+      ...(vin === undefined ? {} : { vin }),
+      reason,
+      fromMs: sinceMs < fromMs - driftMs ? sinceMs : fromMs,
+      toMs: isTaken && !isOver ? Math.max(now, lastMs) : lastMs,
+      missed,
+    }
   }
 
   #count(): void {
@@ -50,29 +119,32 @@ export class Gaps {
   }
 }
 
-function widen(gaps: Map<string, OpenGap>, { vin, reason, fromMs, missed }: OpenGap): void {
-  const open = gaps.get(key(vin, reason))
+function widen(gaps: Map<string, OpenGap>, gap: OpenGap): void {
+  const { vin, reason, fromMs, fromElapsedMs, lastMs, isOver, missed } = gap
+  const open = gaps.get(key(vin, reason)) ?? gap
   gaps.set(key(vin, reason), {
     vin,
     reason,
-    fromMs: Math.min(fromMs, open?.fromMs ?? fromMs),
-    missed: missed + (open?.missed ?? 0),
+    fromMs: Math.min(fromMs, open.fromMs),
+    fromElapsedMs: Math.min(fromElapsedMs, open.fromElapsedMs),
+    lastMs: Math.max(lastMs, open.lastMs),
+    isOver: isOver && open.isOver,
+    missed: open === gap ? missed : missed + open.missed,
   })
 }
 
 const key = (vin: string | undefined, reason: GapReason): string => `${reason} ${vin ?? ''}`
 
-function gapEvent({ vin, reason, fromMs, missed }: OpenGap, nowMs: number): GapEvent {
-  const from = new Date(fromMs)
-  const to = new Date(nowMs)
+function gapEvent({ vin, reason, fromMs, toMs, missed }: KeptGap, nowMs: number): GapEvent {
+  const at = new Date(nowMs)
   return {
     topic: 'gap',
     ...(vin === undefined ? {} : { vin }),
-    createdAt: to.toISOString(),
-    at: to,
-    receivedAt: to,
-    from,
-    to,
+    createdAt: at.toISOString(),
+    at,
+    receivedAt: at,
+    from: new Date(fromMs),
+    to: new Date(toMs),
     reason,
     missed,
     id: `gap:${reason}:${vin ?? ''}:${fromMs}`,

@@ -1,24 +1,35 @@
+import { backgroundTimer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import type { Lifecycle } from '../dispatch/lifecycle.ts'
 import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
 import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
-import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
+import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
-import type { Inbox, InboxFactory, InboxMessage } from '../inbox/inbox.ts'
+import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Backend, BackendParts, BackendState } from './backend.ts'
 import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
+import { watchForStalls } from './stalls.ts'
 
 export interface LocalBackendOptions extends BackendParts {
   readonly inbox: InboxFactory
   /** The surroundings of work that no request brings: what the inbox finds, and gaps. Default: none. */
   readonly surroundings?: Surroundings
 }
+
+/**
+ * How long a gap that the inbox found at `open` waits for the first request: nobody listens yet, and a business that fetches
+ * what it missed must not do so too early.
+ */
+const startMs = 1_000
+
+/** The longest rest of a recovered message, where retries do not wait longer. */
+const leastRestMs = 60_000
 
 /** Gap events in the inbox at the same time: they must not take the room that messages need. */
 const gapsAtOnce = 16
@@ -33,7 +44,7 @@ export class LocalBackend implements Backend {
   isReady = false
   readonly #parts: BackendParts
   readonly #surroundings: Surroundings
-  readonly #gaps = new Gaps()
+  readonly #gaps: Gaps
   readonly #inbox: Inbox
   readonly #scheduler: Scheduler
   readonly #replays: Replays
@@ -46,11 +57,16 @@ export class LocalBackend implements Backend {
   #isRecovered = false
   #isClosed = false
   #gapsUnderWay = 0
+  #emits = false
+  readonly #longestWaitMs: number
+  readonly #isWatched: boolean
+  #stopWatching = (): void => {}
 
   constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
     const { settings, registry, receipts, reports } = parts
     const { clock, limits, log, overflow } = settings
-    const gaps = this.#gaps
+    const gaps = new Gaps(clock)
+    this.#gaps = gaps
     this.#parts = parts
     this.#surroundings = surroundings
     this.#inbox = createInbox({
@@ -66,24 +82,33 @@ export class LocalBackend implements Backend {
       },
       onFailure: (error) => reports.dispatch.inboxFailed(error),
       onCapacity: () => this.#emitGap(surroundings),
-      onGap: ({ reason, fromMs }) => {
-        gaps.note(undefined, reason, fromMs)
+      onGap: (gap) => {
+        this.#noteGap(gap)
         this.#emitGap(surroundings)
+      },
+      openGaps: () => {
+        // A crash must not lose counts that no gap covers.
+        reports.refusals.flush()
+        return gaps.list()
       },
       operator: this,
     })
     this.durability = this.#inbox.durability
     this.ack = chooseAck(settings.ack, this.durability)
+    const retry = retryOptions(settings.retry, this.durability !== 'memory')
+    this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
+    // Inside a Durable Object, time passes without the process.
+    this.#isWatched = surroundings === nowhere
     this.#scheduler = new Scheduler({
       ...settings,
       ack: this.ack,
-      retry: retryOptions(settings.retry, this.durability !== 'memory'),
+      retry,
       inbox: this.#inbox,
       registry,
       read: receipts.reread,
       events: {
         ...reports.dispatch,
-        died: (letter, dropped) => reports.noteDead(deadMessage(letter, receipts.reread), dropped),
+        died: (letter, dropped) => reports.noteDead(deadMessage(letter, receipts.reread), dropped, this.durability),
         missed: (lane, sinceMs) => gaps.note(vinOf(lane), 'deadline', sinceMs),
         onCapacity: (request) => {
           if (gaps.size > 0) this.#emitGap(request)
@@ -139,8 +164,8 @@ export class LocalBackend implements Backend {
    * Opens the inbox and goes on with what an earlier process left: once, and before any new message. Resolves when the
    * inbox is open. Rejects when it cannot be opened; the next call tries again.
    */
-  open(): Promise<void> {
-    this.#opened ??= this.#begin().catch((error: unknown) => {
+  open(options?: OpenOptions): Promise<void> {
+    this.#opened ??= this.#begin(options).catch((error: unknown) => {
       this.#opened = undefined
       this.#recovered = undefined
       throw error
@@ -172,7 +197,8 @@ export class LocalBackend implements Backend {
   state(): BackendState {
     const { counts, lanes } = this.#scheduler
     const { running } = this.lifecycle
-    return { ...counts, pending: this.#inbox.usage(), running, lanes, openGaps: this.#gaps.size }
+    const inbox = this.#inbox.stats?.() ?? {}
+    return { ...counts, pending: this.#inbox.usage(), inbox, running, lanes, openGaps: this.#gaps.size }
   }
 
   async #store(messages: readonly InboxMessage[], from: Surroundings): Promise<RequestWork | Refusal> {
@@ -190,7 +216,7 @@ export class LocalBackend implements Backend {
     }
     reports.noteAccepted(messages)
     this.#scheduler.start(request)
-    if (this.#gaps.size > 0) this.#emitGap(from)
+    if (this.#gaps.size > 0) this.#startEmitting(from)
     return request
   }
 
@@ -212,22 +238,33 @@ export class LocalBackend implements Backend {
     return this.#isClosed || (this.lifecycle.isStopped && this.durability === 'memory')
   }
 
-  async #begin(): Promise<void> {
+  async #begin(options?: OpenOptions): Promise<void> {
     const { receipts, reports } = this.#parts
-    const { lastId, gaps = [], waiting } = await this.#inbox.open()
+    const { lastId, gaps = [], waiting } = await this.#inbox.open(options)
     if (lastId !== undefined) receipts.follow(lastId)
-    for (const { reason, fromMs } of gaps) this.#gaps.note(undefined, reason, fromMs, 0)
+    for (const gap of gaps) this.#noteGap(gap)
     this.#recovered = this.#during(async () => {
       try {
         for await (const page of waiting) {
           reports.noteRecovered(page)
-          this.#scheduler.start(this.#scheduler.add(page, this.#surroundings))
+          this.#scheduler.start(this.#scheduler.add(this.#clamped(page), this.#surroundings))
         }
       } catch (error) {
         reports.dispatch.inboxFailed(error)
       }
       this.#isRecovered = true
       this.#countWaiters(0)
+      if (gaps.length === 0) this.#startEmitting(this.#surroundings)
+      else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#surroundings))
+    })
+    if (this.#isWatched && !this.isDraining) this.#watch()
+  }
+
+  #watch(): void {
+    const { clock, log } = this.#parts.settings
+    this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
+      guardedLog(log).warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
+      this.#gaps.note(undefined, 'stalled', fromMs, 0, toMs)
       this.#emitGap(this.#surroundings)
     })
   }
@@ -235,6 +272,16 @@ export class LocalBackend implements Backend {
   #countWaiters(more: number): void {
     this.#waiters += more
     this.isReady = this.#isRecovered && this.#waiters === 0
+  }
+
+  /** After the clock was set back, no message rests longer than the longest wait of a retry. */
+  #clamped(page: readonly Waiting[]): readonly Waiting[] {
+    const latest = this.#parts.settings.clock.now() + this.#longestWaitMs
+    return page.map((waiting) => ((waiting.notBefore ?? 0) > latest ? { ...waiting, notBefore: latest } : waiting))
+  }
+
+  #noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap): void {
+    this.#gaps.note(vin, reason, fromMs, missed, toMs)
   }
 
   async #prepare(): Promise<boolean> {
@@ -249,18 +296,24 @@ export class LocalBackend implements Backend {
     }
   }
 
+  #startEmitting(from: Surroundings): void {
+    this.#emits = true
+    this.#emitGap(from)
+  }
+
   /** The inbox may have room: emits the open gaps, the oldest first, so that a business can fetch what it missed. */
   #emitGap(from: Surroundings): void {
     const gaps = this.#gaps
-    const { settings, receipts } = this.#parts
-    if (!this.#isRecovered || this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
-    const gap = gaps.take(settings.clock.now())
+    const { receipts } = this.#parts
+    if (!this.#isRecovered || !this.#emits || this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
+    const gap = gaps.take()
     if (gap === undefined) return
     this.#gapsUnderWay += 1
     this.#hold(from, async () => {
       const request = await this.#storeInternal(receipts.gap(gap), from)
       if (request === undefined) gaps.giveBack(gap)
       else {
+        gaps.stored(gap)
         // Where one gap found room there may be room for another.
         this.#emitGap(from)
         if (!this.lifecycle.isStopped) await request.settled()
@@ -271,7 +324,10 @@ export class LocalBackend implements Backend {
   }
 
   async #drain(options: DrainOptions): Promise<DrainResult> {
-    this.#emitGap(this.#surroundings)
+    // The sockets close from now on, some time before the inbox.
+    const stoppedAtMs = this.#parts.settings.clock.now()
+    this.#stopWatching()
+    this.#startEmitting(this.#surroundings)
     const { takeUntil } = options
     const refuse = (): void => {
       this.isDraining = true
@@ -282,8 +338,8 @@ export class LocalBackend implements Backend {
     const result = await this.#scheduler.drain(options)
     refuse()
     this.#isClosed = true
-    this.#parts.reports.noteUnreportedGaps(this.#gaps.size)
-    await this.#inbox.close()
+    this.#parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)
+    await this.#inbox.close(stoppedAtMs)
     return result
   }
 

@@ -37,7 +37,7 @@ export class RelayBackend implements Backend {
   isDraining = false
   readonly #relay: Relay
   readonly #parts: BackendParts
-  readonly #gaps = new Gaps()
+  readonly #gaps: Gaps
   #refused: { readonly error: 'inbox_full' | 'inbox_unavailable'; readonly atMs: number } | undefined
   #draining: Promise<DrainResult> | undefined
 
@@ -55,6 +55,7 @@ export class RelayBackend implements Backend {
     this.deadLetters = relay.deadLetters
     this.lifecycle = new Lifecycle(parts.settings.clock)
     this.#relay = relay
+    this.#gaps = new Gaps(parts.settings.clock)
     this.#parts = parts
   }
 
@@ -98,7 +99,7 @@ export class RelayBackend implements Backend {
 
   state(): BackendState {
     const none = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, running: 0, lanes: 0 }
-    return { ...none, pending: { messages: 0, bytes: 0 }, openGaps: this.#gaps.size }
+    return { ...none, pending: { messages: 0, bytes: 0 }, inbox: {}, openGaps: this.#gaps.size }
   }
 
   async #send(
@@ -130,13 +131,13 @@ export class RelayBackend implements Backend {
   }
 
   async #emitGaps(env: unknown): Promise<void> {
-    const { settings, receipts } = this.#parts
-    for (let gap = this.#gaps.take(settings.clock.now()); gap !== undefined;) {
+    const { receipts } = this.#parts
+    for (let gap = this.#gaps.take(); gap !== undefined; gap = this.#gaps.take()) {
       if (!(await this.putInternal(receipts.gap(gap), { ...nowhere, env }))) {
         this.#gaps.giveBack(gap)
         return
       }
-      gap = this.#gaps.take(settings.clock.now())
+      this.#gaps.stored(gap)
     }
   }
 

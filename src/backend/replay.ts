@@ -4,6 +4,7 @@ import type { Surroundings } from '../dispatch/work.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { DeadLetters, DeadMessage, MessageSelection, ReplaySelection } from '../inbox/dead-letters.ts'
+import { laneOf } from '../inbox/receipts.ts'
 import type { DeadLetter, Inbox, InboxMessage, Selection, Waiting } from '../inbox/inbox.ts'
 
 type Read = (message: InboxMessage) => FleetEvent | MalformedBody
@@ -173,7 +174,7 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
 /** The part of a selection that an inbox can look for; a topic takes reading. Throws `option_invalid` for invalid times. */
 function selectionOf({ vin, from, to }: MessageSelection): Omit<Selection, 'limit' | 'after'> {
   return {
-    ...(vin === undefined ? {} : { lane: vin }),
+    ...(vin === undefined ? {} : { lane: laneOf(vin) }),
     ...(from === undefined ? {} : { fromMs: msOf('from', from) }),
     ...(to === undefined ? {} : { toMs: msOf('to', to) }),
   }

@@ -1,12 +1,16 @@
 /** A pending call of {@link Clock.after}. */
 export interface Timer {
   cancel(): void
+  /** The call no longer keeps the process alive. */
+  unref?(): void
 }
 
 /** The receiver's time. Tests pass a fake clock. */
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number
+  /** Milliseconds since some moment. They run on when `now` is set back or forward. Default: `now`. */
+  elapsedMs?(): number
   /** Calls `run` once, `ms` milliseconds from now. */
   after(ms: number, run: () => void): Timer
 }
@@ -17,8 +21,27 @@ const longestMs = 2 ** 31 - 1
 /** The real time. */
 export const systemClock: Clock = {
   now: () => Date.now(),
+  elapsedMs: () => performance.now(),
   after(ms, run) {
     const handle = setTimeout(run, Math.min(ms, longestMs))
-    return { cancel: () => clearTimeout(handle) }
+    return { cancel: () => clearTimeout(handle), unref: () => unref(handle) }
   },
+}
+
+/** Milliseconds that a change of the time of day does not affect. */
+export function elapsedMs(clock: Clock): number {
+  return clock.elapsedMs?.() ?? clock.now()
+}
+
+/** A timer that does not keep the process alive. */
+export function backgroundTimer(clock: Clock, ms: number, run: () => void): Timer {
+  const timer = clock.after(ms, run)
+  timer.unref?.()
+  return timer
+}
+
+/** Only some runtimes keep a process alive for a timer. */
+function unref(handle: unknown): void {
+  if (typeof handle === 'object' && handle !== null && 'unref' in handle && typeof handle.unref === 'function')
+    handle.unref()
 }

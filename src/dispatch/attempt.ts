@@ -23,14 +23,32 @@ import {
   type Work,
 } from './work.ts'
 
+/** What is known of a failed run beside its error. */
+export interface FailedRun extends NextRun {
+  /** The handler, or the {@link Gatherer} of a batch. */
+  readonly handler: object
+  /** The number of messages of a batch. */
+  readonly messages?: number
+}
+
+/** When a handler runs again. */
+export interface NextRun {
+  /** Milliseconds since the epoch. `undefined`: never. It can be later when another handler of the message fails too. */
+  readonly nextAtMs: number | undefined
+  /** The most runs, the first included. `Infinity`: no limit. */
+  readonly limit: number
+  /** No run begins after this time, in milliseconds since the epoch. `Infinity`: no limit. */
+  readonly untilMs: number
+}
+
 /** What the receiver hears from dispatch. */
 export interface DispatchEvents extends BreakerEvents {
-  /** A run of a handler failed; of the handler of a batch, with this number of messages. */
+  /** A run of a handler failed. */
   failed(
     error: unknown,
     event: FleetEvent | MalformedBody,
     delivery: { readonly id: string; readonly attempt: number },
-    messages?: number,
+    run: FailedRun,
   ): void
   /** A handler discarded messages. */
   discarded(reason: string, topic: string, messages: number): void
@@ -111,7 +129,25 @@ export class Outcome {
     const { clock, retry } = this.#options
     const now = clock.now()
     noteFailure(work, now, expectedMs(retry, work.attemptsBefore))
-    return work.attempt - work.exempt >= retry.attempts || now - (work.failingSinceMs ?? now) >= retry.maxAgeMs
+    return this.#isLast(work, now, work.failingSinceMs ?? now)
+  }
+
+  /** When the handler that failed runs again, if it does. With `isCertain` its attempt does not count. */
+  next(work: Work, restMs: number, isCertain: boolean = false): NextRun {
+    const { clock, retry } = this.#options
+    const now = clock.now()
+    const sinceMs = work.failingSinceMs ?? now - expectedMs(retry, work.attemptsBefore)
+    const isLast = !isCertain && this.#isLast(work, now, sinceMs)
+    return {
+      nextAtMs: isLast ? undefined : now + restMs,
+      limit: retry.attempts,
+      untilMs: isCertain ? Infinity : sinceMs + retry.maxAgeMs,
+    }
+  }
+
+  #isLast(work: Work, nowMs: number, sinceMs: number): boolean {
+    const { retry } = this.#options
+    return work.attempt - work.exempt >= retry.attempts || nowMs - sinceMs >= retry.maxAgeMs
   }
 
   /** It is to be tried again after `restMs`. */
@@ -311,15 +347,21 @@ export class Attempts {
         continue
       }
       left = [...(left ?? none), handler]
-      if (request === undefined && !lifecycle.isStopped) {
-        events.failed(failed.error, event, { id: work.id, attempt: work.attempt })
-        if (breakers.failed(handler, work.laneKey)) {
-          exemptAttempt(work)
-          blockedBy ??= handler
-          continue
-        }
+      const isFailure = request === undefined && !lifecycle.isStopped
+      const rests = isFailure && breakers.failed(handler, work.laneKey)
+      const restMs = rests
+        ? breakers.restMs(handler)
+        : Math.max(failure?.restMs ?? 0, outcome.restMs(work, failed.error))
+      if (isFailure) {
+        const delivered = { id: work.id, attempt: work.attempt }
+        events.failed(failed.error, event, delivered, { handler, ...outcome.next(work, restMs, rests) })
       } else breakers.askedToWait(handler)
-      failure = { error: failed.error, restMs: Math.max(failure?.restMs ?? 0, outcome.restMs(work, failed.error)) }
+      if (rests) {
+        exemptAttempt(work)
+        blockedBy ??= handler
+        continue
+      }
+      failure = { error: failed.error, restMs }
     }
     leaveHandlers(work, left ?? none)
     return { failure, blockedBy }

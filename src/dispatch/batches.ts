@@ -207,12 +207,17 @@ export class Batches {
     if (first?.opened === undefined) return none
     const { id, attempt } = first
     const isRequest = requestOf(error) !== undefined
+    const rests = !isRequest && breakers.failed(batch.gatherer, first.laneKey)
+    const restMs = rests ? breakers.restMs(batch.gatherer) : outcome.restMs(first, error)
     if (isRequest) breakers.askedToWait(batch.gatherer)
     else {
-      events.failed(error, first.opened.event, { id, attempt }, works.length)
-      if (breakers.failed(batch.gatherer, first.laneKey)) {
+      const isSplit = !rests && works.length > 1
+      const next = outcome.next(first, isSplit ? 0 : restMs, rests || isSplit)
+      const run = { handler: batch.gatherer, messages: works.length, ...next }
+      events.failed(error, first.opened.event, { id, attempt }, run)
+      if (rests) {
         for (const work of works) exemptAttempt(work)
-        await this.#rest(batch, works, breakers.restMs(batch.gatherer))
+        await this.#rest(batch, works, restMs)
         return none
       }
     }
@@ -226,11 +231,10 @@ export class Batches {
         return none
       }
     } else if (works.length > 1 && !isLast) {
-      await this.#rest(batch, works, outcome.restMs(first, error))
+      await this.#rest(batch, works, restMs)
       return none
     }
     if (isLast) return this.#finish(batch, works, errorText(error))
-    const restMs = outcome.restMs(first, error)
     await this.#reschedule(works, restMs)
     // It holds its own lane until it is over, and no other.
     keepOpened(first, undefined)

@@ -15,6 +15,29 @@ export interface Gatherer {
   readonly wants: Wants | undefined
 }
 
+/** The names of handlers, or the places where they were registered. */
+const labels = /* @__PURE__ */ new WeakMap<object, string>()
+
+/** How a log calls a handler or the handler of a batch: its name, or the file and line where it was registered. */
+export function labelOf(handler: object): string {
+  return labels.get(handler) ?? 'without a name'
+}
+
+/** A function remembers its first registration. */
+function label(handler: object, text: string): void {
+  if (!labels.has(handler)) labels.set(handler, text)
+}
+
+/** The frames of a stack between `registeredAs` and the caller of `receiver.on`. */
+const ownFrames = 4
+
+function registeredAs(handler: object): string {
+  const name = 'name' in handler ? handler.name : undefined
+  if (typeof name === 'string' && /^[\w$ ]{1,60}$/.test(name)) return name
+  const places = (new Error().stack ?? '').split('\n').flatMap((frame) => /[^()\s@]+:\d+:\d+(?=\)?$)/.exec(frame) ?? [])
+  return places[ownFrames] ?? 'without a name'
+}
+
 /** A filter as it was given: nobody has checked the names of its fields. */
 type GivenFilter = Omit<HandlerFilter, 'fields'> & { readonly fields?: readonly string[] }
 
@@ -54,7 +77,7 @@ const nobody: Subscribed = { all: [], unfiltered: [], gatherers: [] }
 export function createRegistry(ownFields: FieldCatalogue = {}): Registry {
   const byTopic = new Map<string, Subscribed>()
 
-  function subscribe<Handler>(
+  function subscribe<Handler extends object>(
     given: unknown,
     handler: unknown,
     change: (topic: Subscribed, handler: Handler) => Subscribed,
@@ -66,6 +89,7 @@ export function createRegistry(ownFields: FieldCatalogue = {}): Registry {
         `The handler for ${wanted.join(', ')} is ${typeof handler}, not a function.`,
       )
     }
+    label(handler, registeredAs(handler))
     for (const topic of new Set(wanted.flatMap((subject) => (subject === '*' ? topics : [subject]))))
       byTopic.set(topic, change(byTopic.get(topic) ?? nobody, handler))
   }
@@ -94,6 +118,7 @@ export function createRegistry(ownFields: FieldCatalogue = {}): Registry {
       }
       subscribe<Gatherer['handler']>(given, handler, (topic, checkedHandler) => {
         gatherer ??= { size, withinMs, handler: checkedHandler, wants }
+        label(gatherer, labelOf(checkedHandler))
         return { ...topic, gatherers: [...topic.gatherers, gatherer] }
       })
     },
@@ -112,7 +137,7 @@ export function createRegistry(ownFields: FieldCatalogue = {}): Registry {
 }
 
 /** The type is right because a handler is only called with events of the topics it was registered for. */
-function isHandler<Handler>(handler: unknown): handler is Handler {
+function isHandler<Handler extends object>(handler: unknown): handler is Handler {
   return typeof handler === 'function'
 }
 
@@ -136,7 +161,9 @@ function wanting({ handler, wants }: Registered, event: FleetEvent | MalformedBo
   try {
     return wants(event) ? [handler] : []
   } catch {
-    return [(again, context) => (wants(again) ? handler(again, context) : undefined)]
+    const filtered: AnyHandler = (again, context) => (wants(again) ? handler(again, context) : undefined)
+    label(filtered, labelOf(handler))
+    return [filtered]
   }
 }
 

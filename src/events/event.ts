@@ -126,7 +126,7 @@ export type UnknownReason =
   | 'no_topic'
   /** The topic's payload has a shape that the topic never has. */
   | 'payload_mismatch'
-  /** A topic, but no VIN. */
+  /** A topic, but no VIN of 1 to 64 characters. */
   | 'vin_missing'
   /** The option `format` names another format. */
   | 'format_mismatch'
@@ -142,7 +142,24 @@ export interface UnknownEvent extends Omit<EventBase, 'vin'> {
 
 /** Why messages may be missing. */
 export type GapReason =
-  'inbox_full' | 'inbox_unavailable' | 'inbox_damaged' | 'restarted' | 'deadline' | 'stream_interrupted'
+  /** The inbox had no room. */
+  | 'inbox_full'
+  /** The inbox could not be used. */
+  | 'inbox_unavailable'
+  /** The file of the inbox was damaged, and part of it could not be read. */
+  | 'inbox_damaged'
+  /** The body of a known vehicle was larger than the limit. */
+  | 'body_too_large'
+  /** The receiver was stopped, and nobody listened until it started again. */
+  | 'stopped'
+  /** The receiver crashed, and nobody listened until it started again. */
+  | 'restarted'
+  /** The process or the machine stood still. */
+  | 'stalled'
+  /** A runtime or a drain ended before the handlers did. */
+  | 'deadline'
+  /** The connection of a stream broke. */
+  | 'stream_interrupted'
 
 /**
  * Messages may have been lost between `from` and `to`. The receiver makes this event, so that the business can fetch the

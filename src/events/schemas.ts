@@ -163,7 +163,17 @@ const gap = z.object({
   raw: z.null(),
   from: date(),
   to: date(),
-  reason: z.enum(['inbox_full', 'inbox_unavailable', 'inbox_damaged', 'restarted', 'deadline', 'stream_interrupted']),
+  reason: z.enum([
+    'inbox_full',
+    'inbox_unavailable',
+    'inbox_damaged',
+    'body_too_large',
+    'stopped',
+    'restarted',
+    'stalled',
+    'deadline',
+    'stream_interrupted',
+  ]),
   missed: z.number(),
 })
 

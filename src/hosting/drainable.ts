@@ -30,14 +30,47 @@ export interface DrainOptions {
   readonly takeUntil?: Promise<unknown> | undefined
 }
 
+/** What a server knows when it opens a receiver. */
+export interface OpenOptions {
+  /**
+   * The listening socket outlived the last process, so connections waited in the kernel meanwhile. Then a clean stop is no
+   * gap. A crash still is one: it broke the connections that the process had accepted. Default `false`.
+   */
+  readonly listeningWasKept?: boolean
+}
+
 /** A receiver as a server sees it: how to open and drain it, and what its 2xx promises. */
 export interface Drainable {
-  readonly open: () => Promise<void>
+  readonly open: (options?: OpenOptions) => Promise<void>
   readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   readonly ack: Ack
   readonly durability: Durability
   /** The value of the option `inbox`. */
   readonly inbox: object
+}
+
+/** Why a runtime refused a request before a receiver saw it. The statuses are 400, 408, 417 and 431; the last has none. */
+export type RuntimeRefusal =
+  'request_malformed' | 'request_timeout' | 'expectation_unsupported' | 'headers_too_large' | 'connections_exceeded'
+
+/** What a server reports to a receiver, and what it prints about one. */
+export interface HostedReceiver {
+  /** The server refused a request before the receiver saw it. */
+  refused(error: RuntimeRefusal): void
+  /** Sentences for the operator when the receiver has started, or has drained. */
+  facts(moment: 'start' | 'stop'): readonly string[]
+}
+
+const hosted = /* @__PURE__ */ new WeakMap<object, HostedReceiver>()
+
+/** Remembers what a server may report to a receiver. */
+export function markHosted(receiver: Drainable, about: HostedReceiver): void {
+  hosted.set(receiver, about)
+}
+
+/** What a server may report to this receiver. `undefined`: it was made by another version of fleethook. */
+export function hostedBy(receiver: Drainable): HostedReceiver | undefined {
+  return hosted.get(receiver)
 }
 
 const byHandler = /* @__PURE__ */ new WeakMap<object, Drainable>()

@@ -2,7 +2,7 @@
 export interface Answer {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
-  /** Always JSON. */
+  /** JSON. Only the probes `/healthz` and `/readyz` answer with plain text. */
   readonly body: string
 }
 
@@ -189,9 +189,15 @@ export const unhealthy: Answer = {
   body: '{"text":"HEC is unhealthy, queues are full","code":18}',
 }
 
+/** The status of the answer. */
+export const statusOf = ({ error }: Refusal): number => refusals[error].status
+
+/** What to do about a refusal: the hint of the answer. */
+export const hintOf = ({ error, hint }: Refusal): string | undefined => hint ?? refusals[error].hint
+
 /** Makes the answer of a refusal. `allow` is the Allow header of a 405. */
 export function refuse(refusal: Refusal, allow?: string): Answer {
-  const { status, code, text, hint, headers } = refusals[refusal.error]
+  const { status, code, text, headers } = refusals[refusal.error]
   return {
     status,
     headers: { ...json, ...headers, ...(allow === undefined ? {} : { allow }) },
@@ -199,7 +205,7 @@ export function refuse(refusal: Refusal, allow?: string): Answer {
       text,
       code,
       error: refusal.error,
-      hint: refusal.hint ?? hint,
+      hint: hintOf(refusal),
       'invalid-event-number': refusal.eventNumber,
     }),
   }

@@ -4,16 +4,21 @@ export type Door = 'root' | 'collector'
 /** The collector protocol's paths. Each relay uses a fixed one of them. */
 export const collectorPath = '/services/collector'
 
-const targets: ReadonlyMap<string, Door | 'health'> = /* @__PURE__ */ new Map([
+/** What a path below the mount is for. */
+export type PathTarget = Door | 'health' | 'healthz' | 'readyz'
+
+const targets: ReadonlyMap<string, PathTarget> = /* @__PURE__ */ new Map([
   ['', 'root'],
   [collectorPath, 'collector'],
   [`${collectorPath}/event`, 'collector'],
   [`${collectorPath}/event/1.0`, 'collector'],
   [`${collectorPath}/health`, 'health'],
   [`${collectorPath}/health/1.0`, 'health'],
+  ['/healthz', 'healthz'],
+  ['/readyz', 'readyz'],
 ])
 
 /** The target of a path below the receiver's mount, with or without a trailing slash. `undefined` for an unknown path. */
-export function targetOf(path: string): Door | 'health' | undefined {
+export function targetOf(path: string): PathTarget | undefined {
   return targets.get(path.endsWith('/') ? path.slice(0, -1) : path)
 }

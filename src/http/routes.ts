@@ -3,7 +3,7 @@ import { Hono } from 'hono/tiny'
 import { getPath } from 'hono/utils/url'
 import { type Answer, healthy, type Refusal, refuse, success, unhealthy } from './answers.ts'
 import { type Body, readGiven, readRequest } from './body.ts'
-import { type Door, collectorPath, targetOf } from './paths.ts'
+import { type Door, collectorPath, type PathTarget, targetOf } from './paths.ts'
 import { type ExecutionContext, lastingEnv } from '../hosting/execution-context.ts'
 
 /** A request before its secret is checked and before a byte of its body is read. Every way into the receiver makes one. */
@@ -24,6 +24,8 @@ interface Face {
   receive(incoming: Incoming): Promise<Answer>
   /** Why the receiver would refuse every message now; `undefined` when it would not. */
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
+  /** Whether it takes messages now, in words that anybody may read. */
+  readiness(): { readonly ready: boolean; readonly reason?: string }
   /** Called for each request that was refused because of its method or its path. */
   refused(refusal: Refusal): void
 }
@@ -51,7 +53,7 @@ interface Routes<E extends Env> {
 
 /** The paths and methods of a receiver. */
 export function createRoutes<E extends Env>(face: Face): Routes<E> {
-  function answer(target: Door | 'health' | undefined, request: RoutedRequest): Response | Promise<Response> {
+  function answer(target: PathTarget | undefined, request: RoutedRequest): Response | Promise<Response> {
     const { method } = request.request
     const respond = ({ status, headers, body }: Answer): Response =>
       new Response(method === 'HEAD' ? null : body, { status, headers })
@@ -61,29 +63,45 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
     }
 
     if (target === undefined) return refusing({ error: 'path_unknown' })
-    const isHealth = target === 'health'
+    const isHealth = target !== 'root' && target !== 'collector'
     if (!isHealth && method === 'POST') return face.receive(incoming(request, target)).then(respond)
     const allow = isHealth ? 'GET, HEAD, OPTIONS' : 'POST, OPTIONS'
     if (method === 'OPTIONS') return respond({ ...success, headers: { ...success.headers, allow } })
     if (!isHealth || (method !== 'GET' && method !== 'HEAD')) return refusing({ error: 'method_not_allowed' }, allow)
+    if (target === 'healthz') return respond(plain(200, 'alive'))
+    if (target === 'readyz') {
+      const { ready, reason } = face.readiness()
+      return respond(ready ? plain(200, 'ready') : plain(503, `not ready: ${reason}`))
+    }
     const busy = face.busy()
     if (busy === undefined) return respond(healthy)
     return respond(busy === 'draining' ? refuse({ error: 'draining' }) : unhealthy)
   }
 
   const app = new Hono<E>()
-  const mounted = (c: Context<E>, target: Door | 'health' | undefined): Response | Promise<Response> =>
+  const mounted = (c: Context<E>, target: PathTarget | undefined): Response | Promise<Response> =>
     answer(target, { request: c.req.raw, env: c.env, context: contextOf(c), hono: c.req })
   const root = (c: Context<E>): Response | Promise<Response> => mounted(c, 'root')
   // The second pattern is the root with a trailing slash, in the only spelling that every router of Hono accepts. All other
   // paths belong to the host.
   app.all('/', root).all('/:slash{$}', root)
   app.all(`${collectorPath}/*`, (c) => mounted(c, targetOf(c.req.path.slice(c.req.path.lastIndexOf(collectorPath)))))
+  app.all('/healthz', (c) => mounted(c, 'healthz'))
+  app.all('/readyz', (c) => mounted(c, 'readyz'))
   app.notFound((c) => mounted(c, undefined))
 
   return {
     app,
     fetch: (request, env, context) => answer(targetOf(getPath(request)), { request, env, context }),
+  }
+}
+
+/** A line of plain text, for people and for the probes of a platform. */
+function plain(status: number, line: string): Answer {
+  return {
+    status,
+    headers: { 'content-type': 'text/plain' },
+    body: `${line}\n`,
   }
 }
 

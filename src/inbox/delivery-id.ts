@@ -54,6 +54,13 @@ export function seqOf(id: string): number {
   return millisecondOf(id) * perMs + (Number.parseInt(id.slice(counterAt, counterAt + 3), 16) % perMs)
 }
 
+/** The same id with another `seq`. */
+export function idWithSeq(id: string, seq: number): string {
+  const ms = msOfSeq(seq).toString(16).padStart(12, '0')
+  const counter = (seq % perMs).toString(16).padStart(3, '0')
+  return `${ms.slice(0, 8)}-${ms.slice(8)}-${id.slice(counterAt - 1, counterAt)}${counter}${id.slice(counterAt + 3)}`
+}
+
 function millisecondOf(id: string): number {
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 }

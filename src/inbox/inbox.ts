@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { Durability } from '../hosting/drainable.ts'
+import type { Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Door } from '../http/paths.ts'
 import type { OperatorApi } from './dead-letters.ts'
 import type { Log } from '../base/log.ts'
@@ -48,17 +48,61 @@ export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
   readonly redelivered?: boolean
 }
 
-/** Where messages may be missing, and since when, in milliseconds since the epoch. */
+/** Where messages may be missing. Times are in milliseconds since the epoch. */
 export interface InboxGap {
   readonly reason: GapReason
   readonly fromMs: number
+  /** Default: the time at which the gap is reported. */
+  readonly toMs?: number
+  /** The vehicle. Left out: any vehicle. */
+  readonly vin?: string
+  /** The known number of refused or lost messages. Default 0. */
+  readonly missed?: number
+}
+
+/** A gap that no stored event reports yet. An inbox that `keepsGaps` hands it to the next process. */
+export interface KeptGap extends InboxGap {
+  readonly toMs: number
+  readonly missed: number
+}
+
+/** The number of values up to each bound. The last count is that of values above every bound. */
+export interface Histogram {
+  /** Ascending. */
+  readonly bounds: readonly number[]
+  /** One more than there are bounds. */
+  readonly counts: readonly number[]
+  readonly sum: number
+}
+
+/** Figures of an inbox. Cheap to read. An inbox leaves out what it does not know. */
+export interface InboxStats {
+  /** The space that it takes on the disk or in memory. */
+  readonly bytes?: number
+  /** The most messages that can wait or be claimed. Left out when there is no such limit. */
+  readonly mostMessages?: number
+  /** The dead letters that it keeps now. */
+  readonly deadLetters?: number
+  /** The age of the oldest message that waits or is claimed, in milliseconds. Left out when there is none. */
+  readonly oldestWaitingMs?: number
+  /** How long its commits took, in milliseconds. */
+  readonly commitMs?: Histogram
+  /** Stopped inboxes beside this one that hold messages, when it was opened. */
+  readonly unopened?: readonly UnopenedInbox[]
+}
+
+/** The inbox of a receiver that does not run, with the number of messages that wait in it. */
+export interface UnopenedInbox {
+  readonly path: string
+  readonly messages: number
+  readonly deadLetters: number
 }
 
 /** What an inbox finds when it is opened. */
 export interface Opened {
   /** The greatest id that was ever put. Ids of this process have to sort after it. */
   readonly lastId?: string
-  /** Where messages may be missing: an earlier process ended without `close`, or its messages cannot be read. */
+  /** Where messages may be missing: nobody listened, an earlier process refused messages, or they cannot be read. */
   readonly gaps?: readonly InboxGap[]
   /** The messages that an earlier process left, claimed or not, in the order of ids, in pages. Read once, before the first `put`. */
   readonly waiting: AsyncIterable<readonly Waiting[]>
@@ -113,10 +157,15 @@ export interface DeadLetter extends DeadLetterReason {
 export interface Inbox {
   readonly durability: Durability
   /**
+   * It stores what `InboxSettings.openGaps` returns, at least every 10 seconds and at `close`. The next `open` returns those
+   * gaps whose events were not put since. Default `false`.
+   */
+  readonly keepsGaps?: boolean
+  /**
    * Called once, before every other method except `usage` and `refusing`. Rejects with a `FleethookError` when the inbox
    * cannot be used; then every `put` rejects too.
    */
-  open(): Promise<Opened>
+  open(options?: OpenOptions): Promise<Opened>
   /**
    * Keeps all of the messages or none. Resolves once they are as durable as `durability` says; rejects with a
    * `FleethookError` of code `inbox_full` or `inbox_unavailable`, and never lies.
@@ -151,8 +200,13 @@ export interface Inbox {
   usage(): { readonly messages: number; readonly bytes: number }
   /** Why it would reject every `put` just now, if it would. Health checks use it. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
-  /** Makes durable what is not yet, and closes files and connections. A `put` from now on is rejected. */
-  close(): Promise<void>
+  /** Figures for `receiver.stats()`. */
+  stats?(): InboxStats
+  /**
+   * Makes durable what is not yet, and closes files and connections. A `put` from now on is rejected. From `stoppedAtMs` on,
+   * messages may be missing, because sockets close before the inbox. Default: now.
+   */
+  close(stoppedAtMs?: number): Promise<void>
 }
 
 /** What a receiver gives an inbox: limits, and callbacks by which the inbox reports. */
@@ -173,6 +227,8 @@ export interface InboxSettings {
   readonly onCapacity: () => void
   /** The inbox found, while it was open, that messages may be missing. */
   readonly onGap?: (gap: InboxGap) => void
+  /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */
+  readonly openGaps?: () => readonly KeptGap[]
   /** What operators may ask of the receiver, for an inbox that has a way in for them. Not to be used before `open`. */
   readonly operator?: OperatorApi
 }

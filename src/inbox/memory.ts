@@ -147,6 +147,22 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     usage: () => ({ messages: kept.size, bytes }),
 
+    stats() {
+      // A replayed message is older than its wait.
+      let oldest: number | undefined
+      for (const { message, replayed } of kept.values()) {
+        if (replayed) continue
+        oldest = message.receivedAt
+        break
+      }
+      return {
+        bytes: bytes + deadBytes,
+        mostMessages: pendingMessages,
+        deadLetters: dead.size,
+        ...(oldest === undefined ? {} : { oldestWaitingMs: Math.max(0, settings.clock.now() - oldest) }),
+      }
+    },
+
     refusing: () => (closed ? 'inbox_unavailable' : fits(1, 1) ? undefined : 'inbox_full'),
 
     async close() {

@@ -31,9 +31,18 @@ export interface Receipts {
   readonly reread: (message: InboxMessage) => FleetEvent | MalformedBody
 }
 
-/** The vehicle of a lane. Lanes of messages without a VIN begin with an asterisk, and no VIN does. */
+/**
+ * The lane of a vehicle's messages: its VIN. Lanes of messages without a VIN begin with one asterisk. A sender can make up a
+ * VIN that begins with an asterisk, so its lane begins with two.
+ */
+export function laneOf(vin: string): string {
+  return vin.startsWith('*') ? `*${vin}` : vin
+}
+
+/** The vehicle of a lane. */
 export function vinOf(lane: string): string | undefined {
-  return lane.startsWith('*') ? undefined : lane
+  if (!lane.startsWith('*')) return lane
+  return lane.startsWith('**') ? lane.slice(1) : undefined
 }
 
 /** The part of a malformed body that is kept, in characters. */
@@ -66,7 +75,7 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
         const event = normalizer.normalize(value, receivedAt)
         messages.push({
           id: ids.next(receivedAt),
-          lane: event.vin ?? '*unknown',
+          lane: event.vin === undefined ? '*unknown' : laneOf(event.vin),
           receivedAt,
           door,
           kind: 'wire',
@@ -91,7 +100,7 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
       })
     },
 
-    gap: (event) => own('gap', event.vin ?? '*gap', event),
+    gap: (event) => own('gap', event.vin === undefined ? '*gap' : laneOf(event.vin), event),
 
     arrived: (message) => ({ ...message, id: ids.next(clock.now()) }),
 

@@ -7,7 +7,8 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Answer } from '../http/answers.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
-import type { Drainable } from '../hosting/drainable.ts'
+import type { Drainable, OpenOptions } from '../hosting/drainable.ts'
+import type { RefusedHandler } from './refusals.ts'
 import type { Source } from './source.ts'
 import type { Stats } from './stats.ts'
 
@@ -34,6 +35,13 @@ export interface ErrorDetails {
   readonly delivery?: { readonly id: string; readonly attempt: number }
   /** The number of messages in a batch whose handler failed. `event` and `delivery` are those of the first. */
   readonly messages?: number
+}
+
+/** Whether a receiver takes messages now. */
+export interface Readiness {
+  readonly ready: boolean
+  /** Why it is not ready, in plain words. */
+  readonly reason?: string
 }
 
 /** The receiver of one webhook. */
@@ -83,6 +91,20 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   ): Receiver<E, Fields>
   /** Called for every failed run of a handler and every failure of the inbox. What it throws is logged. */
   onError(handler: (error: unknown, details: ErrorDetails) => unknown): Receiver<E, Fields>
+  /**
+   * Called for every refused request, those of strangers included. It runs after the answer is made and cannot change it. What
+   * it throws is logged. Under an attack it is called for every request, so keep it cheap. `count` helps to report only some.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * createReceiver({ secret: 'a-long-random-value' }).onRefused(({ error, isAuthentic, vins, count }) => {
+   *   if (isAuthentic || count === 1) console.warn('refused', error, vins, count)
+   * })
+   * ```
+   */
+  onRefused(handler: RefusedHandler): Receiver<E, Fields>
   /** The Hono app to mount: `app.route('/telemetry', receiver.routes())`. Always the same one. */
   routes(): Hono<E>
   /** Takes a request at `/` and on the collector's paths. Bound: `export default { fetch: receiver.fetch }`. */
@@ -114,7 +136,7 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    * Opens the inbox and goes on with the messages that an earlier process left. `serve` calls it before it listens; without
    * `serve` the first request does. Resolves at once when the inbox is open. Rejects when it cannot be opened.
    */
-  readonly open: () => Promise<void>
+  readonly open: (options?: OpenOptions) => Promise<void>
   /**
    * Takes no more messages (503) and ends all work. With an inbox in memory it resolves when the handlers of all messages that
    * it took are done, or at the deadline (default 25,000 ms). With a durable inbox no handler starts, those that run get
@@ -124,6 +146,8 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   /** Counts since construction, and what is going on right now. */
   stats(): Stats
+  /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
+  readiness(): Readiness
   readonly deadLetters: DeadLetters
   /**
    * Replays messages that were handled and that the inbox still keeps (its retention), in the order in which they came: all

@@ -78,6 +78,11 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
   readonly overflow?: 'refuse' | 'conflate'
   /** Gets what an operator should know. Default: the console, for warnings and errors. */
   readonly log?: Log
+  /**
+   * `true` logs the text of every error that a handler throws. The text can quote a payload. Default `false`: only errors with
+   * a string `code`, which come from the system, the network or a database, are logged with the first line of their text.
+   */
+  readonly logErrorText?: boolean
   /** Called for every message that becomes a dead letter. */
   readonly onDeadLetter?: (letter: DeadMessage) => unknown
   /** The clock, for tests: see `fakeClock` in `fleethook/testing`. */
@@ -100,6 +105,7 @@ export interface Settings {
   readonly limits: Limits
   readonly overflow: 'refuse' | 'conflate'
   readonly log: Log
+  readonly logErrorText: boolean
   readonly onDeadLetter: ((letter: DeadMessage) => unknown) | undefined
   readonly clock: Clock
 }
@@ -129,6 +135,7 @@ const rules: Rules<ReceiverOptions> = {
   limits: { bodyBytes: wholeNumber(1), pendingMessages: wholeNumber(1), pendingBytes: wholeNumber(1) },
   overflow: oneOf('refuse', 'conflate'),
   log: withMethods('debug', 'info', 'warn', 'error'),
+  logErrorText: trueOrFalse,
   onDeadLetter: aFunction,
   clock: withMethods('now', 'after'),
 }
@@ -156,6 +163,7 @@ export function readOptions(options: ReceiverOptions<never, never> | ReceiverOpt
     limits: { bodyBytes: 1_048_576, pendingMessages: undefined, pendingBytes: undefined, ...defined(options.limits) },
     overflow: options.overflow ?? 'refuse',
     log: options.log ?? consoleLog,
+    logErrorText: options.logErrorText ?? false,
     onDeadLetter: options.onDeadLetter,
     clock: options.clock ?? systemClock,
   }

@@ -1,11 +1,15 @@
 import type { DeadMessage } from '../inbox/dead-letters.ts'
 import { guarded, throttled } from '../base/log.ts'
+import { escapeControls } from '../events/summarize.ts'
 import type { DispatchEvents } from '../dispatch/attempt.ts'
-import { FleethookError, withHint } from '../base/errors.ts'
-import type { Refusal } from '../http/answers.ts'
+import { labelOf } from '../dispatch/registry.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { Durability } from '../hosting/drainable.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
 import type { Settings } from './options.ts'
 import type { ErrorDetails } from './interface.ts'
+import { failureDetails, vehicleDetails } from './failure-details.ts'
+import { createRefusals, type RefusedHandler, type Refusals } from './refusals.ts'
 
 type ErrorHandler = (error: unknown, details: ErrorDetails) => unknown
 
@@ -18,42 +22,37 @@ interface ReportCounts {
   unkept: number
   deadLettersDropped: number
   discarded: number
+  /** When the last message was received, in milliseconds since the epoch. */
+  lastReceivedAtMs: number | undefined
 }
 
 /** Counts what happens, logs what an operator should know, and calls the user's `onError` and `onDeadLetter`. */
 export interface Reports {
   readonly counts: Readonly<ReportCounts>
   readonly topics: Readonly<Record<string, number>>
-  readonly refused: Readonly<Record<string, number>>
+  readonly refusals: Refusals
   onError(handler: ErrorHandler): void
+  onRefused(handler: RefusedHandler): void
   noteAccepted(messages: readonly InboxMessage[]): void
-  readonly noteRefused: (refusal: Refusal) => void
   readonly noteConflated: (messages: number) => void
   noteRecovered(messages: readonly Pick<InboxMessage, 'kind'>[]): void
   noteReplayed(message: Pick<InboxMessage, 'kind'>): void
   /** Messages were acknowledged before the inbox had them, and it refused them. */
   noteLost(messages: readonly InboxMessage[]): void
-  /** A drain has ended, and no event reported these gaps. */
+  /** A drain has ended, and no event reported these gaps. The last lines are logged. */
   noteUnreportedGaps(gaps: number): void
   readonly dispatch: Omit<DispatchEvents, 'onCapacity' | 'died' | 'missed'>
-  noteDead(letter: DeadMessage, dropped: number): void
+  /** A message is a dead letter, in an inbox of this durability. */
+  noteDead(letter: DeadMessage, dropped: number, durability: Durability): void
 }
 
-/** Refusals of requests without the secret are counted and never logged: strangers must not fill a log. */
-const strangers = /* @__PURE__ */ new Set([
-  'authorization_missing',
-  'authorization_scheme',
-  'secret_wrong',
-  'secret_unavailable',
-  'path_unknown',
-  'method_not_allowed',
-])
-
-export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
+export function createReports({ log, clock, onDeadLetter, logErrorText }: Settings): Reports {
   const say = throttled(log, clock)
   const handlers: ErrorHandler[] = []
   const topics: Record<string, number> = {}
-  const refused: Record<string, number> = {}
+  const refusals = createRefusals(clock, log, (thrown) =>
+    say.error('a handler given to onRefused failed', where(thrown)),
+  )
   const counts: ReportCounts = {
     received: 0,
     recovered: 0,
@@ -62,7 +61,10 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
     unkept: 0,
     deadLettersDropped: 0,
     discarded: 0,
+    lastReceivedAtMs: undefined,
   }
+
+  const where = (error: unknown, vin?: string): Record<string, unknown> => failureDetails(error, logErrorText, vin)
 
   function tell(error: unknown, details: ErrorDetails): void {
     for (const handler of handlers) {
@@ -74,35 +76,30 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
   }
 
   function noteAccepted(messages: readonly InboxMessage[]): void {
-    for (const { kind, event } of messages) {
+    for (const { kind, event, receivedAt } of messages) {
       if (kind !== 'wire' || event === undefined) continue
       counts.received += 1
+      counts.lastReceivedAtMs = receivedAt
       topics[event.topic] = (topics[event.topic] ?? 0) + 1
     }
   }
 
   return {
     topics,
-    refused,
+    refusals,
     counts,
 
     onError(handler) {
-      if (typeof handler !== 'function')
-        throw new FleethookError('handler_invalid', `onError takes a function and was given ${typeof handler}.`)
+      checkHandler('onError', handler)
       handlers.push(handler)
     },
 
-    noteAccepted,
-
-    noteRefused({ error, eventNumber }) {
-      refused[error] = (refused[error] ?? 0) + 1
-      if (!strangers.has(error)) {
-        say.warn(
-          `a request was refused (${error}), and the service sends each message once`,
-          eventNumber === undefined ? {} : { eventNumber },
-        )
-      }
+    onRefused(handler) {
+      checkHandler('onRefused', handler)
+      refusals.handlers.push(handler)
     },
+
+    noteAccepted,
 
     noteConflated(messages) {
       counts.conflated += messages
@@ -124,29 +121,41 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
     },
 
     noteUnreportedGaps(gaps) {
+      refusals.stop()
       if (gaps > 0) say.error('messages were lost, and no gap event could report it before the end', { gaps })
     },
 
     dispatch: {
-      failed(error, event, delivery, messages) {
+      failed(error, event, delivery, { handler, messages, nextAtMs, limit, untilMs }) {
         const batch = messages === undefined ? {} : { messages }
-        say.warn(`a handler for ${messages === undefined ? '' : 'a batch of '}${event.topic} failed`, {
-          delivery: delivery.id,
-          attempt: delivery.attempt,
-          ...batch,
-          ...where(error),
-        })
+        const vin = event.topic === 'malformed' ? undefined : event.vin
+        const { id, attempt } = delivery
+        const name = labelOf(handler)
+        say.warn(
+          `a handler for ${messages === undefined ? '' : 'a batch of '}${event.topic} failed`,
+          {
+            handler: name,
+            ...vehicleDetails(vin),
+            delivery: id,
+            attempt: limit === Infinity ? attempt : `${attempt} of ${limit}`,
+            next: nextAtMs === undefined ? 'none' : iso(nextAtMs),
+            ...(untilMs === Infinity || nextAtMs === undefined ? {} : { until: iso(untilMs) }),
+            ...batch,
+            ...where(error, vin),
+          },
+          `failed ${event.topic} ${name}`,
+        )
         tell(error, { kind: 'handler', event, delivery, ...batch })
       },
       resting(handler, atMs, failures) {
         say.error(
-          `${handlerName(handler)} fails for every vehicle and rests as a whole: its messages wait`,
-          { failures, nextTryAt: new Date(atMs).toISOString() },
+          'a handler fails for every vehicle and rests as a whole: its messages wait',
+          { handler: labelOf(handler), failures, next: iso(atMs) },
           handler,
         )
       },
       recovered(handler) {
-        say.warn(`${handlerName(handler)} succeeds again: its messages go on`)
+        say.warn('a handler that rested succeeds again: its messages go on', { handler: labelOf(handler) })
       },
       discarded(reason, topic, messages) {
         counts.discarded += messages
@@ -164,11 +173,19 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
       },
     },
 
-    noteDead(letter, dropped) {
+    noteDead(letter, dropped, durability) {
       counts.deadLettersDropped += dropped
+      const { id, event, attempts, error } = letter
+      const command = `fleethook dead show ${id}${durability === 'replicated' ? ' --url …' : ''}`
       say.error(
-        `a message of topic ${letter.event.topic} is a dead letter after ${letter.attempts} ${letter.attempts === 1 ? 'attempt' : 'attempts'}: see receiver.deadLetters`,
-        { delivery: letter.id },
+        `a message of topic ${event.topic} is a dead letter after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`,
+        {
+          ...vehicleDetails(event.topic === 'malformed' ? undefined : event.vin),
+          delivery: id,
+          ...(logErrorText ? { reason: escapeControls(error) } : {}),
+          show: durability === 'memory' ? `receiver.deadLetters.get('${id}')` : command,
+        },
+        'dead letter',
       )
       if (onDeadLetter === undefined) return
       guarded(
@@ -182,32 +199,9 @@ export function createReports({ log, clock, onDeadLetter }: Settings): Reports {
   }
 }
 
-/** How a log calls a handler. */
-function handlerName(handler: object): string {
-  const { name } = 'handler' in handler && typeof handler.handler === 'function' ? handler.handler : Object(handler)
-  return typeof name === 'string' && /^\w{1,60}$/.test(name) ? `the handler ${name}` : 'a handler'
-}
+const iso = (ms: number): string => new Date(ms).toISOString()
 
-/** What a log may show of an error: its name and place. Its message can quote a payload. */
-function where(error: unknown): Record<string, unknown> {
-  try {
-    if (error instanceof FleethookError) return { error: error.code, reason: withHint(error) }
-    if (!(error instanceof Error)) return { error: `a ${typeof error} was thrown` }
-    const name = /^[A-Z]\w{0,40}$/.test(error.name) ? error.name : 'Error'
-    const at = placeIn(error)
-    return at === undefined ? { error: name } : { error: name, at }
-  } catch {
-    return { error: 'an error that cannot be read' }
-  }
-}
-
-/** File, line and column of the innermost frame. A stack begins with the message, which can look like frames. */
-function placeIn({ stack, message }: Error): string | undefined {
-  if (typeof stack !== 'string' || !stack.includes(message)) return undefined
-  const frames = stack.slice(stack.indexOf(message) + message.length).split('\n')
-  for (const frame of frames) {
-    const [, place] = /^\s+at (?:.* \()?((?:file:|node:|\/|[A-Za-z]:\\)[^()\s]*:\d+:\d+)\)?$/.exec(frame) ?? []
-    if (place !== undefined) return place
-  }
-  return undefined
+function checkHandler(method: string, handler: unknown): void {
+  if (typeof handler === 'function') return
+  throw new FleethookError('handler_invalid', `${method} takes a function and was given ${typeof handler}.`)
 }

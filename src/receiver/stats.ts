@@ -1,3 +1,4 @@
+import type { InboxStats } from '../inbox/inbox.ts'
 import type { Drift } from '../wire/data.ts'
 
 /**
@@ -7,6 +8,8 @@ import type { Drift } from '../wire/data.ts'
 export interface Stats {
   /** Messages that were accepted. */
   readonly received: number
+  /** When the last message was accepted, in milliseconds since the epoch. `undefined`: none was yet. */
+  readonly lastReceivedAtMs: number | undefined
   /** Accepted messages by topic, `unknown` included. */
   readonly topics: Readonly<Record<string, number>>
   /** Messages that an earlier process left in a durable inbox. */
@@ -29,10 +32,15 @@ export interface Stats {
   readonly lost: number
   /** Messages merged into others (`overflow: 'conflate'`). */
   readonly conflated: number
-  /** Refused requests by the answer's `error`. A refused message is lost: the service sends once. */
+  /**
+   * Refused requests by the answer's `error`, or by the reason of the runtime that refused before the receiver saw them. A
+   * refused message is lost: the service sends once.
+   */
   readonly refused: Readonly<Record<string, number>>
   /** Messages that wait or are being handled, with the receiver's own gaps and malformed bodies. */
   readonly pending: { readonly messages: number; readonly bytes: number }
+  /** Figures of the inbox: dead letters, bytes, the age of the oldest message, times of commits. Empty for a relay. */
+  readonly inbox: InboxStats
   /** Messages whose handlers run right now: at most `concurrency`. */
   readonly running: number
   /** VINs that have work. One message of each runs at a time. */
@@ -41,5 +49,7 @@ export interface Stats {
   readonly openGaps: number
   /** Values that did not have the type of the catalogue. */
   readonly drift: readonly Drift[]
+  /** The number of those values, also of fields for which `drift` has no row left. */
+  readonly drifted: number
   readonly draining: boolean
 }

@@ -4,13 +4,14 @@ import type { Clock } from '../base/clock.ts'
 export interface FakeClock extends Clock {
   /** Moves the time by `ms` milliseconds. Timers run in order, each with everything that follows from it before the next one. */
   advance(ms: number): Promise<void>
-  /** The milliseconds until each pending timer runs, soonest first. */
+  /** The milliseconds until each pending timer runs, soonest first. Timers that keep no process alive are left out. */
   timers(): readonly number[]
 }
 
 interface Pending {
   readonly atMs: number
   readonly run: () => void
+  keepsAlive: boolean
 }
 
 /** Runs everything that does not wait for time to pass. */
@@ -42,9 +43,9 @@ export function fakeClock(startMs: number = Date.UTC(2026, 10, 21, 10)): FakeClo
   return {
     now: () => now,
     after(ms, run) {
-      const timer = { atMs: now + ms, run }
+      const timer: Pending = { atMs: now + ms, run, keepsAlive: true }
       pending.add(timer)
-      return { cancel: () => void pending.delete(timer) }
+      return { cancel: () => void pending.delete(timer), unref: () => void (timer.keepsAlive = false) }
     },
     async advance(ms) {
       const until = now + ms
@@ -59,6 +60,6 @@ export function fakeClock(startMs: number = Date.UTC(2026, 10, 21, 10)): FakeClo
       }
       now = until
     },
-    timers: () => soonest().map(({ atMs }) => atMs - now),
+    timers: () => soonest().flatMap(({ atMs, keepsAlive }) => (keepsAlive ? [atMs - now] : [])),
   }
 }

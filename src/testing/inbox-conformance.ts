@@ -282,7 +282,8 @@ function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Che
       )
       await again.close()
       const last = await reopen(again, onCapacity)
-      equal((await last.open()).gaps ?? [], [])
+      // An inbox can report that it was closed for a while.
+      equal((await last.open()).gaps?.filter((gap) => gap.reason !== 'stopped') ?? [], [])
       await last.close()
     },
   )

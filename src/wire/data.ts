@@ -12,8 +12,9 @@ import {
 
 /** A field whose values did not read as the catalogue's type. */
 export interface Drift {
+  /** The name of the field, cut at 100 characters. */
   readonly field: string
-  /** The wrapper, or the JSON type, of the values. */
+  /** The wrapper, cut at 100 characters, or the JSON type of the values. */
   readonly seen: string
   /** The number of such values. */
   readonly count: number
@@ -22,6 +23,8 @@ export interface Drift {
 /** Counts the values that did not read as the catalogue's type. */
 export interface DriftReport {
   note(field: string, seen: string): void
+  /** All values so far, also of fields for which there was no row left. */
+  total(): number
   /** Most frequent first. */
   list(): readonly Drift[]
 }
@@ -29,15 +32,27 @@ export interface DriftReport {
 /** A sender cannot make the report grow without end: with this many rows, a new field or type is no longer added. */
 const maxDriftRows = 1000
 
+/** A longer name is cut: names come over the wire. */
+const maxNameLength = 100
+
+/** A copy, because a slice keeps the whole name in memory. */
+function bounded(name: string): string {
+  return name.length <= maxNameLength ? name : String(JSON.parse(JSON.stringify(name.slice(0, maxNameLength))))
+}
+
 export function createDriftReport(): DriftReport {
   const rows = new Map<string, { readonly field: string; readonly seen: string; count: number }>()
+  let total = 0
   return {
     note(field, seen) {
-      const key = `${seen} ${field}`
+      total += 1
+      const [shortField, shortSeen] = [bounded(field), bounded(seen)]
+      const key = `${shortSeen} ${shortField}`
       const row = rows.get(key)
       if (row !== undefined) row.count += 1
-      else if (rows.size < maxDriftRows) rows.set(key, { field, seen, count: 1 })
+      else if (rows.size < maxDriftRows) rows.set(key, { field: shortField, seen: shortSeen, count: 1 })
     },
+    total: () => total,
     list: () => [...rows.values()].toSorted((a, b) => b.count - a.count).map((row) => ({ ...row })),
   }
 }

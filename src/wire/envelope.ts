@@ -20,6 +20,9 @@ const topics: ReadonlyMap<string, WireTopic> = /* @__PURE__ */ new Map(
   (['state', 'data', 'errors', 'alerts', 'connectivity', 'vehicle_data'] as const).map((topic) => [topic, topic]),
 )
 
+/** The longest label to remember, in characters. */
+const mostRemembered = 100
+
 let knownLabel = ''
 let knownTopic: WireTopic | undefined
 
@@ -29,12 +32,15 @@ let knownTopic: WireTopic | undefined
  * 0.72 (`npm run bench:normalize`).
  */
 export function topicOfLabel(sourcetype: string): WireTopic | undefined {
-  if (sourcetype !== knownLabel) {
-    const [, name = ''] = label.exec(sourcetype) ?? []
-    knownTopic = topics.get(name.toLowerCase())
+  if (sourcetype === knownLabel) return knownTopic
+  const [, name = ''] = label.exec(sourcetype) ?? []
+  const topic = topics.get(name.toLowerCase())
+  // A long label would stay in memory for as long as the process runs.
+  if (sourcetype.length <= mostRemembered) {
     knownLabel = sourcetype
+    knownTopic = topic
   }
-  return knownTopic
+  return topic
 }
 
 /** The rule of the collector protocol that an event breaks. */

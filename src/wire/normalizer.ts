@@ -42,6 +42,9 @@ export interface Normalizer<Fields extends FieldCatalogue = BuiltInFields> {
   readonly normalize: (message: object, receivedAt?: Date | number) => WireEvent<Fields>
 }
 
+/** A VIN has 17 characters. A longer text than this is none: VINs are the keys of lanes and gaps, which must stay small. */
+const longestVin = 64
+
 /** Makes the event without its payload. `createdAt` is the time as it was sent. `createdMs` is NaN when it cannot be read. */
 function eventOf(
   topic: WireTopic | 'unknown',
@@ -53,7 +56,7 @@ function eventOf(
   meta: Meta,
   raw: JsonObject,
 ): NormalizedEvent {
-  const known = typeof vin === 'string' && vin !== '' ? vin : undefined
+  const known = typeof vin === 'string' && vin !== '' && vin.length <= longestVin ? vin : undefined
   if (Number.isNaN(createdMs)) {
     const at = new Date(receivedAt)
     return new NormalizedEvent(topic, known, isoText(at.getTime()), at, receivedAt, format, undatedMeta(meta), raw)

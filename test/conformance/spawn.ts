@@ -13,6 +13,8 @@ export interface TargetCommand {
   readonly cwd?: string
   /** The first process of a group of its own, as a shell starts it in a terminal: signals can be sent to `-pid`. */
   readonly detached?: boolean
+  /** Descriptors of this process that it gets as its 3, 4 and so on. */
+  readonly inherited?: readonly number[]
 }
 
 /** How a process ended. */
@@ -52,16 +54,18 @@ export async function spawnTarget({
   env = {},
   cwd,
   detached = false,
+  inherited = [],
 }: TargetCommand): Promise<Target> {
   const child = spawn(command, args, {
     detached,
     env: { ...process.env, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['ignore', 'pipe', 'pipe', ...inherited],
     ...(cwd === undefined ? {} : { cwd }),
   })
   const output: string[] = []
   const awaited = new Set<(line: string) => void>()
   for (const stream of [child.stdout, child.stderr]) {
+    if (stream === null) continue
     createInterface({ input: stream }).on('line', (line) => {
       output.push(line)
       for (const look of awaited) look(line)

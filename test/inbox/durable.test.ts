@@ -320,7 +320,7 @@ describe('after a restart', () => {
     const after: unknown[] = []
     second.receiver.on('gap', (gap) => void after.push(gap)).on('malformed', (body) => void after.push(body))
     await second.receiver.open()
-    await turn()
+    await second.clock.advance(1_000)
     expect(after).toEqual([...before, expect.objectContaining({ topic: 'gap', reason: 'restarted' })])
     expect(second.receiver.stats()).toMatchObject({ recovered: 0, handled: 0, lanes: 0 })
   })
@@ -448,7 +448,7 @@ describe('after a restart', () => {
       const gaps: unknown[] = []
       made.receiver.on('gap', ({ vin, from, to, reason, missed }) => void gaps.push({ vin, from, to, reason, missed }))
       await made.receiver.open()
-      await turn()
+      await clock.advance(1_000)
       return { gaps, made }
     }
     const first = await open()
@@ -458,7 +458,7 @@ describe('after a restart', () => {
     await clock.advance(60_000)
     const second = await open()
     const gap = { vin: undefined, reason: 'restarted', missed: 0 }
-    expect(second.gaps).toEqual([{ ...gap, from: new Date(life + 5000), to: new Date(life + 65_000) }])
+    expect(second.gaps).toEqual([{ ...gap, from: new Date(life + 6000), to: new Date(life + 67_000) }])
     await second.made.receiver.drain()
     await clock.advance(60_000)
     expect((await open()).gaps).toEqual([])

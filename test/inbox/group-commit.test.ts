@@ -59,7 +59,13 @@ test('after a stalled commit, the next one does not wait as long', async () => {
       async commit({ moves }) {
         commits += 1
         if (commits === 1) nowMs += 10_000
-        return { moved: moves.map(() => undefined), retracted: { messages: 0, bytes: 0 }, hasRoom: true }
+        return {
+          moved: moves.map(() => undefined),
+          retracted: { messages: 0, bytes: 0 },
+          hasRoom: true,
+          oldest: undefined,
+          deadLetters: 0,
+        }
       },
     },
     clock: { now: () => nowMs },

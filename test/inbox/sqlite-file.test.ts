@@ -24,7 +24,7 @@ function rows(): (count: number) => readonly StoredMessage[] {
 
 test('a search for room in a full file leaves turns to other work', async () => {
   const store = createInboxFile(readSqliteOptions({ path: files.path(), waitMs: 0, maxBytes: 16 * mebibyte }))
-  await store.open(nowMs)
+  await store.open({ nowMs })
   const make = rows()
   let isFull = false
   while (!isFull) {
@@ -41,18 +41,18 @@ test('a search for room in a full file leaves turns to other work', async () => 
   for (; found === undefined; turns += 1) await setImmediate()
   expect(found).toBe(false)
   expect(turns).toBeGreaterThan(5)
-  await store.close(nowMs)
+  await store.close({ nowMs })
 })
 
 test('only as many dead letters are dropped as exceed the limit', async () => {
   const dead = { maxBytes: 100_000 }
   const store = createInboxFile(readSqliteOptions({ path: files.path(), waitMs: 0, retention: { dead } }))
-  await store.open(nowMs)
+  await store.open({ nowMs })
   const puts = rows()(200)
   const moves = puts.map(({ seq }) => ({ to: 'dead' as const, seq, error: 'no', attempts: 5, diedAt: nowMs }))
   await store.commit({ ...nothing, puts, moves })
-  while ((await store.tidy(nowMs, 0)).more);
+  while ((await store.tidy({ nowMs }, 0)).more);
   const { items: found } = await store.deadLetters({ limit: 1_000 }, -1)
   expect(found.map(({ id }) => id)).toEqual(puts.slice(100).map(({ id }) => id))
-  await store.close(nowMs)
+  await store.close({ nowMs })
 })

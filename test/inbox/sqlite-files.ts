@@ -12,6 +12,8 @@ export interface Files {
   reopen(inbox: Inbox, settings: InboxSettings): Inbox
   pathOf(inbox: Inbox): string
   path(): string
+  /** Copies the files of an inbox as they are now. */
+  copy(from: string, to: string): void
 }
 
 export function createFiles(options: Partial<SqliteInboxOptions> = {}): Files {
@@ -34,17 +36,22 @@ export function createFiles(options: Partial<SqliteInboxOptions> = {}): Files {
     return found
   }
 
+  function copy(from: string, to: string): void {
+    for (const suffix of ['', '-wal']) {
+      // Copying closes the file, which releases the lock of this process. The first inbox is not used any more.
+      if (existsSync(from + suffix)) copyFileSync(from + suffix, to + suffix)
+    }
+  }
+
   return {
     path,
+    copy,
     pathOf,
     create: (settings) => at(path(), settings),
     reopen(inbox, settings) {
       const from = pathOf(inbox)
       const to = join(folder, `${(count += 1)}.db`)
-      for (const suffix of ['', '-wal']) {
-        // Copying closes the file, which releases the lock of this process. The first inbox is not used any more.
-        if (existsSync(from + suffix)) copyFileSync(from + suffix, to + suffix)
-      }
+      copy(from, to)
       return at(to, settings)
     },
   }

@@ -26,14 +26,14 @@ function leftOf(path: string): string {
 async function damaged(): Promise<string> {
   const path = files.path()
   const store = storeAt(path)
-  await store.open(1)
+  await store.open({ nowMs: 1 })
   const puts = Array.from({ length: messages }, (_, n) => {
     const { event: _event, ...row } = kept(n)
     return { ...row, text: `${row.text}${' '.repeat(400)}`, seq: seqOf(row.id) }
   })
   const nothing = { retracted: [], updates: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
   await store.commit({ ...nothing, puts })
-  await store.close(1)
+  await store.close({ nowMs: 1 })
   writeFileSync(path, readFileSync(path).fill(0, 0, 100))
   return path
 }
@@ -42,7 +42,7 @@ test('when a process ends while it replaces a damaged file, the next one continu
   const path = await damaged()
   const store = storeAt(path)
   let isOpen = false
-  const opening = store.open(2).then((found) => {
+  const opening = store.open({ nowMs: 2 }).then((found) => {
     isOpen = true
     return found
   })
@@ -52,22 +52,22 @@ test('when a process ends while it replaces a damaged file, the next one continu
     left.push(leftOf(path))
   }
   expect((await opening).messages).toBe(messages)
-  await store.close(3)
+  await store.close({ nowMs: 3 })
   expect(left.length).toBeGreaterThan(5)
   for (const copy of left) {
     const next = storeAt(copy)
-    expect((await next.open(4)).messages).toBe(messages)
-    await next.close(5)
+    expect((await next.open({ nowMs: 4 })).messages).toBe(messages)
+    await next.close({ nowMs: 5 })
   }
 })
 
 test('the same holds when only the last rename is missing', async () => {
   const path = await damaged()
   const store = storeAt(path)
-  await store.open(2)
-  await store.close(3)
+  await store.open({ nowMs: 2 })
+  await store.close({ nowMs: 3 })
   renameSync(path, `${path}-mended`)
   const next = storeAt(path)
-  expect((await next.open(4)).messages).toBe(messages)
-  await next.close(5)
+  expect((await next.open({ nowMs: 4 })).messages).toBe(messages)
+  await next.close({ nowMs: 5 })
 })

@@ -113,8 +113,8 @@ test('a message that a damaged file lost is not subtracted twice when its handle
   let opened = 0
   const damage = { quarantine: 'aside', rescued: 0, lost: 1, unreadableParts: 0 }
   const { inbox, fail, recovered } = await failingSync(files.path(), (store) => ({
-    async open(nowMs): Promise<OpenedFile> {
-      const found = await store.open(nowMs)
+    async open(sign): Promise<OpenedFile> {
+      const found = await store.open(sign)
       return (opened += 1) === 1 ? found : { ...found, ...nothing, damage }
     },
     async commit(batch) {
@@ -160,7 +160,7 @@ test('several crashes make one gap event, and the recorded gaps are removed when
   const options = readSqliteOptions({ path, waitMs: 0 })
   for (const ms of [1_000, 2_000, 3_000]) {
     const killed = createInboxFile(options)
-    await killed.open(ms)
+    await killed.open({ nowMs: ms })
     await killed.close()
   }
   const told = Promise.withResolvers<FleetEvent>()
@@ -214,7 +214,7 @@ test('a message settled while the sync failed takes no room, even if the disk is
 test('a claim that could not be written does not count: a failing disk does not make a message a dead letter', async () => {
   const path = files.path()
   const before = createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
-  await before.open(1)
+  await before.open({ nowMs: 1 })
   const { event: _event, ...row } = kept(1)
   const nothingElse = { retracted: [], updates: [], settled: [], moves: [], nowMs: 1, pendingBytes: 0 }
   await before.commit({ ...nothingElse, puts: [{ ...row, seq: seqOf(row.id) }] })
@@ -247,8 +247,8 @@ test('a change during the reopening waits, and is counted once', async () => {
   let opening = 0
   const early: Promise<unknown>[] = []
   const { inbox, fail, recovered } = await failingSync(files.path(), (store) => ({
-    open(nowMs) {
-      const opened = store.open(nowMs)
+    open(sign) {
+      const opened = store.open(sign)
       // The file is open, and its messages are being counted.
       if ((opening += 1) === 2) early.push(inbox.deadLetter(kept(1).id, reason).catch(() => 'later'))
       return opened

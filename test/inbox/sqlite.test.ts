@@ -80,7 +80,7 @@ describe('the file', () => {
     const path = files.path()
     await (await open(path)).close()
     rows(path, 'PRAGMA user_version = 99')
-    await expect(open(path)).rejects.toMatchObject({ code: 'inbox_unsupported', message: /version 99 .* up to 1/ })
+    await expect(open(path)).rejects.toMatchObject({ code: 'inbox_unsupported', message: /version 99 .* up to 2/ })
     expect(rows(path, 'PRAGMA user_version')).toEqual([{ user_version: 99 }])
   })
 
@@ -296,7 +296,8 @@ describe('an unclean stop', () => {
     const third = files.reopen(second, settings)
     expect((await third.open()).gaps?.[0]).toEqual({ reason: 'restarted', fromMs: startMs + 60_000 })
     const make = messages()
-    await third.put([1, 2].map(() => ({ ...make(clock.now()), kind: 'gap' as const, lane: '*gap' })))
+    const event = { reason: 'restarted', from: new Date(startMs), to: new Date(clock.now()) }
+    await third.put([{ ...make(clock.now()), kind: 'gap', lane: '*gap', text: JSON.stringify(event) }])
     const fourth = files.reopen(third, settings)
     expect((await fourth.open()).gaps).toHaveLength(1)
     await fourth.close()
@@ -386,10 +387,12 @@ test('a file that an earlier version of fleethook wrote opens with everything in
   const db = new DatabaseSync(path)
   db.exec(readFileSync(new URL('sqlite-version-1.sql', import.meta.url), 'utf8'))
   db.close()
-  const clock = fakeClock(kept(4).receivedAt)
+  const clock = fakeClock(kept(4).receivedAt + 60_000)
   const inbox = sqliteInbox({ path, waitMs: 0 })(settingsOf({ clock }).settings)
   const opened = await inbox.open()
-  expect(opened).toMatchObject({ lastId: kept(3).id, gaps: [] })
+  // It was closed cleanly at this time.
+  const gaps = [{ reason: 'stopped', fromMs: kept(0).receivedAt + 10 }]
+  expect(opened).toMatchObject({ lastId: kept(3).id, gaps })
   expect(await waitingIn(opened)).toEqual([{ id: kept(1).id, lane: 'VIN', kind: 'wire', attempts: 2, notBefore: 5 }])
   expect(await inbox.claim(kept(1).id)).toMatchObject({ message: kept(1), deliveries: 1 })
   expect(await inbox.deadLetters({ limit: 10 })).toMatchObject([{ id: kept(3).id, message: kept(3), ...reason }])

@@ -68,7 +68,8 @@ describe('in a Hono app', { timeout: 60_000 }, () => {
     const { receiver } = remembering()
     const app = new Hono().route('/telemetry', receiver.routes())
     const paths = inspectRoutes(app).map(({ path }) => path)
-    expect(new Set(paths)).toEqual(new Set(['/telemetry', '/telemetry/:slash{$}', '/telemetry/services/collector/*']))
+    const below = ['', '/:slash{$}', '/services/collector/*', '/healthz', '/readyz']
+    expect(new Set(paths)).toEqual(new Set(below.map((path) => `/telemetry${path}`)))
   })
 
   test('two receivers in one app each accept only their own secret', async () => {

@@ -16,7 +16,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy FieldCatalogue FieldName FieldType
       FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter
       Inbox InboxFactory InboxGap InboxMessage InboxSettings Json Location Log MalformedBody MessageSelection Meta
-      NextAttempt Opened OperatorApi OtherField Receiver ReceiverOptions RefusalError RelayInbox ReplaySelection
+      NextAttempt Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RelayInbox ReplaySelection
       Secret Selection Source StateEvent Stats Subject TimeOfDay Timer Tires Topic UnknownEvent VehicleDataEvent
       VehicleError Waiting WireEvent`,
   },

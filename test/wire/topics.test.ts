@@ -195,6 +195,8 @@ describe('unknown: an authentic JSON object that is none of the topics', () => {
     ['vin_missing', { state: 'online' }],
     ['vin_missing', { state: 'online', vin: '' }],
     ['vin_missing', { state: 'online', vin: 5 }],
+    ['vin_missing', { state: 'online', vin: 'V'.repeat(65) }],
+    ['vin_missing', { event: {}, source: 'V'.repeat(65), sourcetype: 'v:telemetry:data' }],
     ['foreign_event', { event: 'text', source: vin, sourcetype: 'v:telemetry:data' }],
     ['foreign_event', { event: {}, sourcetype: 'v:telemetry:data' }],
     ['foreign_event', { event: {}, source: 'syslog', sourcetype: 'access_log' }],
@@ -206,6 +208,11 @@ describe('unknown: an authentic JSON object that is none of the topics', () => {
     const event = read(message)
     expect(event).toMatchObject({ topic: 'unknown', reason, raw: message })
     expect(event.meta.createdAtMissing).toBe('time' in message ? undefined : true)
+  })
+
+  test('a VIN has at most 64 characters', () => {
+    expect(read({ state: 'online', vin: 'V'.repeat(64) })).toMatchObject({ topic: 'state', vin: 'V'.repeat(64) })
+    expect('vin' in read({ config: {}, vin: 'V'.repeat(65) })).toBe(false)
   })
 
   test('has a vin only if the message has one', () => {

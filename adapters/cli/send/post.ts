@@ -1,6 +1,7 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { Format, WireTopic } from '../../../src/events/event.ts'
+import { escapeControls } from '../../../src/events/summarize.ts'
 import { authorization } from '../../../src/wire/encode.ts'
 
 /** What `fleethook send` does. */
@@ -132,9 +133,9 @@ function object(text: string): { readonly [key: string]: unknown } {
   }
 }
 
-/** Text of a server without control characters, which a terminal would obey. */
+/** Text of a server in one line, without characters that a terminal would obey. */
 function printable(text: string): string {
-  return text.replaceAll(/\p{Cc}+/gu, ' ').trim()
+  return escapeControls(text.replaceAll(/\s+/g, ' ').trim())
 }
 
 function codeOf(error: unknown): string {

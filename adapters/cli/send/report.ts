@@ -2,9 +2,10 @@ import type { WriteStream } from 'node:tty'
 import { createLogUpdate } from 'log-update'
 import prettyMs from 'pretty-ms'
 import wrapAnsi from 'wrap-ansi'
+import { checkDigits } from '../../../src/wire/identity.ts'
 import { colorsFor, type Colors } from '../terminal.ts'
 import type { Bottleneck, Pace } from './pace.ts'
-import type { SendOptions } from './post.ts'
+import type { Answer, SendOptions } from './post.ts'
 import type { Counts, FailureCount, SendResult, Tally } from './tally.ts'
 
 /** The display while messages are sent. */
@@ -55,7 +56,7 @@ function headline(options: SendOptions, colors: Colors): string {
     topics.length === 6 ? 'all topics' : `only ${topics.join(', ')}`,
     perSecond(ratePerSecond),
     `seed ${seed}`,
-    ...(secret === undefined ? ['no secret given'] : []),
+    secret === undefined ? 'no secret given' : `secret with the check digits ${checkDigits(secret)}`,
   ]
   return `${colors.bold('fleethook send')} ${colors.dim('→')} ${colors.cyan(shownUrl(options))}\n${colors.dim(what.join(' · '))}`
 }
@@ -209,9 +210,14 @@ function paint(cell: string, colors: Colors): string {
 }
 
 function troubles(result: SendResult, options: SendOptions, colors: Colors, width: number): readonly string[] {
-  const refusals = result.refusals.map(({ count, status, code, error, text, hint }) => {
+  const refusals = result.refusals.map((refusal) => {
+    const { count, status, code, error, text, hint = '' } = refusal
     const what = [error ?? text, code === undefined ? undefined : `(code ${code})`].filter((part) => part !== undefined)
-    return trouble(colors.red(`${grouped(count)} × ${status} ${what.join(' ')}`), hint, width)
+    return trouble(
+      colors.red(`${grouped(count)} × ${status} ${what.join(' ')}`),
+      (hint + secretHint(refusal, options)).trim(),
+      width,
+    )
   })
   const failures = result.failures.map((failure) =>
     trouble(colors.yellow(`${grouped(failure.count)} × ${failure.code}`), failureHint(failure, options), width),
@@ -221,6 +227,16 @@ function troubles(result: SendResult, options: SendOptions, colors: Colors, widt
     ...failures,
     indent('The service sends each message once. A message that the receiver does not accept is lost.', 2, width),
   ]
+}
+
+/** Refusals of which the secret is the reason. */
+const ofSecrets: ReadonlySet<string> = new Set(['authorization_missing', 'authorization_scheme', 'secret_wrong'])
+
+/** What `send` knows of a refusal beside the receiver's own hint. */
+function secretHint({ error = '' }: Answer, { secret }: SendOptions): string {
+  if (!ofSecrets.has(error)) return ''
+  if (secret === undefined) return ' No secret was sent: set WEBHOOK_SECRET in the environment or in .env.'
+  return ` The secret that was sent has the check digits ${checkDigits(secret)}. The receiver prints those of its own when it starts.`
 }
 
 function trouble(what: string, hint: string | undefined, width: number): string {

@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
-import { rmSync } from 'node:fs'
+import { lstatSync, mkdirSync, rmSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
+import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxSettings } from '../../../src/inbox/inbox.ts'
 import { createOperatorApp } from '../../../src/operator/app.ts'
 
@@ -17,13 +18,13 @@ interface Control {
 /** The longest path of a socket that works on every system, in bytes. */
 const longestPath = 100
 
-/** The path of the socket: beside the file, or in the folder for temporary files when that path is too long. */
+/** The path of the socket: beside the file, or in a folder of its own among temporary files when that path is too long. */
 export function controlPath(path: string): string {
   const whole = resolve(path)
   const name = `fleethook-${createHash('sha256').update(whole).digest('hex').slice(0, 16)}`
   if (process.platform === 'win32') return `\\\\.\\pipe\\${name}`
   const beside = `${whole}.sock`
-  return Buffer.byteLength(beside) <= longestPath ? beside : join(tmpdir(), `${name}.sock`)
+  return Buffer.byteLength(beside) <= longestPath ? beside : join(tmpdir(), name, 'control.sock')
 }
 
 /** Without a socket the receiver runs too: the log says that operators cannot reach it. */
@@ -41,6 +42,7 @@ export function createControl(path: string, settings: InboxSettings): Control {
       server = createServer(getRequestListener(fetch, { overrideGlobalObjects: false, hostname: 'localhost' }))
       server.on('error', failed)
       try {
+        if (socket !== `${resolve(path)}.sock`) makeFolder(dirname(socket))
         listen(server, socket)
         server.unref()
       } catch (error) {
@@ -58,6 +60,18 @@ export function createControl(path: string, settings: InboxSettings): Control {
 function nameOf(error: unknown): string {
   if (!(error instanceof Error)) return typeof error
   return 'code' in error ? String(error.code) : error.name
+}
+
+/** Everyone can write to the folder for temporary files. Throws when another user made this folder, or can open it. */
+function makeFolder(folder: string): void {
+  if (process.platform === 'win32') return
+  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  const found = lstatSync(folder)
+  if (!found.isDirectory() || found.uid !== process.getuid?.() || (found.mode & 0o077) !== 0)
+    throw new FleethookError(
+      'inbox_unavailable',
+      `The folder ${folder} belongs to another user, or others can open it.`,
+    )
 }
 
 /** Only the same user may connect: the answers show messages. */

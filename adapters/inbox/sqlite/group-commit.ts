@@ -1,4 +1,5 @@
 import type { Clock } from '../../../src/base/clock.ts'
+import type { Histogram } from '../../../src/inbox/inbox.ts'
 import type { Committed, InboxFile, Move, PendingUpdate, StoredMessage, Transaction } from './file/interface.ts'
 
 /** Collects changes and writes all of them with one sync. */
@@ -22,6 +23,8 @@ interface GroupCommit {
   resume(): void
   /** Hands over the settled messages that are still to be written, and forgets them. */
   takeSettled(): readonly number[]
+  /** How long commits took, in milliseconds. */
+  durations(): Histogram
 }
 
 interface GroupCommitOptions {
@@ -41,6 +44,8 @@ const mostMessages = 1_024
 const mostBytes = 4 * 1_048_576
 /** The most updates, and the most settled messages. Such a row costs a tenth of a message with its text. */
 const mostUpdates = 4_096
+/** Bounds of the durations of commits, in milliseconds. */
+const bounds = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000]
 /** Updates and settled messages wait for other changes this long. */
 const lazyMs = 5
 /** The longest that a commit in a thread waits for more messages, even after a commit on a stalled disk. */
@@ -80,6 +85,8 @@ export function createGroupCommit({
   let isScheduled = false
   let lazyTimer: ReturnType<typeof setTimeout> | undefined
   let commitMs = 0
+  const durationCounts = Array.from({ length: bounds.length + 1 }, () => 0)
+  let durationSum = 0
 
   function schedule(): void {
     if (isScheduled || writing !== undefined) return
@@ -155,6 +162,9 @@ export function createGroupCommit({
       return
     }
     commitMs = performance.now() - startedAt
+    const bucket = bounds.findIndex((bound) => commitMs <= bound)
+    durationCounts[bucket === -1 ? bounds.length : bucket]! += 1
+    durationSum += commitMs
     writing = undefined
     retracted = []
     for (const { resolve } of group.puts) resolve()
@@ -231,6 +241,7 @@ export function createGroupCommit({
       settled = new Set()
       return taken
     },
+    durations: () => ({ bounds, counts: [...durationCounts], sum: durationSum }),
   }
 }
 

@@ -1,9 +1,8 @@
-import { setTimeout } from 'node:timers'
 import { setImmediate } from 'node:timers/promises'
-import { type Clock, systemClock, type Timer } from '../../../src/base/clock.ts'
+import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Log } from '../../../src/base/log.ts'
-import type { Damage, InboxFile, OpenedFile } from './file/interface.ts'
+import type { Damage, FileFigures, InboxFile, OpenedFile, SignOfLife } from './file/interface.ts'
 import { budgetUsed } from './file/retention.ts'
 
 /** Whether the file can be used, and the attempts to use it again after a failure. */
@@ -31,6 +30,7 @@ interface HealthOptions {
   readonly log: Log
   readonly clock: Clock
   readonly pendingBytes: () => number
+  readonly sign: () => SignOfLife
   /** The file was closed because the disk fails. */
   readonly onClosed: () => void
   /** The file was opened again. */
@@ -151,7 +151,7 @@ export function createHealth(options: HealthOptions): Health {
 
   async function reopen(): Promise<void> {
     try {
-      const found = await file.open(clock.now())
+      const found = await file.open(options.sign())
       health.isReadable = true
       // The inbox was closed meanwhile and does not know that the file is open.
       if (isStopped) return await file.close()
@@ -179,15 +179,21 @@ export function tidyRegularly({
   health,
   clock,
   pendingBytes,
-}: Pick<HealthOptions, 'file' | 'clock' | 'pendingBytes'> & { readonly health: Health }): () => void {
+  sign,
+  onFigures,
+}: Pick<HealthOptions, 'file' | 'clock' | 'pendingBytes' | 'sign'> & {
+  readonly health: Health
+  readonly onFigures: (figures: FileFigures) => void
+}): () => void {
   let isStopped = false
   let timer = backgroundTimer(clock, tidyMs, () => void tidy())
 
   async function tidy(): Promise<void> {
     try {
       for (let more = true; more && !isStopped && health.isUsable;) {
-        const result = await file.tidy(clock.now(), pendingBytes())
+        const result = await file.tidy(sign(), pendingBytes())
         more = result.more
+        onFigures(result)
         health.noteRoom(result.hasRoom)
         await setImmediate()
       }
@@ -201,11 +207,4 @@ export function tidyRegularly({
     isStopped = true
     timer.cancel()
   }
-}
-
-/** A timer that does not keep the process alive. */
-function backgroundTimer(clock: Clock, ms: number, run: () => void): Timer {
-  if (clock !== systemClock) return clock.after(ms, run)
-  const timer = setTimeout(run, ms).unref()
-  return { cancel: () => clearTimeout(timer) }
 }

@@ -1,9 +1,21 @@
+import { statSync } from 'node:fs'
+import { uptime } from 'node:os'
 import { setImmediate } from 'node:timers/promises'
+import { elapsedMs, systemClock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import { firstSeqAt, seqOf } from '../../../src/inbox/delivery-id.ts'
-import type { Inbox, InboxMessage, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
+import { firstSeqAt, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
+import type { Inbox, InboxMessage, InboxSettings, Selection, UnopenedInbox, Waiting } from '../../../src/inbox/inbox.ts'
 import { createControl } from './control.ts'
-import type { Committed, InboxFile, Move, OpenedFile, Page, StoredMessage } from './file/interface.ts'
+import type {
+  Committed,
+  FileFigures,
+  InboxFile,
+  Move,
+  OpenedFile,
+  Page,
+  SignOfLife,
+  StoredMessage,
+} from './file/interface.ts'
 import { rowBytes } from './file/retention.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { createHealth, tidyRegularly } from './health.ts'
@@ -15,6 +27,7 @@ import { closedError, createCrashSuspects, openWhenFree, recoveredPages } from '
 export function createSqliteInbox(file: InboxFile, settings: InboxSettings, options: SqliteSettings): Inbox {
   const { clock } = settings
   const { path } = options
+  const sign = (): SignOfLife => signOfLife(settings)
   const limits = { messages: settings.pendingMessages ?? Infinity, bytes: settings.pendingBytes ?? Infinity }
   // Created once: under overload, a stack trace for each refusal would cost more than everything else in it.
   const limitError = new FleethookError(
@@ -34,6 +47,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   let isOpen = false
   let isClosed = false
   let newestSeq = -1
+  let figures: FileFigures = { oldest: undefined, deadLetters: 0 }
+  let unopened: readonly UnopenedInbox[] = []
   /** The file was damaged: messages up to this `seq` may be missing there, although they are in memory. */
   let damagedUpTo = -1
   let stopTidying = (): void => {}
@@ -45,6 +60,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     log: settings.log,
     clock,
     pendingBytes,
+    sign,
     onClosed: control.close,
     onReopened,
     onWritable() {
@@ -63,14 +79,18 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     inThread: options.thread,
   })
 
-  function onCommitted({ hasRoom, retracted }: Committed): void {
+  function onCommitted(committed: Committed): void {
+    const { hasRoom, retracted } = committed
+    figures = committed
     release(retracted.messages, retracted.bytes)
     health.noteRoom(hasRoom)
   }
 
   /** After a failed commit the file decides: some refused changes are in it, and some earlier ones may be missing. */
-  function onReopened({ damage, messages, bytes, gaps }: OpenedFile): void {
+  function onReopened(found: OpenedFile): void {
+    const { damage, messages, bytes, gaps } = found
     control.open()
+    figures = found
     pending.messages = messages
     pending.bytes = bytes
     for (const seq of commits.takeSettled()) uncertainMoves.set(seq, { to: 'settled', seq })
@@ -172,16 +192,20 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
 
   return {
     durability: 'disk',
+    keepsGaps: true,
 
-    async open() {
-      const found = await openWhenFree(file, settings, options, () => isClosed)
+    async open(openOptions) {
+      const isEnded = (): boolean => isClosed
+      const found = await openWhenFree(file, settings, options, isEnded, () => file.open(sign(), openOptions))
+      figures = found
+      ;({ unopened } = found.siblings)
       const { lastId, gaps, messages, bytes, unclean } = found
       pending.messages = messages
       pending.bytes = bytes
       if (lastId !== undefined) newestSeq = seqOf(lastId)
       if (unclean) crashSuspects.begin(newestSeq)
       isOpen = true
-      stopTidying = tidyRegularly({ file, health, clock, pendingBytes })
+      stopTidying = tidyRegularly({ file, health, clock, pendingBytes, sign, onFigures: (found) => (figures = found) })
       control.open()
       const waiting: AsyncIterable<readonly Waiting[]> = recoveredPages({
         read: (after) => readFile(() => file.waiting(after)),
@@ -297,7 +321,19 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       return pending.messages >= limits.messages || pending.bytes >= limits.bytes ? 'inbox_full' : undefined
     },
 
-    async close() {
+    stats() {
+      const { oldest, deadLetters } = figures
+      const oldestWaitingMs = oldest === undefined ? undefined : Math.max(0, clock.now() - msOfSeq(oldest))
+      return {
+        bytes: bytesOf(path) + bytesOf(`${path}-wal`),
+        deadLetters,
+        commitMs: commits.durations(),
+        unopened,
+        ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
+      }
+    },
+
+    async close(stoppedAtMs = clock.now()) {
       if (isClosed) return
       isClosed = true
       stopTidying()
@@ -309,9 +345,40 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
         () => false,
       )
       health.stop()
-      await file.close(isComplete && health.isUsable ? clock.now() : undefined)
+      await file.close(isComplete && health.isUsable ? { gaps: [], ...before(sign(), stoppedAtMs) } : undefined)
     },
   }
+}
+
+/** A sign of life from an earlier time. */
+function before(sign: SignOfLife, atMs: number): SignOfLife {
+  const agoMs = Math.max(0, sign.nowMs - atMs)
+  const uptimeMs = sign.uptimeMs === undefined ? {} : { uptimeMs: sign.uptimeMs - agoMs }
+  return { ...sign, ...uptimeMs, nowMs: sign.nowMs - agoMs }
+}
+
+/** What the file notes now. */
+function signOfLife({ clock, openGaps }: InboxSettings): SignOfLife {
+  const uptimeMs = clock === systemClock ? machineUptimeMs() : elapsedMs(clock)
+  const gaps = openGaps?.()
+  return {
+    nowMs: clock.now(),
+    ...(uptimeMs === undefined ? {} : { uptimeMs }),
+    ...(gaps === undefined ? {} : { gaps }),
+  }
+}
+
+/** Deno needs a permission for it. */
+function machineUptimeMs(): number | undefined {
+  try {
+    return Math.floor(uptime() * 1_000)
+  } catch {
+    return undefined
+  }
+}
+
+function bytesOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0
 }
 
 function storedMessage({ id, lane, receivedAt, door, kind, text, bytes }: InboxMessage): StoredMessage {

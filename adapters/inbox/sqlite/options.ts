@@ -17,8 +17,14 @@ export interface SqliteInboxOptions {
   readonly maxBytes?: number
   /** What is kept for replays. Default: a day and 256 MiB of settled messages, 30 days and 1 GiB of dead letters. */
   readonly retention?: { readonly settled?: Retention; readonly dead?: Retention }
-  /** How long to wait while another process has the file, in milliseconds. Default 5,000; 0 fails at once. */
+  /** How long to wait while another process has the file, in milliseconds. Default 15,000; 0 fails at once. */
   readonly waitMs?: number
+  /**
+   * The files of stopped receivers, for instance `'data/inbox-*.db'`: `*` in the name stands for any text. At the start, this
+   * inbox takes over the messages that wait in them and their dead letters, each exactly once. Files in use are left alone.
+   * Default: none, and the log names files that hold messages.
+   */
+  readonly adopt?: string
 }
 
 /** The options that the file half needs. */
@@ -27,6 +33,9 @@ export interface FileSettings {
   readonly maxBytes: number
   readonly settled: Required<Retention>
   readonly dead: Required<Retention>
+  readonly adopt: string | undefined
+  /** An operator looks into the file of a stopped receiver. Nothing is noted in it about a start, a stop or gaps. */
+  readonly isVisit?: boolean
 }
 
 export interface SqliteSettings extends FileSettings {
@@ -46,13 +55,15 @@ export function readSqliteOptions(options: SqliteInboxOptions): SqliteSettings {
     maxBytes: orUnlimited(wholeNumber(8 * mebibyte)),
     retention: { settled: retentionRules, dead: retentionRules },
     waitMs: orUnlimited(wholeNumber(0)),
+    adopt: fileNames,
   })
-  const { path, thread = false, maxBytes = Infinity, retention = {}, waitMs = 5_000 } = options
+  const { path, thread = false, maxBytes = Infinity, retention = {}, waitMs = 15_000, adopt } = options
   return {
     path,
     thread,
     maxBytes,
     waitMs,
+    adopt,
     settled: withDefaults(retention.settled, { forMs: dayMs, maxBytes: 256 * mebibyte }),
     dead: withDefaults(retention.dead, { forMs: 30 * dayMs, maxBytes: 1024 * mebibyte }),
   }
@@ -62,6 +73,11 @@ const aFile: Rule = {
   must: 'must be the path of a file',
   accepts: (path) => typeof path === 'string' && path !== '' && path !== ':memory:' && !path.startsWith('file:'),
   hint: "Give a path, for instance 'data/inbox.db'. To keep messages in memory, use memoryInbox().",
+}
+
+const fileNames: Rule = {
+  must: 'must be the path of files, with * in the last part only',
+  accepts: (pattern) => typeof pattern === 'string' && /^[^*]*[^/\\]+$/.test(pattern),
 }
 
 function orUnlimited(rule: Rule): Rule {

@@ -1,7 +1,9 @@
 import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxSettings, Waiting } from '../../../src/inbox/inbox.ts'
-import type { InboxFile, OpenedFile, Page } from './file/interface.ts'
+import { elapsedMs } from '../../../src/base/clock.ts'
+import type { Log } from '../../../src/base/log.ts'
+import type { InboxFile, OpenedFile, Page, Siblings } from './file/interface.ts'
 import { type Health, logDamage } from './health.ts'
 import type { SqliteSettings } from './options.ts'
 
@@ -14,26 +16,37 @@ export async function openWhenFree(
   { clock, log }: InboxSettings,
   { path, waitMs }: SqliteSettings,
   isClosed: () => boolean,
+  openFile: () => Promise<OpenedFile>,
 ): Promise<OpenedFile> {
-  const untilMs = clock.now() + waitMs
+  const untilMs = elapsedMs(clock) + waitMs
   for (let isWaiting = false; ; isWaiting = true) {
     if (isClosed()) throw closedError(path)
     try {
-      const found = await file.open(clock.now())
+      const found = await openFile()
       if (isClosed()) {
         await file.close()
         throw closedError(path)
       }
       if (found.damage !== undefined) logDamage(log, path, found.damage)
+      logSiblings(log, found.siblings)
       log.debug(`opened the inbox ${path}`, { sqlite: found.version, messages: found.messages, unclean: found.unclean })
       return found
     } catch (error) {
       const isLocked = error instanceof FleethookError && error.code === 'inbox_locked'
-      if (!isLocked || isClosed() || clock.now() >= untilMs) throw error
+      if (!isLocked || isClosed() || elapsedMs(clock) >= untilMs) throw error
       if (!isWaiting) log.warn(`another process has the inbox ${path}: waiting up to ${waitMs} ms for it to end`)
       await new Promise<void>((resolve) => void clock.after(lockedMs, resolve))
     }
   }
+}
+
+function logSiblings(log: Log, { adopted, unopened }: Siblings): void {
+  for (const { path: from, messages, deadLetters } of adopted)
+    log.info(`took over ${messages} messages and ${deadLetters} dead letters from the inbox ${from}`)
+  for (const { path: from, messages, deadLetters } of unopened)
+    log.warn(
+      `${messages} messages and ${deadLetters} dead letters wait in the inbox ${from}, and no receiver has it open`,
+    )
 }
 
 export function closedError(path: string): FleethookError {

@@ -4,7 +4,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Row, writeFigures } from '../figures.ts'
 import { inForm } from '../../form.ts'
-import { judge } from '../process/journal.ts'
+import { judge } from '../accounting.ts'
 import { createSite, idle } from '../process/start.ts'
 import { createTraffic } from '../process/traffic.ts'
 
@@ -114,7 +114,7 @@ describe('a receiver starts with a damaged file, replaces it and reports it:', (
       expect(said).toHaveLength(isReplaced ? 1 : 0)
       expect(aside.length > 0).toBe(isReplaced)
       expect(gaps.map((line) => line.split(' ')[1])).toContain(gap)
-      const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal())
+      const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal().runs)
       const acknowledged = traffic.acknowledged.size
       rows.push({
         damage: name,

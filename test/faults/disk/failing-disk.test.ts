@@ -4,7 +4,7 @@ import { afterAll, describe, expect, test } from 'vitest'
 import type { Target } from '../../conformance/spawn.ts'
 import { type Row, writeFigures } from '../figures.ts'
 import { inForm } from '../../form.ts'
-import { judge } from '../process/journal.ts'
+import { judge } from '../accounting.ts'
 import { createSite, idle } from '../process/start.ts'
 import { createTraffic, type Traffic } from '../process/traffic.ts'
 import { native } from './native.ts'
@@ -92,7 +92,7 @@ async function through(
   await using next = await site.start()
   await idle(next, 30_000)
   await next.stop()
-  const journal = site.journal()
+  const journal = site.journal().runs
   const { lost, outOfOrder, duplicates } = judge(traffic.acknowledged, journal)
   const handled = new Set(journal.map(({ vin, number }) => `${vin} ${number}`))
   const unasked = [...handled].filter((name) => !traffic.acknowledged.has(name))
@@ -212,7 +212,7 @@ describe.skipIf(noVolumes !== undefined)('a file handle is not trusted after a f
       await using next = await site.start()
       await idle(next, 30_000)
       await next.stop()
-      const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal())
+      const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal().runs)
       rows.push({
         disk: `${fault.name}; then a power cut`,
         receiver: `${runtime}${thread ? ', thread' : ''}`,

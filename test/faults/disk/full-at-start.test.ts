@@ -32,9 +32,9 @@ test.skipIf(noVolumes !== undefined)(
     await before.close()
     // Creates the reserve, which a running inbox does after ten seconds.
     const store = createInboxFile(readSqliteOptions(options))
-    await store.open(1)
-    await store.tidy(1, 0)
-    await store.close(1)
+    await store.open({ nowMs: 1 })
+    await store.tidy({ nowMs: 1 }, 0)
+    await store.close({ nowMs: 1 })
     fill(volume.folder)
     const inbox = sqliteInbox(options)(settingsOf().settings)
     expect((await waitingIn(await inbox.open())).map(({ id }) => id)).toEqual([message(1).id, message(2).id])

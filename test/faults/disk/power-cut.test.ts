@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Row, writeFigures } from '../figures.ts'
 import { inForm } from '../../form.ts'
-import { judge } from '../process/journal.ts'
+import { judge } from '../accounting.ts'
 import { createSite, idle } from '../process/start.ts'
 import { createTraffic, type Traffic } from '../process/traffic.ts'
 import { DatabaseSync } from 'node:sqlite'
@@ -55,7 +55,7 @@ async function cut(runtime: 'node24' | 'bun' | 'deno', thread: boolean, lying: b
   await using next = await site.start()
   await idle(next, 30_000)
   await next.stop()
-  const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal())
+  const { lost, outOfOrder } = judge(traffic.acknowledged, site.journal().runs)
   return { acknowledged: traffic.acknowledged.size, lost, outOfOrder }
 }
 

@@ -4,7 +4,7 @@ import { percentile } from '../../../bench/median.ts'
 import { type Row, writeFigures } from '../figures.ts'
 import { inForm } from '../../form.ts'
 import type { BehaviourName } from './behaviours.ts'
-import { judge } from './journal.ts'
+import { judge } from '../accounting.ts'
 import { createSite, lastLine, type Site } from './start.ts'
 import { createTraffic, messageOf, statusOf } from './traffic.ts'
 
@@ -36,11 +36,11 @@ const bad: readonly Bad[] = [
 /** The delay from sending to handling. Both clocks are of this machine, and neither jumps. */
 async function handledMs(site: Site, over: () => boolean, url: string): Promise<Float64Array> {
   const traffic = createTraffic({ vins: healthy, ratePerSecond: 200 })
-  const before = site.journal().length
+  const before = site.journal().runs.length
   const sentAt = performance.timeOrigin
   await traffic.pour(url, over)
   await expect
-    .poll(() => judge(traffic.acknowledged, site.journal().slice(before)).lost.length, {
+    .poll(() => judge(traffic.acknowledged, site.journal().runs.slice(before)).lost.length, {
       timeout: 20_000,
       interval: 50,
     })
@@ -48,7 +48,7 @@ async function handledMs(site: Site, over: () => boolean, url: string): Promise<
   const handledAt = new Map(
     site
       .journal()
-      .slice(before)
+      .runs.slice(before)
       .map(({ vin, number, atMs }) => [`${vin} ${number}`, atMs]),
   )
   const names = [...traffic.acknowledged]
@@ -141,7 +141,7 @@ test('a message that kills its process at every attempt becomes a dead letter, a
     expect(await target.stop()).toEqual({ status: 0, signal: null })
     break
   }
-  const { lost } = judge(new Set(Array.from({ length: 20 }, (_, n) => `V${n + 1} 1`)), site.journal())
+  const { lost } = judge(new Set(Array.from({ length: 20 }, (_, n) => `V${n + 1} 1`)), site.journal().runs)
   expect(lost).toEqual([])
   rows.push({ handler: 'kills', vehicles: 1, 'their messages': 1, 'dead letters': 1 })
 }, 60_000)

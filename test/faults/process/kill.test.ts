@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto'
 import { afterAll, describe, expect, test } from 'vitest'
 import { type Row, writeFigures } from '../figures.ts'
 import { inForm } from '../../form.ts'
-import { judge } from './journal.ts'
+import { judge } from '../accounting.ts'
 import { createSite, idle } from './start.ts'
 import { createTraffic } from './traffic.ts'
 
@@ -46,7 +46,7 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
       await idle(last, 30_000)
       expect(await last.stop()).toEqual({ status: 0, signal: null })
 
-      const journal = site.journal()
+      const journal = site.journal().runs
       const { lost, outOfOrder, duplicates, settledAgain } = judge(traffic.acknowledged, journal)
       rows.push({
         runtime: name,

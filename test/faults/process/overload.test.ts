@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'vitest'
 import { percentile } from '../../../bench/median.ts'
 import { type Row, writeFigures } from '../figures.ts'
 import { inForm } from '../../form.ts'
-import { judge } from './journal.ts'
+import { judge } from '../accounting.ts'
 import { createSite, idle, lastLine, weigh } from './start.ts'
 import { createTraffic, messageOf, statusOf } from './traffic.ts'
 
@@ -58,7 +58,7 @@ test(
       quarter: 'afterwards',
       acknowledged: `${waiting} waiting, handled in ${((performance.now() - drainedFrom) / 1000).toFixed(0)} s`,
     })
-    const { lost, outOfOrder, duplicates } = judge(traffic.acknowledged, site.journal())
+    const { lost, outOfOrder, duplicates } = judge(traffic.acknowledged, site.journal().runs)
     expect({ lost, outOfOrder, duplicates }).toEqual({ lost: [], outOfOrder: [], duplicates: [] })
     const [first, , , last] = quarters
     // Memory that grew with the waiting messages would be several times larger at the end.
@@ -96,7 +96,7 @@ test(
     await living
     agent.destroy()
     await idle(target, 120_000)
-    const journal = site.journal()
+    const journal = site.journal().runs
     const { lost, outOfOrder, duplicates } = judge(new Set([...uploaded, ...live.acknowledged]), journal)
     expect({ lost, outOfOrder, duplicates }).toEqual({ lost: [], outOfOrder: [], duplicates: [] })
     const handledAt = new Map(
@@ -137,7 +137,7 @@ test(
     await using last = await site.start()
     await idle(last, 30_000)
     await last.stop()
-    const { lost, outOfOrder, settledAgain } = judge(traffic.acknowledged, site.journal())
+    const { lost, outOfOrder, settledAgain } = judge(traffic.acknowledged, site.journal().runs)
     clockRows.push({
       rounds,
       acknowledged: traffic.acknowledged.size,

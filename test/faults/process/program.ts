@@ -20,7 +20,13 @@ export interface Settings {
   readonly holds?: boolean
   /** The clock keeps jumping forward and back by this many milliseconds. */
   readonly clockJumpMs?: number
-  readonly options?: Pick<ReceiverOptions, 'concurrency' | 'timeoutMs' | 'retry'>
+  /** The clock is wrong by this many milliseconds, at first and after a while. */
+  readonly clockOffset?: { readonly ms: number; readonly thenMs?: number; readonly afterMs?: number }
+  /** Default: any free one. */
+  readonly port?: number
+  /** When nothing is pending, writes all dead letters to the journal, once. */
+  readonly listsDead?: boolean
+  readonly options?: Pick<ReceiverOptions, 'concurrency' | 'timeoutMs' | 'retry' | 'limits'>
   /** Options of the inbox, beside its path. */
   readonly inbox?: Omit<SqliteInboxOptions, 'path'>
 }
@@ -32,6 +38,13 @@ if (settings.clockJumpMs !== undefined) {
   const real = Date.now.bind(Date)
   const jump = settings.clockJumpMs
   Date.now = () => real() + (Math.floor(real() / 70) % 3) * jump - jump
+}
+
+if (settings.clockOffset !== undefined) {
+  const real = Date.now.bind(Date)
+  const { ms, thenMs = ms, afterMs = 0 } = settings.clockOffset
+  const startedAt = performance.now()
+  Date.now = () => real() + (performance.now() - startedAt < afterMs ? ms : thenMs)
 }
 
 const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
@@ -52,9 +65,12 @@ async function work(vin: string, number: number, { delivery }: HandlerContext): 
   if (behaviour !== undefined) await behaviours[behaviour]()
   else if (settings.handlerMs > 0) await wait(settings.handlerMs * (1 + Math.random()))
   note({
+    kind: 'run',
     pid: process.pid,
     vin,
     number,
+    delivery: delivery.id,
+    attempt: delivery.attempt,
     redelivered: delivery.redelivered,
     atMs: performance.timeOrigin + performance.now(),
   })
@@ -66,12 +82,40 @@ const receiver = createReceiver({
   ...settings.options,
 })
   .on('data', (event, context) => work(event.vin, event.data.Odometer ?? -1, context))
-  .on('gap', ({ reason, from, to }) => console.log(`gap ${reason} ${to.getTime() - from.getTime()}`))
+  .on('gap', ({ vin, reason, from, to, missed }) => {
+    note({
+      kind: 'gap',
+      pid: process.pid,
+      ...(vin === undefined ? {} : { vin }),
+      reason,
+      fromMs: from.getTime(),
+      toMs: to.getTime(),
+      missed,
+    })
+    console.log(`gap ${reason} ${to.getTime() - from.getTime()}`)
+  })
 
-const server = await adapter.serve(receiver, { port: 0, hostname: '127.0.0.1' })
+async function noteDeadLetters(): Promise<void> {
+  for (let after: string | undefined; ;) {
+    const page = await receiver.deadLetters.list({ limit: 1000, ...(after === undefined ? {} : { after }) })
+    for (const { id, event } of page) {
+      if (event.topic === 'data')
+        note({ kind: 'dead', vin: event.vin, number: event.data.Odometer ?? -1, delivery: id })
+    }
+    after = page.at(-1)?.id
+    if (after === undefined) break
+  }
+  console.log('dead letters listed')
+}
+
+const server = await adapter.serve(receiver, { port: settings.port ?? 0, hostname: '127.0.0.1' })
+let listsDead = settings.listsDead === true
 setInterval(() => {
-  const { pending, deadLettered } = receiver.stats()
-  console.log(`pending ${pending.messages} dead ${deadLettered} rss ${process.memoryUsage().rss}`)
+  const { pending, deadLettered, openGaps } = receiver.stats()
+  console.log(`pending ${pending.messages} dead ${deadLettered} rss ${process.memoryUsage().rss} gaps ${openGaps}`)
+  if (!listsDead || pending.messages > 0 || openGaps > 0) return
+  listsDead = false
+  void noteDeadLetters()
 }, 50).unref()
 // Live memory only: resident memory also counts garbage that is not collected yet.
 if (process.argv[2] === 'node') {

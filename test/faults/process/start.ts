@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { expect } from 'vitest'
 import { spawnTarget, type Target } from '../../conformance/spawn.ts'
 import { programCommand, type ServerRuntime } from '../../runtimes/targets.ts'
-import { type JournalLine, readJournal } from './journal.ts'
+import { type Journal, readJournal } from './journal.ts'
 import type { Settings } from './program.ts'
 
 /** The inbox's file and the journal of one receiver and its successors. */
@@ -12,7 +12,7 @@ export interface Site {
   readonly path: string
   /** `changed`: settings of only this process. */
   start(changed?: Partial<Settings>, env?: Readonly<Record<string, string>>): Promise<Target>
-  journal(): readonly JournalLine[]
+  journal(): Journal
 }
 
 /** `folder` is for the inbox's file. The journal is always elsewhere. */
@@ -49,10 +49,10 @@ export async function weigh({ output, kill }: Target): Promise<number> {
   return Number(found()?.slice('weight '.length))
 }
 
-/** Resolves when the receiver prints that nothing is pending. */
+/** Resolves when the receiver prints that nothing is pending and every gap was emitted. */
 export async function idle({ output }: Target, timeout: number): Promise<void> {
   const from = output.length
   await expect
-    .poll(() => output.slice(from).some((line) => line.startsWith('pending 0 ')), { timeout, interval: 50 })
+    .poll(() => output.slice(from).some((line) => /^pending 0 .* gaps 0$/.test(line)), { timeout, interval: 50 })
     .toBe(true)
 }

@@ -1,8 +1,22 @@
 import { Agent, request } from 'node:http'
 import { secret } from '../../runtimes/targets.ts'
 
+/** One message, as its sender saw it. */
+export interface Sent {
+  readonly vin: string
+  readonly number: number
+  /** When it was sent, and when the answer was complete or the connection failed: milliseconds since the epoch. */
+  readonly sentAtMs: number
+  readonly endedAtMs: number
+  /** 0: no complete answer. */
+  readonly status: number
+  /** The `error` of the answer, or the code of the connection's error. */
+  readonly error?: string
+}
+
 /** Sends the messages of some vehicles, in order for each, and counts the answers outside the receiver. */
 export interface Traffic {
+  readonly sent: readonly Sent[]
   /** The messages that were answered with 200, as `vin number`. */
   readonly acknowledged: ReadonlySet<string>
   /** Answers by status; 0 where there was none. */
@@ -19,46 +33,81 @@ export interface TrafficOptions {
   readonly ratePerSecond?: number
   /** Bytes to add to each message. Default 0. */
   readonly extraBytes?: number
+  /** Vehicles go on sending when there is no answer. Default: they stop, because the receiver is gone. */
+  readonly goesOn?: boolean
+  /** How long the sender waits for an answer, in milliseconds. Default: as long as it takes. */
+  readonly timeoutMs?: number
+  /** Every second vehicle opens a connection for each message. Default: all keep theirs. */
+  readonly opensConnections?: boolean
+  /** Every so many messages of a vehicle have a fault of their own. Default: none. */
+  readonly wrongEvery?: number
 }
 
-export function createTraffic({ vins, ratePerSecond, extraBytes = 0 }: TrafficOptions): Traffic {
+/** A message that the receiver has to refuse with a 4xx. */
+const wrongs = [
+  (body: string): Posting => ({ body, authorization: 'a-secret-of-somebody-else' }),
+  (body: string): Posting => ({ body: body.slice(0, -1) }),
+  (body: string): Posting => ({ body, path: '/nowhere' }),
+] as const
+
+export function createTraffic(options: TrafficOptions): Traffic {
+  const {
+    vins,
+    ratePerSecond,
+    extraBytes = 0,
+    goesOn = false,
+    timeoutMs,
+    opensConnections = false,
+    wrongEvery,
+  } = options
+  const sent: Sent[] = []
   const acknowledged = new Set<string>()
   const answers = new Map<number, number>()
   const ackMs: { sentAtMs: number; ms: number }[] = []
   const numbers = new Map<string, number>()
 
-  async function post(url: string, agent: Agent, vin: string): Promise<number> {
+  async function send(url: string, agent: Agent | false, vin: string): Promise<number> {
     const number = (numbers.get(vin) ?? 0) + 1
     numbers.set(vin, number)
-    const sentAtMs = performance.now()
-    const status = await statusOf(url, agent, messageOf(vin, number, extraBytes))
+    const body = messageOf(vin, number, extraBytes)
+    const isWrong = wrongEvery !== undefined && number % wrongEvery === 0
+    const posting = (isWrong ? wrongs[(number / wrongEvery) % wrongs.length] : undefined)?.(body) ?? { body }
+    const [sentAtMs, from] = [Date.now(), performance.now()]
+    const { status, error } = await answerTo(url, agent, {
+      ...posting,
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    })
+    sent.push({ vin, number, sentAtMs, endedAtMs: Date.now(), status, ...(error === undefined ? {} : { error }) })
     answers.set(status, (answers.get(status) ?? 0) + 1)
     if (status === 200) {
       acknowledged.add(`${vin} ${number}`)
-      ackMs.push({ sentAtMs, ms: performance.now() - sentAtMs })
+      ackMs.push({ sentAtMs: from, ms: performance.now() - from })
     }
     return status
   }
 
   return {
+    sent,
     acknowledged,
     answers,
     ackMs,
     async pour(url, over = () => false) {
-      const agent = new Agent({ keepAlive: true, maxSockets: vins.length })
+      const kept = new Agent({ keepAlive: true, maxSockets: vins.length })
       const everyMs = ratePerSecond === undefined ? 0 : (1000 * vins.length) / ratePerSecond
       await Promise.all(
         vins.map(async (vin, place) => {
+          const agent = opensConnections && place % 2 === 1 ? false : kept
           let dueAt = performance.now() + (everyMs * place) / vins.length
           while (!over()) {
             const early = dueAt - performance.now()
             if (early > 1) await new Promise((resolve) => setTimeout(resolve, early))
-            dueAt += everyMs
-            if ((await post(url, agent, vin)) === 0) return
+            // A vehicle that waited for an answer does not send everything that it missed meanwhile.
+            dueAt = goesOn ? Math.max(dueAt, performance.now()) + everyMs : dueAt + everyMs
+            if ((await send(url, agent, vin)) === 0 && !goesOn) return
           }
         }),
       )
-      agent.destroy()
+      kept.destroy()
     },
   }
 }
@@ -68,15 +117,52 @@ export function messageOf(vin: string, number: number, extraBytes = 0): string {
   return JSON.stringify({ data, createdAt: '2026-05-01T00:00:00.000Z', vin })
 }
 
+interface Posting {
+  readonly body: string
+  readonly path?: string
+  readonly authorization?: string
+  readonly timeoutMs?: number
+}
+
 /** The status of a complete answer, or 0 without one. */
-export function statusOf(url: string, agent: Agent, body: string): Promise<number> {
+export async function statusOf(url: string, agent: Agent, body: string): Promise<number> {
+  return (await answerTo(url, agent, { body })).status
+}
+
+/** A complete answer, or status 0 with the code of the connection's error. */
+function answerTo(url: string, agent: Agent | false, posting: Posting): Promise<Pick<Sent, 'status' | 'error'>> {
+  const { body, path = '', authorization = secret, timeoutMs } = posting
   return new Promise((resolve) => {
-    const posting = request(url, { agent, method: 'POST', headers: { authorization: secret } }, (response) => {
-      response.resume()
-      response.once('end', () => resolve(response.statusCode ?? 0))
-      response.once('error', () => resolve(0))
+    const headers = { authorization, 'content-length': Buffer.byteLength(body) }
+    const posted = request(`${url}${path}`, { agent, method: 'POST', headers }, (response) => {
+      const parts: Buffer[] = []
+      response.on('data', (part: Buffer) => parts.push(part))
+      response.once('end', () => {
+        const { statusCode: status = 0 } = response
+        resolve(status === 200 ? { status } : { status, ...errorIn(Buffer.concat(parts).toString()) })
+      })
+      response.once('error', failed)
     })
-    posting.once('error', () => resolve(0))
-    posting.end(body)
+    function failed(error: NodeJS.ErrnoException): void {
+      resolve({ status: 0, error: error.code ?? error.message })
+    }
+    const timer =
+      timeoutMs === undefined
+        ? undefined
+        : setTimeout(() => posted.destroy(Object.assign(new Error(), { code: 'no answer in time' })), timeoutMs)
+    posted.once('error', failed)
+    posted.once('close', () => clearTimeout(timer))
+    posted.end(body)
   })
+}
+
+function errorIn(text: string): Pick<Sent, 'error'> {
+  try {
+    const answer: unknown = JSON.parse(text)
+    const isError =
+      typeof answer === 'object' && answer !== null && 'error' in answer && typeof answer.error === 'string'
+    return isError ? { error: String(answer.error) } : {}
+  } catch {
+    return {}
+  }
 }

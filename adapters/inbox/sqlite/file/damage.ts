@@ -14,12 +14,17 @@ import { basename, dirname, join } from 'node:path'
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
-import { checkpoint, closeQuietly, loadSqlite, openDatabase, pageBytes, syncFolder } from './database.ts'
+import {
+  checkpoint,
+  closeQuietly,
+  loadSqlite,
+  openDatabase,
+  pageBytes,
+  replacementPath,
+  syncFolder,
+} from './database.ts'
 import type { Damage } from './interface.ts'
 import { isIntact, type SqlRow } from './schema.ts'
-
-/** The new file has this name until it is complete. */
-const replacementPath = (path: string): string => `${path}-mended`
 
 /** Whether a process ended while it replaced a damaged file. */
 export function isHalfReplaced(path: string): boolean {
@@ -220,7 +225,7 @@ async function copyReadable(
   for (const { from } of [...parts, ...unreadableDead]) gapFromMs = Math.min(gapFromMs, msOfSeq(from))
   if (gapFromMs < Infinity) {
     const createdMs = statSync(quarantine, { throwIfNoEntry: false })?.birthtimeMs ?? 0
-    addGap(fresh, 'inbox_damaged', Math.floor(Math.max(gapFromMs, createdMs)))
+    addGap(fresh, { reason: 'inbox_damaged', from_ms: Math.floor(Math.max(gapFromMs, createdMs)) })
   }
   copyState(old, fresh, isOurs)
   return { rescued, lost, unreadableParts: parts.length }
@@ -229,20 +234,21 @@ async function copyReadable(
 /** Copies what is readable of the gaps and the state. A process that was using the file itself did not crash. */
 function copyState(old: DatabaseSync | undefined, fresh: DatabaseSync, isOurs: boolean): void {
   const read = (sql: string): readonly SqlRow[] => attempt(() => old?.prepare(sql).all()) ?? []
-  const [state] = read('SELECT closed, alive_at, last_id FROM state')
+  const [state] = read('SELECT * FROM state')
   const [newest] = read('SELECT id, received_at FROM messages ORDER BY place DESC LIMIT 1')
   const ids = [state?.['last_id'], newest?.['id']].filter((id) => typeof id === 'string').toSorted()
-  const aliveAt = Math.max(Number(state?.['alive_at'] ?? 0), Number(newest?.['received_at'] ?? 0))
+  const aliveAt = Number(state?.['alive_at'] ?? newest?.['received_at'] ?? 0)
   const closed = isOurs || aliveAt === 0 ? 1 : Number(state?.['closed'] ?? 0)
-  for (const { reason, from_ms: fromMs } of read('SELECT reason, from_ms FROM holes')) {
-    addGap(fresh, String(reason), Number(fromMs))
-  }
+  for (const row of read('SELECT * FROM holes')) addGap(fresh, row)
   // Last: from here on the new file counts as complete.
-  fresh.prepare('UPDATE state SET closed = ?, alive_at = ?, last_id = ?').run(closed, aliveAt, ids.at(-1) ?? null)
+  const setState = fresh.prepare('UPDATE state SET closed = ?, alive_at = ?, last_id = ?, uptime_ms = ?')
+  setState.run(closed, aliveAt, ids.at(-1) ?? null, state?.['uptime_ms'] ?? null)
 }
 
-function addGap(fresh: DatabaseSync, reason: string, fromMs: number): void {
-  fresh.prepare('INSERT INTO holes (reason, from_ms) VALUES (?, ?)').run(reason, fromMs)
+function addGap(fresh: DatabaseSync, row: SqlRow): void {
+  const add = fresh.prepare('INSERT INTO holes (reason, from_ms, to_ms, vin, missed) VALUES (?, ?, ?, ?, ?)')
+  const { reason = '', from_ms: fromMs = 0, to_ms: toMs = null, vin = null, missed = 0 } = row
+  add.run(reason, fromMs, toMs, vin, missed)
 }
 
 function inserter(db: DatabaseSync, table: string, columns: string): (row: SqlRow) => void {

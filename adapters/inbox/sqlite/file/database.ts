@@ -1,5 +1,15 @@
-import { closeSync, fsyncSync, mkdirSync, openSync } from 'node:fs'
-import { dirname } from 'node:path'
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+} from 'node:fs'
+import { dirname, resolve } from 'node:path'
 import process from 'node:process'
 import type * as Sqlite from 'node:sqlite'
 import { FleethookError } from '../../../../src/base/errors.ts'
@@ -76,11 +86,40 @@ function createFile(path: string): void {
   try {
     closeSync(openSync(path, 'wx', 0o600))
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return
-    throw error
+    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
+    // SQLite would create the file behind a link with the rights of every new file.
+    if (!existsSync(path) && lstatSync(path).isSymbolicLink()) createFile(resolve(folder, readlinkSync(path)))
+    return
   }
   syncFolder(folder)
 }
+
+/**
+ * Copies everything of a file that was deleted, renamed or replaced while it was open. Where no other file has its name, the
+ * copy has it after the next `open` (see `isHalfReplaced`). Returns the path of the copy.
+ */
+export function copyMoved(db: Sqlite.DatabaseSync, path: string): string {
+  const isFree = !existsSync(path)
+  const unfinished = `${path}-copy`
+  rmSync(unfinished, { force: true })
+  createFile(unfinished)
+  db.prepare('VACUUM INTO ?').run(unfinished)
+  const handle = openSync(unfinished, 'r+')
+  try {
+    fsyncSync(handle)
+  } finally {
+    closeSync(handle)
+  }
+  const stamp = new Date().toISOString().replaceAll(/[-:.]/g, '')
+  // The journal that is left belongs to the file that is gone.
+  if (isFree) rmSync(`${path}-wal`, { force: true })
+  renameSync(unfinished, isFree ? replacementPath(path) : `${path}.replaced-${stamp}`)
+  syncFolder(dirname(path))
+  return isFree ? path : `${path}.replaced-${stamp}`
+}
+
+/** A new file has this name until it is complete. */
+export const replacementPath = (path: string): string => `${path}-mended`
 
 /** A new name survives a power cut only when its folder was synced. Windows cannot sync a folder, and does not need to. */
 export function syncFolder(folder: string): void {

@@ -1,16 +1,30 @@
+import { statSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
+import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import type { Selection } from '../../../../src/inbox/inbox.ts'
 import type { FileSettings } from '../options.ts'
 import { isHalfReplaced, replaceDamaged } from './damage.ts'
-import { checkpoint, closeQuietly, failureOf, openDatabase, pageBytes } from './database.ts'
-import type { Committed, InboxFile, Move, OpenedFile, Page, StoredMessage, Transaction } from './interface.ts'
+import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase, pageBytes } from './database.ts'
+import type {
+  Committed,
+  FileFigures,
+  InboxFile,
+  Move,
+  OpenedFile,
+  Page,
+  SignOfLife,
+  StoredMessage,
+  Transaction,
+} from './interface.ts'
 import { createSpaceKeeper, ensureReserve, releaseReserve, type SpaceKeeper } from './retention.ts'
+import { findSiblings, type FoundSiblings } from './siblings.ts'
 import {
   claimOf,
   deadLetterOf,
+  downtimeOf,
   gapOf,
   messageOf,
   prepareStatements,
@@ -30,12 +44,17 @@ const pageRows = 2_000
 
 /** The file itself. Each step blocks the thread that it runs in. */
 export function createInboxFile(settings: FileSettings): InboxFile {
-  const { path, maxBytes } = settings
+  const { path, maxBytes, adopt, isVisit = false } = settings
   // SQLite starts the journal over at this size. Its space is part of the budget.
   const walPages = Math.max(64, Math.min(2000, Math.floor(maxBytes / 8 / pageBytes)))
   let connection: Connection | undefined
-  /** How many gap events must be stored before the recorded gaps are removed. */
-  let openGaps = 0
+  /** Gaps are noted in the file. */
+  let holdsGaps = false
+  let deadLetters = 0
+  /** What the path named when the file was opened. */
+  let identity: Identity | undefined
+  /** Where the messages of a replaced file are. The next `open` takes them over. */
+  let movedTo: string | undefined
   /** Damage was found while the file was open. The next `open` replaces the file without reading it first. */
   let isDamaged = false
   /** This process has opened the file before, so an unclosed file is not a sign of a crash. */
@@ -57,18 +76,28 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     return failure
   }
 
-  async function openFile(nowMs: number): Promise<OpenedFile> {
+  async function openFile(sign: SignOfLife, options: OpenOptions): Promise<OpenedFile> {
     const db = openDatabase(path, walPages)
     try {
+      identity = identityOf(path)
+      const { unclean: isSiblingUnclean, ...siblings } =
+        isVisit || (isOurs && movedTo === undefined) ? noSiblings : await findSiblings(db, path, movedTo ?? adopt, sign)
+      movedTo = undefined
       const statements = prepareStatements(db)
       const space = createSpaceKeeper(db, statements, settings, walPages)
       const pending = await countPending(statements)
       settleJournal(db)
-      const found = { ...beginUse(statements, nowMs), ...pending }
+      const begun = beginUse(statements, sign, options)
+      const found = { ...begun, ...pending, siblings, unclean: begun.unclean || isSiblingUnclean }
       // Not earlier: a message that is written during the count could be counted or missed.
       connection = { db, statements, space }
       isOurs = true
-      return { ...found, version: String(db.prepare('SELECT sqlite_version() AS version').get()?.['version']) }
+      deadLetters = countDead(statements)
+      return {
+        ...found,
+        ...figures(statements),
+        version: String(db.prepare('SELECT sqlite_version() AS version').get()?.['version']),
+      }
     } catch (error) {
       closeQuietly(db)
       throw failureOf(error, path)
@@ -90,57 +119,97 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   }
 
   /** Marks the file as in use, and reads what the last process left. */
-  function beginUse(statements: Statements, nowMs: number): Pick<OpenedFile, 'lastId' | 'gaps' | 'unclean'> {
-    const state = statements.state.get()
+  function beginUse(
+    statements: Statements,
+    sign: SignOfLife,
+    options: OpenOptions,
+  ): Pick<OpenedFile, 'lastId' | 'gaps' | 'unclean'> {
+    const state = statements.state.get() ?? {}
     const newest = statements.newest.get()
-    const unclean = state?.['closed'] === 0 && !isOurs
-    inTransaction(statements, () => {
-      const aliveAt = Math.max(Number(state?.['alive_at'] ?? 0), Number(newest?.['received_at'] ?? 0))
-      if (unclean) statements.addGap.run('restarted', Math.min(aliveAt, nowMs))
-      statements.setState.run(0, nowMs)
-    })
+    const unclean = state['closed'] === 0 && !isOurs
+    // Without a new sign of life, a crash before the next one still reports all that was refused since the last one.
+    if (isOurs && !isVisit) statements.setOpen.run()
+    else if (!isVisit) inTransaction(statements, () => noteStart(statements, state, sign, options))
     const gaps = statements.gaps.all().map(gapOf)
-    // The receiver makes one event of all gaps with the same reason.
-    openGaps = new Set(gaps.map(({ reason }) => reason)).size
-    const ids = [newest?.['id'], state?.['last_id']].filter((id) => typeof id === 'string')
+    holdsGaps = gaps.length > 0
+    const ids = [newest?.['id'], state['last_id']].filter((id) => typeof id === 'string')
     return { lastId: ids.toSorted().at(-1), gaps, unclean }
   }
 
-  async function openOrReplace(nowMs: number): Promise<OpenedFile> {
+  function figures(statements: Statements): FileFigures {
+    const oldest = statements.oldest.get()?.['place']
+    return { oldest: oldest == null ? undefined : Number(oldest), deadLetters }
+  }
+
+  /** Notes the gaps, too, or nothing: what was refused before the last sign of life is not in the gap of a crash. */
+  function note(statements: Statements, closed: 0 | 1, { nowMs, uptimeMs, gaps }: SignOfLife): void {
+    if (gaps !== undefined && (holdsGaps || gaps.length > 0)) {
+      statements.removeGaps.run()
+      for (const { reason, fromMs, toMs, vin, missed } of gaps)
+        statements.addGap.run(reason, fromMs, toMs, vin ?? null, missed)
+      holdsGaps = gaps.length > 0
+    }
+    statements.setState.run(closed, nowMs, uptimeMs ?? null)
+  }
+
+  /** On a full disk, an older sign of life stays. */
+  function noteAlive(statements: Statements, sign: SignOfLife): void {
+    try {
+      inTransaction(statements, () => note(statements, 0, sign))
+    } catch (error) {
+      if (failed(error).code !== 'inbox_full') throw error
+      holdsGaps = true
+    }
+  }
+
+  /** A deleted, renamed or replaced file is open under no name: a crash would lose it. */
+  function saveMoved({ db }: Connection): FleethookError | undefined {
+    const now = identityOf(path)
+    if (identity === undefined || (now?.ino === identity.ino && now.dev === identity.dev)) return undefined
+    const copy = copyMoved(db, path)
+    if (copy !== path) movedTo = copy
+    // What is written from here on would not be in the copy.
+    connection = undefined
+    closeQuietly(db)
+    return new FleethookError('inbox_unavailable', `The file of the inbox ${path} was deleted, renamed or replaced.`, {
+      hint: `Stop the receiver before you move its file. What it held is in ${copy}.`,
+    })
+  }
+
+  async function openOrReplace(sign: SignOfLife, options: OpenOptions): Promise<OpenedFile> {
     if (!isDamaged && !isHalfReplaced(path)) {
       try {
-        return await openFile(nowMs)
+        return await openFile(sign, options)
       } catch (error) {
         if (!isFailure(error, 'inbox_damaged')) throw error
       }
     }
-    const damage = await replaceDamaged(path, nowMs, walPages, isOurs).catch((error: unknown) => {
+    const damage = await replaceDamaged(path, sign.nowMs, walPages, isOurs).catch((error: unknown) => {
       throw failureOf(error, path)
     })
     isDamaged = false
-    return { ...(await openFile(nowMs)), ...(damage === undefined ? {} : { damage }) }
+    return { ...(await openFile(sign, options)), ...(damage === undefined ? {} : { damage }) }
   }
 
   return {
-    open: (nowMs) =>
-      openOrReplace(nowMs).catch((error: unknown) => {
+    open: (sign, options = {}) =>
+      openOrReplace(sign, options).catch((error: unknown) => {
         // On a full disk, waiting messages can still be handled with the space of the reserve.
         if (!isFailure(error, 'inbox_full') || !releaseReserve(path)) throw error
-        return openOrReplace(nowMs)
+        return openOrReplace(sign, options)
       }),
 
     async commit(transaction) {
       if (connection === undefined) throw new FleethookError('inbox_unavailable', `The inbox ${path} is not open.`)
       const { statements, space } = connection
-      const gaps = openGaps === 0 ? 0 : transaction.puts.filter(({ kind }) => kind === 'gap').length
       try {
         statements.begin.run()
         const written = write(statements, space, transaction)
         space.sweepBeside(transaction)
-        if (openGaps > 0 && gaps >= openGaps) statements.removeGaps.run()
+        if (holdsGaps) for (const put of transaction.puts) if (put.kind === 'gap') removeReported(statements, put)
         statements.commit.run()
-        openGaps = Math.max(0, openGaps - gaps)
-        return { ...written, hasRoom: space.hasRoom() }
+        deadLetters += written.dead
+        return { ...written, ...figures(statements), hasRoom: space.hasRoom() }
       } catch (error) {
         rollBack(statements)
         const failure = failed(error)
@@ -176,14 +245,16 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         }),
       ),
 
-    async tidy(nowMs, pendingBytes) {
-      return use(({ statements, space }) => {
-        const more = inTransaction(statements, () => {
-          statements.setState.run(0, nowMs)
-          return space.step(nowMs, pendingBytes)
-        })
+    async tidy(sign, pendingBytes) {
+      return use((on) => {
+        const { statements, space } = on
+        const moved = saveMoved(on)
+        if (moved !== undefined) throw moved
+        if (!isVisit) noteAlive(statements, sign)
+        const more = inTransaction(statements, () => space.step(sign.nowMs, pendingBytes))
         ensureReserve(path)
-        return { more: more || space.shrink(), hasRoom: space.hasRoom() }
+        deadLetters = countDead(statements)
+        return { more: more || space.shrink(), hasRoom: space.hasRoom(), ...figures(statements) }
       })
     },
 
@@ -198,25 +269,59 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       return use(({ space }) => space.hasRoom() && ensureReserve(path))
     },
 
-    async close(nowMs) {
+    async close(sign) {
       const closing = connection
       connection = undefined
       if (closing === undefined) return
       const { db, statements } = closing
       try {
-        if (nowMs !== undefined) {
-          // The receiver has emitted the gap events or logged that it could not.
-          statements.removeGaps.run()
-          statements.setState.run(1, nowMs)
+        if (sign !== undefined) {
+          if (!isVisit) inTransaction(statements, () => note(statements, 1, sign))
+          if (saveMoved(closing) !== undefined) return
           checkpoint(db)
         }
       } catch (error) {
         throw failureOf(error, path)
       } finally {
-        db.close()
+        if (db.isOpen) db.close()
       }
     },
   }
+}
+
+const noSiblings: FoundSiblings = { adopted: [], unopened: [], unclean: false }
+
+interface Identity {
+  readonly ino: bigint
+  readonly dev: bigint
+}
+
+function identityOf(path: string): Identity | undefined {
+  return statSync(path, { bigint: true, throwIfNoEntry: false })
+}
+
+const countDead = (statements: Statements): number => Number(statements.countDead.get()?.['messages'])
+
+/** Notes that a receiver starts, and the time since the last one in which nobody listened. */
+function noteStart(statements: Statements, state: SqlRow, sign: SignOfLife, options: OpenOptions): void {
+  const isUsed = Number(state['alive_at'] ?? 0) > 0
+  const { fromMs, toMs } = downtimeOf(state, sign)
+  const wasHeld = options.listeningWasKept === true && toMs - fromMs <= heldMs
+  if (state['closed'] === 0) statements.addGap.run('restarted', fromMs, toMs, null, 0)
+  else if (isUsed && toMs > fromMs && !wasHeld) statements.addGap.run('stopped', fromMs, toMs, null, 0)
+  statements.setState.run(0, sign.nowMs, sign.uptimeMs ?? null)
+}
+
+/** Connections can wait this long in the kernel, before their sender may give up. */
+const heldMs = 5_000
+
+/** The event of a gap is in the inbox: deletes the notes of it. */
+function removeReported(statements: Statements, { text }: StoredMessage): void {
+  const event: unknown = JSON.parse(text)
+  if (typeof event !== 'object' || event === null) return
+  const { reason, vin = null, from, to } = { reason: '', from: '', to: '', ...event }
+  if (vin !== null && typeof vin !== 'string') return
+  statements.removeGap.run(String(reason), vin, Date.parse(String(from)) || 0, Date.parse(String(to)) || 0)
 }
 
 function isFailure(error: unknown, code: string): boolean {
@@ -257,7 +362,12 @@ async function countPending(statements: Statements): Promise<Pick<OpenedFile, 'm
   return { messages, bytes }
 }
 
-function write(statements: Statements, space: SpaceKeeper, transaction: Transaction): Omit<Committed, 'hasRoom'> {
+interface Written extends Pick<Committed, 'moved' | 'retracted'> {
+  /** The change in the number of dead letters. */
+  readonly dead: number
+}
+
+function write(statements: Statements, space: SpaceKeeper, transaction: Transaction): Written {
   const retracted = { messages: 0, bytes: 0 }
   for (const seq of transaction.retracted) {
     const bytes = bytesOf(statements.removePending.get(seq))
@@ -275,7 +385,9 @@ function write(statements: Statements, space: SpaceKeeper, transaction: Transact
     else statements.updatePending.run(deliveriesFrom ?? null, deliveries, attempts ?? 0, notBefore ?? 0, seq)
   }
   for (const seq of transaction.settled) statements.settle.run(seq)
-  return { moved: transaction.moves.map((move) => writeMove(statements, move)), retracted }
+  const counts = { dead: 0 }
+  const moved = transaction.moves.map((move) => writeMove(statements, move, counts))
+  return { moved, retracted, ...counts }
 }
 
 /** From this number of rows on, one statement that copies all of them is faster than one statement per row. */
@@ -296,25 +408,29 @@ function writePuts(statements: Statements, puts: readonly StoredMessage[]): void
   if (isRange) statements.addPendingRange.run(puts[0]?.seq ?? 0, previous)
 }
 
-/** Returns the size of the moved message. */
-function writeMove(statements: Statements, move: Move): number | undefined {
+/** Returns the size of the moved message. Adds the change in the number of dead letters to `counts`. */
+function writeMove(statements: Statements, move: Move, counts: { dead: number }): number | undefined {
   const { seq } = move
   switch (move.to) {
     case 'settled':
       return bytesOf(statements.removePending.get(seq))
     case 'deleted': {
       const bytes = bytesOf(statements.removeDead.get(seq))
-      if (bytes !== undefined) statements.removeMessage.run(seq)
+      if (bytes === undefined) return undefined
+      statements.removeMessage.run(seq)
+      counts.dead -= 1
       return bytes
     }
     case 'pending': {
       const bytes = bytesOf(statements.revive.get(seq))
-      if (bytes !== undefined) statements.removeDead.get(seq)
+      if (bytes !== undefined && statements.removeDead.get(seq) !== undefined) counts.dead -= 1
       return bytes
     }
     case 'dead': {
       const bytes = bytesOf(statements.removePending.get(seq))
-      if (bytes !== undefined) statements.addDead.run(seq, bytes, move.error, move.attempts, move.diedAt)
+      if (bytes === undefined) return undefined
+      statements.addDead.run(seq, bytes, move.error, move.attempts, move.diedAt)
+      counts.dead += 1
       return bytes
     }
   }

@@ -75,22 +75,22 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
   }
 
   return {
-    open: (nowMs) => call('open', nowMs),
+    open: (sign, options) => call('open', sign, options),
     waiting: (after) => call('waiting', after),
     commit: (transaction) => call('commit', transaction),
     find: (seq) => call('find', seq),
     message: (seq) => call('message', seq),
     deadLetters: (which, after) => call('deadLetters', which, after),
     settled: (which, after) => call('settled', which, after),
-    tidy: (nowMs, pendingBytes) => call('tidy', nowMs, pendingBytes),
+    tidy: (sign, pendingBytes) => call('tidy', sign, pendingBytes),
     probe: (nowMs, pendingBytes) => call('probe', nowMs, pendingBytes),
-    async close(nowMs) {
+    async close(sign) {
       if (worker === undefined) return
       const ending = worker
       try {
-        await (nowMs === undefined ? call('close') : call('close', nowMs))
+        await call('close', sign)
       } finally {
-        if (nowMs !== undefined) {
+        if (sign !== undefined) {
           worker = undefined
           await ending.terminate()
         }

@@ -1,10 +1,13 @@
+import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import type {
   Claim,
   DeadLetter,
   DeadLetterReason,
   InboxGap,
   InboxMessage,
+  KeptGap,
   Selection,
+  UnopenedInbox,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
 
@@ -13,7 +16,7 @@ import type {
  * every argument and every result is plain data that a thread can send. Rejects with a `FleethookError` (see `failureOf`).
  */
 export interface InboxFile {
-  open(nowMs: number): Promise<OpenedFile>
+  open(sign: SignOfLife, options?: OpenOptions): Promise<OpenedFile>
   /** Messages that wait, in order, from the first one after this `seq`. */
   waiting(after: number): Promise<Page<Waiting>>
   /** Writes all of the transaction and syncs it to the disk, or writes nothing. */
@@ -24,16 +27,40 @@ export interface InboxFile {
   message(seq: number): Promise<InboxMessage | undefined>
   deadLetters(which: Selection, after: number): Promise<Page<DeadLetter>>
   settled(which: Selection, after: number): Promise<Page<InboxMessage>>
-  /** Notes that the process is alive, then does one bounded step of retention and of shrinking the file. */
-  tidy(nowMs: number, pendingBytes: number): Promise<{ readonly more: boolean; readonly hasRoom: boolean }>
+  /**
+   * Notes the sign of life, then does one bounded step of retention and of shrinking the file. Rejects with
+   * `inbox_unavailable` when the file was deleted, renamed or replaced.
+   */
+  tidy(sign: SignOfLife, pendingBytes: number): Promise<Tidied>
   /** Drops what retention allows. Resolves to whether the disk and the budget have room again. */
   probe(nowMs: number, pendingBytes: number): Promise<boolean>
-  /** Closes the file. Without `nowMs` the file does not say that the process ended cleanly. */
-  close(nowMs?: number): Promise<void>
+  /** Closes the file. Without a sign of life the file does not say that the process ended cleanly. */
+  close(sign?: SignOfLife): Promise<void>
+}
+
+/** What a process notes in the file every 10 seconds, and when it ends. */
+export interface SignOfLife {
+  readonly nowMs: number
+  /** How long the machine has been running, as far as that is known. No change of the clock affects it. */
+  readonly uptimeMs?: number
+  /** The gaps that no stored event reports. Left out: those in the file stay. */
+  readonly gaps?: readonly KeptGap[]
+}
+
+/** Figures of the file after a change. */
+export interface FileFigures {
+  /** The `seq` of the oldest pending message. */
+  readonly oldest: number | undefined
+  readonly deadLetters: number
+}
+
+export interface Tidied extends FileFigures {
+  readonly more: boolean
+  readonly hasRoom: boolean
 }
 
 /** What a file holds when it is opened. */
-export interface OpenedFile {
+export interface OpenedFile extends FileFigures {
   readonly lastId: string | undefined
   readonly gaps: readonly InboxGap[]
   /** How many messages are pending, and their size. */
@@ -45,6 +72,15 @@ export interface OpenedFile {
   readonly version: string
   /** The file was damaged and has been replaced. */
   readonly damage?: Damage
+  readonly siblings: Siblings
+}
+
+/** The files of other receivers that do not run. */
+export interface Siblings {
+  /** Files whose messages are in this inbox now. */
+  readonly adopted: readonly UnopenedInbox[]
+  /** Files that still hold messages. */
+  readonly unopened: readonly UnopenedInbox[]
 }
 
 /** What was saved from a damaged file. */
@@ -99,7 +135,7 @@ export interface Transaction {
   readonly pendingBytes: number
 }
 
-export interface Committed {
+export interface Committed extends FileFigures {
   /** For each move the size of the moved message, or `undefined` when there was no such message. */
   readonly moved: readonly (number | undefined)[]
   /** The retracted messages that were in the file. */

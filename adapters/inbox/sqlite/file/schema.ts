@@ -1,7 +1,9 @@
 import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite'
 import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
+import type { GapReason } from '../../../../src/events/event.ts'
 import type { Claim, DeadLetter, InboxGap, InboxMessage, Waiting } from '../../../../src/inbox/inbox.ts'
+import type { SignOfLife } from './interface.ts'
 
 /** 'flht': marks a SQLite file as an inbox of fleethook. */
 const applicationId = 0x66_6c_68_74
@@ -69,6 +71,14 @@ const migrations: readonly string[] = [
     WHERE NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place)
       AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place);
   `,
+  // A new table would make the first page of a migrated file differ from that of a new file (see damage.ts).
+  `
+  ALTER TABLE holes ADD COLUMN to_ms INTEGER;
+  ALTER TABLE holes ADD COLUMN vin TEXT;
+  ALTER TABLE holes ADD COLUMN missed INTEGER NOT NULL DEFAULT 0;
+  -- How long the machine had been running at alive_at. No change of the clock affects it.
+  ALTER TABLE state ADD COLUMN uptime_ms INTEGER;
+  `,
 ]
 
 /**
@@ -97,6 +107,25 @@ export function migrate(db: DatabaseSync, path: string, steps: readonly string[]
     }
     throw error
   }
+}
+
+/** Whether a file is an inbox of a version that this fleethook knows. */
+export function isInbox(db: DatabaseSync): boolean {
+  const numberOf = (pragma: string): number => Number(Object.values(db.prepare(`PRAGMA ${pragma}`).get() ?? {})[0])
+  return numberOf('application_id') === applicationId && numberOf('user_version') <= migrations.length
+}
+
+/**
+ * The time since the last sign of life, by both clocks. The machine's running time is a lower limit for how long ago it was,
+ * after a restart of the machine too. So a clock that was set back neither hides nor shortens it.
+ */
+export function downtimeOf(state: SqlRow, { nowMs, uptimeMs }: SignOfLife): { fromMs: number; toMs: number } {
+  const aliveAt = Number(state['alive_at'])
+  const uptimeThen = state['uptime_ms']
+  const ranMs = uptimeMs === undefined || uptimeThen == null ? 0 : Math.max(0, uptimeMs - Number(uptimeThen))
+  // The running time is known to a second on some systems.
+  const isSetBack = nowMs - ranMs < aliveAt - 2_000
+  return { fromMs: Math.floor(isSetBack ? nowMs - ranMs : Math.min(aliveAt, nowMs)), toMs: Math.max(aliveAt, nowMs) }
 }
 
 function foreign(path: string): FleethookError {
@@ -136,11 +165,15 @@ const statements = {
     INSERT INTO pending (place, id, lane, kind, bytes, replayed)
     SELECT place, id, lane, kind, bytes, 1 FROM messages m
     WHERE place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
-  state: 'SELECT closed, alive_at, last_id FROM state',
-  setState: 'UPDATE state SET closed = ?, alive_at = ?',
-  gaps: 'SELECT reason, from_ms FROM holes ORDER BY from_ms',
-  addGap: 'INSERT INTO holes (reason, from_ms) VALUES (?, ?)',
+  state: 'SELECT * FROM state',
+  setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?',
+  setOpen: 'UPDATE state SET closed = 0',
+  gaps: 'SELECT * FROM holes ORDER BY from_ms',
+  addGap: 'INSERT INTO holes (reason, from_ms, to_ms, vin, missed) VALUES (?, ?, ?, ?, ?)',
+  removeGap: 'DELETE FROM holes WHERE reason = ? AND vin IS ? AND from_ms >= ? AND ifnull(to_ms, 0) <= ?',
   removeGaps: 'DELETE FROM holes',
+  oldest: 'SELECT min(place) AS place FROM pending',
+  countDead: 'SELECT count(*) AS messages FROM dead',
   newest: 'SELECT id, received_at FROM messages ORDER BY place DESC LIMIT 1',
   newestSeq: 'SELECT max(place) AS place FROM messages',
   countPending: `
@@ -232,8 +265,29 @@ export function waitingOf({ id, lane, kind, attempts, not_before: notBefore }: S
   return { ...waiting, attempts: Number(attempts), notBefore: Number(notBefore) }
 }
 
-export function gapOf({ reason, from_ms: fromMs }: SqlRow): InboxGap {
-  return { reason: reason === 'inbox_damaged' ? reason : 'restarted', fromMs: Number(fromMs) }
+const gapReasons: readonly GapReason[] = [
+  'inbox_full',
+  'inbox_unavailable',
+  'inbox_damaged',
+  'body_too_large',
+  'stopped',
+  'restarted',
+  'stalled',
+  'deadline',
+  'stream_interrupted',
+]
+
+/** A gap from a stop until now ends when the receiver reports it: it does not listen before that. */
+export function gapOf({ reason: name, from_ms: fromMs, to_ms: toMs, vin, missed }: SqlRow): InboxGap {
+  const reason = gapReasons.find((known) => known === name) ?? 'restarted'
+  const isOver = toMs != null && reason !== 'stopped' && reason !== 'restarted'
+  return {
+    reason,
+    fromMs: Number(fromMs),
+    ...(isOver ? { toMs: Number(toMs) } : {}),
+    ...(typeof vin === 'string' ? { vin } : {}),
+    ...(missed == null || missed === 0 ? {} : { missed: Number(missed) }),
+  }
 }
 
 function kindOf(kind: unknown): InboxMessage['kind'] {

@@ -1,0 +1,294 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { lookup } from 'node:dns/promises'
+import { lstatSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import net from 'node:net'
+import { constants, tmpdir, userInfo } from 'node:os'
+import { join } from 'node:path'
+import process from 'node:process'
+import { getSystemErrorName } from 'node:util'
+import type { Command } from 'commander'
+import { isObject } from '../../src/base/options.ts'
+import { launcherVariable } from '../launcher.ts'
+import { whole } from './arguments.ts'
+import { printError } from './terminal.ts'
+
+interface RunOptions {
+  readonly port: number
+  readonly hostname?: string
+}
+
+const port = whole(1, 65_535)
+
+export function defineRun(command: Command): void {
+  command
+    .argument('<program>', 'the program that calls serve, for instance server.ts')
+    .argument('[arguments...]', 'what the program gets as its arguments, after --')
+    .option('--port <port>', 'the port to hold', port, portOfEnvironment())
+    .option('--hostname <address>', 'the address to listen on (default: every address)')
+    .addHelpText(
+      'after',
+      `
+Holds the port, starts the program, and passes the socket on to it. A program that crashes is started again.
+SIGHUP, or fleethook reload, replaces the program by a fresh process without refusing a message.
+SIGTERM and SIGINT stop the program and then this command. Node runs the program.`,
+    )
+    .action(async (program: string, args: readonly string[], options: RunOptions) => {
+      const held = await holdSocket(options)
+      if (typeof held === 'string') {
+        printError({ message: held })
+        process.exitCode = 1
+        return
+      }
+      const pidFile = pidFileOf(options.port)
+      rmSync(pidFile, { force: true })
+      writeFileSync(pidFile, String(process.pid), { flag: 'wx', mode: 0o600 })
+      process.exitCode = await new Launcher(held, [program, ...args]).run()
+      rmSync(pidFile, { force: true })
+      held.close()
+    })
+}
+
+export function defineReload(command: Command): void {
+  command
+    .option('--port <port>', 'the port that fleethook run holds', port, portOfEnvironment())
+    .action((options: RunOptions) => {
+      const pid = runningPid(pidFileOf(options.port))
+      if (pid === undefined) {
+        printError({
+          message: `No fleethook run of this user holds port ${options.port}.`,
+          hint: 'Pass its --port, or send SIGHUP to its process.',
+        })
+        process.exitCode = 1
+        return
+      }
+      process.kill(pid, 'SIGHUP')
+      console.log(`Process ${pid} replaces its receiver. Its output says when that is done.`)
+    })
+}
+
+function portOfEnvironment(): number {
+  const given = Number(process.env['PORT'])
+  return Number.isInteger(given) && given >= 1 && given <= 65_535 ? given : 3000
+}
+
+const pidFileOf = (ofPort: number): string => join(tmpdir(), `fleethook-run-${userInfo().uid}-${ofPort}.pid`)
+
+/** The process in the file. Somebody else's file counts for nothing: it could name any process of this user. */
+function runningPid(path: string): number | undefined {
+  try {
+    const { uid } = lstatSync(path)
+    const pid = Number(readFileSync(path, 'utf8'))
+    if (uid !== userInfo().uid || !Number.isSafeInteger(pid) || pid < 1) return undefined
+    process.kill(pid, 0)
+    return pid
+  } catch {
+    return undefined
+  }
+}
+
+/** A socket that is bound and that this process never accepts from. The program that inherits it starts to listen. */
+interface HeldSocket {
+  readonly fd: number
+  readonly close: () => void
+}
+
+/** Resolves to an error text when the port cannot be held. */
+async function holdSocket({ hostname, port: wanted }: RunOptions): Promise<HeldSocket | string> {
+  let why = 'no address'
+  for (const { address, family } of await addressesOf(hostname)) {
+    const held = bind(address, wanted, family)
+    if (typeof held !== 'string') return held
+    why = held
+  }
+  return `Cannot hold port ${wanted}: ${why}.`
+}
+
+/** Binds without accepting. Returns the code of the error when that fails. */
+function bind(host: string, wanted: number, family: number): HeldSocket | string {
+  if (typeof net.BoundSocket === 'function') {
+    try {
+      const socket = new net.BoundSocket({ host, port: wanted })
+      return { fd: socket.fd(), close: () => socket.close() }
+    } catch (error) {
+      return isObject(error) && typeof error['code'] === 'string' ? error['code'] : String(error)
+    }
+  }
+  // Before Node 24.19, this function of the cluster module is the only one that binds without accepting.
+  const create: unknown = Reflect.get(net, '_createServerHandle')
+  const handle: unknown = typeof create === 'function' ? create(host, wanted, family, undefined, 0) : undefined
+  if (typeof handle === 'number') return getSystemErrorName(handle)
+  if (!isObject(handle) || typeof handle['fd'] !== 'number')
+    return `Node ${process.versions.node} cannot bind without accepting`
+  const { fd, close } = handle
+  return { fd, close: () => void (typeof close === 'function' && close.call(handle)) }
+}
+
+async function addressesOf(hostname: string | undefined): Promise<readonly { address: string; family: number }[]> {
+  if (hostname !== undefined) return [await lookup(hostname)]
+  return [
+    { address: '::', family: 6 },
+    { address: '0.0.0.0', family: 4 },
+  ]
+}
+
+const leastBackoffMs = 100
+const mostBackoffMs = 10_000
+/** A receiver that has listened for this time starts with the least back-off when it crashes. */
+const stableMs = 10_000
+/** How long a new receiver may take until it is about to open its inbox, in milliseconds. */
+const startMs = 30_000
+
+interface Receiver {
+  readonly child: ChildProcess
+  listeningSinceMs: number | undefined
+  /** It was told to stop. */
+  isStopping: boolean
+}
+
+/** Keeps one receiver running on a socket. */
+class Launcher {
+  readonly #socket: HeldSocket
+  readonly #command: readonly string[]
+  #current: Receiver | undefined
+  /** A fresh process that takes over from the current one. */
+  #next: Receiver | undefined
+  #stopSignal: NodeJS.Signals | undefined
+  #reloadAgain = false
+  #hasListened = false
+  #backoffMs = leastBackoffMs
+  #restart: NodeJS.Timeout | undefined
+  #end: (status: number) => void = () => {}
+
+  constructor(socket: HeldSocket, command: readonly string[]) {
+    this.#socket = socket
+    this.#command = command
+  }
+
+  /** Resolves to the exit status, when the receiver was stopped. */
+  run(): Promise<number> {
+    const stop = (signal: NodeJS.Signals): void => this.#stop(signal)
+    const reload = (): void => this.#reload()
+    process.on('SIGTERM', stop).on('SIGINT', stop).on('SIGHUP', reload)
+    this.#current = this.#start()
+    const ended = new Promise<number>((resolve) => {
+      this.#end = resolve
+    })
+    return ended.finally(() => {
+      process.off('SIGTERM', stop).off('SIGINT', stop).off('SIGHUP', reload)
+    })
+  }
+
+  #start(): Receiver {
+    // In a session of its own, it does not get the Ctrl+C of the terminal beside the signal from here.
+    const child = spawn(process.execPath, [...process.execArgv, ...this.#command], {
+      stdio: ['inherit', 'inherit', 'inherit', this.#socket.fd, 'ipc'],
+      detached: true,
+      env: { ...process.env, LISTEN_PID: undefined, LISTEN_FDS: '1', [launcherVariable]: String(process.pid) },
+    })
+    const receiver: Receiver = { child, listeningSinceMs: undefined, isStopping: false }
+    child.on('message', (message: unknown) => {
+      if (!isObject(message)) return
+      if (message['fleethook'] === 'opening') this.#takeOver(receiver)
+      if (message['fleethook'] === 'listening') this.#listening(receiver)
+    })
+    child.on('error', (error) => say(`the receiver could not be started: ${error.message}`))
+    child.on('close', (status, signal) => this.#exited(receiver, status, signal))
+    return receiver
+  }
+
+  #reload(): void {
+    if (this.#stopSignal !== undefined) return
+    if (this.#next !== undefined || this.#restart !== undefined || this.#current?.isStopping === true) {
+      this.#reloadAgain = this.#restart === undefined
+      return
+    }
+    say('SIGHUP: starting a new receiver')
+    const next = this.#start()
+    this.#next = next
+    setTimeout(() => {
+      if (this.#next !== next || this.#current?.isStopping === true) return
+      say(`the new receiver did not call serve within ${startMs} ms: the old one goes on`)
+      next.child.kill('SIGKILL')
+    }, startMs).unref()
+  }
+
+  /** The new receiver waits for the inbox that the old one has. From here on there is no way back. */
+  #takeOver(receiver: Receiver): void {
+    if (receiver !== this.#next || this.#current === undefined) return
+    this.#current.isStopping = true
+    this.#current.child.kill('SIGTERM')
+  }
+
+  #listening(receiver: Receiver): void {
+    receiver.listeningSinceMs = performance.now()
+    this.#hasListened = true
+    if (receiver === this.#next) this.#promote()
+  }
+
+  #promote(): void {
+    if (this.#current !== undefined || this.#next?.listeningSinceMs === undefined) return
+    this.#current = this.#next
+    this.#next = undefined
+    say(`process ${this.#current.child.pid} has replaced the receiver`)
+    if (this.#reloadAgain) {
+      this.#reloadAgain = false
+      this.#reload()
+    }
+  }
+
+  #exited(receiver: Receiver, status: number | null, signal: NodeJS.Signals | null): void {
+    const how = signal ?? `status ${status}`
+    if (receiver === this.#next) {
+      this.#next = undefined
+      if (this.#stopSignal === undefined && this.#current !== undefined) {
+        if (!this.#current.isStopping) say(`the new receiver ended with ${how}: the old one goes on`)
+        return
+      }
+    } else {
+      this.#current = undefined
+      if (this.#next !== undefined) {
+        if (!receiver.isStopping) say(`the receiver ended with ${how}`)
+        this.#promote()
+        if (this.#stopSignal === undefined) return
+      }
+    }
+    if (this.#stopSignal !== undefined) {
+      if (this.#current === undefined && this.#next === undefined) this.#end(statusOf(status, signal))
+      return
+    }
+    const { listeningSinceMs } = receiver
+    if (listeningSinceMs === undefined && !this.#hasListened) {
+      say(`the receiver ended with ${how} before it listened`)
+      this.#end(statusOf(status, signal) || 1)
+      return
+    }
+    if (listeningSinceMs !== undefined && performance.now() - listeningSinceMs >= stableMs)
+      this.#backoffMs = leastBackoffMs
+    say(`the receiver ended with ${how}: starting it again in ${this.#backoffMs} ms`)
+    this.#restart = setTimeout(() => {
+      this.#restart = undefined
+      this.#current = this.#start()
+    }, this.#backoffMs)
+    this.#backoffMs = Math.min(2 * this.#backoffMs, mostBackoffMs)
+  }
+
+  #stop(signal: NodeJS.Signals): void {
+    this.#stopSignal = signal
+    clearTimeout(this.#restart)
+    const receivers = [this.#current, this.#next].filter((receiver) => receiver !== undefined)
+    if (receivers.length === 0) this.#end(128 + constants.signals[signal])
+    for (const receiver of receivers) {
+      // The old one of a reload already stops. A second signal would end it at once.
+      if (receiver.isStopping && receiver === this.#current && this.#next !== undefined) continue
+      receiver.isStopping = true
+      receiver.child.kill(signal)
+    }
+  }
+}
+
+const statusOf = (status: number | null, signal: NodeJS.Signals | null): number =>
+  status ?? (signal === null ? 1 : 128 + constants.signals[signal])
+
+function say(line: string): void {
+  console.error(`fleethook run: ${line}`)
+}

@@ -1,0 +1,64 @@
+import { FleethookError, withHint } from '../base/errors.ts'
+import { escapeControls } from '../events/summarize.ts'
+
+/** The longest part of an error's text that a log line shows, in characters. */
+const mostText = 300
+
+/**
+ * What a log may show of an error: its name and place. Errors with a `code` come from the system, the network or a database, so
+ * the first line of their text is shown too. The text of any other error can quote a payload.
+ */
+export function failureDetails(error: unknown, showText: boolean, vin?: string): Record<string, unknown> {
+  try {
+    if (error instanceof FleethookError) return { error: error.code, reason: withHint(error) }
+    if (!(error instanceof Error)) {
+      const said = showText ? { reason: shown(String(error), vin) } : {}
+      return { error: `a ${typeof error} was thrown`, ...said }
+    }
+    const name = /^[A-Z]\w{0,40}$/.test(error.name) ? error.name : 'Error'
+    const code = codeOf(error)
+    const at = placeIn(error)
+    return {
+      error: name,
+      ...(code === undefined ? {} : { code }),
+      ...(code === undefined && !showText ? {} : { reason: shown(error.message, vin) }),
+      ...(code === undefined ? causeDetails(error.cause, vin) : {}),
+      ...(at === undefined ? {} : { at }),
+    }
+  } catch {
+    return { error: 'an error that cannot be read' }
+  }
+}
+
+/** The last four characters of a VIN: enough to find a vehicle in a fleet, too little to name it. */
+export function vehicleDetails(vin: string | undefined): { readonly vehicle?: string } {
+  return vin === undefined ? {} : { vehicle: `…${escapeControls(vin.slice(-4))}` }
+}
+
+/** An error of `fetch` has no code itself: its cause has one. */
+function causeDetails(cause: unknown, vin: string | undefined): object {
+  const code = cause instanceof Error ? codeOf(cause) : undefined
+  return cause instanceof Error && code !== undefined ? { cause: code, reason: shown(cause.message, vin) } : {}
+}
+
+function codeOf(error: Error): string | undefined {
+  return 'code' in error && typeof error.code === 'string' && /^[\w.-]{1,60}$/.test(error.code) ? error.code : undefined
+}
+
+/** The first line of a text, without control characters and without the VIN. */
+function shown(text: string, vin: string | undefined): string {
+  const [line = ''] = text.split(/[\r\n]/, 1)
+  const anonymous = vin === undefined || vin.length < 5 ? line : line.replaceAll(vin, `…${vin.slice(-4)}`)
+  return escapeControls(anonymous.length > mostText ? `${anonymous.slice(0, mostText)}…` : anonymous)
+}
+
+/** File, line and column of the innermost frame. A stack begins with the message, which can look like frames. */
+function placeIn({ stack, message }: Error): string | undefined {
+  if (typeof stack !== 'string' || !stack.includes(message)) return undefined
+  const frames = stack.slice(stack.indexOf(message) + message.length).split('\n')
+  for (const frame of frames) {
+    const [, place] = /^\s+at (?:.* \()?((?:file:|node:|\/|[A-Za-z]:\\)[^()\s]*:\d+:\d+)\)?$/.exec(frame) ?? []
+    if (place !== undefined) return place
+  }
+  return undefined
+}

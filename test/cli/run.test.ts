@@ -1,0 +1,137 @@
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, onTestFinished, test } from 'vitest'
+import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { post } from '../runtimes/client.ts'
+import { command } from './command.ts'
+
+const root = new URL('../../', import.meta.url)
+const cli = fileURLToPath(new URL('adapters/cli/main.ts', root))
+
+/** A program that serves a receiver on a port that another server has, so that only the inherited socket works. */
+const serving = `
+import { createReceiver } from ${JSON.stringify(new URL('src/index.ts', root).href)}
+import { serve } from ${JSON.stringify(new URL('adapters/node.ts', root).href)}
+const server = await serve(createReceiver({ secret: 'a-secret-of-the-tests' }), { port: 1, hostname: '127.0.0.1' })
+console.log('pid', process.pid, process.argv.slice(2).join(' '))
+console.log('closed', JSON.stringify(await server.closed))
+`
+
+function writeProgram(text: string): string {
+  const path = join(mkdtempSync(join(tmpdir(), 'fleethook-run-')), 'server.ts')
+  writeFileSync(path, text)
+  return path
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  const address = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  return typeof address === 'object' && address !== null ? address.port : 0
+}
+
+interface Started {
+  readonly target: Target
+  readonly port: number
+  /** The process id of the n-th receiver, once it runs. */
+  pid(nth: number): Promise<number>
+}
+
+async function run(path: string): Promise<Started> {
+  const port = await freePort()
+  const target = await spawnTarget({
+    runtime: 'fleethook run',
+    command: process.execPath,
+    args: [cli, 'run', path, '--port', String(port), '--hostname', '127.0.0.1', '--', '--own', 'argument'],
+  })
+  onTestFinished(async () => void (await target.stop('SIGTERM')))
+  return {
+    target,
+    port,
+    async pid(nth) {
+      const pids = (): readonly string[] => target.output.filter((line) => line.startsWith('pid '))
+      await expect.poll(() => pids().length, { timeout: 15_000 }).toBeGreaterThan(nth)
+      return Number(pids()[nth]?.split(' ')[1])
+    },
+  }
+}
+
+test('the program gets the socket and its arguments, and SIGTERM stops both without an error', async () => {
+  const { target, port } = await run(writeProgram(serving))
+  expect(await target.line(/^pid /)).toContain('--own argument')
+  expect(await post(`http://127.0.0.1:${port}`, 'V1')).toBe(200)
+  target.kill('SIGTERM')
+  expect(await target.line(/^closed/)).toContain('"lost":0')
+  expect(await target.exited).toEqual({ status: 0, signal: null })
+})
+
+test('a receiver that crashes is started again, and a message that is sent meanwhile waits', async () => {
+  const { target, port, pid } = await run(writeProgram(serving))
+  process.kill(await pid(0), 'SIGKILL')
+  await target.line(/ended with SIGKILL: starting it again in 100 ms/)
+  expect(await post(`http://127.0.0.1:${port}`, 'V1')).toBe(200)
+  expect(await pid(1)).not.toBe(await pid(0))
+})
+
+test('fleethook reload replaces the receiver by a fresh process', async () => {
+  const { target, port, pid } = await run(writeProgram(serving))
+  const { status, stdout } = await command(['reload', '--port', String(port)])
+  expect([status, stdout]).toEqual([0, expect.stringContaining(`Process ${target.pid} replaces its receiver.`)])
+  await target.line(/has replaced the receiver/)
+  expect(await pid(1)).not.toBe(await pid(0))
+  expect(await post(`http://127.0.0.1:${port}`, 'V1')).toBe(200)
+})
+
+test('a new receiver that cannot start leaves the old one running', async () => {
+  const path = writeProgram(serving)
+  const { target, port, pid } = await run(path)
+  const before = await pid(0)
+  writeFileSync(path, 'throw new Error("a mistake")')
+  target.kill('SIGHUP')
+  await target.line(/the new receiver ended with status 1: the old one goes on/)
+  expect(await post(`http://127.0.0.1:${port}`, 'V1')).toBe(200)
+  process.kill(before, 0)
+})
+
+test('a receiver whose launcher was killed drains and ends', async () => {
+  const { target, pid } = await run(writeProgram(serving))
+  const receiver = await pid(0)
+  target.kill('SIGKILL')
+  await target.line(/^closed/)
+  await expect.poll(() => isAlive(receiver), { timeout: 10_000 }).toBe(false)
+})
+
+test('a program that ends before it listens ends the command with its status', async () => {
+  const port = await freePort()
+  const { status, stderr } = await command(['run', writeProgram('process.exit(7)'), '--port', String(port)])
+  expect([status, stderr]).toEqual([7, expect.stringContaining('ended with status 7 before it listened')])
+})
+
+test('a port that is taken is an error', async () => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  onTestFinished(() => void server.close())
+  const address = server.address()
+  const port = String(typeof address === 'object' && address !== null ? address.port : 0)
+  const { status, stderr } = await command(['run', writeProgram(serving), '--port', port, '--hostname', '127.0.0.1'])
+  expect([status, stderr]).toEqual([1, expect.stringContaining(`Cannot hold port ${port}: EADDRINUSE`)])
+})
+
+test('fleethook reload without a fleethook run is an error', async () => {
+  const port = String(await freePort())
+  const { status, stderr } = await command(['reload', '--port', port])
+  expect([status, stderr]).toEqual([1, expect.stringContaining(`No fleethook run of this user holds port ${port}`)])
+})
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}

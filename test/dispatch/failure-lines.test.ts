@@ -1,0 +1,137 @@
+import { describe, expect, test } from 'vitest'
+import { turn } from './fake-clock.ts'
+import { data, scene, state } from './scene.ts'
+
+const vin = '0FLEETV14T0000004'
+
+/** The details of the first line that has this text. */
+function details(lines: readonly string[], text: string): Record<string, unknown> {
+  const line = lines.find((candidate) => candidate.includes(text)) ?? ''
+  const parsed: unknown = JSON.parse(line.slice(line.indexOf('{')))
+  return { ...(parsed as object) }
+}
+
+async function failing(
+  error: () => unknown,
+  options: Parameters<typeof scene>[0] = {},
+): Promise<Record<string, unknown>> {
+  const { receiver, post, lines } = scene({ retry: { attempts: 3, minMs: 100, maxMs: 100 }, ...options })
+  receiver.on('data', () => {
+    throw error()
+  })
+  await post(data(vin, 1))
+  await turn()
+  return details(lines, 'a handler for data failed')
+}
+
+describe('a line about a handler that failed', () => {
+  test('names the handler, the vehicle by four characters, the delivery, the attempt and the next one', async () => {
+    const { receiver, post, lines, clock } = scene({ retry: { attempts: 2, minMs: 20_000, maxMs: 20_000 } })
+    receiver.on('data', function save() {
+      throw new TypeError('no')
+    })
+    await post(data(vin, 1))
+    await turn()
+    const first = details(lines, 'a handler for data failed')
+    expect(first).toMatchObject({ handler: 'save', vehicle: '…0004', attempt: '1 of 2', error: 'TypeError' })
+    expect(first['delivery']).toMatch(/^[0-9a-f-]{36}$/)
+    const restMs = Date.parse(String(first['next'])) - clock.now()
+    expect(restMs).toBeGreaterThanOrEqual(10_000)
+    expect(restMs).toBeLessThanOrEqual(20_000)
+    await clock.advance(restMs)
+    const [, second = ''] = lines.filter((line) => line.includes('a handler for data failed'))
+    expect(second).toContain('"attempt":"2 of 2","next":"none"')
+    expect(lines.join('\n')).not.toContain(vin)
+  })
+
+  test('says until when a handler without a limit of attempts is retried', async () => {
+    const { receiver, post, lines, clock } = scene({ retry: { maxAgeMs: 60_000 } })
+    const startedAt = clock.now()
+    receiver.on('state', () => Promise.reject(new Error('no')))
+    await post(state(vin, 'online'))
+    await turn()
+    expect(details(lines, 'a handler for state failed')).toMatchObject({
+      attempt: 1,
+      until: new Date(startedAt + 60_000).toISOString(),
+    })
+  })
+
+  test('names the file and line where a handler without a name was registered', async () => {
+    const line = await failing(() => new Error('no'))
+    expect(line['handler']).toMatch(/failure-lines\.test\.ts:\d+:\d+$/)
+  })
+
+  test('names the handler of a batch and the number of its messages', async () => {
+    const { receiver, post, lines } = scene()
+    receiver.batch('data', { size: 2, withinMs: 1_000 }, function insert() {
+      throw new Error('no')
+    })
+    for (const odometer of [1, 2]) await post(data(vin, odometer))
+    await turn()
+    expect(details(lines, 'a handler for a batch of data failed')).toMatchObject({ handler: 'insert', messages: 2 })
+  })
+
+  test('has two handlers of one topic in two lines', async () => {
+    const { receiver, post, lines } = scene()
+    for (const name of ['one', 'two'])
+      receiver.on(
+        'data',
+        Object.defineProperty(() => Promise.reject(new Error('no')), 'name', { value: name }),
+      )
+    await post(data(vin, 1))
+    await turn()
+    expect(lines.map((line) => /"handler":"(\w+)"/.exec(line)?.[1])).toEqual(['one', 'two'])
+  })
+
+  test('has the first line of the text of an error with a code, without control characters and without the VIN', async () => {
+    const text = `connect ECONNREFUSED \u001b[31m10.0.0.1:5432 for ${vin}\nsecond line`
+    const line = await failing(() => Object.assign(new Error(text), { code: 'ECONNREFUSED' }))
+    expect(line).toMatchObject({
+      error: 'Error',
+      code: 'ECONNREFUSED',
+      reason: 'connect ECONNREFUSED \\u001b[31m10.0.0.1:5432 for …0004',
+    })
+  })
+
+  test('has the code of the cause, as fetch gives it', async () => {
+    const cause = Object.assign(new Error('getaddrinfo ENOTFOUND db'), { code: 'ENOTFOUND' })
+    const line = await failing(() => new TypeError('fetch failed', { cause }))
+    expect(line).toMatchObject({ error: 'TypeError', cause: 'ENOTFOUND', reason: 'getaddrinfo ENOTFOUND db' })
+  })
+
+  test('has the text of another error only with logErrorText', async () => {
+    const error = (): Error => new Error(`no row for ${vin}\nand more`)
+    expect(await failing(error)).not.toHaveProperty('reason')
+    expect(await failing(error, { logErrorText: true })).toMatchObject({ reason: 'no row for …0004' })
+    expect(await failing(() => 'thrown text', { logErrorText: true })).toMatchObject({ reason: 'thrown text' })
+    expect(await failing(() => Object.assign(new Error('quoted'), { code: 7 }))).not.toHaveProperty('reason')
+    expect(await failing(() => Object.assign(new Error('quoted'), { code: `{"vin":1}` }))).not.toHaveProperty('reason')
+  })
+})
+
+describe('a line about a dead letter', () => {
+  test('says how to see the whole error', async () => {
+    const { receiver, post, lines } = scene({ retry: { attempts: 1 } })
+    receiver.on('data', () => Promise.reject(new Error('no')))
+    await post(data(vin, 1))
+    await turn()
+    const [letter] = await receiver.deadLetters.list()
+    expect(details(lines, 'a message of topic data is a dead letter after 1 attempt')).toEqual({
+      vehicle: '…0004',
+      delivery: letter?.id,
+      show: `receiver.deadLetters.get('${letter?.id}')`,
+    })
+  })
+
+  test('comes at most once in ten seconds, with the number of repetitions', async () => {
+    const { receiver, post, lines, clock } = scene({ retry: { attempts: 1 } })
+    receiver.on('state', () => Promise.reject(new Error('no')))
+    for (const at of [0, 1, 2]) await post(state(`${at}${vin}`, 'online'))
+    await clock.advance(10_000)
+    await post(state(vin, 'online'))
+    await turn()
+    const letters = lines.filter((line) => line.includes('is a dead letter'))
+    expect(letters).toHaveLength(2)
+    expect(letters[1]).toContain('"repeated":2')
+  })
+})

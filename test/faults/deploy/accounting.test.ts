@@ -1,0 +1,112 @@
+import { randomInt } from 'node:crypto'
+import { afterAll, expect, test } from 'vitest'
+import { inForm } from '../../form.ts'
+import { account, type Account } from '../accounting.ts'
+import { type Row, versionsOf, writeFigures } from '../figures.ts'
+import { type Fault, goThrough, possible, type RoundsOptions } from './rounds.ts'
+
+/*
+ * Each message is handled, or is a dead letter, or lies inside a gap event, or was refused with a 4xx that the log counted. Real
+ * processes under load go through every fault that can part a sender from its receiver.
+ */
+type Receiver = Pick<RoundsOptions, 'runtime' | 'thread'>
+
+interface Course extends Receiver {
+  readonly name: string
+  readonly faults: readonly Fault[]
+}
+
+const receivers: readonly Receiver[] = [
+  { runtime: 'node24' },
+  { runtime: 'node24', thread: true },
+  { runtime: 'bun' },
+  { runtime: 'deno' },
+]
+const nameOf = ({ runtime, thread }: Receiver): string => (thread ? `${runtime}, thread` : runtime)
+
+/** One receiver after another goes through ten random faults. A thousand faults in all. */
+const random = (): readonly Course[] =>
+  Array.from({ length: 100 }, (_, n) => {
+    const receiver = receivers[n % receivers.length] ?? { runtime: 'node24' }
+    const faults = Array.from(
+      { length: 10 },
+      () => possible[randomInt(possible.length)] ?? 'kill -9, restarted at once',
+    )
+    return { ...receiver, faults, name: `${nameOf(receiver)}, ${n + 1}` }
+  })
+
+/** Those that take less than ten seconds. */
+const quick = possible.filter((fault) => fault !== 'kill -9, after a sign of life')
+
+/** Each fault once. */
+const each = (receiver: Receiver, groups: number): readonly Course[] =>
+  Array.from({ length: groups }, (_, group) => ({
+    ...receiver,
+    faults: inForm({ short: quick, full: possible }).filter((_fault, at) => at % groups === group),
+    name: `${nameOf(receiver)}, ${group + 1}`,
+  }))
+
+const courses = inForm<readonly Course[]>({
+  short: each({ runtime: 'node24' }, 6),
+  full: receivers.flatMap((receiver) => each(receiver, 2)),
+  long: random(),
+})
+const frozenMs = inForm({ short: 3_000, full: 5_000, long: 20_000 })
+const results: { readonly course: Course; readonly result: Account }[] = []
+
+test.concurrent.each(courses)(
+  'each message is handled, a dead letter, inside a gap event, or a 4xx that the log counted ($name)',
+  async (course) => {
+    const { account: result, evidence } = await goThrough({ ...course, frozenMs })
+    results.push({ course, result })
+    const { unaccounted, ...violations } = result.violations
+    // The first stories are enough to find a cause.
+    expect({ unaccounted: unaccounted.slice(0, 10), ...violations }, `${unaccounted.length} unaccounted for`).toEqual({
+      unaccounted: [],
+      outOfOrder: [],
+      settledAgain: [],
+      handledTwice: [],
+    })
+    expect(result.fates.handled).toBeGreaterThan(course.faults.length * 10)
+    expect(result.fates.dead).toBeGreaterThan(0)
+    expect(result.fates.gap).toBeGreaterThan(0)
+
+    // Control: without its gap events, the same history has messages that nobody accounts for.
+    const { sent, journal } = evidence
+    const unheard = account({ ...evidence, journal: { ...journal, gaps: [] } })
+    expect(unheard.fates.unaccounted).toBeGreaterThan(0)
+    // Control: when no handler had seen one acknowledged message, it would be lost.
+    const first = sent.find(({ vin, status }) => vin === 'V1' && status === 200)
+    const runs = journal.runs.filter(({ vin, number }) => vin !== 'V1' || number !== first?.number)
+    expect(account({ ...evidence, journal: { ...journal, runs } }).fates.unaccounted).toBe(1)
+  },
+  inForm({ short: 60_000, full: 240_000, long: 600_000 }),
+)
+
+afterAll(async () => {
+  const rows: Row[] = []
+  for (const [name, of] of Map.groupBy(results, ({ course }) => nameOf(course))) {
+    const sum = (count: (result: Account) => number): number => of.reduce((all, { result }) => all + count(result), 0)
+    rows.push({
+      receiver: name,
+      faults: of.reduce((all, { course }) => all + course.faults.length, 0),
+      sent: sum(({ fates }) => Object.values(fates).reduce((a, b) => a + b, 0)),
+      handled: sum(({ fates }) => fates.handled),
+      'dead letters': sum(({ fates }) => fates.dead),
+      'inside a gap': sum(({ fates }) => fates.gap),
+      'refused with a 4xx, counted': sum(({ fates }) => fates.refused),
+      'unaccounted for': sum(({ fates }) => fates.unaccounted),
+      'out of order': sum(({ violations }) => violations.outOfOrder.length),
+      'handled twice without a mark': sum(({ violations }) => violations.handledTwice.length),
+    })
+  }
+  await writeFigures({
+    piece: 'deploys-accounting',
+    title: 'Every message accounted for',
+    file: 'test/faults/deploy/accounting.test.ts',
+    about:
+      'Receivers with the SQLite inbox under load, each restarted on the same port. 40 vehicles send 200 messages a second, half of them over a new connection for each message. One message in ten has a wrong secret, a cut body or a wrong path. The handlers of one vehicle always fail. The sender waits one second for an answer and never sends again. The faults are random: SIGTERM and kill -9, at once and after a pause; a process frozen for 3 to 20 seconds; a full inbox; a clock set back by an hour; a disk whose syncs fail. Each message has one fate.',
+    tables: [{ title: 'Fates', rows }],
+    versions: versionsOf(['bun', 'deno']),
+  })
+})

@@ -1,0 +1,255 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import net from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { runtimePath } from '../../../scripts/runtimes.ts'
+import { spawnTarget, type Target, type TargetCommand } from '../../conformance/spawn.ts'
+
+/** A receiver that is deployed in one of the documented ways. */
+export interface Deployment extends AsyncDisposable {
+  readonly port: number
+  /** Replaces the receiver. Resolves when the new one takes messages. */
+  restart(): Promise<void>
+  /** Every line that its processes have printed. */
+  output(): readonly string[]
+}
+
+export interface Wanted {
+  readonly runtime?: 'node22' | 'node24' | 'node26' | 'bun' | 'deno'
+  readonly serve?: object
+  readonly settings?: object
+  /** Without a file, the inbox is in memory. */
+  readonly isDurable?: boolean
+}
+
+const program = fileURLToPath(new URL('program.ts', import.meta.url))
+const cli = fileURLToPath(new URL('../../../adapters/cli/main.ts', import.meta.url))
+
+function commandOf(
+  { runtime = 'node24', serve = {}, settings = {}, isDurable = true }: Wanted,
+  inbox: string,
+): TargetCommand {
+  const flags = { deno: ['run', '--allow-all', '--unstable-net'], bun: ['run'], node22: [], node24: [], node26: [] }
+  return {
+    runtime,
+    command: runtimePath(runtime),
+    args: [...flags[runtime], program, runtime.replace(/\d+/, '')],
+    env: {
+      SERVE: JSON.stringify({ hostname: '127.0.0.1', ...serve }),
+      SETTINGS: JSON.stringify(settings),
+      ...(isDurable ? { INBOX: inbox } : {}),
+    },
+  }
+}
+
+const newInbox = (): string => join(mkdtempSync(join(tmpdir(), 'fleethook-deploy-')), 'inbox.db')
+
+/** A port that is free now. */
+async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  const address = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  return typeof address === 'object' && address !== null ? address.port : 0
+}
+
+/** One process after the other, with one port and one file, as a supervisor without a socket restarts it. */
+export async function plain(wanted: Wanted = {}): Promise<Deployment> {
+  const port = await freePort()
+  const inbox = newInbox()
+  const start = (): Promise<Target> => spawnTarget(commandOf({ ...wanted, serve: { port, ...wanted.serve } }, inbox))
+  return oneAfterTheOther(port, start)
+}
+
+/** A socket that is bound to a free port and that this process never accepts from. */
+export async function bindPort(): Promise<{ readonly port: number; readonly fd: number }> {
+  const port = await freePort()
+  const bind: unknown = Reflect.get(net, '_createServerHandle')
+  const handle: unknown = typeof bind === 'function' ? bind('127.0.0.1', port, 4, undefined, 0) : undefined
+  if (typeof handle !== 'object' || handle === null || !('fd' in handle) || typeof handle.fd !== 'number')
+    throw new Error('This Node cannot bind without accepting.')
+  held.push(handle)
+  return { port, fd: handle.fd }
+}
+
+/** A handle that is garbage closes its socket. */
+const held: object[] = []
+
+/** One process after the other on a socket that this process holds: what systemd does with a socket unit. */
+export async function systemdStyle(wanted: Wanted = {}): Promise<Deployment> {
+  const { port, fd } = await bindPort()
+  const { command, args, ...rest } = commandOf(wanted, newInbox())
+  const start = (): Promise<Target> =>
+    spawnTarget({
+      ...rest,
+      // The shell knows its process id before it becomes the program.
+      command: 'sh',
+      args: ['-c', 'LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"', command, ...args],
+      inherited: [fd],
+    })
+  return oneAfterTheOther(port, start)
+}
+
+async function oneAfterTheOther(port: number, start: () => Promise<Target>): Promise<Deployment> {
+  let current = await start()
+  const output: string[] = []
+  return {
+    port,
+    async restart() {
+      await current.stop()
+      output.push(...current.output)
+      current = await start()
+    },
+    output: () => [...output, ...current.output],
+    [Symbol.asyncDispose]: async () => void (await current.stop('SIGKILL')),
+  }
+}
+
+/** `fleethook run`. */
+export async function fleethookRun(wanted: Wanted = {}): Promise<Deployment & { readonly target: Target }> {
+  const port = await freePort()
+  const { command, args, ...rest } = commandOf(wanted, newInbox())
+  const target = await spawnTarget({
+    ...rest,
+    command,
+    args: [cli, 'run', '--port', String(port), '--hostname', '127.0.0.1', '--', ...args],
+  })
+  let restarts = 0
+  return {
+    port,
+    target,
+    async restart() {
+      restarts += 1
+      target.kill('SIGHUP')
+      const until = restarts
+      while (target.output.filter((line) => line.includes('has replaced the receiver')).length < until)
+        await new Promise((resolve) => setTimeout(resolve, 20))
+    },
+    output: () => target.output,
+    [Symbol.asyncDispose]: async () => void (await target.stop('SIGTERM')),
+  }
+}
+
+/** Two processes on one port, each with a file of its own. The new one starts before the old one stops. */
+export async function reusedPort(wanted: Wanted = {}): Promise<Deployment> {
+  const port = await freePort()
+  const start = (): Promise<Target> =>
+    spawnTarget(commandOf({ ...wanted, serve: { port, reusePort: true, ...wanted.serve } }, newInbox()))
+  let current = await start()
+  const output: string[] = []
+  return {
+    port,
+    async restart() {
+      const next = await start()
+      await current.stop()
+      output.push(...current.output)
+      current = next
+    },
+    output: () => [...output, ...current.output],
+    [Symbol.asyncDispose]: async () => void (await current.stop('SIGKILL')),
+  }
+}
+
+/** A proxy of which `examples/deploy` has a configuration. */
+export type Proxy = 'nginx' | 'haproxy' | 'caddy'
+
+const examples = fileURLToPath(new URL('../../../examples/deploy/', import.meta.url))
+const configs: Readonly<Record<Proxy, string>> = { nginx: 'nginx.conf', haproxy: 'haproxy.cfg', caddy: 'Caddyfile' }
+
+/** The version of a proxy, or `undefined` when it is not installed. `PATH` may not have the folders of the system. */
+export function proxyVersion(proxy: Proxy): string | undefined {
+  try {
+    const text = execFileSync('sh', [
+      '-c',
+      `PATH="$PATH:/usr/sbin"; ${proxy} ${proxy === 'caddy' ? 'version' : '-v'} 2>&1`,
+    ])
+    return /\d+\.\d+\.\d+/.exec(text.toString())?.[0] ?? 'unknown'
+  } catch {
+    return undefined
+  }
+}
+
+/** Two receivers with a file each behind a proxy, which are restarted one after the other. */
+export async function behind(
+  proxy: Proxy,
+  change: (config: string) => string = (config) => config,
+): Promise<Deployment> {
+  const [port, one, two] = [await freePort(), await freePort(), await freePort()]
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-proxy-'))
+  const inboxes = [join(folder, 'one.db'), join(folder, 'two.db')]
+  const starts = [one, two].map(
+    (own, index) => (): Promise<Target> => spawnTarget(commandOf({ serve: { port: own } }, inboxes[index] ?? '')),
+  )
+  const receivers = await Promise.all(starts.map((start) => start()))
+  const path = join(folder, configs[proxy])
+  let config = change(readFileSync(examples + configs[proxy], 'utf8'))
+    .replaceAll('3001', String(one))
+    .replaceAll('3002', String(two))
+    .replaceAll('8080', String(port))
+  if (proxy === 'nginx') {
+    mkdirSync(join(folder, 'bodies'))
+    const kinds = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+    const temporary = kinds.map((kind) => `${kind}_temp_path ${folder}/bodies;`).join(' ')
+    config = config.replace('http {', `http { access_log off; ${temporary}`)
+  }
+  writeFileSync(path, config)
+  const args: Readonly<Record<Proxy, readonly string[]>> = {
+    nginx: ['-p', folder, '-c', path, '-e', 'stderr', '-g', `daemon off; pid ${folder}/pid;`],
+    haproxy: ['-f', path],
+    caddy: ['run', '--config', path, '--adapter', 'caddyfile'],
+  }
+  const child = spawn(proxy, args[proxy], {
+    stdio: 'ignore',
+    env: { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin`, HOME: folder },
+  })
+  await once(child, 'spawn')
+  const until = performance.now() + 10_000
+  while (performance.now() < until) {
+    const answer = await fetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined)
+    if (answer?.ok === true) break
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+  return {
+    port,
+    async restart() {
+      for (const [index, start] of starts.entries()) {
+        await receivers[index]?.stop()
+        receivers[index] = await start()
+        // A proxy that asks for readiness does so twice a second.
+        await new Promise((resolve) => setTimeout(resolve, 1_500))
+      }
+    },
+    output: () => receivers.flatMap((receiver) => receiver.output),
+    async [Symbol.asyncDispose]() {
+      const ended = once(child, 'exit')
+      child.kill('SIGTERM')
+      await ended
+      await Promise.all(receivers.map((receiver) => receiver.stop('SIGKILL')))
+    },
+  }
+}
+
+/** A port through which bytes take this time in each direction. Connecting takes none. */
+export async function delayed(
+  port: number,
+  ms: number,
+): Promise<{ readonly port: number; readonly close: () => void }> {
+  const later = (from: net.Socket, to: net.Socket): void => {
+    from.on('data', (chunk) => setTimeout(() => to.write(chunk), ms))
+    from.on('end', () => setTimeout(() => to.end(), ms))
+    from.on('error', () => setTimeout(() => to.resetAndDestroy(), ms))
+    from.on('close', () => setTimeout(() => to.destroy(), 2 * ms))
+  }
+  const server = net.createServer({ allowHalfOpen: true }, (near) => {
+    const far = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+    later(near, far)
+    later(far, near)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  return { port: typeof address === 'object' && address !== null ? address.port : 0, close: () => void server.close() }
+}

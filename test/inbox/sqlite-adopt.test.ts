@@ -1,0 +1,188 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import process from 'node:process'
+import { DatabaseSync } from 'node:sqlite'
+import { fileURLToPath } from 'node:url'
+import { setTimeout } from 'node:timers/promises'
+import type { Inbox, InboxMessage, Opened } from 'fleethook'
+import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
+import { fakeClock } from 'fleethook/testing'
+import { expect, test } from 'vitest'
+import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
+import { reason } from '../../src/testing/kept-message.ts'
+import { inForm } from '../form.ts'
+import { createFiles, type Files } from './sqlite-files.ts'
+import { settingsOf, waitingIn } from './sqlite-settings.ts'
+
+const files: Files = createFiles()
+const startMs = Date.UTC(2026, 10, 21, 10)
+const clock = fakeClock(startMs + 3_600_000)
+
+interface Life {
+  readonly inbox: Inbox
+  readonly opened: Opened
+  readonly log: readonly string[]
+}
+
+async function begin(path: string, options: Partial<SqliteInboxOptions> = {}): Promise<Life> {
+  const { settings, reported } = settingsOf({ clock, openGaps: () => [] })
+  const inbox = sqliteInbox({ path, waitMs: 0, ...options })(settings)
+  return { inbox, opened: await inbox.open(), log: reported.log }
+}
+
+/** Messages of one process, `n` milliseconds after the start. The first of each millisecond has the same `seq` everywhere. */
+function received(by: string, times: readonly number[]): readonly InboxMessage[] {
+  const ids = createDeliveryIds()
+  return times.map((n) => {
+    const receivedAt = startMs + n
+    const text = JSON.stringify({ vin: 'VIN', by, n })
+    return { id: ids.next(receivedAt), lane: 'VIN', receivedAt, door: 'root', kind: 'wire', text, bytes: text.length }
+  })
+}
+
+async function filled(path: string, messages: readonly InboxMessage[]): Promise<Inbox> {
+  const { inbox } = await begin(path)
+  await inbox.put(messages)
+  return inbox
+}
+
+async function textsIn({ inbox, opened }: Life): Promise<readonly string[]> {
+  const texts: string[] = []
+  for (const { id } of await waitingIn(opened)) texts.push((await inbox.claim(id))?.message.text ?? 'missing')
+  return texts
+}
+
+function folder(): string {
+  const path = dirname(files.path())
+  mkdirSync(path, { recursive: true })
+  return path
+}
+
+test('what stopped siblings left is taken over in the order of arrival, and their files are empty', async () => {
+  const at = folder()
+  const own = received('own', [1, 4, 5])
+  const theirs = received('theirs', [1, 2, 4, 7, 8])
+  await (await filled(join(at, 'inbox-a.db'), own)).close()
+  const sibling = await filled(join(at, 'inbox-b.db'), theirs)
+  await sibling.deadLetter(theirs[4]?.id ?? '', reason)
+  await sibling.settle(theirs[1]?.id ?? '')
+  await sibling.reschedule(theirs[3]?.id ?? '', { attempts: 2, notBefore: 5 })
+  await sibling.close()
+  writeFileSync(join(at, 'inbox-note.db'), 'not a database')
+  const life = await begin(join(at, 'inbox-a.db'), { adopt: join(at, 'inbox-*.db') })
+  expect(life.log.filter((line) => line.includes('took over'))).toEqual([
+    `took over 3 messages and 1 dead letters from the inbox ${join(at, 'inbox-b.db')}`,
+  ])
+  expect(life.inbox.usage().messages).toBe(6)
+  expect(life.inbox.stats?.()).toMatchObject({ deadLetters: 1 })
+  const texts = await textsIn(life)
+  expect(texts.map((text) => JSON.parse(text))).toMatchObject([
+    { by: 'own', n: 1 },
+    { by: 'theirs', n: 1 },
+    { by: 'own', n: 4 },
+    { by: 'theirs', n: 4 },
+    { by: 'own', n: 5 },
+    { by: 'theirs', n: 7 },
+  ])
+  expect(life.opened.lastId).toBe(theirs[4]?.id)
+  await life.inbox.close()
+  const left = await begin(join(at, 'inbox-b.db'))
+  expect(left.inbox.usage().messages).toBe(0)
+  expect(await left.inbox.deadLetters({ limit: 10 })).toEqual([])
+  await left.inbox.close()
+})
+
+test('a file in use is left alone', async () => {
+  const at = folder()
+  const busy = await filled(join(at, 'inbox-b.db'), received('busy', [1]))
+  const life = await begin(join(at, 'inbox-a.db'), { adopt: join(at, 'inbox-*.db') })
+  expect(life.inbox.usage().messages).toBe(0)
+  expect(life.inbox.stats?.()).toMatchObject({ unopened: [] })
+  expect(busy.usage().messages).toBe(1)
+  await life.inbox.close()
+  await busy.put(received('busy', [2]))
+  await busy.close()
+})
+
+test('gaps of a sibling, and the one of its crash, are taken over and reported once', async () => {
+  const at = folder()
+  const path = join(at, 'inbox-b.db')
+  const gap = { vin: 'A', reason: 'inbox_full', fromMs: startMs, toMs: startMs + 5, missed: 2 } as const
+  const { settings } = settingsOf({ clock, openGaps: () => [gap] })
+  const first = sqliteInbox({ path, waitMs: 0 })(settings)
+  await first.open()
+  await clock.advance(10_000)
+  const crashed = join(at, 'crashed-b.db')
+  files.copy(path, crashed)
+  await first.close()
+  const life = await begin(join(at, 'own.db'), { adopt: join(at, 'crashed-*.db') })
+  expect(life.opened.gaps).toEqual([gap, { reason: 'restarted', fromMs: clock.now() }])
+  await life.inbox.close()
+  const again = await begin(join(at, 'own-2.db'), { adopt: join(at, 'crashed-*.db') })
+  expect(again.opened.gaps).toEqual([])
+  await again.inbox.close()
+})
+
+test('without `adopt`, the log and `stats()` name stopped siblings that hold messages', async () => {
+  const at = folder()
+  await (await filled(join(at, 'inbox-b.db'), received('left', [1, 2]))).close()
+  await (await filled(join(at, 'inbox-empty.db'), [])).close()
+  await (await filled(join(at, 'other.db'), received('other', [1]))).close()
+  const life = await begin(join(at, 'inbox-a.db'))
+  const path = join(at, 'inbox-b.db')
+  expect(life.inbox.stats?.().unopened).toEqual([{ path, messages: 2, deadLetters: 0 }])
+  expect(life.log.join()).toContain(`2 messages and 0 dead letters wait in the inbox ${path}`)
+  await life.inbox.close()
+})
+
+const rounds = inForm({ short: 3, full: 25 })
+
+test(
+  `each message is taken over exactly once by processes that are killed in the middle (${rounds} rounds)`,
+  { timeout: 300_000 },
+  async () => {
+    const program = fileURLToPath(new URL('sqlite-adopting.ts', import.meta.url))
+    for (let round = 0; round < rounds; round += 1) {
+      const at = folder()
+      const times = Array.from({ length: 6_000 }, (_, n) => n)
+      const expected: string[] = []
+      for (const by of ['b', 'c']) {
+        const messages = received(by, times)
+        expected.push(...messages.map(({ text }) => text))
+        const inbox = await filled(join(at, `inbox-${by}.db`), messages)
+        await inbox.close()
+      }
+      const paths = ['a', 'b', 'c'].map((name) => join(at, `inbox-${name}.db`))
+      for (let kill = 0; kill < 4; kill += 1) {
+        const child = spawn(process.execPath, [program, paths[kill % 2] ?? '', join(at, 'inbox-*.db')])
+        const ended = once(child, 'exit')
+        await once(child.stdout, 'data')
+        await setTimeout(Math.random() * 250)
+        child.kill('SIGKILL')
+        await ended
+      }
+      const found: string[] = []
+      for (const path of paths) {
+        const life = await begin(path, { adopt: join(at, 'nothing-*.db') })
+        const texts = await textsIn(life)
+        const numbers = (by: string): number[] => texts.map((text): { by: string; n: number } => JSON.parse(text)).filter((each) => each.by === by).map(({ n }) => n) // prettier-ignore
+        for (const by of ['b', 'c']) expect(numbers(by)).toEqual(numbers(by).toSorted((a, b) => a - b))
+        found.push(...texts)
+        await life.inbox.close()
+        expect(integrity(path)).toBe('ok')
+      }
+      expect(found.toSorted()).toEqual(expected.toSorted())
+    }
+  },
+)
+
+function integrity(path: string): unknown {
+  const db = new DatabaseSync(path)
+  try {
+    return db.prepare('PRAGMA integrity_check').get()?.['integrity_check']
+  } finally {
+    db.close()
+  }
+}

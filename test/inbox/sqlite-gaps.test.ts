@@ -1,0 +1,302 @@
+import { existsSync, lstatSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import type { Clock, FleetEvent, Inbox, InboxGap, KeptGap } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { type FakeClock, fakeClock } from 'fleethook/testing'
+import { createReceiver } from 'fleethook'
+import { describe, expect, test, vi } from 'vitest'
+import { watchForStalls } from '../../src/backend/stalls.ts'
+import { message as kept, reason } from '../../src/testing/kept-message.ts'
+import { createFiles } from './sqlite-files.ts'
+import { settingsOf, waitingIn } from './sqlite-settings.ts'
+
+const files = createFiles()
+const startMs = Date.UTC(2026, 10, 21, 10)
+const hourMs = 3_600_000
+
+/** A clock that can be set. `elapsedMs` runs on. */
+function settableClock(): Clock & { readonly fake: FakeClock; set(byMs: number): void } {
+  const fake = fakeClock(startMs)
+  let offset = 0
+  return {
+    fake,
+    now: () => fake.now() + offset,
+    elapsedMs: fake.now,
+    after: fake.after,
+    set: (byMs) => void (offset += byMs),
+  }
+}
+
+interface Life {
+  readonly inbox: Inbox
+  readonly gaps: readonly InboxGap[]
+}
+
+async function begin(path: string, clock: Clock, open: KeptGap[] = [], held = false): Promise<Life> {
+  const { settings } = settingsOf({ clock, openGaps: () => open })
+  const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
+  const { gaps = [] } = await inbox.open({ listeningWasKept: held })
+  return { inbox, gaps }
+}
+
+/** What the next process finds when this one is killed now. */
+function killed(path: string): string {
+  const copy = files.path()
+  mkdirSync(dirname(copy), { recursive: true })
+  files.copy(path, copy)
+  return copy
+}
+
+describe('the time in which nobody listened', () => {
+  test('is a gap after a clean stop, from the closing to the opening', async () => {
+    const path = files.path()
+    const clock = fakeClock(startMs)
+    const first = await begin(path, clock)
+    expect(first.gaps).toEqual([])
+    await clock.advance(3_000)
+    await first.inbox.close()
+    await clock.advance(500)
+    const second = await begin(path, clock)
+    expect(second.gaps).toEqual([{ reason: 'stopped', fromMs: startMs + 3_000 }])
+    await second.inbox.close()
+  })
+
+  test('is no gap when the listening socket was kept for a moment, and is one when that took too long', async () => {
+    const path = files.path()
+    const clock = fakeClock(startMs)
+    await (await begin(path, clock)).inbox.close()
+    await clock.advance(5_000)
+    const second = await begin(path, clock, [], true)
+    expect(second.gaps).toEqual([])
+    await second.inbox.close()
+    await clock.advance(5_001)
+    const third = await begin(path, clock, [], true)
+    expect(third.gaps).toMatchObject([{ reason: 'stopped' }])
+    await third.inbox.close()
+  })
+
+  test('is a gap after a crash, although the listening socket was kept: open connections broke', async () => {
+    const path = files.path()
+    const clock = fakeClock(startMs)
+    const first = await begin(path, clock)
+    const second = await begin(killed(path), clock, [], true)
+    expect(second.gaps).toMatchObject([{ reason: 'restarted' }])
+    await first.inbox.close()
+    await second.inbox.close()
+  })
+
+  test('covers what really passed when the clock was set back, after a stop and after a crash', async () => {
+    const path = files.path()
+    const clock = settableClock()
+    const first = await begin(path, clock)
+    await clock.fake.advance(20_000)
+    const crashed = killed(path)
+    await first.inbox.close()
+    clock.set(-hourMs)
+    await clock.fake.advance(60_000)
+    for (const [at, name] of [
+      [path, 'stopped'],
+      [crashed, 'restarted'],
+    ] as const) {
+      // prettier-ignore
+      const { inbox, gaps } = await begin(at, clock)
+      expect(gaps).toEqual([{ reason: name, fromMs: clock.now() - 60_000 }])
+      await inbox.close()
+    }
+  })
+})
+
+describe('refused messages', () => {
+  const gap: KeptGap = { vin: 'A', reason: 'inbox_full', fromMs: startMs + 1, toMs: startMs + 2, missed: 3 }
+
+  test.each(['stop', 'crash'])('are reported by the next process after a %s', async (how) => {
+    const path = files.path()
+    const clock = fakeClock(startMs)
+    const first = await begin(path, clock, [gap])
+    let next = path
+    if (how === 'stop') await first.inbox.close()
+    else {
+      await clock.advance(10_000)
+      next = killed(path)
+      await first.inbox.close()
+    }
+    const second = await begin(next, clock)
+    expect(second.gaps).toContainEqual(gap)
+    await second.inbox.close()
+  })
+
+  test('after the last sign of life are in the gap of a crash', async () => {
+    const path = files.path()
+    const clock = fakeClock(startMs)
+    const first = await begin(path, clock)
+    await clock.advance(15_000)
+    await first.inbox.put([{ ...kept(1), receivedAt: clock.now() }])
+    const second = await begin(killed(path), clock)
+    expect(second.gaps).toEqual([{ reason: 'restarted', fromMs: startMs + 10_000 }])
+    await first.inbox.close()
+    await second.inbox.close()
+  })
+
+  test('are reported by a receiver that was drained while its inbox was full, each vehicle once', async () => {
+    const path = files.path()
+    const inbox = sqliteInbox({ path, waitMs: 0 })
+    const clock = fakeClock(startMs)
+    const silent = { debug() {}, info() {}, warn() {}, error() {} }
+    const options = { secret: false, inbox, clock, log: silent } as const
+    const first = createReceiver({ ...options, limits: { pendingMessages: 1 } })
+    first.on('data', () => new Promise(() => {}))
+    for (const vin of ['A', 'B', 'C', 'B']) {
+      await first.accept({ authorization: undefined, body: { vin, createdAt: '2026-11-21T10:00:00Z', data: {} } })
+    }
+    expect(first.stats().refused).toEqual({ inbox_full: 3 })
+    const drained = first.drain({ deadlineMs: 10 })
+    await clock.advance(10)
+    await drained
+    await clock.advance(500)
+    const seen: FleetEvent[] = []
+    const second = createReceiver(options)
+    second.on('gap', (event) => void seen.push(event))
+    await second.open()
+    await vi.waitUntil(async () => {
+      await clock.advance(1_000)
+      return seen.length >= 3
+    }, 20_000)
+    const told = seen.map((event) => ('missed' in event ? [event.reason, event.vin, event.missed] : [])).toSorted()
+    expect(told).toEqual([['inbox_full', 'B', 2], ['inbox_full', 'C', 1], ['stopped', undefined, 0]]) // prettier-ignore
+    await second.drain()
+  }, 60_000)
+})
+
+describe('a file that is moved while it is open', () => {
+  async function running(): Promise<{ path: string; inbox: Inbox; clock: FakeClock; log: readonly string[] }> {
+    const path = files.path()
+    const clock = fakeClock(startMs)
+    const { settings, reported } = settingsOf({ clock })
+    const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
+    await inbox.open()
+    await inbox.put([kept(1), kept(2)])
+    await inbox.settle(kept(1).id)
+    return { path, inbox, clock, log: reported.log }
+  }
+
+  const elsewhere = (path: string): string => join(dirname(path), 'elsewhere.db')
+
+  test.each([
+    ['deleted', (path: string) => rmSync(path)],
+    ['renamed', (path: string) => renameSync(path, elsewhere(path))],
+    ['deleted with its folder', (path: string) => rmSync(dirname(path), { recursive: true })],
+  ])('(%s) is noticed within 10 seconds, and everything in it has its old name again', async (_how, move) => {
+    const { path, inbox, clock, log } = await running()
+    move(path)
+    await clock.advance(10_000)
+    expect(inbox.refusing()).toBe('inbox_unavailable')
+    expect(log.join()).toContain('was deleted, renamed or replaced')
+    await expect(inbox.put([kept(3)])).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await clock.advance(1_000)
+    await vi.waitUntil(() => inbox.refusing() === undefined, 20_000)
+    expect(lstatSync(path).mode & 0o777).toBe(0o600)
+    expect((await inbox.claim(kept(2).id))?.message.text).toBe(kept(2).text)
+    await inbox.put([kept(3)])
+    await inbox.close()
+    const again = sqliteInbox({ path, waitMs: 0 })(settingsOf({ clock }).settings)
+    expect((await waitingIn(await again.open())).map(({ id }) => id)).toEqual([kept(2).id, kept(3).id])
+    await again.close()
+  })
+
+  test('(replaced) is noticed, and its messages are taken over into the new file', async () => {
+    const { path, inbox, clock } = await running()
+    const other = files.path()
+    const inOther = sqliteInbox({ path: other, waitMs: 0 })(settingsOf({ clock }).settings)
+    await inOther.open()
+    await inOther.put([kept(5)])
+    await inOther.close()
+    renameSync(other, path)
+    rmSync(`${path}-wal`)
+    await clock.advance(10_000)
+    expect(inbox.refusing()).toBe('inbox_unavailable')
+    await clock.advance(1_000)
+    await vi.waitUntil(() => inbox.refusing() === undefined, 20_000)
+    expect(inbox.usage().messages).toBe(2)
+    for (const n of [2, 5]) expect((await inbox.claim(kept(n).id))?.message.text).toBe(kept(n).text)
+    await inbox.close()
+  })
+
+  test('(deleted just before the stop) is written again', async () => {
+    const { path, inbox, clock } = await running()
+    rmSync(path)
+    await inbox.close()
+    const { inbox: again } = await begin(path, clock)
+    expect(again.usage().messages).toBe(1)
+    await again.close()
+  })
+})
+
+test('a file behind a link to nothing is readable only by its owner', async () => {
+  const path = files.path()
+  const target = join(dirname(path), 'data', 'real.db')
+  mkdirSync(dirname(path), { recursive: true })
+  symlinkSync(join('data', basename(target)), path)
+  const { inbox } = await begin(path, fakeClock(startMs))
+  expect(statSync(target).mode & 0o777).toBe(0o600)
+  await inbox.close()
+})
+
+test('stats: the size, the dead letters kept, the age of the oldest message and the time of commits', async () => {
+  const path = files.path()
+  const clock = fakeClock(Date.UTC(2027, 0))
+  const { inbox } = await begin(path, clock)
+  expect(inbox.stats?.()).toMatchObject({ deadLetters: 0, unopened: [] })
+  expect(inbox.stats?.()).not.toHaveProperty('oldestWaitingMs')
+  await inbox.put([kept(1), kept(2), kept(3)])
+  await inbox.deadLetter(kept(1).id, reason)
+  await inbox.deadLetter(kept(2).id, reason)
+  await inbox.discard(kept(1).id)
+  const found = inbox.stats?.()
+  expect(found).toMatchObject({ deadLetters: 1 })
+  expect(found?.bytes).toBe(statSync(path).size + statSync(`${path}-wal`).size)
+  expect(found?.oldestWaitingMs).toBe(clock.now() - Number.parseInt('018dd9c43fd7', 16))
+  expect(found?.commitMs?.counts.reduce((sum, each) => sum + each)).toBe(4)
+  expect(found?.commitMs?.counts).toHaveLength((found?.commitMs?.bounds.length ?? 0) + 1)
+  await inbox.revive(kept(2).id)
+  expect(inbox.stats?.()).toMatchObject({ deadLetters: 0 })
+  await inbox.close()
+  expect(existsSync(path)).toBe(true)
+})
+
+describe('a process that stood still', () => {
+  function watched(): { readonly clock: ReturnType<typeof settableClock>; readonly stalls: number[][]; stop(): void } {
+    const clock = settableClock()
+    const stalls: number[][] = []
+    const stop = watchForStalls(clock, (fromMs, toMs) => void stalls.push([fromMs, toMs]))
+    return { clock, stalls, stop }
+  }
+
+  /** Time passes, and no timer runs until the end. */
+  async function freeze({ clock }: ReturnType<typeof watched>, ms: number): Promise<void> {
+    const { fake } = clock
+    const late = Math.max(...fake.timers())
+    clock.set(ms)
+    await fake.advance(late)
+  }
+
+  test('is reported from the last tick to the late one', async () => {
+    const made = watched()
+    await made.clock.fake.advance(10_000)
+    const beforeMs = made.clock.now()
+    await freeze(made, 20_000)
+    expect(made.stalls).toEqual([[beforeMs, beforeMs + 21_000]])
+    await made.clock.fake.advance(10_000)
+    expect(made.stalls).toHaveLength(1)
+    made.stop()
+    expect(made.clock.fake.timers()).toEqual([])
+  })
+
+  test('is not reported for a short delay, or a clock that is set back', async () => {
+    const made = watched()
+    await freeze(made, 2_999)
+    made.clock.set(-hourMs)
+    await made.clock.fake.advance(10_000)
+    expect(made.stalls).toEqual([])
+    made.stop()
+  })
+})

@@ -1,0 +1,146 @@
+import { connect } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { createReceiver } from 'fleethook'
+import { type NodeServeOptions, serve } from 'fleethook/node'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { spawnTarget } from '../conformance/spawn.ts'
+import { bindPort } from '../faults/deploy/ways.ts'
+import { message, post } from '../runtimes/client.ts'
+import { secret } from '../runtimes/targets.ts'
+import { start } from './server.ts'
+
+const quiet = { port: 0, hostname: '127.0.0.1', signals: false, announce: false } as const
+const program = fileURLToPath(new URL('programs/receiver.ts', import.meta.url))
+
+/** Starts the program as systemd does: with a socket as its descriptor 3. `pid`: what LISTEN_PID says. */
+async function startOn(fd: number, serveOptions: NodeServeOptions = {}, pid = '$$'): Promise<string> {
+  const target = await spawnTarget({
+    runtime: 'Node',
+    command: 'sh',
+    args: ['-c', `LISTEN_FDS=1 LISTEN_PID=${pid} exec "$0" "$@"`, process.execPath, program],
+    env: { SERVE: JSON.stringify({ port: 0, hostname: '127.0.0.1', ...serveOptions }) },
+    inherited: [fd],
+  })
+  onTestFinished(async () => void (await target.stop('SIGKILL')))
+  return target.url
+}
+
+describe('an inherited socket', () => {
+  test('LISTEN_FDS and LISTEN_PID: `serve` listens on it instead of its own port', async () => {
+    const { port, fd } = await bindPort()
+    expect(await startOn(fd)).toBe(`http://127.0.0.1:${port}`)
+    expect(await post(`http://127.0.0.1:${port}`, 'V1')).toBe(200)
+  })
+
+  test('a socket for another process is left alone', async () => {
+    const { port, fd } = await bindPort()
+    expect(await startOn(fd, {}, '1')).not.toBe(`http://127.0.0.1:${port}`)
+  })
+
+  test('listen: { fd } takes the one that the option names', async () => {
+    const { port, fd } = await bindPort()
+    expect(await startOn(fd, { listen: { fd: 3 } }, '1')).toBe(`http://127.0.0.1:${port}`)
+  })
+
+  test.each([{}, { fd: 2 }, { fd: '3' }])('listen: %j is refused', async (listen) => {
+    const options: object = { ...quiet, listen }
+    await expect(serve(createReceiver({ secret }), options)).rejects.toMatchObject({ code: 'option_invalid' })
+  })
+})
+
+test('reusePort: two servers share a port', async () => {
+  const one = await serve(createReceiver({ secret }), { ...quiet, reusePort: true })
+  const two = await serve(createReceiver({ secret }), { ...quiet, port: one.port, reusePort: true })
+  await one.close()
+  expect(await post(two.url, 'V1')).toBe(200)
+  await two.close()
+})
+
+describe('a process that something holds after a drain by signal', () => {
+  test('says what holds it, and ends', async () => {
+    await using target = await start('held')
+    target.kill('SIGTERM')
+    expect(await target.line(/the process did not end/)).toContain('because of Timeout')
+    expect(await target.exited).toEqual({ status: 0, signal: null })
+  })
+
+  test('goes on with exit: false', async () => {
+    await using target = await start('held', { exit: false })
+    target.kill('SIGTERM')
+    await target.line(/^closed/)
+    await expect(Promise.race([target.exited, new Promise((resolve) => setTimeout(resolve, 2_500))])).resolves.toBe(
+      undefined,
+    )
+  })
+})
+
+describe('Expect: 100-continue', () => {
+  const body = message('V1')
+  const head = (given: string): string =>
+    `POST / HTTP/1.1\r\nhost: a\r\nauthorization: ${given}\r\ncontent-length: ${body.length}\r\nexpect: 100-continue\r\n\r\n`
+
+  test('the body is asked for when the secret is right', async () => {
+    const server = await serve(createReceiver({ secret }), quiet)
+    const socket = connect(server.port, '127.0.0.1')
+    let received = ''
+    socket.on('data', (chunk) => {
+      received += chunk.toString()
+    })
+    socket.write(head(secret))
+    await expect.poll(() => received).toBe('HTTP/1.1 100 Continue\r\n\r\n')
+    socket.write(body)
+    await expect.poll(() => received).toContain('HTTP/1.1 200 OK')
+    socket.destroy()
+    await server.close()
+  })
+
+  test('a wrong secret is refused without asking for the body, and the connection closes', async () => {
+    const server = await serve(createReceiver({ secret }), quiet)
+    const socket = connect(server.port, '127.0.0.1')
+    let received = ''
+    socket.on('data', (chunk) => {
+      received += chunk.toString()
+    })
+    socket.write(head('wrong'))
+    await new Promise((resolve) => socket.once('close', resolve))
+    expect(received).toMatch(/^HTTP\/1\.1 403 [^]*\r\nconnection: close\r\n/i)
+    await server.close()
+  })
+})
+
+describe('pipelined requests while the server stops', () => {
+  test('only the last answer closes the connection, so that every request is answered', async () => {
+    const server = await serve(createReceiver({ secret }), { ...quiet, signals: ['SIGHUP'], exit: false })
+    const socket = connect(server.port, '127.0.0.1')
+    let received = ''
+    socket.on('data', (chunk) => {
+      received += chunk.toString()
+    })
+    await new Promise((resolve) => socket.once('connect', resolve))
+    process.kill(process.pid, 'SIGHUP')
+    const body = message('V1')
+    const one = `POST / HTTP/1.1\r\nhost: a\r\nauthorization: ${secret}\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    socket.write(one.repeat(3))
+    await new Promise((resolve) => socket.once('close', resolve))
+    expect(received.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(3)
+    expect(received.match(/connection: close/gi)).toHaveLength(1)
+    await server.closed
+  })
+})
+
+test('GET /healthz and /readyz answer in plain words, without a secret', async () => {
+  const receiver = createReceiver({ secret })
+  const server = await serve(receiver, quiet)
+  const ask = async (path: string): Promise<readonly [number, string]> => {
+    const answer = await receiver.fetch(new Request(`http://a${path}`))
+    return [answer.status, await answer.text()]
+  }
+  expect(await ask('/healthz')).toEqual([200, 'alive\n'])
+  expect(await ask('/readyz')).toEqual([200, 'ready\n'])
+  expect(receiver.readiness()).toEqual({ ready: true })
+  await server.close()
+  expect(await ask('/healthz')).toEqual([200, 'alive\n'])
+  expect(await ask('/readyz')).toEqual([503, 'not ready: the receiver is stopping\n'])
+  expect(receiver.readiness()).toEqual({ ready: false, reason: 'the receiver is stopping' })
+})
