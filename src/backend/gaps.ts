@@ -40,7 +40,7 @@ export class Gaps {
 
   /**
    * A message was lost that came at `fromMs` or later. `missed` 0: an unknown number of messages. `toMs`: the gap is over, and
-   * ended then.
+   * ended then, unless nobody listens before it is reported.
    */
   note(vin: string | undefined, reason: GapReason, fromMs: number, missed: number = 1, toMs?: number): void {
     const known = this.#returned.has(key(vin, reason)) || this.#open.has(key(vin, reason))
@@ -96,7 +96,7 @@ export class Gaps {
       fromMs,
       fromElapsedMs: elapsedMs(this.#clock) - Math.max(0, now - fromMs),
       lastMs: Math.max(fromMs, toMs ?? now),
-      isOver: toMs !== undefined,
+      isOver: toMs !== undefined && reason !== 'stopped' && reason !== 'restarted',
       missed,
     }
   }

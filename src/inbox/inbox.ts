@@ -52,7 +52,7 @@ export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
 export interface InboxGap {
   readonly reason: GapReason
   readonly fromMs: number
-  /** Default: the time at which the gap is reported. */
+  /** Default: the time at which the gap is reported. `stopped` and `restarted` last until then: nobody listens before. */
   readonly toMs?: number
   /** The vehicle. Left out: any vehicle. */
   readonly vin?: string

@@ -118,7 +118,7 @@ test('gaps of a sibling, and the one of its crash, are taken over and reported o
   files.copy(path, crashed)
   await first.close()
   const life = await begin(join(at, 'own.db'), { adopt: join(at, 'crashed-*.db') })
-  expect(life.opened.gaps).toEqual([gap, { reason: 'restarted', fromMs: clock.now() }])
+  expect(life.opened.gaps).toEqual([gap, { reason: 'restarted', fromMs: clock.now(), toMs: clock.now() }])
   await life.inbox.close()
   const again = await begin(join(at, 'own-2.db'), { adopt: join(at, 'crashed-*.db') })
   expect(again.opened.gaps).toEqual([])

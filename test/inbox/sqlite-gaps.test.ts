@@ -57,7 +57,7 @@ describe('the time in which nobody listened', () => {
     await first.inbox.close()
     await clock.advance(500)
     const second = await begin(path, clock)
-    expect(second.gaps).toEqual([{ reason: 'stopped', fromMs: startMs + 3_000 }])
+    expect(second.gaps).toEqual([{ reason: 'stopped', fromMs: startMs + 3_000, toMs: startMs + 3_500 }])
     await second.inbox.close()
   })
 
@@ -100,7 +100,8 @@ describe('the time in which nobody listened', () => {
     ] as const) {
       // prettier-ignore
       const { inbox, gaps } = await begin(at, clock)
-      expect(gaps).toEqual([{ reason: name, fromMs: clock.now() - 60_000 }])
+      expect(gaps).toMatchObject([{ reason: name, fromMs: clock.now() - 60_000 }])
+      expect(gaps[0]?.toMs).toBeGreaterThanOrEqual(startMs + 80_000)
       await inbox.close()
     }
   })
@@ -132,7 +133,7 @@ describe('refused messages', () => {
     await clock.advance(15_000)
     await first.inbox.put([{ ...kept(1), receivedAt: clock.now() }])
     const second = await begin(killed(path), clock)
-    expect(second.gaps).toEqual([{ reason: 'restarted', fromMs: startMs + 10_000 }])
+    expect(second.gaps).toEqual([{ reason: 'restarted', fromMs: startMs + 10_000, toMs: startMs + 15_000 }])
     await first.inbox.close()
     await second.inbox.close()
   })

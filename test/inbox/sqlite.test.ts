@@ -290,11 +290,11 @@ describe('an unclean stop', () => {
     await clock.advance(65_000)
     const second = files.reopen(inbox, settings)
     const { gaps } = await second.open()
-    expect(gaps).toEqual([{ reason: 'restarted', fromMs: startMs + 60_000 }])
+    expect(gaps).toEqual([{ reason: 'restarted', fromMs: startMs + 60_000, toMs: startMs + 65_000 }])
     // This one ends before it stores a gap event.
     await clock.advance(1_000)
     const third = files.reopen(second, settings)
-    expect((await third.open()).gaps?.[0]).toEqual({ reason: 'restarted', fromMs: startMs + 60_000 })
+    expect((await third.open()).gaps?.[0]).toMatchObject({ reason: 'restarted', fromMs: startMs + 60_000 })
     const make = messages()
     const event = { reason: 'restarted', from: new Date(startMs), to: new Date(clock.now()) }
     await third.put([{ ...make(clock.now()), kind: 'gap', lane: '*gap', text: JSON.stringify(event) }])

@@ -163,7 +163,8 @@ export function createGroupCommit({
     }
     commitMs = performance.now() - startedAt
     const bucket = bounds.findIndex((bound) => commitMs <= bound)
-    durationCounts[bucket === -1 ? bounds.length : bucket]! += 1
+    const at = bucket === -1 ? bounds.length : bucket
+    durationCounts[at] = (durationCounts[at] ?? 0) + 1
     durationSum += commitMs
     writing = undefined
     retracted = []

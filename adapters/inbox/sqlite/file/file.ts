@@ -319,9 +319,14 @@ const heldMs = 5_000
 function removeReported(statements: Statements, { text }: StoredMessage): void {
   const event: unknown = JSON.parse(text)
   if (typeof event !== 'object' || event === null) return
-  const { reason, vin = null, from, to } = { reason: '', from: '', to: '', ...event }
-  if (vin !== null && typeof vin !== 'string') return
-  statements.removeGap.run(String(reason), vin, Date.parse(String(from)) || 0, Date.parse(String(to)) || 0)
+  const read = (name: string): string => String(Reflect.get(event, name) ?? '')
+  const vin = read('vin')
+  statements.removeGap.run(
+    read('reason'),
+    vin === '' ? null : vin,
+    Date.parse(read('from')) || 0,
+    Date.parse(read('to')) || 0,
+  )
 }
 
 function isFailure(error: unknown, code: string): boolean {

@@ -125,7 +125,10 @@ export function downtimeOf(state: SqlRow, { nowMs, uptimeMs }: SignOfLife): { fr
   const ranMs = uptimeMs === undefined || uptimeThen == null ? 0 : Math.max(0, uptimeMs - Number(uptimeThen))
   // The running time is known to a second on some systems.
   const isSetBack = nowMs - ranMs < aliveAt - 2_000
-  return { fromMs: Math.floor(isSetBack ? nowMs - ranMs : Math.min(aliveAt, nowMs)), toMs: Math.max(aliveAt, nowMs) }
+  return {
+    fromMs: Math.floor(isSetBack ? nowMs - ranMs : Math.min(aliveAt, nowMs)),
+    toMs: Math.max(aliveAt + ranMs, nowMs),
+  }
 }
 
 function foreign(path: string): FleethookError {
@@ -277,14 +280,12 @@ const gapReasons: readonly GapReason[] = [
   'stream_interrupted',
 ]
 
-/** A gap from a stop until now ends when the receiver reports it: it does not listen before that. */
 export function gapOf({ reason: name, from_ms: fromMs, to_ms: toMs, vin, missed }: SqlRow): InboxGap {
   const reason = gapReasons.find((known) => known === name) ?? 'restarted'
-  const isOver = toMs != null && reason !== 'stopped' && reason !== 'restarted'
   return {
     reason,
     fromMs: Number(fromMs),
-    ...(isOver ? { toMs: Number(toMs) } : {}),
+    ...(toMs == null ? {} : { toMs: Number(toMs) }),
     ...(typeof vin === 'string' ? { vin } : {}),
     ...(missed == null || missed === 0 ? {} : { missed: Number(missed) }),
   }

@@ -221,8 +221,8 @@ function moveGaps(db: DatabaseSync, sign: SignOfLife): void {
     const { fromMs, toMs } = downtimeOf(state, sign)
     db.prepare("INSERT INTO main.holes (reason, from_ms, to_ms) VALUES ('restarted', ?, ?)").run(fromMs, toMs)
   }
-  const close = db.prepare('UPDATE source.state SET closed = 1, alive_at = ?, uptime_ms = ?')
-  close.run(sign.nowMs, sign.uptimeMs ?? null)
+  // The sign of life stays: when its receiver starts again, it reports for itself that it did not listen.
+  db.exec('UPDATE source.state SET closed = 1')
 }
 
 /** One transaction over both files. */

@@ -1,0 +1,204 @@
+import * as fc from 'fast-check'
+import { copyFileSync, existsSync, mkdirSync, rmSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import type { Clock, GapReason, Inbox, InboxGap, InboxMessage, KeptGap } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { fakeClock } from 'fleethook/testing'
+import { expect, test } from 'vitest'
+import { createDeliveryIds, type DeliveryIds } from '../../src/inbox/delivery-id.ts'
+import { inForm } from '../form.ts'
+import { createFiles } from './sqlite-files.ts'
+import { settingsOf, waitingIn } from './sqlite-settings.ts'
+
+const files = createFiles()
+const startMs = Date.UTC(2026, 10, 21, 10)
+
+const step = fc.record({
+  does: fc.constantFrom('put', 'put', 'settle', 'refuse', 'emit', 'emit', 'start', 'adopt', 'stop', 'crash', 'pass', 'setBack'), // prettier-ignore
+  which: fc.nat(100),
+})
+
+interface Life {
+  readonly inbox: Inbox
+  readonly ids: DeliveryIds
+  /** What the receiver has to report. */
+  readonly open: InboxGap[]
+  /** What waits, by text: ids by which it can be settled. */
+  readonly waiting: Map<string, string>
+}
+
+interface Loss {
+  readonly vin?: string
+  readonly atMs: number
+}
+
+/** Some receivers with a file each, and what was sent to them. */
+class Fleet {
+  readonly #folder = dirname(files.path())
+  readonly #fake = fakeClock(startMs)
+  #offset = 0
+  readonly #lives: (Life | undefined)[]
+  readonly #losses: Loss[] = []
+  readonly #emitted: { readonly vin?: string; readonly fromMs: number; readonly toMs: number }[] = []
+  /** Stored messages: whether they were settled. */
+  readonly #stored = new Map<string, boolean>()
+  #sent = 0
+  readonly #clock: Clock = {
+    now: () => this.#fake.now() + this.#offset,
+    elapsedMs: this.#fake.now,
+    after: this.#fake.after,
+  }
+
+  constructor(count: number) {
+    mkdirSync(this.#folder, { recursive: true })
+    this.#lives = Array.from({ length: count }, () => undefined)
+  }
+
+  #path(at: number): string {
+    return join(this.#folder, `inbox-${at}.db`)
+  }
+
+  async start(at: number, adopts: boolean): Promise<void> {
+    if (this.#lives[at] !== undefined) return
+    const open: InboxGap[] = []
+    const openGaps = (): KeptGap[] => open.map((gap) => ({ missed: 0, toMs: this.#clock.now(), ...gap }))
+    const { settings } = settingsOf({ clock: this.#clock, openGaps })
+    const adopt = adopts ? { adopt: join(this.#folder, 'inbox-*.db') } : {}
+    const inbox = sqliteInbox({ path: this.#path(at), waitMs: 0, ...adopt })(settings)
+    const opened = await inbox.open()
+    open.push(...(opened.gaps ?? []))
+    const ids = createDeliveryIds()
+    if (opened.lastId !== undefined) ids.follow(opened.lastId)
+    const waiting = new Map<string, string>()
+    let before = ''
+    for (const { id } of await waitingIn(opened)) {
+      const text = (await inbox.claim(id))?.message.text ?? ''
+      expect(waiting.has(text)).toBe(false)
+      expect(id > before).toBe(true)
+      before = id
+      waiting.set(text, id)
+    }
+    this.#lives[at] = { inbox, ids, open, waiting }
+  }
+
+  async stop(at: number): Promise<void> {
+    await this.#lives[at]?.inbox.close()
+    this.#lives[at] = undefined
+  }
+
+  /** The file is as it was, and its lock is free. */
+  async #crash(at: number): Promise<void> {
+    if (this.#lives[at] === undefined) return
+    const path = this.#path(at)
+    const saved = ['', '-wal'].filter((suffix) => existsSync(path + suffix))
+    for (const suffix of saved) copyFileSync(path + suffix, `${this.#folder}/saved${suffix}`)
+    await this.stop(at)
+    rmSync(`${path}-wal`, { force: true })
+    for (const suffix of saved) copyFileSync(`${this.#folder}/saved${suffix}`, path + suffix)
+  }
+
+  #message(life: Life, kind: InboxMessage['kind'], text: string): InboxMessage {
+    const receivedAt = this.#clock.now()
+    const lane = kind === 'gap' ? '*gap' : 'VIN'
+    return { id: life.ids.next(receivedAt), lane, receivedAt, door: 'root', kind, text, bytes: text.length }
+  }
+
+  async #put(life: Life): Promise<void> {
+    const text = JSON.stringify({ vin: 'VIN', n: (this.#sent += 1) })
+    const message = this.#message(life, 'wire', text)
+    await life.inbox.put([message])
+    life.waiting.set(text, message.id)
+    this.#stored.set(text, false)
+  }
+
+  async #settle(life: Life, which: number): Promise<void> {
+    const chosen = [...life.waiting][which % Math.max(1, life.waiting.size)]
+    if (chosen === undefined) return
+    const [text, id] = chosen
+    life.waiting.delete(text)
+    this.#stored.set(text, true)
+    await life.inbox.settle(id)
+  }
+
+  #refuse(life: Life, which: number): void {
+    const vin = `VIN${which % 3}`
+    const atMs = this.#clock.now()
+    const reason: GapReason = 'inbox_full'
+    this.#losses.push({ vin, atMs })
+    life.open.push({ vin, reason, fromMs: atMs, toMs: atMs, missed: 1 })
+  }
+
+  async emit(at: number): Promise<void> {
+    const life = this.#lives[at]
+    const gap = life?.open.shift()
+    if (life === undefined || gap === undefined) return
+    const event = { ...gap, from: new Date(gap.fromMs), to: new Date(gap.toMs ?? this.#clock.now()) }
+    const message = this.#message(life, 'gap', JSON.stringify(event))
+    await life.inbox.put([message])
+    await life.inbox.settle(message.id)
+    this.#emitted.push({ ...gap, toMs: event.to.getTime() })
+  }
+
+  async act({ does, which }: { readonly does: string; readonly which: number }): Promise<void> {
+    const at = which % this.#lives.length
+    const life = this.#lives[at]
+    if (does === 'start' || does === 'adopt') await this.start(at, does === 'adopt')
+    else if (does === 'stop') await this.stop(at)
+    else if (does === 'crash') await this.#crash(at)
+    else if (does === 'pass') await this.#pass(which * 200)
+    else if (does === 'setBack') this.#offset -= which * 60_000
+    else if (life === undefined) return
+    else if (does === 'put') await this.#put(life)
+    else if (does === 'settle') await this.#settle(life, which)
+    else if (does === 'refuse') this.#refuse(life, which)
+    else await this.emit(at)
+  }
+
+  /** While time passes, messages to receivers that do not run are lost. */
+  async #pass(ms: number): Promise<void> {
+    const { length: started } = this.#emitted
+    const down = this.#lives.some((life, at) => life === undefined && existsSync(this.#path(at)))
+    if (down) this.#losses.push({ atMs: this.#clock.now() })
+    await this.#fake.advance(ms)
+    if (down) this.#losses.push({ atMs: this.#clock.now() })
+    expect(this.#emitted).toHaveLength(started)
+  }
+
+  async finish(): Promise<void> {
+    for (const at of this.#lives.keys()) await this.start(at, false)
+    for (const [at, life] of this.#lives.entries()) while ((life?.open.length ?? 0) > 0) await this.emit(at)
+    for (const { vin, atMs } of this.#losses) {
+      const covers = this.#emitted.filter((gap) => gap.vin === undefined || gap.vin === vin)
+      expect(covers.some(({ fromMs, toMs }) => fromMs <= atMs && atMs <= toMs)).toBe(true)
+    }
+    const waiting = this.#lives.flatMap((life) => [...(life?.waiting.keys() ?? [])])
+    for (const [text, isSettled] of this.#stored) {
+      const found = waiting.filter((each) => each === text).length
+      if (isSettled) expect(found).toBeLessThanOrEqual(1)
+      else expect(found).toBe(1)
+    }
+    for (const at of this.#lives.keys()) await this.stop(at)
+    // Every gap was reported, and the stop was noted.
+    for (const at of this.#lives.keys()) {
+      await this.start(at, false)
+      expect(this.#lives[at]?.open).toEqual([])
+      await this.stop(at)
+    }
+  }
+}
+
+test.each([1, 3])(
+  'with %d receivers that stop, crash, start, adopt and set their clock back: no message is missing or twice, and each loss is in a gap',
+  { timeout: 300_000 },
+  async (count) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 50, size: 'max' }), async (steps) => {
+        const fleet = new Fleet(count)
+        await fleet.start(0, false)
+        for (const each of steps) await fleet.act(each)
+        await fleet.finish()
+      }),
+      { numRuns: Number(process.env['FLEETHOOK_RUNS'] ?? inForm({ short: 15, full: 150 })), endOnFailure: true },
+    )
+  },
+)
