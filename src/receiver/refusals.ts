@@ -106,7 +106,12 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
   let isStopped = false
 
   function begin(isLossReported: boolean): Window {
-    const timer = isStopped ? undefined : backgroundTimer(clock, windowMs, flush)
+    let timer = isStopped ? undefined : backgroundTimer(clock, windowMs, flush)
+    // A timer that would keep the process alive is not worth a log line: the next refused request brings the line then.
+    if (timer?.unref === undefined) {
+      timer?.cancel()
+      timer = undefined
+    }
     return { sinceMs: clock.now(), kinds: new Map(), isLossReported, reported: 0, timer }
   }
 
@@ -122,8 +127,8 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
     const refused = Object.fromEntries(kinds.map(([error, { count }]) => [error, count]))
     const seconds = Math.max(1, Math.round((clock.now() - ended.sinceMs) / 1000))
     const advice = kinds[0] === undefined ? '' : adviceFor(kinds[0][0], kinds[0][1].hint)
-    const requests = total === 1 ? 'request' : 'requests'
-    guarded(() => log.warn(`${total} ${requests} refused in ${seconds} s: ${list}. ${advice}`, { refused }))
+    const requests = total === 1 ? '1 request' : `${total} requests`
+    guarded(() => log.warn(`${requests} refused in ${seconds} s: ${list}. ${advice}`, { refused }))
     current = begin(kinds.some(([error]) => isLoss(error)))
   }
 
