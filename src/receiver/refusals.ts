@@ -164,6 +164,8 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
       const { error, eventNumber } = refusal
       const hint = hintOf(refusal)
       count(error, hint, eventNumber === undefined ? undefined : { eventNumber })
+      // Under overload this is called for each message.
+      if (handlers.length === 0) return
       const vins = new Set(messages.flatMap(({ lane }) => vinOf(lane) ?? []))
       const isAuthentic = !ofStrangers.has(error)
       call({ error, status: statusOf(refusal), hint, isAuthentic, door, messages: messages.length, vins: [...vins] })
