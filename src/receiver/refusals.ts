@@ -108,7 +108,12 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
   let isStopped = false
 
   function begin(isLossReported: boolean): Window {
-    const timer = isStopped ? undefined : backgroundTimer(clock, windowMs, flush)
+    let timer = isStopped ? undefined : backgroundTimer(clock, windowMs, flush)
+    // A timer that would keep the process alive is not worth a log line: the next refused request brings the line then.
+    if (timer?.unref === undefined) {
+      timer?.cancel()
+      timer = undefined
+    }
     return { sinceMs: clock.now(), kinds: new Map(), isLossReported, reported: 0, timer }
   }
 
@@ -124,8 +129,8 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
     const refused = Object.fromEntries(kinds.map(([error, { count }]) => [error, count]))
     const seconds = Math.max(1, Math.round((clock.now() - ended.sinceMs) / 1000))
     const advice = kinds[0] === undefined ? '' : adviceFor(kinds[0][0], kinds[0][1].hint)
-    const requests = total === 1 ? 'request' : 'requests'
-    guarded(() => log.warn(`${total} ${requests} refused in ${seconds} s: ${list}. ${advice}`, { refused }))
+    const requests = total === 1 ? '1 request' : `${total} requests`
+    guarded(() => log.warn(`${requests} refused in ${seconds} s: ${list}. ${advice}`, { refused }))
     current = begin(kinds.some(([error]) => isLoss(error)))
   }
 
@@ -162,6 +167,8 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
       const { error, eventNumber } = refusal
       const hint = hintOf(refusal)
       count(error, hint, eventNumber === undefined ? undefined : { eventNumber })
+      // Under overload this is called for each message.
+      if (handlers.length === 0) return
       const vins = new Set(messages.flatMap(({ lane }) => vinOf(lane) ?? []))
       const isAuthentic = !ofStrangers.has(error)
       call({ error, status: statusOf(refusal), hint, isAuthentic, door, messages: messages.length, vins: [...vins] })

@@ -34,5 +34,6 @@ describe('fleethook send and a real receiver', () => {
     expect(ended.status).toBe(1)
     expect(ended.stdout).toContain('9 × 403 secret_wrong (code 4)')
     expect(ended.stdout).toContain('Set `auth` of the webhook')
+    expect(ended.stdout.replaceAll(/\s+/g, ' ')).toMatch(/The secret that was sent has the check digits [0-9a-f]{3}\./)
   })
 })

@@ -1,0 +1,106 @@
+import { connect } from 'node:net'
+import { createReceiver } from 'fleethook'
+import { type NodeServeOptions, serve } from 'fleethook/node'
+import { describe, expect, test, vi } from 'vitest'
+import { secret } from '../runtimes/targets.ts'
+
+/** Sends text to a server. Resolves to the first line of the answer when the connection is closed. */
+function send(port: number, text: string): Promise<string> {
+  return new Promise((resolve) => {
+    let answer = ''
+    const socket = connect(port, '127.0.0.1')
+    socket.on('data', (chunk) => (answer += chunk.toString()))
+    socket.on('error', () => {})
+    socket.on('close', () => resolve(answer.split('\r\n', 1)[0] ?? ''))
+    socket.write(text)
+  })
+}
+
+describe('requests that Node refuses before the receiver sees them', () => {
+  test.each<[string, string, string, NodeServeOptions?]>([
+    ['request_malformed', 'HTTP/1.1 400 Bad Request', 'NONSENSE\r\n\r\n'],
+    [
+      'headers_too_large',
+      'HTTP/1.1 431 Request Header Fields Too Large',
+      `POST / HTTP/1.1\r\nhost: x\r\nx: ${'x'.repeat(20_000)}\r\n\r\n`,
+    ],
+    [
+      'expectation_unsupported',
+      'HTTP/1.1 417 Expectation Failed',
+      'POST / HTTP/1.1\r\nhost: x\r\nexpect: 200-ok\r\ncontent-length: 0\r\nconnection: close\r\n\r\n',
+    ],
+    ['request_timeout', 'HTTP/1.1 408 Request Timeout', 'POST / HTTP/1.1\r\nhost:', { headersTimeoutMs: 100 }],
+  ])('%s is counted, and answered as Node does', async (error, answer, text, options) => {
+    const seen: unknown[] = []
+    const receiver = createReceiver({ secret }).onRefused(
+      ({ error: why, status }) => void seen.push(`${status} ${why}`),
+    )
+    const server = await serve(receiver, {
+      port: 0,
+      hostname: '127.0.0.1',
+      signals: false,
+      announce: false,
+      ...options,
+    })
+    expect(await send(server.port, text)).toBe(answer)
+    await server.close()
+    expect(receiver.stats().refused).toEqual({ [error]: 1 })
+    expect(seen).toEqual([`${answer.slice(9, 12)} ${error}`])
+  })
+
+  test('connections_exceeded is counted', async () => {
+    const receiver = createReceiver({ secret })
+    const options = { port: 0, hostname: '127.0.0.1', signals: false, announce: false, maxConnections: 1 } as const
+    const server = await serve(receiver, options)
+    const first = connect(server.port, '127.0.0.1')
+    await new Promise((resolve) => first.once('connect', resolve))
+    expect(await send(server.port, 'POST / HTTP/1.1\r\n')).toBe('')
+    first.destroy()
+    await server.close()
+    expect(receiver.stats().refused).toEqual({ connections_exceeded: 1 })
+  })
+
+  test('a body that ends too early is counted once, by the receiver', async () => {
+    const receiver = createReceiver({ secret })
+    const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false, announce: false })
+    const head = `POST / HTTP/1.1\r\nhost: x\r\nauthorization: ${secret}\r\ntransfer-encoding: chunked\r\n\r\n`
+    await send(server.port, `${head}5\r\nabcde\r\nno chunk\r\n`)
+    await server.close()
+    expect(receiver.stats().refused).toEqual({ body_interrupted: 1 })
+  })
+})
+
+describe('the lines of serve', () => {
+  test('have the check digits of each secret, and none of its characters', async () => {
+    const info = vi.spyOn(console, 'info').mockImplementation(() => {})
+    const secrets = ['a-long-random-value', 'Splunk another-long-value']
+    for (const given of [...secrets, secrets, false] as const) {
+      const receiver = createReceiver({ secret: given as string })
+      const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false })
+      await server.close()
+    }
+    const lines = info.mock.calls.map(([line]) => String(line)).filter((line) => line.includes('listening on'))
+    info.mockRestore()
+    const [first, second, both, none] = lines.map((line) => line.split('\n').at(-1)?.trim() ?? '')
+    expect(first).toMatch(/^Secret: check digits [0-9a-f]{3}, as `fleethook send` prints them\.$/)
+    expect(second?.slice(21, 24)).not.toBe(first?.slice(21, 24))
+    expect(both).toContain(`check digits ${first?.slice(21, 24)} and ${second?.slice(21, 24)},`)
+    expect(none).toBe('Requests need no secret: anybody can post.')
+    for (const told of ['random', 'another']) expect(lines.join()).not.toContain(told)
+  })
+
+  test('have the number of dead letters when the server stops', async () => {
+    const info = vi.spyOn(console, 'info').mockImplementation(() => {})
+    const log = { debug() {}, info() {}, warn() {}, error() {} }
+    const receiver = createReceiver({ secret: false, retry: { attempts: 1 }, log }).on('state', () => {
+      throw new Error('no')
+    })
+    const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false })
+    await fetch(server.url, { method: 'POST', body: '{"vin":"V","state":"online"}' })
+    await server.close()
+    const last = String(info.mock.calls.at(-1)?.[0])
+    info.mockRestore()
+    expect(last).toMatch(/stopped: .*\n {2}1 dead letter in memory: gone when the process ends\.$/)
+    expect(receiver.stats().inbox.deadLetters).toBe(1)
+  })
+})
