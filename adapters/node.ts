@@ -16,7 +16,7 @@ import { getRequestListener, RequestError } from '@hono/node-server'
 import { FleethookError } from '../src/base/errors.ts'
 import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
 import { refuse } from '../src/http/answers.ts'
-import { launcherVariable, type LauncherMessage } from './launcher.ts'
+import { launcherVariable, type LauncherMessage } from './serve-options.ts'
 import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
 export { exitWithError } from './startup-errors.ts'

@@ -97,7 +97,7 @@ async function measure({
   const slow = delayMs === 0 ? undefined : await delayed(deployment.port, delayMs / 2)
   const load = pour(slow?.port ?? deployment.port, connections, rate)
   await new Promise((resolve) => setTimeout(resolve, 500))
-  for (let restart = 0; restart < restarts; restart++) {
+  for (let restart = 0; restart < restarts; restart += deployment.receivers ?? 1) {
     await deployment.restart()
     await new Promise((resolve) => setTimeout(resolve, 500))
   }
@@ -113,6 +113,7 @@ async function measure({
     why: [...count.failures].map(([why, times]) => `${why} ${times}`).join(', '),
     'slowest answer ms': Math.round(count.slowestMs),
   })
+  process.stderr.write(`${JSON.stringify(rows.at(-1))}\n`)
   expect(count.sent).toBeGreaterThan(20)
   if (promised) expect([...count.failures]).toEqual([])
 }
