@@ -11,9 +11,7 @@ import { spawnTarget, type Target, type TargetCommand } from '../../conformance/
 /** A receiver that is deployed in one of the documented ways. */
 export interface Deployment extends AsyncDisposable {
   readonly port: number
-  /** How many receivers `restart` replaces. Default 1. */
-  readonly receivers?: number
-  /** Replaces each receiver. Resolves when the new ones take messages. */
+  /** Replaces the receiver. Resolves when the new one takes messages. */
   restart(): Promise<void>
   /** Every line that its processes have printed. */
   output(): readonly string[]
@@ -216,13 +214,12 @@ export async function behind(
   }
   return {
     port,
-    receivers: 2,
     async restart() {
       for (const [index, start] of starts.entries()) {
         await receivers[index]?.stop()
         receivers[index] = await start()
         // A proxy that asks for readiness does so twice a second.
-        await new Promise((resolve) => setTimeout(resolve, 700))
+        await new Promise((resolve) => setTimeout(resolve, 1_500))
       }
     },
     output: () => receivers.flatMap((receiver) => receiver.output),
