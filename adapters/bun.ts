@@ -89,7 +89,8 @@ const bun: Runtime<BunServeOptions> = {
  * Serves a receiver, or a Hono app that mounts one, on Bun.
  *
  * Resolves once it listens; rejects when it cannot (a port that is taken). On SIGTERM and SIGINT it closes listening
- * sockets, idle and then lingering connections, drains, and lets the process end; it never calls `process.exit`.
+ * sockets, idle and then lingering connections, drains, and lets the process end. A process that something else holds ends two
+ * seconds later, unless `exit` is `false`.
  * Environment variables reach `secret` functions and handlers as `env`.
  *
  * @example

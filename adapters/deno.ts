@@ -187,8 +187,8 @@ function timer(ms: number): { readonly over: Promise<void>; cancel(): void } {
  * Serves a receiver, or a Hono app that mounts one, on Deno.
  *
  * Resolves once it listens; rejects when it cannot (a port that is taken). On SIGTERM and SIGINT it lets requests that
- * are under way finish, closes the listening socket and the connections, drains, and lets the process end; only a second
- * signal ends it by `Deno.exit`. Environment variables reach `secret` functions and handlers as `env`.
+ * are under way finish, closes the listening socket and the connections, drains, and lets the process end. A process
+ * that something else holds ends two seconds later, unless `exit` is `false`. A second signal ends it at once. Environment variables reach `secret` functions and handlers as `env`.
  *
  * On Deno Deploy `ack: 'received'` is refused, since nothing is sure to run after an answer there.
  *

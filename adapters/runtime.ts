@@ -299,7 +299,7 @@ function cannotListen(cause: unknown, { port = 3000, hostname }: ServeOptions): 
   return new FleethookError('listen_failed', message, { cause, ...(hint === undefined ? {} : { hint }) })
 }
 
-/** An app in which no receiver is found would be served and never drained: nobody should learn of that from a loss. */
+/** An app in which no receiver is found is never drained, so the line at startup says so. */
 function meanings(receivers: readonly Drainable[]): string {
   if (receivers.length > 0) return [...new Set(receivers.map(meaning))].join(' ')
   return 'No receiver was found in what is served, so that stopping drains none: mount it with app.route(path, receiver.routes()), or call receiver.drain() once the server is closed.'

@@ -8,7 +8,7 @@ import process from 'node:process'
 import { getSystemErrorName } from 'node:util'
 import type { Command } from 'commander'
 import { isObject } from '../../src/base/options.ts'
-import { launcherVariable } from '../launcher.ts'
+import { launcherVariable } from '../serve-options.ts'
 import { whole } from './arguments.ts'
 import { printError } from './terminal.ts'
 

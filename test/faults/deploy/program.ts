@@ -3,11 +3,7 @@ import { argv, env } from 'node:process'
 import { sqliteInbox } from '../../../adapters/inbox/sqlite.ts'
 import { createReceiver } from '../../../src/index.ts'
 
-const {
-  handlerMs = 200,
-  burnMs = 0,
-  ...rest
-}: { handlerMs?: number; burnMs?: number } = JSON.parse(env['SETTINGS'] ?? '{}')
+const { handlerMs = 200, burnMs = 0 }: { handlerMs?: number; burnMs?: number } = JSON.parse(env['SETTINGS'] ?? '{}')
 const adapters = {
   node: () => import('../../../adapters/node.ts'),
   bun: () => import('../../../adapters/bun.ts'),

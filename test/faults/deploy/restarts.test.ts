@@ -123,7 +123,7 @@ afterAll(() =>
     title: 'Messages that are not acknowledged during deploys',
     file: 'test/faults/deploy/restarts.test.ts',
     about:
-      'A sender posts 200 messages a second of 50 vehicles, each once, while the receiver is restarted six times. Handlers take 200 ms. The inbox is a SQLite file. With a busy event loop, every handler burns 20 ms of CPU and 40 messages a second are sent. Behind a proxy there are two receivers with a file each, restarted one after the other. A relay in the sender adds the delay to bytes, and none to the connecting. The configurations are in `examples/deploy`.',
+      'A sender posts 200 messages a second of 50 vehicles, each once, while the receiver is restarted six times. Handlers take 200 ms. The inbox is a SQLite file. With a busy event loop, every handler burns 20 ms of CPU and 40 messages a second are sent. Behind a proxy there are two receivers with a file each, and each of them is restarted six times, one after the other. A relay in the sender adds the delay to bytes, and none to the connecting. The configurations are in `examples/deploy`.',
     tables: [{ title: 'Restarts', rows }],
     versions: {
       ...versionsOf(['bun', 'deno']),
