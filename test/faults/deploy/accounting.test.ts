@@ -47,7 +47,7 @@ const each = (receiver: Receiver, groups: number): readonly Course[] =>
   }))
 
 const courses = inForm<readonly Course[]>({
-  short: each({ runtime: 'node24' }, 4),
+  short: each({ runtime: 'node24' }, 6),
   full: receivers.flatMap((receiver) => each(receiver, 2)),
   long: random(),
 })
