@@ -5,6 +5,7 @@
  */
 export { type Client, createClient } from './service/client/client.ts'
 export type {
+  ConfigChange,
   ConfigResource,
   ConfigResult,
   DefaultConfigResource,
@@ -24,8 +25,10 @@ export type {
   VehicleCommand,
   VehicleImage,
   VehicleResource,
+  VehicleSummary,
 } from './service/client/products.ts'
 export type { Refill, Refillable, RefillOptions } from './service/client/refill.ts'
 export { ServiceError, type ServiceErrorCode, type ServiceErrorDetails } from './service/client/service-error.ts'
 export type { EventStream, StreamGap, StreamMessage, StreamOptions } from './service/client/stream.ts'
+export type { ConfigEvent, SiteEvent, SiteTopic, StreamEvent, StreamTopic } from './service/client/stream-events.ts'
 export type { StoredWebhook, Webhook, WebhookResource } from './service/client/webhook.ts'

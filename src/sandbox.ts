@@ -3,9 +3,12 @@
  *
  * @module
  */
+export type { Failure, FailureKind } from './service/sandbox/faults.ts'
 export type {
+  ActivityLine,
   CommandAccess,
   KeptFields,
+  KeptSetting,
   KeptVehicle,
   KeptWebhook,
   OutgoingMessage,
@@ -15,3 +18,4 @@ export type {
   SandboxStore,
 } from './service/sandbox/options.ts'
 export { createSandbox, type Sandbox } from './service/sandbox/sandbox.ts'
+export type { StreamFault } from './service/sandbox/sse.ts'

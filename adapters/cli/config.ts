@@ -79,10 +79,10 @@ function printChange({ print }: Asking, result: ConfigResult): number {
   return result.ignoredFields.length > 0 ? 3 : 0
 }
 
-function shown(fields: { readonly [name: string]: FieldSetting | undefined }): string {
+function shown(fields: { readonly [name: string]: FieldSetting | null | undefined }): string {
   const rows = Object.entries(fields).map(([name, setting]) => [
     name,
-    `every ${setting?.interval_seconds} s`,
+    setting ? `every ${setting.interval_seconds} s` : 'at its default interval',
     setting?.minimum_delta === undefined ? '' : `changed by ${setting.minimum_delta}`,
     setting?.resend_interval_seconds === undefined ? '' : `again after ${setting.resend_interval_seconds} s`,
   ])

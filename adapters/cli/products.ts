@@ -1,8 +1,9 @@
 import type { Command } from 'commander'
 import { summarize } from '../../src/events/summarize.ts'
-import type { WireEvent, WireTopic } from '../../src/events/event.ts'
+import type { WireTopic } from '../../src/events/event.ts'
 import type { BuiltInFields } from '../../src/events/fields.ts'
 import type { StreamOptions } from '../../src/service/client/stream.ts'
+import type { StreamEvent } from '../../src/service/client/stream-events.ts'
 import { topicList, topics, whole } from './arguments.ts'
 import { asks, statuses } from './service.ts'
 import { columns } from './terminal.ts'
@@ -64,6 +65,15 @@ async function* texts(messages: AsyncIterable<{ readonly text: string }>): Async
   for await (const { text } of messages) yield text.replaceAll('\n', ' ')
 }
 
-async function* summaries(events: AsyncIterable<WireEvent>): AsyncGenerator<string> {
-  for await (const event of events) yield summarize(event)
+async function* summaries(events: AsyncIterable<StreamEvent>): AsyncGenerator<string> {
+  for await (const event of events) {
+    if ('siteId' in event) yield `${event.createdAt} ${event.siteId} ${event.topic}: ${membersOf(event.document)}`
+    else if (event.topic === 'config')
+      yield `${event.createdAt} ${event.vin} ${event.topic}: ${membersOf(event.config.fields)}`
+    else yield summarize(event)
+  }
+}
+
+function membersOf(document: object | null): string {
+  return document === null ? 'none' : `${Object.keys(document).length} members`
 }

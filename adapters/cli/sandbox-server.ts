@@ -1,30 +1,37 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { closeSync, mkdirSync, openSync } from 'node:fs'
-import { Agent as HttpAgent, request as httpRequest, type Server } from 'node:http'
+import { Agent as HttpAgent, request as httpRequest, type Server, type ServerResponse } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { dirname } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { serve } from '@hono/node-server'
 import { FleethookError } from '../../src/base/errors.ts'
-import type { SandboxOptions } from '../../src/service/sandbox/options.ts'
-import type { PostMessage } from '../../src/service/sandbox/options.ts'
+import { escapeControls } from '../../src/events/summarize.ts'
+import type {
+  ActivityLine,
+  PostMessage,
+  SandboxOptions,
+  SandboxState,
+  SandboxStore,
+} from '../../src/service/sandbox/options.ts'
 import { createSandbox } from '../../src/service/sandbox/sandbox.ts'
-import type { SandboxState, SandboxStore } from '../../src/service/sandbox/options.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { loadSqlite, type SqliteModule } from '../inbox/sqlite/file/database.ts'
 import { colorsFor } from './terminal.ts'
 
 /** What `fleethook sandbox` does. */
-export interface RunOptions extends Omit<SandboxOptions, 'store' | 'post' | 'clock'> {
+export interface RunOptions extends Omit<SandboxOptions, 'store' | 'post' | 'clock' | 'show'> {
   readonly port: number
   readonly hostname: string
   /** The file of the state; without it, it is in memory. */
   readonly data: string | undefined
+  /** Shows nothing but the address and the key. */
+  readonly quiet: boolean
 }
 
 /** Serves a sandbox until Ctrl+C. Rejects when it cannot listen. */
-export async function run({ port, hostname, data, ...options }: RunOptions): Promise<void> {
+export async function run({ port, hostname, data, quiet, ...options }: RunOptions): Promise<void> {
   const { bold, dim, yellow } = colorsFor(process.stdout)
   const made = options.apiKey === undefined ? `sandbox-${randomBytes(18).toString('base64url')}` : undefined
   const store = data === undefined ? undefined : sqliteStore(data)
@@ -44,9 +51,11 @@ export async function run({ port, hostname, data, ...options }: RunOptions): Pro
     ...options,
     apiKey: options.apiKey ?? made,
     post,
+    ...(quiet ? {} : { show: showLine }),
     ...(store === undefined ? {} : { store }),
   })
   const server = serve({ fetch: sandbox.fetch, port, hostname }) as Server // oxlint-disable-line no-unsafe-type-assertion -- no createServer is given: it is one of node:http
+  tolerateStrayChunks(server)
   try {
     if (!server.listening) await once(server, 'listening')
   } catch (cause) {
@@ -73,6 +82,38 @@ export async function run({ port, hostname, data, ...options }: RunOptions): Pro
   await closed
   close()
   store?.close()
+}
+
+/** Prints a line. What went wrong is red, and an alarm stands out. */
+function showLine({ kind, failed, text }: ActivityLine): void {
+  const { bold, dim, green, inverse, red, yellow } = colorsFor(process.stdout)
+  const line = escapeControls(text)
+  if (kind === 'alarm') console.log(failed ? `\n${inverse(red(bold(` ${line} `)))}\n` : `\n${green(bold(line))}\n`)
+  else if (kind === 'delivery') console.log(failed ? red(line) : line)
+  else console.log(failed ? yellow(line) : dim(line))
+}
+
+/** A chunk of zero bytes: the end of a chunked body. */
+const lastChunk = /(^|\r\n)0\r\n\r\n$/
+
+/**
+ * One widely used client asks for a stream with a chunked GET, and sends the last chunk twice. Node takes the second one for
+ * another request and would answer 400 in the middle of the stream. The service does not mind, so neither does this server.
+ */
+function tolerateStrayChunks(server: Server): void {
+  const answers = new WeakMap<object, ServerResponse>()
+  server.on('request', ({ socket }, answer) => void answers.set(socket, answer))
+  server.on('clientError', (error, socket) => {
+    const packet: unknown = 'rawPacket' in error ? error.rawPacket : undefined
+    const isStray = packet instanceof Uint8Array && lastChunk.test(Buffer.from(packet).toString('latin1'))
+    const answer = answers.get(socket)
+    if (isStray && answer !== undefined && !answer.destroyed) {
+      // Node reads nothing more from this connection, so it ends with the answer.
+      if (answer.writableFinished) socket.end()
+      else answer.once('finish', () => socket.end())
+    } else if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n')
+    else socket.destroy()
+  })
 }
 
 function cannotListen(cause: unknown, hostname: string, port: number): FleethookError {
@@ -144,13 +185,21 @@ function openFile(path: string): DatabaseSync {
     mkdirSync(dirname(path), { recursive: true })
     closeSync(openSync(path, 'a', 0o600))
     const database = new DatabaseSync(path)
-    database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL')
+    // Locked until the process ends, so that a second sandbox cannot change the same file.
+    database.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL')
+    database.exec('BEGIN EXCLUSIVE; COMMIT')
     database.exec(
       'CREATE TABLE IF NOT EXISTS sandbox (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL) STRICT',
     )
     return database
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
+    if (/database is locked/.test(why)) {
+      throw new FleethookError('inbox_locked', `Another sandbox uses ${path}.`, {
+        hint: 'Stop it, or give --data another file.',
+        cause,
+      })
+    }
     throw new FleethookError('inbox_unavailable', `The sandbox cannot keep its state in ${path}: ${why}.`, {
       hint: 'Give --data another file.',
       cause,

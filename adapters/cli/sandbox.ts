@@ -18,6 +18,10 @@ interface Given {
   readonly startAt?: Date
   readonly speed: number
   readonly stream?: Readonly<Record<string, FieldSetting>>
+  readonly firmware: 'today' | 'mixed' | 'old'
+  readonly streamMinutes: number
+  readonly rateLimit?: number
+  readonly quiet?: true
   readonly dotenv: string
 }
 
@@ -48,6 +52,18 @@ export function defineSandbox(command: Command): void {
     .option('--seed <n>', 'the same seed gives the same vehicles', whole(0, 0x7fff_ffff), 1)
     .option('--start-at <time>', 'when the vehicles wake up, ISO 8601 (default: now)', time)
     .option('--speed <n>', 'vehicle seconds per second; 0: time passes only by /sandbox/clock', number(0, 1_000), 1)
+    .addOption(
+      new Option('--firmware <age>', 'old firmware writes values as text; mixed: every third vehicle')
+        .choices(['today', 'mixed', 'old'])
+        .default('today'),
+    )
+    .option('--stream-minutes <n>', 'the service ends a stream after this time; 0: never', number(0, 1_440), 5)
+    .option(
+      '--rate-limit <n>',
+      'requests per minute; more are answered with 429 (default: no limit)',
+      whole(1, 1_000_000),
+    )
+    .option('-q, --quiet', 'do not show each delivery, call and stream')
     .option('--dotenv <path>', 'the file with variables that are not set', '.env')
     .addHelpText(
       'after',
@@ -58,6 +74,7 @@ Without it, the command makes a new key and prints it.
 Examples:
   fleethook sandbox --allow-local --stream BatteryLevel=60 Location=10
   fleethook sandbox --allow-local --speed 0 --seed 7 --data sandbox.db
+  fleethook sandbox --firmware old --stream-minutes 0.1 --rate-limit 60
 
 Exit status: 0 after Ctrl+C, 1 it could not listen or use the --data file, 2 bad usage.`,
     )
@@ -77,6 +94,10 @@ Exit status: 0 after Ctrl+C, 1 it could not listen or use the --data file, 2 bad
           commands: { vehicle: given.commands, energy: given.energyCommands },
           seed: given.seed,
           speed: given.speed,
+          firmware: given.firmware,
+          streamMinutes: given.streamMinutes,
+          quiet: given.quiet ?? false,
+          ...(given.rateLimit === undefined ? {} : { rateLimit: given.rateLimit }),
           ...(given.startAt === undefined ? {} : { startAt: given.startAt.getTime() }),
           ...(given.stream === undefined ? {} : { config: { fields: given.stream } }),
         })

@@ -99,6 +99,7 @@ const hints: Readonly<Record<string, string>> = {
   invalid_webhook_url:
     'Give a URL that the internet can reach. For a sandbox that was started with --allow-local, add --allow-local here too.',
   unauthorized: 'Is SERVICE_API_KEY a key of this business, for the service at SERVICE_URL?',
+  invalid_token: 'Is SERVICE_API_KEY a key of this business, for the service at SERVICE_URL?',
   webhook_not_found: 'Set one with `fleethook webhook set --url <url>`.',
   config_not_found: 'The vehicle does not stream. Start it with `fleethook config patch <vin> <settings>`.',
   unreachable: 'Is SERVICE_URL right, and can this machine reach it?',

@@ -124,6 +124,8 @@ export class LocalBackend implements Backend {
     if ('error' in request) return request
     from.context?.watch?.(request.settled())
     if (this.ack !== 'handled') return undefined
+    // No handler of this process will run for it any more.
+    if (this.lifecycle.isStopped) return { error: 'draining' }
     await request.settled()
     if (request.unhandled === 0) return undefined
     return { error: this.lifecycle.isStopped ? 'draining' : 'inbox_unavailable' }
@@ -261,7 +263,7 @@ export class LocalBackend implements Backend {
       else {
         // Where one gap found room there may be room for another.
         this.#emitGap(from)
-        await request.settled()
+        if (!this.lifecycle.isStopped) await request.settled()
       }
       this.#gapsUnderWay -= 1
       if (request !== undefined && !isHeld(from.context)) this.#emitGap(from)

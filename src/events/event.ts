@@ -20,6 +20,11 @@ export interface Meta {
   readonly isResend?: boolean
   /** The service sent it from its cache. */
   readonly isCache?: boolean
+  /**
+   * On an event of a stream's snapshot: what is new since the stream last delivered it. For `data` these are fields, for `alerts`
+   * and `errors` names, for `connectivity` the network, for other topics the topic. On the first connection everything is new.
+   */
+  readonly changed?: readonly string[]
   /** Tells overlapping connections of one vehicle apart. */
   readonly connectionId?: string
   /** The message had no readable time: `createdAt` and `at` are the time of receipt. */

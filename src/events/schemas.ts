@@ -95,6 +95,7 @@ const meta: z.ZodMiniType<Meta> = z.looseObject({
   sourcetype: z.exactOptional(z.string()),
   isResend: z.exactOptional(z.boolean()),
   isCache: z.exactOptional(z.boolean()),
+  changed: z.exactOptional(z.array(z.string())),
   connectionId: z.exactOptional(z.string()),
   createdAtMissing: z.exactOptional(z.literal(true)),
   conflated: z.exactOptional(z.number()),

@@ -91,6 +91,8 @@ function fits(key: string, value: unknown): boolean {
     case 'isResend':
     case 'isCache':
       return typeof value === 'boolean'
+    case 'changed':
+      return Array.isArray(value) && value.every((name) => typeof name === 'string')
     // Only fleethook sets these.
     case 'createdAtMissing':
     case 'conflated':

@@ -1,5 +1,6 @@
 import { mkdtempSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:https'
+import { connect } from 'node:net'
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,7 +13,7 @@ import { type Endpoint, endpoint } from './endpoint.ts'
 
 const key = 'the-key-of-the-business'
 const secret = 'a-long-random-value'
-const vin = '0FLEETV17T0000000'
+const vin = '0FL3EETV6T0000000'
 
 const running: Running[] = []
 const opened: Endpoint[] = []
@@ -110,12 +111,92 @@ describe('fleethook sandbox', () => {
     expect(stdout).toMatch(/SERVICE_API_KEY=sandbox-\S{24}/)
   })
 
-  test.each([[['--speed', '-1']], [['--port', 'x']], [['--stream', 'BatteryLevel']], [['--commands', 'some']]])(
-    'bad usage %j ends with 2',
-    async (args) => {
-      expect((await command(['sandbox', ...args], { SERVICE_API_KEY: key })).status).toBe(2)
-    },
-  )
+  test('refuses a file of --data that another sandbox uses, and ends', async () => {
+    const data = join(mkdtempSync(join(tmpdir(), 'fleethook-')), 'sandbox.db')
+    const { env } = await sandbox('--speed', '0', '--data', data)
+    const second = await command(['sandbox', '--port', '0', '--data', data, '--dotenv', '/nowhere'])
+    expect(second).toMatchObject({ status: 1, stdout: '' })
+    expect(second.stderr).toContain(`Another sandbox uses ${data}. Stop it, or give --data another file.`)
+    expect((await ask(env, '/sandbox/clock')).status).toBe(200)
+  })
+
+  test('prints a line for each delivery, call and stream, and an alarm when the webhook refuses', async () => {
+    const receiver = await endpoint((_posted, response) => void response.writeHead(403).end())
+    opened.push(receiver)
+    const { env, it } = await sandbox('--allow-local', '--speed', '0')
+    await command(['webhook', 'set', '--url', receiver.url, '--allow-local'], env)
+    await ask(env, '/sandbox/messages', { vin, data: { Soc: 5 } })
+    const stream = await ask(env, `/sse/${vin}`)
+    await stream.body?.cancel()
+    it.child.kill('SIGINT')
+    const { stdout } = await it.ended
+    expect(stdout).toMatch(new RegExp(`403 → POST ${receiver.url}  data ${vin}  \\d+ ms  wrong secret`))
+    expect(stdout).toContain('The webhook did not take a message')
+    expect(stdout).toMatch(/200 ← PUT \/api\/business\/webhook  \d+ ms/)
+    expect(stdout).toContain(`opened ⇉ /sse/${vin}`)
+    expect(stdout).not.toMatch(new RegExp(`${key}|${secret}`))
+  })
+
+  test('prints nothing of that with --quiet', async () => {
+    const { env, it } = await sandbox('--speed', '0', '--quiet')
+    await ask(env, '/api/business/products')
+    it.child.kill('SIGINT')
+    expect((await it.ended).stdout).not.toContain('←')
+  })
+
+  test('takes --firmware, --stream-minutes and --rate-limit', async () => {
+    const { env } = await sandbox('--firmware', 'old', '--stream-minutes', '0.01', '--rate-limit', '3')
+    const stream = await ask(env, `/sse/${vin}`)
+    expect(await stream.text()).toMatch(/^retry: 1000/)
+    const statuses: number[] = []
+    for (let count = 0; count < 3; count += 1) statuses.push((await ask(env, '/api/business/products')).status)
+    expect(statuses).toEqual([200, 200, 429])
+  })
+
+  test('goes on with a stream after a chunked GET whose last chunk comes twice', async () => {
+    const { env } = await sandbox('--speed', '0')
+    const { port, host } = new URL(env['SERVICE_URL'] ?? '')
+    const head = (path: string): string =>
+      `GET ${path} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\nTransfer-Encoding: chunked\r\n\r\n`
+    for (const parts of [
+      [`${head(`/sse/${vin}`)}0\r\n\r\n0\r\n\r\n`],
+      [head(`/sse/${vin}`), '0\r\n\r\n', '0\r\n\r\n'],
+    ]) {
+      const socket = connect(Number(port), '127.0.0.1')
+      let received = ''
+      socket.on('data', (chunk: Buffer) => (received += chunk.toString()))
+      const closed = once(socket, 'close')
+      for (const part of parts) {
+        socket.write(part)
+        await expect.poll(() => part === parts.at(-1) || received.length >= 0).toBe(true)
+      }
+      await expect.poll(() => received).toContain('retry: 1000')
+      await ask(env, '/sandbox/messages', { vin, state: 'driving' })
+      await expect.poll(() => received).toContain('"state":"driving"')
+      expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200'])
+      socket.destroy()
+      await closed
+    }
+    // Bytes that are no request at all are still refused.
+    const broken = connect(Number(port), '127.0.0.1')
+    let answer = ''
+    broken.on('data', (chunk: Buffer) => (answer += chunk.toString()))
+    broken.end('NONSENSE\r\n\r\n')
+    await once(broken, 'close')
+    expect(answer).toMatch(/^HTTP\/1\.1 400/)
+  })
+
+  test.each([
+    [['--speed', '-1']],
+    [['--firmware', 'new']],
+    [['--rate-limit', '0']],
+    [['--stream-minutes', '-1']],
+    [['--port', 'x']],
+    [['--stream', 'BatteryLevel']],
+    [['--commands', 'some']],
+  ])('bad usage %j ends with 2', async (args) => {
+    expect((await command(['sandbox', ...args], { SERVICE_API_KEY: key })).status).toBe(2)
+  })
 })
 
 test('a certificate that nobody trusts is refused when `verify` is true, and taken when it is false', async () => {

@@ -11,7 +11,13 @@ describe('config(vin)', () => {
     ['replace', 'POST'],
   ] as const)('%s sends the fields and returns the ignored ones', async (name, method) => {
     const { client, asked, lines } = stub(json({ fields, ignoredFields: ['Gaer'], more: 1 }))
-    expect(await client.config(vin)[name](config)).toEqual({ fields, ignoredFields: ['Gaer'], more: 1 })
+    expect(await client.config(vin)[name](config)).toEqual({
+      fields,
+      ignoredFields: ['Gaer'],
+      skipped: {},
+      updatedVehicles: undefined,
+      more: 1,
+    })
     expect(lines()).toEqual([`${method} /api/config/${vin}`])
     expect(asked[0]?.body).toEqual(config)
   })
@@ -28,10 +34,34 @@ describe('config(vin)', () => {
     expect(await rejection(client.config(vin).get())).toMatchObject({ code: 'config_not_found', status: 404 })
   })
 
-  test('stop deletes the config', async () => {
-    const { client, lines } = stub(json({ response: true }))
-    expect(await client.config(vin).stop()).toBeUndefined()
-    expect(lines()).toEqual([`DELETE /api/config/${vin}`])
+  test('stop deletes the config, and says whether that changed a vehicle', async () => {
+    const { client, lines } = stub([json({ updated_vehicles: 1 }), json({ response: true })])
+    expect(await client.config(vin).stop()).toEqual({ updatedVehicles: 1, skipped: {} })
+    expect(await client.config(vin).stop()).toEqual({ updatedVehicles: undefined, skipped: {} })
+    expect(lines()).toEqual(Array(2).fill(`DELETE /api/config/${vin}`))
+  })
+
+  test('a field without a setting of its own is sent as null, and has the default interval', async () => {
+    const { client, asked } = stub(json({ updated_vehicles: 1 }))
+    await client.config(vin).patch({ fields: { BatteryLevel: null, Gear: { interval_seconds: 1 } } })
+    expect(asked[0]?.body).toEqual({ fields: { BatteryLevel: null, Gear: { interval_seconds: 1 } } })
+  })
+
+  test('a setting that is stored as null or as {} is read as null, so that the config can be sent again', async () => {
+    const { client, asked } = stub(
+      json({ fields: { BatteryLevel: {}, Gear: null, Soc: { interval_seconds: 5, more: 1 } } }),
+    )
+    const config = await client.config(vin).get()
+    expect(config).toEqual({ fields: { BatteryLevel: null, Gear: null, Soc: { interval_seconds: 5, more: 1 } } })
+    await client.config(vin).replace(config)
+    expect(asked[1]?.body).toEqual(config)
+  })
+
+  test('a stored setting of another shape is answer_unreadable', async () => {
+    for (const setting of [{ minimum_delta: 1 }, { interval_seconds: 'often' }, 5, []]) {
+      const { client } = stub(json({ fields: { BatteryLevel: setting } }))
+      expect(await rejection(client.config(vin).get())).toMatchObject({ code: 'answer_unreadable' })
+    }
   })
 
   test('a config that was read can be sent to another vehicle', async () => {
@@ -51,7 +81,7 @@ describe('defaultConfig', () => {
 
   test('set puts the config, and get returns it', async () => {
     const { client, lines } = stub([json({ ignoredFields: [] }), json(config)])
-    expect(await client.defaultConfig.set(config)).toEqual({ ignoredFields: [] })
+    expect(await client.defaultConfig.set(config)).toMatchObject({ ignoredFields: [] })
     expect(await client.defaultConfig.get()).toEqual(config)
     expect(lines()).toEqual(['PUT /api/business/config/default', 'GET /api/business/config/default'])
   })
@@ -88,6 +118,35 @@ describe('ignoredFields', () => {
   })
 })
 
+describe('updatedVehicles', () => {
+  const skipped = { missing_key: [vin], max_configs: [] }
+
+  test.each([
+    [{ updated_vehicles: 0, skipped_vehicles: skipped }],
+    [{ response: { updated_vehicles: 0, skipped_vehicles: skipped } }],
+    [{ response: { updated_vehicles: 0 }, skipped_vehicles: skipped }],
+  ])('of 0 is logged with the reasons, wherever the answer has them: %j', async (body) => {
+    for (const change of ['patch', 'replace', 'stop'] as const) {
+      const { client, log } = stub(json(body))
+      const result = await (change === 'stop' ? client.config(vin).stop() : client.config(vin)[change](config))
+      expect(result).toMatchObject({ updatedVehicles: 0, skipped })
+      expect(log.lines).toEqual([expect.stringMatching(/^warn .*no vehicle.*missing_key/)])
+    }
+  })
+
+  test('of 1 is not logged', async () => {
+    const { client, log } = stub(json({ updated_vehicles: 1 }))
+    expect((await client.config(vin).patch(config)).updatedVehicles).toBe(1)
+    expect(log.lines).toEqual([])
+  })
+
+  test('is undefined when the answer does not have it', async () => {
+    const { client, log } = stub(json({ updated_vehicles: 'all' }))
+    expect(await client.config(vin).patch(config)).toMatchObject({ updatedVehicles: undefined, skipped: {} })
+    expect(log.lines).toEqual([])
+  })
+})
+
 describe('a setting that the service would refuse is refused before it is sent', () => {
   test.each([
     [{}, 'interval_seconds'],
@@ -97,8 +156,8 @@ describe('a setting that the service would refuse is refused before it is sent',
     [{ interval_seconds: 5, minimum_delta: -1 }, 'minimum_delta'],
     [{ interval_seconds: 5, minimum_delta: Number.NaN }, 'minimum_delta'],
     [{ interval_seconds: 5, resend_interval_seconds: 0 }, 'resend_interval_seconds'],
-    [null, 'BatteryLevel'],
     [5, 'BatteryLevel'],
+    [[], 'BatteryLevel'],
   ])('%j', async (setting, said) => {
     const { client, asked } = stub(json({}))
     const error = await rejection(client.config(vin).patch({ fields: { BatteryLevel: setting } } as never))
@@ -127,6 +186,7 @@ describe('types', () => {
       BatteryLevel: { interval_seconds: 1, minimum_delta: 0.5, resend_interval_seconds: 60 },
       Location: { interval_seconds: 1, minimum_delta: 10 },
       Locked: { interval_seconds: 1 },
+      Gear: null,
     }
     expect(good).toBeDefined()
     // @ts-expect-error: no interval

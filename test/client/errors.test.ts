@@ -12,7 +12,10 @@ describe('an error has the code of the service, wherever its body has it', () =>
     [{ response: null, error: 'insufficient_scope', error_description: 'No.' }, 'insufficient_scope'],
     [{ error: { code: 'insufficient_scope', message: 'No.' } }, 'insufficient_scope'],
     [{ code: 'insufficient_scope', message: 'No.' }, 'insufficient_scope'],
+    [{ response: null, error: 'vehicle unavailable: vehicle is offline or asleep' }, 'vehicle_unavailable'],
+    [{ error: 'Vehicle is asleep' }, 'vehicle_unavailable'],
     [{ error: 'You may not do that' }, 'refused'],
+    [{ error: 'A vehicle unavailable' }, 'refused'],
     [{ error: 5 }, 'refused'],
     [[], 'refused'],
     ['no', 'refused'],
@@ -30,6 +33,29 @@ describe('an error has the code of the service, wherever its body has it', () =>
     expect(error).toMatchObject({ code: 'refused', status: 502 })
     expect(String(error)).not.toContain('html')
   })
+})
+
+test('the maker’s text for an unavailable vehicle and its code are one code with one hint, and the original stays', async () => {
+  const makerText = 'vehicle unavailable: vehicle is offline or asleep'
+  const errors = await Promise.all(
+    [makerText, 'vehicle_unavailable'].map((error) =>
+      rejection(stub(refusal(408, error), once).client.vehicle(vin).data()),
+    ),
+  )
+  expect(errors).toMatchObject([
+    { code: 'vehicle_unavailable', status: 408, originalCode: makerText },
+    { code: 'vehicle_unavailable', status: 408, originalCode: 'vehicle_unavailable' },
+  ])
+  const [hint, ...hints] = errors.map((error) => error instanceof ServiceError && error.hint)
+  expect(hint).toContain('wakeUp')
+  expect(hints).toEqual([hint])
+})
+
+test('an error of the client itself, and an answer without a code, have no original code', async () => {
+  const answers = [json([], 500), () => Promise.reject(new Error('no route'))]
+  for (const answer of answers) {
+    expect(await rejection(stub(answer, once).client.products())).toMatchObject({ originalCode: undefined })
+  }
 })
 
 test.each(['x-request-id', 'x-txid'])('the id of the request is read from %s', async (header) => {
@@ -67,6 +93,9 @@ test.each([
   [401, '', 'apiKey'],
   [429, '', 'retryAfterMs'],
   [500, '', 'try again later'],
+  [401, 'invalid_token', 'apiKey'],
+  [400, 'invalid_command', 'parameter'],
+  [403, 'business_product_not_consented', 'products()'],
   [408, 'vehicle_unavailable', 'wakeUp'],
   [404, 'vehicle_not_found', 'products()'],
   [400, 'invalid_webhook_url', 'internet'],
@@ -147,7 +176,7 @@ test('nor as a code, as the request id, or escaped in JSON', async () => {
     { apiKey: apiKey.replaceAll('-', '_') },
   )
   const error = await rejection(client.webhook.set({ url: 'https://receiver.example/', format: 'service', auth }))
-  expect(error).toMatchObject({ code: 'refused', status: 400, requestId: '…' })
+  expect(error).toMatchObject({ code: 'refused', originalCode: undefined, status: 400, requestId: '…' })
   expect(String(error)).toContain('You sent')
   expect(String(error)).not.toContain('of the webhook')
   expect(String(error)).not.toContain(apiKey.replaceAll('-', '_'))

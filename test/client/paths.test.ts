@@ -10,10 +10,14 @@ describe('every path of the specification', () => {
   test.each([
     ['summary', () => vehicle.summary(), base],
     ['data', () => vehicle.data(), `${base}/vehicle_data`],
+    [
+      'data with sections',
+      () => vehicle.data({ endpoints: ['charge_state', 'location_data'], query: { a: 1 } }),
+      `${base}/vehicle_data?endpoints=charge_state%3Blocation_data&a=1`,
+    ],
     ['telemetry', () => vehicle.telemetry(), `${base}/telemetry`],
     ['telemetryConfig', () => vehicle.telemetryConfig(), `${base}/fleet_telemetry_config`],
     ['telemetryErrors', () => vehicle.telemetryErrors(), `${base}/fleet_telemetry_errors`],
-    ['chargeHistory', () => vehicle.chargeHistory(), `${base}/charge_history`],
     ['recentAlerts', () => vehicle.recentAlerts(), `${base}/recent_alerts`],
     ['nearbyChargingSites', () => vehicle.nearbyChargingSites(), `${base}/nearby_charging_sites`],
     ['releaseNotes', () => vehicle.releaseNotes(), `${base}/release_notes`],
@@ -33,6 +37,13 @@ describe('every path of the specification', () => {
   })
 })
 
+test('the charge history is asked for by POST, and what was in `response` is given back', async () => {
+  const { client, asked, lines } = stub(json({ response: { is: 'kept' } }))
+  expect(await client.vehicle(vin).chargeHistory({ query: { page: 2 } })).toEqual({ is: 'kept' })
+  expect(lines()).toEqual([`POST /api/1/vehicles/${vin}/charge_history?page=2`])
+  expect(asked[0]?.body).toBeUndefined()
+})
+
 test('an image resolves to its bytes and their type', async () => {
   const bytes = new Uint8Array([137, 80, 78, 71, 0, 255])
   const { client, asked, lines } = stub(() => new Response(bytes, { headers: { 'content-type': 'image/png' } }))
@@ -41,9 +52,15 @@ test('an image resolves to its bytes and their type', async () => {
   expect(asked[0]?.headers.get('accept')).toBe('image/*')
 })
 
-test('products have their customer, and keep unknown members', async () => {
+test('products have their customer and region, and keep unknown members', async () => {
   const products = [
-    { product_type: 'vehicle', product_id: vin, customer: { id: 'c1', ref: 'our-7', since: 2024 }, region: 'EU' },
+    {
+      product_type: 'vehicle',
+      product_id: vin,
+      customer: { id: 'c1', ref: 'our-7', since: 2024 },
+      region: 'eu',
+      more: 1,
+    },
     { product_type: 'energy', product_id: 12345, customer: { id: 'c2', ref: null } },
   ]
   const { client, lines } = stub(json({ response: products }))
@@ -70,21 +87,16 @@ describe('commands', () => {
     expect(await client.command(vin, 'charge_start')).toEqual({ result: false, reason: 'complete' })
   })
 
-  test('wakeUp is a vehicle command', async () => {
-    const { client, lines } = stub(json({ response: { vin, state: 'online' } }))
-    expect(await client.wakeUp(vin)).toEqual({ vin, state: 'online' })
-    expect(lines()).toEqual([`POST /api/1/vehicles/${vin}/command/wake_up`])
+  test('wakeUp is sent once to the path that clients use, and resolves to the vehicle', async () => {
+    const { client, asked, lines } = stub(json({ response: { vin, state: 'online', id_s: '1' } }))
+    expect(await client.wakeUp(vin)).toEqual({ vin, state: 'online', id_s: '1' })
+    expect(lines()).toEqual([`POST /api/1/vehicles/${vin}/wake_up`])
+    expect(asked[0]?.body).toEqual({})
   })
 
-  test('wakeUp uses the maker’s own path when the service has no such command', async () => {
-    const { client, lines } = stub([refusal(404, 'not_found'), json({ response: {} })])
-    await client.wakeUp(vin)
-    expect(lines()[1]).toBe(`POST /api/1/vehicles/${vin}/wake_up`)
-  })
-
-  test('wakeUp does not use it when the vehicle is not shared', async () => {
-    const { client, asked } = stub(refusal(404, 'vehicle_not_found'))
-    expect(await rejection(client.wakeUp(vin))).toMatchObject({ code: 'vehicle_not_found' })
+  test.each(['not_found', 'vehicle_not_found'])('wakeUp tries no other path after 404 %s', async (code) => {
+    const { client, asked } = stub(refusal(404, code))
+    expect(await rejection(client.wakeUp(vin))).toMatchObject({ code })
     expect(asked).toHaveLength(1)
   })
 })

@@ -1,19 +1,10 @@
-import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { serve } from '@hono/node-server'
-import { build } from 'esbuild'
 import { Hono } from 'hono'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
-import { spawnTarget } from '../conformance/spawn.ts'
-import { everywhere, inThisForm, workerCommand } from '../runtimes/targets.ts'
-
-const programs = fileURLToPath(new URL('programs/', import.meta.url))
+import type { Runtime } from '../../scripts/runtimes.ts'
+import { everywhere, inThisForm } from '../runtimes/targets.ts'
+import { type Program, seenOn } from './running.ts'
 
 /** A service with everything that the journey meets: it ends streams, is busy once, is slow, redirects. */
 function service(): Hono {
@@ -76,39 +67,16 @@ afterAll(() => {
   server.close()
 })
 
-/** The program as one JavaScript file, because Node 20 cannot run TypeScript. */
-async function compiled(): Promise<string> {
-  const outfile = join(mkdtempSync(join(tmpdir(), 'fleethook-journey-')), 'run.mjs')
-  // Bundled CommonJS modules load Node's own modules by `require`.
-  const banner = { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" }
-  const entryPoints = [`${programs}run.ts`]
-  await build({ entryPoints, outfile, banner, bundle: true, format: 'esm', platform: 'node', target: 'node20' })
-  return outfile
-}
-
-async function seenOn(runtime: Runtime): Promise<unknown> {
-  if (runtime !== 'workerd') {
-    const flags = runtime === 'deno' ? ['run', '--allow-all'] : []
-    const program = runtime === 'node20' ? await compiled() : `${programs}run.ts`
-    const env = { ...process.env, SERVICE_URL: url }
-    const { stdout } = await promisify(execFile)(runtimePath(runtime), [...flags, program], { env })
-    return JSON.parse(stdout)
-  }
-  const source = `
-    import { journey } from './journey.ts'
-    export default { fetch: async (request) => Response.json(await journey(new URL(request.url).searchParams.get('service'))) }`
-  await using target = await spawnTarget(
-    await workerCommand(source, { resolveFrom: programs, reachesThisMachine: true }),
-  )
-  const answer = await fetch(`${target.url}/?service=${encodeURIComponent(url)}`)
-  expect(answer.status, target.output.join('\n')).toBe(200)
-  return answer.json()
+const program: Program = {
+  file: 'run.ts',
+  imports: "import { journey } from './journey.ts'",
+  call: 'journey(service)',
 }
 
 test.each<Runtime>((['node20', ...everywhere] as const).filter(inThisForm))(
   'a business uses the whole service on %s, with the runtime’s own fetch and streams',
   async (runtime) => {
-    const { gone, ...seen } = Object(await seenOn(runtime))
+    const { gone, ...seen } = Object(await seenOn(runtime, program, url, 'key'))
     expect(seen).toEqual({
       before: ['webhook_not_found', 404],
       auth: true,

@@ -59,7 +59,9 @@ const reading = {
 
 async function read(body: ReadableStream<Uint8Array>): Promise<readonly Item[]> {
   const items: Item[] = []
-  for await (const { id, event, data } of readSseItems(body, reading)) items.push({ id, event, data })
+  for await (const item of readSseItems(body, reading)) {
+    if (item !== undefined) items.push({ id: item.id, event: item.event, data: item.data })
+  }
   return items
 }
 

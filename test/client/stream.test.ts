@@ -1,4 +1,4 @@
-import type { WireEvent } from 'fleethook'
+import type { StreamEvent } from 'fleethook/client'
 import { describe, expect, test } from 'vitest'
 import { ended, feed, item } from './sse.ts'
 import { json, refusal, rejection, stub, vin } from './stub.ts'
@@ -8,8 +8,8 @@ const data = (level: number): object => ({ data: { BatteryLevel: String(level) }
 const retry = { attempts: 2, minMs: 100, maxMs: 1_000 }
 
 /** Reads this number of events, or all. */
-async function take(stream: AsyncIterable<WireEvent>, count = Infinity): Promise<readonly WireEvent[]> {
-  const events: WireEvent[] = []
+async function take(stream: AsyncIterable<StreamEvent>, count = Infinity): Promise<readonly StreamEvent[]> {
+  const events: StreamEvent[] = []
   if (count === 0) return events
   for await (const event of stream) {
     events.push(event)
@@ -18,7 +18,7 @@ async function take(stream: AsyncIterable<WireEvent>, count = Infinity): Promise
   return events
 }
 
-const levels = (events: readonly WireEvent[]): unknown[] =>
+const levels = (events: readonly StreamEvent[]): unknown[] =>
   events.map((event) => (event.topic === 'data' ? event.data.BatteryLevel : event.topic))
 
 describe('a stream', () => {
@@ -233,7 +233,8 @@ describe('a stream reconnects', () => {
     )
     await clock.advance(5_000)
     expect(levels(await events)).toEqual([1, 2])
-    expect(gaps).toEqual([{ vin, from: new Date(Date.UTC(2026, 10, 21, 10)), to: expect.any(Date), lastEventId: '7' }])
+    const from = new Date(Date.UTC(2026, 10, 21, 10))
+    expect(gaps).toEqual([{ vin, from, to: expect.any(Date), reason: 'no_snapshot', lastEventId: '7' }])
   })
 
   test('and each gap begins with its own interruption', async () => {

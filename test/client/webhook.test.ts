@@ -83,6 +83,17 @@ test('webhook.delete resolves to nothing', async () => {
   expect(lines()).toEqual(['DELETE /api/business/webhook'])
 })
 
+test('webhook.delete resolves when a retry finds that the first attempt has deleted the webhook', async () => {
+  const lost = (): never => {
+    throw new TypeError('fetch failed')
+  }
+  const { client, asked, clock } = stub([lost, refusal(404, 'webhook_not_found')])
+  const deleted = client.webhook.delete()
+  await clock.advance(1_000)
+  expect(await deleted).toBeUndefined()
+  expect(asked).toHaveLength(2)
+})
+
 test('a value of `auth` is not passed on, even if a service returns it', async () => {
   const { client } = stub(json({ response: { ...stored, auth: 'hunter2' } }))
   expect(await client.webhook.get()).toEqual(stored)

@@ -31,13 +31,19 @@ const sections = [
   'Versioning',
 ]
 
+/** What public clients of the service rely on. */
+const items = [
+  ...['Config', 'Products', 'Planned end of a stream', 'Snapshot', 'Items', 'More topics', 'States', 'Location'],
+  ...['Enums', 'Numbers', 'Refusals', 'Commands of the maker', 'Documents', 'Chunked GET', 'VIN'],
+]
+
 const rows = page
   .split('\n')
-  .filter((line) => line.startsWith('| ') && !line.startsWith('| section') && !line.startsWith('| -'))
+  .filter((line) => line.startsWith('| ') && !/^\| (section|item|-)/.test(line))
   .map((line) => line.split('|').map((cell) => cell.trim()))
 
-test('every section of the specification has one row', () => {
-  expect(rows.map(([, section]) => section)).toEqual(sections)
+test('every section of the specification has one row, and so has each item that clients rely on', () => {
+  expect(rows.map(([, section]) => section)).toEqual([...sections, ...items])
 })
 
 describe('the modules and the tests of a row exist', () => {

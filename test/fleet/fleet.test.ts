@@ -8,7 +8,7 @@ const startAt = Date.UTC(2026, 10, 1, 8)
 
 function take(count: number, options: { vins?: number; seed?: number } = {}): SimulatedMessage[] {
   const messages: SimulatedMessage[] = []
-  for (const message of createFleet({ vins: 20, seed: 7, startAt, ...options })) {
+  for (const message of createFleet({ vins: 20, seed: 7, startAt, firmware: 'mixed', ...options })) {
     messages.push(message)
     if (messages.length === count) break
   }
@@ -52,7 +52,7 @@ describe('the stream of a fleet', () => {
   test('does not change a vehicle when the fleet is larger', () => {
     const vin = syntheticVin(3)
     const alone = lifeOf(vin, take(4_000, { vins: 4 })).slice(0, 100)
-    expect(lifeOf(vin, take(20_000, { vins: 40 })).slice(0, 100)).toEqual(alone)
+    expect(lifeOf(vin, take(60_000, { vins: 40 })).slice(0, 100)).toEqual(alone)
   })
 
   test('comes in the order in which the service would post it', () => {
@@ -87,6 +87,10 @@ describe('the VINs of a fleet', () => {
       expect(vin).toMatch(/^[0-9A-HJ-NPR-Z]{17}$/)
       expect(vin[8]).toBe(checkDigit(vin))
     }
+  })
+
+  test('tell the model by the fourth character', () => {
+    expect([0, 1, 2, 3, 4].map((index) => syntheticVin(index)[3])).toEqual(['3', 'Y', 'S', 'X', '3'])
   })
 
   test('begin with a character that no region of the world has', () => {
@@ -311,8 +315,8 @@ interface Change {
   readonly vin: string
   readonly createdAt: string
   readonly by: number
-  /** `ended`: the last rise can be reported just after the charging. */
-  readonly charges: 'yes' | 'no' | 'ended'
+  /** `begun`: the last fall can be reported when it charges. `ended`: the last rise can be reported just after the charging. */
+  readonly charges: 'begun' | 'yes' | 'no' | 'ended'
 }
 
 function changesOf(field: string, life: readonly SimulatedMessage[]): Change[] {
@@ -321,12 +325,14 @@ function changesOf(field: string, life: readonly SimulatedMessage[]): Change[] {
   return life.flatMap(({ event }) => {
     const data = dataOf(event)
     const state = data['DetailedChargeState']
-    if (state !== undefined) charges = state === 'Charging' ? 'yes' : charges === 'yes' ? 'ended' : charges
+    if (state === 'Charging') charges = 'begun'
+    else if (state !== undefined) charges = charges === 'yes' || charges === 'begun' ? 'ended' : charges
     if (data[field] === undefined) return []
     const now = Number(data[field])
     const change = { vin: event.vin, createdAt: event.createdAt, by: before === undefined ? 0 : now - before, charges }
     before = now
     if (charges === 'ended') charges = 'no'
+    if (charges === 'begun') charges = 'yes'
     return [change]
   })
 }

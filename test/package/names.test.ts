@@ -12,7 +12,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       gapEvent memoryInbox serviceMessage stateEvent summarize unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
       Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock ConnectivityEvent
-      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainResult Durability
+      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainOptions DrainResult Durability
       ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy FieldCatalogue FieldName FieldType
       FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter
       Inbox InboxFactory InboxGap InboxMessage InboxSettings Json Location Log MalformedBody MessageSelection Meta
@@ -31,16 +31,17 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/client': {
     values: 'ServiceError createClient',
     types: `
-      CallOptions Client ClientOptions CommandResult ConfigResource ConfigResult DefaultConfigResource Document EnergyCommand
+      CallOptions Client ClientOptions CommandResult ConfigChange ConfigEvent ConfigResource ConfigResult DefaultConfigResource Document EnergyCommand
       EnergySiteResource EventStream Fetch FieldSetting FieldSettingOf FieldSettings Product Query ReadOptions Refill RefillOptions Refillable
-      ServiceErrorCode ServiceErrorDetails StoredConfig StoredWebhook StreamGap StreamMessage StreamOptions
-      StreamingConfig VehicleCommand VehicleImage VehicleResource Webhook WebhookResource`,
+      ServiceErrorCode ServiceErrorDetails SiteEvent SiteTopic StoredConfig StoredWebhook StreamEvent StreamGap StreamMessage StreamOptions StreamTopic
+      StreamingConfig VehicleCommand VehicleImage VehicleResource VehicleSummary Webhook WebhookResource`,
   },
   'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary OperatorApi OperatorOptions' },
   'fleethook/sandbox': {
     values: 'createSandbox',
-    types:
-      'CommandAccess KeptFields KeptVehicle KeptWebhook OutgoingMessage PostMessage Sandbox SandboxOptions SandboxState SandboxStore',
+    types: `
+      ActivityLine CommandAccess Failure FailureKind KeptFields KeptSetting KeptVehicle KeptWebhook OutgoingMessage PostMessage
+      Sandbox SandboxOptions SandboxState SandboxStore StreamFault`,
   },
   'fleethook/testing': {
     values: 'deliver fakeClock inboxConformance message receiverConformance',

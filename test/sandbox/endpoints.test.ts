@@ -1,7 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import { apiKey, messagesIn, sceneOf } from './scene.ts'
+import { vehicleCommands } from '../../src/service/sandbox/commands.ts'
+import { apiKey, type Loose, messagesIn, sceneOf } from './scene.ts'
 
 const siteId = '12345'
+/** The maker's text, where other refusals have a code. */
+const unavailable = 'vehicle unavailable: vehicle is offline or asleep'
 const code = (answer: { readonly status: number; readonly body: { readonly error: string } }): readonly unknown[] => [
   answer.status,
   answer.body.error,
@@ -10,7 +13,7 @@ const code = (answer: { readonly status: number; readonly body: { readonly error
 describe('the reads of a vehicle', () => {
   const paths = [
     '',
-    ...['vehicle_data', 'telemetry', 'fleet_telemetry_config', 'fleet_telemetry_errors', 'charge_history'],
+    ...['vehicle_data', 'telemetry', 'fleet_telemetry_config', 'fleet_telemetry_errors'],
     ...['recent_alerts', 'nearby_charging_sites', 'release_notes', 'drivers', 'invitations'],
   ]
   test.each(paths)('/%s is answered in `response`, and only to GET', async (path) => {
@@ -26,7 +29,7 @@ describe('the reads of a vehicle', () => {
     const { ask, vin } = await sceneOf()
     await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
     for (const path of ['vehicle_data', 'nearby_charging_sites']) {
-      expect(code(await ask('GET', `/api/1/vehicles/${vin}/${path}`))).toEqual([408, 'vehicle_unavailable'])
+      expect(code(await ask('GET', `/api/1/vehicles/${vin}/${path}`))).toEqual([408, unavailable])
     }
     expect((await ask('GET', `/api/1/vehicles/${vin}`)).body.response.state).toBe('asleep')
   })
@@ -39,18 +42,75 @@ describe('the reads of a vehicle', () => {
     await ask('POST', '/sandbox/messages', { vin, errors: [{ name: 'E', createdAt: '2026-06-01T08:00:00Z' }] })
     expect((await ask('GET', `/api/1/vehicles/${vin}/telemetry`)).body.response.data).toEqual({
       BatteryLevel: 41.5,
-      Gear: 'D',
+      Gear: 'ShiftStateD',
     })
     expect((await ask('GET', `/api/1/vehicles/${vin}/recent_alerts`)).body.response.recent_alerts[0].name).toBe('A')
     const errors = await ask('GET', `/api/1/vehicles/${vin}/fleet_telemetry_errors`)
     expect(errors.body.response.fleet_telemetry_errors[0].name).toBe('E')
   })
 
-  test('the image is a PNG', async () => {
+  test('the charge history is asked for by POST', async () => {
+    const { ask, vin } = await sceneOf()
+    const url = `/api/1/vehicles/${vin}/charge_history`
+    expect(await ask('POST', url)).toMatchObject({ status: 200, body: { response: { vin_list: [vin] } } })
+    expect(code(await ask('GET', url))).toEqual([405, 'method_not_allowed'])
+  })
+
+  test('the image is a picture, another one for each model', async () => {
+    const { client } = await sceneOf({ vehicles: 4 })
+    const pictures = await Promise.all(
+      (await client.products())
+        .filter(({ product_type: type }) => type === 'vehicle')
+        .map(async ({ product_id: vin }) => client.vehicle(vin).image()),
+    )
+    expect(new Set(pictures.map(({ contentType }) => contentType))).toEqual(new Set(['image/svg+xml']))
+    const texts = pictures.map(({ bytes }) => new TextDecoder().decode(bytes))
+    for (const text of texts) expect(text).toMatch(/^<svg .*<path d="M.*<\/svg>$/)
+    expect(new Set(texts.map((text) => /<title>(.*?)<\/title>/.exec(text)?.[1]))).toEqual(
+      new Set(['Model 3', 'Model Y', 'Model S', 'Model X']),
+    )
+  })
+
+  test('the summary has the members that clients read', async () => {
     const { client, vin } = await sceneOf()
-    const { bytes, contentType } = await client.vehicle(vin).image()
-    expect(contentType).toBe('image/png')
-    expect([...bytes.slice(0, 4)]).toEqual([0x89, 0x50, 0x4e, 0x47])
+    expect(await client.vehicle(vin).summary()).toMatchObject({
+      ...{ vin, id_s: expect.stringMatching(/^\d+$/), tokens: [], option_codes: expect.any(String), color: null },
+      ...{ granular_access: { hide_private: false }, calendar_enabled: true },
+    })
+  })
+
+  test('`endpoints` chooses the sections of vehicle_data, and an unknown one is refused', async () => {
+    const { ask, vin, client } = await sceneOf()
+    await client.wakeUp(vin)
+    const url = `/api/1/vehicles/${vin}/vehicle_data`
+    const { response } = (await ask('GET', `${url}?endpoints=charge_state%3Blocation_data`)).body
+    expect(response).toMatchObject({ vin, charge_state: {}, location_data: { latitude: expect.any(Number) } })
+    expect(response).not.toHaveProperty('climate_state')
+    expect((await ask('GET', url)).body.response).not.toHaveProperty('location_data')
+    const refused = await ask('GET', `${url}?endpoints=charge_stat`)
+    expect(code(refused)).toEqual([400, 'invalid_request'])
+    expect(refused.body.error_description).toContain('charge_state')
+  })
+
+  test('every number is rounded as instruments give it', async () => {
+    const { ask, vin, client, sandbox } = await sceneOf()
+    await client
+      .config(vin)
+      .replace({ fields: { Location: { interval_seconds: 1 }, InsideTemp: { interval_seconds: 1 } } })
+    await sandbox.advance(120_000)
+    const paths = ['vehicle_data?endpoints=vehicle_data_combo%3Blocation_data', 'nearby_charging_sites', 'telemetry']
+    const urls = [
+      ...paths.map((path) => `/api/1/vehicles/${vin}/${path}`),
+      ...['live_status', 'site_info', 'calendar_history'].map((path) => `/api/1/energy_sites/${siteId}/${path}`),
+    ]
+    for (const url of urls) {
+      const long: string[] = []
+      JSON.stringify((await ask('GET', url)).body.response, (key, value: unknown) => {
+        if (typeof value === 'number' && (String(value).split('.')[1]?.length ?? 0) > 6) long.push(key)
+        return value
+      })
+      expect(long, url).toEqual([])
+    }
   })
 })
 
@@ -66,9 +126,34 @@ describe('energy sites', () => {
     },
   )
 
-  test.each(['backup', 'operation', 'storm_mode', 'grid_import_export'])('%s is a command', async (name) => {
-    const { client } = await sceneOf()
-    expect(await client.energySite(siteId).command(name, {})).toMatchObject({ result: true })
+  test.each([
+    ['backup', { backup_reserve_percent: 30 }],
+    ['operation', { default_real_mode: 'backup' }],
+    ['storm_mode', { enabled: true }],
+    ['grid_import_export', { disallow_charge_from_grid_with_solar_installed: true }],
+    ['off_grid_vehicle_charging_reserve', { off_grid_vehicle_charging_reserve_percent: 60 }],
+    ['time_of_use_settings', { tou_settings: { tariff_content_v2: { code: 'ours' } } }],
+  ])('%s is a command, and is refused without its parameter', async (name, body) => {
+    const { client, ask } = await sceneOf()
+    expect(await client.energySite(siteId).command(name, body)).toMatchObject({ result: true })
+    expect(code(await ask('POST', `/api/1/energy_sites/${siteId}/${name}`, {}))).toEqual([400, 'invalid_command'])
+  })
+
+  test('site_info, live_status and the histories have the members that clients read', async () => {
+    const { ask } = await sceneOf()
+    const read = async (path: string): Promise<Loose> =>
+      (await ask('GET', `/api/1/energy_sites/${siteId}/${path}`)).body.response
+    const info = await read('site_info')
+    expect(Object.keys(info).length).toBeGreaterThanOrEqual(33)
+    expect(info.components).toMatchObject({ solar: true, battery: true, grid: true, wall_connectors: [{}] })
+    const live = await read('live_status')
+    expect(live.wall_connectors).toHaveLength(1)
+    expect(live.solar_power + live.battery_power + live.grid_power).toBe(live.load_power)
+    const { time_series: series } = await read('calendar_history?kind=energy')
+    expect(Object.keys(series[0]).length).toBeGreaterThanOrEqual(20)
+    expect((await read('calendar_history?kind=backup')).events).toEqual([])
+    expect((await read('telemetry_history?kind=charge')).charge_history[0]).toHaveProperty('energy_added_wh')
+    expect(code(await ask('GET', `/api/1/energy_sites/${siteId}/calendar_history?kind=x`))[0]).toBe(400)
   })
 
   test('a setting that a command changes is in site_info', async () => {
@@ -87,7 +172,7 @@ describe('energy sites', () => {
 })
 
 describe('refusals', () => {
-  const vehicle = '/api/1/vehicles/0FLEETV17T0000000'
+  const vehicle = '/api/1/vehicles/0FL3EETV6T0000000'
   test.each([
     ['GET', '/api/1/vehicles', 403, 'insufficient_scope'],
     ['GET', '/api/1/products', 403, 'insufficient_scope'],
@@ -98,22 +183,27 @@ describe('refusals', () => {
     ['POST', `${vehicle}/invitations`, 403, 'insufficient_scope'],
     ['POST', `${vehicle}/invitations/7/revoke`, 403, 'insufficient_scope'],
     ['DELETE', `${vehicle}/drivers`, 403, 'insufficient_scope'],
-    ['GET', '/api/1/vehicles/0FLEETX00X0000000', 404, 'vehicle_not_found'],
-    ['GET', '/api/image/0FLEETX00X0000000', 404, 'vehicle_not_found'],
-    ['PATCH', '/api/config/0FLEETX00X0000000', 404, 'vehicle_not_found'],
-    ['DELETE', '/api/config/0FLEETX00X0000000', 404, 'vehicle_not_found'],
-    ['GET', '/api/1/energy_sites/999/site_info', 404, 'energy_site_not_found'],
-    ['GET', '/api/config/0FLEETV17T0000000', 404, 'config_not_found'],
+    ['GET', '/api/1/vehicles/0FLEETX00X0000000', 403, 'business_product_not_consented'],
+    ['GET', '/api/image/0FLEETX00X0000000', 403, 'business_product_not_consented'],
+    ['GET', '/sse/0FLEETX00X0000000', 403, 'business_product_not_consented'],
+    ['PATCH', '/api/config/0FLEETX00X0000000', 403, 'business_product_not_consented'],
+    ['DELETE', '/api/config/0FLEETX00X0000000', 403, 'business_product_not_consented'],
+    ['GET', '/api/1/energy_sites/999/site_info', 403, 'business_product_not_consented'],
+    ['GET', '/api/metadata', 403, 'insufficient_scope'],
+    ['POST', `${vehicle}/command/fly`, 400, 'invalid_command'],
+    ['POST', `${vehicle}/command/set_charge_limit`, 400, 'invalid_command'],
+    ['POST', '/api/1/energy_sites/12345/fly', 400, 'invalid_command'],
+    ['GET', '/api/config/0FL3EETV6T0000000', 404, 'config_not_found'],
     ['GET', '/api/business/webhook', 404, 'webhook_not_found'],
     ['DELETE', '/api/business/webhook', 404, 'webhook_not_found'],
     ['GET', `${vehicle}/no_such_thing`, 404, 'not_found'],
     ['GET', '/api/2/vehicles', 404, 'not_found'],
     ['POST', '/api/business/webhook', 405, 'method_not_allowed'],
     ['PATCH', '/api/business/config/default', 405, 'method_not_allowed'],
-    ['PUT', '/api/config/0FLEETV17T0000000', 405, 'method_not_allowed'],
-    ['POST', '/sse/0FLEETV17T0000000', 405, 'method_not_allowed'],
+    ['PUT', '/api/config/0FL3EETV6T0000000', 405, 'method_not_allowed'],
+    ['POST', '/sse/0FL3EETV6T0000000', 405, 'method_not_allowed'],
     ['GET', `${vehicle}/command/charge_start`, 405, 'method_not_allowed'],
-    ['GET', '/sse/0FLEETV17T0000000?topics=weather', 400, 'invalid_request'],
+    ['GET', '/sse/0FL3EETV6T0000000?topics=weather', 400, 'invalid_request'],
   ])('%s %s is %i %s', async (method, path, status, error) => {
     const { ask } = await sceneOf()
     const answer = await ask(method, path, method === 'GET' ? undefined : {})
@@ -167,7 +257,7 @@ describe('commands', () => {
     ['none', 'wake_up', 403],
   ] as const)('with access to %s, %s is %i', async (access, name, status) => {
     const { ask, vin } = await sceneOf({ commands: { vehicle: access } })
-    expect((await ask('POST', `/api/1/vehicles/${vin}/command/${name}`, {})).status).toBe(status)
+    expect((await ask('POST', `/api/1/vehicles/${vin}/command/${name}`, { percent: 70 })).status).toBe(status)
   })
 
   test('energy commands without access are refused, and reads are not', async () => {
@@ -193,7 +283,7 @@ describe('commands', () => {
     await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
     await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: false })
     await client.webhook.set({ url: 'https://receiver.example.com/', format: 'service' })
-    await expect(client.command(vin, 'door_lock')).rejects.toMatchObject({ status: 408, code: 'vehicle_unavailable' })
+    await expect(client.command(vin, 'door_lock')).rejects.toMatchObject({ status: 408 })
     await sandbox.advance(60_000)
     expect((await ask('GET', '/sandbox/vehicles')).body.response[0]).toMatchObject({ vin, state: 'asleep' })
     expect(messagesIn(posted)).toEqual([])
@@ -211,7 +301,7 @@ describe('commands', () => {
     expect(answer.headers.get('x-attempts')).toBe('3')
     expect(await answer.json()).toEqual({ response: { result: true, reason: '' } })
     await ask('POST', `/sandbox/vehicles/${vin}/failures`, { count: 3 })
-    await expect(client.command(vin, 'door_lock')).rejects.toMatchObject({ status: 408, code: 'vehicle_unavailable' })
+    await expect(client.command(vin, 'door_lock')).rejects.toMatchObject({ status: 408 })
     expect(await client.command(vin, 'door_lock')).toEqual({ result: true, reason: '' })
   })
 
@@ -226,8 +316,61 @@ describe('commands', () => {
     expect(await client.vehicle(vin).data()).toMatchObject({ charge_state: { charge_limit_soc: 63 } })
   })
 
-  test('the maker’s own path of wake_up works too', async () => {
+  test.each(['wake_up', 'command/wake_up'])('%s wakes the vehicle and is answered with it', async (path) => {
     const { ask, vin } = await sceneOf()
-    expect(await ask('POST', `/api/1/vehicles/${vin}/wake_up`)).toMatchObject({ status: 200 })
+    expect(await ask('POST', `/api/1/vehicles/${vin}/${path}`)).toMatchObject({
+      status: 200,
+      body: { response: { vin, state: 'online', id_s: expect.any(String) } },
+    })
+  })
+
+  test('every documented command has an answer with its parameters, and is refused without those it needs', async () => {
+    const { ask, vin, client } = await sceneOf()
+    await client.wakeUp(vin)
+    const values = { string: 'rear', number: 1, boolean: true, any: {} }
+    for (const [name, parameters] of Object.entries(vehicleCommands)) {
+      const needed = parameters.split(' ').filter((one) => one !== '' && !one.includes('?'))
+      const body = Object.fromEntries(
+        needed.map((one) => {
+          const [names = '', type = 'any'] = one.split(':')
+          return [names.split('|')[0] ?? '', Object(values)[type]]
+        }),
+      )
+      const url = `/api/1/vehicles/${vin}/command/${name}`
+      expect((await ask('POST', url, body)).status, name).toBe(200)
+      if (needed.length === 0) continue
+      const refused = await ask('POST', url, {})
+      expect(code(refused), name).toEqual([400, 'invalid_command'])
+      expect(refused.body.error_description, name).toContain(needed[0]?.split(/[|:]/)[0])
+    }
+  })
+
+  test('a parameter of the wrong type, or a misspelled command, is refused with a hint, and wakes nobody', async () => {
+    const { ask, vin } = await sceneOf()
+    await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
+    const url = `/api/1/vehicles/${vin}/command`
+    const wrong = await ask('POST', `${url}/set_charge_limit`, { percent: '80' })
+    expect([...code(wrong), wrong.body.error_description]).toEqual([
+      ...[400, 'invalid_command'],
+      '`percent` of the command set_charge_limit must be a number.',
+    ])
+    const misspelled = await ask('POST', `${url}/charge_begin`, {})
+    expect(misspelled.body.error_description).toContain('charge_start')
+    expect((await ask('GET', `/api/1/vehicles/${vin}`)).body.response.state).toBe('asleep')
+  })
+
+  test('a change by a command is streamed', async () => {
+    const { client, vin, ask, sandbox } = await sceneOf()
+    await client.wakeUp(vin)
+    await client
+      .config(vin)
+      .replace({ fields: { VehicleName: { interval_seconds: 1 }, FpWindow: { interval_seconds: 1 } } })
+    await client.command(vin, 'set_vehicle_name', { vehicle_name: 'Blue one' })
+    await client.command(vin, 'window_control', { command: 'vent' })
+    await sandbox.advance(20_000)
+    expect((await ask('GET', `/api/1/vehicles/${vin}/telemetry`)).body.response.data).toMatchObject({
+      VehicleName: 'Blue one',
+      FpWindow: 'WindowStatePartiallyOpen',
+    })
   })
 })

@@ -37,14 +37,14 @@ test('the sandbox follows no redirection of the webhook', async () => {
   }
   const local = `http://127.0.0.1:${Object(server.address()).port}/telemetry`
   await ask('PUT', '/api/business/webhook', { url: local, format: 'service' })
-  await ask('POST', '/sandbox/messages', { vin: '0FLEETV17T0000000', state: 'online' })
+  await ask('POST', '/sandbox/messages', { vin: '0FL3EETV6T0000000', state: 'online' })
   expect(await ask('GET', '/sandbox/deliveries')).toMatchObject({ response: [{ outcome: 'refused', status: 307 }] })
   expect(asked).toEqual(['/telemetry'])
   server.close()
 })
 
 test('the last 1,000 deliveries are listed until the list is cleared, and Last-Event-ID brings back the last 5,000 items', async () => {
-  const { client, ask, vin, sandbox } = await sceneOf()
+  const { client, ask, vin, sandbox } = await sceneOf({ namedItems: true })
   await client.webhook.set({ url, format: 'service' })
   await Promise.all(Array.from({ length: 5_001 }, () => ask('POST', '/sandbox/messages', { vin, state: 'online' })))
   const { response } = (await ask('GET', '/sandbox/deliveries')).body

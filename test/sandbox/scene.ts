@@ -44,7 +44,7 @@ export async function sceneOf(options: Partial<SandboxOptions> = {}): Promise<Sc
     const text = await answer.text()
     return { status: answer.status, body: text.startsWith('{') || text.startsWith('[') ? JSON.parse(text) : text }
   }
-  const vin = '0FLEETV17T0000000'
+  const vin = '0FL3EETV6T0000000'
   return { sandbox, client, clock, posted, vin, ask }
 }
 

@@ -108,7 +108,7 @@ describe('what a vehicle streams', () => {
     posted.length = 0
     await sandbox.advance(100_000)
     expect(posted).toEqual([])
-    await expect(client.vehicle(vin).data()).rejects.toMatchObject({ code: 'vehicle_unavailable' })
+    await expect(client.vehicle(vin).data()).rejects.toMatchObject({ status: 408 })
     await ask('POST', `/sandbox/vehicles/${vin}/network`, { connected: true })
     await sandbox.advance(1_000)
     const [first, ...late] = messagesIn(posted)
@@ -176,7 +176,7 @@ describe('the webhook', () => {
       const shape = {
         service: { data: { Gear: 'D' } },
         vehicle_maker: { data: [{ key: 'Gear' }] },
-        event_collector: { event: { Gear: 'D' }, source: vin, sourcetype: 'vehicle:telemetry:data' },
+        event_collector: { event: { Gear: 'ShiftStateD' }, source: vin, sourcetype: 'vehicle:telemetry:data' },
       }
       expect(message).toMatchObject(shape[format])
     }
@@ -288,7 +288,7 @@ describe('sharing', () => {
     await client.defaultConfig.set({ fields: { Soc: { interval_seconds: 9 } } })
     expect((await client.config(vin).get()).fields).toEqual({ Gear: { interval_seconds: 5 } })
     await ask('DELETE', `/sandbox/vehicles/${vin}`)
-    await expect(client.config(vin).get()).rejects.toMatchObject({ code: 'vehicle_not_found' })
+    await expect(client.config(vin).get()).rejects.toMatchObject({ code: 'business_product_not_consented' })
     await ask('POST', '/sandbox/vehicles', { vin })
     expect((await client.config(vin).get()).fields).toEqual({ Gear: { interval_seconds: 5 } })
     expect((await client.products())[0]).toMatchObject({ product_id: vin, customer: { id: 'c9', ref: 'ours' } })

@@ -8,7 +8,7 @@ import { stripVTControlCharacters } from 'node:util'
 import { expect, test } from 'vitest'
 
 const topics = ['data', 'state', 'connectivity', 'vehicle_data', 'alerts', 'errors']
-const eventLine = /^\d\d:\d\d:\d\d [ \d:().-]{11} 0FLEETV\w{10} (service|maker|collector) +(\w+) +\S/
+const eventLine = /^\d\d:\d\d:\d\d [ \d:().-]{11} 0FL[3YSX]EETV\w{9} (service|maker|collector) +(\w+) +\S/
 
 test.each([
   ['with colors', { FORCE_COLOR: '1' }],

@@ -1,7 +1,6 @@
 import type { Format } from '../../../src/events/event.ts'
 import { createFleet } from '../../../src/service/fleet/fleet.ts'
-import type { SimulatedMessage } from '../../../src/service/fleet/messages.ts'
-import { encode } from '../../../src/wire/encode.ts'
+import { type SimulatedMessage, wireMessage } from '../../../src/service/fleet/messages.ts'
 import { colorsFor } from '../terminal.ts'
 import { pace } from './pace.ts'
 import { createPoster, type SendOptions } from './post.ts'
@@ -19,7 +18,7 @@ export async function run(options: SendOptions): Promise<number> {
   let stopped: Stopped | undefined
 
   const send = async ({ message: { event }, format }: Turn): Promise<void> => {
-    const outcome = await poster.post(JSON.stringify(encode(event, format)), format)
+    const outcome = await poster.post(JSON.stringify(wireMessage(event, format)), format)
     tally.count(event.topic, format, outcome)
     if (tally.total.failed === tally.total.sent && tally.total.sent >= hopeless) stop('unreachable')
   }
@@ -108,7 +107,7 @@ function* simulated(
   { vins, seed, topics }: SendOptions,
   startAt: number,
 ): Generator<SimulatedMessage, void, undefined> {
-  for (const message of createFleet({ vins, seed, startAt })) {
+  for (const message of createFleet({ vins, seed, startAt, firmware: 'mixed' })) {
     if (topics.includes(message.event.topic)) yield message
   }
 }

@@ -27,6 +27,10 @@ export function createCall(connection: Connection): Call {
           sendOnce(connection, request, given, read),
         )
       } catch (error) {
+        const { doneCode } = request
+        if (attempt > 1 && doneCode !== undefined && error instanceof ServiceError && error.code === doneCode) {
+          return await read(new Response(null, { status: 204 }))
+        }
         const waitMs = backoffMs(retry, attempt)
         const askedMs = error instanceof ServiceError ? (error.retryAfterMs ?? 0) : 0
         const isLast = !request.idempotent || attempt >= retry.attempts

@@ -18,6 +18,7 @@ import {
   type Product,
   type VehicleCommand,
   type VehicleResource,
+  type VehicleSummary,
   wakeVehicle,
 } from './products.ts'
 import { createRefill, type Refill, type Refillable, type RefillOptions } from './refill.ts'
@@ -43,18 +44,19 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
   products(options?: CallOptions): Promise<readonly Product[]>
   /**
    * Sends a command to a vehicle, once: the service wakes the vehicle first and retries a command that failed. Also resolves when
-   * the vehicle refused the command (`result` is false). Rejects with `insufficient_scope` without command access, and with
-   * `vehicle_unavailable` when the command did not reach the vehicle.
+   * the vehicle refused the command (`result` is false). Rejects with `insufficient_scope` without command access, with
+   * `invalid_command` when the command does not exist or lacks a parameter, and with `vehicle_unavailable` when it did not reach
+   * the vehicle.
    *
    * Specification: "Commands".
    */
   command(vin: string, name: VehicleCommand, body?: object, options?: CallOptions): Promise<CommandResult>
-  /** Wakes a vehicle. Rejects as `command` does. */
-  wakeUp(vin: string, options?: CallOptions): Promise<CommandResult>
+  /** Wakes a vehicle. Resolves to the vehicle, whose `state` says whether it is awake already. Rejects as `command` does. */
+  wakeUp(vin: string, options?: CallOptions): Promise<VehicleSummary>
   /**
-   * Streams a vehicle as Server-Sent Events, which become the same events that handlers get. Connects when it is iterated, and
-   * reconnects until the signal is aborted or the loop ends. Throws errors that waiting does not fix: a wrong key, a vehicle that
-   * is not shared.
+   * Streams a vehicle or an energy site as Server-Sent Events, which become the same events that handlers get. Takes the VIN, or the
+   * id of the site. Connects when it is iterated, and reconnects until the signal is aborted or the loop ends. Throws errors that
+   * waiting does not fix: a wrong key, a product that is not shared.
    *
    * @example
    * ```ts
@@ -68,10 +70,11 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
    *
    * Specification: "Streaming by SSE".
    */
-  stream(vin: string, options?: StreamOptions<Fields>): EventStream<Fields>
+  stream(product: string | number, options?: StreamOptions<Fields>): EventStream<Fields>
   /**
    * Closes a gap: fetches the full state of the vehicle concerned as a `vehicle_data` event. When the gap names no vehicle, it
-   * fetches all shared vehicles.
+   * fetches all shared vehicles. When the gap is one of an energy site, it fetches nothing, because the site's stream sends whole
+   * documents.
    *
    * @example
    * ```ts
@@ -100,10 +103,10 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
  *
  * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
  * await client.webhook.set({ url: 'https://example.com/telemetry', format: 'service', auth: process.env.WEBHOOK_SECRET })
- * const { ignoredFields } = await client.config('0FLEETV14T0000004').patch({
- *   fields: { BatteryLevel: { interval_seconds: 60, minimum_delta: 1 }, Location: { interval_seconds: 10 } },
+ * const { updatedVehicles, ignoredFields } = await client.config('0FLEETV14T0000004').patch({
+ *   fields: { BatteryLevel: { interval_seconds: 60, minimum_delta: 1 }, Location: null },
  * })
- * console.log(ignoredFields)
+ * console.log(updatedVehicles, ignoredFields)
  * ```
  *
  * Specification: "Endpoints", "Authentication".
@@ -124,7 +127,7 @@ export function createClient<const Fields extends FieldCatalogue = FieldCatalogu
     products: (given) => listProducts(call, given),
     command: (vin, name, body = {}, given = {}) => commandVehicle(call, vin, name, body, given),
     wakeUp: (vin, given = {}) => wakeVehicle(call, vin, given),
-    stream: (vin, given = {}) => createStream(connection, normalizer, vin, given),
+    stream: (product, given = {}) => createStream(connection, normalizer, product, given),
     refill: (gap, given = {}) => createRefill(connection, call, createNormalizer(), gap, given),
   }
 }

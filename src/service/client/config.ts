@@ -2,7 +2,7 @@ import * as z from 'zod/mini'
 import { guarded } from '../../base/log.ts'
 import type { BuiltInFields, FieldCatalogue, FieldType } from '../../events/fields.ts'
 import { isJsonObject } from '../../wire/record.ts'
-import { type Call, checkBody, discardBody, readJson, segment, unwrapped } from './call.ts'
+import { type Call, checkBody, readJson, segment, unwrapped } from './call.ts'
 import type { CallOptions, Connection, ServiceRequest } from './connection.ts'
 import { ServiceError } from './service-error.ts'
 
@@ -41,7 +41,8 @@ export type FieldSettingOf<Type extends FieldType> = Type extends 'number' | 'ti
  * ```
  */
 export type FieldSettings<Fields extends FieldCatalogue> = {
-  readonly [Name in keyof Fields]?: FieldSettingOf<Fields[Name]>
+  /** `null` streams the field at its default interval. */
+  readonly [Name in keyof Fields]?: FieldSettingOf<Fields[Name]> | null
 }
 
 /** What a vehicle streams. */
@@ -49,18 +50,43 @@ export interface StreamingConfig<Fields extends FieldCatalogue = BuiltInFields> 
   readonly fields: FieldSettings<Fields>
 }
 
-/** A config as the service returns it. Other members are kept as they came. */
+/**
+ * A config as the service returns it. A setting that the service stores as `{}` is `null` here, as you send it: the default
+ * interval. Other members are kept as they came.
+ */
 export interface StoredConfig<Fields extends FieldCatalogue = BuiltInFields> extends StreamingConfig<Fields> {
   readonly [key: string]: unknown
 }
 
+/**
+ * What a change of a config did. Other members of the answer are kept as they came.
+ *
+ * @example
+ * ```ts
+ * import type { ConfigChange } from 'fleethook/client'
+ *
+ * export const hasChanged = ({ updatedVehicles }: ConfigChange) => updatedVehicles !== 0
+ * ```
+ *
+ * Specification: "Per-vehicle streaming config", which does not show the answers. See reading 8 in docs/interface.md.
+ */
+export interface ConfigChange {
+  /**
+   * The number of vehicles that the change reached. 0 means that nothing changed: `skipped` says why, and the client logs a
+   * warning. `undefined` when the answer does not say.
+   */
+  readonly updatedVehicles: number | undefined
+  /** The VINs that the service skipped, by its reason, for instance `missing_key`. Empty when it skipped none. */
+  readonly skipped: { readonly [reason: string]: readonly string[] }
+  readonly [key: string]: unknown
+}
+
 /** The answer to a config that was sent. Other members are kept as they came. */
-export interface ConfigResult {
+export interface ConfigResult extends ConfigChange {
   /** Names that the service does not know and dropped. Empty when it took all of them. The client also logs a warning. */
   readonly ignoredFields: readonly string[]
   /** The settings after the change, when the service returns them. */
-  readonly fields?: { readonly [name: string]: FieldSetting }
-  readonly [key: string]: unknown
+  readonly fields?: { readonly [name: string]: FieldSetting | null }
 }
 
 /**
@@ -75,8 +101,8 @@ export interface ConfigResult {
  *
  * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
  * const config = client.config('0FLEETV14T0000004')
- * const { ignoredFields } = await config.patch({ fields: { BatteryLevel: { interval_seconds: 60 } } })
- * if (ignoredFields.length > 0) console.warn('unknown fields', ignoredFields)
+ * const { updatedVehicles, skipped } = await config.patch({ fields: { BatteryLevel: { interval_seconds: 60 }, Gear: null } })
+ * if (updatedVehicles === 0) throw new Error(`nothing changed: ${JSON.stringify(skipped)}`)
  * ```
  *
  * Specification: "Per-vehicle streaming config".
@@ -84,12 +110,12 @@ export interface ConfigResult {
 export interface ConfigResource<Fields extends FieldCatalogue = BuiltInFields> {
   /** Rejects with `config_not_found` when the vehicle does not stream. */
   get(options?: CallOptions): Promise<StoredConfig<Fields>>
-  /** Adds or changes these fields, and keeps the others. */
+  /** Adds or changes these fields, and keeps the others. `null` streams a field at its default interval. */
   patch(config: StreamingConfig<Fields>, options?: CallOptions): Promise<ConfigResult>
   /** Replaces the whole config. */
   replace(config: StreamingConfig<Fields>, options?: CallOptions): Promise<ConfigResult>
   /** Stops streaming from this vehicle, for everyone who streams from it. */
-  stop(options?: CallOptions): Promise<void>
+  stop(options?: CallOptions): Promise<ConfigChange>
 }
 
 /**
@@ -105,14 +131,25 @@ export interface DefaultConfigResource<Fields extends FieldCatalogue = BuiltInFi
   set(config: StreamingConfig<Fields>, options?: CallOptions): Promise<ConfigResult>
 }
 
-const setting: z.ZodMiniType<FieldSetting> = z.looseObject({
+const written: z.ZodMiniType<FieldSetting> = z.looseObject({
   interval_seconds: z.number(),
   minimum_delta: z.exactOptional(z.number()),
   resend_interval_seconds: z.exactOptional(z.number()),
 })
-const fields = z.record(z.string(), setting)
-const stored: z.ZodMiniType<{ readonly fields: { readonly [name: string]: FieldSetting } }> = z.looseObject({ fields })
+/** The service stores the default interval as `null` or as `{}`. */
+const byDefault = z.pipe(
+  z.nullable(z.strictObject({})),
+  z.transform(() => null),
+)
+const fields: z.ZodMiniType<{ readonly [name: string]: FieldSetting | null }> = z.record(
+  z.string(),
+  z.union([written, byDefault]),
+)
+const stored: z.ZodMiniType<{ readonly fields: { readonly [name: string]: FieldSetting | null } }> = z.looseObject({
+  fields,
+})
 const names = z.array(z.string())
+const skippedVehicles = z.record(z.string(), names)
 
 const defaultPath = '/api/business/config/default'
 
@@ -127,7 +164,12 @@ export function createConfigResource<Fields extends FieldCatalogue>(
     get: (options = {}) => getConfig(call, path, options, (body, request) => readStored<Fields>(body, request)),
     patch: (config, options) => sendConfig(connection, call, 'PATCH', path, config, options),
     replace: (config, options) => sendConfig(connection, call, 'POST', path, config, options),
-    stop: ({ signal } = {}) => call({ method: 'DELETE', path, idempotent: true, signal }, discardBody),
+    async stop({ signal } = {}) {
+      const request: ServiceRequest = { method: 'DELETE', path, idempotent: true, signal }
+      const change = await call(request, async (answer) => readChange(await readJson(answer, request), request))
+      warnOfNoChange(connection, change)
+      return change
+    },
   }
 }
 
@@ -159,9 +201,14 @@ function readStored<Fields extends FieldCatalogue>(body: unknown, request: Servi
   return checkBody(stored, body, request) as StoredConfig<Fields>
 }
 
+/** Reads the config in a message of a stream. `undefined` when it is none. */
+export function readConfig(value: unknown): StoredConfig | undefined {
+  return stored.safeParse(value).data
+}
+
 /** Sends a config. Sending it twice has the same effect as sending it once, with every method, so all are idempotent. */
 async function sendConfig<Fields extends FieldCatalogue>(
-  { log }: Connection,
+  connection: Connection,
   call: Call,
   method: 'PUT' | 'PATCH' | 'POST',
   path: string,
@@ -174,20 +221,41 @@ async function sendConfig<Fields extends FieldCatalogue>(
   const result = await call(request, async (answer) => readResult(await readJson(answer, request), request))
   const { ignoredFields } = result
   if (ignoredFields.length > 0) {
+    const { log } = connection
     guarded(() => log.warn('the service does not know some of the fields and dropped them', { ignoredFields }))
   }
+  warnOfNoChange(connection, result)
   return result
 }
 
-/** `ignoredFields` can be beside the wrapper or in it. */
-function readResult(body: unknown, request: ServiceRequest): ConfigResult {
+/** A caller may not look at the count, and then waits for data that never comes. */
+function warnOfNoChange({ log }: Connection, { updatedVehicles, skipped }: ConfigChange): void {
+  if (updatedVehicles === 0) guarded(() => log.warn('the service changed the config of no vehicle', { skipped }))
+}
+
+/** Reads the members of an answer, which can be beside the wrapper or in it. */
+function readChange(body: unknown, request: ServiceRequest): ConfigChange {
   const inner = unwrapped(body)
-  const outer = isJsonObject(body) ? body : {}
-  const members = isJsonObject(inner) ? inner : {}
-  const ignoredFields = checkBody(names, outer['ignoredFields'] ?? members['ignoredFields'] ?? [], request)
-  const { fields: settings, ...rest } = members
-  const now = settings === undefined ? {} : { fields: checkBody(fields, settings, request) }
-  return { ...rest, ...now, ignoredFields }
+  const { response: _, ...outer } = isJsonObject(body) ? body : {}
+  const {
+    updated_vehicles: count,
+    skipped_vehicles: skipped,
+    ...rest
+  } = { ...outer, ...(isJsonObject(inner) ? inner : {}) }
+  return {
+    ...rest,
+    updatedVehicles: typeof count === 'number' ? count : undefined,
+    skipped: checkBody(skippedVehicles, skipped ?? {}, request),
+  }
+}
+
+function readResult(body: unknown, request: ServiceRequest): ConfigResult {
+  const { ignoredFields, fields: settings, ...change } = readChange(body, request)
+  return {
+    ...change,
+    ...(settings === undefined ? {} : { fields: checkBody(fields, settings, request) }),
+    ignoredFields: checkBody(names, ignoredFields ?? [], request),
+  }
 }
 
 /** Why the service would refuse a map of field settings, as a sentence, or `undefined`. */
@@ -203,9 +271,12 @@ export function problemWithFields(value: unknown): string | undefined {
 }
 
 function problemWithSetting(value: unknown): string | undefined {
-  if (!isJsonObject(value)) return 'must be a setting such as { interval_seconds: 60 }.'
+  if (value === null) return undefined
+  if (!isJsonObject(value))
+    return 'must be a setting such as { interval_seconds: 60 }, or null for the default interval.'
   const { interval_seconds: interval, minimum_delta: delta, resend_interval_seconds: resend } = value
-  if (!isSeconds(interval)) return 'needs `interval_seconds`, a whole number from 1 up.'
+  if (!isSeconds(interval))
+    return 'needs `interval_seconds`, a whole number from 1 up. For the default interval, write null instead of an object.'
   if (delta !== undefined && !(typeof delta === 'number' && Number.isFinite(delta) && delta >= 0)) {
     return 'needs a `minimum_delta` that is a number from 0 up.'
   }

@@ -98,6 +98,8 @@ export interface ServiceRequest {
   readonly headers?: Readonly<Record<string, string>>
   /** Sending the request twice has the same effect as sending it once, so it may be retried. */
   readonly idempotent: boolean
+  /** After a retry, an error with this code shows that an earlier attempt took effect although its answer did not come. */
+  readonly doneCode?: string
   /** A value in the body that no error may show, even if the service quotes it. */
   readonly secret?: string | undefined
   readonly signal?: AbortSignal | undefined

@@ -3,30 +3,29 @@ import type { GapEvent } from '../../events/event.ts'
 import type { Sink } from '../../receiver/source.ts'
 import { pause } from './deadline.ts'
 
-/** A time in which messages of a vehicle may be missing. */
+/** A time in which messages of a vehicle or of an energy site may be missing. */
 interface Interruption {
-  readonly vin: string
+  readonly vin?: string | undefined
+  readonly siteId?: string | undefined
   readonly from: Date
   readonly to: Date
 }
+
+/** What a source hands over next: a message, or an interruption before the messages that follow it. */
+export type Fed = { readonly text: string } | { readonly interruption: Interruption }
 
 /** The waits for a full receiver. The first ones are short, because it is often full for a moment only. */
 const waits = { attempts: Infinity, minMs: 20, maxMs: 2_000 }
 
 /**
  * Hands messages to a receiver one by one. When the receiver is full, it waits, and so does the stream: a posted message would be
- * refused and lost. An interruption reaches the receiver before the messages that follow it.
+ * refused and lost.
  */
-export async function feedMessages(
-  sink: Sink,
-  open: (onInterruption: (interruption: Interruption) => void) => AsyncIterable<{ readonly text: string }>,
-): Promise<void> {
-  const gaps: GapEvent[] = []
-  const onInterruption = (interruption: Interruption): void => void gaps.push(gapEvent(interruption))
-  for await (const { text } of open(onInterruption)) {
-    for (const gap of gaps.splice(0)) await untilDone(sink, () => sink.tell(gap))
+export async function feedMessages(sink: Sink, source: AsyncIterable<Fed>): Promise<void> {
+  for await (const fed of source) {
     await untilDone(sink, async () => {
-      const refused = await sink.take(text)
+      if ('interruption' in fed) return sink.tell(gapEvent(fed.interruption))
+      const refused = await sink.take(fed.text)
       return refused !== 'inbox_full' && refused !== 'inbox_unavailable'
     })
     if (sink.signal.aborted) return
@@ -39,10 +38,10 @@ async function untilDone({ clock, signal }: Sink, attempt: () => Promise<boolean
   }
 }
 
-function gapEvent({ vin, from, to }: Interruption): GapEvent {
+function gapEvent({ vin, siteId, from, to }: Interruption): GapEvent {
   return {
     topic: 'gap',
-    vin,
+    ...(vin === undefined ? {} : { vin }),
     createdAt: to.toISOString(),
     at: to,
     receivedAt: to,
@@ -50,9 +49,9 @@ function gapEvent({ vin, from, to }: Interruption): GapEvent {
     to,
     reason: 'stream_interrupted',
     missed: 0,
-    id: `gap:stream_interrupted:${vin}:${from.getTime()}`,
+    id: `gap:stream_interrupted:${vin ?? siteId}:${from.getTime()}`,
     format: null,
     raw: null,
-    meta: {},
+    meta: siteId === undefined ? {} : { siteId },
   }
 }

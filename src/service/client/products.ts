@@ -1,7 +1,6 @@
 import * as z from 'zod/mini'
 import { type Call, checkBody, readJson, segment, unwrapped } from './call.ts'
 import type { CallOptions, ReadOptions, ServiceRequest } from './connection.ts'
-import { ServiceError } from './service-error.ts'
 
 /**
  * A vehicle or an energy site that a customer shares with the business.
@@ -19,6 +18,8 @@ export interface Product {
   readonly product_type: 'vehicle' | 'energy' | (string & {})
   /** The VIN, or the id of the energy site. */
   readonly product_id: string
+  /** Where the maker keeps the product. Compare it in lower case. */
+  readonly region?: 'na' | 'eu' | (string & {})
   /** The customer who shares it. */
   readonly customer?: {
     /** Identifies the customer. It stays the same for this business. */
@@ -34,6 +35,24 @@ export interface Product {
 
 /** A JSON object of the maker's, as the service answered it. The specification does not show its members. */
 export interface Document {
+  readonly [key: string]: unknown
+}
+
+/**
+ * A vehicle, as `vehicle(vin).summary()` and `wakeUp` return it. Members that are not named here are kept as they came.
+ *
+ * @example
+ * ```ts
+ * import type { VehicleSummary } from 'fleethook/client'
+ *
+ * export const isAwake = ({ state }: VehicleSummary) => state === 'online' || state === 'driving'
+ * ```
+ *
+ * Specification: "Vehicles", which does not show the members. See reading 20 in docs/interface.md.
+ */
+export interface VehicleSummary {
+  readonly vin?: string
+  readonly state?: 'online' | 'offline' | 'asleep' | 'driving' | (string & {})
   readonly [key: string]: unknown
 }
 
@@ -78,16 +97,19 @@ export interface CommandResult {
 export interface VehicleResource {
   readonly vin: string
   /** `/api/1/vehicles/{vin}`: what the service knows of the vehicle, in every state. */
-  summary(options?: ReadOptions): Promise<Document>
-  /** `…/vehicle_data`: the full document, as in a `vehicle_data` event. */
-  data(options?: ReadOptions): Promise<Document>
+  summary(options?: ReadOptions): Promise<VehicleSummary>
+  /**
+   * `…/vehicle_data`: the full document, as in a `vehicle_data` event. `endpoints` names the sections that you want, for instance
+   * `['charge_state', 'location_data']`. `location_data` is there only when you name it.
+   */
+  data(options?: ReadOptions & { readonly endpoints?: readonly string[] }): Promise<Document>
   /** `…/telemetry` */
   telemetry(options?: ReadOptions): Promise<unknown>
   /** `…/fleet_telemetry_config`: the maker's view of the config. To change the config, use `client.config(vin)`. */
   telemetryConfig(options?: ReadOptions): Promise<unknown>
   /** `…/fleet_telemetry_errors`: errors that the vehicle reported while streaming. */
   telemetryErrors(options?: ReadOptions): Promise<unknown>
-  /** `…/charge_history` */
+  /** `…/charge_history`, which the service wants by `POST`. It changes nothing, so it is retried as every read. */
   chargeHistory(options?: ReadOptions): Promise<unknown>
   /** `…/recent_alerts` */
   recentAlerts(options?: ReadOptions): Promise<unknown>
@@ -138,21 +160,24 @@ export interface EnergySiteResource {
 const product: z.ZodMiniType<Product> = z.looseObject({
   product_type: z.string(),
   product_id: z.pipe(z.union([z.string(), z.number()]), z.transform(String)),
+  region: z.exactOptional(z.string()),
   customer: z.exactOptional(z.looseObject({ id: z.string(), ref: z.exactOptional(z.nullable(z.string())) })),
   granted_at: z.exactOptional(z.string()),
 })
 const document: z.ZodMiniType<Document> = z.record(z.string(), z.unknown())
-const commandResult: z.ZodMiniType<CommandResult> = z.looseObject({
-  result: z.exactOptional(z.boolean()),
-  reason: z.exactOptional(z.string()),
-})
+/** An answer without a body is an answer too: the product received the command. */
+const commandResult: z.ZodMiniType<CommandResult> = z._default(
+  z.looseObject({ result: z.exactOptional(z.boolean()), reason: z.exactOptional(z.string()) }),
+  {},
+)
+const summary: z.ZodMiniType<VehicleSummary> = z._default(
+  z.looseObject({ vin: z.exactOptional(z.string()), state: z.exactOptional(z.string()) }),
+  {},
+)
 
 /** Lists everything that customers share with the business. */
 export function listProducts(call: Call, options?: CallOptions): Promise<readonly Product[]> {
-  const request = get('/api/business/products', options)
-  return call(request, async (answer) =>
-    checkBody(z.array(product), unwrapped(await readJson(answer, request)), request),
-  )
+  return send(call, get('/api/business/products', options), z.array(product))
 }
 
 /** The VINs among products, each once. */
@@ -165,19 +190,19 @@ export function createVehicleResource(call: Call, vin: string): VehicleResource 
   const base = vehiclePath(vin)
   const read = createReader(call, base)
 
-  const readDocument = (path: string, options: ReadOptions | undefined): Promise<Document> => {
-    const request = get(path, options)
-    return call(request, async (answer) => checkBody(document, unwrapped(await readJson(answer, request)), request))
-  }
-
   return {
     vin,
-    summary: (options) => readDocument(base, options),
-    data: (options) => readDocument(`${base}/vehicle_data`, options),
+    summary: (options) => send(call, get(base, options), summary),
+    data: ({ endpoints, query, ...options } = {}) =>
+      send(
+        call,
+        get(`${base}/vehicle_data`, { ...options, query: { endpoints: endpoints?.join(';'), ...query } }),
+        document,
+      ),
     telemetry: (options) => read('telemetry', options),
     telemetryConfig: (options) => read('fleet_telemetry_config', options),
     telemetryErrors: (options) => read('fleet_telemetry_errors', options),
-    chargeHistory: (options) => read('charge_history', options),
+    chargeHistory: (options) => send(call, { ...get(`${base}/charge_history`, options), method: 'POST' }, z.unknown()),
     recentAlerts: (options) => read('recent_alerts', options),
     nearbyChargingSites: (options) => read('nearby_charging_sites', options),
     releaseNotes: (options) => read('release_notes', options),
@@ -221,23 +246,23 @@ export async function commandVehicle(
   return sendCommand(call, `${vehiclePath(vin)}/command/${segment('The command', name)}`, body, options)
 }
 
-/** Wakes a vehicle. */
-export async function wakeVehicle(call: Call, vin: string, options: CallOptions): Promise<CommandResult> {
-  try {
-    return await commandVehicle(call, vin, 'wake_up', {}, options)
-  } catch (error) {
-    // The specification calls it a vehicle command. The maker has it at a path of its own.
-    if (!(error instanceof ServiceError) || error.status !== 404 || error.code === 'vehicle_not_found') throw error
-    return sendCommand(call, `${vehiclePath(vin)}/wake_up`, {}, options)
-  }
+/** Wakes a vehicle. Clients of the service send this command to a path of its own, and so does the maker. */
+export async function wakeVehicle(call: Call, vin: string, options: CallOptions): Promise<VehicleSummary> {
+  return send(call, commandRequest(`${vehiclePath(vin)}/wake_up`, {}, options), summary)
 }
 
 /** Sends a command once. The service wakes the vehicle first and retries a command that failed. */
-function sendCommand(call: Call, path: string, body: object, { signal }: CallOptions): Promise<CommandResult> {
-  const request: ServiceRequest = { method: 'POST', path, body, idempotent: false, signal }
-  return call(request, async (answer) =>
-    checkBody(commandResult, unwrapped(await readJson(answer, request)) ?? {}, request),
-  )
+function sendCommand(call: Call, path: string, body: object, options: CallOptions): Promise<CommandResult> {
+  return send(call, commandRequest(path, body, options), commandResult)
+}
+
+function commandRequest(path: string, body: object, { signal }: CallOptions): ServiceRequest {
+  return { method: 'POST', path, body, idempotent: false, signal }
+}
+
+/** Sends a request and checks what its answer has in the wrapper. */
+function send<T>(call: Call, request: ServiceRequest, schema: z.ZodMiniType<T>): Promise<T> {
+  return call(request, async (answer) => checkBody(schema, unwrapped(await readJson(answer, request)), request))
 }
 
 /** Reads any path below `base`. */
@@ -245,7 +270,7 @@ function createReader(call: Call, base: string): (path: string, options?: ReadOp
   return async (path, options) => {
     const segments = path.replace(/^\//, '').split('/')
     const request = get(`${base}/${segments.map((part) => segment('The path', part)).join('/')}`, options)
-    return call(request, async (answer) => unwrapped(await readJson(answer, request)))
+    return send(call, request, z.unknown())
   }
 }
 

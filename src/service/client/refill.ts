@@ -4,13 +4,17 @@ import type { Source } from '../../receiver/source.ts'
 import type { Normalizer } from '../../wire/normalizer.ts'
 import type { Call } from './call.ts'
 import type { Connection } from './connection.ts'
-import { feedMessages } from './feed.ts'
+import { type Fed, feedMessages } from './feed.ts'
 import { createVehicleResource, listProducts, vinsOf } from './products.ts'
 
 /** Where messages may be missing: a `gap` event, the gap that `onResumed` of a stream is given, or `{ vin }`. */
 export interface Refillable {
-  /** The vehicle concerned. Without it, every shared vehicle may be. */
+  /** The vehicle concerned. Without it, every shared vehicle may be, unless the gap is one of an energy site. */
   readonly vin?: string | undefined
+  /** The energy site concerned. Its stream sends whole documents again, so there is nothing to fetch. */
+  readonly siteId?: string | undefined
+  /** Of a `gap` event: has the `siteId`. */
+  readonly meta?: { readonly [key: string]: unknown }
 }
 
 /**
@@ -28,19 +32,27 @@ export interface RefillOptions {
    * error after all other vehicles.
    */
   readonly onFailed?: (vin: string, error: unknown) => unknown
+  /** The sections of the document to fetch, as in `vehicle(vin).data`. Without it the document has no location. */
+  readonly endpoints?: readonly string[]
   /** Ends the refill. The iteration then throws the signal's reason. */
   readonly signal?: AbortSignal
 }
 
-const rules: Rules<RefillOptions> = { concurrency: wholeNumber(1), onFailed: aFunction, signal: anything }
+const rules: Rules<RefillOptions> = {
+  concurrency: wholeNumber(1),
+  onFailed: aFunction,
+  endpoints: { must: 'must be a list of sections', accepts: Array.isArray },
+  signal: anything,
+}
 
 async function* states(
   { clock }: Connection,
   call: Call,
   normalizer: Normalizer,
-  { vin }: Refillable,
-  { concurrency = 4, onFailed, signal }: RefillOptions,
+  { vin, siteId, meta }: Refillable,
+  { concurrency = 4, onFailed, endpoints, signal }: RefillOptions,
 ): AsyncGenerator<VehicleDataEvent, void, undefined> {
+  if ((siteId ?? meta?.['siteId']) !== undefined) return
   // When the loop is left early, the requests that are still open are canceled.
   const enough = new AbortController()
   const given = { signal: signal === undefined ? enough.signal : AbortSignal.any([signal, enough.signal]) }
@@ -50,7 +62,9 @@ async function* states(
 
   const ask = async (next: string): Promise<Answered> => {
     try {
-      const document = await createVehicleResource(call, next).data(given)
+      const document = await createVehicleResource(call, next).data(
+        endpoints === undefined ? given : { ...given, endpoints },
+      )
       const createdAt = new Date(clock.now()).toISOString()
       return { vin: next, event: normalizer.normalize({ vin: next, createdAt, vehicle_data: document }, clock.now()) }
     } catch (error) {
@@ -89,10 +103,10 @@ export function createRefill(
     [Symbol.asyncIterator]: () => open(),
     async feed(sink) {
       const signal = options.signal === undefined ? sink.signal : AbortSignal.any([options.signal, sink.signal])
-      const texts = async function* (): AsyncGenerator<{ readonly text: string }> {
+      const texts = async function* (): AsyncGenerator<Fed> {
         for await (const { raw } of open(signal)) yield { text: JSON.stringify(raw) }
       }
-      await feedMessages(sink, texts)
+      await feedMessages(sink, texts())
     },
   }
 }

@@ -16,7 +16,10 @@ export type ServiceErrorCode =
   | 'invalid_webhook_url'
   | 'webhook_not_found'
   | 'insufficient_scope'
+  | 'business_product_not_consented'
   | 'invalid_request'
+  | 'invalid_command'
+  | 'invalid_token'
   | 'unauthorized'
   | 'not_found'
   | 'vehicle_not_found'
@@ -33,6 +36,7 @@ export type ServiceErrorCode =
 /** What a {@link ServiceError} carries beside its code and message. Each member is `undefined` when nothing is known. */
 export interface ServiceErrorDetails {
   readonly hint?: string | undefined
+  readonly originalCode?: string | undefined
   readonly status?: number | undefined
   readonly requestId?: string | undefined
   readonly retryAfterMs?: number | undefined
@@ -62,8 +66,10 @@ export interface ServiceErrorDetails {
  */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError'
-  /** For programs. Stable. */
+  /** For programs. Stable. Each fault has one code, whatever spelling the service sent. */
   readonly code: ServiceErrorCode
+  /** The code as the service sent it. It differs from `code` when the service sent the maker's text instead of a code. */
+  readonly originalCode: string | undefined
   /** What to do, for people. It is not part of `message`: the code that prints the error prints both. */
   readonly hint: string | undefined
   /** The status of the answer. `undefined` when there was no answer. */
@@ -77,6 +83,7 @@ export class ServiceError extends Error {
     super(message, 'cause' in details ? { cause: details.cause } : {})
     this.code = code
     this.hint = details.hint
+    this.originalCode = details.originalCode
     this.status = details.status
     this.requestId = details.requestId
     this.retryAfterMs = details.retryAfterMs
@@ -95,7 +102,8 @@ export async function refusalOf(
   const read = readError(await bodyOf(answer))
   const withoutSecrets = (text: string): string => without(text, [apiKey, request.secret])
   // A code that repeats a secret is dropped, because part of a code helps nobody.
-  const code = read.code !== undefined && withoutSecrets(read.code) === read.code ? read.code : undefined
+  const original = read.code !== undefined && withoutSecrets(read.code) === read.code ? read.code : undefined
+  const code = original === undefined ? undefined : normalizedCode(original)
   const text = read.text === undefined ? '' : `: ${withoutSecrets(read.text).slice(0, textLength)}`
   // A browser hides a redirection and reports the status 0.
   const status = answer.status === 0 ? 302 : answer.status
@@ -106,6 +114,7 @@ export async function refusalOf(
     `${nameOf(request)} was answered with ${status}${code === undefined ? '' : ` ${code}`}${text}${/[.!?]$/.test(text) ? '' : '.'}`,
     {
       status,
+      originalCode: original,
       hint: hintFor(status, code ?? '', request),
       requestId: requestId === undefined ? undefined : withoutSecrets(requestId),
       retryAfterMs: readRetryAfter(headers.get('retry-after'), clock.now()),
@@ -133,7 +142,15 @@ function readError(body: unknown): { readonly code: string | undefined; readonly
 }
 
 function codeIn(value: unknown): string | undefined {
-  return typeof value === 'string' && /^\w{1,64}$/.test(value) ? value : undefined
+  return typeof value === 'string' && (/^\w{1,64}$/.test(value) || makerTexts.test(value)) ? value : undefined
+}
+
+/** The maker's text for a vehicle that does not answer. The service passes it on in the place of a code. */
+const makerTexts = /^vehicle (unavailable|is (offline|asleep))\b.{0,100}$/i
+
+/** One code for each fault. */
+function normalizedCode(sent: string): string {
+  return makerTexts.test(sent) ? 'vehicle_unavailable' : sent
 }
 
 /** The service may quote a secret that it was sent, plain or as it is written in JSON. */
@@ -168,11 +185,18 @@ function hintFor(status: number, code: string, request: ServiceRequest): string 
 }
 
 /** What a status means when the answer has no code that we know. */
-const codeOfStatus: Readonly<Record<number, string>> = { 401: 'unauthorized', 429: 'too_many_requests' }
+const codeOfStatus: Readonly<Record<number, string>> = { 401: 'invalid_token', 429: 'too_many_requests' }
+
+const keyHint =
+  'Give the business’s bearer token as `apiKey`. Is the environment variable set, and is the key for this service?'
 
 const hints: Readonly<Record<string, string>> = {
-  unauthorized:
-    'Give the business’s bearer token as `apiKey`. Is the environment variable set, and is the key for this service?',
+  invalid_token: keyHint,
+  unauthorized: keyHint,
+  invalid_command:
+    'Does the command exist under this name, and does its body have every parameter? The maker documents both.',
+  business_product_not_consented:
+    'No customer shares this product with your business, or no longer does. `products()` lists what is shared.',
   too_many_requests: 'Wait for `retryAfterMs`, and send fewer requests.',
   invalid_webhook_url:
     'Give a URL that the internet can reach. During development, stream by SSE, or use the sandbox with --allow-local.',

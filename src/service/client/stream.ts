@@ -1,41 +1,58 @@
 import { guarded, throttled } from '../../base/log.ts'
 import { aFunction, anything, checkOptions, milliseconds, type Rules } from '../../base/options.ts'
 import { backoffMs } from '../../dispatch/retry.ts'
-import type { WireEvent, WireTopic } from '../../events/event.ts'
 import type { FieldCatalogue } from '../../events/fields.ts'
 import type { Source } from '../../receiver/source.ts'
 import type { Normalizer } from '../../wire/normalizer.ts'
-import { isJsonObject } from '../../wire/record.ts'
+import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 import { isTransient, segment, sendOnce } from './call.ts'
 import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
 import { pause, withDeadline } from './deadline.ts'
-import { feedMessages } from './feed.ts'
+import { type Fed, feedMessages } from './feed.ts'
 import { ServiceError } from './service-error.ts'
 import { readSseItems } from './sse-items.ts'
+import { Delivered, readStreamEvent, type Streamed, type StreamEvent, type StreamTopic } from './stream-events.ts'
 
 /** The options of `client.stream`. */
 export interface StreamOptions<Fields extends FieldCatalogue> {
-  /** Streams this field only. */
+  /** Streams this field of a vehicle only. */
   readonly field?: (keyof Fields & string) | (string & {})
   /** Streams these topics only. Default: all topics. */
-  readonly topics?: readonly WireTopic[]
+  readonly topics?: readonly StreamTopic[]
   /** Ends the stream. The iteration then ends without an error. */
   readonly signal?: AbortSignal
   /** The id of the last item of an earlier stream. The service continues after it, if it still has what follows. */
   readonly lastEventId?: string
   /** Reconnects after this time without a byte, in milliseconds. Comments count as bytes. Default 60,000. */
   readonly heartbeatTimeoutMs?: number
-  /** Called after each interruption, once the stream is connected again. `client.refill(gap)` then closes the gap. */
+  /**
+   * The longest time that a planned change of connections takes, in milliseconds. A connection that was lost for longer is a gap,
+   * whatever the snapshot says. Default 5,000.
+   */
+  readonly plannedChangeMs?: number
+  /**
+   * How long to wait for the snapshot of a new connection, in milliseconds. Without a snapshot the change is a gap. Default 5,000.
+   */
+  readonly snapshotTimeoutMs?: number
+  /** Called for each gap, once the stream is connected again. `client.refill(gap)` then closes the gap. */
   readonly onResumed?: (gap: StreamGap) => unknown
 }
 
-/** A time in which a stream was interrupted, and messages of its vehicle may be missing. */
+/** A time in which a stream was interrupted, and messages may be missing. */
 export interface StreamGap {
-  readonly vin: string
+  /** The vehicle that is streamed. */
+  readonly vin?: string
+  /** The energy site that is streamed. */
+  readonly siteId?: string
   /** When the last byte arrived. */
   readonly from: Date
   /** When the stream was connected again. */
   readonly to: Date
+  /**
+   * `lost_too_long`: for longer than `plannedChangeMs`. `no_snapshot`: the new connection did not begin with a snapshot that covers
+   * the time.
+   */
+  readonly reason: 'lost_too_long' | 'no_snapshot'
   /** The id that the service was sent as `Last-Event-ID`. If it still had what followed this item, nothing is missing. */
   readonly lastEventId: string | undefined
 }
@@ -50,14 +67,19 @@ export interface StreamMessage {
 }
 
 /**
- * The events of one vehicle, as they happen. Each iteration opens its own connection, reconnects after interruptions, and closes
- * the connection when the loop ends. It throws errors that waiting does not fix, such as a wrong key or a vehicle that is not
- * shared. `receiver.from(stream)` handles the messages as if they had been posted to the webhook.
+ * The events of one vehicle or one energy site, as they happen. Each iteration opens its own connection, reconnects after
+ * interruptions, and closes the connection when the loop ends. It throws errors that waiting does not fix, such as a wrong key or a
+ * product that is not shared.
+ *
+ * Each connection begins with a snapshot: events with `meta.isCache`, whose `meta.changed` names what is new. An event of the
+ * snapshot in which nothing is new is left out.
+ *
+ * `receiver.from(stream)` handles the messages as if they had been posted to the webhook.
  *
  * Specification: "Streaming by SSE", which shows neither event names nor data. See readings 15 to 19 in docs/interface.md.
  */
-export interface EventStream<Fields extends FieldCatalogue> extends AsyncIterable<WireEvent<Fields>>, Source {
-  /** The same messages as JSON text, not parsed. */
+export interface EventStream<Fields extends FieldCatalogue> extends AsyncIterable<StreamEvent<Fields>>, Source {
+  /** The messages as JSON text, not parsed. All of them, with those that a snapshot repeats. */
   messages(): AsyncIterableIterator<StreamMessage>
 }
 
@@ -67,21 +89,37 @@ const rules: Rules<StreamOptions<FieldCatalogue>> = {
   signal: anything,
   lastEventId: anything,
   heartbeatTimeoutMs: milliseconds(1),
+  plannedChangeMs: milliseconds(0),
+  snapshotTimeoutMs: milliseconds(1),
   onResumed: aFunction,
 }
 
-/** Streams a vehicle. Connects when the stream is iterated. */
+/** What a stream yields next: an item, or a gap before the items that follow it. */
+type Turn<Fields extends FieldCatalogue> =
+  | { readonly gap: StreamGap }
+  | {
+      readonly gap?: undefined
+      readonly message: StreamMessage
+      /** `undefined` when the item is not a JSON object. */
+      readonly event: StreamEvent<Fields> | undefined
+      /** The names of what is new in the event. */
+      readonly changed: readonly string[]
+    }
+
+/** Streams a vehicle or an energy site. Connects when the stream is iterated. */
 export function createStream<Fields extends FieldCatalogue>(
   connection: Connection,
   normalizer: Normalizer<Fields>,
-  vin: string,
+  product: string | number,
   options: StreamOptions<Fields>,
 ): EventStream<Fields> {
   checkOptions('client.stream', options, rules)
-  const { clock, retry, timeoutMs } = connection
-  const { field, topics, heartbeatTimeoutMs = 60_000 } = options
-  const vehicle = segment('The VIN', vin)
-  const path = field === undefined ? `/sse/${vehicle}` : `/sse/${vehicle}/${segment('The field', field)}`
+  const { clock, timeoutMs, retry } = connection
+  const { field, topics, heartbeatTimeoutMs = 60_000, plannedChangeMs = 5_000, snapshotTimeoutMs = 5_000 } = options
+  const id = segment('The VIN or energy site id', product)
+  // Ids of energy sites are digits. A VIN has letters.
+  const streamed: Streamed = /^\d+$/.test(id) ? { siteId: id } : { vin: id }
+  const path = field === undefined ? `/sse/${id}` : `/sse/${id}/${segment('The field', field)}`
   const log = throttled(connection.log, clock)
 
   const request = (lastEventId: string | undefined): ServiceRequest => ({
@@ -103,54 +141,105 @@ export function createStream<Fields extends FieldCatalogue>(
     )
   }
 
-  async function* messages(
-    signal: AbortSignal | undefined,
-    onResumed: (gap: StreamGap) => unknown,
-  ): AsyncGenerator<StreamMessage, void, undefined> {
+  async function* turns(signal: AbortSignal | undefined): AsyncGenerator<Turn<Fields>, void, undefined> {
+    const delivered = new Delivered()
+    const interruption = new Interruption(plannedChangeMs, snapshotTimeoutMs)
     let lastEventId = sendable(options.lastEventId)
-    let lostAt: number | undefined
     let failures = 0
     let leastMs = 0
     let lastByteAt = clock.now()
-    const onBytes = (): void => void (lastByteAt = clock.now())
-    const onRetry = (ms: number): void => void (leastMs = ms)
+    const gapOf = (reason: StreamGap['reason']): { readonly gap: StreamGap } => ({
+      gap: { ...streamed, ...interruption.end(), reason, lastEventId },
+    })
 
     while (!signal?.aborted) {
       let failure: unknown
-      let openedAt = Infinity
+      let openedAt: number | undefined
       try {
         const body = await open(request(lastEventId), signal)
         if (body === undefined) return
         openedAt = clock.now()
-        if (lostAt !== undefined) onResumed({ vin, from: new Date(lostAt), to: new Date(clock.now()), lastEventId })
-        lostAt = undefined
-        for await (const item of readSseItems(body, { clock, heartbeatTimeoutMs, signal, onBytes, onRetry })) {
+        delivered.connected(lastEventId !== undefined)
+        interruption.connected(openedAt)
+        const items = readSseItems(body, {
+          clock,
+          heartbeatTimeoutMs,
+          signal,
+          turnMs: () => interruption.leftMs(clock.now()),
+          onBytes: () => void (lastByteAt = clock.now()),
+          onRetry: (ms) => void (leastMs = ms),
+        })
+        for await (const item of items) {
+          const receivedAt = clock.now()
+          const value = item && parsed(item.data)
+          const event = value && readStreamEvent(normalizer, streamed, value, receivedAt)
+          const reason = item === undefined || event !== undefined ? interruption.judge(event) : undefined
+          if (reason !== undefined) yield gapOf(reason)
+          if (item === undefined) continue
           failures = 0
+          // The item after a gap was not delivered yet, so the id before it is the one that was sent.
           if (item.id !== undefined) lastEventId = sendable(item.id)
-          yield { text: item.data, id: item.id, receivedAt: clock.now() }
+          const message = { text: item.data, id: item.id, receivedAt }
+          yield { message, event, changed: event === undefined ? [] : delivered.note(event) }
         }
       } catch (error) {
         if (signal?.aborted) return
         if (!isTransient(error)) throw error
         failure = error
       }
-      lostAt ??= lastByteAt
+      const now = clock.now()
+      // The service is there until it ends a stream. A stream that breaks off may have been dead since the last byte.
+      const endedAfterMs = openedAt === undefined || failure !== undefined ? undefined : now - openedAt
+      interruption.begin(lastByteAt, endedAfterMs === undefined ? lastByteAt : now)
       // A connection that stayed open did not fail, even if its vehicle sent nothing.
-      if (lastByteAt - openedAt >= retry.maxMs) failures = 0
+      if (openedAt !== undefined && lastByteAt - openedAt >= retry.maxMs) failures = 0
       failures += 1
       const askedMs = failure instanceof ServiceError ? (failure.retryAfterMs ?? 0) : 0
-      const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs)
+      // The wait for a stream that the service has ended counts from its beginning, so a planned change takes no wait.
+      const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs) - (endedAfterMs ?? 0)
       // Services close streams from time to time. Only a stream that fails again is worth a line.
-      if (failures > 1) log.warn('a stream is interrupted and reconnects', { vin, waitMs, why: codeOf(failure) })
-      await pause(clock, waitMs, signal).catch(() => {})
+      if (failures > 1)
+        log.warn('a stream is interrupted and reconnects', { ...streamed, waitMs, why: codeOf(failure) })
+      if (waitMs > 0) await pause(clock, waitMs, signal).catch(() => {})
     }
   }
 
-  async function* events(): AsyncGenerator<WireEvent<Fields>, void, undefined> {
-    for await (const { text, receivedAt } of messages(options.signal, reportGap)) {
-      const value = parsed(text)
-      if (value !== undefined) yield normalizer.normalize(value, receivedAt)
-      else log.warn('an item of a stream is not a JSON object', { vin, length: text.length })
+  async function* messages(): AsyncGenerator<StreamMessage, void, undefined> {
+    for await (const turn of turns(options.signal)) {
+      if (turn.gap === undefined) yield turn.message
+      else reportGap(turn.gap)
+    }
+  }
+
+  async function* events(): AsyncGenerator<StreamEvent<Fields>, void, undefined> {
+    for await (const turn of turns(options.signal)) {
+      if (turn.gap !== undefined) {
+        reportGap(turn.gap)
+        continue
+      }
+      const { event, message, changed } = turn
+      if (event === undefined) {
+        log.warn('an item of a stream is not a JSON object', { ...streamed, length: message.text.length })
+      } else if (event.meta.isCache !== true && changed.length > 0) {
+        yield event
+      } else if (changed.length > 0) {
+        yield readStreamEvent(normalizer, streamed, { ...event.raw, changed }, message.receivedAt)
+      }
+    }
+  }
+
+  /** The messages as a receiver takes them, with the gaps. */
+  async function* fed(signal: AbortSignal): AsyncGenerator<Fed, void, undefined> {
+    for await (const turn of turns(signal)) {
+      if (turn.gap !== undefined) {
+        reportGap(turn.gap)
+        yield { interruption: turn.gap }
+        continue
+      }
+      const { event, message, changed } = turn
+      if (event === undefined) yield message
+      else if (changed.length > 0)
+        yield event.meta.isCache === true ? { text: withChanged(message.text, changed) } : message
     }
   }
 
@@ -158,23 +247,88 @@ export function createStream<Fields extends FieldCatalogue>(
     guarded(
       () => options.onResumed?.(gap),
       (error) =>
-        log.warn('`onResumed` of a stream failed', { vin, error: error instanceof Error ? error.name : typeof error }),
+        log.warn('`onResumed` of a stream failed', {
+          ...streamed,
+          error: error instanceof Error ? error.name : typeof error,
+        }),
     )
   }
 
   return {
-    messages: () => messages(options.signal, reportGap),
+    messages,
     [Symbol.asyncIterator]: events,
     feed: (sink) =>
-      feedMessages(sink, (onInterruption) => {
-        const signal = options.signal === undefined ? sink.signal : AbortSignal.any([options.signal, sink.signal])
-        return messages(signal, (gap) => {
-          reportGap(gap)
-          // A gap even after `Last-Event-ID`: the specification does not say that the service continues there.
-          onInterruption(gap)
-        })
-      }),
+      feedMessages(
+        sink,
+        fed(options.signal === undefined ? sink.signal : AbortSignal.any([options.signal, sink.signal])),
+      ),
   }
+}
+
+/** The topics of a snapshot. An item of another topic does not show whether a snapshot comes. */
+const snapshotTopics: ReadonlySet<string> = new Set(['state', 'data', 'connectivity', 'alerts', 'errors'])
+
+/** Every item of an energy site is a whole document, so each one covers what its snapshot would. */
+function isSnapshot(event: StreamEvent<FieldCatalogue>): boolean {
+  return 'siteId' in event || (event.meta.isCache === true && snapshotTopics.has(event.topic))
+}
+
+/** A time without a connection, until the snapshot of the next connection covers it or it is reported as a gap. */
+class Interruption {
+  readonly #plannedChangeMs: number
+  readonly #snapshotTimeoutMs: number
+  /** The last byte before it, and the last moment at which the connection was there for certain. */
+  #lost: { readonly from: number; readonly since: number } | undefined
+  #connectedAt = 0
+  /** A stream that has delivered data is covered by data only. */
+  #hadData = false
+
+  constructor(plannedChangeMs: number, snapshotTimeoutMs: number) {
+    this.#plannedChangeMs = plannedChangeMs
+    this.#snapshotTimeoutMs = snapshotTimeoutMs
+  }
+
+  /** A connection that ends before it covered the last interruption makes that one longer. */
+  begin(from: number, since: number): void {
+    this.#lost ??= { from, since }
+  }
+
+  connected(now: number): void {
+    this.#connectedAt = now
+  }
+
+  /** In how many milliseconds to judge it without an event. `undefined` when there is nothing to judge. */
+  leftMs(now: number): number | undefined {
+    if (this.#lost === undefined) return undefined
+    return this.#isTooLong ? 0 : Math.max(0, this.#connectedAt + this.#snapshotTimeoutMs - now)
+  }
+
+  /** Judges it by an event of the new connection, or when {@link leftMs} is over. Returns why it is a gap, if so. */
+  judge(event: StreamEvent<FieldCatalogue> | undefined): StreamGap['reason'] | undefined {
+    const isPart = event !== undefined && isSnapshot(event)
+    const covers = isPart && !this.#isTooLong && (event.topic === 'data' || !this.#hadData)
+    if (event?.topic === 'data') this.#hadData = true
+    if (covers) this.#lost = undefined
+    if (this.#lost === undefined) return undefined
+    if (this.#isTooLong) return 'lost_too_long'
+    return event === undefined || (!isPart && snapshotTopics.has(event.topic)) ? 'no_snapshot' : undefined
+  }
+
+  get #isTooLong(): boolean {
+    return this.#lost !== undefined && this.#connectedAt - this.#lost.since > this.#plannedChangeMs
+  }
+
+  /** Ends it as a gap. */
+  end(): { readonly from: Date; readonly to: Date } {
+    const { from } = this.#lost ?? { from: this.#connectedAt }
+    this.#lost = undefined
+    return { from: new Date(from), to: new Date(this.#connectedAt) }
+  }
+}
+
+/** The text of a message with one member more. The rest of it stays as it came. */
+function withChanged(text: string, changed: readonly string[]): string {
+  return `${text.slice(0, text.lastIndexOf('}'))},"changed":${JSON.stringify(changed)}}`
 }
 
 function bodyOf(answer: Response, request: ServiceRequest): ReadableStream<Uint8Array> | undefined {
@@ -197,7 +351,7 @@ function sendable(id: string | undefined): string | undefined {
   return id !== undefined && /^[\x20-\x7e]+$/.test(id) ? id : undefined
 }
 
-function parsed(text: string): object | undefined {
+function parsed(text: string): JsonObject | undefined {
   try {
     const value: unknown = JSON.parse(text)
     return isJsonObject(value) ? value : undefined

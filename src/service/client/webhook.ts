@@ -68,7 +68,10 @@ export interface WebhookResource {
   set(webhook: Webhook, options?: CallOptions & { readonly allowLocal?: boolean }): Promise<StoredWebhook>
   /** Rejects with `webhook_not_found` when no webhook is set. */
   get(options?: CallOptions): Promise<StoredWebhook>
-  /** Rejects with `webhook_not_found` when no webhook is set. */
+  /**
+   * Rejects with `webhook_not_found` when no webhook is set. After a retry it resolves then, because the first attempt may have
+   * deleted it.
+   */
   delete(options?: CallOptions): Promise<void>
 }
 
@@ -115,7 +118,8 @@ export function createWebhookResource(call: Call): WebhookResource {
       const request: ServiceRequest = { method: 'GET', path, idempotent: true, signal }
       return call(request, readStored(request))
     },
-    delete: ({ signal } = {}) => call({ method: 'DELETE', path, idempotent: true, signal }, discardBody),
+    delete: ({ signal } = {}) =>
+      call({ method: 'DELETE', path, idempotent: true, doneCode: 'webhook_not_found', signal }, discardBody),
   }
 }
 

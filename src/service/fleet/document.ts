@@ -1,78 +1,131 @@
-import { whole } from './random.ts'
-import { reading } from './signals.ts'
-import { outsideCelsius, socPercent, type Vehicle } from './vehicle.ts'
+import { colorOf, reading, trimOf, wheelsOf } from './signals.ts'
+import { socPercent, type Vehicle } from './vehicle.ts'
 
-/** The full document of a vehicle, as `vehicle_data` has it: about 10 kB, with the vehicle's own state. */
-export function vehicleDocument(vehicle: Vehicle): { readonly [key: string]: unknown } {
-  const timestamp = Math.round(vehicle.now)
+/** The sections of the full document, and the member or members that each adds. */
+const sections: { readonly [section: string]: (vehicle: Vehicle) => { readonly [member: string]: unknown } } = {
+  charge_state: (v) => ({ charge_state: stamped(v, chargeState(v)) }),
+  climate_state: (v) => ({ climate_state: stamped(v, climateState(v)) }),
+  closures_state: (v) => ({ closures_state: stamped(v, closures(v)) }),
+  drive_state: (v) => ({ drive_state: stamped(v, driveState(v)) }),
+  gui_settings: (v) => ({ gui_settings: stamped(v, guiSettings(v)) }),
+  location_data: (v) => ({ location_data: stamped(v, locationData(v)) }),
+  vehicle_config: (v) => ({ vehicle_config: stamped(v, vehicleConfig(v)) }),
+  vehicle_state: (v) => ({ vehicle_state: stamped(v, vehicleState(v)) }),
+  charge_schedule_data: (v) => ({
+    charge_schedule_data: stamped(v, { ...schedules(v, 'charge_schedules'), charge_buffer: 15 }),
+  }),
+  preconditioning_schedule_data: (v) => ({
+    preconditioning_schedule_data: stamped(v, schedules(v, 'precondition_schedules')),
+  }),
+}
+
+/** The names of the sections that `endpoints` can ask for. */
+export const sectionNames: readonly string[] = [...Object.keys(sections), 'vehicle_data_combo']
+
+/**
+ * The document of a vehicle, as `vehicle_data` has it: about 10 kB, with the vehicle's own state. `asked` names its sections.
+ * The place of the vehicle is in it only with `location_data`. Without `asked`, it has all sections but that one.
+ */
+export function vehicleDocument(vehicle: Vehicle, asked?: readonly string[]): { readonly [key: string]: unknown } {
+  const isAsked = (name: string): boolean =>
+    asked === undefined
+      ? name !== 'location_data'
+      : asked.includes(name) || (asked.includes('vehicle_data_combo') && name !== 'location_data')
+  const document: { [member: string]: unknown } = { ...vehicleIdentity(vehicle), state: 'online' }
+  for (const [name, read] of Object.entries(sections)) if (isAsked(name)) Object.assign(document, read(vehicle))
+  // The maker also puts the place into `drive_state`.
+  if (asked?.includes('location_data')) {
+    const drive = isAsked('drive_state') ? driveState(vehicle) : {}
+    document['drive_state'] = stamped(vehicle, { ...drive, ...locationData(vehicle) })
+  }
+  return document
+}
+
+/** What the service knows of a vehicle in every state. */
+export function vehicleIdentity({ vin, index, model }: Vehicle): { readonly [key: string]: unknown } {
+  const id = 100_000_021_000_000 + index
   return {
-    id: 100_000_021_000_000 + Number(vehicle.vin.slice(-6)),
-    user_id: null,
-    vehicle_id: 1_200_000_000 + Number(vehicle.vin.slice(-6)),
-    vin: vehicle.vin,
+    id,
+    user_id: 800_000 + index,
+    vehicle_id: 1_200_000_000 + index,
+    vin,
     color: null,
     access_type: 'OWNER',
     granular_access: { hide_private: false },
-    tokens: null,
-    state: 'online',
+    tokens: [],
+    option_codes: `MD${model},COUS`,
     in_service: false,
-    id_s: `100000021${vehicle.vin.slice(-6)}`,
+    id_s: String(id),
     calendar_enabled: true,
     api_version: 92,
-    charge_state: { ...chargeState(vehicle), timestamp },
-    climate_state: { ...climateState(vehicle), timestamp },
-    closures_state: { ...closures(vehicle), timestamp },
-    drive_state: { ...driveState(vehicle), timestamp },
-    gui_settings: {
-      gui_24_hour_time: true,
-      gui_charge_rate_units: 'kW',
-      gui_distance_units: 'km/hr',
-      gui_range_display: 'Rated',
-      gui_temperature_units: 'C',
-      gui_tirepressure_units: 'Bar',
-      show_range_units: false,
-      timestamp,
-    },
-    vehicle_config: { ...vehicleConfig, timestamp },
-    vehicle_state: { ...vehicleState(vehicle), timestamp },
-    charge_schedule_data: { ...schedules(vehicle, 'charge_schedules'), charge_buffer: 15, timestamp },
-    preconditioning_schedule_data: { ...schedules(vehicle, 'precondition_schedules'), timestamp },
+    backseat_token: null,
+    backseat_token_updated_at: null,
+  }
+}
+
+const stamped = (
+  vehicle: Vehicle,
+  section: { readonly [key: string]: unknown },
+): { readonly [key: string]: unknown } => ({ ...section, timestamp: Math.round(vehicle.now) })
+const round = (value: number, digits: number): number => Number(value.toFixed(digits))
+
+function guiSettings(vehicle: Vehicle): { readonly [key: string]: unknown } {
+  const inMiles = reading(vehicle, 'SettingDistanceUnit') === 'Miles'
+  return {
+    gui_24_hour_time: reading(vehicle, 'Setting24HourTime'),
+    gui_charge_rate_units: 'kW',
+    gui_distance_units: inMiles ? 'mi/hr' : 'km/hr',
+    gui_range_display: 'Rated',
+    gui_temperature_units: reading(vehicle, 'SettingTemperatureUnit') === 'Celsius' ? 'C' : 'F',
+    gui_tirepressure_units: reading(vehicle, 'SettingTirePressureUnit'),
+    show_range_units: false,
+  }
+}
+
+/** The place of the vehicle, and the end of its route. */
+function locationData(vehicle: Vehicle): { readonly [key: string]: unknown } {
+  const latitude = round(vehicle.latitude, 6)
+  const longitude = round(vehicle.longitude, 6)
+  const end = vehicle.trip?.destination
+  return {
+    active_route_latitude: end === undefined ? null : round(end.latitude, 6),
+    active_route_longitude: end === undefined ? null : round(end.longitude, 6),
+    gps_as_of: Math.floor(vehicle.now / 1_000) - 1,
+    heading: reading(vehicle, 'GpsHeading'),
+    latitude,
+    longitude,
+    native_latitude: latitude,
+    native_location_supported: 1,
+    native_longitude: longitude,
+    native_type: 'wgs',
   }
 }
 
 function driveState(vehicle: Vehicle): { readonly [key: string]: unknown } {
   return {
-    active_route_latitude: vehicle.trip?.destination.latitude ?? null,
-    active_route_longitude: vehicle.trip?.destination.longitude ?? null,
     active_route_destination: vehicle.trip?.name ?? null,
-    active_route_traffic_minutes_delay: 0,
-    gps_as_of: Math.floor(vehicle.now / 1_000) - 1,
-    heading: reading(vehicle, 'GpsHeading'),
-    latitude: vehicle.latitude,
-    longitude: vehicle.longitude,
-    native_latitude: vehicle.latitude,
-    native_location_supported: 1,
-    native_longitude: vehicle.longitude,
-    native_type: 'wgs',
+    active_route_miles_to_arrival: reading(vehicle, 'MilesToArrival'),
+    active_route_minutes_to_arrival: reading(vehicle, 'MinutesToArrival'),
+    active_route_traffic_minutes_delay: reading(vehicle, 'RouteTrafficMinutesDelay') ?? 0,
     power: Math.round(vehicle.watts / 1_000),
     shift_state: vehicle.gear === 'P' ? null : vehicle.gear,
-    speed: reading(vehicle, 'VehicleSpeed'),
+    speed: vehicle.gear === 'P' ? null : Math.round(Number(reading(vehicle, 'VehicleSpeed'))),
   }
 }
 
 function schedules(vehicle: Vehicle, key: string): { readonly [key: string]: unknown } {
   const entries = Array.from({ length: 5 }, (_, index) => ({
-    id: 1_760_000_000 + whole(vehicle.random, 0, 9_999_999),
+    id: 1_760_000_000 + 100 * vehicle.index + index,
     name: index === 0 ? 'Weekdays' : '',
     days_of_week: index === 0 ? 62 : 1 << index,
     enabled: index < 2,
     one_time: false,
     start_enabled: true,
-    start_time: 60 * whole(vehicle.random, 0, 6),
+    start_time: 60 * index,
     end_enabled: true,
-    end_time: 60 * whole(vehicle.random, 6, 9),
-    latitude: vehicle.home.latitude,
-    longitude: vehicle.home.longitude,
+    end_time: 60 * (index + 5),
+    latitude: round(vehicle.home.latitude, 6),
+    longitude: round(vehicle.home.longitude, 6),
   }))
   return { [key]: entries, next_schedule: false, schedule_window: entries[0] }
 }
@@ -85,10 +138,10 @@ function chargeState(vehicle: Vehicle): { readonly [key: string]: unknown } {
     battery_heater_on: false,
     battery_level: Math.floor(socPercent(vehicle)),
     battery_range: reading(vehicle, 'RatedRange'),
-    charge_amps: 16,
-    charge_current_request: 16,
-    charge_current_request_max: 16,
-    charge_enable_request: true,
+    charge_amps: reading(vehicle, 'ChargeCurrentRequest'),
+    charge_current_request: reading(vehicle, 'ChargeCurrentRequest'),
+    charge_current_request_max: reading(vehicle, 'ChargeCurrentRequestMax'),
+    charge_enable_request: reading(vehicle, 'ChargeEnableRequest'),
     charge_energy_added: Math.round((charging?.energyInWh ?? 0) / 10) / 100,
     charge_limit_soc: vehicle.chargeLimitPercent,
     charge_limit_soc_max: 100,
@@ -101,17 +154,17 @@ function chargeState(vehicle: Vehicle): { readonly [key: string]: unknown } {
     charge_port_door_open: vehicle.portOpen,
     charge_port_latch: charging ? 'Engaged' : 'Disengaged',
     charge_rate: Math.round(watts / 24.5) / 10,
-    charger_actual_current: Math.round(watts / 690),
-    charger_phases: charging?.kind === 'ac' ? 3 : null,
-    charger_pilot_current: 16,
+    charger_actual_current: reading(vehicle, 'ChargeAmps'),
+    charger_phases: reading(vehicle, 'ChargerPhases'),
+    charger_pilot_current: reading(vehicle, 'ChargeCurrentRequestMax'),
     charger_power: Math.round(watts / 1_000),
     charger_voltage: reading(vehicle, 'ChargerVoltage'),
     charging_state: charging?.state ?? 'Disconnected',
-    conn_charge_cable: charging ? 'IEC' : '<invalid>',
+    conn_charge_cable: charging ? reading(vehicle, 'ChargingCableType') : '<invalid>',
     est_battery_range: reading(vehicle, 'EstBatteryRange'),
     fast_charger_brand: '<invalid>',
     fast_charger_present: charging?.kind === 'dc',
-    fast_charger_type: charging?.kind === 'dc' ? 'Combo' : '<invalid>',
+    fast_charger_type: reading(vehicle, 'FastChargerType') ?? '<invalid>',
     ideal_battery_range: reading(vehicle, 'IdealBatteryRange'),
     managed_charging_active: false,
     managed_charging_start_time: null,
@@ -122,12 +175,12 @@ function chargeState(vehicle: Vehicle): { readonly [key: string]: unknown } {
     off_peak_charging_enabled: false,
     off_peak_charging_times: 'all_week',
     off_peak_hours_end_time: 360,
-    preconditioning_enabled: false,
+    preconditioning_enabled: reading(vehicle, 'PreconditioningEnabled'),
     preconditioning_times: 'all_week',
-    scheduled_charging_mode: 'Off',
-    scheduled_charging_pending: false,
-    scheduled_charging_start_time: null,
-    scheduled_departure_time: null,
+    scheduled_charging_mode: reading(vehicle, 'ScheduledChargingMode'),
+    scheduled_charging_pending: reading(vehicle, 'ScheduledChargingPending'),
+    scheduled_charging_start_time: reading(vehicle, 'ScheduledChargingStartTime'),
+    scheduled_departure_time: reading(vehicle, 'ScheduledDepartureTime'),
     supercharger_session_trip_planner: false,
     time_to_full_charge: reading(vehicle, 'TimeToFullCharge') ?? 0,
     trip_charging: false,
@@ -145,35 +198,35 @@ function climateState(vehicle: Vehicle): { readonly [key: string]: unknown } {
     auto_steering_wheel_heat: false,
     battery_heater: false,
     battery_heater_no_power: null,
-    cabin_overheat_protection: 'On',
+    cabin_overheat_protection: vehicle.settings.overheat,
     cabin_overheat_protection_actively_cooling: false,
-    climate_keeper_mode: 'off',
-    cop_activation_temperature: 'High',
-    defrost_mode: 0,
+    climate_keeper_mode: vehicle.settings.keeper.toLowerCase(),
+    cop_activation_temperature: vehicle.settings.overheatLimit,
+    defrost_mode: vehicle.settings.defrost ? 2 : 0,
     driver_temp_setting: vehicle.wantedCelsius,
     fan_status: vehicle.climateOn ? 3 : 0,
     hvac_auto_request: 'On',
     inside_temp: reading(vehicle, 'InsideTemp'),
     is_auto_conditioning_on: vehicle.climateOn,
     is_climate_on: vehicle.climateOn,
-    is_front_defroster_on: false,
+    is_front_defroster_on: vehicle.settings.defrost,
     is_preconditioning: false,
-    is_rear_defroster_on: false,
+    is_rear_defroster_on: vehicle.settings.defrost,
     left_temp_direction: -66,
     max_avail_temp: 28,
     min_avail_temp: 15,
-    outside_temp: outsideCelsius(vehicle),
+    outside_temp: reading(vehicle, 'OutsideTemp'),
     passenger_temp_setting: vehicle.wantedCelsius,
     remote_heater_control_enabled: false,
     right_temp_direction: -66,
-    seat_heater_left: 0,
-    seat_heater_rear_center: 0,
-    seat_heater_rear_left: 0,
-    seat_heater_rear_right: 0,
-    seat_heater_right: 0,
+    seat_heater_left: reading(vehicle, 'SeatHeaterLeft'),
+    seat_heater_rear_center: reading(vehicle, 'SeatHeaterRearCenter'),
+    seat_heater_rear_left: reading(vehicle, 'SeatHeaterRearLeft'),
+    seat_heater_rear_right: reading(vehicle, 'SeatHeaterRearRight'),
+    seat_heater_right: reading(vehicle, 'SeatHeaterRight'),
     side_mirror_heaters: false,
-    steering_wheel_heat_level: 0,
-    steering_wheel_heater: false,
+    steering_wheel_heat_level: vehicle.settings.wheelHeat,
+    steering_wheel_heater: vehicle.settings.wheelHeat > 0,
     supports_fan_only_cabin_overheat_protection: true,
     wiper_blade_heater: false,
   }
@@ -184,14 +237,14 @@ function closures(vehicle: Vehicle): { readonly [key: string]: unknown } {
   return {
     df: vehicle.driverDoorOpen ? 1 : 0,
     dr: 0,
-    fd_window: vehicle.windowOpen ? 1 : 0,
-    fp_window: 0,
+    fd_window: vehicle.windowOpen || vehicle.settings.vented ? 1 : 0,
+    fp_window: vehicle.settings.vented ? 1 : 0,
     ft: 0,
     locked: vehicle.locked,
-    pf: 0,
+    pf: vehicle.driverDoorOpen && vehicle.passengerBuckled ? 1 : 0,
     pr: 0,
-    rd_window: 0,
-    rp_window: 0,
+    rd_window: vehicle.settings.vented ? 1 : 0,
+    rp_window: vehicle.settings.vented ? 1 : 0,
     rt: vehicle.trunkOpen ? 1 : 0,
     sun_roof_percent_open: null,
     sun_roof_state: 'unknown',
@@ -203,7 +256,7 @@ function closures(vehicle: Vehicle): { readonly [key: string]: unknown } {
 
 /** `vehicle_state` of the full document. */
 function vehicleState(vehicle: Vehicle): { readonly [key: string]: unknown } {
-  const seen = Math.floor(vehicle.now / 1_000) - 20
+  const seen = vehicle.tiresSeen ? Math.floor(vehicle.tiresSeenAt / 1_000) : null
   return {
     ...closures(vehicle),
     autopark_state_v3: 'ready',
@@ -218,17 +271,17 @@ function vehicleState(vehicle: Vehicle): { readonly [key: string]: unknown } {
     last_autopark_error: 'no_error',
     media_info: {
       a2dp_source_name: '',
-      audio_volume: 3.3333,
+      audio_volume: vehicle.settings.volume,
       audio_volume_increment: 0.333333,
       audio_volume_max: 10.333333,
-      media_playback_status: vehicle.occupied ? 'Playing' : 'Stopped',
-      now_playing_album: '',
-      now_playing_artist: 'Morning news',
-      now_playing_duration: 0,
-      now_playing_elapsed: 0,
-      now_playing_source: '13',
-      now_playing_station: '98.3 FM',
-      now_playing_title: 'Traffic and weather',
+      media_playback_status: reading(vehicle, 'MediaPlaybackStatus'),
+      now_playing_album: reading(vehicle, 'MediaNowPlayingAlbum') ?? '',
+      now_playing_artist: reading(vehicle, 'MediaNowPlayingArtist') ?? '',
+      now_playing_duration: reading(vehicle, 'MediaNowPlayingDuration') ?? 0,
+      now_playing_elapsed: reading(vehicle, 'MediaNowPlayingElapsed') ?? 0,
+      now_playing_source: reading(vehicle, 'MediaPlaybackSource') ?? '',
+      now_playing_station: reading(vehicle, 'MediaNowPlayingStation') ?? '',
+      now_playing_title: reading(vehicle, 'MediaNowPlayingTitle') ?? '',
     },
     media_state: { remote_control_enabled: true },
     notifications_supported: true,
@@ -238,21 +291,26 @@ function vehicleState(vehicle: Vehicle): { readonly [key: string]: unknown } {
     remote_start: false,
     remote_start_enabled: true,
     remote_start_supported: true,
-    sentry_mode: vehicle.locked && !vehicle.occupied,
+    sentry_mode: reading(vehicle, 'SentryMode') === 'Armed',
     sentry_mode_available: true,
     service_mode: false,
     service_mode_plus: false,
     smart_summon_available: false,
     software_update: {
-      download_perc: 0,
-      expected_duration_sec: 2_700,
-      install_perc: 1,
-      status: '',
-      version: ' ',
+      download_perc: reading(vehicle, 'SoftwareUpdateDownloadPercentComplete'),
+      expected_duration_sec: 60 * Number(reading(vehicle, 'SoftwareUpdateExpectedDurationMinutes')),
+      install_perc: reading(vehicle, 'SoftwareUpdateInstallationPercentComplete'),
+      status:
+        vehicle.settings.updateAt !== undefined
+          ? 'scheduled'
+          : reading(vehicle, 'SoftwareUpdateAvailable')
+            ? 'available'
+            : '',
+      version: reading(vehicle, 'SoftwareUpdateVersion'),
     },
     speed_limit_mode: {
-      active: false,
-      current_limit_mph: 80,
+      active: vehicle.settings.speedLimit,
+      current_limit_mph: vehicle.settings.speedLimitMph,
       max_limit_mph: 120,
       min_limit_mph: 50,
       pin_code_set: false,
@@ -270,13 +328,13 @@ function vehicleState(vehicle: Vehicle): { readonly [key: string]: unknown } {
     tpms_pressure_fr: reading(vehicle, 'TpmsPressureFr'),
     tpms_pressure_rl: reading(vehicle, 'TpmsPressureRl'),
     tpms_pressure_rr: reading(vehicle, 'TpmsPressureRr'),
-    tpms_rcp_front_value: vehicle.coldBars[0],
-    tpms_rcp_rear_value: vehicle.coldBars[2],
+    tpms_rcp_front_value: round(vehicle.coldBars[0], 2),
+    tpms_rcp_rear_value: round(vehicle.coldBars[2], 2),
     tpms_soft_warning_fl: false,
     tpms_soft_warning_fr: false,
     tpms_soft_warning_rl: false,
     tpms_soft_warning_rr: false,
-    valet_mode: false,
+    valet_mode: vehicle.settings.valet,
     valet_pin_needed: true,
     vehicle_name: vehicle.name,
     vehicle_self_test_progress: 0,
@@ -285,22 +343,19 @@ function vehicleState(vehicle: Vehicle): { readonly [key: string]: unknown } {
   }
 }
 
-/** `vehicle_config` of the full document. */
-const vehicleConfig: { readonly [key: string]: unknown } = {
+/** `vehicle_config` of the full document, without the members that differ between models. */
+const modelConfig: { readonly [key: string]: unknown } = {
   aux_park_lamps: 'Eu',
   badge_version: 0,
   can_accept_navigation_requests: true,
   can_actuate_trunks: true,
   car_special_type: 'base',
-  charge_port_type: 'CCS',
   cop_user_set_temp_supported: true,
   dashcam_clip_save_supported: true,
   default_charge_to_max: false,
   driver_assist: 'SIMULATED',
   ece_restrictions: true,
-  efficiency_package: 'SIM2026',
-  eu_vehicle: true,
-  exterior_color: 'Grey',
+  efficiency_package: 'Default',
   exterior_trim: 'Black',
   exterior_trim_override: '',
   has_air_suspension: false,
@@ -315,17 +370,27 @@ const vehicleConfig: { readonly [key: string]: unknown } = {
   pws: true,
   rear_seat_heaters: 1,
   rear_seat_type: 0,
-  rhd: false,
   roof_color: 'RoofColorGlass',
   seat_type: null,
   spoiler_type: 'None',
   sun_roof_installed: null,
   supports_qr_pairing: false,
   third_row_seats: 'None',
-  trim_badging: '74d',
   use_range_badging: true,
   utc_offset: 0,
   webcam_selfie_supported: true,
   webcam_supported: true,
-  wheel_type: 'Simulated19',
+}
+
+function vehicleConfig(vehicle: Vehicle): { readonly [key: string]: unknown } {
+  return {
+    ...modelConfig,
+    car_type: { '3': 'model3', Y: 'modely', S: 'models2', X: 'modelx' }[vehicle.model],
+    charge_port_type: reading(vehicle, 'ChargePort'),
+    eu_vehicle: reading(vehicle, 'EuropeVehicle'),
+    exterior_color: colorOf(vehicle),
+    rhd: reading(vehicle, 'RightHandDrive'),
+    trim_badging: trimOf(vehicle).toLowerCase(),
+    wheel_type: wheelsOf(vehicle),
+  }
 }

@@ -108,6 +108,7 @@ function* getOut(vehicle: Vehicle): Steps {
   vehicle.gear = 'P'
   vehicle.trip = undefined
   vehicle.acceleration = 0
+  vehicle.lateral = 0
   yield* still(vehicle, between(vehicle.random, 1, 3))
   yield changeState(vehicle, 'online')
   vehicle.buckled = false

@@ -1,9 +1,9 @@
 import FlatQueue from 'flatqueue'
-import { checkOptions, required, type Rules, wholeNumber, numberBetween } from '../../base/options.ts'
+import { checkOptions, numberBetween, oneOf, required, type Rules, wholeNumber } from '../../base/options.ts'
 import { life } from './life.ts'
 import type { Messages, SimulatedMessage, Steps } from './messages.ts'
 import { between, chance, randomFrom, type Random } from './random.ts'
-import { createVehicle } from './vehicle.ts'
+import { createVehicle, type Firmware } from './vehicle.ts'
 import { maxVins } from './vin.ts'
 
 /** The options of {@link createFleet}. */
@@ -14,12 +14,15 @@ interface FleetOptions {
   readonly seed: number
   /** When the first vehicles wake up, in milliseconds since the epoch. */
   readonly startAt: number
+  /** `'today'`: values have their types. `'old'`: most are text. `'mixed'`: every third vehicle is old. Default `'today'`. */
+  readonly firmware?: Firmware
 }
 
 const rules: Rules<FleetOptions> = {
   vins: required(wholeNumber(1, maxVins)),
   seed: required(wholeNumber(Number.MIN_SAFE_INTEGER)),
   startAt: required(numberBetween(-8.64e15, 8.64e15), 'Give milliseconds since the epoch, as `Date.now()` does.'),
+  firmware: oneOf('today', 'mixed', 'old'),
 }
 
 /**
@@ -44,14 +47,14 @@ export function createFleet(options: FleetOptions): Messages {
   return inOrder(options)
 }
 
-function* inOrder({ vins, seed, startAt }: FleetOptions): Messages {
+function* inOrder({ vins, seed, startAt, firmware }: FleetOptions): Messages {
   const lives: Messages[] = []
   // Ordered by each vehicle's next message. A vehicle makes its next message only when the one before is taken.
   const queue = new FlatQueue()
   const upcoming = []
   const seeds = randomFrom(seed)
   for (let index = 0; index < vins; index++) {
-    const vehicle = createVehicle(index, seeds.next(), startAt)
+    const vehicle = createVehicle(index, seeds.next(), startAt, firmware)
     const messages = withDuplicates(messagesOf(life(vehicle)), randomFrom(seeds.next()))
     lives.push(messages)
     const first = messages.next()

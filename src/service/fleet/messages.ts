@@ -1,6 +1,10 @@
-import type { Alert, Meta, VehicleError } from '../../events/event.ts'
+import { builtInFields } from '../../events/fields.ts'
+import type { Alert, Format, Meta, VehicleError } from '../../events/event.ts'
+import type { FieldCatalogue } from '../../events/fields.ts'
 import type { FieldValue } from '../../events/values.ts'
-import { vehicleDocument } from './document.ts'
+import { type Encodable, encode } from '../../wire/encode.ts'
+import type { JsonObject } from '../../wire/record.ts'
+import { sectionNames, vehicleDocument } from './document.ts'
 import { between, chance, oneOf, type Random, whole } from './random.ts'
 import { dueValues } from './streaming.ts'
 import type { Vehicle } from './vehicle.ts'
@@ -14,10 +18,14 @@ interface SimulatedBase {
 
 /**
  * An event of a simulated vehicle, before it is written in one of the formats. The values of `data` have the types of the
- * catalogue, or are the text that older firmware writes.
+ * catalogue, or are the text that old firmware writes. `undecoded` are constants that old firmware writes as text.
  */
 export type SimulatedEvent =
-  | (SimulatedBase & { readonly topic: 'data'; readonly data: { readonly [field: string]: FieldValue } })
+  | (SimulatedBase & {
+      readonly topic: 'data'
+      readonly data: { readonly [field: string]: FieldValue }
+      readonly undecoded?: { readonly [field: string]: string }
+    })
   | (SimulatedBase & { readonly topic: 'state'; readonly state: 'online' | 'asleep' | 'driving' | 'offline' })
   | (SimulatedBase & { readonly topic: 'vehicle_data'; readonly vehicleData: { readonly [key: string]: unknown } })
   | (SimulatedBase & { readonly topic: 'alerts'; readonly alerts: readonly Alert[] })
@@ -34,6 +42,23 @@ export interface SimulatedMessage {
   /** Milliseconds since the epoch. Later than `createdAt` by the network delay, or by hours after a tunnel. */
   readonly at: number
   readonly event: SimulatedEvent
+}
+
+const catalogue: FieldCatalogue = builtInFields
+
+/**
+ * Writes an event as the service sends it. It is `encode`, except that a constant keeps its full name outside the maker's format
+ * too (`"ShiftStateD"`), as the service passes it on for today's vehicles.
+ */
+export function wireMessage(event: Encodable, format: Format): JsonObject {
+  if (event.topic !== 'data' || format === 'vehicle_maker') return encode(event, format)
+  const { data, undecoded = {} } = event
+  const entries = Object.entries(data).map(([field, value]): [string, unknown] => {
+    const type = Object.hasOwn(catalogue, field) ? catalogue[field] : undefined
+    const isConstant = typeof type === 'object' && typeof value === 'string' && type.enum.includes(value)
+    return [field, isConstant && !Object.hasOwn(undecoded, field) ? `${type.prefix ?? ''}${value}` : value]
+  })
+  return encode({ ...event, data: Object.fromEntries(entries) }, format)
 }
 
 /** The life of a vehicle, step by step. A step yields at most one message and moves `vehicle.now`. */
@@ -67,9 +92,11 @@ function post(vehicle: Vehicle, event: SimulatedEvent): SimulatedMessage {
 
 /** The values that are due now, as one message, or `undefined` when none is. */
 export function dataMessage(vehicle: Vehicle): SimulatedMessage | undefined {
-  const data = dueValues(vehicle)
-  if (data === undefined) return undefined
-  return post(vehicle, { topic: 'data', vin: vehicle.vin, createdAt: vehicleTime(vehicle), data })
+  const due = dueValues(vehicle)
+  if (due === undefined) return undefined
+  const { data, texts } = due
+  const old = Object.keys(texts).length > 0 ? { undecoded: texts } : {}
+  return post(vehicle, { topic: 'data', vin: vehicle.vin, createdAt: vehicleTime(vehicle), data, ...old })
 }
 
 /** Changes the state of the vehicle. */
@@ -81,7 +108,8 @@ export function changeState(vehicle: Vehicle, state: 'online' | 'asleep' | 'driv
 /** The full document. */
 export function documentMessage(vehicle: Vehicle): SimulatedMessage {
   const createdAt = vehicleTime(vehicle)
-  return post(vehicle, { topic: 'vehicle_data', vin: vehicle.vin, createdAt, vehicleData: vehicleDocument(vehicle) })
+  const vehicleData = vehicleDocument(vehicle, sectionNames)
+  return post(vehicle, { topic: 'vehicle_data', vin: vehicle.vin, createdAt, vehicleData })
 }
 
 /** A connection opens. Messages of this topic carry the server's time. */

@@ -1,5 +1,5 @@
 import type { Location } from '../../events/values.ts'
-import { outsideCelsius, socPercent, type Vehicle } from './vehicle.ts'
+import { type Charging, outsideCelsius, socPercent, type Vehicle } from './vehicle.ts'
 
 const metersPerDegree = 111_195
 const gravity = 9.81
@@ -45,14 +45,16 @@ export function move(vehicle: Vehicle, seconds: number, wantedMetersPerSecond: n
   vehicle.metersPerSecond = after
   vehicle.acceleration = (after - before) / seconds
 
+  const heading = vehicle.headingRadians
   if (vehicle.trip && vehicle.gear === 'D') turn(vehicle, vehicle.trip.destination, mean, seconds)
+  vehicle.lateral = (mean * (vehicle.headingRadians - heading)) / seconds
   const direction = vehicle.gear === 'R' ? vehicle.headingRadians + Math.PI : vehicle.headingRadians
   const place = placeAt(vehicle, meters, direction)
   vehicle.latitude = place.latitude
   vehicle.longitude = place.longitude
   vehicle.odometerMeters += meters
   if (vehicle.trip) vehicle.trip.metersLeft = courseTo(vehicle, vehicle.trip.destination).meters
-  if (meters > 0) vehicle.tiresSeen = true
+  if (meters > 0) Object.assign(vehicle, { tiresSeen: true, tiresSeenAt: vehicle.now })
 
   const rolling = vehicle.massKg * gravity * rollingResistance
   const force =
@@ -79,12 +81,20 @@ export function spend(vehicle: Vehicle, seconds: number, awake = true): void {
   vehicle.energyWh = Math.max(0, vehicle.energyWh - Math.max(0, wh))
 }
 
+/** The phases of a charger with alternating current: a small one has one, a large one three. */
+export function phases({ maxWatts }: Charging): 1 | 3 {
+  return maxWatts > 7_400 ? 3 : 1
+}
+
 /** The power that the battery takes now: all of it while it is empty, and less as it fills. */
 export function chargingWatts(vehicle: Vehicle): number {
   if (!vehicle.charging) return 0
   const soc = socPercent(vehicle)
   const { kind, maxWatts } = vehicle.charging
-  if (kind === 'ac') return soc < 96 ? maxWatts : maxWatts * Math.max(0.12, (101 - soc) / 5)
+  if (kind === 'ac') {
+    const watts = Math.min(maxWatts, vehicle.settings.chargingAmps * 230 * phases(vehicle.charging))
+    return soc < 96 ? watts : watts * Math.max(0.12, (101 - soc) / 5)
+  }
   return soc < 45 ? maxWatts : maxWatts * Math.max(0.06, 1 - (soc - 45) / 58)
 }
 

@@ -1,37 +1,44 @@
+import { builtInFields, type FieldCatalogue } from '../../events/fields.ts'
 import type { FieldValue, Location } from '../../events/values.ts'
 import { courseTo } from './physics.ts'
-import { signalList } from './signals.ts'
+import { fleetSignals, isAlwaysTyped, reading } from './signals.ts'
 import type { StreamedField, Streaming, Vehicle } from './vehicle.ts'
 
-const signals = new Map(signalList.map((signal) => [signal.field, signal]))
+/** Values that are due. `texts` are those that old firmware writes as text where today's firmware writes a constant. */
+export interface DueValues {
+  readonly data: Readonly<Record<string, FieldValue>>
+  readonly texts: Readonly<Record<string, string>>
+}
+
+/** The interval of a field whose setting is `null`. */
+const defaultSeconds = 60
 
 /** A new config. It keeps the last values of the fields that were streamed before. */
-export function streamingOf(fields: { readonly [name: string]: StreamedField }, before?: Streaming): Streaming {
+export function streamingOf(fields: { readonly [name: string]: StreamedField | null }, before?: Streaming): Streaming {
   const sent = new Map([...(before?.sent ?? [])].filter(([name]) => Object.hasOwn(fields, name)))
   return { fields: new Map(Object.entries(fields)), sent }
 }
 
 /** The values that a vehicle sends now, or `undefined` when no field is due. */
-export function dueValues(vehicle: Vehicle): Readonly<Record<string, FieldValue>> | undefined {
-  const data = vehicle.streaming ? configured(vehicle, vehicle.streaming) : changed(vehicle)
+export function dueValues(vehicle: Vehicle): DueValues | undefined {
+  const due = vehicle.streaming ? configured(vehicle, vehicle.streaming) : changed(vehicle)
   vehicle.readAt = vehicle.now
-  return Object.keys(data).length > 0 ? data : undefined
+  return Object.keys(due).length > 0 ? spelled(vehicle, due) : undefined
 }
 
 /** By its config: a field is due when it changed enough after its interval, or when its resend interval is over. */
 function configured(vehicle: Vehicle, { fields, sent }: Streaming): Record<string, FieldValue> {
   const data: Record<string, FieldValue> = {}
-  for (const [name, setting] of fields) {
+  for (const [name, given] of fields) {
+    const setting = given ?? {}
     const before = sent.get(name)
     const sinceMs = before === undefined ? Infinity : vehicle.now - before.at
-    if (sinceMs < setting.interval_seconds * 1_000) continue
-    const signal = signals.get(name)
-    // A field that is not simulated has no value, as many fields of a parked vehicle.
-    const value = signal?.read(vehicle) ?? null
+    if (sinceMs < (setting.interval_seconds ?? defaultSeconds) * 1_000) continue
+    const value = reading(vehicle, name)
     const isResend = sinceMs >= (setting.resend_interval_seconds ?? Infinity) * 1_000
     if (before !== undefined && !isResend && !differs(before.value, value, setting.minimum_delta ?? 0)) continue
     sent.set(name, { value, at: vehicle.now })
-    data[name] = spelled(vehicle, value, signal?.alwaysTyped)
+    data[name] = value
   }
   return data
 }
@@ -39,12 +46,12 @@ function configured(vehicle: Vehicle, { fields, sent }: Streaming): Record<strin
 /** By the fleet's own intervals: a field is due when it changed. */
 function changed(vehicle: Vehicle): Record<string, FieldValue> {
   const data: Record<string, FieldValue> = {}
-  for (const [index, { field, every, read, alwaysTyped }] of signalList.entries()) {
+  for (const [index, { field, every }] of fleetSignals.entries()) {
     if (every > 0 && !isDue(every * 1_000, index, vehicle)) continue
-    const value = read(vehicle)
+    const value = reading(vehicle, field)
     if (isSame(vehicle.sent[index], value)) continue
     vehicle.sent[index] = value
-    data[field] = spelled(vehicle, value, alwaysTyped)
+    data[field] = value
   }
   return data
 }
@@ -79,9 +86,27 @@ function placeIn(value: FieldValue): Location | undefined {
   return typeof latitude === 'number' && typeof longitude === 'number' ? { latitude, longitude } : undefined
 }
 
-/** A value as the vehicle's firmware writes it. */
-function spelled({ spelling }: Vehicle, value: FieldValue, alwaysTyped = false): FieldValue {
-  return spelling === 'text' && !alwaysTyped ? asText(value) : value
+/** The values as the vehicle's firmware writes them. */
+function spelled({ spelling }: Vehicle, data: Record<string, FieldValue>): DueValues {
+  if (spelling === 'typed') return { data, texts: {} }
+  const texts: Record<string, string> = {}
+  for (const [field, value] of Object.entries(data)) {
+    if (isAlwaysTyped(field)) continue
+    const type = catalogue[field]
+    if (typeof value === 'string' && typeof type === 'object') texts[field] = value
+    else data[field] = type === 'timestamp' && typeof value === 'number' ? dateText(value) : asText(value)
+  }
+  return { data, texts }
+}
+
+const catalogue: FieldCatalogue = builtInFields
+
+/** `"Wed Dec  4 00:15:00 2024"` */
+function dateText(seconds: number): string {
+  const [weekday = '', day = '', month = '', year = '', time = ''] = new Date(seconds * 1_000)
+    .toUTCString()
+    .split(/,? /)
+  return `${weekday} ${month} ${day.replace(/^0/, ' ')} ${time} ${year}`
 }
 
 const isTrue = ([, value]: [string, unknown]): boolean => value === true

@@ -1,17 +1,18 @@
 import type { FieldValue, Location } from '../../events/values.ts'
 import { between, chance, oneOf, randomFrom, whole, type Random } from './random.ts'
-import { syntheticVin } from './vin.ts'
+import { type Model, modelOf, syntheticVin } from './vin.ts'
 
 /** How one field is streamed, with the names of a streaming config. */
 export interface StreamedField {
-  readonly interval_seconds: number
+  readonly interval_seconds?: number
   readonly minimum_delta?: number
   readonly resend_interval_seconds?: number
 }
 
 /** The streaming config of a vehicle, and the last value of each field that it sent. */
 export interface Streaming {
-  readonly fields: ReadonlyMap<string, StreamedField>
+  /** A setting of `null` streams the field at its default interval. */
+  readonly fields: ReadonlyMap<string, StreamedField | null>
   readonly sent: Map<string, { readonly value: FieldValue; readonly at: number }>
 }
 
@@ -24,6 +25,9 @@ export interface Charging {
   energyInWh: number
 }
 
+/** Which vehicles have old firmware: none, every third, or all. Old firmware writes most values as text. */
+export type Firmware = 'today' | 'mixed' | 'old'
+
 /** A trip. */
 interface Trip {
   readonly origin: Location
@@ -32,17 +36,44 @@ interface Trip {
   metersLeft: number
 }
 
+/** What its owner chose, and what commands change. */
+export interface Settings {
+  sentry: boolean
+  valet: boolean
+  guest: boolean
+  pinToDrive: boolean
+  speedLimit: boolean
+  speedLimitMph: number
+  chargingAmps: number
+  overheat: 'Off' | 'On' | 'FanOnly'
+  overheatLimit: 'Low' | 'Medium' | 'High'
+  keeper: 'Off' | 'On' | 'Dog' | 'Party'
+  defrost: boolean
+  /** Driver, passenger, rear left, rear center, rear right: 0 to 3. */
+  seatHeat: readonly number[]
+  /** Driver, passenger: 0 to 3. */
+  seatCool: readonly number[]
+  wheelHeat: number
+  volume: number
+  mediaPaused: boolean
+  vented: boolean
+  updateAt: number | undefined
+}
+
 /** A vehicle at one moment, in physical units. `signals.ts` has the values that it sends. */
 export interface Vehicle {
   readonly vin: string
+  readonly index: number
+  readonly model: Model
   readonly random: Random
+  readonly settings: Settings
 
   /** How the firmware writes values: with their types or, when it is old, as text. */
   readonly spelling: 'typed' | 'text'
   /** The digits that the firmware writes after the second. */
   readonly fractionDigits: 0 | 3 | 6 | 9
   readonly version: string
-  readonly name: string
+  name: string
   readonly home: Location
   readonly massKg: number
   readonly capacityWh: number
@@ -76,6 +107,8 @@ export interface Vehicle {
   headingRadians: number
   metersPerSecond: number
   acceleration: number
+  /** To the right, in meters per second squared. */
+  lateral: number
   odometerMeters: number
   gear: 'P' | 'R' | 'N' | 'D'
   trip: Trip | undefined
@@ -103,6 +136,8 @@ export interface Vehicle {
   windowOpen: boolean
   /** The sensor is in the wheel, so there is no tire pressure until the wheel has turned. */
   tiresSeen: boolean
+  /** When the sensors in the wheels were last heard, in milliseconds since the epoch. */
+  tiresSeenAt: number
 }
 
 /** Inland towns. The sea is more than a day's drive away. */
@@ -117,21 +152,46 @@ const towns: readonly [Location, ...Location[]] = [
   { latitude: -33.282, longitude: 149.1 },
 ]
 
+const chosen: Settings = {
+  sentry: true,
+  valet: false,
+  guest: false,
+  pinToDrive: false,
+  speedLimit: false,
+  speedLimitMph: 85,
+  chargingAmps: 32,
+  overheat: 'On',
+  overheatLimit: 'High',
+  keeper: 'Off',
+  defrost: false,
+  seatHeat: [0, 0, 0, 0, 0],
+  seatCool: [0, 0],
+  wheelHeat: 0,
+  volume: 3.3333,
+  mediaPaused: false,
+  vented: false,
+  updateAt: undefined,
+}
+
 /** A parked, locked, sleeping vehicle at home. */
-export function createVehicle(index: number, seed: number, startAt: number): Vehicle {
+export function createVehicle(index: number, seed: number, startAt: number, firmware: Firmware = 'today'): Vehicle {
   const random = randomFrom(seed)
   const town = oneOf(random, towns)
   const home = {
     latitude: town.latitude + between(random, -0.08, 0.08),
     longitude: town.longitude + between(random, -0.1, 0.1),
   }
-  const capacityWh = oneOf(random, [57_500, 75_000, 95_000])
+  const model = modelOf(index)
+  const capacityWh = model === 'S' || model === 'X' ? 95_000 : oneOf(random, [57_500, 75_000])
   const bars = between(random, 2.75, 3)
   const celsius = between(random, 4, 24)
   return {
     vin: syntheticVin(index),
+    index,
+    model,
     random,
-    spelling: oneOf(random, ['typed', 'typed', 'typed', 'text']),
+    settings: { ...chosen },
+    spelling: firmware === 'old' || (firmware === 'mixed' && index % 3 === 2) ? 'text' : 'typed',
     fractionDigits: oneOf(random, [9, 9, 9, 6, 3, 0]),
     version: oneOf(random, ['2026.32.6 8f2a51c3d0', '2026.36.1 17be90aa42', '2026.38.4.2 c5d0719e6f']),
     name: `Car ${index + 1}`,
@@ -159,6 +219,7 @@ export function createVehicle(index: number, seed: number, startAt: number): Veh
     headingRadians: between(random, 0, 2 * Math.PI),
     metersPerSecond: 0,
     acceleration: 0,
+    lateral: 0,
     odometerMeters: whole(random, 900, 180_000) * 1_000 + between(random, 0, 1_000),
     gear: 'P',
     trip: undefined,
@@ -183,6 +244,7 @@ export function createVehicle(index: number, seed: number, startAt: number): Veh
     locked: true,
     windowOpen: chance(random, 0.05),
     tiresSeen: false,
+    tiresSeenAt: startAt,
   }
 }
 

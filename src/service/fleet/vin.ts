@@ -23,9 +23,19 @@ export function checkDigit(vin: string): string {
   return sum % 11 === 10 ? 'X' : String(sum % 11)
 }
 
+/** The models of the simulated vehicles, by the fourth character of the VIN. */
+export type Model = '3' | 'Y' | 'S' | 'X'
+
+const models: readonly Model[] = ['3', 'Y', 'S', 'X']
+
+/** The model of the vehicle with this index. */
+export function modelOf(index: number): Model {
+  return models[index % models.length] ?? '3'
+}
+
 /**
- * The VIN of a vehicle that does not exist. It has a valid check digit. Its first character is assigned to no region of the world,
- * so it is never the VIN of a real vehicle.
+ * The VIN of a vehicle that does not exist. It has a valid check digit, and its fourth character tells the model. Its first
+ * character is assigned to no region of the world, so it is never the VIN of a real vehicle.
  */
 export function syntheticVin(index: number): string {
   if (!Number.isInteger(index) || index < 0 || index >= maxVins) {
@@ -34,5 +44,6 @@ export function syntheticVin(index: number): string {
     })
   }
   const serial = String(index).padStart(6, '0')
-  return `0FLEETV1${checkDigit(`0FLEETV10T0${serial}`)}T0${serial}`
+  const start = `0FL${modelOf(index)}EETV`
+  return `${start}${checkDigit(`${start}0T0${serial}`)}T0${serial}`
 }

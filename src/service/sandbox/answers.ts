@@ -4,38 +4,49 @@ import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 const statuses = {
   invalid_webhook_url: 400,
   invalid_request: 400,
-  unauthorized: 401,
+  invalid_command: 400,
+  invalid_token: 401,
   insufficient_scope: 403,
+  business_product_not_consented: 403,
   not_found: 404,
   webhook_not_found: 404,
   config_not_found: 404,
-  vehicle_not_found: 404,
-  energy_site_not_found: 404,
   method_not_allowed: 405,
   vehicle_unavailable: 408,
+  too_many_requests: 429,
   internal_error: 500,
 } as const
 
-/** Refuses a request. */
-export function refuse(
-  code: keyof typeof statuses,
-  description: string,
-  headers: Readonly<Record<string, string>> = {},
-): Response {
+/** The code of a refusal. */
+export type Refusal = keyof typeof statuses
+
+/** The code that the body has, where it is not the name: the maker's own text. */
+const texts: { readonly [code in Refusal]?: string } = {
+  vehicle_unavailable: 'vehicle unavailable: vehicle is offline or asleep',
+}
+
+/** Refuses a request. The description says what is wrong and what to do. */
+export function refuse(code: Refusal, description: string, headers: Readonly<Record<string, string>> = {}): Response {
   return Response.json(
-    { response: null, error: code, error_description: description },
+    { response: null, error: texts[code] ?? code, error_description: description },
     { status: statuses[code], headers },
   )
 }
 
-/** Refuses a vehicle that is not shared with the business. */
-export function refuseVehicle(vin: string): Response {
-  return refuse('vehicle_not_found', `No vehicle ${vin.slice(0, 17)} is shared with this business.`)
+/** Refuses a product that is not shared with the business. */
+export function refuseProduct(id: string): Response {
+  return refuse(
+    'business_product_not_consented',
+    `No customer shares ${id.slice(0, 20)} with this business. GET /api/business/products lists what is shared.`,
+  )
 }
 
 /** Refuses a path that does not exist. */
 export function refusePath(): Response {
-  return refuse('not_found', 'This path does not exist.')
+  return refuse(
+    'not_found',
+    'This path does not exist. Check its spelling, and that the VIN or the id is in its place.',
+  )
 }
 
 /** Refuses a method. */
@@ -45,7 +56,10 @@ export function refuseMethod(allow: string): Response {
 
 /** Refuses a body that {@link readBody} could not read. */
 export function refuseBody(): Response {
-  return refuse('invalid_request', 'The body is not a JSON object of at most a megabyte.')
+  return refuse(
+    'invalid_request',
+    'The body is not a JSON object of at most a megabyte. Send one, such as {"fields": {}}.',
+  )
 }
 
 const mostBytes = 1_048_576
@@ -65,5 +79,9 @@ export async function readBody(request: Request): Promise<JsonObject | undefined
 
 /** As {@link readBody}, except that an empty body is an empty object. */
 export async function readOptionalBody(request: Request): Promise<JsonObject | undefined> {
-  return (await request.clone().text()).trim() === '' ? {} : readBody(request)
+  try {
+    return (await request.clone().text()).trim() === '' ? {} : await readBody(request)
+  } catch {
+    return undefined
+  }
 }

@@ -1,17 +1,16 @@
 import { Hono } from 'hono'
 import type { Format } from '../../events/event.ts'
+import type { Location } from '../../events/values.ts'
 import type { JsonObject } from '../../wire/record.ts'
-import { type FieldSetting, problemWithFields } from '../client/config.ts'
 import { problemWithWebhookUrl, isLoopback } from '../client/webhook-url.ts'
 import { problemWithWebhook } from '../client/webhook.ts'
-import { readBody, refuse, refuseBody, refuseVehicle } from './answers.ts'
-import { siteIds } from './energy-routes.ts'
-import type { KeptFields, KeptWebhook } from './options.ts'
-import { knownFields, type SharedVehicle, type World } from './world.ts'
+import { readBody, refuse, refuseBody, refuseProduct } from './answers.ts'
+import { type KeptFields, type KeptWebhook, readSettings, type ReadSettings } from './options.ts'
+import type { SharedVehicle, World } from './world.ts'
 
 /** `/api/business`: the webhook, the default config, the consented products. */
 export function businessRoutes(world: World): Hono {
-  const notSet = (): Response => refuse('webhook_not_found', 'No webhook is set.')
+  const notSet = (): Response => refuse('webhook_not_found', 'No webhook is set. PUT one first.')
   const startedAt = new Date(world.settings.startAt).toISOString()
 
   return new Hono()
@@ -52,24 +51,31 @@ export function businessRoutes(world: World): Hono {
     .put('/config/default', async ({ req }) => {
       const sent = await readFields(req.raw)
       if (sent instanceof Response) return sent
-      world.setDefaultFields(sent.fields)
-      return Response.json(sent)
+      world.setDefaultFields(sent.known)
+      return Response.json({ fields: sent.known, ignoredFields: sent.ignored })
     })
     .get('/products', () => {
-      const vehicles = world.vehicles().map(({ vin, kept: { customer, grantedAt } }) => ({
+      const vehicles = world.vehicles().map(({ vin, car, kept: { customer, grantedAt } }) => ({
         product_type: 'vehicle',
         product_id: vin,
+        region: regionOf(car.vehicle.home),
         customer,
         granted_at: grantedAt,
       }))
-      const sites = siteIds(world.settings.energySites).map((id) => ({
+      const sites = world.sites().map(({ id }) => ({
         product_type: 'energy',
         product_id: id,
-        customer: { id: 'customer-1', ref: null },
+        region: 'eu',
+        customer: { id: 'customer-1', ref: 'our-1' },
         granted_at: startedAt,
       }))
       return Response.json({ response: [...vehicles, ...sites] })
     })
+}
+
+/** Europe, or the rest of the world. */
+function regionOf({ latitude, longitude }: Location): 'eu' | 'na' {
+  return latitude > 35 && longitude > -30 ? 'eu' : 'na'
 }
 
 /** `/api/config/{vin}`: what one vehicle streams. */
@@ -80,46 +86,44 @@ export function configRoutes(world: World): Hono {
     merge: (vehicle: SharedVehicle, sent: KeptFields) => KeptFields,
   ): Promise<Response> {
     const vehicle = world.vehicle(vin)
-    if (vehicle === undefined) return refuseVehicle(vin)
+    if (vehicle === undefined) return refuseProduct(vin)
     const sent = await readFields(request)
     if (sent instanceof Response) return sent
     world.run()
-    const fields = merge(vehicle, sent.fields)
-    world.setFields(vehicle, fields)
-    return Response.json({ fields, ignoredFields: sent.ignoredFields })
+    const changed = world.setFields(vehicle, merge(vehicle, sent.known))
+    return Response.json({ ...countOf(changed), fields: vehicle.kept.fields, ignoredFields: sent.ignored })
   }
 
   return new Hono()
     .get('/:vin', ({ req }) => {
       const vehicle = world.vehicle(req.param('vin'))
-      if (vehicle === undefined) return refuseVehicle(req.param('vin'))
+      if (vehicle === undefined) return refuseProduct(req.param('vin'))
       const { fields } = vehicle.kept
       return fields === undefined
-        ? refuse('config_not_found', 'The vehicle does not stream.')
+        ? refuse('config_not_found', 'The vehicle does not stream. PATCH its config first.')
         : Response.json({ fields })
     })
     .patch('/:vin', ({ req }) => set(req.param('vin'), req.raw, ({ kept }, sent) => ({ ...kept.fields, ...sent })))
     .post('/:vin', ({ req }) => set(req.param('vin'), req.raw, (_, sent) => sent))
     .delete('/:vin', ({ req }) => {
       const vehicle = world.vehicle(req.param('vin'))
-      if (vehicle === undefined) return refuseVehicle(req.param('vin'))
+      if (vehicle === undefined) return refuseProduct(req.param('vin'))
       world.run()
-      world.setFields(vehicle, undefined)
-      return Response.json({ response: true })
+      return Response.json({ response: true, ...countOf(world.setFields(vehicle, undefined)) })
     })
 }
 
-/** Reads the config in a request: its known fields and the names that are not known. Refuses a config that is not valid. */
-async function readFields(
-  request: Request,
-): Promise<{ readonly fields: KeptFields; readonly ignoredFields: readonly string[] } | Response> {
+/** The number of vehicles whose config changed: 0 or 1. No vehicle of a sandbox is skipped. */
+function countOf(changed: boolean): JsonObject {
+  return { updated_vehicles: changed ? 1 : 0, skipped_vehicles: {} }
+}
+
+/** Reads the config in a request. Refuses a config that is not valid. */
+async function readFields(request: Request): Promise<ReadSettings | Response> {
   const body = await readBody(request)
   if (body === undefined) return refuseBody()
-  const problem = problemWithFields(body['fields'])
-  if (problem !== undefined) return refuse('invalid_request', problem)
-  const sent = body['fields'] as { readonly [name: string]: FieldSetting } // oxlint-disable-line no-unsafe-type-assertion -- just checked
-  const fields = knownFields(sent)
-  return { fields, ignoredFields: Object.keys(sent).filter((name) => !Object.hasOwn(fields, name)) }
+  const settings = readSettings(body['fields'])
+  return settings.problem === undefined ? settings : refuse('invalid_request', settings.problem)
 }
 
 /** The webhook as the service returns it: `auth` only says whether it is set. */

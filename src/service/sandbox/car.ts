@@ -1,9 +1,7 @@
-import { goOn, type Activity, life } from '../fleet/life.ts'
-import { connect, disconnect } from '../fleet/messages.ts'
-import { sleep, wake } from '../fleet/life.ts'
-import type { SimulatedMessage, Steps } from '../fleet/messages.ts'
+import { type Activity, goOn, life, sleep, wake } from '../fleet/life.ts'
+import { connect, disconnect, type SimulatedMessage, type Steps } from '../fleet/messages.ts'
 import { streamingOf } from '../fleet/streaming.ts'
-import { createVehicle, type Vehicle } from '../fleet/vehicle.ts'
+import { createVehicle, type Firmware, type Vehicle } from '../fleet/vehicle.ts'
 import type { KeptFields } from './options.ts'
 
 /** The most messages that a vehicle keeps while it has no network. It drops the oldest. */
@@ -33,8 +31,8 @@ export interface Car {
 const activities: readonly Activity[] = ['leave', 'charge', 'stand', 'leave', 'sleep']
 
 /** The vehicle with this index. The same seed gives the same vehicle. */
-export function createCar(index: number, seed: number, startAt: number): Car {
-  const vehicle = createVehicle(index, seed * 1_000_003 + index, startAt)
+export function createCar(index: number, seed: number, startAt: number, firmware: Firmware): Car {
+  const vehicle = createVehicle(index, seed * 1_000_003 + index, startAt, firmware)
   vehicle.stepSeconds = 1
   let steps: Steps = life(vehicle, activities[index % activities.length] ?? 'leave')
   let due: SimulatedMessage[] = []
@@ -113,7 +111,7 @@ function* wakeUp(vehicle: Vehicle): Steps {
 
 /** Ends its activity: parks, locks and unplugs it. */
 function stop(vehicle: Vehicle): void {
-  Object.assign(vehicle, { gear: 'P', trip: undefined, metersPerSecond: 0, acceleration: 0, watts: 0 })
+  Object.assign(vehicle, { gear: 'P', trip: undefined, metersPerSecond: 0, acceleration: 0, watts: 0, lateral: 0 })
   Object.assign(vehicle, { charging: undefined, portOpen: false, climateOn: false, occupied: false, buckled: false })
   Object.assign(vehicle, { driverDoorOpen: false, trunkOpen: false, passengerBuckled: false, locked: true })
 }

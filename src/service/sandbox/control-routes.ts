@@ -1,8 +1,11 @@
 import { Hono } from 'hono'
+import { FleethookError, withHint } from '../../base/errors.ts'
 import { createNormalizer } from '../../wire/normalizer.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
-import { readBody, refuse, refuseBody, refuseVehicle } from './answers.ts'
+import { readBody, refuse, refuseBody, refuseProduct } from './answers.ts'
+import { checkFailure, type Failure } from './faults.ts'
 import type { KeptVehicle } from './options.ts'
+import { streamFaults } from './sse.ts'
 import type { SharedVehicle, World } from './world.ts'
 
 const longestSeconds = 366 * 86_400
@@ -13,7 +16,7 @@ export function controlRoutes(world: World): Hono {
 
   const control = async (vin: string, act: (vehicle: SharedVehicle) => unknown): Promise<Response> => {
     const vehicle = world.vehicle(vin)
-    if (vehicle === undefined) return refuseVehicle(vin)
+    if (vehicle === undefined) return refuseProduct(vin)
     world.run()
     act(vehicle)
     await world.deliveries.settled()
@@ -32,7 +35,7 @@ export function controlRoutes(world: World): Hono {
       }
       const vehicle = world.share(vin, customer)
       if (vehicle !== undefined) return Response.json({ response: vehicleBody(vehicle, world) })
-      return refuse('vehicle_not_found', 'No simulated vehicle has this VIN, or all of them were shared already.')
+      return refuse('not_found', 'No simulated vehicle has this VIN, or all of them were shared already.')
     })
     .delete('/vehicles/:vin', ({ req }) => control(req.param('vin'), world.unshare))
     .post('/vehicles/:vin/sleep', ({ req }) =>
@@ -65,9 +68,32 @@ export function controlRoutes(world: World): Hono {
         isDated ? message : { ...message, createdAt: new Date(now).toISOString() },
         now,
       )
-      world.publish(event.vin, event.topic === 'unknown' ? { ...event, raw: message } : event)
+      const { site_id: site } = message
+      const product = event.vin ?? (typeof site === 'string' ? site : undefined)
+      world.publish(product, event.topic === 'unknown' ? { ...event, raw: message } : event)
       await world.deliveries.settled()
       return Response.json({ response: { topic: event.topic, vin: event.vin ?? null } })
+    })
+    .post('/failures', async ({ req }) => {
+      const body = await readBody(req.raw)
+      if (body === undefined) return refuseBody()
+      const failure = readFailure(body)
+      if (typeof failure === 'string') return refuse('invalid_request', failure)
+      world.faults.fail(failure)
+      return Response.json({ response: true })
+    })
+    .delete('/failures', () => {
+      world.faults.clear()
+      return Response.json({ response: true })
+    })
+    .post('/streams', async ({ req }) => {
+      const { action, product } = (await readBody(req.raw)) ?? {}
+      const fault = streamFaults.find((one) => one === action)
+      if (fault === undefined) return refuse('invalid_request', `\`action\` must be one of ${streamFaults.join(', ')}.`)
+      if (product !== undefined && typeof product !== 'string') {
+        return refuse('invalid_request', '`product` must be a VIN or the id of an energy site, as text.')
+      }
+      return Response.json({ response: { streams: world.sse.fail(fault, product) } })
     })
     .get('/clock', () => Response.json({ response: clockBody(world) }))
     .post('/clock', async ({ req }) => {
@@ -86,6 +112,19 @@ export function controlRoutes(world: World): Hono {
       world.deliveries.clear()
       return Response.json({ response: true })
     })
+}
+
+/** The failure in a body, or why it is none. */
+function readFailure(body: JsonObject): Failure | string {
+  const { delay_ms: delayMs, retry_after_seconds: retryAfterSeconds, ...rest } = body
+  const failure: unknown = { ...rest, delayMs, retryAfterSeconds }
+  try {
+    checkFailure(failure)
+    return failure
+  } catch (error) {
+    if (error instanceof FleethookError) return withHint(error)
+    throw error
+  }
 }
 
 function clockBody(world: World): JsonObject {

@@ -1,7 +1,9 @@
 import type { Clock } from '../../base/clock.ts'
 import type { Format } from '../../events/event.ts'
-import { authorization } from '../../wire/encode.ts'
-import { type Encodable, encode } from '../../wire/encode.ts'
+import { authorization, type Encodable } from '../../wire/encode.ts'
+import { isJsonObject, type JsonObject } from '../../wire/record.ts'
+import { wireMessage } from '../fleet/messages.ts'
+import type { Activity } from './activity.ts'
 import type { KeptWebhook, PostMessage } from './options.ts'
 
 /** One message to the webhook, and its result so far. */
@@ -35,7 +37,12 @@ const mostWaiting = 20_000
 const answerMs = 10_000
 
 /** Posts by `post`, to the webhook that is set when the message's turn comes. Does not post waiting messages to a paused webhook. */
-export function createDeliveries(post: PostMessage, clock: Clock, current: () => KeptWebhook | undefined): Deliveries {
+export function createDeliveries(
+  post: PostMessage,
+  clock: Clock,
+  activity: Activity,
+  current: () => KeptWebhook | undefined,
+): Deliveries {
   const log: PostedMessage[] = []
   const lanes = new Map<string, Promise<void>>()
   let lastId = 0
@@ -50,6 +57,7 @@ export function createDeliveries(post: PostMessage, clock: Clock, current: () =>
       return
     }
     const controller = new AbortController()
+    const postedAt = clock.now()
     const timer = clock.after(answerMs, () => controller.abort(new DOMException('No answer in time.', 'TimeoutError')))
     try {
       const { url, format, auth, verify } = webhook
@@ -58,7 +66,7 @@ export function createDeliveries(post: PostMessage, clock: Clock, current: () =>
         'content-type': 'application/json',
         ...(auth === undefined ? {} : { authorization: authorization(auth, format) }),
       }
-      const body = JSON.stringify(encode(event, format))
+      const body = JSON.stringify(messageOf(event, format))
       const status = await post({ url, headers, body, verify, signal: controller.signal })
       posted.status = status
       posted.outcome = status >= 200 && status < 300 ? 'accepted' : 'refused'
@@ -68,6 +76,9 @@ export function createDeliveries(post: PostMessage, clock: Clock, current: () =>
     } finally {
       timer.cancel()
       waiting -= 1
+      const { url, topic, vin, status, error } = posted
+      const ms = Math.max(0, Math.round(clock.now() - postedAt))
+      activity.delivery({ url, topic, vin, ms, status, ...(error === undefined ? {} : { error }) })
     }
   }
 
@@ -107,6 +118,12 @@ export function createDeliveries(post: PostMessage, clock: Clock, current: () =>
       while (lanes.size > 0) await Promise.all(lanes.values())
     },
   }
+}
+
+/** A message as it came when it was sent by a control in the webhook's own format, and otherwise written in that format. */
+function messageOf(event: Encodable, format: Format): JsonObject {
+  if ('raw' in event && 'format' in event && event.format === format && isJsonObject(event.raw)) return event.raw
+  return wireMessage(event, format)
 }
 
 function vinOf(event: Encodable): string | undefined {

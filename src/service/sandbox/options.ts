@@ -12,7 +12,9 @@ import {
 } from '../../base/options.ts'
 import type { Format } from '../../events/event.ts'
 import { isJsonObject } from '../../wire/record.ts'
+import { builtInFields } from '../../events/fields.ts'
 import { type FieldSetting, problemWithFields, type StreamingConfig } from '../client/config.ts'
+import type { Firmware } from '../fleet/vehicle.ts'
 
 /** Which commands the business chose at setup (specification: "Authentication"). */
 export interface CommandAccess {
@@ -54,6 +56,19 @@ export interface SandboxOptions {
   readonly startAt?: number
   /** Seconds of the vehicles' time in each second: 0 to 1,000. With 0, time passes only by `advance`. Default 1. */
   readonly speed?: number
+  /**
+   * Which vehicles have old firmware, which writes numbers, places and constants as text: `'today'` none, `'mixed'` every third,
+   * `'old'` all. Default `'today'`.
+   */
+  readonly firmware?: Firmware
+  /** The minutes after which the service ends a stream on purpose: 0 to 1,440, also fractions. 0 never ends one. Default 5. */
+  readonly streamMinutes?: number
+  /** Gives the items of streams a name (`event:`) and a number (`id:`), which the service does not. Default `false`. */
+  readonly namedItems?: boolean
+  /** The most requests in a minute. Further ones are answered with 429 and `Retry-After`. Default: no limit. */
+  readonly rateLimit?: number
+  /** Gets a line for each delivery, API call and stream. No line has a secret. Default: nothing is shown. */
+  readonly show?: (line: ActivityLine) => void
   /** Accepts a webhook on this machine (loopback), which the service refuses. Default `false`. */
   readonly allowLocal?: boolean
   /** Where the webhook, the configs and the shared vehicles are kept. Default: in memory. */
@@ -62,6 +77,16 @@ export interface SandboxOptions {
   readonly post?: PostMessage
   /** The clock of the sandbox. Default: the system's. For tests, see `fakeClock` in `fleethook/testing`. */
   readonly clock?: Clock
+}
+
+/** One line of what happens in a sandbox. */
+export interface ActivityLine {
+  /** `alarm`: the webhook does not get its messages, or gets them again. */
+  readonly kind: 'delivery' | 'call' | 'stream' | 'alarm'
+  /** Whether it went wrong. */
+  readonly failed: boolean
+  /** For instance `403 → POST http://localhost:3000/  data 0FL3EETV1T0000000  12 ms  wrong secret`. */
+  readonly text: string
 }
 
 /** One message to the webhook. */
@@ -93,8 +118,11 @@ export interface KeptWebhook {
   readonly updatedAt: string
 }
 
+/** A setting as the service keeps it. It is empty when it was sent as `null`: the field has its default interval. */
+export type KeptSetting = FieldSetting | { readonly interval_seconds?: never }
+
 /** Field name to setting. */
-export type KeptFields = { readonly [name: string]: FieldSetting }
+export type KeptFields = { readonly [name: string]: KeptSetting }
 
 /** A vehicle that is or was shared. It keeps its config when it is no longer shared, because others may stream from it. */
 export interface KeptVehicle {
@@ -124,7 +152,8 @@ export interface SandboxStore {
 }
 
 /** The options with their defaults. */
-export type SandboxSettings = Required<Omit<SandboxOptions, 'apiKey' | 'commands' | 'config'>> & {
+export type SandboxSettings = Required<Omit<SandboxOptions, 'apiKey' | 'commands' | 'config' | 'rateLimit'>> & {
+  readonly rateLimit: number | undefined
   readonly apiKeys: readonly string[]
   readonly commands: Required<CommandAccess>
   readonly config: StreamingConfig | undefined
@@ -143,12 +172,17 @@ const rules: Rules<SandboxOptions> = {
   energySites: wholeNumber(0, 100),
   config: {
     must: 'must be a streaming config, for instance { fields: { BatteryLevel: { interval_seconds: 60 } } }',
-    accepts: (value) => isJsonObject(value) && problemWithFields(value['fields']) === undefined,
+    accepts: (value) => isJsonObject(value) && readSettings(value['fields']).problem === undefined,
   },
   seed: wholeNumber(0, 0x7fff_ffff),
   startAt: wholeNumber(0, 8e15),
   speed: numberBetween(0, 1_000),
   allowLocal: trueOrFalse,
+  firmware: oneOf('today', 'mixed', 'old'),
+  streamMinutes: numberBetween(0, 1_440),
+  namedItems: trueOrFalse,
+  rateLimit: wholeNumber(1, 1_000_000),
+  show: aFunction,
   store: withMethods('load', 'save'),
   post: aFunction,
   clock: withMethods('now', 'after'),
@@ -168,9 +202,46 @@ export function readOptions(options: SandboxOptions): SandboxSettings {
     startAt: options.startAt ?? clock.now(),
     speed: options.speed ?? 1,
     allowLocal: options.allowLocal ?? false,
+    firmware: options.firmware ?? 'today',
+    streamMinutes: options.streamMinutes ?? 5,
+    namedItems: options.namedItems ?? false,
+    rateLimit: options.rateLimit,
+    show: options.show ?? (() => {}),
     store: options.store ?? memoryStore(),
     post: options.post ?? postByFetch,
     clock,
+  }
+}
+
+/** Settings as the service keeps them, and what it does not know. */
+export interface ReadSettings {
+  readonly known: KeptFields
+  readonly ignored: readonly string[]
+  /** Why the service refuses the settings, as a sentence. */
+  readonly problem?: string | undefined
+}
+
+/** Reads field settings. `null` asks for the default interval, and is kept as an empty setting. */
+export function readSettings(fields: unknown): ReadSettings {
+  const given = isJsonObject(fields)
+    ? Object.fromEntries(Object.entries(fields).filter(([, setting]) => setting !== null))
+    : fields
+  const problem = problemWithFields(given)
+  if (problem !== undefined || !isJsonObject(fields)) return { known: {}, ignored: [], problem }
+  const names = Object.keys(fields).filter((name) => fields[name] !== undefined)
+  const isKnown = (name: string): boolean => Object.hasOwn(builtInFields, name)
+  const entries = names.filter(isKnown).map((name): [string, KeptSetting] => [name, kept(fields[name])])
+  return { known: Object.fromEntries(entries), ignored: names.filter((name) => !isKnown(name)) }
+}
+
+/** The members of a checked setting. Others are dropped. */
+function kept(setting: unknown): KeptSetting {
+  if (!isJsonObject(setting)) return {}
+  const { interval_seconds: interval, minimum_delta: delta, resend_interval_seconds: resend } = setting
+  return {
+    interval_seconds: Number(interval),
+    ...(typeof delta === 'number' ? { minimum_delta: delta } : {}),
+    ...(typeof resend === 'number' ? { resend_interval_seconds: resend } : {}),
   }
 }
 

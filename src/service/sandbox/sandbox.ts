@@ -1,13 +1,14 @@
 import { Hono } from 'hono'
 import type { Timer } from '../../base/clock.ts'
 import { comparable } from '../../http/compare.ts'
-import { refuse, refuseMethod, refusePath, refuseVehicle } from './answers.ts'
+import { refuse, refuseMethod, refusePath, refuseProduct } from './answers.ts'
 import { businessRoutes, configRoutes } from './business-routes.ts'
 import { controlRoutes } from './control-routes.ts'
-import { createEnergySites } from './energy-routes.ts'
+import { answerSite } from './energy-routes.ts'
+import { checkFailure, type Failure } from './faults.ts'
 import { readOptions, type SandboxOptions } from './options.ts'
-import { sseRoutes } from './sse.ts'
-import { answerVehicle, vehicleImage } from './vehicle-routes.ts'
+import type { StreamFault } from './sse.ts'
+import { answerStream, answerVehicle, vehicleImage } from './vehicle-routes.ts'
 import { createWorld, type World } from './world.ts'
 
 /** A running stand-in for the service. See {@link createSandbox}. */
@@ -18,6 +19,10 @@ export interface Sandbox {
   fetch(request: Request): Response | Promise<Response>
   /** Lets this number of milliseconds pass for the vehicles. Resolves when their messages of that time are posted. */
   advance(ms: number): Promise<void>
+  /** Makes the next answers fail. Throws `option_invalid` for a failure that does not exist. */
+  fail(failure: Failure): void
+  /** Makes the open streams of a product fail, or all open streams. Returns their number. */
+  failStreams(fault: StreamFault, product?: string): number
   /** Stops the vehicles and ends all streams. Resolves when no message is on its way to the webhook. */
   close(): Promise<void>
 }
@@ -63,8 +68,14 @@ export function createSandbox(options: SandboxOptions): Sandbox {
     app,
     fetch: (request) => app.fetch(request),
     advance: world.advance,
+    fail(failure) {
+      checkFailure(failure)
+      world.faults.fail(failure)
+    },
+    failStreams: world.sse.fail,
     async close() {
       timer?.cancel()
+      world.faults.close()
       world.sse.end()
       await world.deliveries.settled()
     },
@@ -73,7 +84,12 @@ export function createSandbox(options: SandboxOptions): Sandbox {
 
 function routes(world: World): Hono {
   const keys = world.settings.apiKeys.map((key) => comparable(key))
-  const energySite = createEnergySites(world)
+  const isKey = (authorization: string): boolean => {
+    const [, key] = /^Bearer +(\S+) *$/i.exec(authorization) ?? []
+    // All keys are compared, so that the time does not show which one matched.
+    const known = keys.map((one) => one.equals(key ?? '')).includes(true)
+    return key !== undefined && known
+  }
   let requests = 0
 
   return new Hono()
@@ -82,30 +98,45 @@ function routes(world: World): Hono {
     .use(async (c, next) => {
       requests += 1
       const id = `sandbox-${requests}`
-      const [, key] = /^Bearer +(\S+) *$/i.exec(c.req.header('authorization') ?? '') ?? []
-      // All keys are compared, so that the time does not show which one matched.
-      const known = keys.map((one) => one.equals(key ?? '')).includes(true)
-      if (key === undefined || !known) {
-        c.res = refuse('unauthorized', 'The header Authorization must have the bearer token of this business.')
-      } else await next()
+      const { clock } = world.settings
+      const { method, path } = c.req
+      const startedAt = clock.now()
+      if (!isKey(c.req.header('authorization') ?? '')) {
+        c.res = refuse('invalid_token', 'The header Authorization must have `Bearer` and the key of this business.')
+      } else if (/^\/sandbox(\/|$)/.test(path)) await next()
+      else {
+        c.res = await world.faults.answer(path, c.req.raw.signal, async () => {
+          await next()
+          return c.res
+        })
+      }
       c.res.headers.set('x-request-id', id)
+      const ms = Math.max(0, Math.round(clock.now() - startedAt))
+      world.activity.call(method, path, c.res.status, ms, await codeOf(c.res))
     })
     .route('/api/business', businessRoutes(world))
     .route('/api/config', configRoutes(world))
-    .route(
-      '/sse',
-      sseRoutes(world.sse, (vin) => world.vehicle(vin) !== undefined),
-    )
+    .get('/sse/:product/:field?', ({ req }) => {
+      const { product, field } = req.param()
+      return answerStream(world, product, field, req.raw)
+    })
     .route('/sandbox', controlRoutes(world))
-    .get('/api/image/:vin', ({ req }) =>
-      world.vehicle(req.param('vin')) === undefined ? refuseVehicle(req.param('vin')) : vehicleImage(),
+    .get('/api/image/:vin', ({ req }) => {
+      const vehicle = world.vehicle(req.param('vin'))
+      return vehicle === undefined ? refuseProduct(req.param('vin')) : vehicleImage(vehicle.car.vehicle)
+    })
+    .get('/api/metadata', () =>
+      refuse(
+        'insufficient_scope',
+        'The key of a business cannot read this. GET /api/business/products lists what is shared.',
+      ),
     )
     .all('/api/1/*', ({ req }) => {
       const named = namedBy(req.path)
       if (named.kind === 'nothing') {
         return refuse('insufficient_scope', 'The path must name a product, by VIN or energy site id.')
       }
-      if (named.kind === 'site') return energySite(named.id, named.rest, req.raw)
+      if (named.kind === 'site') return answerSite(world, named.id, named.rest, req.raw)
       if (changesAccount(req.method, named.rest)) {
         return refuse('insufficient_scope', 'This would change the customer’s own account.')
       }
@@ -116,7 +147,20 @@ function routes(world: World): Hono {
     .all('/api/business/products', () => refuseMethod('GET'))
     .all('/api/config/:vin', () => refuseMethod('GET, PATCH, POST, DELETE'))
     .all('/api/image/:vin', () => refuseMethod('GET'))
-    .all('/sse/:vin/:field?', () => refuseMethod('GET'))
+    .all('/sse/:product/:field?', () => refuseMethod('GET'))
+}
+
+/** The code in the body of a refusal. */
+async function codeOf(answer: Response): Promise<string | undefined> {
+  if (answer.status < 400 || answer.headers.get('content-type')?.startsWith('application/json') !== true)
+    return undefined
+  try {
+    const code: unknown = Object(await answer.clone().json())['error']
+    return typeof code === 'string' ? code : undefined
+  } catch {
+    // The answer was cut.
+    return undefined
+  }
 }
 
 /** What the path of a maker's endpoint names. */

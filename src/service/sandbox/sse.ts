@@ -1,52 +1,86 @@
-import { Hono } from 'hono'
 import type { Clock, Timer } from '../../base/clock.ts'
-import type { WireTopic } from '../../events/event.ts'
-import { type Encodable, encode } from '../../wire/encode.ts'
-import { refuse, refuseVehicle } from './answers.ts'
+import { isJsonObject, type JsonObject } from '../../wire/record.ts'
+import type { Activity } from './activity.ts'
+
+/** One message on the stream of a product. */
+export interface StreamMessage {
+  readonly topic: string
+  readonly message: JsonObject
+}
 
 /** The items that one stream asks for. */
-interface StreamFilter {
-  readonly vin: string
-  readonly topics: readonly WireTopic[] | undefined
+export interface StreamFilter {
+  /** The VIN, or the id of the energy site. */
+  readonly product: string
+  readonly topics: readonly string[] | undefined
   readonly field: string | undefined
-  /** The id of the last item that the reader has. The kept items after it are sent first. */
+  /** The id of the last item that the reader has. The kept items after it are sent after the snapshot. */
   readonly lastEventId: string | undefined
 }
 
-/** The Server-Sent Events of all vehicles. */
+/**
+ * What happens to streams: `'drop'` breaks the connection, `'silent'` sends nothing more, not even comments, and `'garbage'` sends
+ * bytes that are no item.
+ */
+export type StreamFault = 'drop' | 'silent' | 'garbage'
+
+/** The faults, as a list. */
+export const streamFaults: readonly StreamFault[] = ['drop', 'silent', 'garbage']
+
+/** The Server-Sent Events of all products. */
 export interface SseHub {
-  publish(vin: string, event: Encodable): void
-  open(filter: StreamFilter): ReadableStream<Uint8Array>
-  /** Ends the streams of a vehicle, or all streams. */
-  end(vin?: string): void
+  publish(product: string, sent: StreamMessage): void
+  /** Opens a stream that begins with a snapshot. */
+  open(filter: StreamFilter, snapshot: readonly StreamMessage[]): ReadableStream<Uint8Array>
+  /** Whether somebody reads the stream of this product. */
+  isOpen(product: string): boolean
+  /** Makes the streams of a product fail, or all streams. Returns their number. */
+  fail(fault: StreamFault, product?: string): number
+  /** Ends the streams of a product, or all streams. */
+  end(product?: string): void
 }
 
-interface Item {
+/** How streams behave. */
+interface SseOptions {
+  readonly clock: Clock
+  readonly activity: Activity
+  /** A stream ends on purpose after this time. 0: never. */
+  readonly streamMs: number
+  /** Items have a name and a number. */
+  readonly namedItems: boolean
+}
+
+interface Item extends StreamMessage {
   readonly id: number
-  readonly vin: string
-  readonly event: Encodable
+  readonly product: string
 }
 
 interface SseStream extends StreamFilter {
   readonly controller: ReadableStreamDefaultController<Uint8Array>
+  readonly path: string
   heartbeat: Timer
+  end: Timer
+  silent: boolean
 }
 
 const keptItems = 5_000
 const heartbeatMs = 15_000
+const retryMs = 1_000
 /** A stream that is not read ends when more than this number of items wait. */
 const mostUnread = 10_000
 const encoder = new TextEncoder()
+const noTimer: Timer = { cancel: () => {} }
 
-/** Numbers the items, filters them for each stream, and sends a comment line every 15 seconds. */
-export function createSseHub(clock: Clock): SseHub {
+/** Filters the items for each stream, sends a comment line every 15 seconds, and ends each stream after its time. */
+export function createSseHub({ clock, activity, streamMs, namedItems }: SseOptions): SseHub {
   const kept: Item[] = []
   const streams = new Set<SseStream>()
   let lastId = 0
 
-  function write(stream: SseStream, text: string): void {
-    if ((stream.controller.desiredSize ?? 0) < -mostUnread) return close(stream)
-    stream.controller.enqueue(encoder.encode(text))
+  function write(stream: SseStream, text: string | Uint8Array): void {
+    if (stream.silent) return
+    if ((stream.controller.desiredSize ?? 0) < -mostUnread) return close(stream, 'nobody reads it')
+    stream.controller.enqueue(typeof text === 'string' ? encoder.encode(text) : text)
   }
 
   function beat(stream: SseStream): void {
@@ -56,76 +90,94 @@ export function createSseHub(clock: Clock): SseHub {
     })
   }
 
-  function close(stream: SseStream): void {
-    if (!streams.delete(stream)) return
+  function forget(stream: SseStream, what: string, why: string, failed = false): boolean {
+    if (!streams.delete(stream)) return false
     stream.heartbeat.cancel()
-    stream.controller.close()
+    stream.end.cancel()
+    activity.stream(what, stream.path, why, failed)
+    return true
   }
 
-  function send(stream: SseStream, item: Item): void {
-    const event = filtered(stream, item)
-    if (event === undefined) return
-    const message = JSON.stringify(encode(event, 'service'))
-    write(stream, `event: ${event.topic}\nid: ${item.id}\ndata: ${message}\n\n`)
+  function close(stream: SseStream, why: string): void {
+    if (forget(stream, 'ended', why)) stream.controller.close()
   }
+
+  function send(stream: SseStream, { topic, message }: StreamMessage, id?: number): void {
+    const chosen = filtered(stream, topic, message)
+    if (chosen === undefined) return
+    const name = namedItems ? `event: ${topic}\n${id === undefined ? '' : `id: ${id}\n`}` : ''
+    write(stream, `${name}data: ${JSON.stringify(chosen)}\n\n`)
+  }
+
+  const of = (product?: string): readonly SseStream[] =>
+    [...streams].filter((stream) => product === undefined || stream.product === product)
 
   return {
-    publish(vin, event) {
+    publish(product, sent) {
       lastId += 1
-      const item = { id: lastId, vin, event }
+      const item = { ...sent, id: lastId, product }
       kept.push(item)
       if (kept.length > keptItems) kept.shift()
-      for (const stream of streams) send(stream, item)
+      for (const stream of of(product)) send(stream, item, item.id)
     },
-    open(filter) {
+    open(filter, snapshot) {
       let stream: SseStream | undefined
       return new ReadableStream<Uint8Array>({
         start(controller) {
-          stream = { ...filter, controller, heartbeat: { cancel: () => {} } }
-          streams.add(stream)
-          beat(stream)
-          write(stream, ':\n\n')
+          const path = `/sse/${filter.product}${filter.field === undefined ? '' : `/${filter.field}`}`
+          const opened = { ...filter, controller, path, heartbeat: noTimer, end: noTimer, silent: false }
+          stream = opened
+          streams.add(opened)
+          activity.stream('opened', path, filter.topics?.join(',') ?? 'all topics')
+          beat(opened)
+          if (streamMs > 0) {
+            opened.end = clock.after(streamMs, () => close(opened, 'planned, the client reconnects at once'))
+          }
+          write(opened, `retry: ${retryMs}\n\n`)
+          for (const sent of snapshot) send(opened, sent)
           const after = filter.lastEventId === undefined ? Infinity : Number(filter.lastEventId)
-          for (const item of kept) if (item.id > after) send(stream, item)
+          for (const item of kept) if (item.id > after && item.product === filter.product) send(opened, item, item.id)
         },
         cancel() {
-          if (stream === undefined) return
-          streams.delete(stream)
-          stream.heartbeat.cancel()
+          if (stream !== undefined) forget(stream, 'closed', 'by the client')
         },
       })
     },
-    end(vin) {
-      for (const stream of streams) if (vin === undefined || stream.vin === vin) close(stream)
+    isOpen: (product) => of(product).length > 0,
+    fail(fault, product) {
+      const chosen = of(product)
+      for (const stream of chosen) {
+        if (fault === 'silent') {
+          stream.silent = true
+          activity.stream('silent', stream.path, 'by a control', true)
+        } else if (fault === 'garbage') {
+          activity.stream('garbage', stream.path, 'by a control', true)
+          write(stream, garbage)
+        } else if (forget(stream, 'dropped', 'by a control', true)) {
+          stream.controller.error(new Error('The sandbox was asked to drop this stream.'))
+        }
+      }
+      return chosen.length
+    },
+    end(product) {
+      for (const stream of of(product)) close(stream, product === undefined ? 'the sandbox stops' : 'no longer shared')
     },
   }
 }
 
-/** The event as this stream gets it, or `undefined`. */
-function filtered({ vin, topics, field }: StreamFilter, item: Item): Encodable | undefined {
-  const { event } = item
-  if (item.vin !== vin) return undefined
-  if (topics !== undefined && !topics.some((topic) => topic === event.topic)) return undefined
-  if (field === undefined) return event
-  if (event.topic !== 'data' || !Object.hasOwn(event.data, field)) return undefined
-  return { ...event, data: { [field]: event.data[field] } }
-}
+/** Half a message, a line that is no field, and bytes that are no UTF-8. */
+const garbage = Uint8Array.from([
+  ...encoder.encode('data: {"data":{"Soc":\n\n<html>not an item\n\ndata: '),
+  ...[0xff, 0xfe, 0xc3],
+  ...encoder.encode('\n\n'),
+])
 
-const topics: readonly WireTopic[] = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity']
-
-/** `/sse/{vin}` and `/sse/{vin}/{field}`. */
-export function sseRoutes(hub: SseHub, isShared: (vin: string) => boolean): Hono {
-  return new Hono().get('/:vin/:field?', ({ req }) => {
-    const { vin, field } = req.param()
-    if (!isShared(vin)) return refuseVehicle(vin)
-    const asked = req.query('topics')?.split(',')
-    const known = asked?.flatMap((name) => topics.filter((topic) => topic === name.trim()))
-    if (known?.length !== asked?.length) {
-      return refuse('invalid_request', `\`topics\` must be a list of ${topics.join(', ')}, separated by commas.`)
-    }
-    const lastEventId = req.header('last-event-id')
-    return new Response(hub.open({ vin, field, topics: known, lastEventId }), {
-      headers: { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' },
-    })
-  })
+/** The message as this stream gets it, or `undefined`. */
+function filtered({ topics, field }: StreamFilter, topic: string, message: JsonObject): JsonObject | undefined {
+  if (topics !== undefined && !topics.includes(topic)) return undefined
+  if (field === undefined) return message
+  const { data } = message
+  return topic === 'data' && isJsonObject(data) && Object.hasOwn(data, field)
+    ? { ...message, data: { [field]: data[field] } }
+    : undefined
 }

@@ -1,9 +1,12 @@
-import { vehicleDocument } from '../fleet/document.ts'
+import { sectionNames, vehicleDocument, vehicleIdentity } from '../fleet/document.ts'
 import { placeAt } from '../fleet/physics.ts'
+import { colorOf } from '../fleet/signals.ts'
+import type { Vehicle } from '../fleet/vehicle.ts'
 import type { JsonObject } from '../../wire/record.ts'
-import { readOptionalBody, refuse, refuseBody, refuseMethod, refusePath, refuseVehicle } from './answers.ts'
-import { carryOut, isChargingCommand } from './vehicle-commands.ts'
-import type { SharedVehicle, World } from './world.ts'
+import { readOptionalBody, refuse, refuseBody, refuseMethod, refusePath, refuseProduct } from './answers.ts'
+import { isChargingCommand, problemWithCommand, vehicleCommands } from './commands.ts'
+import { carryOut } from './vehicle-commands.ts'
+import { streamTopics, type SharedVehicle, type World } from './world.ts'
 
 /** The number of times that the service sends a command before the command has failed. */
 const attempts = 3
@@ -11,20 +14,24 @@ const attempts = 3
 /** Answers a request below `/api/1/vehicles/{vin}`. */
 export async function answerVehicle(world: World, vin: string, rest: string, request: Request): Promise<Response> {
   const vehicle = world.vehicle(vin)
-  if (vehicle === undefined) return refuseVehicle(vin)
+  if (vehicle === undefined) return refuseProduct(vin)
   world.run()
-  const name = rest === 'wake_up' ? rest : /^command\/([a-z][a-z0-9_]*)$/.exec(rest)?.[1]
+  const name = rest === 'wake_up' ? rest : /^command\/(.+)$/.exec(rest)?.[1]
   if (name !== undefined) {
     if (request.method !== 'POST') return refuseMethod('POST')
     return command(world, vehicle, name, request)
   }
   const isKept = Object.hasOwn(keptReads, rest)
-  const read =
-    rest === '' ? summary : isKept ? keptReads[rest] : Object.hasOwn(liveReads, rest) ? liveReads[rest] : undefined
+  const read = isKept ? keptReads[rest] : Object.hasOwn(liveReads, rest) ? liveReads[rest] : undefined
   if (read === undefined) return refusePath()
-  if (request.method !== 'GET' && request.method !== 'HEAD') return refuseMethod('GET')
-  if (rest !== '' && !isKept && !vehicle.car.isReachable(world.now())) return unavailable(world, vehicle)
-  return Response.json({ response: read(vehicle, world) })
+  const allowed = rest === 'charge_history' ? ['POST'] : ['GET', 'HEAD']
+  if (!allowed.includes(request.method)) return refuseMethod(allowed[0] ?? 'GET')
+  const query = new URL(request.url).searchParams
+  const problem = rest === 'vehicle_data' ? problemWithEndpoints(query) : undefined
+  if (problem !== undefined) return refuse('invalid_request', problem)
+  if (rest === 'charge_history' && (await readOptionalBody(request)) === undefined) return refuseBody()
+  if (!isKept && !vehicle.car.isReachable(world.now())) return unavailable(world, vehicle)
+  return Response.json({ response: read(vehicle, world, query) })
 }
 
 async function command(world: World, vehicle: SharedVehicle, name: string, request: Request): Promise<Response> {
@@ -37,46 +44,70 @@ async function command(world: World, vehicle: SharedVehicle, name: string, reque
   }
   const body = await readOptionalBody(request)
   if (body === undefined) return refuseBody()
+  const problem = problemWithCommand(vehicleCommands, name, body)
+  if (problem !== undefined) return refuse('invalid_command', problem)
   // A vehicle that wakes reports its connection and its state first. Without a network it cannot be woken.
   if (vehicle.car.hasNetwork(world.now())) world.publishFrom(vehicle, vehicle.car.wake(world.now()))
   return deliver(world, vehicle, name, body)
 }
+
+/** The credits that the business begins with, and the price of a command. */
+const firstBalance = 1_000
+const price = 1
 
 /** Retries a command that did not reach the vehicle, as the service does. */
 function deliver(world: World, vehicle: SharedVehicle, name: string, body: JsonObject): Response {
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
     if (vehicle.failures > 0) vehicle.failures -= 1
     else if (vehicle.car.isReachable(world.now())) {
-      const answer = carryOut(vehicle.car.vehicle, name, body)
-      return Response.json({ response: answer }, { headers: { 'x-attempts': String(attempt) } })
+      const result = name === 'wake_up' ? summary(vehicle, world) : carryOut(vehicle.car.vehicle, name, body)
+      vehicle.commands += 1
+      const balance = Math.max(0, firstBalance - price * vehicle.commands)
+      world.stream(vehicle.vin, 'credits', { credits: { type: 'command', name, cost: price, balance } })
+      return Response.json({ response: result }, { headers: { 'x-attempts': String(attempt) } })
     }
   }
-  return refuse('vehicle_unavailable', `The command did not reach the vehicle in ${attempts} attempts.`)
+  return refuse(
+    'vehicle_unavailable',
+    `The command did not reach the vehicle in ${attempts} attempts. Try again later.`,
+  )
 }
 
 function unavailable(world: World, { car }: SharedVehicle): Response {
-  return refuse('vehicle_unavailable', `The vehicle is ${car.state(world.now())}.`)
+  return refuse(
+    'vehicle_unavailable',
+    `The vehicle is ${car.state(world.now())}. A read does not wake it: send wake_up first.`,
+  )
 }
 
-type VehicleRead = (vehicle: SharedVehicle, world: World) => unknown
+function problemWithEndpoints(query: URLSearchParams): string | undefined {
+  const asked = sectionsIn(query)
+  const unknown = asked?.find((name) => !sectionNames.includes(name))
+  if (unknown === undefined) return undefined
+  return `\`endpoints\` must be a list of ${sectionNames.join(', ')}, separated by semicolons.`
+}
+
+function sectionsIn(query: URLSearchParams): readonly string[] | undefined {
+  const text = query.get('endpoints')
+  return text === null || text.trim() === '' ? undefined : text.split(';').map((name) => name.trim())
+}
+
+type VehicleRead = (vehicle: SharedVehicle, world: World, query: URLSearchParams) => unknown
 
 /** `/api/1/vehicles/{vin}`, which is answered in every state of the vehicle. */
-function summary({ vin, car, kept }: SharedVehicle, world: World): unknown {
+function summary({ car }: SharedVehicle, world: World): JsonObject {
+  const state = car.state(world.now())
   return {
-    id: 100_000_021_000_000 + kept.index,
-    vehicle_id: 1_200_000_000 + kept.index,
-    vin,
+    ...vehicleIdentity(car.vehicle),
     display_name: car.vehicle.name,
-    state: car.state(world.now()) === 'driving' ? 'online' : car.state(world.now()),
-    in_service: false,
-    access_type: 'OWNER',
-    api_version: 92,
+    state: state === 'driving' ? 'online' : state,
   }
 }
 
 /** Reads that the service answers itself. */
 const keptReads: Readonly<Record<string, VehicleRead>> = {
-  telemetry: ({ vin, memory }) => memory.telemetry(vin),
+  '': summary,
+  telemetry: ({ memory }) => memory.telemetry(),
   fleet_telemetry_config: ({ kept: { fields } }) => ({
     synced: fields !== undefined,
     config: fields === undefined ? null : { fields },
@@ -84,11 +115,17 @@ const keptReads: Readonly<Record<string, VehicleRead>> = {
     key_paired: true,
   }),
   fleet_telemetry_errors: ({ memory }) => ({ fleet_telemetry_errors: memory.errors }),
-  charge_history: ({ car: { vehicle } }) => ({
-    charging_history_graph: { data_points: [] },
-    total_charged: { value: String(Math.round((vehicle.charging?.energyInWh ?? 0) / 1_000)), raw_value: 0 },
-    total_charged_breakdown: {},
-  }),
+  charge_history: ({ car: { vehicle } }) => {
+    const kwh = Math.round((vehicle.charging?.energyInWh ?? 0) / 1_000)
+    const value = { value: String(kwh), after_adornment: 'kWh', title: 'Total charged', raw_value: kwh }
+    return {
+      screen_title: 'Charging history',
+      total_charged: value,
+      total_charged_breakdown: { home: { ...value, sub_title: 'Home' } },
+      charging_history_graph: { data_points: [], period: { start_timestamp: null, end_timestamp: null }, interval: 2 },
+      vin_list: [vehicle.vin],
+    }
+  },
   recent_alerts: ({ memory }) => ({ recent_alerts: memory.alerts }),
   release_notes: ({ car: { vehicle } }) => ({
     release_notes: [
@@ -96,6 +133,7 @@ const keptReads: Readonly<Record<string, VehicleRead>> = {
         title: 'Minor fixes',
         subtitle: vehicle.version.split(' ')[0],
         description: 'This release contains minor fixes and improvements.',
+        customer_version: vehicle.version.split(' ')[0],
       },
     ],
   }),
@@ -105,14 +143,14 @@ const keptReads: Readonly<Record<string, VehicleRead>> = {
 
 /** Reads that only the vehicle can answer. Refused while it cannot be reached. */
 const liveReads: Readonly<Record<string, VehicleRead>> = {
-  vehicle_data: ({ car }) => vehicleDocument(car.vehicle),
+  vehicle_data: ({ car }, _world, query) => vehicleDocument(car.vehicle, sectionsIn(query)),
   nearby_charging_sites: ({ car: { vehicle } }, world) => {
-    const site = (name: string, meters: number, radians: number): object => {
+    const site = (name: string, meters: number, radians: number): JsonObject => {
       const { latitude, longitude } = placeAt(vehicle, meters, radians)
       return {
         name,
-        location: { lat: latitude, long: longitude },
-        distance_miles: meters / 1_609.344,
+        location: { lat: Number(latitude.toFixed(6)), long: Number(longitude.toFixed(6)) },
+        distance_miles: Number((meters / 1_609.344).toFixed(2)),
         site_closed: false,
       }
     }
@@ -125,13 +163,54 @@ const liveReads: Readonly<Record<string, VehicleRead>> = {
   },
 }
 
-/** One gray pixel as PNG. */
-const png = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=='
+/** Answers a request for a stream. */
+export function answerStream(world: World, product: string, field: string | undefined, request: Request): Response {
+  if (world.vehicle(product) === undefined && world.site(product) === undefined) return refuseProduct(product)
+  const asked = new URL(request.url).searchParams
+    .get('topics')
+    ?.split(',')
+    .map((name) => name.trim())
+  if (asked?.some((name) => !streamTopics.includes(name)) === true) {
+    return refuse('invalid_request', `\`topics\` must be a list of ${streamTopics.join(', ')}, separated by commas.`)
+  }
+  const headers = { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
+  // Nobody would read the stream.
+  if (request.method === 'HEAD') return new Response(null, { headers })
+  world.run()
+  const lastEventId = request.headers.get('last-event-id') ?? undefined
+  return new Response(world.sse.open({ product, field, topics: asked, lastEventId }, world.snapshot(product)), {
+    headers,
+  })
+}
 
-/** The image of every vehicle. */
-export function vehicleImage(): Response {
-  return new Response(
-    Uint8Array.from(atob(png), (character) => character.charCodeAt(0)),
-    { headers: { 'content-type': 'image/png' } },
-  )
+const paints: Readonly<Record<string, string>> = {
+  MidnightSilver: '#4a4e54',
+  PearlWhite: '#e9eaec',
+  DeepBlue: '#24457e',
+  RedMulticoat: '#a3202b',
+  SolidBlack: '#1c1d1f',
+}
+
+/** The outline of the body, from bumper to bumper, by model. */
+const outlines: Readonly<Record<Vehicle['model'], string>> = {
+  '3': 'M30 150 Q34 122 80 114 Q138 72 218 72 Q292 74 330 112 Q368 118 372 150 Z',
+  Y: 'M30 150 Q32 118 82 108 Q136 58 222 56 Q306 58 340 106 Q368 116 372 150 Z',
+  S: 'M22 150 Q28 124 78 116 Q146 76 226 76 Q310 80 344 114 Q376 122 380 150 Z',
+  X: 'M26 150 Q28 114 80 104 Q132 50 226 48 Q320 52 348 102 Q374 114 376 150 Z',
+}
+
+/** The image of a vehicle: its model from the side, in its color. */
+export function vehicleImage(vehicle: Vehicle): Response {
+  const wheel = (x: number): string =>
+    `<circle cx="${x}" cy="150" r="27" fill="#222"/><circle cx="${x}" cy="150" r="15" fill="#bbb"/>`
+  const svg = [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 400 200" width="400" height="200">`,
+    `<title>Model ${vehicle.model}</title>`,
+    `<path d="${outlines[vehicle.model]}" fill="${paints[colorOf(vehicle)] ?? '#888'}" stroke="#333" stroke-width="3"/>`,
+    `<path d="M112 112 Q150 84 214 84 L214 112 Z M224 84 Q276 86 306 112 L224 112 Z" fill="#9fb6c6"/>`,
+    wheel(104),
+    wheel(302),
+    '</svg>',
+  ].join('')
+  return new Response(svg, { headers: { 'content-type': 'image/svg+xml' } })
 }

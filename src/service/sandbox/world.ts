@@ -1,14 +1,23 @@
 import type { Clock } from '../../base/clock.ts'
-import { builtInFields } from '../../events/fields.ts'
 import type { Alert, VehicleError } from '../../events/event.ts'
-import { type Encodable, encode } from '../../wire/encode.ts'
+import type { Encodable } from '../../wire/encode.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
-import type { SimulatedMessage } from '../fleet/messages.ts'
+import { type SimulatedMessage, wireMessage } from '../fleet/messages.ts'
 import { syntheticVin } from '../fleet/vin.ts'
+import { type Activity, createActivity } from './activity.ts'
 import { type Car, createCar } from './car.ts'
 import { createDeliveries, type Deliveries } from './deliveries.ts'
-import type { KeptFields, KeptVehicle, KeptWebhook, SandboxSettings, SandboxState } from './options.ts'
-import { createSseHub, type SseHub } from './sse.ts'
+import { createSites, type EnergySite, energyTotals, liveStatus, siteInfo } from './energy-site.ts'
+import { createFaults, type Faults } from './faults.ts'
+import {
+  type KeptFields,
+  type KeptVehicle,
+  type KeptWebhook,
+  readSettings,
+  type SandboxSettings,
+  type SandboxState,
+} from './options.ts'
+import { createSseHub, type SseHub, type StreamMessage } from './sse.ts'
 
 /** A vehicle that is shared with the business. */
 export interface SharedVehicle {
@@ -18,6 +27,8 @@ export interface SharedVehicle {
   kept: KeptVehicle
   /** The number of next command attempts that do not reach the vehicle. */
   failures: number
+  /** The number of commands that reached it. */
+  commands: number
 }
 
 /** The state behind the endpoints: settings, vehicles, and their messages. */
@@ -25,6 +36,8 @@ export interface World {
   readonly settings: SandboxSettings
   readonly deliveries: Deliveries
   readonly sse: SseHub
+  readonly faults: Faults
+  readonly activity: Activity
   now(): number
   webhook(): KeptWebhook | undefined
   setWebhook(webhook: KeptWebhook | undefined): void
@@ -33,12 +46,21 @@ export interface World {
   /** The vehicle with this VIN, or `undefined` when it is not shared. */
   vehicle(vin: string): SharedVehicle | undefined
   vehicles(): readonly SharedVehicle[]
-  setFields(vehicle: SharedVehicle, fields: KeptFields | undefined): void
+  /** The energy site with this id, or `undefined` when it is not shared. */
+  site(id: string): EnergySite | undefined
+  sites(): readonly EnergySite[]
+  changeSite(site: EnergySite, settings: EnergySite['settings']): void
+  /** Sets what a vehicle streams, and returns whether that changed. */
+  setFields(vehicle: SharedVehicle, fields: KeptFields | undefined): boolean
   /** A customer shares this vehicle, or the next one that was never shared. `undefined` when there is no such vehicle. */
   share(vin: string | undefined, customer: KeptVehicle['customer'] | undefined): SharedVehicle | undefined
   unshare(vehicle: SharedVehicle): void
   /** Sends a message to the webhook and to streams. */
-  publish(vin: string | undefined, event: Encodable): void
+  publish(product: string | undefined, event: Encodable): void
+  /** Sends a message to streams only. */
+  stream(product: string, topic: string, members: JsonObject): void
+  /** What the service knows of a product, as the first messages of its stream. Each has `isCache`. */
+  snapshot(product: string): readonly StreamMessage[]
   /** As `publish`, for messages of the vehicle itself. A vehicle without a config sends nothing. */
   publishFrom(vehicle: SharedVehicle, messages: readonly SimulatedMessage[]): void
   /** Runs the vehicles until now. */
@@ -49,15 +71,24 @@ export interface World {
 
 const mostVehicles = 1_000
 const stepMs = 60_000
+/** The stream of an energy site has its live status, and the energy of the day, at these intervals. */
+const liveMs = 60_000
+const totalsMs = 300_000
 
 /** Starts from the stored state, or from the options when there is none. */
 export function createWorld(settings: SandboxSettings): World {
   const { clock, store, seed, startAt, speed, post } = settings
   const timeline = createTimeline(clock, startAt, speed)
-  const deliveries = createDeliveries(post, clock, () => state.webhook)
-  const sse = createSseHub(clock)
+  const secretsOf = (): readonly string[] => [...settings.apiKeys, state.webhook?.auth ?? '']
+  const activity = createActivity(settings.show, secretsOf)
+  const deliveries = createDeliveries(post, clock, activity, () => state.webhook)
+  const { namedItems } = settings
+  const sse = createSseHub({ clock, activity, namedItems, streamMs: settings.streamMinutes * 60_000 })
+  const faults = createFaults(clock, settings.rateLimit)
   const shared = new Map<string, SharedVehicle>()
-  let state: SandboxState = store.load() ?? { defaultFields: null, vehicles: {} }
+  const sites = createSites(settings.energySites)
+  let sitesAt = startAt
+  let state = renamed(store.load() ?? { defaultFields: null, vehicles: {} })
 
   /** Changes the state only after the store has kept the change. */
   const keep = (change: Partial<SandboxState>): void => {
@@ -68,9 +99,10 @@ export function createWorld(settings: SandboxSettings): World {
   const keepVehicle = (vin: string, kept: KeptVehicle): void => keep({ vehicles: { ...state.vehicles, [vin]: kept } })
 
   function add(vin: string, kept: KeptVehicle): SharedVehicle {
-    const car = createCar(kept.index, seed, timeline.now())
+    const car = createCar(kept.index, seed, timeline.now(), settings.firmware)
     car.stream(kept.fields)
-    const vehicle = { vin, car, memory: createVehicleMemory(), kept, failures: 0 }
+    const memory = createVehicleMemory(vin, new Date(timeline.now()).toISOString())
+    const vehicle = { vin, car, memory, kept, failures: 0, commands: 0 }
     shared.set(vin, vehicle)
     return vehicle
   }
@@ -87,17 +119,30 @@ export function createWorld(settings: SandboxSettings): World {
       index,
       shared: true,
       grantedAt: new Date(timeline.now()).toISOString(),
-      customer: customer ?? before?.customer ?? { id: `customer-${index + 1}`, ref: null },
+      customer: customer ?? before?.customer ?? { id: `customer-${index + 1}`, ref: `our-${index + 1}` },
       fields,
     }
     keepVehicle(id, kept)
     return add(id, kept)
   }
 
+  /** What streams of energy sites get between two moments. */
+  function runSites(until: number): void {
+    for (const site of sites) {
+      if (!sse.isOpen(site.id)) continue
+      const passed = (everyMs: number): boolean => Math.floor(until / everyMs) > Math.floor(sitesAt / everyMs)
+      if (passed(liveMs)) world.stream(site.id, 'live_status', { live_status: liveStatus(site, until) })
+      if (passed(totalsMs)) world.stream(site.id, 'energy_totals', totalsOf(site, until))
+    }
+    sitesAt = until
+  }
+
   const world: World = {
     settings,
     deliveries,
     sse,
+    faults,
+    activity,
     now: timeline.now,
     webhook: () => state.webhook,
     setWebhook: (webhook) => keep({ webhook }),
@@ -105,11 +150,22 @@ export function createWorld(settings: SandboxSettings): World {
     setDefaultFields: (fields) => keep({ defaultFields: fields }),
     vehicle: (vin) => shared.get(vin),
     vehicles: () => [...shared.values()],
+    site: (id) => sites.find((site) => site.id === id),
+    sites: () => sites,
+    changeSite(site, changed) {
+      const hasNewTariff = changed.tariff !== site.settings.tariff
+      site.settings = changed
+      world.stream(site.id, 'site_info', { site_info: siteInfo(site) })
+      if (hasNewTariff) world.stream(site.id, 'tariff_content_v2', { tariff_content_v2: changed.tariff })
+    },
     setFields(vehicle, fields) {
+      if (isSame(vehicle.kept.fields, fields)) return false
       const kept = { ...vehicle.kept, fields }
       keepVehicle(vehicle.vin, kept)
       vehicle.kept = kept
       vehicle.car.stream(fields)
+      world.stream(vehicle.vin, 'config', { config: { fields: fields ?? {} } })
+      return true
     },
     share,
     unshare(vehicle) {
@@ -117,17 +173,42 @@ export function createWorld(settings: SandboxSettings): World {
       shared.delete(vehicle.vin)
       sse.end(vehicle.vin)
     },
-    publish(vin, event) {
-      if (vin !== undefined) {
-        shared.get(vin)?.memory.remember(event)
-        sse.publish(vin, event)
+    publish(product, event) {
+      if (product !== undefined) {
+        const vehicle = shared.get(product)
+        const sent = streamMessage(event)
+        vehicle?.memory.remember(event, sent)
+        sse.publish(product, sent)
       }
       const { webhook } = state
       if (webhook?.enabled === true) deliveries.send(event, webhook, timeline.now())
     },
+    stream(product, topic, members) {
+      const createdAt = new Date(timeline.now()).toISOString()
+      const named = shared.has(product) ? { vin: product } : topic === 'energy_totals' ? {} : { site_id: product }
+      sse.publish(product, { topic, message: { ...members, createdAt, ...named } })
+    },
+    snapshot(product) {
+      const site = world.site(product)
+      if (site === undefined) return shared.get(product)?.memory.snapshot() ?? []
+      const now = timeline.now()
+      const cached = { createdAt: new Date(now).toISOString(), site_id: product, isCache: true }
+      return [
+        { topic: 'live_status', message: { live_status: liveStatus(site, now), ...cached } },
+        { topic: 'site_info', message: { site_info: siteInfo(site), ...cached } },
+        { topic: 'tariff_content_v2', message: { tariff_content_v2: site.settings.tariff, ...cached } },
+        {
+          topic: 'energy_totals',
+          message: { ...totalsOf(site, now), createdAt: cached.createdAt, isCache: true },
+        },
+      ]
+    },
     publishFrom(vehicle, messages) {
-      if (vehicle.kept.fields === undefined) return
-      for (const { event } of messages) world.publish(vehicle.vin, event)
+      for (const { event } of messages) {
+        if (vehicle.kept.fields !== undefined) world.publish(vehicle.vin, event)
+        // The service knows the state of a vehicle that streams nothing.
+        else if (event.topic === 'state') vehicle.memory.remember(event, streamMessage(event))
+      }
     },
     run() {
       const until = timeline.now()
@@ -136,6 +217,7 @@ export function createWorld(settings: SandboxSettings): World {
       )
       messages.sort((a, b) => a.message.at - b.message.at)
       for (const { vehicle, message } of messages) world.publishFrom(vehicle, [message])
+      runSites(until)
     },
     async advance(ms) {
       for (let left = ms; left > 0; left -= stepMs) {
@@ -148,19 +230,48 @@ export function createWorld(settings: SandboxSettings): World {
 
   for (const [vin, kept] of Object.entries(state.vehicles)) if (kept.shared) add(vin, kept)
   if (Object.keys(state.vehicles).length === 0) {
-    const fields = settings.config === undefined ? undefined : knownFields(settings.config.fields)
+    const fields = settings.config === undefined ? undefined : readSettings(settings.config.fields).known
     for (let index = 0; index < settings.vehicles; index += 1) share(syntheticVin(index), undefined, fields)
   }
   return world
 }
 
-/** The fields that are in the catalogue. */
-export function knownFields(fields: { readonly [name: string]: KeptFields[string] | undefined }): KeptFields {
-  const known: Record<string, KeptFields[string]> = {}
-  for (const [name, setting] of Object.entries(fields)) {
-    if (setting !== undefined && Object.hasOwn(builtInFields, name)) known[name] = setting
-  }
-  return known
+/** The members of a message of the topic `energy_totals`. */
+function totalsOf(site: EnergySite, now: number): JsonObject {
+  const url = `/api/1/energy_sites/${site.id}/calendar_history?kind=energy&period=day`
+  return { id: site.id, product_type: 'energy_site', url, totals: energyTotals(site, now) }
+}
+
+/** A message as streams have it: alerts and errors are lists. */
+function streamMessage(event: Encodable): StreamMessage {
+  const message = wireMessage(event, 'service')
+  if (event.topic === 'alerts') return { topic: 'alerts', message: { ...message, alerts: event.alerts } }
+  if (event.topic === 'errors') return { topic: 'errors', message: { ...message, errors: event.errors } }
+  const topic =
+    event.topic === 'unknown' ? (streamTopics.find((name) => Object.hasOwn(message, name)) ?? 'unknown') : event.topic
+  return { topic, message }
+}
+
+/** The topics that streams can have. */
+export const streamTopics: readonly string[] = [
+  ...['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'config', 'credits'],
+  ...['live_status', 'site_info', 'tariff_content_v2', 'energy_totals'],
+]
+
+/** The state with today's VINs: a file of an earlier version has others for the same vehicles. */
+function renamed(state: SandboxState): SandboxState {
+  const vehicles = Object.values(state.vehicles).map((kept): [string, KeptVehicle] => [syntheticVin(kept.index), kept])
+  return { ...state, vehicles: Object.fromEntries(vehicles) }
+}
+
+/** Whether two configs have the same settings. */
+function isSame(before: KeptFields | undefined, after: KeptFields | undefined): boolean {
+  if (before === undefined || after === undefined) return before === after
+  const names = Object.keys(after)
+  return (
+    names.length === Object.keys(before).length &&
+    names.every((name) => Object.hasOwn(before, name) && JSON.stringify(before[name]) === JSON.stringify(after[name]))
+  )
 }
 
 /** The index of the simulated vehicle with this VIN, or of the first one that was never shared. */
@@ -178,35 +289,64 @@ function indexOf(vin: string | undefined, { vehicles }: SandboxState): number | 
 
 /** What the service remembers of a vehicle's messages. Some reads are answered from it. */
 interface VehicleMemory {
-  remember(event: Encodable): void
+  remember(event: Encodable, sent: StreamMessage): void
   /** The last value of each field, in the shape of a `data` message. */
-  telemetry(vin: string): JsonObject
+  telemetry(): JsonObject
+  snapshot(): readonly StreamMessage[]
   readonly alerts: readonly Alert[]
   readonly errors: readonly VehicleError[]
 }
 
 const mostEntries = 100
 
-function createVehicleMemory(): VehicleMemory {
+function createVehicleMemory(vin: string, sharedAt: string): VehicleMemory {
   let data: JsonObject = {}
-  let createdAt: string | undefined
+  let state: JsonObject = { state: 'asleep', createdAt: sharedAt, vin }
+  let lastConnection: JsonObject | undefined
+  const connections = new Map<string, JsonObject>()
   const alerts: Alert[] = []
   const errors: VehicleError[] = []
+  const times: { [topic: string]: string } = {}
+
+  function rememberConnection(id: string, isOpen: boolean, message: JsonObject): void {
+    lastConnection = message
+    if (isOpen) connections.set(id, message)
+    else connections.delete(id)
+  }
+
   return {
-    remember(event) {
+    remember(event, { message }) {
+      if (event.topic === 'unknown') return
+      times[event.topic] = event.createdAt
       if (event.topic === 'data') {
-        const sent = encode(event, 'service')['data']
-        data = { ...data, ...(isJsonObject(sent) ? sent : {}) }
-        createdAt = event.createdAt
+        data = { ...data, ...(isJsonObject(message['data']) ? message['data'] : {}) }
       } else if (event.topic === 'alerts') {
         alerts.unshift(...event.alerts)
         alerts.splice(mostEntries)
       } else if (event.topic === 'errors') {
         errors.unshift(...event.errors)
         errors.splice(mostEntries)
+      } else if (event.topic === 'state') state = message
+      else if (event.topic === 'connectivity') {
+        rememberConnection(event.connectionId ?? '', event.status === 'connected', message)
       }
     },
-    telemetry: (vin) => ({ data, createdAt: createdAt ?? null, vin }),
+    telemetry: () => ({ data, createdAt: times['data'] ?? null, vin }),
+    snapshot() {
+      const of = (topic: string, members: JsonObject): StreamMessage => ({
+        topic,
+        message: { createdAt: times[topic] ?? sharedAt, vin, ...members, isCache: true },
+      })
+      const open =
+        connections.size > 0 ? [...connections.values()] : lastConnection === undefined ? [] : [lastConnection]
+      return [
+        of('state', state),
+        ...(times['data'] === undefined ? [] : [of('data', { data })]),
+        ...open.map((message) => of('connectivity', message)),
+        of('alerts', { alerts }),
+        of('errors', { errors }),
+      ]
+    },
     alerts,
     errors,
   }

@@ -1,0 +1,220 @@
+import type { EventBase, WireEvent, WireTopic } from '../../events/event.ts'
+import type { BuiltInFields, FieldCatalogue } from '../../events/fields.ts'
+import { identity } from '../../wire/identity.ts'
+import type { Normalizer } from '../../wire/normalizer.ts'
+import { NormalizedEvent } from '../../wire/normalized-event.ts'
+import { isJsonObject, type JsonObject } from '../../wire/record.ts'
+import { readConfig, type StoredConfig } from './config.ts'
+import type { Document } from './products.ts'
+
+/** The topics of the stream of an energy site. */
+export type SiteTopic = 'live_status' | 'site_info' | 'tariff_content_v2' | 'energy_totals'
+
+/** The topics that a stream can be asked for. `credits` arrives as `unknown`, because its shape is not known. */
+export type StreamTopic = WireTopic | SiteTopic | 'config' | 'credits' | (string & {})
+
+/**
+ * The streaming config of the vehicle has changed.
+ *
+ * Specification: "Streaming config". The message is not part of it: see reading 16 in docs/interface.md.
+ */
+export interface ConfigEvent extends EventBase {
+  readonly topic: 'config'
+  /** The whole config after the change. */
+  readonly config: StoredConfig
+}
+
+/**
+ * A document of an energy site. Each one replaces the last one of its topic.
+ *
+ * @example
+ * ```ts
+ * import { createClient } from 'fleethook/client'
+ *
+ * const client = createClient({ baseUrl: process.env.SERVICE_URL, apiKey: process.env.SERVICE_API_KEY })
+ * for await (const event of client.stream(2252147638651020)) {
+ *   if (event.topic === 'live_status') console.log(event.siteId, event.document?.['solar_power'])
+ * }
+ * ```
+ *
+ * Specification: "Energy sites". The message is not part of it: see reading 16 in docs/interface.md.
+ */
+export interface SiteEvent extends Omit<EventBase, 'vin'> {
+  readonly topic: SiteTopic
+  readonly siteId: string
+  /** `null` when the site no longer has one, for instance no tariff. */
+  readonly document: Document | null
+}
+
+/**
+ * An event of a stream: an event of the webhook, or of one of the topics that only streams have. A message of any other topic is an
+ * `unknown` event. It is never an error.
+ */
+export type StreamEvent<Fields extends FieldCatalogue = BuiltInFields> = WireEvent<Fields> | ConfigEvent | SiteEvent
+
+/** The key of the document in a message, and its topic. */
+const documents: readonly (readonly [key: string, topic: SiteTopic])[] = [
+  ['live_status', 'live_status'],
+  ['site_info', 'site_info'],
+  ['tariff_content_v2', 'tariff_content_v2'],
+  ['energy_totals', 'energy_totals'],
+  ['totals', 'energy_totals'],
+]
+
+/** What is streamed: a vehicle, or an energy site. */
+export interface Streamed {
+  readonly vin?: string
+  readonly siteId?: string
+}
+
+/** Reads a message of a stream as an event. */
+export function readStreamEvent<Fields extends FieldCatalogue>(
+  normalizer: Normalizer<Fields>,
+  streamed: Streamed,
+  message: JsonObject,
+  receivedAt: number,
+): StreamEvent<Fields> {
+  const event = normalizer.normalize(message, receivedAt)
+  if (event.topic !== 'unknown' || event.reason !== 'no_topic') return event
+  return readConfigEvent(event) ?? readSiteEvent(event, streamed) ?? event
+}
+
+type Unmapped = Extract<WireEvent, { topic: 'unknown' }>
+
+function readConfigEvent(event: Unmapped): ConfigEvent | undefined {
+  const { vin, raw } = event
+  const config = readConfig(raw['config'])
+  if (vin === undefined || config === undefined) return undefined
+  return Object.assign(typedEvent('config', event, ['config']), { topic: 'config' as const, vin, config })
+}
+
+function readSiteEvent(event: Unmapped, { siteId: streamedId }: Streamed): SiteEvent | undefined {
+  const { raw } = event
+  const siteId = idIn(raw['site_id']) ?? idIn(raw['id']) ?? streamedId
+  const [key, topic] = documents.find(([name]) => Object.hasOwn(raw, name)) ?? []
+  if (siteId === undefined || key === undefined || topic === undefined) return undefined
+  const document = raw[key]
+  if (document !== null && !isJsonObject(document)) return undefined
+  return Object.assign(typedEvent(topic, event, [key, 'site_id', 'id']), { topic, siteId, document })
+}
+
+/** The event without its topic's own members, which an unknown message leaves in `meta`. */
+function typedEvent(topic: string, event: Unmapped, payload: readonly string[]): NormalizedEvent {
+  const { vin, createdAt, at, receivedAt, format, raw } = event
+  const meta = Object.fromEntries(Object.entries(event.meta).filter(([name]) => !payload.includes(name)))
+  return new NormalizedEvent(topic, vin, createdAt, at, receivedAt, format, meta, raw)
+}
+
+function idIn(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined
+}
+
+/** One value that an event delivers. */
+interface Part {
+  /** As `meta.changed` names it. */
+  readonly name: string
+  /** Two parts with one key are values of the same thing. */
+  readonly key: string
+  readonly value: unknown
+}
+
+interface Known {
+  /** The identity of the value, which is short whatever the value is. */
+  readonly value: string
+  /** When the vehicle made the event, in milliseconds. */
+  readonly at: number
+  /** The connection that delivered it. */
+  readonly connection: number
+  readonly isCache: boolean
+}
+
+/** The most values that are remembered. A vehicle has about 250 fields. */
+const mostKnown = 2_000
+const epoch = new Date(0)
+
+/** What a stream has delivered so far. It recognizes what a snapshot repeats. */
+export class Delivered {
+  readonly #known = new Map<string, Known>()
+  #connection = 0
+  /** The current connection has sent a snapshot. */
+  #hasSnapshot = false
+  #isResumed = false
+
+  /** A new connection begins. On one that is resumed after an id, the service may send again what the snapshot covers. */
+  connected(isResumed: boolean): void {
+    this.#connection += 1
+    this.#hasSnapshot = false
+    this.#isResumed = isResumed
+  }
+
+  /**
+   * Takes an event that is about to be delivered. Returns the names of what is new in it. Nothing is new in these:
+   *
+   * - an event of a snapshot whose values are those that were delivered last
+   * - an event that follows a snapshot, and has the time and the values of what the snapshot or an earlier connection delivered. On
+   *   a connection that is resumed after an id, its time can also be before that of the snapshot
+   *
+   * Other events that come twice are new twice, as on a webhook: vehicles send again.
+   */
+  note(event: StreamEvent<FieldCatalogue>): readonly string[] {
+    const isCache = event.meta.isCache === true
+    const at = event.at.getTime()
+    this.#hasSnapshot ||= isCache
+    const all = partsOf(event).map((part) => ({ ...part, value: identity(undefined, part.key, epoch, part.value) }))
+    /** The service sends what happened before its snapshot again. The snapshot's value is newer. */
+    const isOlder = (known: Known | undefined): boolean =>
+      known !== undefined && this.#isResumed && known.isCache && at < known.at
+    const fresh = all.filter(({ key, value }) => {
+      const known = this.#known.get(key)
+      if (known?.value !== value) return true
+      if (isCache) return false
+      const isCovered = known.at === at || isOlder(known)
+      return !this.#hasSnapshot || !isCovered || (known.connection === this.#connection && !known.isCache)
+    })
+    if (fresh.length === 0) return []
+    for (const { key, value } of isCache ? fresh : all) {
+      if (!isCache && isOlder(this.#known.get(key))) continue
+      this.#known.delete(key)
+      this.#known.set(key, { value, at, connection: this.#connection, isCache })
+    }
+    for (const key of this.#known.keys()) {
+      if (this.#known.size <= mostKnown) break
+      this.#known.delete(key)
+    }
+    return [...new Set(fresh.map(({ name }) => name))]
+  }
+}
+
+function partsOf(event: StreamEvent<FieldCatalogue>): readonly Part[] {
+  const parts = valuesOf(event).map(([name, key, value]) => ({ name, key: `${event.topic} ${key}`, value }))
+  // A snapshot can say that there is nothing, for instance no alerts.
+  return parts.length > 0 ? parts : [{ name: event.topic, key: event.topic, value: null }]
+}
+
+function valuesOf(
+  event: StreamEvent<FieldCatalogue>,
+): readonly (readonly [name: string, key: string, value: unknown])[] {
+  const { topic } = event
+  switch (topic) {
+    case 'data':
+      return Object.entries(event.data).map(([name, value]) => [name, name, [value, event.undecoded[name] ?? null]])
+    case 'state':
+      return [[topic, '', event.state]]
+    case 'connectivity':
+      return [[event.networkInterface, event.networkInterface, [event.status, event.connectionId ?? null]]]
+    case 'alerts':
+      return event.alerts.map((alert) => [alert.name, `${alert.name} ${alert.startedAt ?? ''}`, alert])
+    case 'errors':
+      return event.errors.map((error) => [error.name, `${error.name} ${error.createdAt ?? ''}`, error])
+    case 'vehicle_data':
+      return [[topic, '', event.vehicleData]]
+    case 'config':
+      return [[topic, '', event.config]]
+    case 'unknown': {
+      const { createdAt: _, isCache: __, ...message } = event.raw
+      return [[topic, Object.keys(message).toSorted().join(' '), message]]
+    }
+    default:
+      return [[topic, event.siteId, event.document]]
+  }
+}

@@ -1,0 +1,5 @@
+// Runs the journey in all failure modes on Node, Bun or Deno against the sandbox of SERVICE_URL, and prints what it saw.
+import { env } from 'node:process'
+import { everyMode } from './sandbox-journey.ts'
+
+console.log(JSON.stringify(await everyMode(env['SERVICE_URL'] ?? '', env['SERVICE_API_KEY'] ?? '')))

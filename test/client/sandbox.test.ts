@@ -1,0 +1,68 @@
+import { once } from 'node:events'
+import { serve } from '@hono/node-server'
+import { createSandbox } from 'fleethook/sandbox'
+import { expect, test } from 'vitest'
+import type { Runtime } from '../../scripts/runtimes.ts'
+import { failureModes } from './programs/sandbox-journey.ts'
+import { everywhere, inThisForm } from '../runtimes/targets.ts'
+import { type Program, seenOn } from './running.ts'
+
+const apiKey = 'the-key-of-the-business'
+const program: Program = {
+  file: 'run-sandbox.ts',
+  imports: "import { everyMode } from './sandbox-journey.ts'",
+  call: 'everyMode(service, key)',
+}
+
+/** What the journey sees, whatever fails. */
+const seen = {
+  regions: true,
+  replaced: ['number', {}],
+  patched: ['number', {}],
+  config: ['BatteryLevel', 'Gear'],
+  webhook: 'service',
+  paused: true,
+  none: ['webhook_not_found', 404],
+  woken: true,
+  limited: true,
+  incomplete: ['invalid_command', 400],
+  unknown: ['invalid_command', 400],
+  summary: true,
+  data: true,
+  history: 'object',
+  image: true,
+  site: true,
+  live: true,
+  handled: [900_001, 900_002, 900_003, 900_004],
+  gaps: [],
+  ended: 'ended',
+  refilled: ['vehicle_data'],
+  elsewhere: ['business_product_not_consented', 403],
+  asleep: ['vehicle_unavailable', 408],
+  stopped: ['config_not_found', 404],
+}
+
+test.concurrent.each<Runtime>((['node20', ...everywhere] as const).filter(inThisForm))(
+  'the client survives every failure of a sandbox on %s, whose streams end every two seconds',
+  { timeout: 240_000 },
+  async (runtime) => {
+    const sandbox = createSandbox({
+      apiKey,
+      speed: 0,
+      vehicles: failureModes.length,
+      energySites: 1,
+      streamMinutes: 0.03,
+    })
+    const server = serve({ fetch: sandbox.fetch, port: 0, hostname: '127.0.0.1' })
+    try {
+      await once(server, 'listening')
+      const url = `http://127.0.0.1:${Object(server.address()).port}`
+      const modes = Object.fromEntries(failureModes.map((mode) => [mode, seen]))
+      expect(await seenOn(runtime, program, url, apiKey)).toEqual(modes)
+    } finally {
+      await sandbox.close()
+      if ('closeAllConnections' in server) server.closeAllConnections()
+      server.close()
+    }
+  },
+)

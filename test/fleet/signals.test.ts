@@ -1,0 +1,252 @@
+import fc from 'fast-check'
+import { normalize } from 'fleethook/normalize'
+import { describe, expect, test } from 'vitest'
+import { builtInFields, type FieldCatalogue, type FieldType } from '../../src/events/fields.ts'
+import type { FieldValue } from '../../src/events/values.ts'
+import { vehicleDocument } from '../../src/service/fleet/document.ts'
+import { type Activity, life } from '../../src/service/fleet/life.ts'
+import { wireMessage } from '../../src/service/fleet/messages.ts'
+import { reading } from '../../src/service/fleet/signals.ts'
+import { streamingOf } from '../../src/service/fleet/streaming.ts'
+import { createVehicle, type Vehicle } from '../../src/service/fleet/vehicle.ts'
+
+const startAt = Date.UTC(2026, 10, 1, 8)
+const catalogue: FieldCatalogue = builtInFields
+const names = Object.keys(catalogue)
+
+/** Parts that no model of the fleet has. */
+const missing = [
+  ...['Re1L0', 'Re1L1', 'Re1R0', 'Re1R1', 'Re2L0', 'Re2L1', 'Re2R0', 'Re2R1'].map(
+    (wheel) => `SemitruckTpmsPressure${wheel}`,
+  ),
+  'TonneauOpenPercent',
+  'SemiCruiseSpeedLimitMph',
+]
+
+/** The values of all fields in one moment. */
+type Moment = { readonly [field: string]: FieldValue }
+const momentOf = (vehicle: Vehicle): Moment => Object.fromEntries(names.map((name) => [name, reading(vehicle, name)]))
+
+/** A vehicle's moments, one every few steps of its day. */
+function* dayOf(index: number, seed: number, activity: Activity, steps: number): Generator<Moment> {
+  const vehicle = createVehicle(index, seed, startAt)
+  vehicle.stepSeconds = 1
+  const day = life(vehicle, activity)
+  for (let step = 0; step < steps; step += 1) {
+    day.next()
+    yield momentOf(vehicle)
+  }
+}
+
+function isOfType(value: FieldValue, type: FieldType): boolean {
+  if (value === null || type === 'any') return true
+  if (typeof type === 'object') return typeof value === 'string' && type.enum.includes(value) && value !== 'Unknown'
+  if (type === 'number' || type === 'timestamp') return typeof value === 'number' && Number.isFinite(value)
+  if (type === 'string' || type === 'boolean') return typeof value === type
+  return typeof value === 'object'
+}
+
+/** Ranges of the recorded messages, and of what the parts can do. */
+const ranges: Readonly<Record<string, readonly [number, number]>> = {
+  VehicleSpeed: [0, 100],
+  Odometer: [0, 200_000],
+  Soc: [0, 100],
+  BatteryLevel: [0, 100],
+  BrickSocMinPercent: [0, 100],
+  PackVoltage: [300, 420],
+  PackCurrent: [-900, 900],
+  BrickVoltageMax: [3, 4.3],
+  BrickVoltageMin: [3, 4.3],
+  NumBrickVoltageMax: [1, 96],
+  NumBrickVoltageMin: [1, 96],
+  ModuleTempMax: [-30, 70],
+  ModuleTempMin: [-30, 70],
+  ACChargingPower: [0, 22],
+  DCChargingPower: [0, 250],
+  ChargerVoltage: [0, 420],
+  ChargeAmps: [0, 48],
+  ChargeLimitSoc: [50, 100],
+  PedalPosition: [0, 100],
+  BrakePedalPos: [0, 100],
+  InsideTemp: [-40, 80],
+  OutsideTemp: [-40, 60],
+  TpmsPressureFl: [2, 4],
+  TpmsPressureRr: [2, 4],
+  GpsHeading: [0, 360],
+  HvacLeftTemperatureRequest: [15, 28],
+  DiAxleSpeedR: [0, 2_000],
+  DiStatorTempR: [-20, 150],
+  DiTorqueActualR: [-500, 800],
+  LateralAcceleration: [-6, 6],
+  LongitudinalAcceleration: [-5, 5],
+  ExpectedEnergyPercentAtTripArrival: [0, 100],
+  MediaAudioVolume: [0, 10.333333],
+  IsolationResistance: [500, 5_000],
+}
+
+const number = (moment: Moment, field: string): number => Number(moment[field])
+const isDriving = ({ Gear: gear }: Moment): boolean => gear === 'D' || gear === 'R'
+const isOpen = ({ DoorState: doors }: Moment): boolean => JSON.stringify(doors).includes('true')
+
+/** What is true of a vehicle in every moment, by a name. */
+const invariants: Readonly<Record<string, (moment: Moment) => boolean>> = {
+  'doors are closed while it drives': (m) => !isDriving(m) || !isOpen(m),
+  'the driver is buckled while it drives': (m) =>
+    !isDriving(m) || (m['DriverSeatBelt'] === true && m['DriverSeatOccupied'] === true),
+  'it has a speed only in gear': (m) => (m['Gear'] === 'P') === (m['VehicleSpeed'] === null),
+  'the axles turn only while it moves': (m) => number(m, 'DiAxleSpeedR') > 0 === number(m, 'VehicleSpeed') > 0,
+  'it charges only in park, plugged in, with the port open': (m) =>
+    m['DetailedChargeState'] !== 'Charging' ||
+    (m['Gear'] === 'P' &&
+      m['ChargePortDoorOpen'] === true &&
+      m['ChargePortLatch'] === 'Engaged' &&
+      m['ChargingCableType'] !== 'SNA'),
+  'power flows only while it charges': (m) =>
+    m['DetailedChargeState'] === 'Charging' ||
+    (number(m, 'ACChargingPower') + number(m, 'DCChargingPower') + number(m, 'ChargeAmps') === 0 &&
+      m['ChargeRateMilePerHour'] === 0),
+  'a fast charger gives direct current, another does not': (m) =>
+    m['FastChargerPresent'] === true ? m['ACChargingPower'] === 0 : m['DCChargingPower'] === 0,
+  'it takes no more than the current that was asked for': (m) =>
+    number(m, 'ChargeAmps') <= number(m, 'ChargeCurrentRequest') + 1,
+  'the battery state follows': (m) =>
+    (m['BMSState'] === 'Drive') === (m['Gear'] !== 'P') &&
+    (m['BMSState'] !== 'Charge' || m['DetailedChargeState'] === 'Charging'),
+  'the energy is the state of charge of the whole pack': (m) =>
+    Math.abs(number(m, 'EnergyRemaining') - (number(m, 'Soc') * number(m, 'NominalFullPackEnergyKwh')) / 100) < 0.1,
+  'the lowest cell and module are below the highest': (m) =>
+    number(m, 'BrickVoltageMin') < number(m, 'BrickVoltageMax') &&
+    number(m, 'ModuleTempMin') < number(m, 'ModuleTempMax') &&
+    m['NumBrickVoltageMin'] !== m['NumBrickVoltageMax'] &&
+    m['NumModuleTempMin'] !== m['NumModuleTempMax'],
+  'cell and pack voltage agree': (m) =>
+    m['PackVoltage'] === null || Math.abs(number(m, 'PackVoltage') / 96 - number(m, 'BrickVoltageMax')) < 0.02,
+  'motors that it does not have say nothing': (m) =>
+    (m['DiStateF'] === 'Unavailable') === (m['DiTorqueActualF'] === null) &&
+    (m['DiStateREL'] === 'Unavailable') === (m['DiStatorTempREL'] === null),
+  'the fan runs only with the climate on': (m) => (m['HvacPower'] === 'Off') === (m['HvacFanSpeed'] === 0),
+  'a route has a place, a name, and a distance, or none of them': (m) =>
+    new Set(
+      [
+        'DestinationName',
+        'DestinationLocation',
+        'OriginLocation',
+        'RouteLine',
+        'MilesToArrival',
+        'RouteLastUpdated',
+      ].map((field) => m[field] === null),
+    ).size === 1,
+  'a song ends in time': (m) =>
+    m['MediaNowPlayingElapsed'] === null || number(m, 'MediaNowPlayingElapsed') <= number(m, 'MediaNowPlayingDuration'),
+  'sentry mode is armed only while it is locked and empty': (m) =>
+    m['SentryMode'] !== 'Armed' || (m['Locked'] === true && m['DriverSeatOccupied'] === false),
+  'life times agree': (m) =>
+    number(m, 'LifetimeEnergyUsed') >= number(m, 'LifetimeEnergyUsedDrive') &&
+    number(m, 'LifetimeEnergyChargedKwh') >= number(m, 'LifetimeEnergyUsed') &&
+    number(m, 'SelfDrivingMilesSinceReset') <= number(m, 'MilesSinceReset'),
+}
+
+test.each(Object.entries(invariants))('in every moment of every day, %s', (_name, holds) => {
+  fc.assert(
+    fc.property(
+      fc.nat(40),
+      fc.nat(100_000),
+      fc.constantFrom<Activity>('leave', 'charge', 'stand', 'sleep'),
+      (index, seed, activity) => {
+        let step = 0
+        for (const moment of dayOf(index, seed, activity, 400)) {
+          if (step++ % 4 === 0 && !holds(moment)) return false
+        }
+        return true
+      },
+    ),
+    { numRuns: 8 },
+  )
+})
+
+describe('every field of the catalogue', () => {
+  const days = Array.from({ length: 8 }, (_, index) => {
+    const activity: Activity = index % 2 === 0 ? 'leave' : 'charge'
+    return [...dayOf(index, 100 + index, activity, 3_000)].filter((_moment, step) => step % 10 === 0)
+  }).flat()
+
+  test('has a value of its type', () => {
+    for (const moment of days) {
+      const wrong = names.filter((name) => !isOfType(moment[name] ?? null, catalogue[name] ?? 'any'))
+      expect(wrong).toEqual([])
+    }
+  })
+
+  test('has a value at some time, except those of parts that no model has', () => {
+    const never = names.filter((name) => days.every((moment) => moment[name] === null))
+    const rare = ['SoftwareUpdateScheduledStartTime', 'MaxSpeedToReachDestinationMph']
+    expect(never.filter((name) => !rare.includes(name)).toSorted()).toEqual(missing.toSorted())
+  })
+
+  test.each(Object.entries(ranges))('%s stays in its range', (field, [least, most]) => {
+    const values = days.flatMap((moment) => (typeof moment[field] === 'number' ? [moment[field]] : []))
+    expect(values.length).toBeGreaterThan(0)
+    expect(Math.min(...values)).toBeGreaterThanOrEqual(least)
+    expect(Math.max(...values)).toBeLessThanOrEqual(most)
+  })
+
+  test.each(['today', 'old'] as const)(
+    'is streamed by a config, and is read by its type, with %s firmware',
+    (firmware) => {
+      const vehicle = createVehicle(2, 5, startAt, firmware)
+      vehicle.stepSeconds = 1
+      vehicle.streaming = streamingOf(Object.fromEntries(names.map((name) => [name, null])))
+      const seen = new Set<string>()
+      const day = life(vehicle, 'leave')
+      for (let step = 0; step < 600; step += 1) {
+        const message = day.next().value
+        if (message?.event.topic !== 'data') continue
+        for (const format of ['service', 'vehicle_maker', 'event_collector'] as const) {
+          const [event] = normalize(JSON.stringify(wireMessage(message.event, format)), { receivedAt: message.at })
+          if (event?.topic !== 'data') throw new Error('It is read as another topic.')
+          expect(event.undecoded).toEqual({})
+          for (const field of Object.keys(event.data)) seen.add(field)
+        }
+      }
+      expect(names.filter((name) => !seen.has(name))).toEqual([])
+    },
+  )
+
+  test('is the one of the model that the VIN tells', () => {
+    const types = { '3': 'Model3', Y: 'ModelY', S: 'ModelS', X: 'ModelX' }
+    for (let index = 0; index < 8; index += 1) {
+      const vehicle = createVehicle(index, 1, startAt)
+      expect(reading(vehicle, 'CarType')).toBe(Object(types)[vehicle.vin[3] ?? ''])
+    }
+  })
+})
+
+describe('the full document', () => {
+  const vehicle = createVehicle(1, 9, startAt)
+  vehicle.stepSeconds = 1
+  const day = life(vehicle, 'leave')
+  for (let step = 0; step < 300; step += 1) day.next()
+
+  test('has the sections that were asked for, and the place only when it was asked for', () => {
+    const sections = (asked?: readonly string[]): readonly string[] =>
+      Object.entries(vehicleDocument(vehicle, asked)).flatMap(([name, value]) =>
+        typeof value === 'object' && value !== null && 'timestamp' in value ? [name] : [],
+      )
+    expect(sections(['charge_state', 'climate_state'])).toEqual(['charge_state', 'climate_state'])
+    expect(sections(['location_data']).toSorted()).toEqual(['drive_state', 'location_data'])
+    expect(sections()).toContain('vehicle_config')
+    expect(sections()).not.toContain('location_data')
+    expect(Object(vehicleDocument(vehicle)['drive_state'])).not.toHaveProperty('latitude')
+    expect(Object(vehicleDocument(vehicle, ['location_data'])['drive_state'])).toHaveProperty('latitude')
+  })
+
+  test('has numbers as instruments give them', () => {
+    const long: string[] = []
+    JSON.stringify(vehicleDocument(vehicle, ['vehicle_data_combo', 'location_data']), (key, value: unknown) => {
+      const digits = typeof value === 'number' ? (String(value).split('.')[1]?.length ?? 0) : 0
+      if (digits > (/_temp(_|$)/.test(key) ? 1 : 6)) long.push(key)
+      return value
+    })
+    expect(long).toEqual([])
+  })
+})

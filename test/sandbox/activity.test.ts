@@ -1,0 +1,132 @@
+import type { ActivityLine } from 'fleethook/sandbox'
+import { describe, expect, test } from 'vitest'
+import { apiKey, sceneOf, type Scene } from './scene.ts'
+
+const secret = 'a-secret-of-the-webhook'
+const url = 'http://user:pa55word@localhost:3000/telemetry?token=t0ken'
+
+async function shown(
+  post: () => Promise<number>,
+  work: (scene: Scene) => Promise<unknown>,
+): Promise<readonly ActivityLine[]> {
+  const lines: ActivityLine[] = []
+  const scene = await sceneOf({ post, allowLocal: true, show: (line) => lines.push(line) })
+  await scene.ask('PUT', '/api/business/webhook', { url, format: 'service', auth: secret })
+  lines.length = 0
+  await work(scene)
+  await scene.sandbox.close()
+  return lines
+}
+const say = ({ ask, vin }: Scene): Promise<unknown> => ask('POST', '/sandbox/messages', { vin, data: { Soc: 5 } })
+const of = (kind: ActivityLine['kind'], lines: readonly ActivityLine[]): readonly string[] =>
+  lines.filter((line) => line.kind === kind).map(({ text }) => text)
+
+describe('each delivery is one line', () => {
+  test.each([
+    [200, undefined],
+    [403, 'wrong secret'],
+    [401, 'no secret, or not of the expected scheme'],
+    [404, 'no receiver at this path'],
+    [503, 'the receiver is full, or stops'],
+    [500, 'the receiver failed'],
+    [302, 'a redirection, which is not followed'],
+  ])('with its status %i and its time', async (status, reason) => {
+    const lines = await shown(async () => status, say)
+    const end = reason === undefined ? '' : `  ${reason}`
+    expect(of('delivery', lines)).toEqual([
+      `${status} → POST http://localhost:3000/telemetry  data 0FL3EETV6T0000000  0 ms${end}`,
+    ])
+    expect(lines.find(({ kind }) => kind === 'delivery')?.failed).toBe(status !== 200)
+  })
+
+  test.each([
+    ['ECONNREFUSED', 'nothing listens there (ECONNREFUSED)'],
+    ['ENOTFOUND', 'no such host (ENOTFOUND)'],
+    ['DEPTH_ZERO_SELF_SIGNED_CERT', 'the certificate is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT)'],
+    ['EPIPE', 'no answer (EPIPE)'],
+  ])('or with %s', async (code, reason) => {
+    const lines = await shown(async () => {
+      throw Object.assign(new Error(`to ${url}`), { code })
+    }, say)
+    expect(of('delivery', lines)).toEqual([
+      `--- → POST http://localhost:3000/telemetry  data 0FL3EETV6T0000000  0 ms  ${reason}`,
+    ])
+  })
+})
+
+test('a webhook that takes nothing raises an alarm at once and again, and the end of it is shown', async () => {
+  let status = 403
+  const lines = await shown(
+    async () => status,
+    async (scene) => {
+      for (let count = 0; count < 21; count += 1) await say(scene)
+      status = 200
+      await say(scene)
+    },
+  )
+  expect(of('alarm', lines)).toEqual([
+    'The webhook did not take a message, and the service sends each once: wrong secret. Set the webhook again, with `auth` as the secret of the receiver.',
+    'The webhook did not take 21 messages in a row, and the service sends each once: wrong secret. Set the webhook again, with `auth` as the secret of the receiver.',
+    'The webhook takes messages again, after 21 that it did not take.',
+  ])
+})
+
+test('each call is one line, with the code of a refusal', async () => {
+  const lines = await shown(
+    async () => 200,
+    async ({ ask, vin }) => {
+      await ask('GET', '/api/business/products?key=hidden')
+      await ask('PATCH', `/api/config/${vin}`, { fields: 5 })
+    },
+  )
+  expect(of('call', lines)).toEqual([
+    '200 ← GET /api/business/products  0 ms',
+    `400 ← PATCH /api/config/${vin}  0 ms  invalid_request`,
+  ])
+})
+const vin = '0FL3EETV6T0000000'
+
+test('each stream is a line when it opens and when it ends', async () => {
+  const lines = await shown(
+    async () => 200,
+    async ({ sandbox, clock }) => {
+      const headers = { authorization: `Bearer ${apiKey}` }
+      const open = async (path: string): Promise<Response> =>
+        sandbox.fetch(new Request(`https://s.example.com${path}`, { headers }))
+      await (await open(`/sse/${vin}?topics=data,state`)).body?.cancel()
+      await open(`/sse/${vin}/Soc`)
+      await clock.advance(300_000)
+    },
+  )
+  expect(of('stream', lines)).toEqual([
+    `opened ⇉ /sse/${vin}  data,state`,
+    `closed ⇉ /sse/${vin}  by the client`,
+    `opened ⇉ /sse/${vin}/Soc  all topics`,
+    `ended ⇉ /sse/${vin}/Soc  planned, the client reconnects at once`,
+  ])
+})
+
+test('no line has a secret, wherever it was sent', async () => {
+  const lines = await shown(
+    async () => {
+      throw new Error(secret)
+    },
+    async ({ ask, vin: own }) => {
+      await ask('GET', `/${secret}`)
+      await ask('GET', `/api/config/${apiKey}`)
+      await ask('POST', '/sandbox/messages', { vin: own, data: { Soc: 5 } })
+      await ask('GET', `/sse/${own}?topics=${secret}`)
+    },
+  )
+  expect(lines.length).toBeGreaterThan(5)
+  expect(lines.map(({ text }) => text).join('\n')).not.toMatch(new RegExp(`${secret}|${apiKey}|pa55word|t0ken`))
+})
+
+test('a `show` that throws breaks nothing', async () => {
+  const { ask } = await sceneOf({
+    show: () => {
+      throw new Error('The terminal is gone.')
+    },
+  })
+  expect((await ask('GET', '/api/business/products')).status).toBe(200)
+})
