@@ -49,6 +49,7 @@ const backlog = 4_096
 const node: Runtime<NodeServeOptions> = {
   name: () => `Node ${process.versions.node}`,
   variables: () => process.env,
+  listeningWasKept: ({ listen }) => listen !== undefined || hasInherited(),
   rules: {
     headersTimeoutMs: milliseconds(1),
     requestTimeoutMs: milliseconds(1),
@@ -182,11 +183,16 @@ function canReusePort(version: string): boolean {
 
 let inheritedTaken = 0
 
-/** The next socket of systemd or of `fleethook run`. Each `serve` of a process takes one. The first is descriptor 3. */
-function nextInherited(): number | undefined {
+/** Whether systemd or `fleethook run` left a socket that no `serve` of this process has taken. */
+function hasInherited(): boolean {
   const { LISTEN_FDS, LISTEN_PID, [launcherVariable]: launcher } = process.env
   const isOurs = LISTEN_PID === undefined ? launcher === String(process.ppid) : LISTEN_PID === String(process.pid)
-  if (!isOurs || inheritedTaken >= Number(LISTEN_FDS)) return undefined
+  return isOurs && inheritedTaken < Number(LISTEN_FDS)
+}
+
+/** The next such socket. Each `serve` of a process takes one. The first is descriptor 3. */
+function nextInherited(): number | undefined {
+  if (!hasInherited()) return undefined
   inheritedTaken += 1
   return 2 + inheritedTaken
 }

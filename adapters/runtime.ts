@@ -39,6 +39,8 @@ export interface Runtime<Options extends ServeOptions> {
   readonly cannotKeep?: (ack: Ack, durability: Drainable['durability']) => string | undefined
   /** Why it cannot listen on a socket that a launcher such as systemd holds; `undefined` when it can. */
   readonly noInheritedSocket?: string
+  /** Whether the socket to listen on outlived the last process. Asked before the inbox opens. */
+  listeningWasKept?(options: Options): boolean
   /** Called before the inbox opens, which can take as long as another process has its file. */
   opening?(): void
   /** Called when the server listens. */
@@ -115,7 +117,8 @@ async function start<Options extends ServeOptions>(
   for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
 
   runtime.opening?.()
-  await Promise.all(receivers.map((receiver) => receiver.open()))
+  const listeningWasKept = runtime.listeningWasKept?.((options ?? {}) as Options) ?? false
+  await Promise.all(receivers.map((receiver) => receiver.open({ listeningWasKept })))
 
   let stopping: Promise<DrainResult> | undefined
   const answer = answering(served, runtime.variables())

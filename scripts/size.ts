@@ -9,7 +9,7 @@ import { build } from 'esbuild'
 export const budgetBytes = 20_000
 
 /** The last measured size and a little more. A change that exceeds it needs a reason. */
-export const ceilingBytes = 41_500
+export const ceilingBytes = 45_000
 
 /** The smallest Worker that handles something. */
 export const minimalWorker = `

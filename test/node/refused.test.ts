@@ -75,7 +75,7 @@ describe('the lines of serve', () => {
     const info = vi.spyOn(console, 'info').mockImplementation(() => {})
     const secrets = ['a-long-random-value', 'Splunk another-long-value']
     for (const given of [...secrets, secrets, false] as const) {
-      const receiver = createReceiver({ secret: given as string })
+      const receiver = createReceiver({ secret: given })
       const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false })
       await server.close()
     }
