@@ -57,6 +57,8 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   let movedTo: string | undefined
   /** Damage was found while the file was open. The next `open` replaces the file without reading it first. */
   let isDamaged = false
+  /** Messages may wait that a crashed process handed out. */
+  let hasSuspects = false
   /** This process has opened the file before, so an unclosed file is not a sign of a crash. */
   let isOurs = false
 
@@ -126,14 +128,14 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   ): Pick<OpenedFile, 'lastId' | 'gaps' | 'unclean'> {
     const state = statements.state.get() ?? {}
     const newest = statements.newest.get()
-    const unclean = state['closed'] === 0 && !isOurs
+    if (!isOurs) hasSuspects = state['closed'] === 0 || state['closed'] === closedWithSuspects
     // Without a new sign of life, a crash before the next one still reports all that was refused since the last one.
     if (isOurs && !isVisit) statements.setOpen.run()
     else if (!isVisit) inTransaction(statements, () => noteStart(statements, state, sign, options))
     const gaps = statements.gaps.all().map(gapOf)
     holdsGaps = gaps.length > 0
     const ids = [newest?.['id'], state['last_id']].filter((id) => typeof id === 'string')
-    return { lastId: ids.toSorted().at(-1), gaps, unclean }
+    return { lastId: ids.toSorted().at(-1), gaps, unclean: hasSuspects }
   }
 
   function figures(statements: Statements): FileFigures {
@@ -142,7 +144,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   }
 
   /** Notes the gaps, too, or nothing: what was refused before the last sign of life is not in the gap of a crash. */
-  function note(statements: Statements, closed: 0 | 1, { nowMs, uptimeMs, gaps }: SignOfLife): void {
+  function note(statements: Statements, closed: number, { nowMs, uptimeMs, gaps }: SignOfLife): void {
     if (gaps !== undefined && (holdsGaps || gaps.length > 0)) {
       statements.removeGaps.run()
       for (const { reason, fromMs, toMs, vin, missed } of gaps)
@@ -276,7 +278,9 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       const { db, statements } = closing
       try {
         if (sign !== undefined) {
-          if (!isVisit) inTransaction(statements, () => note(statements, 1, sign))
+          // What a crash left and nobody has handled may still have been handed out before the crash.
+          const closed = hasSuspects && figures(statements).oldest !== undefined ? closedWithSuspects : 1
+          if (!isVisit) inTransaction(statements, () => note(statements, closed, sign))
           if (saveMoved(closing) !== undefined) return
           checkpoint(db)
         }
@@ -288,6 +292,9 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     },
   }
 }
+
+/** The value of `state.closed` in a file that was closed well, and in which messages wait that a crash left. */
+const closedWithSuspects = 3
 
 const noSiblings: FoundSiblings = { adopted: [], unopened: [], unclean: false }
 

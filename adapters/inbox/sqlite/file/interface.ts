@@ -66,7 +66,7 @@ export interface OpenedFile extends FileFigures {
   /** How many messages are pending, and their size. */
   readonly messages: number
   readonly bytes: number
-  /** The last process ended without `close`, so its last claims may be missing in the file. */
+  /** An earlier process ended without `close`, and messages of its time wait: its last claims may be missing in the file. */
   readonly unclean: boolean
   /** The version of SQLite. */
   readonly version: string
