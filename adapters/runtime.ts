@@ -205,13 +205,22 @@ async function start<Options extends ServeOptions>(
       }),
     )
   }
-  if (process.env['LISTEN_FDS'] !== undefined && runtime.noInheritedSocket !== undefined) {
+  if (runtime.noInheritedSocket !== undefined && isSocketOffered()) {
     say(`LISTEN_FDS is set, and ${runtime.noInheritedSocket} So this process listens on a socket of its own.`)
   }
   runtime.opened?.()
   // Said last, because a launcher that waits for this line may send a signal at once.
   say(`listening on ${url}\n  ${name}. ${meanings(receivers)}${facts(receivers, 'start')}`)
   return { url, port: listening.port, close: () => close(), closed }
+}
+
+/** Whether a launcher offers a socket. Deno may not read the variable without a permission. */
+function isSocketOffered(): boolean {
+  try {
+    return process.env['LISTEN_FDS'] !== undefined
+  } catch {
+    return false
+  }
 }
 
 /**

@@ -18,7 +18,10 @@ import { nodeNeeded, readTemplate, writeProject } from '../../adapters/cli/proje
 import { runtimePath } from '../../scripts/runtimes.ts'
 import { command } from './command.ts'
 
-const templates = readdirSync('examples')
+// The others are configuration to copy by hand.
+const templates = readdirSync('examples').filter(
+  (name) => existsSync(`examples/${name}/package.json`) || existsSync(`examples/${name}/deno.json`),
+)
 let scratch: string
 
 beforeAll(() => {

@@ -44,7 +44,7 @@ test('the line has at most 100 columns, and says how many fields have no room', 
   const line = summarize(event({ data }), now)
   expect(line.length).toBeLessThanOrEqual(100)
   expect(line).toMatch(/Field0 0, Field1 1, .*, \+\d+$/)
-  const long = summarize(event({ state: 'x'.repeat(1_000), vin: 'y'.repeat(1_000) }), now)
+  const long = summarize(event({ state: 'x'.repeat(1_000), vin: 'y'.repeat(64) }), now)
   expect(long).toHaveLength(100)
   expect(long).toMatch(/…$/)
   expect(summarize(event({ data: { Long: 'z'.repeat(200), Other: 1 } }), now)).toMatch(/z…, \+1$/)

@@ -12,6 +12,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       gapEvent memoryInbox serviceMessage stateEvent summarize unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
       Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock ConnectivityEvent
+      Histogram InboxStats KeptGap OpenOptions RefusedHandler RefusedRequest RuntimeRefusal UnopenedInbox
       DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainOptions DrainResult Durability
       ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy FieldCatalogue FieldName FieldType
       FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter
