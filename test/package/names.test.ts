@@ -11,15 +11,15 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Discard FleethookError Retry alertsEvent connectivityEvent createReceiver dataEvent errorsEvent eventCollectorMessage fleetEvent
       gapEvent memoryInbox serviceMessage stateEvent summarize unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
     types: `
-      Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock ConnectivityEvent
-      Histogram InboxStats KeptGap OpenOptions RefusedHandler RefusedRequest RuntimeRefusal UnopenedInbox
-      DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors DrainOptions DrainResult Durability
-      ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy FieldCatalogue FieldName FieldType
-      FieldValue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter
-      Inbox InboxFactory InboxGap InboxMessage InboxSettings Json Location Log MalformedBody MessageSelection Meta
-      NextAttempt Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RelayInbox ReplaySelection
-      Secret Selection Source StateEvent Stats Subject TimeOfDay Timer Tires Topic UnknownEvent VehicleDataEvent
-      VehicleError Waiting WireEvent`,
+      Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock
+      ConnectivityEvent DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors
+      DrainOptions DrainResult Durability ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy
+      FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
+      GivenMessage Handler HandlerContext HandlerFilter Histogram Inbox InboxFactory InboxGap InboxMessage
+      InboxSettings InboxStats Json KeptGap Location Log MalformedBody MessageSelection Meta NextAttempt
+      OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
+      RefusedRequest RelayInbox ReplaySelection RuntimeRefusal Secret Selection Source StateEvent Stats Subject
+      TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent VehicleError Waiting WireEvent`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
