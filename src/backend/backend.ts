@@ -50,6 +50,7 @@ export type BackendState = Pick<
   | 'retried'
   | 'deadLettered'
   | 'duplicates'
+  | 'resting'
   | 'lost'
   | 'pending'
   | 'inbox'

@@ -2,6 +2,7 @@ import { backgroundTimer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import type { Lifecycle } from '../dispatch/lifecycle.ts'
+import { labelOf } from '../dispatch/registry.ts'
 import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
 import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
@@ -198,7 +199,12 @@ export class LocalBackend implements Backend {
     const { counts, lanes } = this.#scheduler
     const { running } = this.lifecycle
     const inbox = this.#inbox.stats?.() ?? {}
-    return { ...counts, pending: this.#inbox.usage(), inbox, running, lanes, openGaps: this.#gaps.size }
+    const resting = this.#scheduler.resting().map(({ handler, sinceMs, nextTryMs }) => ({
+      handler: labelOf(handler),
+      since: new Date(sinceMs),
+      nextTryAt: new Date(nextTryMs),
+    }))
+    return { ...counts, pending: this.#inbox.usage(), inbox, running, lanes, resting, openGaps: this.#gaps.size }
   }
 
   async #store(messages: readonly InboxMessage[], from: Surroundings): Promise<RequestWork | Refusal> {

@@ -99,7 +99,7 @@ export class RelayBackend implements Backend {
 
   state(): BackendState {
     const none = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, running: 0, lanes: 0 }
-    return { ...none, pending: { messages: 0, bytes: 0 }, inbox: {}, openGaps: this.#gaps.size }
+    return { ...none, pending: { messages: 0, bytes: 0 }, inbox: {}, resting: [], openGaps: this.#gaps.size }
   }
 
   async #send(

@@ -16,7 +16,7 @@ import { Lanes } from './lanes.ts'
 import { Lifecycle } from './lifecycle.ts'
 import type { Registry } from './registry.ts'
 import { RequestDeadlines, requestWorkMs } from './request-deadlines.ts'
-import type { RetryOptions } from './retry.ts'
+import { backoffMs, type RetryOptions } from './retry.ts'
 import { Runner, Yielding } from './running.ts'
 import {
   beginTurn,
@@ -274,7 +274,10 @@ export class Scheduler {
     const blocked = this.#blocked.get(handler)
     this.#blocked.delete(handler)
     if (blocked === undefined) return
-    for (const work of [...blocked.untried, ...blocked.failed]) if (work.state === 'blocked') this.#readyAgain(work)
+    for (const work of blocked.untried) if (work.state === 'blocked') this.#readyAgain(work)
+    // It may still fail for these, so they come back one after another.
+    for (const work of blocked.failed)
+      if (work.state === 'blocked') this.#rest(work, backoffMs(this.#options.retry, work.attempt))
     this.#pump()
   }
 

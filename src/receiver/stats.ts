@@ -45,6 +45,8 @@ export interface Stats {
   readonly running: number
   /** VINs that have work. One message of each runs at a time. */
   readonly lanes: number
+  /** Handlers that fail for every vehicle and rest as a whole: since when, and when they are tried again. */
+  readonly resting: readonly { readonly handler: string; readonly since: Date; readonly nextTryAt: Date }[]
   /** Gaps that no `gap` event has reported yet. */
   readonly openGaps: number
   /** Values that did not have the type of the catalogue. */

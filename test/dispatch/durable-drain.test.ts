@@ -91,7 +91,7 @@ describe('a handler that fails for every vehicle', () => {
       await post(Array.from({ length: 5 * perSecond }, () => data(`VIN${sent % vins}`, (sent += 1))))
       await clock.advance(5_000)
     }
-    expect(receiver.stats()).toMatchObject({ handled: 0, deadLettered: 0 })
+    expect(receiver.stats()).toMatchObject({ handled: 0, deadLettered: 0, resting: [{ handler: 'save' }] })
     expect(runs).toBeLessThan(200)
     expect(lines.length).toBeLessThanOrEqual(60)
     isAway = false
@@ -115,6 +115,7 @@ describe('a handler that fails for every vehicle', () => {
     await turn()
     await clock.advance(0)
     expect(handled).toBe(20)
+    expect(receiver.stats().resting).toEqual([])
   })
 
   test('by default a message is retried for an hour with a durable inbox, and for a minute in memory', async () => {
