@@ -54,13 +54,13 @@ export interface Runtime<Options extends ServeOptions> {
 }
 
 /** Called for a request that the runtime refused before a receiver saw it. */
-export type NoteRefused = (error: RuntimeRefusal) => void
+type NoteRefused = (error: RuntimeRefusal) => void
 
 /**
  * Answers a request. `connection` is what the runtime knows of where it came from, under the names that Hono looks for;
  * it is looked at only where `wantsConnection` says so.
  */
-export type Answerer = (request: Request, connection: object) => Response | Promise<Response>
+type Answerer = (request: Request, connection: object) => Response | Promise<Response>
 
 /** Sockets that are open. */
 export interface Listening {

@@ -17,7 +17,7 @@ import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import { watchForStalls } from './stalls.ts'
 
-export interface LocalBackendOptions extends BackendParts {
+interface LocalBackendOptions extends BackendParts {
   readonly inbox: InboxFactory
   /** The surroundings of work that no request brings: what the inbox finds, and gaps. Default: none. */
   readonly surroundings?: Surroundings

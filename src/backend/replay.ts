@@ -10,7 +10,7 @@ import type { DeadLetter, Inbox, InboxMessage, Selection, Waiting } from '../inb
 type Read = (message: InboxMessage) => FleetEvent | MalformedBody
 
 /** Where dead letters are. */
-export interface DeadLetterSource {
+interface DeadLetterSource {
   /** In the order of ids. */
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
@@ -18,7 +18,7 @@ export interface DeadLetterSource {
 }
 
 /** Dead letters to look at, with the event instead of the text. */
-export interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
+interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
   /** The ids of all that match. */
   ids(which: MessageSelection): Promise<readonly string[]>
 }
@@ -66,7 +66,7 @@ export function createDeadLetterReader({ deadLetters, findDeadLetter, read }: De
   }
 }
 
-export interface ReplaysOptions {
+interface ReplaysOptions {
   readonly inbox: Inbox
   /** Opens the inbox, unless it is open. */
   readonly open: () => Promise<void>

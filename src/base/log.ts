@@ -46,7 +46,7 @@ export function guardedLog(log: Log): Log {
 }
 
 /** A log that writes at most one line in ten seconds for each `key`, by default the line itself. */
-export interface ThrottledLog {
+interface ThrottledLog {
   warn(message: string, details?: Record<string, unknown>, key?: unknown): void
   error(message: string, details?: Record<string, unknown>, key?: unknown): void
 }

@@ -113,7 +113,7 @@ export function checkOption(owner: string, name: string, value: unknown, rule: R
 }
 
 /** The error for one option. */
-export function invalidOption(
+function invalidOption(
   owner: string,
   name: string,
   value: unknown,

@@ -24,7 +24,7 @@ import {
 } from './work.ts'
 
 /** What is known of a failed run beside its error. */
-export interface FailedRun extends NextRun {
+interface FailedRun extends NextRun {
   /** The handler, or the {@link Gatherer} of a batch. */
   readonly handler: object
   /** The number of messages of a batch. */
@@ -32,7 +32,7 @@ export interface FailedRun extends NextRun {
 }
 
 /** When a handler runs again. */
-export interface NextRun {
+interface NextRun {
   /** Milliseconds since the epoch. `undefined`: never. It can be later when another handler of the message fails too. */
   readonly nextAtMs: number | undefined
   /** The most runs, the first included. `Infinity`: no limit. */
@@ -75,7 +75,7 @@ export interface DispatchCounts {
   lost: number
 }
 
-export interface OutcomeOptions {
+interface OutcomeOptions {
   readonly inbox: Inbox
   readonly clock: Clock
   readonly retry: Required<RetryOptions>
@@ -192,7 +192,7 @@ export class Outcome {
  */
 export type Verdict = 'over' | 'parked' | 'gather' | number | { readonly blockedBy: object }
 
-export interface AttemptsOptions extends OutcomeOptions {
+interface AttemptsOptions extends OutcomeOptions {
   readonly registry: Registry
   readonly runner: Runner
   readonly outcome: Outcome

@@ -4,7 +4,7 @@ import type { Lanes } from './lanes.ts'
 import { createWaitingIds, pushId, shiftId, type WaitingId } from './waiting-ids.ts'
 import { createWork, nowhere, RequestWork, type Work } from './work.ts'
 
-export interface BacklogOptions {
+interface BacklogOptions {
   readonly inbox: Inbox
   readonly ack: Ack
   readonly order: 'vin' | 'none'

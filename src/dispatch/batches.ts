@@ -23,12 +23,12 @@ import {
  * What follows the run of a batch for one of its messages: it is `over`; it waits for its turn in its lane (`parked`); or it
  * rests for a number of milliseconds.
  */
-export interface BatchVerdict {
+interface BatchVerdict {
   readonly work: Work
   readonly verdict: 'over' | 'parked' | number
 }
 
-export interface BatchesOptions {
+interface BatchesOptions {
   readonly clock: Clock
   readonly runner: Runner
   readonly outcome: Outcome

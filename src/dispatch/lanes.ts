@@ -13,7 +13,7 @@ export interface InLane<Item> {
 }
 
 /** The queue of one VIN. It exists only while it has work. */
-export interface Lane<Item> {
+interface Lane<Item> {
   readonly key: string
   head: Item | undefined
   tail: Item | undefined

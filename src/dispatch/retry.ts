@@ -98,7 +98,7 @@ export class Discard extends Error {
 }
 
 /** What a handler asks for by throwing a {@link Retry} or a {@link Discard}, of this copy of the package or another. */
-export type HandlerRequest =
+type HandlerRequest =
   | { readonly kind: 'retry'; readonly afterMs: number; readonly cause: unknown }
   | { readonly kind: 'discard'; readonly reason: string }
 

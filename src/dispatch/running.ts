@@ -10,7 +10,7 @@ export interface Failure {
 }
 
 /** Who a run belongs to, so that all runs of one owner can be aborted. `env` is what the handler finds as `context.env`. */
-export interface Owner {
+interface Owner {
   readonly env: unknown
 }
 

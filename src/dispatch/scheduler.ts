@@ -31,7 +31,7 @@ import {
   type Work,
 } from './work.ts'
 
-export interface SchedulerOptions {
+interface SchedulerOptions {
   readonly inbox: Inbox
   readonly registry: Registry
   readonly clock: Clock

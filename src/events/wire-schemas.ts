@@ -29,7 +29,7 @@ const otherTopics = [
 ] as const
 
 /** A message as it was posted. */
-export interface SentMessage {
+interface SentMessage {
   readonly [key: string]: unknown
 }
 

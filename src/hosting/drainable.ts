@@ -54,7 +54,7 @@ export type RuntimeRefusal =
   'request_malformed' | 'request_timeout' | 'expectation_unsupported' | 'headers_too_large' | 'connections_exceeded'
 
 /** What a server reports to a receiver, and what it prints about one. */
-export interface HostedReceiver {
+interface HostedReceiver {
   /** The server refused a request before the receiver saw it. */
   refused(error: RuntimeRefusal): void
   /** Sentences for the operator when the receiver has started, or has drained. */

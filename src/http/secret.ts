@@ -5,7 +5,7 @@ import type { Refusal } from './answers.ts'
 import { type Comparable, comparable, mostBytes } from './compare.ts'
 
 /** One secret, or several while one replaces another. */
-export type SecretValue = string | readonly string[]
+type SecretValue = string | readonly string[]
 
 /**
  * The secret of a receiver: the value that is set as `auth` of the webhook. A list accepts each of its secrets, for rotation. A

@@ -19,7 +19,7 @@ export interface Mergeable {
  *
  * Neighbors are noted as they come, so that making room costs the same however many messages wait.
  */
-export interface Conflation<Kept extends Mergeable> {
+interface Conflation<Kept extends Mergeable> {
   /** A message was added at the end of its lane. */
   added(kept: Kept): void
   /** A message has left its lane for good. */

@@ -30,7 +30,7 @@ export interface RefusedRequest {
 export type RefusedHandler = (request: RefusedRequest) => unknown
 
 /** What the receiver knows of a refused request beside the reason. */
-export interface RefusedDetails {
+interface RefusedDetails {
   readonly door?: Door
   /** Messages that were read and not kept. */
   readonly messages?: readonly Pick<InboxMessage, 'lane'>[]

@@ -1,5 +1,5 @@
 /** When messages leave: at a rate, with a limit at once, and one after the other in a lane. */
-export interface PaceOptions<Message> {
+interface PaceOptions<Message> {
   readonly messages: Iterator<Message>
   readonly count: number
   readonly ratePerSecond: number

@@ -39,7 +39,7 @@ export interface Answer {
 }
 
 /** Posts messages over connections that stay open. */
-export interface Poster {
+interface Poster {
   post(body: string, format: Format): Promise<Outcome>
   close(): void
 }

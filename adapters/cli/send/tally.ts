@@ -12,7 +12,7 @@ export interface Counts {
 }
 
 /** One kind of refusal, with its number. */
-export interface RefusalCount extends Answer {
+interface RefusalCount extends Answer {
   readonly status: number
   count: number
 }
@@ -24,7 +24,7 @@ export interface FailureCount {
 }
 
 /** Response times in milliseconds. */
-export interface AckMs {
+interface AckMs {
   readonly p50: number
   readonly p95: number
   readonly p99: number

@@ -25,7 +25,7 @@ export interface ObjectInbox extends Inbox {
   sweep(nowMs: number): void
 }
 
-export interface ObjectInboxOptions extends Keeping {
+interface ObjectInboxOptions extends Keeping {
   /** Within a lane only the first message can have been handed out when the object ended. */
   readonly inOrder: boolean
   /** Called in the same step in which there is something more to handle. */

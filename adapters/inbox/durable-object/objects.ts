@@ -12,7 +12,7 @@ import type { ObjectNamespace } from './platform.ts'
 /** The number of times that a Worker asks an object that was just moved or restarted. */
 const tries = 3
 
-export interface ObjectRelayOptions {
+interface ObjectRelayOptions {
   readonly objects: (env: never) => ObjectNamespace
   /** The number of objects that share the vehicles. */
   readonly shards: number

@@ -20,7 +20,7 @@ export type Retained = 'settled' | 'dead'
 const states = { settled, dead }
 
 /** How full an object is. Counted when it is opened, and kept in step with every change. */
-export interface Room {
+interface Room {
   readonly pending: { readonly messages: number; readonly bytes: number }
   /** Counts what is there. */
   count(): void

@@ -7,7 +7,7 @@ import type { KeptBatch, KeptMessage } from '../../../src/backend/backend.ts'
 const longestDelaySeconds = 43_200
 
 /** A batch that a queue has handed over, as an inbox of its own. */
-export interface BatchInbox extends Inbox {
+interface BatchInbox extends Inbox {
   /** Resolves when each of its messages is acknowledged, or is to come again. */
   readonly done: Promise<void>
 }

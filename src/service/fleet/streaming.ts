@@ -5,7 +5,7 @@ import { fleetSignals, isAlwaysTyped, reading } from './signals.ts'
 import type { StreamedField, Streaming, Vehicle } from './vehicle.ts'
 
 /** Values that are due. `texts` are those that old firmware writes as text where today's firmware writes a constant. */
-export interface DueValues {
+interface DueValues {
   readonly data: Readonly<Record<string, FieldValue>>
   readonly texts: Readonly<Record<string, string>>
 }

@@ -6,7 +6,7 @@ import { refuse } from './answers.ts'
 export type FailureKind = '500' | '502' | '429' | 'slow' | 'cut'
 
 /** The kinds, as a list. */
-export const failureKinds: readonly FailureKind[] = ['500', '502', '429', 'slow', 'cut']
+const failureKinds: readonly FailureKind[] = ['500', '502', '429', 'slow', 'cut']
 
 /**
  * Which answers fail, and how.

@@ -9,7 +9,7 @@ export interface StreamMessage {
 }
 
 /** The items that one stream asks for. */
-export interface StreamFilter {
+interface StreamFilter {
   /** The VIN, or the id of the energy site. */
   readonly product: string
   readonly topics: readonly string[] | undefined

@@ -54,7 +54,7 @@ export interface FileFigures {
   readonly deadLetters: number
 }
 
-export interface Tidied extends FileFigures {
+interface Tidied extends FileFigures {
   readonly more: boolean
   readonly hasRoom: boolean
 }
