@@ -55,7 +55,7 @@ export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Work
   }
 }
 
-/** Those that need something of the Worker: of the receiver itself, or of all that are mounted in an app. */
+/** The inboxes that need something from the Worker: of the receiver, or of all receivers that are mounted in an app. */
 function inboxesOf(served: object): readonly AttachableInbox[] {
   const receivers = isRouted(served) ? receiversIn(served) : [served]
   return receivers.flatMap((receiver) => ('inbox' in receiver && isAttachable(receiver.inbox) ? [receiver.inbox] : []))

@@ -232,7 +232,7 @@ export class Attempts {
     let { opened } = work
     if (opened === undefined) {
       const claim = await inbox.claim(work.id)
-      // Whoever ended it meanwhile accounts for it.
+      // What ended it meanwhile has accounted for it.
       if (isOver(work)) return 'over'
       // A message that was merged into another one is over when that one is, which was before it in its lane.
       if (claim === undefined) return work.previous === undefined ? 'over' : 'parked'

@@ -94,7 +94,7 @@ export class Batches {
       return none
     }
     const failure = await this.#call(batch, works)
-    // Whoever ended a message meanwhile accounts for it; at the end of a drain all of them.
+    // A message that was ended meanwhile is accounted for; at the end of a drain all of them are.
     const left = works.filter(isGathered)
     if (left.length === 0 || (failure !== undefined && lifecycle.isStopped)) return none
     const request = failure && requestOf(failure.error)

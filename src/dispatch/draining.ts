@@ -137,7 +137,7 @@ export async function giveUp(
         counts.lost += 1
         lost.push(work)
       }
-      // Whoever waits for its handlers waits in vain, also where a later process handles it.
+      // An answer that waits for its handlers waits in vain, even if a later process handles it.
       work.request.oneIsOver(true)
     }),
   )

@@ -153,8 +153,8 @@ class Context<Receipt> implements RunContext<Receipt> {
 const sliceMs = 10
 
 /**
- * When handlers may start: in tasks of their own, and never so many in one task that answers wait for them. `run` is
- * called in such a task.
+ * When handlers may start: in tasks of their own, and only for a short time in each, so that no answer waits for them.
+ * `run` is called in such a task.
  */
 export class Yielding {
   readonly #clock: Clock

@@ -1,6 +1,6 @@
 import { v7 } from 'uuid'
 
-/** How many ids there are in a millisecond. */
+/** The number of ids in a millisecond. */
 const perMs = 2048
 
 /** Makes ids by UUIDv7 that sort by arrival. */
@@ -11,7 +11,7 @@ export interface DeliveryIds {
 }
 
 /**
- * Counts within a millisecond where UUIDv7 has room for it (RFC 9562, 6.2, method 1); the rest is random, anew in each
+ * Counts within a millisecond where UUIDv7 has room for it (RFC 9562, 6.2, method 1). The rest is random, and new in each
  * millisecond: an id of its own from the library is most of what a message costs before it is read.
  */
 export function createDeliveryIds(): DeliveryIds {

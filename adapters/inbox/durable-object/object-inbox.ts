@@ -19,25 +19,25 @@ import {
 
 /** An inbox in the database of the object that runs this. */
 export interface ObjectInbox extends Inbox {
-  /** Messages that are handed out, and how often any was: for whoever has to know when all is quiet. */
+  /** The number of messages that are handed out, and of all claims: they show when everything is quiet. */
   activity(): { readonly handedOut: number; readonly claims: number }
-  /** Forgets what has been kept for long enough. */
+  /** Deletes messages whose retention is over. */
   sweep(nowMs: number): void
 }
 
 interface ObjectInboxOptions extends Keeping {
   /** Within a lane only the first message can have been handed out when the object ended. */
   readonly inOrder: boolean
-  /** Called in the same step in which there is something more to handle. */
+  /** Called in the same step in which a message is stored. */
   readonly kept?: () => void
 }
 
-/** What waits is read in pages of so many. */
+/** The number of waiting messages in a page. */
 const pageSize = 1_000
 
 /**
- * Nothing here waits for the disk: the platform lets no answer and no request out of an object before what it wrote until then
- * is on several machines.
+ * Nothing here waits for the disk. The platform sends no answer and no request of an object before everything that it wrote is
+ * on several machines.
  */
 export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOptions): ObjectInbox {
   const { sql } = storage
@@ -48,9 +48,9 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
   let lastId: string | undefined
   let closed = false
   let claims = 0
-  /** What is handed out: how often, this time included. Not written: a row written is what a message costs. */
+  /** The number of times each message was handed out. Not written, because a written row is what a message costs. */
   const handedOut = new Map<string, number>()
-  /** What waited when the object was made, and may have been handed out by the one before. */
+  /** Messages that waited when the object was created. The object before it may have handed them out. */
   const inherited = new Set<string>()
 
   async function* found(): AsyncGenerator<readonly Waiting[]> {
@@ -81,7 +81,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     if (lastId === undefined || id > lastId) lastId = id
   }
 
-  /** A row that waits no more. Returns how many others had to be forgotten for it. */
+  /** A row that no longer waits. Returns the number of others that were dropped for it. */
   function leaves(id: string, [row]: readonly Row[], as: 'gone' | Retained): number {
     handedOut.delete(id)
     inherited.delete(id)
@@ -124,7 +124,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       const deliveries = handedOut.get(id) ?? (isInherited ? Math.max(1, written) : written)
       claims += 1
       handedOut.set(id, deliveries + 1)
-      // A message that ends the object each time it is handled has to be found out.
+      // Written, so that a message that ends the object each time it is handled becomes a dead letter.
       if (isInherited)
         sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, seqOf(id))
       return { message: messageOf(row), deliveries, replayed: row['replayed'] === 1 }
@@ -204,7 +204,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
   }
 }
 
-/** A hand-out is written only when it was to an object that inherited the message: one that ended with the object. */
+/** Only an object that inherited a message writes that it handed it out. */
 function attemptsOf(row: Row): number {
   return Math.max(Number(row['attempts']), Number(row['deliveries']) - 1)
 }

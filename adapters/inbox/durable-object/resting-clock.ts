@@ -1,10 +1,10 @@
 import type { Clock, Timer } from '../../../src/base/clock.ts'
 
-/** A clock whose timers can be put to rest: a pending timer keeps an object in memory, and its time is paid for. */
+/** A clock whose timers can sleep. A pending timer keeps an object in memory, and that time is billed. */
 export interface RestingClock extends Clock {
-  /** No timer is pending from now on. Returns when the next one is due, in milliseconds since the epoch. */
+  /** Lets all timers sleep. Returns when the next one is due, in milliseconds since the epoch. */
   sleep(): number | undefined
-  /** Timers are pending again. So they are after any call of `after`. */
+  /** Wakes all timers. Every call of `after` does so, too. */
   wake(): void
 }
 

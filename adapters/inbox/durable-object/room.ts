@@ -14,32 +14,32 @@ export interface Keeping {
   readonly dead: Required<Retention>
 }
 
-/** What is kept of a message that is no longer pending. */
+/** How a message is kept that is no longer pending. */
 export type Retained = 'settled' | 'dead'
 
 const states = { settled, dead }
 
-/** How full an object is. Counted when it is opened, and kept in step with every change. */
+/** How full an object is. It counts when the object opens, and follows every change. */
 interface Room {
   readonly pending: { readonly messages: number; readonly bytes: number }
-  /** Counts what is there. */
+  /** Counts the rows. */
   count(): void
   fits(messages: number, bytes: number): boolean
-  /** Throws `inbox_full` when there is no room, after handled messages have made what room they can. */
+  /** Throws `inbox_full` when there is no room, also after dropping handled messages. */
   make(messages: number, bytes: number): void
-  /** So much waits from now on. */
+  /** Messages were stored. */
   entered(messages: number, bytes: number): void
-  /** A message waits no more: it is gone, or kept as this. Returns how many had to be forgotten to keep it. */
+  /** A message no longer waits: it is deleted, or kept. Returns the number of messages that were dropped to keep it. */
   left(bytes: number, as: 'gone' | Retained): number
   /** A message that was kept waits again. */
   revived(bytes: number, from: Retained): void
-  /** Forgets one that was kept as this. Returns whether there was one. */
+  /** Deletes a kept message. Returns whether there was one. */
   forget(place: number, as: Retained): boolean
-  /** Forgets what has been kept for long enough. */
+  /** Deletes messages whose retention is over. */
   sweep(nowMs: number): void
 }
 
-/** How many rows are forgotten at once. */
+/** The number of rows that are deleted at once. */
 const forgottenAtOnce = 200
 
 export function createRoom(rows: Rows, keeping: Keeping): Room {
@@ -89,7 +89,7 @@ export function createRoom(rows: Rows, keeping: Keeping): Room {
       if (fits(messages, bytes)) return
       throw new FleethookError(
         'inbox_full',
-        `This object holds as much as it may: ${pendingMessages} messages or ${pendingBytes} bytes that wait, ${maxBytes} bytes in all.`,
+        `This object is full: it may hold ${pendingMessages} messages or ${pendingBytes} bytes that wait, ${maxBytes} bytes in all.`,
         { hint: 'Make the handlers faster, or raise `concurrency`, `shards` or `limits`.' },
       )
     },

@@ -3,12 +3,12 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { Inbox, InboxMessage, Waiting } from '../../../src/inbox/inbox.ts'
 import type { KeptBatch, KeptMessage } from '../../../src/backend/backend.ts'
 
-/** The longest that a message of a queue may be put off: 12 hours. */
+/** The longest delay of a message of a queue: 12 hours. */
 const longestDelaySeconds = 43_200
 
-/** A batch that a queue has handed over, as an inbox of its own. */
+/** A batch that a queue handed over, as an inbox. */
 interface BatchInbox extends Inbox {
-  /** Resolves when each of its messages is acknowledged, or is to come again. */
+  /** Resolves when each of its messages is acknowledged or will come again. */
   readonly done: Promise<void>
 }
 
@@ -20,7 +20,7 @@ export function createBatchInbox({ messages }: KeptBatch, clock: Clock): BatchIn
   })
   for (const handed of messages) {
     const message = messageOf(handed.body)
-    // Somebody else's message on this queue is nobody's here: it goes the way of dead letters.
+    // A foreign message on this queue is retried until the platform moves it to the dead letter queue.
     if (message === undefined) handed.retry()
     else left.set(message.id, { message, handed })
   }
@@ -34,7 +34,7 @@ export function createBatchInbox({ messages }: KeptBatch, clock: Clock): BatchIn
   }
 
   const unsupported = async (): Promise<never> => {
-    throw new FleethookError('inbox_unavailable', 'What a queue has handed over is only to be handled.')
+    throw new FleethookError('inbox_unavailable', 'The messages of a queue batch can only be handled.')
   }
 
   async function* waiting(): AsyncGenerator<readonly Waiting[]> {
@@ -89,7 +89,7 @@ export function createBatchInbox({ messages }: KeptBatch, clock: Clock): BatchIn
   }
 }
 
-/** What another version of fleethook has put there reads the same; what somebody else has put there does not. */
+/** Reads messages of every version of fleethook. `undefined` for a foreign message. */
 function messageOf(body: unknown): InboxMessage | undefined {
   if (typeof body !== 'object' || body === null) return undefined
   const { id, lane, receivedAt, door, kind, text, bytes }: Partial<Record<keyof InboxMessage, unknown>> = body

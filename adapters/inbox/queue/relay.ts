@@ -3,7 +3,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 
-/** What fleethook puts on a queue: a message as an inbox keeps it, without the event, which is read anew. */
+/** What fleethook puts on a queue: a message as an inbox keeps it, without the event. The consumer reads the event again. */
 export type QueuedMessage = Omit<InboxMessage, 'event'>
 
 /** The part of a producer's binding that fleethook uses: `env.FLEETHOOK_QUEUE`. */
@@ -17,7 +17,7 @@ export function createQueueRelay(queue: (env: never) => QueueBinding): Relay {
   return {
     durability: 'replicated',
     deadLetters,
-    // A queue has forgotten what was handled.
+    // A queue deletes handled messages.
     replay: async () => 0,
 
     async put(messages, env) {
@@ -40,7 +40,7 @@ export function createQueueRelay(queue: (env: never) => QueueBinding): Relay {
   }
 }
 
-/** They are the platform's: in the queue that is named as `dead_letter_queue`. */
+/** The platform keeps them, in the queue that `dead_letter_queue` names. */
 const deadLetters: DeadLetters = {
   list: elsewhere,
   get: elsewhere,
