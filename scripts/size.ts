@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 
 /** The budget for the gzipped bundle. We miss it: docs/decisions/0005-size-of-a-worker.md says why. */
-export const budgetBytes = 20_000
+export const budgetBytes = 30_000
 
 /** The last measured size and a little more. A change that exceeds it needs a reason. */
 export const ceilingBytes = 45_000
