@@ -2,8 +2,8 @@ import { backgroundTimer, type Clock, elapsedMs, type Timer } from '../base/cloc
 
 /** The interval between two ticks. */
 const tickMs = 1_000
-/** From this delay of a tick on, a sender may have given up waiting for its answer. */
-const lateMs = 3_000
+/** After this time between two ticks, a sender may have given up waiting for its answer. */
+const longestMs = 3_000
 
 /**
  * Reports when the process or the machine stood still: a tick came late, by the time of day or by the clock that is never set
@@ -19,7 +19,8 @@ export function watchForStalls(clock: Clock, onStall: (fromMs: number, toMs: num
     timer = backgroundTimer(clock, tickMs, () => {
       const now = clock.now()
       const elapsed = elapsedMs(clock) - atElapsedMs
-      if (Math.max(elapsed, now - atMs) >= tickMs + lateMs)
+      // Not the delay alone: the time can have stood still right after the last tick.
+      if (Math.max(elapsed, now - atMs) >= longestMs)
         onStall(Math.floor(Math.min(atMs, now - elapsed)), Math.max(now, atMs))
       tick()
     })

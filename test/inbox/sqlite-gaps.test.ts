@@ -294,7 +294,7 @@ describe('a process that stood still', () => {
 
   test('is not reported for a short delay, or a clock that is set back', async () => {
     const made = watched()
-    await freeze(made, 2_999)
+    await freeze(made, 1_999)
     made.clock.set(-hourMs)
     await made.clock.fake.advance(10_000)
     expect(made.stalls).toEqual([])
