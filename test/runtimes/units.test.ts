@@ -27,7 +27,7 @@ interface Report {
 test.each([
   ['bun', ['--bun', vitest, 'run', '--pool=threads']],
   ['deno', ['run', '--allow-all', vitest, 'run']],
-] as const)('the unit tests pass inside %s', { timeout: 300_000 }, async (runtime, args) => {
+] as const)('the unit tests pass inside %s', { timeout: 900_000 }, async (runtime, args) => {
   const file = join(tmpdir(), `fleethook-units-${runtime}-${process.pid}.json`)
   const output = await run(runtimePath(runtime), [...args, `--config=${config}`, `--outputFile.json=${file}`])
   const text = await readFile(file, 'utf8').catch(() => {
