@@ -11,7 +11,7 @@ const usualDelayMs = 2_000
  *
  * The first time is `now`, in UTC. The vehicle's own time follows when it differs by two seconds or more, as a date when
  * it is on another day. The line has at most 100 columns: what does not fit is counted (`+3`) or cut (`…`). Control
- * characters are escapeControls, so that a message cannot write to your terminal.
+ * characters are escaped, so that a message cannot write to your terminal.
  *
  * @example
  * ```ts

@@ -83,6 +83,6 @@ test.each([
   })
   expect(statusCode).toBe(200)
   expect(log.mock.calls).toEqual([
-    [expect.stringMatching(/10:00:00.* 0FLEETV14T0000004 service +data +BatteryLevel 81\.5$/)],
+    [expect.stringMatching(/^\d\d:\d\d:\d\d .* 0FLEETV14T0000004 service +data +BatteryLevel 81\.5$/)],
   ])
 })
