@@ -157,7 +157,7 @@ interface Answer {
 }
 
 /** Finds the receiver of an inbox: the process that has the file, or else the file. */
-async function connect({ inbox, url, secret }: ConnectionOptions): Promise<Connection> {
+export async function connect({ inbox, url, secret }: ConnectionOptions): Promise<Connection> {
   if (url !== undefined) return connection('running', (...asked) => overHttp(url, secret, ...asked))
   if (!existsSync(inbox)) {
     throw new FleethookError('inbox_unavailable', `There is no inbox at ${inbox}.`, {

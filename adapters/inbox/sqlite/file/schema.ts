@@ -6,7 +6,7 @@ import type { Claim, DeadLetter, InboxGap, InboxMessage, Waiting } from '../../.
 import type { SignOfLife } from './interface.ts'
 
 /** 'flht': marks a SQLite file as an inbox of fleethook. */
-const applicationId = 0x66_6c_68_74
+export const applicationId = 0x66_6c_68_74
 
 const time = (column: string): string => `strftime('%Y-%m-%dT%H:%M:%fZ', ${column} / 1000.0, 'unixepoch')`
 
@@ -80,6 +80,9 @@ const migrations: readonly string[] = [
   ALTER TABLE state ADD COLUMN uptime_ms INTEGER;
   `,
 ]
+
+/** The version of the newest schema. */
+export const schemaVersion: number = migrations.length
 
 /**
  * Brings a file to the newest schema in one transaction. Throws `inbox_unsupported` for a file that is not an inbox, or that
