@@ -3,12 +3,11 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { BreakerEvents, Breakers } from './breaker.ts'
-import type { Lifecycle } from './lifecycle.ts'
+import type { Lifecycle, Runner } from './running.ts'
 import type { Duplicates } from './duplicates.ts'
 import type { Delivery } from './handler.ts'
 import type { AnyHandler, Registry } from './registry.ts'
 import { backoffMs, errorText, expectedMs, requestOf, type RetryOptions } from './retry.ts'
-import type { Runner } from './running.ts'
 import {
   assignHandlers,
   countAttempt,
@@ -94,10 +93,11 @@ export class Outcome {
 
   /** Its handlers are done, or one of them failed for the last time. */
   async conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<void> {
-    const { inbox, clock, counts, events } = this.#options
+    const { inbox, clock, counts, events, duplicates } = this.#options
     if (work.fatal === undefined) {
       await inbox.settle(work.id)
-      this.settled(work, opened)
+      if (work.counts) counts.handled += 1
+      if (opened !== undefined) duplicates?.handled(opened)
       return
     }
     const reason = { error: work.fatal, attempts: work.mostAttempts, diedAt: clock.now() }
@@ -106,22 +106,10 @@ export class Outcome {
     events.died({ id: work.id, message, ...reason }, dropped)
   }
 
-  /** Its handlers are done, and the inbox knows. */
-  settled(work: Work, opened: OpenedMessage | undefined): void {
-    if (work.counts) this.#options.counts.handled += 1
-    if (opened !== undefined) this.#options.duplicates?.handled(opened)
-  }
-
   /** The same message was handled before, so there is nothing to do. */
   async skip(work: Work): Promise<void> {
     await this.#options.inbox.settle(work.id)
     if (work.counts) this.#options.counts.duplicates += 1
-  }
-
-  /** Its handlers, or the handler of its batch, are about to run. */
-  tried(work: Work): void {
-    countAttempt(work)
-    if (work.attempt > 1) this.#options.counts.retried += 1
   }
 
   /** An attempt failed. Returns whether it was the last one. */
@@ -233,7 +221,7 @@ export class Attempts {
    * the result. When the inbox fails, the next attempt goes on where this one stopped. Never rejects.
    */
   async attempt(work: Work): Promise<Verdict> {
-    const { inbox, runner, outcome, duplicates, lifecycle, breakers, events } = this.#options
+    const { inbox, runner, outcome, duplicates, lifecycle, breakers, events, counts } = this.#options
     try {
       let { opened } = work
       if (opened === undefined) {
@@ -274,7 +262,7 @@ export class Attempts {
           left.blockedBy ??= handler
         } else {
           if (delivery === undefined) {
-            outcome.tried(work)
+            countAttempt(work, counts)
             delivery = deliveryOf(work, opened.claim)
           }
           const result = runner.run(handler, opened.event, work.request, delivery)
