@@ -213,18 +213,21 @@ describe.skipIf(process.platform === 'win32')('the socket of an inbox with a lon
   ]
 
   // Only root can give a folder away.
-  test.each(isRoot ? foreignFolders : foreignFolders.slice(0, 1))('is not put into a folder %s', async (_what, change) => {
-    const path = longPath()
-    const socket = controlPath(path)
-    mkdirSync(dirname(socket), { mode: 0o700 })
-    onTestFinished(() => rmSync(dirname(socket), { recursive: true }))
-    change(dirname(socket))
-    const lines = await receiverAt(path)
-    expect(lines).toEqual([
-      ['operators cannot reach this receiver by its inbox', { socket, error: 'inbox_unavailable' }],
-    ])
-    expect(existsSync(socket)).toBe(false)
-  })
+  test.each(isRoot ? foreignFolders : foreignFolders.slice(0, 1))(
+    'is not put into a folder %s',
+    async (_what, change) => {
+      const path = longPath()
+      const socket = controlPath(path)
+      mkdirSync(dirname(socket), { mode: 0o700 })
+      onTestFinished(() => rmSync(dirname(socket), { recursive: true }))
+      change(dirname(socket))
+      const lines = await receiverAt(path)
+      expect(lines).toEqual([
+        ['operators cannot reach this receiver by its inbox', { socket, error: 'inbox_unavailable' }],
+      ])
+      expect(existsSync(socket)).toBe(false)
+    },
+  )
 })
 
 test.skipIf(process.getuid?.() !== 0)(
