@@ -11,8 +11,10 @@ import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
+import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { Backend, BackendParts, BackendState } from './backend.ts'
+import type { Stats } from '../inbox/stats.ts'
+import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import { watchForStalls } from './stalls.ts'
@@ -78,7 +80,7 @@ export class LocalBackend implements Backend {
       // The inbox must not stop between writing and saying so.
       log: guardedLog(log),
       onConflated: (ids) => {
-        reports.noteConflated(ids.length)
+        reports.noteConflated(ids)
         this.#scheduler.merged(ids)
       },
       onFailure: (error) => reports.dispatch.inboxFailed(error),
@@ -195,6 +197,10 @@ export class LocalBackend implements Backend {
     return (this.#draining ??= this.#drain(options))
   }
 
+  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+
+  readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
+
   state(): BackendState {
     const { counts, lanes } = this.#scheduler
     const { running } = this.lifecycle
@@ -227,6 +233,7 @@ export class LocalBackend implements Backend {
   }
 
   async #storeInternal(message: InboxMessage, from: Surroundings): Promise<RequestWork | undefined> {
+    const { reports } = this.#parts
     if (this.#takesNothing()) return undefined
     const request = this.#scheduler.add([message], from)
     try {
@@ -236,6 +243,7 @@ export class LocalBackend implements Backend {
       return undefined
     }
     this.#scheduler.start(request)
+    if (message.event?.topic === 'gap') reports.observers.gap?.(message.event)
     return request
   }
 

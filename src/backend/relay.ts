@@ -7,8 +7,10 @@ import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
+import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { Backend, BackendParts, BackendState } from './backend.ts'
+import type { Stats } from '../inbox/stats.ts'
+import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 
 /** Takes messages to where they are kept and handled. */
@@ -80,7 +82,9 @@ export class RelayBackend implements Backend {
   }
 
   async putInternal(message: InboxMessage, { env }: Surroundings): Promise<boolean> {
-    return (await this.#send([message], env)) === undefined
+    const isKept = (await this.#send([message], env)) === undefined
+    if (isKept && message.event?.topic === 'gap') this.#parts.reports.observers.gap?.(message.event)
+    return isKept
   }
 
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
@@ -96,6 +100,10 @@ export class RelayBackend implements Backend {
   drain(options: DrainOptions): Promise<DrainResult> {
     return (this.#draining ??= this.#drain(options))
   }
+
+  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+
+  readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
   state(): BackendState {
     const none = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, running: 0, lanes: 0 }

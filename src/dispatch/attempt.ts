@@ -2,10 +2,11 @@ import type { Clock } from '../base/clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
+import { vinOf } from '../inbox/receipts.ts'
 import type { BreakerEvents, Breakers } from './breaker.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Duplicates } from './duplicates.ts'
-import type { Delivery } from './handler.ts'
 import type { AnyHandler, Registry } from './registry.ts'
 import { backoffMs, errorText, expectedMs, requestOf, type RetryOptions } from './retry.ts'
 import type { Runner } from './running.ts'
@@ -41,8 +42,15 @@ interface NextRun {
   readonly untilMs: number
 }
 
+/** Who watches runs and results. A field is `undefined` while nobody does. */
+export interface Watchers {
+  readonly around: (<End extends RunEnd>(run: () => Promise<End>, what: ObservedRun) => Promise<End>) | undefined
+  readonly settled: ((message: SettledMessage) => void) | undefined
+}
+
 /** What the receiver hears from dispatch. */
 export interface DispatchEvents extends BreakerEvents {
+  readonly observers: Watchers
   /** A run of a handler failed. */
   failed(
     error: unknown,
@@ -97,7 +105,7 @@ export class Outcome {
     const { inbox, clock, counts, events } = this.#options
     if (work.fatal === undefined) {
       await inbox.settle(work.id)
-      this.settled(work, opened)
+      this.settled(work, opened, message.event)
       return
     }
     const reason = { error: work.fatal, attempts: work.mostAttempts, diedAt: clock.now() }
@@ -107,15 +115,19 @@ export class Outcome {
   }
 
   /** Its handlers are done, and the inbox knows. */
-  settled(work: Work, opened: OpenedMessage | undefined): void {
-    if (work.counts) this.#options.counts.handled += 1
-    if (opened !== undefined) this.#options.duplicates?.handled(opened)
+  settled(work: Work, opened: OpenedMessage | undefined, event: SettledMessage['event'] = opened?.event): void {
+    const { counts, duplicates, events } = this.#options
+    if (work.counts) counts.handled += 1
+    if (opened !== undefined) duplicates?.handled(opened)
+    if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', event)
   }
 
   /** The same message was handled before, so there is nothing to do. */
-  async skip(work: Work): Promise<void> {
-    await this.#options.inbox.settle(work.id)
-    if (work.counts) this.#options.counts.duplicates += 1
+  async skip(work: Work, { event }: OpenedMessage): Promise<void> {
+    const { inbox, counts, events } = this.#options
+    await inbox.settle(work.id)
+    if (work.counts) counts.duplicates += 1
+    tellSettled(events, work, 'duplicate', event)
   }
 
   /** Its handlers, or the handler of its batch, are about to run. */
@@ -185,6 +197,17 @@ export class Outcome {
   }
 }
 
+/** Tells the observers that a message needs no more work. */
+export function tellSettled(
+  { observers }: Pick<DispatchEvents, 'observers'>,
+  { id, laneKey, mostAttempts }: Work,
+  outcome: SettledMessage['outcome'],
+  event?: SettledMessage['event'],
+): void {
+  const message = { id, vin: vinOf(laneKey), outcome, attempts: mostAttempts }
+  observers.settled?.(event === undefined ? message : { ...message, event })
+}
+
 /**
  * What follows an attempt: the message is `over` (settled, dead or given up); it waits in its lane for those before it
  * (`parked`); it goes into its next batch (`gather`); it rests for a number of milliseconds; or it waits for a handler that
@@ -208,9 +231,9 @@ const leastCrashes = 3
 const none: readonly never[] = []
 
 /** What a run of handlers left to do. */
-interface Left {
-  /** The error of the handler that failed last, and the longest rest that any handler wants. */
-  readonly failure: { readonly error: unknown; readonly restMs: number } | undefined
+interface Left extends RunEnd {
+  /** The error of the last handler that has to run again by itself, and the longest rest that any handler wants. */
+  readonly again: { readonly error: unknown; readonly restMs: number } | undefined
   /** A handler that rests as a whole, and did not run or failed again. */
   readonly blockedBy: object | undefined
 }
@@ -252,18 +275,21 @@ export class Attempts {
     }
     // Asked when no message before it can still become the same.
     if (duplicates?.has(opened) === true && work.mostAttempts === work.attemptsBefore) {
-      await outcome.skip(work)
+      await outcome.skip(work, opened)
       return 'over'
     }
     if (hasPending(work) && !lifecycle.isStopped) {
-      const { failure, blockedBy } = await this.#runHandlers(work, opened)
+      const { around } = this.#options.events.observers
+      const { again, blockedBy } = await (around === undefined
+        ? this.#runHandlers(work, opened)
+        : around(() => this.#runHandlers(work, opened), observed(work, opened)))
       if (!lifecycle.isStopped && !isOver(work)) {
-        if (failure !== undefined) {
+        if (again !== undefined) {
           if (!outcome.failed(work)) {
-            await outcome.reschedule(work, failure.restMs)
-            return failure.restMs
+            await outcome.reschedule(work, again.restMs)
+            return again.restMs
           }
-          failForGood(work, errorText(failure.error))
+          failForGood(work, errorText(again.error))
         } else if (blockedBy !== undefined) {
           await outcome.breakOff(work, work.attempt)
           return { blockedBy }
@@ -322,6 +348,7 @@ export class Attempts {
     const { runner, outcome, events, lifecycle, breakers } = this.#options
     let delivery: Delivery | undefined
     let failure: Left['failure']
+    let again: Left['again']
     let blockedBy: object | undefined
     let left: AnyHandler[] | undefined
     for (const handler of work.pending ?? none) {
@@ -347,11 +374,10 @@ export class Attempts {
         continue
       }
       left = [...(left ?? none), handler]
+      failure = failed
       const isFailure = request === undefined && !lifecycle.isStopped
       const rests = isFailure && breakers.failed(handler, work.laneKey)
-      const restMs = rests
-        ? breakers.restMs(handler)
-        : Math.max(failure?.restMs ?? 0, outcome.restMs(work, failed.error))
+      const restMs = rests ? breakers.restMs(handler) : Math.max(again?.restMs ?? 0, outcome.restMs(work, failed.error))
       if (isFailure) {
         const delivered = { id: work.id, attempt: work.attempt }
         events.failed(failed.error, event, delivered, { handler, ...outcome.next(work, restMs, rests) })
@@ -361,10 +387,19 @@ export class Attempts {
         blockedBy ??= handler
         continue
       }
-      failure = { error: failed.error, restMs }
+      again = { error: failed.error, restMs }
     }
     leaveHandlers(work, left ?? none)
-    return { failure, blockedBy }
+    return { failure, again, blockedBy }
+  }
+}
+
+/** The attempt that is about to be made. */
+function observed(work: Work, { claim, event }: OpenedMessage): ObservedRun {
+  const { id, attempt, redelivered } = work
+  return {
+    messages: [{ event, delivery: deliveryOf({ id, attempt: attempt + 1, redelivered }, claim) }],
+    isBatch: false,
   }
 }
 

@@ -16,6 +16,8 @@ export interface AuthorizedRequest {
   readonly door: Door
   readonly env: unknown
   readonly context: ExecutionContext | undefined
+  /** Left out when the host read the body. */
+  readonly request?: Request
   read(limitBytes: number): Promise<Body | Refusal>
 }
 
@@ -111,6 +113,7 @@ function incoming({ request, env, context, hono }: RoutedRequest, door: Door): I
     door,
     env: lastingEnv(env),
     context,
+    request,
     read: (limitBytes) => read(request, hono, limitBytes),
   }
 }

@@ -51,10 +51,3 @@ export interface DeadLetters {
   /** Deletes one by its id, or all that match. Resolves to the number of messages. */
   discard(which: string | (MessageSelection & { readonly dryRun?: boolean | undefined })): Promise<number>
 }
-
-/** What an operator can ask of a receiver, or of the inbox of a stopped one. */
-export interface OperatorApi {
-  readonly deadLetters: DeadLetters
-  /** Replays messages that were handled and that the inbox still keeps. Resolves to the number of messages. */
-  readonly replay: (which: ReplaySelection) => Promise<number>
-}

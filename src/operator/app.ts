@@ -1,9 +1,13 @@
 import { type Context, Hono } from 'hono'
+import { streamSSE } from 'hono/streaming'
 import * as z from 'zod/mini'
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { DeadMessage, OperatorApi } from '../inbox/dead-letters.ts'
+import { summarize } from '../events/summarize.ts'
+import type { DeadMessage } from '../inbox/dead-letters.ts'
+import type { OperatorApi } from '../inbox/observer.ts'
+import { Feed, type FeedItem } from './feed.ts'
 
 /** A dead letter in a list, without its payload. Times are ISO 8601 in UTC. */
 export interface LetterSummary {
@@ -36,10 +40,21 @@ function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage): LetterS
 }
 
 function letterOf(message: DeadMessage): Letter {
-  const { event } = message
-  // The id of an event is a getter on its prototype, so a copy by spreading does not have it.
-  const whole = 'id' in event ? { ...event, id: event.id } : event
-  return { ...summaryOf(message), event: whole }
+  return { ...summaryOf(message), event: whole(message.event) }
+}
+
+/** The id of an event is a getter on its prototype, so a copy by spreading does not have it. */
+function whole(event: FleetEvent | MalformedBody): object {
+  return 'id' in event ? { ...event, id: event.id } : event
+}
+
+/** An item of the feed as JSON: `line` is what `summarize` says of its event. */
+function itemOf({ atMs, ...item }: FeedItem): object {
+  const at = new Date(atMs)
+  const event = 'event' in item ? item.event : undefined
+  if (event === undefined) return { at, ...item }
+  const line = event.topic === 'malformed' ? undefined : summarize(event, at)
+  return { at, ...item, event: whole(event), ...(line === undefined ? {} : { line }) }
 }
 
 function vinOf(event: FleetEvent | MalformedBody): string | undefined {
@@ -60,8 +75,20 @@ const page = z.extend(filter, {
   limit: z.optional(z.coerce.number().check(z.int(), z.gte(1), z.lte(1000))),
   after: z.optional(z.string()),
 })
+const feedQuery = z.strictObject({
+  vin: z.optional(z.string()),
+  topic: z.optional(z.string()),
+  errors: z.optional(z.stringbool()),
+  since: z.optional(z.string()),
+})
 const change = z.extend(filter, { dryRun: z.optional(z.boolean()) })
 const range = z.extend(change, { from: time, to: time })
+
+/** A stream without news says that it is alive this often, in milliseconds: a proxy may end one that is silent for a minute. */
+const aliveMs = 15_000
+
+/** The items of one event of the stream: a reader limits the size of an event. */
+const atOnce = 50
 
 /** The default length of a page. */
 const usualLimit = 100
@@ -93,6 +120,31 @@ export function createOperatorApp(operator: OperatorApi): Hono {
   app.post('/dead/:id/replay', async (c) => c.json({ messages: await deadLetters.replay(c.req.param('id')) }))
   app.post('/dead/:id/discard', async (c) => c.json({ messages: await deadLetters.discard(c.req.param('id')) }))
   app.post('/replay', async (c) => c.json({ messages: await operator.replay(read(range, await bodyOf(c))) }))
+
+  const { stats, observe } = operator
+  if (stats !== undefined) app.get('/stats', (c) => c.json(stats()))
+  if (observe !== undefined) {
+    const feed = new Feed(observe)
+    app.get('/feed', (c) => {
+      const { since = c.req.header('last-event-id'), ...which } = read(feedQuery, c.req.query())
+      return streamSSE(c, async (stream) => {
+        const ended = new AbortController()
+        stream.onAbort(() => ended.abort())
+        const alive = setInterval(() => void stream.write(': alive\n\n'), aliveMs)
+        try {
+          for await (const { items, missed, cursor } of feed.read(which, since, ended.signal)) {
+            // A cursor is for the whole batch, so only its last part has one.
+            for (let at = 0; at + atOnce < items.length; at += atOnce)
+              await stream.writeSSE({ data: JSON.stringify({ items: items.slice(at, at + atOnce).map(itemOf) }) })
+            const last = items.slice(Math.max(0, Math.ceil(items.length / atOnce) - 1) * atOnce).map(itemOf)
+            await stream.writeSSE({ id: cursor, data: JSON.stringify({ items: last, missed }) })
+          }
+        } finally {
+          clearInterval(alive)
+        }
+      })
+    })
+  }
 
   app.notFound((c) => c.json({ error: 'path_unknown', text: 'Unknown path.' }, 404))
   app.onError((error, c) => {

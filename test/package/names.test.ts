@@ -17,8 +17,8 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
       GivenMessage Handler HandlerContext HandlerFilter Histogram Inbox InboxFactory InboxGap InboxMessage
       InboxSettings InboxStats Json KeptGap Location Log MalformedBody MessageSelection Meta NextAttempt
-      OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
-      RefusedRequest RelayInbox ReplaySelection RuntimeRefusal Secret Selection Source StateEvent Stats Subject
+      ObservedRun Observer OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
+      RefusedRequest RelayInbox ReplaySelection RunEnd RuntimeRefusal Secret Selection SettledMessage Source StateEvent Stats Subject TestMessage
       TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent VehicleError Waiting WireEvent`,
   },
   'fleethook/normalize': {

@@ -4,7 +4,8 @@ import { setImmediate } from 'node:timers/promises'
 import { elapsedMs, systemClock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
-import type { Inbox, InboxMessage, InboxSettings, Selection, UnopenedInbox, Waiting } from '../../../src/inbox/inbox.ts'
+import type { Inbox, InboxMessage, InboxSettings, Selection, Waiting } from '../../../src/inbox/inbox.ts'
+import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
 import { createControl } from './control.ts'
 import type {
   Committed,

@@ -7,9 +7,9 @@ import type {
   InboxMessage,
   KeptGap,
   Selection,
-  UnopenedInbox,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
+import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 
 /**
  * The file half of the inbox: everything that touches the disk. It runs beside the receiver or in a thread of its own, so
