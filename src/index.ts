@@ -3,7 +3,14 @@
  *
  * @module
  */
-export type { DeadLetters, DeadMessage, MessageSelection, ReplaySelection } from './inbox/dead-letters.ts'
+export type {
+  DeadLetters,
+  DeadMessage,
+  MessageRecord,
+  Messages,
+  MessageSelection,
+  ReplaySelection,
+} from './inbox/dead-letters.ts'
 export type { Door } from './http/paths.ts'
 export type { Ack, DrainOptions, DrainResult, Durability, OpenOptions, RuntimeRefusal } from './hosting/drainable.ts'
 export type { Clock, Timer } from './base/clock.ts'
@@ -74,6 +81,8 @@ export type {
   InboxMessage,
   InboxSettings,
   KeptGap,
+  ListedMessage,
+  Listing,
   NextAttempt,
   Opened,
   RelayInbox,

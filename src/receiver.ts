@@ -183,6 +183,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     stats: backend.stats,
     observe: backend.observe,
     deadLetters: backend.deadLetters,
+    messages: backend.messages,
     replay: (which, from) => backend.replay(which, from),
   }
   reports.observers.attach(receiver)

@@ -9,7 +9,7 @@ import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.t
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
-import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
@@ -42,6 +42,7 @@ export class LocalBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
+  readonly messages: Messages
   readonly lifecycle: Lifecycle
   isDraining = false
   isReady = false
@@ -132,6 +133,7 @@ export class LocalBackend implements Backend {
       },
     })
     this.deadLetters = this.#replays.deadLetters
+    this.messages = this.#replays.messages
   }
 
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {

@@ -5,7 +5,7 @@ import { nowhere, type Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
-import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
@@ -22,6 +22,7 @@ export interface Relay {
    */
   put(messages: readonly InboxMessage[], env: unknown): Promise<Refusal | undefined>
   readonly deadLetters: DeadLetters
+  readonly messages: Messages
   /** Replays messages that were handled. */
   replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
 }
@@ -34,6 +35,7 @@ export class RelayBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
+  readonly messages: Messages
   readonly lifecycle: Lifecycle
   readonly isReady = true
   isDraining = false
@@ -55,6 +57,7 @@ export class RelayBackend implements Backend {
     this.ack = ack
     this.durability = relay.durability
     this.deadLetters = relay.deadLetters
+    this.messages = relay.messages
     this.lifecycle = new Lifecycle(parts.settings.clock)
     this.#relay = relay
     this.#gaps = new Gaps(parts.settings.clock)

@@ -117,6 +117,21 @@ export interface DeadLetter extends DeadLetterReason {
   readonly message: InboxMessage
 }
 
+/** Which messages to list, newest first. */
+export interface Listing extends Omit<Selection, 'after'> {
+  /** Only messages before this id: the last one of the previous page. */
+  readonly before?: string
+}
+
+/** A message that an inbox keeps. */
+export interface ListedMessage {
+  readonly message: InboxMessage
+  /** `waiting`: its handlers are not done. `settled`: they are. `dead`: it was given up. */
+  readonly state: 'waiting' | 'settled' | 'dead'
+  /** Why it is dead. */
+  readonly reason?: DeadLetterReason
+}
+
 /**
  * Where accepted messages live until their handlers are done.
  *
@@ -158,6 +173,8 @@ export interface Inbox {
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
   /** Messages whose handlers are done and that the inbox still keeps. An inbox that drops them at once has none. */
   settled(which: Selection): Promise<readonly InboxMessage[]>
+  /** All messages that it keeps, newest first, whatever their state. An inbox that cannot list them leaves it out. */
+  messages?(which: Listing): Promise<readonly ListedMessage[]>
   /**
    * Makes a dead letter, or a settled message that it still keeps, a waiting message again, under its id and as `replayed`.
    * Resolves to `undefined` when there is none. Rejects as `put` does; then the message stays what it is.

@@ -3,7 +3,7 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { RuntimeRefusal } from '../hosting/drainable.ts'
 import type { RefusalError } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
-import type { DeadLetters, DeadMessage, ReplaySelection } from './dead-letters.ts'
+import type { DeadLetters, DeadMessage, Messages, ReplaySelection } from './dead-letters.ts'
 import type { Stats } from './stats.ts'
 
 /** One receipt of a message, and the attempt to handle it. */
@@ -158,6 +158,7 @@ export interface Observer {
 /** What an operator can ask of a receiver, or of the inbox of a stopped one. */
 export interface OperatorApi {
   readonly deadLetters: DeadLetters
+  readonly messages: Messages
   /** Replays messages that were handled and that the inbox still keeps. Resolves to the number of messages. */
   readonly replay: (which: ReplaySelection) => Promise<number>
   /** Counts since construction, and what is going on right now. Left out when no receiver runs. */

@@ -5,7 +5,7 @@ import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
-import type { DeadMessage } from '../inbox/dead-letters.ts'
+import type { DeadMessage, MessageRecord } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
 import { Feed, type FeedItem } from './feed.ts'
 
@@ -48,13 +48,22 @@ function whole(event: FleetEvent | MalformedBody): object {
   return 'id' in event ? { ...event, id: event.id } : event
 }
 
+/** A message that the inbox keeps, as JSON. */
+function recordOf({ event, ...record }: MessageRecord): object {
+  return { ...record, ...lineOf(event, event.receivedAt), event: whole(event) }
+}
+
+/** What `summarize` says of an event. */
+function lineOf(event: FleetEvent | MalformedBody, at: Date): { readonly line?: string } {
+  return event.topic === 'malformed' ? {} : { line: summarize(event, at) }
+}
+
 /** An item of the feed as JSON: `line` is what `summarize` says of its event. */
 function itemOf({ atMs, ...item }: FeedItem): object {
   const at = new Date(atMs)
   const event = 'event' in item ? item.event : undefined
   if (event === undefined) return { at, ...item }
-  const line = event.topic === 'malformed' ? undefined : summarize(event, at)
-  return { at, ...item, event: whole(event), ...(line === undefined ? {} : { line }) }
+  return { at, ...item, event: whole(event), ...lineOf(event, at) }
 }
 
 function vinOf(event: FleetEvent | MalformedBody): string | undefined {
@@ -74,6 +83,10 @@ const filter = z.strictObject({
 const page = z.extend(filter, {
   limit: z.optional(z.coerce.number().check(z.int(), z.gte(1), z.lte(1000))),
   after: z.optional(z.string()),
+})
+const listing = z.extend(filter, {
+  limit: z.optional(z.coerce.number().check(z.int(), z.gte(1), z.lte(1000))),
+  before: z.optional(z.string()),
 })
 const feedQuery = z.strictObject({
   vin: z.optional(z.string()),
@@ -121,6 +134,21 @@ export function createOperatorApp(operator: OperatorApi): Hono {
   app.post('/dead/:id/discard', async (c) => c.json({ messages: await deadLetters.discard(c.req.param('id')) }))
   app.post('/replay', async (c) => c.json({ messages: await operator.replay(read(range, await bodyOf(c))) }))
 
+  app.get('/messages', async (c) => {
+    const { limit = usualLimit, ...which } = read(listing, c.req.query())
+    const found = await operator.messages.list({ ...which, limit })
+    const last = found.at(-1)
+    return c.json({
+      messages: found.map(recordOf),
+      next: found.length === limit && last !== undefined ? last.id : null,
+    })
+  })
+
+  app.get('/messages/:id', async (c) => {
+    const found = await operator.messages.get(c.req.param('id'))
+    return found === undefined ? c.json(unknownMessage, 404) : c.json(recordOf(found))
+  })
+
   const { stats, observe } = operator
   if (stats !== undefined) app.get('/stats', (c) => c.json(stats()))
   if (observe !== undefined) {
@@ -154,6 +182,8 @@ export function createOperatorApp(operator: OperatorApi): Hono {
   })
   return app
 }
+
+const unknownMessage = { error: 'message_unknown', text: 'The inbox has no message with this id.' }
 
 const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }
 

@@ -4,7 +4,7 @@ import type { BatchHandler, BatchOptions, Handler, HandlerFilter, Subject } from
 import type { FleetEvent } from '../events/event.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Answer } from '../http/answers.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
 import type { Drainable, OpenOptions } from '../hosting/drainable.ts'
@@ -145,6 +145,20 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
   readiness(): Readiness
   readonly deadLetters: DeadLetters
+  /**
+   * The messages that the inbox keeps, newest first: those that wait, dead letters, and handled ones as long as the retention of
+   * the inbox says. An inbox in memory keeps no handled ones, and a queue has no list.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * const receiver = createReceiver({ secret: 'a-long-random-value' })
+   * for (const { id, state, event } of await receiver.messages.list({ vin: '0FLEETV14T0000004', limit: 20 }))
+   *   console.log(id, state, event.topic)
+   * ```
+   */
+  readonly messages: Messages
   /**
    * Replays messages that were handled and that the inbox still keeps (its retention), in the order in which they came: all
    * handlers run again, with `context.delivery.replayed`. It replays a hundred at a time and the next when those are done, so

@@ -6,6 +6,8 @@ import type {
   InboxGap,
   InboxMessage,
   KeptGap,
+  ListedMessage,
+  Listing,
   Selection,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
@@ -27,6 +29,8 @@ export interface InboxFile {
   message(seq: number): Promise<InboxMessage | undefined>
   deadLetters(which: Selection, after: number): Promise<Page<DeadLetter>>
   settled(which: Selection, after: number): Promise<Page<InboxMessage>>
+  /** Messages of every state, newest first, from the one before this `seq`. */
+  messages(which: Listing, before: number): Promise<Page<ListedMessage>>
   /**
    * Notes the sign of life, then does one bounded step of retention and of shrinking the file. Rejects with
    * `inbox_unavailable` when the file was deleted, renamed or replaced.
