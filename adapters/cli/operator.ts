@@ -104,11 +104,19 @@ async function run<Arguments extends unknown[], Options extends object>(
     secret: variable('FLEETHOOK_OPERATOR_SECRET'),
   }
   let current: Connection | undefined = await connect(to, needs)
+  let reached = current.to
+  const connected = async (): Promise<Connection> => {
+    current ??= await connect(to, needs)
+    reached = current.to
+    return current
+  }
   const connection: Operating['connection'] = {
-    to: current.to,
-    ask: async (...asked) => (current ??= await connect(to, needs)).ask(...asked),
+    get to() {
+      return reached
+    },
+    ask: async (...asked) => (await connected()).ask(...asked),
     async *stream(...asked) {
-      yield* (current ??= await connect(to, needs)).stream(...asked)
+      yield* (await connected()).stream(...asked)
     },
   }
   /** While a person thinks about the answer, a receiver may start and needs the file. */
