@@ -63,6 +63,12 @@ export class NodeRequest implements HttpRequest {
     this.target = isPlain(host) ? targetOf(query === -1 ? url : url.slice(0, query)) : undefined
   }
 
+  *headers(): Generator<readonly [name: string, value: string]> {
+    const { rawHeaders } = this.#incoming
+    for (let at = 0; at < rawHeaders.length; at += 2)
+      yield [(rawHeaders[at] ?? '').toLowerCase(), rawHeaders[at + 1] ?? '']
+  }
+
   read(limitBytes: number): Promise<Body | Refusal> {
     const gzip = this.#contentEncoding === undefined ? false : isGzip(this.#contentEncoding)
     if (gzip === undefined) return Promise.resolve({ error: 'encoding_unsupported' })

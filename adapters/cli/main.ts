@@ -54,6 +54,10 @@ const commands: Readonly<Record<string, Entry>> = {
     summary: 'print the completion script for a shell',
     load: async () => (await import('./completion.ts')).defineCompletion,
   },
+  tail: {
+    summary: 'show what happens in a running receiver, one line per event',
+    load: async () => (await import('./tail.ts')).defineTail,
+  },
   dead: {
     summary: 'list, replay, or discard dead letters',
     load: async () => (await import('./dead.ts')).defineDead,
