@@ -1,7 +1,7 @@
 import type { Context, Env, HonoRequest } from 'hono'
 import { Hono } from 'hono/tiny'
 import { getPath } from 'hono/utils/url'
-import { type Answer, healthy, type Refusal, refuse, success, unhealthy } from './answers.ts'
+import { alive, type Answer, healthy, readyOrNot, type Refusal, refuse, success, unhealthy } from './answers.ts'
 import { type Body, readGiven, readRequest } from './body.ts'
 import { type Door, collectorPath, type PathTarget, targetOf } from './paths.ts'
 import { type ExecutionContext, lastingEnv } from '../hosting/execution-context.ts'
@@ -25,7 +25,7 @@ interface Face {
   /** Why the receiver would refuse every message now; `undefined` when it would not. */
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
   /** Whether it takes messages now, in words that anybody may read. */
-  readiness(): { readonly ready: boolean; readonly reason?: string }
+  readiness(): { readonly reason?: string }
   /** Called for each request that was refused because of its method or its path. */
   refused(refusal: Refusal): void
 }
@@ -68,11 +68,8 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
     const allow = isHealth ? 'GET, HEAD, OPTIONS' : 'POST, OPTIONS'
     if (method === 'OPTIONS') return respond({ ...success, headers: { ...success.headers, allow } })
     if (!isHealth || (method !== 'GET' && method !== 'HEAD')) return refusing({ error: 'method_not_allowed' }, allow)
-    if (target === 'healthz') return respond(plain(200, 'alive'))
-    if (target === 'readyz') {
-      const { ready, reason } = face.readiness()
-      return respond(ready ? plain(200, 'ready') : plain(503, `not ready: ${reason}`))
-    }
+    if (target === 'healthz') return respond(alive)
+    if (target === 'readyz') return respond(readyOrNot(face.readiness().reason))
     const busy = face.busy()
     if (busy === undefined) return respond(healthy)
     return respond(busy === 'draining' ? refuse({ error: 'draining' }) : unhealthy)
@@ -93,15 +90,6 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
   return {
     app,
     fetch: (request, env, context) => answer(targetOf(getPath(request)), { request, env, context }),
-  }
-}
-
-/** A line of plain text, for people and for the probes of a platform. */
-function plain(status: number, line: string): Answer {
-  return {
-    status,
-    headers: { 'content-type': 'text/plain' },
-    body: `${line}\n`,
   }
 }
 
