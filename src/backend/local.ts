@@ -11,6 +11,7 @@ import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
+import { type AtOnce, atOnceOf } from '../inbox/memory.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Backend, BackendParts, BackendState } from './backend.ts'
 import { Gaps } from './gaps.ts'
@@ -47,6 +48,7 @@ export class LocalBackend implements Backend {
   readonly #surroundings: Surroundings
   readonly #gaps: Gaps
   readonly #inbox: Inbox
+  readonly #atOnce: AtOnce | undefined
   readonly #scheduler: Scheduler
   readonly #replays: Replays
   #draining: Promise<DrainResult> | undefined
@@ -94,6 +96,7 @@ export class LocalBackend implements Backend {
       },
       operator: this,
     })
+    this.#atOnce = atOnceOf(this.#inbox)
     this.durability = this.#inbox.durability
     this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
@@ -105,6 +108,7 @@ export class LocalBackend implements Backend {
       ack: this.ack,
       retry,
       inbox: this.#inbox,
+      atOnce: this.#atOnce,
       registry,
       read: receipts.reread,
       events: {
@@ -146,7 +150,8 @@ export class LocalBackend implements Backend {
     }
     const request = this.#scheduler.add(messages, from)
     try {
-      await this.#inbox.put(messages)
+      if (this.#atOnce === undefined) await this.#inbox.put(messages)
+      else this.#atOnce.put(messages)
     } catch (error) {
       this.#scheduler.cancel(request)
       return { error: this.#noteRefused(messages, error) }

@@ -6,6 +6,7 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Ack, DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
+import type { AtOnce } from '../inbox/memory.ts'
 import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
 import { Backlog } from './backlog.ts'
 import { Batches, type GatheredBatch } from './batches.ts'
@@ -32,6 +33,7 @@ import {
 
 interface SchedulerOptions {
   readonly inbox: Inbox
+  readonly atOnce: AtOnce | undefined
   readonly registry: Registry
   readonly clock: Clock
   readonly log: Log
