@@ -1,4 +1,4 @@
-import { backgroundTimer } from '../base/clock.ts'
+import { backgroundTimer, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import type { Lifecycle } from '../dispatch/running.ts'
@@ -30,6 +30,12 @@ interface LocalBackendOptions extends BackendParts {
  * what it missed must not do so too early.
  */
 const startMs = 1_000
+
+/**
+ * How long messages can still be lost after the process stood still: connections that waited too long fill the kernel's queue,
+ * which then refuses new ones.
+ */
+const catchUpMs = 3_000
 
 /** The longest rest of a recovered message, where retries do not wait longer. */
 const leastRestMs = 60_000
@@ -65,6 +71,8 @@ export class LocalBackend implements Backend {
   readonly #longestWaitMs: number
   readonly #isWatched: boolean
   #stopWatching = (): void => {}
+  /** The process stood still a moment ago: until this timer fires, that gap goes on, and no gap is emitted. */
+  #catchingUp: Timer | undefined
 
   constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
     const { settings, registry, receipts, reports } = parts
@@ -93,6 +101,7 @@ export class LocalBackend implements Backend {
       openGaps: () => {
         // A crash must not lose counts that no gap covers.
         reports.refusals.flush()
+        this.#extendStall()
         return gaps.list()
       },
       operator: this,
@@ -295,8 +304,23 @@ export class LocalBackend implements Backend {
     this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
       guardedLog(log).warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
       this.#gaps.note(undefined, 'stalled', fromMs, 0, toMs)
-      this.#emitGap(this.#surroundings)
+      this.#catchingUp?.cancel()
+      this.#catchingUp = backgroundTimer(clock, catchUpMs, () => {
+        this.#endCatchUp()
+        this.#emitGap(this.#surroundings)
+      })
     })
+  }
+
+  #endCatchUp(): void {
+    this.#extendStall()
+    this.#catchingUp?.cancel()
+    this.#catchingUp = undefined
+  }
+
+  #extendStall(): void {
+    const now = this.#parts.settings.clock.now()
+    if (this.#catchingUp !== undefined) this.#gaps.note(undefined, 'stalled', now, 0, now)
   }
 
   #countWaiters(more: number): void {
@@ -335,7 +359,8 @@ export class LocalBackend implements Backend {
   #emitGap(from: Surroundings): void {
     const gaps = this.#gaps
     const { receipts } = this.#parts
-    if (!this.#isRecovered || !this.#emits || this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
+    if (!this.#isRecovered || !this.#emits || this.#catchingUp !== undefined) return
+    if (this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
     const gap = gaps.take()
     if (gap === undefined) return
     this.#gapsUnderWay += 1
@@ -357,6 +382,7 @@ export class LocalBackend implements Backend {
     // The sockets close from now on, some time before the inbox.
     const stoppedAtMs = this.#parts.settings.clock.now()
     this.#stopWatching()
+    this.#endCatchUp()
     this.#startEmitting(this.#surroundings)
     const { takeUntil } = options
     const refuse = (): void => {
