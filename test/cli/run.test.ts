@@ -45,7 +45,7 @@ interface Started {
 /** `below`: a command that starts the one after it. */
 async function run(path: string, below: readonly string[] = []): Promise<Started> {
   const port = await freePort()
-  const [command = '', ...before] = [...below, process.execPath]
+  const [command, ...before] = [...below, process.execPath]
   const target = await spawnTarget({
     runtime: 'fleethook run',
     command,
