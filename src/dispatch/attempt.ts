@@ -105,7 +105,7 @@ export class Outcome {
     const { inbox, clock, counts, events } = this.#options
     if (work.fatal === undefined) {
       await inbox.settle(work.id)
-      this.settled(work, opened, message.event)
+      this.settled(work, opened, message)
       return
     }
     const reason = { error: work.fatal, attempts: work.mostAttempts, diedAt: clock.now() }
@@ -115,19 +115,19 @@ export class Outcome {
   }
 
   /** Its handlers are done, and the inbox knows. */
-  settled(work: Work, opened: OpenedMessage | undefined, kept: SettledMessage['event']): void {
+  settled(work: Work, opened: OpenedMessage | undefined, message: InboxMessage): void {
     const { counts, duplicates, events } = this.#options
     if (work.counts) counts.handled += 1
     if (opened !== undefined) duplicates?.handled(opened)
-    if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', opened?.event ?? kept)
+    if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', message, opened?.event)
   }
 
   /** The same message was handled before, so there is nothing to do. */
-  async skip(work: Work, { event }: OpenedMessage): Promise<void> {
+  async skip(work: Work, { claim, event }: OpenedMessage): Promise<void> {
     const { inbox, counts, events } = this.#options
     await inbox.settle(work.id)
     if (work.counts) counts.duplicates += 1
-    tellSettled(events, work, 'duplicate', event)
+    tellSettled(events, work, 'duplicate', claim.message, event)
   }
 
   /** Its handlers, or the handler of its batch, are about to run. */
@@ -202,10 +202,14 @@ export function tellSettled(
   { observers }: Pick<DispatchEvents, 'observers'>,
   { id, laneKey, mostAttempts }: Work,
   outcome: SettledMessage['outcome'],
-  event?: SettledMessage['event'],
+  message?: InboxMessage,
+  event: SettledMessage['event'] = message?.event,
 ): void {
-  const message = { id, vin: vinOf(laneKey), outcome, attempts: mostAttempts }
-  observers.settled?.(event === undefined ? message : { ...message, event })
+  observers.settled?.({
+    ...{ id, vin: vinOf(laneKey), outcome, attempts: mostAttempts },
+    ...(message === undefined ? {} : { bytes: message.bytes }),
+    ...(event === undefined ? {} : { event }),
+  })
 }
 
 /**
