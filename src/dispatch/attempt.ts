@@ -116,7 +116,7 @@ export class Outcome {
     const { counts, duplicates, events } = this.#options
     if (work.counts) counts.handled += 1
     if (opened !== undefined) duplicates?.handled(opened)
-    if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', opened?.event ?? message.event)
+    if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', message, opened?.event)
   }
 
   async #die(work: Work, message: InboxMessage, error: string): Promise<void> {
@@ -128,11 +128,11 @@ export class Outcome {
   }
 
   /** The same message was handled before, so there is nothing to do. */
-  async skip(work: Work, { event }: OpenedMessage): Promise<void> {
+  async skip(work: Work, { claim, event }: OpenedMessage): Promise<void> {
     const { inbox, counts, events } = this.#options
     await inbox.settle(work.id)
     if (work.counts) counts.duplicates += 1
-    tellSettled(events, work, 'duplicate', event)
+    tellSettled(events, work, 'duplicate', claim.message, event)
   }
 
   /** An attempt failed. Returns whether it was the last one. */
@@ -201,10 +201,14 @@ export function tellSettled(
   { observers }: Pick<DispatchEvents, 'observers'>,
   { id, laneKey, mostAttempts }: Work,
   outcome: SettledMessage['outcome'],
-  event?: SettledMessage['event'],
+  message?: InboxMessage,
+  event: SettledMessage['event'] = message?.event,
 ): void {
-  const message = { id, vin: vinOf(laneKey), outcome, attempts: mostAttempts }
-  observers.settled?.(event === undefined ? message : { ...message, event })
+  observers.settled?.({
+    ...{ id, vin: vinOf(laneKey), outcome, attempts: mostAttempts },
+    ...(message === undefined ? {} : { bytes: message.bytes }),
+    ...(event === undefined ? {} : { event }),
+  })
 }
 
 /**

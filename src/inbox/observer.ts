@@ -82,6 +82,8 @@ export interface SettledMessage {
   readonly outcome: 'handled' | 'duplicate' | 'conflated' | 'lost'
   /** The most runs that one of its handlers had. */
   readonly attempts: number
+  /** The length of its text. Left out for a message that was merged or lost. */
+  readonly bytes?: number
 }
 
 /**

@@ -42,6 +42,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ServiceErrorCode ServiceErrorDetails SiteEvent SiteTopic StoredConfig StoredWebhook StreamEvent StreamGap StreamMessage StreamOptions StreamTopic
       StreamingConfig VehicleCommand VehicleImage VehicleResource VehicleSummary Webhook WebhookResource`,
   },
+  'fleethook/otel': { values: 'otel', types: 'OtelOptions' },
   'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary OperatorApi OperatorOptions' },
   'fleethook/sandbox': {
     values: 'createSandbox',
