@@ -58,8 +58,8 @@ const programs: Readonly<Record<Kind, string>> = {
       }).listen(0, '127.0.0.1', () => say(server.address().port))
     }`,
   fleethook: `
-    import { createReceiver } from './src/index.js'
-    const { serve } = await import('./adapters/' + process.argv[2] + '.js')
+    import { createReceiver } from '../../dist/src/index.js'
+    const { serve } = await import('../../dist/adapters/' + process.argv[2] + '.js')
     let highest = 0
     await serve(${receiver}, { port: 0, hostname: '127.0.0.1' })`,
 }
@@ -73,20 +73,12 @@ const workers: Readonly<Record<Kind, string>> = {
     export default worker(${receiver})`,
 }
 
-/** What a user installs: plain JavaScript, in a folder from which the dependencies are found. */
+/** What a user installs: plain JavaScript, in `dist`, and the programs in a folder from which it is found. */
 function compile(): string {
   const root = fileURLToPath(new URL('..', import.meta.url))
   const folder = `${root}.runtimes/bench-${process.pid}/`
   mkdirSync(folder, { recursive: true })
-  const compiler = `${root}node_modules/typescript/bin/tsc`
-  execFileSync(process.execPath, [
-    compiler,
-    '-p',
-    `${root}scripts/tsconfig.build.json`,
-    '--outDir',
-    folder,
-    '--noCheck',
-  ])
+  execFileSync(process.execPath, [`${root}scripts/bundle.ts`])
   for (const kind of kinds) writeFileSync(`${folder}${kind}.mjs`, programs[kind])
   return folder
 }
