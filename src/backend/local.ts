@@ -12,6 +12,7 @@ import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
+import { type AtOnce, atOnceOf } from '../inbox/memory.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Stats } from '../inbox/stats.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
@@ -56,6 +57,7 @@ export class LocalBackend implements Backend {
   readonly #surroundings: Surroundings
   readonly #gaps: Gaps
   readonly #inbox: Inbox
+  readonly #atOnce: AtOnce | undefined
   readonly #scheduler: Scheduler
   readonly #replays: Replays
   #draining: Promise<DrainResult> | undefined
@@ -106,6 +108,7 @@ export class LocalBackend implements Backend {
       },
       operator: this,
     })
+    this.#atOnce = atOnceOf(this.#inbox)
     this.durability = this.#inbox.durability
     this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
@@ -117,6 +120,7 @@ export class LocalBackend implements Backend {
       ack: this.ack,
       retry,
       inbox: this.#inbox,
+      atOnce: this.#atOnce,
       registry,
       read: receipts.reread,
       events: {
@@ -159,7 +163,8 @@ export class LocalBackend implements Backend {
     }
     const request = this.#scheduler.add(messages, from)
     try {
-      await this.#inbox.put(messages)
+      if (this.#atOnce === undefined) await this.#inbox.put(messages)
+      else this.#atOnce.put(messages)
     } catch (error) {
       this.#scheduler.cancel(request)
       return { error: this.#noteRefused(messages, error) }
