@@ -1,0 +1,104 @@
+// Installs Apache Kafka for the tests against real brokers into `.runtimes/`: the jars of the Maven registry, which `mvn` fetches
+// from where it is configured to. Needs Java 17 or later and Maven.
+import { execFileSync, spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+/** The version of the brokers. */
+export const kafkaVersion = '4.3.1'
+
+/** SHA-256 over a line `<sha256 of the file>  <file>` for each jar, sorted by name. It pins every jar, also those that Kafka needs. */
+const checksum = '9b241538730d32e890117f2362eee3ff6ed60f753d73e6a46652b547a64df32f'
+
+const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>fleethook.tests</groupId>
+  <artifactId>brokers</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>${kafkaVersion}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+`
+const copy = 'org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies'
+
+/** What every cluster of the tests has. */
+export const cluster = { id: '5L6g3nShT-eMCtK--X86sw', user: 'fleethook', password: 'a-password-of-the-tests' } as const
+
+const base = fileURLToPath(new URL('../.runtimes', import.meta.url))
+const installed = `${base}/kafka-${createHash('sha256').update(pom).update(checksum).digest('hex').slice(0, 12)}`
+
+/** The folder of the jars. Throws when they are not installed. `npm run test:kafka` installs them first. */
+export function kafkaJars(): string {
+  if (!existsSync(installed)) throw new Error('Kafka is not installed. Run "node scripts/kafka.ts".')
+  return `${installed}/jars`
+}
+
+/** The file that a formatted log folder has beside its `meta.properties`. It holds the SCRAM password of {@link cluster}. */
+export function bootstrapCheckpoint(): string {
+  return `${installed}/formatted/bootstrap.checkpoint`
+}
+
+/** Fetches the jars and checks them. Two processes may do so at once: each fills its own folder, and the first to finish wins. */
+export function installKafka(): void {
+  if (existsSync(installed)) return
+  const missing = ['java', 'mvn'].filter((command) => spawnSync(command, ['-version']).status !== 0)
+  if (missing.length > 0) {
+    throw new Error(
+      `The tests against real brokers need Java 17 or later and Maven, and this machine has no ${missing.join(' and no ')}. ` +
+        'On Debian: apt-get install openjdk-17-jre-headless maven',
+    )
+  }
+  const own = `${installed}.${process.pid}`
+  mkdirSync(own, { recursive: true })
+  try {
+    writeFileSync(`${own}/pom.xml`, pom)
+    console.log(`Installing Apache Kafka ${kafkaVersion} into .runtimes/ (once)`)
+    const folder = `-DoutputDirectory=${own}/jars`
+    execFileSync('mvn', ['--batch-mode', '--quiet', `--file=${own}/pom.xml`, copy, folder, '-DincludeScope=runtime'], {
+      stdio: ['ignore', 'inherit', 'inherit'],
+    })
+    const found = checksumOf(`${own}/jars`)
+    if (found !== checksum) {
+      throw new Error(`The jars of Kafka ${kafkaVersion} have the checksum ${found} instead of ${checksum}.`)
+    }
+    format(own)
+    renameSync(own, installed)
+  } catch (error) {
+    if (!existsSync(installed)) throw error
+  } finally {
+    rmSync(own, { recursive: true, force: true })
+  }
+}
+
+function checksumOf(folder: string): string {
+  const sha256 = (data: Buffer | string): string => createHash('sha256').update(data).digest('hex')
+  const lines = readdirSync(folder)
+    .toSorted()
+    .map((name) => `${sha256(readFileSync(`${folder}/${name}`))}  ${name}\n`)
+  return sha256(lines.join(''))
+}
+
+/** Formats one log folder, which takes a second. The brokers of the tests copy its checkpoint. */
+function format(own: string): void {
+  const properties = [
+    'process.roles=broker,controller',
+    'node.id=1',
+    'controller.quorum.voters=1@127.0.0.1:9093',
+    'listeners=CLIENT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093',
+    'listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT',
+    'inter.broker.listener.name=CLIENT',
+    'controller.listener.names=CONTROLLER',
+    `log.dirs=${own}/formatted`,
+  ]
+  writeFileSync(`${own}/format.properties`, properties.join('\n'))
+  const scram = `SCRAM-SHA-512=[name=${cluster.user},password=${cluster.password}]`
+  const tool = ['kafka.tools.StorageTool', 'format', '-t', cluster.id, '-c', `${own}/format.properties`, '-S', scram]
+  const quiet = '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn'
+  execFileSync('java', [quiet, '-cp', `${own}/jars/*`, ...tool], { stdio: ['ignore', 'ignore', 'inherit'] })
+}
+
+if (import.meta.main) installKafka()
