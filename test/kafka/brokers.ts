@@ -18,7 +18,7 @@ import {
 import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { bootstrapCheckpoint, cluster, kafkaJars } from '../../scripts/kafka.ts'
+import { bootstrapCheckpoint, cluster, kafkaCommand } from '../../scripts/kafka.ts'
 
 /** One broker. */
 export interface Broker {
@@ -175,14 +175,7 @@ function createBroker(id: number, address: string, { folder, properties, ports, 
   copyFileSync(bootstrapCheckpoint(), join(folder, 'bootstrap.checkpoint'))
   let child: ChildProcess | undefined
 
-  const java = [
-    'java',
-    '-Xmx512m',
-    '-XX:+UseSerialGC',
-    '-XX:TieredStopAtLevel=1',
-    '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
-  ]
-  java.push('-cp', `${kafkaJars()}/*`, 'kafka.Kafka', config)
+  const java = kafkaCommand(config)
   // The kernel ends the broker when the process that started it ends.
   const command = process.platform === 'linux' ? ['setpriv', '--pdeathsig', 'KILL', ...java] : java
 
