@@ -26,6 +26,8 @@ export interface Broker {
   readonly id: number
   /** Where clients without a password connect: `127.0.0.1:port`, also when a proxy is between. */
   readonly address: string
+  /** The address of its second listener. */
+  readonly otherAddress: string
   /** Its process, or undefined while it is down. */
   readonly pid: number | undefined
   /** The folder of its logs. */
@@ -43,6 +45,8 @@ export interface Brokers extends AsyncDisposable {
   readonly all: readonly Broker[]
   /** The addresses of all brokers, for clients without a password. */
   readonly addresses: readonly string[]
+  /** A second listener of each broker, for clients whose network fails while that of the others works. */
+  readonly otherAddresses: readonly string[]
   /** The addresses of the listeners that ask for the user and the password of `cluster` in scripts/kafka.ts: SASL PLAIN or SCRAM-SHA-512. */
   readonly addressesWithPassword: readonly string[]
   readonly get: (id: number) => Broker
@@ -55,12 +59,13 @@ export interface BrokersOptions {
   readonly properties?: Readonly<Record<string, string | number | boolean>>
   /** Where the broker writes its log. Default: a temporary folder, which is removed at the end. */
   readonly folder?: (id: number) => string
-  /** The port that clients connect to, given the broker's own. Default: the same. */
-  readonly proxied?: (id: number, port: number) => Promise<number>
+  /** The port that clients without a password connect to, given the broker's own. Default: the same. */
+  readonly proxied?: (port: number, listener: 'first' | 'other', id: number) => Promise<number>
 }
 
 interface Ports {
   readonly client: number
+  readonly other: number
   readonly inside: number
   readonly controller: number
   readonly password: number
@@ -70,28 +75,33 @@ const prefix = 'fleethook-kafka-'
 
 /** Starts brokers and resolves when all of them accept connections and can elect leaders. */
 export async function startBrokers(options: BrokersOptions = {}): Promise<Brokers> {
-  const { count = 3, proxied = (_, port) => Promise.resolve(port) } = options
+  const { count = 3, proxied = (port) => Promise.resolve(port) } = options
   removeLeftovers()
   const place = mkdtempSync(join(tmpdir(), `${prefix}${process.pid}-`))
   const ids = Array.from({ length: count }, (_, n) => n + 1)
-  const free = await freePorts(count * 4)
+  const free = await freePorts(count * 5)
   const portsOf = (id: number): Ports => {
-    const [client = 0, inside = 0, controller = 0, password = 0] = free.slice((id - 1) * 4)
-    return { client, inside, controller, password }
+    const [client = 0, other = 0, inside = 0, controller = 0, password = 0] = free.slice((id - 1) * 5)
+    return { client, other, inside, controller, password }
   }
   const voters = ids.map((id) => `${id}@127.0.0.1:${portsOf(id).controller}`).join(',')
   const all = await Promise.all(
     ids.map(async (id) => {
       const ports = portsOf(id)
       const folder = options.folder?.(id) ?? join(place, String(id))
-      const seen = await proxied(id, ports.client)
+      const seen = {
+        ...ports,
+        client: await proxied(ports.client, 'first', id),
+        other: await proxied(ports.other, 'other', id),
+      }
       const properties = { ...defaults(id, ports, seen, voters, folder), ...options.properties }
-      return createBroker(id, `127.0.0.1:${seen}`, { folder, properties, ports, place })
+      return createBroker(id, seen, { folder, properties, ports, place })
     }),
   )
   const brokers: Brokers = {
     all,
     addresses: all.map(({ address }) => address),
+    otherAddresses: all.map(({ otherAddress }) => otherAddress),
     addressesWithPassword: ids.map((id) => `127.0.0.1:${portsOf(id).password}`),
     get(id) {
       const found = all.find((broker) => broker.id === id)
@@ -115,7 +125,7 @@ export async function startBrokers(options: BrokersOptions = {}): Promise<Broker
 function defaults(
   id: number,
   ports: Ports,
-  seen: number,
+  seen: Ports,
   voters: string,
   folder: string,
 ): Record<string, string | number | boolean> {
@@ -128,12 +138,19 @@ function defaults(
     'controller.quorum.voters': voters,
     listeners: [
       at('CLIENT', ports.client),
+      at('OTHER', ports.other),
       at('INSIDE', ports.inside),
       at('CONTROLLER', ports.controller),
       at('PASSWORD', ports.password),
     ].join(','),
-    'advertised.listeners': [at('CLIENT', seen), at('INSIDE', ports.inside), at('PASSWORD', ports.password)].join(','),
-    'listener.security.protocol.map': 'CLIENT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT,PASSWORD:SASL_PLAINTEXT',
+    'advertised.listeners': [
+      at('CLIENT', seen.client),
+      at('OTHER', seen.other),
+      at('INSIDE', ports.inside),
+      at('PASSWORD', ports.password),
+    ].join(','),
+    'listener.security.protocol.map':
+      'CLIENT:PLAINTEXT,OTHER:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT,PASSWORD:SASL_PLAINTEXT',
     'inter.broker.listener.name': 'INSIDE',
     'controller.listener.names': 'CONTROLLER',
     'sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-512',
@@ -161,7 +178,7 @@ interface Setup {
   readonly place: string
 }
 
-function createBroker(id: number, address: string, { folder, properties, ports, place }: Setup): Broker {
+function createBroker(id: number, seen: Ports, { folder, properties, ports, place }: Setup): Broker {
   const config = join(place, `${id}.properties`)
   const printed = join(place, `${id}.log`)
   writeFileSync(
@@ -181,7 +198,8 @@ function createBroker(id: number, address: string, { folder, properties, ports, 
 
   return {
     id,
-    address,
+    address: `127.0.0.1:${seen.client}`,
+    otherAddress: `127.0.0.1:${seen.other}`,
     folder,
     get pid() {
       return child?.pid
