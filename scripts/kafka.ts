@@ -125,4 +125,11 @@ function archiveClasses(folder: string): void {
   if (existsSync(archive)) renameSync(archive, `${folder}/classes`)
 }
 
-if (import.meta.main) installKafka()
+if (import.meta.main) {
+  try {
+    installKafka()
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : error)
+    process.exitCode = 1
+  }
+}
