@@ -166,6 +166,9 @@ function defaults(
     'transaction.state.log.num.partitions': 3,
     // A group of the tests starts at once.
     'group.initial.rebalance.delay.ms': 0,
+    // Leaders move within a second when a test changes the order of replicas.
+    'leader.imbalance.check.interval.seconds': 1,
+    'leader.imbalance.per.broker.percentage': 0,
     'num.io.threads': 4,
     'num.network.threads': 2,
   }

@@ -7,7 +7,6 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Admin, ConfigResourceTypes } from '@platformatic/kafka'
 import { expect } from 'vitest'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import type { Row } from '../faults/figures.ts'
@@ -16,6 +15,7 @@ import { createTraffic, type Sent, type Traffic } from '../faults/process/traffi
 import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
 import type { Brokers } from './brokers.ts'
 import type { Settings } from './program.ts'
+import { createTopics } from './topics.ts'
 
 /** One run of a handler, with its start. */
 export interface TimedRun extends RunLine {
@@ -113,76 +113,6 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
   }
 }
 
-/** Makes the topics that the inbox of this topic needs, and waits until every partition has a leader. */
-export async function createTopics(
-  brokers: readonly string[],
-  topic: string,
-  partitions: number,
-  configs: Readonly<Record<string, string>> = {},
-): Promise<void> {
-  await using admin = createAdmin(brokers)
-  const weak = { 'min.insync.replicas': '2', ...configs }
-  const make = (name: string, count: number, extra: Readonly<Record<string, string>>): Promise<unknown> =>
-    admin.createTopics({
-      topics: [name],
-      partitions: count,
-      replicas: 3,
-      configs: Object.entries({ ...weak, ...extra }).map(([key, value]) => ({ name: key, value })),
-    })
-  await eventually(async () => {
-    const have = await admin.listTopics()
-    if (!have.includes(topic)) await make(topic, partitions, {})
-    if (!have.includes(`${topic}-dead`)) await make(`${topic}-dead`, partitions, {})
-    if (!have.includes(`${topic}-life`)) await make(`${topic}-life`, 1, { 'cleanup.policy': 'compact' })
-  })
-  await eventually(async () => {
-    const { topics } = await admin.metadata({ topics: [topic, `${topic}-dead`, `${topic}-life`], forceUpdate: true })
-    if (topics.size < 3 || [...topics.values()].some((each) => each.partitions.some(({ leader }) => leader < 0)))
-      throw new Error('A partition has no leader yet.')
-  })
-}
-
-/** A client for settings. Close it with `await using`. */
-export function createAdmin(brokers: readonly string[]): Admin & AsyncDisposable {
-  const admin = new Admin({ clientId: 'tests', bootstrapBrokers: [...brokers], retries: 3, requestTimeout: 5_000 })
-  admin.on('error', () => {})
-  return Object.assign(admin, {
-    async [Symbol.asyncDispose]() {
-      await admin.close()
-    },
-  })
-}
-
-/** Changes settings of a topic. */
-export async function configure(
-  brokers: readonly string[],
-  topic: string,
-  settings: Readonly<Record<string, string>>,
-): Promise<void> {
-  await using admin = createAdmin(brokers)
-  await admin.incrementalAlterConfigs({
-    resources: [
-      {
-        resourceType: ConfigResourceTypes.TOPIC,
-        resourceName: topic,
-        configs: Object.entries(settings).map(([name, value]) => ({ name, configOperation: 0, value })),
-      },
-    ],
-  })
-}
-
-/** Tries until it does not throw, for 30 seconds. */
-async function eventually(attempt: () => Promise<void>): Promise<void> {
-  for (const giveUpAt = performance.now() + 30_000; ;) {
-    try {
-      return await attempt()
-    } catch (error) {
-      if (performance.now() > giveUpAt) throw error
-      await pause(200)
-    }
-  }
-}
-
 /** A TCP balancer. It asks each receiver every 100 ms whether it is ready, and gives new connections to those that are, in turn. */
 async function createBalancer(members: ReadonlySet<Member>): Promise<{ readonly url: string } & AsyncDisposable> {
   const open = new Set<Socket>()
@@ -242,7 +172,7 @@ async function createBalancer(members: ReadonlySet<Member>): Promise<{ readonly 
   }
 }
 
-function readJournal(path: string): FleetJournal {
+export function readJournal(path: string): FleetJournal {
   const lines = existsSync(path) ? readFileSync(path, 'utf8').split('\n').slice(0, -1) : []
   const runs: TimedRun[] = []
   const gaps: GapLine[] = []
