@@ -3,21 +3,24 @@ import type { Backend, BackendParts, BackendState } from '../../../src/backend/b
 import { LocalBackend } from '../../../src/backend/local.ts'
 import { type Relay, RelayBackend } from '../../../src/backend/relay.ts'
 import { watchForStalls } from '../../../src/backend/stalls.ts'
+import { backgroundTimer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog, type Log } from '../../../src/base/log.ts'
 import type { Lifecycle } from '../../../src/dispatch/lifecycle.ts'
 import { nowhere, type Surroundings } from '../../../src/dispatch/work.ts'
-import type { Ack, DrainOptions, DrainResult, Durability } from '../../../src/hosting/drainable.ts'
+import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
-import type { InboxMessage, InboxStats } from '../../../src/inbox/inbox.ts'
-import { clusterError, closeClient, Connector, loadClient } from './client.ts'
+import type { InboxGap, InboxMessage, InboxStats } from '../../../src/inbox/inbox.ts'
+import { clusterError, closeClient, codesOf, Connector, loadClient } from './client.ts'
 import { DeadTopic } from './dead-topic.ts'
 import type { KafkaSettings } from './options.ts'
 import { Reader } from './reader.ts'
-import { type Outgoing, partitionOf, recordBytes, toRecord } from './records.ts'
+import { partitionOf, recordBytes, toRecord } from './records.ts'
 import { Replays } from './replays.ts'
 import { checkTopics, type FoundTopics } from './topics.ts'
+import { Life } from './life.ts'
+import { Spool } from './spool.ts'
 import { mostBytes, mostMessages, Writer } from './writer.ts'
 
 /** What exists once the cluster was found. */
@@ -27,10 +30,15 @@ interface Connected {
   readonly writer: Writer
   readonly dead: DeadTopic
   readonly replays: Replays
+  readonly life: Life | undefined
+  readonly spool: Spool | undefined
 }
 
 /** How long one question to the cluster may take at the start, in milliseconds. */
 const questionMs = 4_000
+
+/** How long the brokers may take for messages from the disk, in milliseconds. They are safe meanwhile. */
+const forwardMs = 30_000
 
 /** What the size of a record may grow by on its way into the topic, in bytes. */
 const marginBytes = 1_024
@@ -92,8 +100,8 @@ export class KafkaBackend implements Backend {
     return (await this.#connection()).replays.replay(which)
   }
 
-  open(): Promise<void> {
-    return (this.#opening ??= this.#open().catch((error: unknown) => {
+  open(options?: OpenOptions): Promise<void> {
+    return (this.#opening ??= this.#open(options).catch((error: unknown) => {
       this.#opening = undefined
       throw error
     }))
@@ -120,7 +128,8 @@ export class KafkaBackend implements Backend {
 
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
     if (this.#front === undefined) return this.#reader?.refusing()
-    return this.#connected?.writer.failure === undefined ? this.#front.refusing() : 'inbox_unavailable'
+    const isFailing = this.#connected?.writer.failure !== undefined && this.#connected.spool === undefined
+    return isFailing ? 'inbox_unavailable' : this.#front.refusing()
   }
 
   drain(options: DrainOptions): Promise<DrainResult> {
@@ -144,6 +153,7 @@ export class KafkaBackend implements Backend {
     return {
       ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
       ...this.#reader?.figures(),
+      ...(this.#connected?.spool === undefined ? {} : { spooled: this.#connected.spool.size }),
     }
   }
 
@@ -172,7 +182,7 @@ export class KafkaBackend implements Backend {
           const { connector, dead, found } = await this.#connection()
           return new Reader({
             ...{ connector, dead, inbox, settings: this.#settings, retentionMs: found.retentionMs },
-            put: (messages) => this.#keep(messages),
+            put: (messages) => this.#putOwn(messages),
           })
         }
         return {
@@ -200,9 +210,10 @@ export class KafkaBackend implements Backend {
     })
   }
 
-  async #open(): Promise<void> {
-    await this.#connection()
+  async #open({ listeningWasKept = false }: OpenOptions = {}): Promise<void> {
+    const { life } = await this.#connection()
     await this.#back?.open()
+    life?.start(listeningWasKept)
     const { clock } = this.#parts.settings
     this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
       if (this.#front === undefined) return
@@ -221,28 +232,39 @@ export class KafkaBackend implements Backend {
     }))
   }
 
-  /** Finds the cluster and looks at its topics. A broker may be starting, so it is asked until the time of one put is over. */
+  /** Finds the cluster and looks at its topics. With a spool, a cluster that is away does not hold up the start. */
   async #connect(): Promise<Connected> {
     const { clock } = this.#parts.settings
     const settings = this.#settings
     const connector = new Connector(await loadClient(), settings)
-    const found = await this.#find(connector)
+    const spool = await this.#openSpool(connector)
+    const found = await this.#find(connector, settings.confirmMs).catch((error: unknown) => {
+      if (spool === undefined || !(error instanceof FleethookError) || error.code !== 'inbox_unavailable') throw error
+      this.#log.error('the cluster is away at the start: messages wait on the disk of this machine', {
+        reason: error.message,
+      })
+      void this.#findLater(connector)
+      return unknownTopics
+    })
     const { topic, deadTopic, lifeTopic } = settings
-    const writer = new Writer({ connector, settings, clock, topics: [topic, deadTopic, lifeTopic] })
-    await writer.open().catch(async (error: unknown) => {
-      await writer.close()
-      throw clusterError(error, settings)
+    const writer = new Writer({
+      ...{ connector, settings, clock, topics: [topic, deadTopic, lifeTopic] },
+      ...(spool === undefined ? {} : { divert: (partition, entries) => spool.divert(partition, entries) }),
     })
     const shared = { connector, settings, clock, writer, writerId: this.#writerId }
     const dead = new DeadTopic(shared)
     const replays = new Replays({ ...shared, dead, receipts: this.#parts.receipts })
-    this.#connected = { connector, found, writer, dead, replays }
+    const front = this.#front
+    const onGap = (gap: InboxGap): void => front?.noteGap(gap)
+    const life = front && new Life({ ...shared, log: this.#log, openGaps: () => front.openGaps(), onGap })
+    this.#connected = { connector, found, writer, dead, replays, life, spool }
     return this.#connected
   }
 
-  async #find(connector: Connector): Promise<FoundTopics> {
+  /** Looks at the topics. A broker may be starting, so it is asked for a while. */
+  async #find(connector: Connector, withinMs: number): Promise<FoundTopics> {
     const { clock } = this.#parts.settings
-    const untilMs = clock.now() + this.#settings.confirmMs
+    const untilMs = clock.now() + withinMs
     for (;;) {
       const admin = connector.admin(questionMs)
       try {
@@ -250,57 +272,124 @@ export class KafkaBackend implements Backend {
       } catch (error) {
         const failure = clusterError(error, this.#settings)
         if (failure.code === 'option_invalid' || clock.now() >= untilMs) throw failure
-        await new Promise<void>((resolve) => {
-          clock.after(500, resolve)
-        })
+        await this.#pause(500)
       } finally {
         await closeClient(admin)
       }
     }
   }
 
-  async #append(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
-    const { found } = await this.#connectedNow()
-    const most = found.mostBytes - marginBytes
-    const largest = Math.max(...messages.map(recordBytes))
-    if (largest > most) {
-      return {
-        error: 'body_too_large',
-        hint: `The topic takes messages of up to ${most} bytes, and one of these has ${largest}: raise its \`max.message.bytes\`.`,
+  /** The cluster was away at the start. What is wrong with its topics is found when it is back. */
+  async #findLater(connector: Connector): Promise<void> {
+    while (!this.#isDraining) {
+      await this.#pause(5_000)
+      try {
+        const found = await this.#find(connector, 0)
+        if (this.#connected !== undefined) this.#connected = { ...this.#connected, found }
+        return
+      } catch (error) {
+        if (error instanceof FleethookError && error.code === 'inbox_unavailable') continue
+        this.#log.error('the topics cannot keep what this inbox promises', {
+          reason: error instanceof Error ? error.message : 'unknown',
+        })
+        return
       }
     }
-    await this.#keep(messages)
+  }
+
+  async #openSpool(connector: Connector): Promise<Spool | undefined> {
+    const { spool: createSpool, partitions, role } = this.#settings
+    if (createSpool === undefined || role === 'handle') return undefined
+    const { settings, reports, receipts } = this.#parts
+    const inbox = createSpool({
+      ...{
+        pendingMessages: undefined,
+        pendingBytes: undefined,
+        overflow: 'refuse',
+        clock: settings.clock,
+        log: this.#log,
+      },
+      ...{ onConflated: () => {}, onCapacity: () => {}, onFailure: (error) => reports.dispatch.inboxFailed(error) },
+    })
+    if (inbox.durability === 'memory') {
+      throw new FleethookError('option_invalid', 'Option `spool` of kafkaInbox keeps messages in memory only.', {
+        hint: "Give an inbox on the disk: sqliteInbox({ path: 'data/spool.db' }).",
+      })
+    }
+    const spool = new Spool({
+      ...{ inbox, clock: settings.clock, log: this.#log },
+      partitionOf: (lane) => partitionOf(connector.client, lane, partitions),
+      append: (partition, messages) => this.#appendTo(partition, messages, { withinMs: forwardMs }),
+      failed: (error) =>
+        this.#log.debug('what is on the disk could not go to the brokers yet', {
+          error: [...codesOf(error)].join(' '),
+        }),
+    })
+    const lastId = await spool.open()
+    if (lastId !== undefined) receipts.follow(lastId)
+    if (spool.size > 0)
+      this.#log.warn('an earlier process left messages on the disk of this machine: they go to the brokers first', {
+        messages: spool.size,
+      })
+    return spool
+  }
+
+  async #append(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
+    // In the same task when it is open: the order of messages is that of these calls.
+    const { found, connector, spool } = this.#connected ?? (await this.#connection())
+    const most = found.mostBytes - marginBytes
+    for (const message of messages) {
+      const bytes = recordBytes(message)
+      if (bytes <= most) continue
+      return {
+        error: 'body_too_large',
+        hint: `The topic takes messages of up to ${most} bytes, and one of these has ${bytes}: raise its \`max.message.bytes\`.`,
+      }
+    }
+    const byPartition = Map.groupBy(messages, ({ lane }) =>
+      partitionOf(connector.client, lane, this.#settings.partitions),
+    )
+    const kept = [...byPartition].map(([partition, some]) =>
+      spool?.has(partition) === true
+        ? spool.put(partition, some)
+        : this.#appendTo(partition, some, { mayDivert: spool !== undefined }),
+    )
+    for (const result of await Promise.allSettled(kept)) if (result.status === 'rejected') throw result.reason
     return undefined
   }
 
-  /** What is open answers in the same task: the order of messages is that of these calls. */
-  #connectedNow(): Connected | Promise<Connected> {
-    return this.#connected ?? this.#connection()
+  /** Appends messages to their partition. Resolves when the in-sync replicas have all of them. */
+  async #appendTo(
+    partition: number,
+    messages: readonly InboxMessage[],
+    { withinMs, mayDivert = false }: { readonly withinMs?: number; readonly mayDivert?: boolean } = {},
+  ): Promise<void> {
+    const { writer } = this.#connected ?? (await this.#connection())
+    const { topic } = this.#settings
+    const appended: Promise<void>[] = []
+    for (const chunk of chunksOf(messages)) {
+      const records = chunk.messages.map((message) => toRecord(message, { topic, partition, writer: this.#writerId }))
+      appended.push(
+        writer.append(records, chunk.bytes, {
+          ...(withinMs === undefined ? {} : { withinMs }),
+          ...(mayDivert ? { messages: chunk.messages } : {}),
+        }),
+      )
+    }
+    for (const result of await Promise.allSettled(appended)) if (result.status === 'rejected') throw result.reason
   }
 
-  /** Appends messages to their partitions. Resolves when the in-sync replicas have all of them. */
-  async #keep(messages: readonly InboxMessage[]): Promise<void> {
-    const { connector, writer } = this.#connected ?? (await this.#connection())
-    const { topic, partitions } = this.#settings
-    const byPartition = new Map<number, Chunk[]>()
-    for (const message of messages) {
-      const partition = partitionOf(connector.client, message.lane, partitions)
-      const chunks = byPartition.get(partition) ?? []
-      byPartition.set(partition, chunks)
-      const bytes = recordBytes(message)
-      let chunk = chunks.at(-1)
-      if (chunk === undefined || chunk.records.length >= mostMessages || chunk.bytes + bytes > mostBytes) {
-        chunk = { records: [], bytes: 0 }
-        chunks.push(chunk)
-      }
-      chunk.records.push(toRecord(message, { topic, partition, writer: this.#writerId }))
-      chunk.bytes += bytes
-    }
-    const appended: Promise<void>[] = []
-    for (const chunks of byPartition.values())
-      for (const { records, bytes } of chunks) appended.push(writer.append(records, bytes))
-    const results = await Promise.allSettled(appended)
-    for (const result of results) if (result.status === 'rejected') throw result.reason
+  /** Messages that the handling half makes, such as gaps. */
+  async #putOwn(messages: readonly InboxMessage[]): Promise<void> {
+    const { connector } = this.#connected ?? (await this.#connection())
+    for (const message of messages)
+      await this.#appendTo(partitionOf(connector.client, message.lane, this.#settings.partitions), [message])
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      backgroundTimer(this.#parts.settings.clock, ms, resolve)
+    })
   }
 
   async #drain(options: DrainOptions): Promise<DrainResult> {
@@ -311,8 +400,10 @@ export class KafkaBackend implements Backend {
       this.#stopHandling(handlerGraceMs, deadlineMs),
     ])
     this.#isDraining = true
-    await this.#connected?.writer.close()
-    await this.#connected?.dead.close()
+    const { writer, life, dead, spool } = this.#connected ?? {}
+    await life?.close()
+    await Promise.all([writer?.close(), dead?.close()])
+    await spool?.close()
     return back ?? front ?? { handled: 0, left: 0, lost: 0 }
   }
 
@@ -325,9 +416,28 @@ export class KafkaBackend implements Backend {
 }
 
 interface Chunk {
-  readonly records: Outgoing[]
+  readonly messages: InboxMessage[]
   bytes: number
 }
+
+/** Messages in parts that one request can take. */
+function chunksOf(messages: readonly InboxMessage[]): readonly Chunk[] {
+  const chunks: Chunk[] = []
+  for (const message of messages) {
+    const bytes = recordBytes(message)
+    const last = chunks.at(-1)
+    if (last === undefined || last.messages.length >= mostMessages || last.bytes + bytes > mostBytes)
+      chunks.push({ messages: [message], bytes })
+    else {
+      last.messages.push(message)
+      last.bytes += bytes
+    }
+  }
+  return chunks
+}
+
+/** What is assumed of the topics until the cluster answers. */
+const unknownTopics: FoundTopics = { mostBytes: 1_048_588, retentionMs: undefined, isWeak: false }
 
 const handlesOnly: Refusal = {
   error: 'inbox_unavailable',

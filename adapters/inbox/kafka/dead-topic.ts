@@ -1,5 +1,4 @@
-import type { Clock, Timer } from '../../../src/base/clock.ts'
-import { backgroundTimer } from '../../../src/base/clock.ts'
+import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import type { DeadLetter, Selection } from '../../../src/inbox/inbox.ts'
 import { isSelected } from '../../../src/inbox/selection.ts'
 import type { Connector } from './client.ts'

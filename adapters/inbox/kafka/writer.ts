@@ -1,6 +1,7 @@
 import type { Producer } from '@platformatic/kafka'
 import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { closeClient, codesOf, clusterError, type Connector, errorsIn, metadataRetries } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 import type { Outgoing } from './records.ts'
@@ -8,6 +9,8 @@ import type { Outgoing } from './records.ts'
 /** Records of one `append`: they are confirmed, or given up, together. */
 export interface Entry {
   readonly records: readonly Outgoing[]
+  /** The messages of the records, for an append that may go elsewhere. */
+  readonly messages: readonly InboxMessage[] | undefined
   readonly bytes: number
   /** On the clock that is never set back. */
   readonly deadlineMs: number
@@ -16,6 +19,13 @@ export interface Entry {
   isOver: boolean
   /** It goes into a batch of its own. */
   isAlone: boolean
+}
+
+interface AppendOptions {
+  /** How long the brokers may take, in milliseconds. Default: the option `confirmMs`. */
+  readonly withinMs?: number
+  /** The messages of the records, when they may go elsewhere after that. */
+  readonly messages?: readonly InboxMessage[]
 }
 
 /** What waits for one partition, in order. */
@@ -32,11 +42,8 @@ interface WriterOptions {
   readonly clock: Clock
   /** The topics that it writes to. */
   readonly topics: readonly string[]
-  /**
-   * The brokers did not confirm in time: these entries of a partition go somewhere else, all of them, in order. Left out: the
-   * first ones are given up as their time comes.
-   */
-  readonly divert?: (topic: string, partition: number, entries: readonly Entry[]) => boolean
+  /** The brokers did not confirm in time: these entries of a partition go somewhere else, in order. Default: they are given up. */
+  readonly divert?: (partition: number, entries: readonly Entry[]) => void
 }
 
 /** The most that one request takes. A batch of one partition must not be larger than a record may be. */
@@ -104,7 +111,7 @@ export class Writer {
   append(
     records: readonly Outgoing[],
     bytes: number,
-    withinMs: number = this.#options.settings.confirmMs,
+    { withinMs = this.#options.settings.confirmMs, messages }: AppendOptions = {},
   ): Promise<void> {
     const [first] = records
     if (first === undefined) return Promise.resolve()
@@ -112,7 +119,7 @@ export class Writer {
     return new Promise((resolve, reject) => {
       const deadlineMs = elapsedMs(this.#options.clock) + withinMs
       const queue = this.#queueOf(first.topic, first.partition)
-      queue.entries.push({ records, bytes, deadlineMs, resolve, reject, isOver: false, isAlone: false })
+      queue.entries.push({ records, messages, bytes, deadlineMs, resolve, reject, isOver: false, isAlone: false })
       this.#waiting.add(queue)
       this.#sweep()
       this.#pump()
@@ -295,14 +302,18 @@ export class Writer {
     for (const queue of this.#waiting) {
       const [oldest] = queue.entries
       if (oldest === undefined || oldest.deadlineMs > nowMs) continue
-      const waiting = queue.entries.filter(({ isOver }) => !isOver)
-      if (divert?.(queue.topic, queue.partition, waiting) === true) {
-        // What is under way may still be kept: then the reader finds it twice.
+      if (divert !== undefined && oldest.messages !== undefined) {
+        // All that may go elsewhere, because nothing may overtake it. What is under way can be kept all the same.
+        const waiting = queue.entries.filter(({ isOver, messages }) => !isOver && messages !== undefined)
         for (const entry of waiting) entry.isOver = true
+        divert(queue.partition, waiting)
       } else {
-        this.failure = unconfirmed(this.#options.settings, this.#lastError)
-        for (const entry of waiting) if (entry.deadlineMs <= nowMs) giveUp(entry, this.failure)
-        this.#probe()
+        const error = unconfirmed(this.#options.settings, this.#lastError)
+        for (const entry of queue.entries) if (entry.deadlineMs <= nowMs) giveUp(entry, error)
+        if (queue.topic === this.#options.settings.topic) {
+          this.failure = error
+          this.#probe()
+        }
       }
       if (!queue.isInFlight) this.#forgetOver(queue)
     }
