@@ -87,6 +87,14 @@ export interface InboxStats {
   readonly oldestWaitingMs?: number
   /** How long its commits took, in milliseconds. */
   readonly commitMs?: Histogram
+  /** The number of messages in the topic that this process has still to settle, by partition. */
+  readonly lag?: Readonly<Record<string, number>>
+  /** The messages that wait on the disk of this machine until the other side can take them. */
+  readonly spooled?: number
+  /** Messages that this process read and did not settle before another process took them over. */
+  readonly handedOver?: number
+  /** Messages that were in the topic a second time, and were dropped. */
+  readonly repeated?: number
   /** Stopped inboxes beside this one that hold messages, when it was opened. */
   readonly unopened?: readonly UnopenedInbox[]
 }
@@ -225,6 +233,8 @@ export interface InboxSettings {
   readonly onFailure: (error: unknown) => void
   /** The inbox refused messages and takes them again. */
   readonly onCapacity: () => void
+  /** The inbox has messages that came by another way than `put`: other processes received them. In the order of their lanes. */
+  readonly onWaiting?: (page: readonly Waiting[]) => void
   /** The inbox found, while it was open, that messages may be missing. */
   readonly onGap?: (gap: InboxGap) => void
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */
