@@ -72,7 +72,8 @@ function createProducer(
 /** Everything in the topic, in the order of each partition. */
 async function contentOf(topic: string, atLeast: number): Promise<readonly Message<string, string, string, string>[]> {
   const consumer = new Consumer({
-    groupId: `${topic}-reader-${Math.random()}`,
+    groupId: `${topic}-reader`,
+    clientId: 'control',
     bootstrapBrokers: [...brokers.addresses],
     deserializers: stringDeserializers,
   })
@@ -234,7 +235,7 @@ test('a consumer with `retries: true` stalls after leaders moved', async () => {
   const topic = 'control-stall'
   const journal = join(folder, 'stall')
   await createTopics(brokers.addresses, topic, 12)
-  await using producer = createProducer({ retries: 30, retryDelay: 100 })
+  await using producer = createProducer()
   await using peer = await startPeer({ brokers: brokers.addresses, topic, role: 'handle', journal, retries: true })
   let number = 0
   const send = async (): Promise<void> => {
@@ -242,7 +243,14 @@ test('a consumer with `retries: true` stalls after leaders moved', async () => {
     const messages = Array.from({ length: 12 }, (_, partition) => ({
       ...{ topic, partition, key: `V${partition}`, value: messageOf(`V${partition}`, number) },
     }))
-    await producer.send({ messages, acks: ProduceAcks.ALL })
+    // The client does not look for the new leaders by itself.
+    while (
+      !(await producer.send({ messages, acks: ProduceAcks.ALL }).then(
+        () => true,
+        () => false,
+      ))
+    )
+      await producer.metadata({ topics: [topic], forceUpdate: true }).catch(() => pause(200))
   }
   await expect
     .poll(async () => (await send(), readJournal(journal).runs.length), { timeout: 30_000, interval: 200 })

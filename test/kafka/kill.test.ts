@@ -9,7 +9,10 @@ import { broken, createFleet, type Fleet, type Found, nothingBroken, pause, rowO
 
 let brokers: Brokers
 const rows: Row[] = []
-const note = (what: string, found: Found): void => void rows.push(rowOf(what, found))
+function note(what: string, found: Found): void {
+  rows.push(rowOf(what, found))
+  console.log(rows.at(-1))
+}
 
 /** The defaults of Kafka take three times as long. */
 const properties = inForm({
