@@ -6,7 +6,7 @@ import { watchForStalls } from '../../../src/backend/stalls.ts'
 import { backgroundTimer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog, type Log } from '../../../src/base/log.ts'
-import type { Lifecycle } from '../../../src/dispatch/lifecycle.ts'
+import type { Lifecycle } from '../../../src/dispatch/running.ts'
 import { nowhere, type Surroundings } from '../../../src/dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
@@ -130,6 +130,19 @@ export class KafkaBackend implements Backend {
     if (this.#front === undefined) return this.#reader?.refusing()
     const isFailing = this.#connected?.writer.failure !== undefined && this.#connected.spool === undefined
     return isFailing ? 'inbox_unavailable' : this.#front.refusing()
+  }
+
+  facts(): readonly string[] {
+    const { role, spool } = this.#settings
+    const { found, spool: opened } = this.#connected ?? {}
+    return [
+      ...(role === 'handle' ? ['This process only runs handlers: it takes no messages.'] : []),
+      ...(role === 'receive' ? ['This process only receives: handlers run in others.'] : []),
+      ...(role === 'handle' ? [] : [found?.isWeak === true ? weak : strong]),
+      ...(spool === undefined || opened === undefined
+        ? []
+        : ['While brokers do not confirm, a 2xx means: the message is on the disk of this machine.']),
+    ]
   }
 
   drain(options: DrainOptions): Promise<DrainResult> {
@@ -438,6 +451,11 @@ function chunksOf(messages: readonly InboxMessage[]): readonly Chunk[] {
 
 /** What is assumed of the topics until the cluster answers. */
 const unknownTopics: FoundTopics = { mostBytes: 1_048_588, retentionMs: undefined, isWeak: false }
+
+const strong =
+  'Machines are brokers here: at least two have the message, and may hold it in memory. A power cut of all of them can lose it.'
+const weak =
+  'The topics are weaker than two brokers, and `allowWeak` accepts it: a message that one broker confirmed is lost with that broker.'
 
 const handlesOnly: Refusal = {
   error: 'inbox_unavailable',
