@@ -193,7 +193,8 @@ describe('traps of the client', () => {
     })
     const admin = createAdmin(brokers.addresses)
     try {
-      await admin.createPartitions({ topics: [{ name: topic, count: 12, assignments: [] }] })
+      const assignments = count(6).map(() => ({ brokerIds: brokers.all.map(({ id }) => id) }))
+      await admin.createPartitions({ topics: [{ name: topic, count: 12, assignments }] })
     } finally {
       await admin.close()
     }

@@ -251,8 +251,12 @@ export class KafkaBackend implements Backend {
     const settings = this.#settings
     const connector = new Connector(await loadClient(), settings)
     const spool = await this.#openSpool(connector)
-    const found = await this.#find(connector, settings.confirmMs).catch((error: unknown) => {
-      if (spool === undefined || !(error instanceof FleethookError) || error.code !== 'inbox_unavailable') throw error
+    const found = await this.#find(connector, settings.confirmMs).catch(async (error: unknown) => {
+      if (spool === undefined) throw error
+      if (!(error instanceof FleethookError) || error.code !== 'inbox_unavailable') {
+        await spool.close()
+        throw error
+      }
       this.#log.error('the cluster is away at the start: messages wait on the disk of this machine', {
         reason: error.message,
       })
@@ -424,7 +428,10 @@ export class KafkaBackend implements Backend {
   async #stopHandling(handlerGraceMs: number, deadlineMs: number): Promise<DrainResult | undefined> {
     const graceMs = Math.min(handlerGraceMs, deadlineMs)
     await this.#reader?.finish(graceMs)
-    return this.#back?.drain({ deadlineMs: Math.max(0, deadlineMs - graceMs), handlerGraceMs: 0 })
+    const drained = this.#back?.drain({ deadlineMs: Math.max(0, deadlineMs - graceMs), handlerGraceMs: 0 })
+    // Not before the drain has begun: what is not handed out is left then, and not over.
+    this.#reader?.stop()
+    return drained
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Admin, BaseOptions, Consumer, Producer } from '@platformatic/kafka'
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { KafkaSettings } from './options.ts'
+import type { KafkaSettings, KafkaTls } from './options.ts'
 
 /** The version of the client that the tests of this inbox judge. package.json names the same one. */
 export const testedClient = '2.12.1'
@@ -90,10 +90,15 @@ export class Connector {
       // It is asked again after every error.
       metadataMaxAge: 300_000,
       autocreateTopics: false,
-      ...(tls === undefined ? {} : { tls }),
+      ...(tls === undefined ? {} : { tls: tlsOptions(tls) }),
       ...(sasl === undefined ? {} : { sasl }),
     }
   }
+}
+
+/** Node has lists that can be changed in its types. */
+function tlsOptions({ ca, ...others }: KafkaTls): NonNullable<BaseOptions['tls']> {
+  return { ...others, ...(ca === undefined ? {} : { ca: [ca].flat() }) }
 }
 
 /** Without a listener, an `error` of the client would end the process. Callers see errors by what they await. */

@@ -119,10 +119,13 @@ export class Reader implements Inbox {
   #out = 0
   /** Partitions are about to go: only what closes a hole below a settled message starts. */
   #isQuiescing = false
+  #isFinishing = false
   #isStopped = false
   #isClosed = false
   #isPaused = false
   #needsLeaders = false
+  #isWanted = false
+  #isPlanning = false
   #assignment = 0
   #committing: Promise<void> = Promise.resolve()
   #timers: Timer[] = []
@@ -151,7 +154,10 @@ export class Reader implements Inbox {
 
   async open(): Promise<Opened> {
     this.#membership.start()
-    this.#every(commitMs, () => this.#commit())
+    this.#every(commitMs, async () => {
+      await this.#commit()
+      this.#fetchAll()
+    })
     this.#every(lookMs, () => this.#look())
     return { waiting: none() }
   }
@@ -245,8 +251,13 @@ export class Reader implements Inbox {
 
   /** Starts nothing new, finishes what runs, and commits. For a stop, before the handlers are aborted. */
   async finish(withinMs: number): Promise<void> {
+    this.#isFinishing = true
     this.#isQuiescing = true
     await this.#settledDown(withinMs)
+  }
+
+  /** Hands nothing out any more. */
+  stop(): void {
     this.#isStopped = true
     this.#change()
   }
@@ -254,8 +265,7 @@ export class Reader implements Inbox {
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
-    this.#isStopped = true
-    this.#change()
+    this.stop()
     for (const timer of this.#timers) timer.cancel()
     await this.#commit()
     await Promise.all([this.#membership.leave(), this.#topic.close()])
@@ -335,7 +345,7 @@ export class Reader implements Inbox {
     this.#assignment += 1
     const own = new Set(partitions)
     for (const [partition, part] of this.#parts) if (!isContinued || !own.has(partition)) this.#drop(part)
-    this.#isQuiescing = false
+    this.#isQuiescing = this.#isFinishing
     const added = partitions.filter((partition) => !this.#parts.has(partition))
     this.#change()
     this.#fetchAll()
@@ -391,12 +401,24 @@ export class Reader implements Inbox {
 
   /** Fetches from every broker that has partitions of this process and from which nothing is being fetched. */
   #fetchAll(): void {
-    void this.#fetchEach().catch(async (error: unknown) => {
-      this.#failed('the cluster does not say where partitions are', error)
-      this.#needsLeaders = true
-      await this.#pause()
-      if (!this.#isClosed) this.#fetchAll()
-    })
+    this.#isWanted = true
+    if (!this.#isPlanning) void this.#plan()
+  }
+
+  async #plan(): Promise<void> {
+    this.#isPlanning = true
+    while (this.#isWanted && !this.#isClosed) {
+      this.#isWanted = false
+      try {
+        await this.#fetchEach()
+      } catch (error) {
+        this.#failed('the cluster does not say where partitions are', error)
+        this.#needsLeaders = true
+        await this.#pause()
+        this.#isWanted = true
+      }
+    }
+    this.#isPlanning = false
   }
 
   async #fetchEach(): Promise<void> {
