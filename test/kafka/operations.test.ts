@@ -123,17 +123,18 @@ describe('replays', () => {
   test('dead letters of one process are listed and replayed by another one, which has no handlers', async () => {
     const topic = await newTopic()
     let isBroken = true
-    const handle = (): void => {
-      if (isBroken) throw new Error('It is broken.')
+    // Not for every vehicle: then the handler would rest as a whole.
+    const handle = (vin: string): void => {
+      if (isBroken && (vin === 'V1' || vin === 'V2')) throw new Error('It is broken.')
     }
     await using back = await run({ topic, role: 'handle', handle })
     await using front = await run({ topic, role: 'receive' })
     for (const n of count(30)) expect(await front.post(`V${n % 5}`, n)).toBe(200)
     const { deadLetters } = front.receiver
-    await expect.poll(async () => (await deadLetters.list()).length, patience).toBe(30)
+    await expect.poll(async () => (await deadLetters.list()).length, patience).toBe(12)
     isBroken = false
-    expect(await deadLetters.replay({})).toBe(30)
-    await expect.poll(() => back.runs.filter(({ replayed }) => replayed).length, patience).toBe(30)
+    expect(await deadLetters.replay({})).toBe(12)
+    await expect.poll(() => back.runs.filter(({ replayed }) => replayed).length, patience).toBe(12)
     const replayed = back.runs.filter(({ replayed, vin }) => replayed && vin === 'V1').map(({ number }) => number)
     expect(replayed).toEqual(count(30).filter((n) => n % 5 === 1))
     expect(await deadLetters.list()).toEqual([])

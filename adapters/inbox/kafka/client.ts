@@ -154,8 +154,15 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
   const them = brokers.length === 1 ? `The broker ${brokers[0]}` : `The brokers ${brokers.join(', ')}`
 
   if (says('Broker requires TLS')) return fails(`${them} expect TLS.`, 'Set `tls: true`, or use the port without TLS.')
-  if (says('TLS handshake failed'))
-    return fails(`${them} do not speak TLS on this port.`, 'Leave out `tls`, or use the port with TLS.')
+  const broke = codes.has('ECONNRESET') || says('Connection closed') || says('timed out')
+  if (
+    tls !== undefined &&
+    (broke || says('TLS handshake failed') || [...codes].some((code) => code.startsWith('ERR_SSL')))
+  )
+    return fails(
+      `${them} did not finish the TLS handshake.`,
+      'Is this the port with TLS? If it is, check `sasl`, or leave `tls` out.',
+    )
   const certificate = [...codes].find((code) => untrusted.test(code))
   if (certificate !== undefined)
     return fails(`The certificate of the brokers is not trusted: ${certificate}.`, 'Give its authority: `tls: { ca }`.')
@@ -180,7 +187,7 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
   if (says('Connection closed')) {
     const hint =
       sasl === undefined
-        ? `They may want ${tls === undefined ? '`tls` or `sasl`' : '`sasl`'}.`
+        ? 'They may want `tls` or `sasl`.'
         : 'The client reports a wrong password in this way too: check `sasl`, and whether the port wants `tls`.'
     return fails(`${them} closed the connection.`, hint)
   }
