@@ -14,12 +14,11 @@ import { markHosted } from './receiver/hosted.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import type { Backend, BackendParts } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
-import { createReceipts } from './inbox/receipts.ts'
+import { createReceipts, type ReceivedTest } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { Readiness, Receiver } from './receiver/interface.ts'
 import { createReports } from './receiver/reports.ts'
 import type { Sink } from './receiver/source.ts'
-import { createDriftReport } from './wire/data.ts'
 import { checkDigits } from './wire/identity.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
@@ -51,12 +50,11 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 ): Receiver<E, ExtendedBy<Fields>> {
   const settings = readOptions(options)
   const { clock, limits } = settings
-  const drift = createDriftReport()
   const reports = createReports(settings)
   const { note } = reports.refusals
   const guard = createSecretCheck(settings.secret, settings.log)
   const receipts = createReceipts(
-    createNormalizer({ ...settings, onDrift: (field, seen) => drift.note(field, seen) }),
+    createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
     clock,
     limits.pendingMessages,
   )
@@ -84,7 +82,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), arrival)
         return body
       }
-      const { messages, broken } = receipts.read(body, door)
+      const { messages, tests, broken } = receipts.read(body, door)
+      if (tests !== undefined && tests.length > 0) noteTests(tests, arrival, door)
       const full = await backend.put(messages, arrival)
       if (full !== undefined) return { ...full, messages }
       if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), arrival)
@@ -92,6 +91,13 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     } finally {
       backend.lifecycle.leave()
     }
+  }
+
+  function noteTests(tests: readonly ReceivedTest[], arrival: AuthorizedRequest, door: Door): void {
+    const given = arrival.headers && [...arrival.headers()]
+    const headers = (given ?? []).map(([name, value]) => ({ name, length: value.length }))
+    const encoding = given && (given.find(([name]) => name === 'content-encoding')?.[1] ?? 'identity')
+    for (const test of tests) reports.noteTest({ ...test, door, encoding, headers })
   }
 
   function refusal(why: RefusedAttempt, door?: Door): Answer {
@@ -171,22 +177,13 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       return backend.drain(options)
     },
     readiness,
-    stats() {
-      const state = backend.state()
-      return {
-        ...reports.counts,
-        ...state,
-        lost: state.lost + reports.counts.unkept,
-        topics: { ...reports.topics },
-        refused: { ...reports.refusals.counts },
-        drift: drift.list(),
-        drifted: drift.total(),
-        draining: backend.isDraining,
-      }
-    },
+    stats: backend.stats,
+    observe: backend.observe,
     deadLetters: backend.deadLetters,
+    messages: backend.messages,
     replay: (which, from) => backend.replay(which, from),
   }
+  reports.observers.attach(receiver)
   markRoutes(app, receiver)
   markHosted(receiver, {
     answer,

@@ -9,10 +9,12 @@ import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.t
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
-import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
+import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { Backend, BackendParts, BackendState } from './backend.ts'
+import type { Stats } from '../inbox/stats.ts'
+import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import { watchForStalls } from './stalls.ts'
@@ -40,6 +42,7 @@ export class LocalBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
+  readonly messages: Messages
   readonly lifecycle: Lifecycle
   isDraining = false
   isReady = false
@@ -78,7 +81,7 @@ export class LocalBackend implements Backend {
       // The inbox must not stop between writing and saying so.
       log: guardedLog(log),
       onConflated: (ids) => {
-        reports.noteConflated(ids.length)
+        reports.noteConflated(ids)
         this.#scheduler.merged(ids)
       },
       onFailure: (error) => reports.dispatch.inboxFailed(error),
@@ -131,6 +134,7 @@ export class LocalBackend implements Backend {
       },
     })
     this.deadLetters = this.#replays.deadLetters
+    this.messages = this.#replays.messages
   }
 
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
@@ -202,6 +206,10 @@ export class LocalBackend implements Backend {
     return (this.#draining ??= this.#drain(options))
   }
 
+  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+
+  readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
+
   state(): BackendState {
     const { counts, lanes } = this.#scheduler
     const { running } = this.lifecycle
@@ -243,6 +251,8 @@ export class LocalBackend implements Backend {
       return undefined
     }
     this.#scheduler.start(request)
+    const { gap } = this.#parts.reports.observers
+    if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
     return request
   }
 

@@ -16,6 +16,8 @@ export interface Incoming extends AuthorizedRequest {
 export interface AuthorizedRequest {
   readonly env: unknown
   readonly context: ExecutionContext | undefined
+  /** The names and values of the headers. Left out when the host read the body. */
+  headers?(): Iterable<readonly [name: string, value: string]>
   read(limitBytes: number): Promise<Body | Refusal>
 }
 
@@ -137,6 +139,10 @@ class FetchRequest implements HttpRequest {
     this.context = context
     this.#request = request
     this.#hono = hono
+  }
+
+  headers(): Iterable<readonly [name: string, value: string]> {
+    return this.#request.headers
   }
 
   read(limitBytes: number): Promise<Body | Refusal> {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Backend, BackendParts, BackendState } from '../../../src/backend/backend.ts'
+import { type Backend, type BackendParts, type BackendState, statsOf } from '../../../src/backend/backend.ts'
 import { LocalBackend } from '../../../src/backend/local.ts'
 import { type Relay, RelayBackend } from '../../../src/backend/relay.ts'
 import { watchForStalls } from '../../../src/backend/stalls.ts'
@@ -10,8 +10,10 @@ import type { Lifecycle } from '../../../src/dispatch/running.ts'
 import { nowhere, type Surroundings } from '../../../src/dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { DeadLetters, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
-import type { InboxGap, InboxMessage, InboxStats } from '../../../src/inbox/inbox.ts'
+import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { Observer } from '../../../src/inbox/observer.ts'
+import type { InboxStats, Stats } from '../../../src/inbox/stats.ts'
+import type { InboxGap, InboxMessage } from '../../../src/inbox/inbox.ts'
 import { clusterError, closeClient, codesOf, Connector, loadClient } from './client.ts'
 import { DeadTopic } from './dead-topic.ts'
 import type { KafkaSettings } from './options.ts'
@@ -96,6 +98,13 @@ export class KafkaBackend implements Backend {
     discard: async (which) => (await this.#connection()).replays.deadLetters.discard(which),
   }
 
+  /** The topic is a log, and the tools of Kafka read it. */
+  readonly messages: Messages = { list: inTopic, get: inTopic }
+
+  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+
+  readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
+
   async replay(which: ReplaySelection): Promise<number> {
     return (await this.#connection()).replays.replay(which)
   }
@@ -174,6 +183,7 @@ export class KafkaBackend implements Backend {
     return {
       durability: 'replicated',
       deadLetters: this.deadLetters,
+      messages: this.messages,
       replay: (which) => this.replay(which),
       put: (messages) => this.#append(messages),
     }
@@ -458,6 +468,12 @@ function chunksOf(messages: readonly InboxMessage[]): readonly Chunk[] {
 
 /** What is assumed of the topics until the cluster answers. */
 const unknownTopics: FoundTopics = { mostBytes: 1_048_588, retentionMs: undefined, isWeak: false }
+
+async function inTopic(): Promise<never> {
+  throw new FleethookError('inbox_unavailable', 'The messages of a Kafka inbox are in its topic, which has no list.', {
+    hint: 'Read the topic with the tools of Kafka. `receiver.replay` handles a time of it again.',
+  })
+}
 
 const strong =
   'Machines are brokers here: at least two have the message, and may hold it in memory. A power cut of all of them can lose it.'
