@@ -1,6 +1,6 @@
 import type { Consumer } from '@platformatic/kafka'
 import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
-import type { Log } from '../../../src/base/log.ts'
+import { type Log, throttled } from '../../../src/base/log.ts'
 import { clusterError, closeClient, codesOf, type Connector } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 
@@ -37,7 +37,13 @@ const mostSessions = 2
 
 const tickMs = 250
 
-/** The pause before the next attempt to join, in milliseconds. */
+/**
+ * After this many failures in a row a new client takes the place of this one: a coordinator that has left the cluster is one that
+ * this client asks again and again.
+ */
+const mostFailures = 6
+
+/** The pause before the next attempt to join, in milliseconds. It grows. */
 const pauseMs = 250
 
 /**
@@ -46,13 +52,16 @@ const pauseMs = 250
  */
 export class Membership {
   readonly #options: MembershipOptions
+  readonly #say: ReturnType<typeof throttled>
   #consumer: Consumer | undefined
   /** When the last request was sent that the group answered: joins and heartbeats. */
   #heard: Moment | undefined
   #isJoined = false
   #generation = 0
   #memberId: string | null = null
-  #joining = false
+  #joining: Consumer | undefined
+  /** Heartbeats that failed one after another. */
+  #failures = 0
   #closed = false
   /** When the timers of this process last ran: an answer that is read after a long standstill is no sign of life. */
   #ticked: Moment
@@ -61,6 +70,7 @@ export class Membership {
 
   constructor(options: MembershipOptions) {
     this.#options = options
+    this.#say = throttled(options.log, options.clock)
     this.#ticked = this.#now()
   }
 
@@ -142,6 +152,7 @@ export class Membership {
     this.#isJoined = false
     this.#heard = undefined
     this.#memberId = null
+    this.#failures = 0
     this.#madeAtMs = elapsedMs(clock)
     void closeClient(old)
     const rebalanceMs = Math.max(sessionMs, quiesceMs + 8_000)
@@ -157,16 +168,21 @@ export class Membership {
       sent = this.#now()
     })
     consumer.on('consumer:heartbeat:end', () => {
-      if (consumer === this.#consumer && this.#isJoined) this.#heard = sent
+      if (consumer !== this.#consumer || !this.#isJoined) return
+      this.#heard = sent
+      this.#failures = 0
+    })
+    consumer.on('consumer:heartbeat:error', () => {
+      if (consumer === this.#consumer && ++this.#failures >= mostFailures) this.#renew()
     })
     consumer.on('consumer:group:join', ({ memberId, generationId = 0, assignments = [] }) => {
       if (consumer === this.#consumer) this.#joined(memberId, generationId, assignments)
     })
     // A join that the client began by itself, at a heartbeat, has failed.
     consumer.on('error', (error) => {
-      if (consumer !== this.#consumer || this.#joining) return
+      if (consumer !== this.#consumer || this.#joining === consumer) return
       this.#isJoined = false
-      this.#options.log.warn('this process could not join the group again', { error: [...codesOf(error)].join(' ') })
+      this.#say.warn('this process could not join the group again', { error: [...codesOf(error)].join(' ') })
       void this.#join(consumer)
     })
     void this.#join(consumer)
@@ -179,22 +195,28 @@ export class Membership {
 
   /** Joins, however long it takes. */
   async #join(consumer: Consumer): Promise<void> {
-    if (this.#joining && consumer === this.#consumer) return
-    this.#joining = true
-    const { log, settings, clock } = this.#options
+    if (this.#joining === consumer) return
+    this.#joining = consumer
+    const { settings, clock } = this.#options
     for (let tries = 1; consumer === this.#consumer && !this.#closed; tries += 1) {
       try {
         await consumer.joinGroup({ protocolsMetadata: async () => this.#beforeJoin() })
         break
       } catch (error) {
-        if (tries % 20 === 1 && !isUsual(error))
-          log.warn('this process could not join the group', { reason: clusterError(error, settings).message })
+        if (consumer !== this.#consumer || this.#closed) return
+        if (!isUsual(error)) {
+          this.#say.warn('this process could not join the group', { reason: clusterError(error, settings).message })
+          if (tries >= mostFailures) {
+            this.#renew()
+            return
+          }
+        }
         await new Promise<void>((resolve) => {
-          clock.after(pauseMs, resolve)
+          clock.after(pauseMs * Math.min(tries, 8), resolve)
         })
       }
     }
-    if (consumer === this.#consumer) this.#joining = false
+    if (this.#joining === consumer) this.#joining = undefined
   }
 
   /** Called by the client before each join. */
@@ -208,7 +230,7 @@ export class Membership {
     generation: number,
     assignments: readonly { readonly topic: string; readonly partitions: readonly number[] }[],
   ): void {
-    const isContinued = this.#isJoined && memberId === this.#memberId && generation === this.#generation + 1
+    const isContinued = memberId === this.#memberId && generation === this.#generation + 1
     this.#memberId = memberId
     this.#generation = generation
     this.#isJoined = true
@@ -219,14 +241,13 @@ export class Membership {
 
   /** Replaces a member that the group does not hear. */
   #look(): void {
-    const { clock, settings, log } = this.#options
+    const { clock, settings } = this.#options
     this.#watch = clock.after(tickMs, () => {
       if (this.#closed) return
       this.#ticked = this.#now()
-      const limitMs = mostSessions * settings.sessionMs + settings.quiesceMs + 8_000
+      const limitMs = Math.max(settings.sessionMs, settings.quiesceMs + 8_000) + 5_000
       if (this.#silentMs() > limitMs && elapsedMs(clock) - this.#madeAtMs > limitMs) {
-        log.warn('this process lost its place in the group and joins again', { afterMs: limitMs })
-        this.#joining = false
+        this.#say.warn('this process lost its place in the group and joins again', { afterMs: limitMs })
         this.#renew()
       }
       this.#look()
