@@ -86,9 +86,9 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
         const own = `conformance-${number}`
         try {
           await run(async (handle = () => {}, attempts = 3) => {
-            const process = await start(own, handle, attempts)
-            begun.push(process)
-            return process
+            const one = await start(own, handle, attempts)
+            begun.push(one)
+            return one
           })
         } finally {
           await Promise.all(begun.map(({ receiver }) => receiver.drain({ deadlineMs: 5_000, handlerGraceMs: 200 })))
@@ -143,8 +143,8 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
     const processes = [await begin(handle), await begin(handle)]
     const numbers = Array.from({ length: 200 }, (_, n) => n)
     for (const n of numbers) {
-      const process = processes[n % 2]
-      if (process !== undefined) equal(await post(process.receiver, n % 10, n), 200)
+      const one = processes[n % 2]
+      if (one !== undefined) equal(await post(one.receiver, n % 10, n), 200)
     }
     await until('200 handlers have run', () => processes.flatMap(({ runs }) => runs).length >= 200)
     // Time for one that runs a second time.
