@@ -68,7 +68,8 @@ export interface FoundTopics {
 export async function checkTopics(admin: Admin, settings: KafkaSettings, log: Log): Promise<FoundTopics> {
   const plans = topicPlans(settings)
   const names = plans.map(({ name }) => name)
-  const found = await admin.metadata({ topics: names, forceUpdate: true, retries: metadataRetries })
+  // All brokers that were named are asked once. The next try begins with another one.
+  const found = await admin.metadata({ topics: names, forceUpdate: true, retries: 0 })
   const configs = await readConfigs(admin, names)
   let isWeak = false
   for (const plan of plans) {
