@@ -42,7 +42,8 @@ export interface UnopenedInbox {
 
 /**
  * What a receiver did and is doing. Counts start at construction, and add up: `received + recovered + replayed` equals
- * `handled + deadLettered + duplicates + lost + conflated`, plus the messages of `pending` that came over the wire.
+ * `handled + deadLettered + duplicates + lost + conflated`, plus the messages of `pending` that came over the wire. A relay passes on
+ * what it received, so there `received` is no part of the sum; with Kafka, `inbox.handedOver` is one of its terms.
  */
 export interface Stats {
   /** Messages that were accepted. */

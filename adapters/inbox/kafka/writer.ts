@@ -50,6 +50,9 @@ interface WriterOptions {
 export const mostMessages = 500
 export const mostBytes = 800_000
 
+/** The most that waits for confirmations, in bytes: the process must not run out of memory while the brokers are away. */
+const mostWaiting = 128 * 1_048_576
+
 /** How long the brokers may take to replicate one request, and to answer it, in milliseconds. */
 const produceMs = 3_000
 const requestMs = 4_000
@@ -86,6 +89,8 @@ export class Writer {
   readonly #busy = new Set<number>()
   #leaders: ReadonlyMap<string, readonly number[]> | undefined
   #refreshing = false
+  /** The size of what waits for a confirmation. */
+  #bytes = 0
   #sweeper: Timer | undefined
   #closed = false
   /** The last error, since nothing was confirmed any more. */
@@ -116,14 +121,21 @@ export class Writer {
     const [first] = records
     if (first === undefined) return Promise.resolve()
     if (this.#closed) return Promise.reject(closedError())
-    return new Promise((resolve, reject) => {
+    if (this.#bytes + bytes > mostWaiting) return Promise.reject(fullError())
+    this.#bytes += bytes
+    const appended = new Promise<void>((resolve, reject) => {
       const deadlineMs = elapsedMs(this.#options.clock) + withinMs
       const queue = this.#queueOf(first.topic, first.partition)
       queue.entries.push({ records, messages, bytes, deadlineMs, resolve, reject, isOver: false, isAlone: false })
       this.#waiting.add(queue)
-      this.#sweep()
-      this.#pump()
     })
+    const over = (): void => {
+      this.#bytes -= bytes
+    }
+    appended.then(over, over)
+    this.#sweep()
+    this.#pump()
+    return appended
   }
 
   /** The number of records that wait for a confirmation. */
@@ -407,6 +419,12 @@ function readResponses(response: unknown): readonly ProduceResponse[] {
 
 function closedError(): FleethookError {
   return new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
+}
+
+function fullError(): FleethookError {
+  return new FleethookError('inbox_full', `Messages of ${mostWaiting} bytes wait for the brokers, and no more fit.`, {
+    hint: 'The brokers are away or too slow. With a `spool`, messages wait on the disk.',
+  })
 }
 
 function tooLargeError(): FleethookError {
