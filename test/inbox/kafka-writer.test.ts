@@ -181,7 +181,6 @@ describe('the writer', () => {
     const result = await settled(append(0, 2))
     expect(result).toMatchObject({ status: 'rejected', reason: { code: 'inbox_unavailable' } })
     expect(writer.failure?.code).toBe('inbox_unavailable')
-    expect(writer.pending).toBe(0)
     cluster.isAway = false
     await clock.advance(2_000)
     expect(writer.failure).toBeUndefined()

@@ -278,6 +278,7 @@ export class KafkaBackend implements Backend {
       ...{ connector, settings, clock, topics: [topic, deadTopic, lifeTopic] },
       ...(spool === undefined ? {} : { divert: (partition, entries) => spool.divert(partition, entries) }),
     })
+    if (found !== unknownTopics) await writer.open()
     const shared = { connector, settings, clock, writer, writerId: this.#writerId }
     const dead = new DeadTopic(shared)
     const replays = new Replays({ ...shared, dead, receipts: this.#parts.receipts })

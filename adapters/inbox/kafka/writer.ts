@@ -97,16 +97,15 @@ export class Writer {
   failure: FleethookError | undefined
   #lastError: unknown
   #probing = false
-  #onIdle: (() => void) | undefined
 
   constructor(options: WriterOptions) {
     this.#options = options
     this.#producer = options.connector.producer(requestMs, produceMs)
   }
 
-  /** Asks the cluster where the partitions are. Rejects when no broker answers. */
+  /** Asks the cluster where the partitions are, so that the first message need not wait for it. */
   async open(): Promise<void> {
-    await this.#readLeaders()
+    await this.#readLeaders().catch(() => {})
   }
 
   /**
@@ -136,27 +135,6 @@ export class Writer {
     this.#sweep()
     this.#pump()
     return appended
-  }
-
-  /** The number of records that wait for a confirmation. */
-  get pending(): number {
-    let count = 0
-    for (const { entries } of this.#waiting)
-      for (const { records, isOver } of entries) if (!isOver) count += records.length
-    return count
-  }
-
-  /** Resolves when nothing waits any more, or after this time. */
-  async idle(atMostMs: number): Promise<void> {
-    if (this.#waiting.size === 0) return
-    await new Promise<void>((resolve) => {
-      const timer = this.#options.clock.after(atMostMs, resolve)
-      this.#onIdle = () => {
-        timer.cancel()
-        resolve()
-      }
-    })
-    this.#onIdle = undefined
   }
 
   async close(): Promise<void> {
@@ -225,7 +203,6 @@ export class Writer {
       await this.#refresh()
     }
     this.#busy.delete(leader)
-    if (this.#waiting.size === 0) this.#onIdle?.()
     this.#pump()
   }
 
@@ -329,7 +306,6 @@ export class Writer {
       }
       if (!queue.isInFlight) this.#forgetOver(queue)
     }
-    if (this.#waiting.size === 0) this.#onIdle?.()
   }
 
   /** Finds out when the brokers answer again, also when nobody sends because health checks say so. */
