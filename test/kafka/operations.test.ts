@@ -209,6 +209,27 @@ describe('gaps', () => {
   })
 })
 
+describe('gaps of a receiver that vanished', () => {
+  test('the time since its last sign is a gap', async () => {
+    const topic = await newTopic()
+    await using back = await run({ topic, role: 'handle', brokers: brokers.otherAddresses })
+    await using first = await run({ topic, role: 'receive' })
+    expect(await first.post('V1', 1)).toBe(200)
+    const vanishedAt = Date.now()
+    proxy.cut()
+    try {
+      // Longer than a receiver may be silent.
+      await new Promise((resolve) => setTimeout(resolve, 17_000))
+      await using second = await run({ topic, role: 'receive', brokers: brokers.otherAddresses })
+      expect(await second.post('V1', 2)).toBe(200)
+      await expect.poll(() => back.gaps.map(({ reason }) => reason), patience).toEqual(['restarted'])
+      expect(back.gaps[0]?.from.getTime()).toBeLessThan(vanishedAt + 6_000)
+    } finally {
+      proxy.heal()
+    }
+  })
+})
+
 describe('the spool', () => {
   test('messages go to the disk while no broker answers, and to the topic from the next process, in order', async () => {
     const topic = await newTopic()
