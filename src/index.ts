@@ -3,7 +3,14 @@
  *
  * @module
  */
-export type { DeadLetters, DeadMessage, MessageSelection, OperatorApi, ReplaySelection } from './inbox/dead-letters.ts'
+export type {
+  DeadLetters,
+  DeadMessage,
+  MessageRecord,
+  Messages,
+  MessageSelection,
+  ReplaySelection,
+} from './inbox/dead-letters.ts'
 export type { Door } from './http/paths.ts'
 export type { Ack, DrainOptions, DrainResult, Durability, OpenOptions, RuntimeRefusal } from './hosting/drainable.ts'
 export type { Clock, Timer } from './base/clock.ts'
@@ -11,7 +18,6 @@ export type {
   BatchContext,
   BatchHandler,
   BatchOptions,
-  Delivery,
   EventOf,
   Handler,
   HandlerContext,
@@ -48,20 +54,8 @@ export type {
   OtherField,
 } from './events/fields.ts'
 export type { MalformedBody } from './events/malformed.ts'
-export {
-  alertsEvent,
-  connectivityEvent,
-  dataEvent,
-  errorsEvent,
-  fleetEvent,
-  gapEvent,
-  stateEvent,
-  unknownEvent,
-  vehicleDataEvent,
-} from './events/schemas.ts'
 export { summarize } from './events/summarize.ts'
 export type { Doors, FieldValue, Json, Location, TimeOfDay, Tires } from './events/values.ts'
-export { eventCollectorMessage, serviceMessage, vehicleMakerMessage, wireMessage } from './events/wire-schemas.ts'
 export type { Answer, RefusalError } from './http/answers.ts'
 export type { ExecutionContext } from './hosting/execution-context.ts'
 export type { Secret } from './http/secret.ts'
@@ -69,26 +63,36 @@ export type {
   Claim,
   DeadLetter,
   DeadLetterReason,
-  Histogram,
   Inbox,
   InboxFactory,
   InboxGap,
   InboxMessage,
   InboxSettings,
-  InboxStats,
   KeptGap,
+  ListedMessage,
+  Listing,
   NextAttempt,
   Opened,
   RelayInbox,
   Selection,
-  UnopenedInbox,
   Waiting,
 } from './inbox/inbox.ts'
+export type {
+  Delivery,
+  ErrorDetails,
+  ObservedRun,
+  Observer,
+  OperatorApi,
+  RefusedHandler,
+  RefusedRequest,
+  RunEnd,
+  SettledMessage,
+  TestMessage,
+} from './inbox/observer.ts'
 export { memoryInbox } from './inbox/memory.ts'
 export type { Log } from './base/log.ts'
 export type { ReceiverOptions } from './receiver/options.ts'
-export type { ErrorDetails, GivenMessage, Readiness, Receiver } from './receiver/interface.ts'
+export type { GivenMessage, Readiness, Receiver } from './receiver/interface.ts'
 export { createReceiver } from './receiver.ts'
 export type { Source } from './receiver/source.ts'
-export type { RefusedHandler, RefusedRequest } from './receiver/refusals.ts'
-export type { Stats } from './receiver/stats.ts'
+export type { Histogram, InboxStats, Stats, UnopenedInbox } from './inbox/stats.ts'

@@ -8,9 +8,8 @@ import { FleethookError } from './base/errors.ts'
 import { consoleLog } from './base/log.ts'
 import { refusalErrors, refuse } from './http/answers.ts'
 import { createSecretCheck, type Secret } from './http/secret.ts'
-import type { Histogram } from './inbox/inbox.ts'
 import { runtimeRefusalErrors } from './receiver/refusals.ts'
-import type { Stats } from './receiver/stats.ts'
+import type { Histogram, Stats } from './inbox/stats.ts'
 
 /** Options of {@link metricsRoutes}. */
 export interface MetricsOptions<E extends Env = Env> {
@@ -127,6 +126,10 @@ export function metricsText(receiver: Measured): string {
   gauge('last_received_timestamp_seconds', 'When the last message was received; 0 before the first.', seconds(lastMs))
   gauge('lanes', 'Vehicles that have work.', stats.lanes)
   gauge('running', 'Messages whose handlers run now.', stats.running)
+  const lag = inbox.lag ?? {}
+  const behind = labelled('messaging_destination_partition_id', lag)
+  add('fleethook_lag_messages', 'gauge', 'Messages of the topic that are not settled.', behind)
+  gauge('spooled_messages', 'Messages that wait on the disk for the brokers.', inbox.spooled)
   gauge('dead_letters', 'Dead letters that are kept now.', inbox.deadLetters)
   gauge('gaps_open', 'Gaps that no event has reported yet.', stats.openGaps)
   gauge('inbox_size_bytes', 'Size of the inbox with its journal.', inbox.bytes)

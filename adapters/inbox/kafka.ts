@@ -9,7 +9,7 @@ import { type RelayInbox, refuseConflation } from '../../src/inbox/inbox.ts'
 import { KafkaBackend } from './kafka/backend.ts'
 import { type KafkaInboxOptions, readKafkaOptions } from './kafka/options.ts'
 
-export type { KafkaInboxOptions, KafkaSasl } from './kafka/options.ts'
+export type { KafkaInboxOptions, KafkaSasl, KafkaTls } from './kafka/options.ts'
 
 /**
  * Keeps messages in a topic of a Kafka cluster. A 2xx is sent when the in-sync replicas have the message, which are at least two

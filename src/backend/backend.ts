@@ -1,14 +1,15 @@
-import type { Lifecycle } from '../dispatch/lifecycle.ts'
+import type { Lifecycle } from '../dispatch/running.ts'
 import type { Registry } from '../dispatch/registry.ts'
 import type { Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Refusal } from '../http/answers.ts'
-import type { OperatorApi, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { ReplaySelection } from '../inbox/dead-letters.ts'
+import type { OperatorApi } from '../inbox/observer.ts'
 import { type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
 import type { Settings } from '../receiver/options.ts'
 import type { Reports } from '../receiver/reports.ts'
-import type { Stats } from '../receiver/stats.ts'
+import type { Stats } from '../inbox/stats.ts'
 
 /** What a backend is made of. */
 export interface BackendParts {
@@ -19,7 +20,7 @@ export interface BackendParts {
 }
 
 /** What keeps messages and has them handled: in this process (`local.ts`), or elsewhere (`relay.ts`). */
-export interface Backend extends OperatorApi {
+export interface Backend extends Required<OperatorApi> {
   readonly ack: Ack
   readonly durability: Durability
   /** Replays messages that were handled and that are still kept. Resolves to the number of messages. */
@@ -41,6 +42,8 @@ export interface Backend extends OperatorApi {
   /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
   drain(options: DrainOptions): Promise<DrainResult>
   state(): BackendState
+  /** Sentences for the operator when it has started. Default: none. */
+  facts?(): readonly string[]
 }
 
 /** The part of {@link Stats} that is about what was taken. */
@@ -58,6 +61,24 @@ export type BackendState = Pick<
   | 'lanes'
   | 'openGaps'
 >
+
+/** The whole of {@link Stats}. */
+export function statsOf(
+  backend: Pick<Backend, 'state' | 'isDraining'>,
+  { counts, topics, refusals, drift }: Reports,
+): Stats {
+  const state = backend.state()
+  return {
+    ...counts,
+    ...state,
+    lost: state.lost + counts.unkept,
+    topics: { ...topics },
+    refused: { ...refusals.counts },
+    drift: drift.list(),
+    drifted: drift.total(),
+    draining: backend.isDraining,
+  }
+}
 
 /** What a {@link RelayInbox} is inside. */
 export interface AttachableInbox extends RelayInbox {

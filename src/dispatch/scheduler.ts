@@ -8,16 +8,15 @@ import type { Ack, DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
 import { Backlog } from './backlog.ts'
-import { Batches, type GatheredBatch, inboxRestMs } from './batches.ts'
+import { Batches, type GatheredBatch } from './batches.ts'
 import { Breakers, type RestingHandler } from './breaker.ts'
 import { type Drained, drain, giveUp } from './draining.ts'
 import { type Dedupe, Duplicates } from './duplicates.ts'
 import { Lanes } from './lanes.ts'
-import { Lifecycle } from './lifecycle.ts'
+import { Lifecycle, Runner, Yielding } from './running.ts'
 import type { Registry } from './registry.ts'
 import { RequestDeadlines, requestWorkMs } from './request-deadlines.ts'
 import { backoffMs, type RetryOptions } from './retry.ts'
-import { Runner, Yielding } from './running.ts'
 import {
   beginTurn,
   bindTurn,
@@ -86,7 +85,7 @@ export class Scheduler {
     const outcome = new Outcome(results)
     const breakers = new Breakers(clock, events, this.#tryBlocked, this.#unblock)
     const batches = new Batches({
-      ...{ ...options, runner, outcome, lifecycle, breakers },
+      ...{ ...options, counts: this.counts, runner, outcome, lifecycle, breakers },
       onDue: () => this.#pump(),
       step: (batch) => this.#runBatch(batch),
     })
@@ -192,7 +191,7 @@ export class Scheduler {
         if (work === undefined) break
         lifecycle.running += 1
         beginTurn(work)
-        if (work.gate === undefined) void this.#step(work)
+        if (work.gate === undefined) void this.#attempts.attempt(work).then((verdict) => this.#endTurn(work, verdict))
         else work.gate()
       } else {
         lifecycle.running += 1
@@ -203,16 +202,9 @@ export class Scheduler {
     lifecycle.onChange?.()
   }
 
+  /** The turn of a message whose gate has opened: now in the surroundings of its request. */
   readonly #step = async (work: Work): Promise<void> => {
-    if (work.state !== 'running') return
-    let verdict: Verdict
-    try {
-      verdict = await this.#attempts.attempt(work)
-    } catch (error) {
-      this.#options.events.inboxFailed(error)
-      verdict = inboxRestMs
-    }
-    this.#endTurn(work, verdict)
+    if (work.state === 'running') this.#endTurn(work, await this.#attempts.attempt(work))
   }
 
   #runBatch(batch: GatheredBatch): void {

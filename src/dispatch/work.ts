@@ -3,7 +3,7 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { type ExecutionContext, isHeld } from '../hosting/execution-context.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
-import type { Delivery } from './handler.ts'
+import type { Delivery } from '../inbox/observer.ts'
 import type { InLane } from './lanes.ts'
 import type { AnyHandler, Gatherer } from './registry.ts'
 
@@ -33,7 +33,7 @@ export interface Work extends InLane<Work> {
   readonly mostAttempts: number
   /** Attempts that failed because a handler fails for every vehicle: they do not count toward the limit. */
   readonly exempt: number
-  /** When the handlers whose turn it is began to fail, in milliseconds since the epoch. */
+  /** When the handlers whose turn it is began to fail, by the clock that is never set back. */
   readonly failingSinceMs: number | undefined
   /** How many processes ended while they handled it. */
   readonly crashes: number
@@ -186,9 +186,10 @@ export function assignHandlers(
 }
 
 /** Its handlers, or the handler of its batch, are about to run. */
-export function countAttempt(work: Work): void {
+export function countAttempt(work: Work, counts: { retried: number }): void {
   const changing: Mutable<Work> = work
   changing.attempt += 1
+  if (work.attempt > 1) counts.retried += 1
   if (work.attempt > work.mostAttempts) changing.mostAttempts = work.attempt
 }
 
@@ -206,7 +207,7 @@ function beginCount(changing: Mutable<Work>): void {
   changing.failingSinceMs = undefined
 }
 
-/** An attempt failed at `nowMs`. An earlier process began to fail `earlierMs` before this one. */
+/** An attempt failed at `nowMs`, by the clock that is never set back. An earlier process began to fail `earlierMs` before this one. */
 export function noteFailure(work: Work, nowMs: number, earlierMs: number): void {
   const changing: Mutable<Work> = work
   changing.failingSinceMs ??= nowMs - earlierMs
@@ -321,6 +322,9 @@ export function mayJoinPrevious(work: Work): boolean {
   return batch?.isOpen === true && !isAlone && batch.gatherer === gatherers[0] && batch.owner === owner
 }
 
-export function deliveryOf({ id, attempt, redelivered }: Work, { deliveries, replayed }: Claim): Delivery {
+export function deliveryOf(
+  { id, attempt, redelivered }: Pick<Work, 'id' | 'attempt' | 'redelivered'>,
+  { deliveries, replayed }: Claim,
+): Delivery {
   return { id, attempt, redelivered: attempt > 1 || deliveries > 0 || redelivered, replayed }
 }

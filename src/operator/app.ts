@@ -1,9 +1,13 @@
 import { type Context, Hono } from 'hono'
-import * as z from 'zod/mini'
+import { streamSSE } from 'hono/streaming'
 import { FleethookError } from '../base/errors.ts'
+import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, wholeNumber } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { DeadMessage, OperatorApi } from '../inbox/dead-letters.ts'
+import { summarize } from '../events/summarize.ts'
+import type { DeadMessage, MessageRecord } from '../inbox/dead-letters.ts'
+import type { OperatorApi } from '../inbox/observer.ts'
+import { Feed, type FeedItem } from './feed.ts'
 
 /** A dead letter in a list, without its payload. Times are ISO 8601 in UTC. */
 export interface LetterSummary {
@@ -36,44 +40,96 @@ function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage): LetterS
 }
 
 function letterOf(message: DeadMessage): Letter {
-  const { event } = message
-  // The id of an event is a getter on its prototype, so a copy by spreading does not have it.
-  const whole = 'id' in event ? { ...event, id: event.id } : event
-  return { ...summaryOf(message), event: whole }
+  return { ...summaryOf(message), event: whole(message.event) }
+}
+
+/** The id of an event is a getter on its prototype, so a copy by spreading does not have it. */
+function whole(event: FleetEvent | MalformedBody): object {
+  return 'id' in event ? { ...event, id: event.id } : event
+}
+
+/** A message that the inbox keeps, as JSON. */
+function recordOf({ event, ...record }: MessageRecord): object {
+  return { ...record, ...lineOf(event, event.receivedAt), event: whole(event) }
+}
+
+/** What `summarize` says of an event. */
+function lineOf(event: FleetEvent | MalformedBody, at: Date): { readonly line?: string } {
+  return event.topic === 'malformed' ? {} : { line: summarize(event, at) }
+}
+
+/** An item of the feed as JSON: `line` is what `summarize` says of its event. */
+function itemOf({ atMs, ...item }: FeedItem): object {
+  const at = new Date(atMs)
+  const event = 'event' in item ? item.event : undefined
+  if (event === undefined) return { at, ...item }
+  return { at, ...item, event: whole(event), ...lineOf(event, at) }
 }
 
 function vinOf(event: FleetEvent | MalformedBody): string | undefined {
   return event.topic === 'malformed' ? undefined : event.vin
 }
 
-const time = z.pipe(
-  z.iso.datetime({ offset: true }),
-  z.transform((text) => new Date(text)),
-)
-const filter = z.strictObject({
-  vin: z.optional(z.string()),
-  topic: z.optional(z.string()),
-  from: z.optional(time),
-  to: z.optional(time),
-})
-const page = z.extend(filter, {
-  limit: z.optional(z.coerce.number().check(z.int(), z.gte(1), z.lte(1000))),
-  after: z.optional(z.string()),
-})
-const change = z.extend(filter, { dryRun: z.optional(z.boolean()) })
-const range = z.extend(change, { from: time, to: time })
+/** A selection as a request writes it: in the query, or in the body as JSON. */
+interface Selected {
+  readonly vin?: string
+  readonly topic?: string
+  readonly from?: string
+  readonly to?: string
+}
+
+const text: Rule = { must: 'must be text', accepts: (value) => typeof value === 'string' }
+const time: Rule = {
+  must: 'must be a time in ISO 8601 with its zone',
+  accepts: (value) =>
+    typeof value === 'string' &&
+    /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value) &&
+    !Number.isNaN(Date.parse(value)),
+}
+const filterRules: Rules<Selected> = { vin: text, topic: text, from: time, to: time }
+const pageRules: Rules<Selected & { limit?: number; after?: string }> = {
+  ...filterRules,
+  limit: wholeNumber(1, 1000),
+  after: text,
+}
+const listingRules: Rules<Selected & { limit?: number; before?: string }> = {
+  ...filterRules,
+  limit: wholeNumber(1, 1000),
+  before: text,
+}
+const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'; since?: string }> = {
+  ...{ vin: text, topic: text, since: text },
+  errors: oneOf('true', 'false'),
+}
+const changeRules: Rules<Selected & { dryRun?: boolean }> = { ...filterRules, dryRun: trueOrFalse }
+const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean }> = {
+  ...changeRules,
+  from: required(time),
+  to: required(time),
+}
+
+/** A stream without news says that it is alive this often, in milliseconds: a proxy may end one that is silent for a minute. */
+const aliveMs = 15_000
+
+/** The items of one event of the stream: a reader limits the size of an event. */
+const atOnce = 50
 
 /** The default length of a page. */
 const usualLimit = 100
 
-/** The operator's requests as JSON over HTTP. It does not check a secret. Guard it wherever you mount it. */
-export function createOperatorApp(operator: OperatorApi): Hono {
+/**
+ * The operator's requests as JSON over HTTP, and the feed as a stream. It does not check a secret. Guard it wherever you mount it.
+ */
+export function createOperatorApp(
+  operator: OperatorApi,
+  feed: Feed | undefined = operator.observe && new Feed(operator.observe),
+): Hono {
   const { deadLetters } = operator
   const app = new Hono()
 
   app.get('/dead', async (c) => {
-    const { limit = usualLimit, ...which } = read(page, c.req.query())
-    const found = await deadLetters.list({ ...which, limit })
+    const { limit = usualLimit, ...which } = read(queryOf(c), pageRules)
+    const found = await deadLetters.list({ ...dated(which), limit })
     const last = found.at(-1)
     return c.json({
       letters: found.map(summaryOf),
@@ -82,8 +138,12 @@ export function createOperatorApp(operator: OperatorApi): Hono {
     })
   })
 
-  app.post('/dead/replay', async (c) => c.json({ messages: await deadLetters.replay(read(change, await bodyOf(c))) }))
-  app.post('/dead/discard', async (c) => c.json({ messages: await deadLetters.discard(read(change, await bodyOf(c))) }))
+  app.post('/dead/replay', async (c) =>
+    c.json({ messages: await deadLetters.replay(dated(read(await bodyOf(c), changeRules))) }),
+  )
+  app.post('/dead/discard', async (c) =>
+    c.json({ messages: await deadLetters.discard(dated(read(await bodyOf(c), changeRules))) }),
+  )
 
   app.get('/dead/:id', async (c) => {
     const letter = await deadLetters.get(c.req.param('id'))
@@ -92,7 +152,50 @@ export function createOperatorApp(operator: OperatorApi): Hono {
 
   app.post('/dead/:id/replay', async (c) => c.json({ messages: await deadLetters.replay(c.req.param('id')) }))
   app.post('/dead/:id/discard', async (c) => c.json({ messages: await deadLetters.discard(c.req.param('id')) }))
-  app.post('/replay', async (c) => c.json({ messages: await operator.replay(read(range, await bodyOf(c))) }))
+  app.post('/replay', async (c) => {
+    const { from, to, ...which } = read(await bodyOf(c), rangeRules)
+    return c.json({ messages: await operator.replay({ ...which, from: new Date(from), to: new Date(to) }) })
+  })
+
+  app.get('/messages', async (c) => {
+    const { limit = usualLimit, ...which } = read(queryOf(c), listingRules)
+    const found = await operator.messages.list({ ...dated(which), limit })
+    const last = found.at(-1)
+    return c.json({
+      messages: found.map(recordOf),
+      next: found.length === limit && last !== undefined ? last.id : null,
+    })
+  })
+
+  app.get('/messages/:id', async (c) => {
+    const found = await operator.messages.get(c.req.param('id'))
+    return found === undefined ? c.json(unknownMessage, 404) : c.json(recordOf(found))
+  })
+
+  const { stats } = operator
+  if (stats !== undefined) app.get('/stats', (c) => c.json(stats()))
+  if (feed !== undefined) {
+    app.get('/feed', (c) => {
+      const { since = c.req.header('last-event-id'), errors, ...about } = read(c.req.query(), feedRules)
+      const which = { ...about, errors: errors === 'true' }
+      return streamSSE(c, async (stream) => {
+        const ended = new AbortController()
+        stream.onAbort(() => ended.abort())
+        const alive = setInterval(() => void stream.write(': alive\n\n'), aliveMs)
+        try {
+          for await (const { items, missed, cursor } of feed.read(which, since, ended.signal)) {
+            // A cursor is for the whole batch, so only its last part has one.
+            for (let at = 0; at + atOnce < items.length; at += atOnce)
+              await stream.writeSSE({ data: JSON.stringify({ items: items.slice(at, at + atOnce).map(itemOf) }) })
+            const last = items.slice(Math.max(0, Math.ceil(items.length / atOnce) - 1) * atOnce).map(itemOf)
+            await stream.writeSSE({ id: cursor, data: JSON.stringify({ items: last, missed }) })
+          }
+        } finally {
+          clearInterval(alive)
+        }
+      })
+    })
+  }
 
   app.notFound((c) => c.json({ error: 'path_unknown', text: 'Unknown path.' }, 404))
   app.onError((error, c) => {
@@ -103,7 +206,14 @@ export function createOperatorApp(operator: OperatorApi): Hono {
   return app
 }
 
+const unknownMessage = { error: 'message_unknown', text: 'The inbox has no message with this id.' }
+
 const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }
+
+function queryOf(c: Context): object {
+  const query = c.req.query()
+  return 'limit' in query ? { ...query, limit: Number(query['limit']) } : query
+}
 
 async function bodyOf(c: Context): Promise<unknown> {
   try {
@@ -113,12 +223,18 @@ async function bodyOf(c: Context): Promise<unknown> {
   }
 }
 
-function read<Schema extends z.ZodMiniType>(schema: Schema, given: unknown): z.output<Schema> {
-  const { data, error } = schema.safeParse(given)
-  if (error === undefined) return data
-  const [issue] = error.issues
-  throw new FleethookError(
-    'option_invalid',
-    `The request is invalid: ${issue?.path.join('.') ?? ''} ${issue?.message ?? ''}.`,
-  )
+function read<Request extends object>(given: unknown, rules: Rules<Request>): Request {
+  checkOptions<Request>('the request', given, rules)
+  return given
+}
+
+function dated<Given extends Selected>(
+  given: Given,
+): Omit<Given, 'from' | 'to'> & { readonly from: Date | undefined; readonly to: Date | undefined } {
+  const { from, to, ...rest } = given
+  return { ...rest, from: dateOf(from), to: dateOf(to) }
+}
+
+function dateOf(written: string | undefined): Date | undefined {
+  return written === undefined ? undefined : new Date(written)
 }

@@ -8,17 +8,16 @@ import { expect, inject, test } from 'vitest'
 const pinned: Readonly<Record<string, { readonly values: string; readonly types: string }>> = {
   fleethook: {
     values: `
-      Discard FleethookError Retry alertsEvent connectivityEvent createReceiver dataEvent errorsEvent eventCollectorMessage fleetEvent
-      gapEvent memoryInbox serviceMessage stateEvent summarize unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
+      Discard FleethookError Retry createReceiver memoryInbox summarize`,
     types: `
       Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock
       ConnectivityEvent DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors
       DrainOptions DrainResult Durability ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy
       FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
       GivenMessage Handler HandlerContext HandlerFilter Histogram Inbox InboxFactory InboxGap InboxMessage
-      InboxSettings InboxStats Json KeptGap Location Log MalformedBody MessageSelection Meta NextAttempt
-      OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
-      RefusedRequest RelayInbox ReplaySelection RuntimeRefusal Secret Selection Source StateEvent Stats Subject
+      InboxSettings InboxStats Json KeptGap ListedMessage Listing Location Log MalformedBody MessageRecord MessageSelection Messages Meta NextAttempt
+      ObservedRun Observer OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
+      RefusedRequest RelayInbox ReplaySelection RunEnd RuntimeRefusal Secret Selection SettledMessage Source StateEvent Stats Subject TestMessage
       TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent VehicleError Waiting WireEvent`,
   },
   'fleethook/normalize': {
@@ -28,6 +27,12 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ErrorsEvent EventBase ExtendedBy FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
       Json Location Meta NormalizeOptions Normalizer NormalizerOptions OtherField Piece Split StateEvent TimeOfDay Tires Topic
       UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
+  },
+  'fleethook/schemas': {
+    values: `
+      alertsEvent connectivityEvent dataEvent errorsEvent eventCollectorMessage fleetEvent gapEvent serviceMessage stateEvent
+      unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
+    types: '',
   },
   'fleethook/client': {
     values: 'ServiceError createClient',
@@ -45,10 +50,10 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Sandbox SandboxOptions SandboxState SandboxStore StreamFault`,
   },
   'fleethook/testing': {
-    values: 'deliver fakeClock inboxConformance message receiverConformance',
+    values: 'deliver fakeClock inboxConformance message receiverConformance relayConformance',
     types: `
       Conformance DeliverOptions Deliverable Delivered FakeClock GivenAlert GivenError HandledEvent InboxUnderTest MessageDetails
-      MessageFactories MessageOf ReceiverUnderTest`,
+      MessageFactories MessageOf ReceiverUnderTest RelayUnderTest`,
   },
   'fleethook/node': {
     values: 'exitWithError serve',
@@ -64,6 +69,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       DurableObjectInboxOptions InboxObject InboxObjectClass ObjectNamespace ObjectSql ObjectState ObjectStorage ObjectStub
       Retention SqlValue`,
   },
+  'fleethook/inbox/kafka': { values: 'kafkaInbox', types: 'KafkaInboxOptions KafkaSasl KafkaTls' },
   'fleethook/inbox/queue': { values: 'queueInbox', types: 'QueueBinding QueueInboxOptions QueuedMessage' },
 }
 

@@ -1,17 +1,19 @@
 import { randomUUID } from 'node:crypto'
-import type { Backend, BackendParts, BackendState } from '../../../src/backend/backend.ts'
+import { type Backend, type BackendParts, type BackendState, statsOf } from '../../../src/backend/backend.ts'
 import { LocalBackend } from '../../../src/backend/local.ts'
 import { type Relay, RelayBackend } from '../../../src/backend/relay.ts'
 import { watchForStalls } from '../../../src/backend/stalls.ts'
 import { backgroundTimer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog, type Log } from '../../../src/base/log.ts'
-import type { Lifecycle } from '../../../src/dispatch/lifecycle.ts'
+import type { Lifecycle } from '../../../src/dispatch/running.ts'
 import { nowhere, type Surroundings } from '../../../src/dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { DeadLetters, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
-import type { InboxGap, InboxMessage, InboxStats } from '../../../src/inbox/inbox.ts'
+import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { Observer } from '../../../src/inbox/observer.ts'
+import type { InboxStats, Stats } from '../../../src/inbox/stats.ts'
+import type { InboxGap, InboxMessage } from '../../../src/inbox/inbox.ts'
 import { clusterError, closeClient, codesOf, Connector, loadClient } from './client.ts'
 import { DeadTopic } from './dead-topic.ts'
 import type { KafkaSettings } from './options.ts'
@@ -96,6 +98,13 @@ export class KafkaBackend implements Backend {
     discard: async (which) => (await this.#connection()).replays.deadLetters.discard(which),
   }
 
+  /** The topic is a log, and the tools of Kafka read it. */
+  readonly messages: Messages = { list: inTopic, get: inTopic }
+
+  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+
+  readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
+
   async replay(which: ReplaySelection): Promise<number> {
     return (await this.#connection()).replays.replay(which)
   }
@@ -132,6 +141,19 @@ export class KafkaBackend implements Backend {
     return isFailing ? 'inbox_unavailable' : this.#front.refusing()
   }
 
+  facts(): readonly string[] {
+    const { role, spool } = this.#settings
+    const { found, spool: opened } = this.#connected ?? {}
+    return [
+      ...(role === 'handle' ? ['This process only runs handlers: it takes no messages.'] : []),
+      ...(role === 'receive' ? ['This process only receives: handlers run in others.'] : []),
+      ...(role === 'handle' ? [] : [found?.isWeak === true ? weak : strong]),
+      ...(spool === undefined || opened === undefined
+        ? []
+        : ['While brokers do not confirm, a 2xx means: the message is on the disk of this machine.']),
+    ]
+  }
+
   drain(options: DrainOptions): Promise<DrainResult> {
     return (this.#draining ??= this.#drain(options))
   }
@@ -161,6 +183,7 @@ export class KafkaBackend implements Backend {
     return {
       durability: 'replicated',
       deadLetters: this.deadLetters,
+      messages: this.messages,
       replay: (which) => this.replay(which),
       put: (messages) => this.#append(messages),
     }
@@ -238,8 +261,12 @@ export class KafkaBackend implements Backend {
     const settings = this.#settings
     const connector = new Connector(await loadClient(), settings)
     const spool = await this.#openSpool(connector)
-    const found = await this.#find(connector, settings.confirmMs).catch((error: unknown) => {
-      if (spool === undefined || !(error instanceof FleethookError) || error.code !== 'inbox_unavailable') throw error
+    const found = await this.#find(connector, settings.confirmMs).catch(async (error: unknown) => {
+      if (spool === undefined) throw error
+      if (!(error instanceof FleethookError) || error.code !== 'inbox_unavailable') {
+        await spool.close()
+        throw error
+      }
       this.#log.error('the cluster is away at the start: messages wait on the disk of this machine', {
         reason: error.message,
       })
@@ -411,7 +438,10 @@ export class KafkaBackend implements Backend {
   async #stopHandling(handlerGraceMs: number, deadlineMs: number): Promise<DrainResult | undefined> {
     const graceMs = Math.min(handlerGraceMs, deadlineMs)
     await this.#reader?.finish(graceMs)
-    return this.#back?.drain({ deadlineMs: Math.max(0, deadlineMs - graceMs), handlerGraceMs: 0 })
+    const drained = this.#back?.drain({ deadlineMs: Math.max(0, deadlineMs - graceMs), handlerGraceMs: 0 })
+    // Not before the drain has begun: what is not handed out is left then, and not over.
+    this.#reader?.stop()
+    return drained
   }
 }
 
@@ -438,6 +468,17 @@ function chunksOf(messages: readonly InboxMessage[]): readonly Chunk[] {
 
 /** What is assumed of the topics until the cluster answers. */
 const unknownTopics: FoundTopics = { mostBytes: 1_048_588, retentionMs: undefined, isWeak: false }
+
+async function inTopic(): Promise<never> {
+  throw new FleethookError('inbox_unavailable', 'The messages of a Kafka inbox are in its topic, which has no list.', {
+    hint: 'Read the topic with the tools of Kafka. `receiver.replay` handles a time of it again.',
+  })
+}
+
+const strong =
+  'Machines are brokers here: at least two have the message, and may hold it in memory. A power cut of all of them can lose it.'
+const weak =
+  'The topics are weaker than two brokers, and `allowWeak` accepts it: a message that one broker confirmed is lost with that broker.'
 
 const handlesOnly: Refusal = {
   error: 'inbox_unavailable',

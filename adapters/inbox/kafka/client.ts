@@ -1,6 +1,6 @@
 import type { Admin, BaseOptions, Consumer, Producer } from '@platformatic/kafka'
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { KafkaSettings } from './options.ts'
+import type { KafkaSettings, KafkaTls } from './options.ts'
 
 /** The version of the client that the tests of this inbox judge. package.json names the same one. */
 export const testedClient = '2.12.1'
@@ -90,10 +90,15 @@ export class Connector {
       // It is asked again after every error.
       metadataMaxAge: 300_000,
       autocreateTopics: false,
-      ...(tls === undefined ? {} : { tls }),
+      ...(tls === undefined ? {} : { tls: tlsOptions(tls) }),
       ...(sasl === undefined ? {} : { sasl }),
     }
   }
+}
+
+/** Node has lists that can be changed in its types. */
+function tlsOptions({ ca, ...others }: KafkaTls): NonNullable<BaseOptions['tls']> {
+  return { ...others, ...(ca === undefined ? {} : { ca: [ca].flat() }) }
 }
 
 /** Without a listener, an `error` of the client would end the process. Callers see errors by what they await. */
@@ -149,8 +154,15 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
   const them = brokers.length === 1 ? `The broker ${brokers[0]}` : `The brokers ${brokers.join(', ')}`
 
   if (says('Broker requires TLS')) return fails(`${them} expect TLS.`, 'Set `tls: true`, or use the port without TLS.')
-  if (says('TLS handshake failed'))
-    return fails(`${them} do not speak TLS on this port.`, 'Leave out `tls`, or use the port with TLS.')
+  const broke = codes.has('ECONNRESET') || says('Connection closed') || says('timed out')
+  if (
+    tls !== undefined &&
+    (broke || says('TLS handshake failed') || [...codes].some((code) => code.startsWith('ERR_SSL')))
+  )
+    return fails(
+      `${them} did not finish the TLS handshake.`,
+      'Is this the port with TLS? If it is, check `sasl`, or leave `tls` out.',
+    )
   const certificate = [...codes].find((code) => untrusted.test(code))
   if (certificate !== undefined)
     return fails(`The certificate of the brokers is not trusted: ${certificate}.`, 'Give its authority: `tls: { ca }`.')
@@ -175,7 +187,7 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
   if (says('Connection closed')) {
     const hint =
       sasl === undefined
-        ? `They may want ${tls === undefined ? '`tls` or `sasl`' : '`sasl`'}.`
+        ? 'They may want `tls` or `sasl`.'
         : 'The client reports a wrong password in this way too: check `sasl`, and whether the port wants `tls`.'
     return fails(`${them} closed the connection.`, hint)
   }

@@ -1,4 +1,3 @@
-import type { ConnectionOptions as TlsOptions } from 'node:tls'
 import { FleethookError } from '../../../src/base/errors.ts'
 import {
   aFunction,
@@ -12,6 +11,18 @@ import {
   wholeNumber,
 } from '../../../src/base/options.ts'
 import type { InboxFactory } from '../../../src/inbox/inbox.ts'
+
+/** How to know the brokers, and how to be known by them. Certificates and keys are PEM text. */
+export interface KafkaTls {
+  /** The authorities to trust. Default: those of the runtime. */
+  readonly ca?: string | readonly string[]
+  /** The certificate of this client, where the brokers ask for one. */
+  readonly cert?: string
+  readonly key?: string
+  readonly passphrase?: string
+  /** The name that the certificate of a broker must have. Default: its host. */
+  readonly servername?: string
+}
 
 /** How to log in to the brokers. A function is asked at every connection, for passwords and tokens that change. */
 export interface KafkaSasl {
@@ -39,8 +50,8 @@ export interface KafkaInboxOptions {
   readonly role?: 'both' | 'receive' | 'handle'
   /** The consumer group of the handling processes. Default `<topic>-handlers`. */
   readonly groupId?: string
-  /** `true`, or the options of `tls.connect`, for instance `{ ca }`. Default: no TLS. */
-  readonly tls?: true | TlsOptions
+  /** `true`, or for instance `{ ca }`. Default: no TLS. */
+  readonly tls?: true | KafkaTls
   /** Default: no login. */
   readonly sasl?: KafkaSasl
   /**
@@ -73,7 +84,7 @@ export interface KafkaSettings {
   readonly partitions: number
   readonly role: 'both' | 'receive' | 'handle'
   readonly groupId: string
-  readonly tls: TlsOptions | undefined
+  readonly tls: KafkaTls | undefined
   readonly sasl: KafkaSasl | undefined
   readonly confirmMs: number
   readonly quiesceMs: number
@@ -103,8 +114,11 @@ const groupName: Rule = {
 }
 
 const tlsOptions: Rule = {
-  must: 'must be true or the options of tls.connect',
-  accepts: (value) => value === true || isObject(value),
+  must: 'must be true or an object of ca, cert, key, passphrase, servername',
+  accepts: (value) =>
+    value === true ||
+    (isObject(value) &&
+      Object.keys(value).every((name) => ['ca', 'cert', 'key', 'passphrase', 'servername'].includes(name))),
   isSecret: true,
 }
 

@@ -56,8 +56,8 @@ interface Part {
   highest: number
   /** Offsets below may have been handed out by another process. */
   readonly inherited: number
-  /** The highest id of each writer: what is not higher is in the log a second time. */
-  readonly lastIds: Map<string, string>
+  /** What lies below was settled by an earlier owner. It is read for `#seen`. */
+  readonly floor: number
   /** When the last message that was read had been received. */
   lastReceivedAt: number | undefined
   /** The end of the partition, as far as it is known. */
@@ -70,6 +70,9 @@ interface Part {
 /** The most messages that are read and not settled, without an option. */
 const defaultMessages = 10_000
 const defaultBytes = 64 * 1_048_576
+
+/** So many settled records are read again when a partition comes, to know records that are in the log a second time. */
+const readBefore = 500
 
 /** The most settled messages above the oldest unsettled one of a partition: so many are handled again after a crash. */
 const mostAbove = 50_000
@@ -103,6 +106,11 @@ export class Reader implements Inbox {
   readonly #ids = createDeliveryIds()
   readonly #parts = new Map<number, Part>()
   readonly #byId = new PassingMap<string, Unsettled>()
+  /**
+   * The record with the highest id of each writer, by partition. A later record whose id is not higher is in the log a second time.
+   * It outlives the assignment, because the second copy can come after a rebalance.
+   */
+  readonly #seen = new Map<number, Map<string, { readonly id: string; readonly offset: number }>>()
   readonly #fetching = new Set<number>()
   readonly #mostMessages: number
   readonly #mostBytes: number
@@ -111,10 +119,13 @@ export class Reader implements Inbox {
   #out = 0
   /** Partitions are about to go: only what closes a hole below a settled message starts. */
   #isQuiescing = false
+  #isFinishing = false
   #isStopped = false
   #isClosed = false
   #isPaused = false
   #needsLeaders = false
+  #isWanted = false
+  #isPlanning = false
   #assignment = 0
   #committing: Promise<void> = Promise.resolve()
   #timers: Timer[] = []
@@ -143,7 +154,10 @@ export class Reader implements Inbox {
 
   async open(): Promise<Opened> {
     this.#membership.start()
-    this.#every(commitMs, () => this.#commit())
+    this.#every(commitMs, async () => {
+      await this.#commit()
+      this.#fetchAll()
+    })
     this.#every(lookMs, () => this.#look())
     return { waiting: none() }
   }
@@ -237,8 +251,13 @@ export class Reader implements Inbox {
 
   /** Starts nothing new, finishes what runs, and commits. For a stop, before the handlers are aborted. */
   async finish(withinMs: number): Promise<void> {
+    this.#isFinishing = true
     this.#isQuiescing = true
     await this.#settledDown(withinMs)
+  }
+
+  /** Hands nothing out any more. */
+  stop(): void {
     this.#isStopped = true
     this.#change()
   }
@@ -246,8 +265,7 @@ export class Reader implements Inbox {
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
-    this.#isStopped = true
-    this.#change()
+    this.stop()
     for (const timer of this.#timers) timer.cancel()
     await this.#commit()
     await Promise.all([this.#membership.leave(), this.#topic.close()])
@@ -327,7 +345,7 @@ export class Reader implements Inbox {
     this.#assignment += 1
     const own = new Set(partitions)
     for (const [partition, part] of this.#parts) if (!isContinued || !own.has(partition)) this.#drop(part)
-    this.#isQuiescing = false
+    this.#isQuiescing = this.#isFinishing
     const added = partitions.filter((partition) => !this.#parts.has(partition))
     this.#change()
     this.#fetchAll()
@@ -358,8 +376,8 @@ export class Reader implements Inbox {
         if (!isCurrent()) return
         for (const partition of partitions) {
           const from = committed.get(partition) ?? first.get(partition) ?? 0
-          const last = end.get(partition) ?? 0
-          this.#parts.set(partition, newPart(partition, from, last))
+          const before = Math.max(first.get(partition) ?? 0, from - readBefore)
+          this.#parts.set(partition, newPart(partition, from, Math.min(from, before), end.get(partition) ?? 0))
         }
         break
       } catch (error) {
@@ -383,12 +401,24 @@ export class Reader implements Inbox {
 
   /** Fetches from every broker that has partitions of this process and from which nothing is being fetched. */
   #fetchAll(): void {
-    void this.#fetchEach().catch(async (error: unknown) => {
-      this.#failed('the cluster does not say where partitions are', error)
-      this.#needsLeaders = true
-      await this.#pause()
-      if (!this.#isClosed) this.#fetchAll()
-    })
+    this.#isWanted = true
+    if (!this.#isPlanning) void this.#plan()
+  }
+
+  async #plan(): Promise<void> {
+    this.#isPlanning = true
+    while (this.#isWanted && !this.#isClosed) {
+      this.#isWanted = false
+      try {
+        await this.#fetchEach()
+      } catch (error) {
+        this.#failed('the cluster does not say where partitions are', error)
+        this.#needsLeaders = true
+        await this.#pause()
+        this.#isWanted = true
+      }
+    }
+    this.#isPlanning = false
   }
 
   async #fetchEach(): Promise<void> {
@@ -452,20 +482,17 @@ export class Reader implements Inbox {
   #add(part: Part, { partition, offset, record }: PlacedRecord): Waiting | undefined {
     const incoming = fromRecord(record)
     if (incoming === undefined) {
-      this.#buryForeign(part, offset, record.value)
+      if (offset >= part.floor) this.#buryForeign(part, offset, record.value)
       return undefined
     }
     const { message, writer, replayed } = incoming
     const { id, lane, kind } = message
     part.lastReceivedAt = message.receivedAt
-    if (!replayed && writer !== '') {
-      const last = part.lastIds.get(writer)
-      if (last !== undefined && id <= last) {
-        this.#repeated += 1
-        return undefined
-      }
-      part.lastIds.set(writer, id)
+    if (!replayed && writer !== '' && this.#isRepeated(partition, writer, id, offset)) {
+      this.#repeated += 1
+      return undefined
     }
+    if (offset < part.floor) return undefined
     // A copy can be there while its original is not settled yet.
     if (this.#byId.get(id) !== undefined) {
       this.#repeated += 1
@@ -475,8 +502,19 @@ export class Reader implements Inbox {
     part.unsettled.set(offset, unsettled)
     this.#byId.set(id, unsettled)
     this.#bytes += message.bytes
-    void partition
     return { id, lane, kind, redelivered: offset < part.inherited }
+  }
+
+  #isRepeated(partition: number, writer: string, id: string, offset: number): boolean {
+    let seen = this.#seen.get(partition)
+    if (seen === undefined) {
+      seen = new Map()
+      this.#seen.set(partition, seen)
+    }
+    const last = seen.get(writer)
+    if (last !== undefined && id <= last.id) return offset > last.offset
+    seen.set(writer, { id, offset })
+    return false
   }
 
   /** A record that fleethook did not write holds nobody up: it becomes a dead letter that a person can look at. */
@@ -526,25 +564,31 @@ export class Reader implements Inbox {
     const low = first.get(partition) ?? 0
     const high = last.get(partition) ?? 0
     if (this.#parts.get(partition) !== part || part.next !== next || (next >= low && next <= high)) return
-    const now = this.#clock.now()
-    const { retentionMs, inbox } = this.#options
-    part.next = next < low ? low : high
     part.end = high
-    const missed = next < low ? low - next : 0
-    this.#log.error(
-      next < low
-        ? 'the topic deleted messages before they were handled: its retention is shorter than the lag'
-        : 'the brokers lost the end of a partition, with messages that they had confirmed',
-      { partition, position: next, missed: next < low ? missed : next - high },
-    )
-    const toMs = next < low && retentionMs !== undefined ? Math.max(0, now - retentionMs) : now
-    const fromMs = Math.min(part.lastReceivedAt ?? toMs - (retentionMs ?? 0), toMs)
-    inbox.onGap?.({
-      reason: 'inbox_expired',
-      fromMs: Math.max(0, fromMs),
-      toMs,
-      missed: next < low ? missed : next - high,
+    if (next > high) {
+      part.next = high
+      this.#lost(part, next - high, this.#clock.now())
+      this.#log.error('the brokers lost the end of a partition, with messages that they had confirmed', {
+        partition,
+        missed: next - high,
+      })
+      return
+    }
+    part.next = low
+    const missed = low - Math.max(next, part.floor)
+    // What lies below the floor was settled.
+    if (missed <= 0) return
+    this.#lost(part, missed, Math.max(0, this.#clock.now() - (this.#options.retentionMs ?? 0)))
+    this.#log.error('the topic deleted messages before they were handled: its retention is shorter than the lag', {
+      partition,
+      missed,
     })
+  }
+
+  /** Messages are gone from the topic. Nobody knows whose they were. */
+  #lost(part: Part, missed: number, toMs: number): void {
+    const fromMs = Math.min(part.lastReceivedAt ?? toMs - (this.#options.retentionMs ?? 0), toMs)
+    this.#options.inbox.onGap?.({ reason: 'inbox_expired', fromMs: Math.max(0, fromMs), toMs, missed })
   }
 
   /** One commit at a time: a later one must not arrive before an earlier one. */
@@ -594,15 +638,15 @@ export class Reader implements Inbox {
   }
 }
 
-function newPart(partition: number, from: number, end: number): Part {
+function newPart(partition: number, from: number, next: number, end: number): Part {
   return {
     partition,
-    next: from,
+    next,
+    floor: from,
     committed: from,
     unsettled: new PassingMap(),
     highest: -1,
     inherited: end,
-    lastIds: new Map(),
     lastReceivedAt: undefined,
     end,
     watched: -1,
@@ -611,9 +655,9 @@ function newPart(partition: number, from: number, end: number): Part {
 }
 
 /** The oldest offset of a partition that is not settled. */
-function lowOf({ unsettled, next }: Part): number {
+function lowOf({ unsettled, next, floor }: Part): number {
   for (const { offset } of unsettled.values()) return offset
-  return next
+  return Math.max(next, floor)
 }
 
 /** Whether a crash would make too many settled messages run again. */

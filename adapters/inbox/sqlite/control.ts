@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
 import { lstatSync, mkdirSync, rmSync } from 'node:fs'
-import { createServer, type Server } from 'node:http'
+import { createServer, type RequestListener, type Server } from 'node:http'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
-import { getRequestListener } from '@hono/node-server'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxSettings } from '../../../src/inbox/inbox.ts'
-import { createOperatorApp } from '../../../src/operator/app.ts'
+import { Feed } from '../../../src/operator/feed.ts'
+import type { OperatorApi } from '../../../src/inbox/observer.ts'
 
 /** The socket beside the file, through which operators on this machine, as the same user, reach the process that has the file. */
 interface Control {
@@ -30,6 +30,7 @@ export function controlPath(path: string): string {
 /** Without a socket the receiver runs too: the log says that operators cannot reach it. */
 export function createControl(path: string, settings: InboxSettings): Control {
   let server: Server | undefined
+  let feed: Feed | undefined
   return {
     open() {
       // Not earlier: while the receiver is being created it has no operator yet.
@@ -38,8 +39,18 @@ export function createControl(path: string, settings: InboxSettings): Control {
       const socket = controlPath(path)
       const failed = (error: unknown): void =>
         log.warn('operators cannot reach this receiver by its inbox', { socket, error: nameOf(error) })
-      const { fetch } = createOperatorApp(operator)
-      server = createServer(getRequestListener(fetch, { overrideGlobalObjects: false, hostname: 'localhost' }))
+      // Before anybody asks: what goes wrong until then is worth showing.
+      feed ??= operator.observe && new Feed(operator.observe)
+      let listener: Promise<RequestListener> | undefined
+      server = createServer((incoming, outgoing) => {
+        listener ??= createListener(operator, feed)
+        listener
+          .then((answer) => answer(incoming, outgoing))
+          .catch((error: unknown) => {
+            failed(error)
+            outgoing.destroy()
+          })
+      })
       server.on('error', failed)
       try {
         if (socket !== `${resolve(path)}.sock`) makeFolder(dirname(socket))
@@ -55,6 +66,18 @@ export function createControl(path: string, settings: InboxSettings): Control {
       server = undefined
     },
   }
+}
+
+/** Loaded with the first request of an operator, which most processes never get. */
+async function createListener(operator: OperatorApi, feed: Feed | undefined): Promise<RequestListener> {
+  const [{ getRequestListener }, { createOperatorApp }] = await Promise.all([
+    import('@hono/node-server'),
+    import('../../../src/operator/app.ts'),
+  ])
+  return getRequestListener(createOperatorApp(operator, feed).fetch, {
+    overrideGlobalObjects: false,
+    hostname: 'localhost',
+  })
 }
 
 function nameOf(error: unknown): string {

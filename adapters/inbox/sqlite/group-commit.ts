@@ -1,5 +1,5 @@
 import type { Clock } from '../../../src/base/clock.ts'
-import type { Histogram } from '../../../src/inbox/inbox.ts'
+import type { Histogram } from '../../../src/inbox/stats.ts'
 import type { Committed, InboxFile, Move, PendingUpdate, StoredMessage, Transaction } from './file/interface.ts'
 
 /** Collects changes and writes all of them with one sync. */

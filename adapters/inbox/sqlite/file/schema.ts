@@ -2,11 +2,11 @@ import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite'
 import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { GapReason } from '../../../../src/events/event.ts'
-import type { Claim, DeadLetter, InboxGap, InboxMessage, Waiting } from '../../../../src/inbox/inbox.ts'
+import type { Claim, DeadLetter, InboxGap, InboxMessage, ListedMessage, Waiting } from '../../../../src/inbox/inbox.ts'
 import type { SignOfLife } from './interface.ts'
 
 /** 'flht': marks a SQLite file as an inbox of fleethook. */
-const applicationId = 0x66_6c_68_74
+export const applicationId = 0x66_6c_68_74
 
 const time = (column: string): string => `strftime('%Y-%m-%dT%H:%M:%fZ', ${column} / 1000.0, 'unixepoch')`
 
@@ -81,6 +81,9 @@ const migrations: readonly string[] = [
   `,
 ]
 
+/** The version of the newest schema. */
+export const schemaVersion: number = migrations.length
+
 /**
  * Brings a file to the newest schema in one transaction. Throws `inbox_unsupported` for a file that is not an inbox, or that
  * a newer fleethook wrote. Returns the version that it found: 0 for a new file.
@@ -116,18 +119,20 @@ export function isInbox(db: DatabaseSync): boolean {
 }
 
 /**
- * The time since the last sign of life, by both clocks. The machine's running time is a lower limit for how long ago it was,
- * after a restart of the machine too. So a clock that was set back neither hides nor shortens it.
+ * The time since the last sign of life. The machine's running time shows how long that was when the clock was set back meanwhile:
+ * the gap then has that length and ends now, by the clock as it is now. After a restart of the machine only a lower limit is known,
+ * so the gap covers the time by both clocks.
  */
 export function downtimeOf(state: SqlRow, { nowMs, uptimeMs }: SignOfLife): { fromMs: number; toMs: number } {
   const aliveAt = Number(state['alive_at'])
-  const uptimeThen = state['uptime_ms']
-  const ranMs = uptimeMs === undefined || uptimeThen == null ? 0 : Math.max(0, uptimeMs - Number(uptimeThen))
+  const uptimeThen = state['uptime_ms'] == null ? undefined : Number(state['uptime_ms'])
+  const hasRunOn = uptimeMs !== undefined && uptimeThen !== undefined && uptimeMs >= uptimeThen
+  const ranMs = hasRunOn ? uptimeMs - uptimeThen : 0
   // The running time is known to a second on some systems.
   const isSetBack = nowMs - ranMs < aliveAt - 2_000
   return {
     fromMs: Math.floor(isSetBack ? nowMs - ranMs : Math.min(aliveAt, nowMs)),
-    toMs: Math.max(aliveAt + ranMs, nowMs),
+    toMs: isSetBack && hasRunOn ? nowMs : Math.max(aliveAt, nowMs),
   }
 }
 
@@ -195,6 +200,15 @@ const statements = {
       EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) OR
       EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place) AS elsewhere
     FROM messages m WHERE m.place > ? ORDER BY m.place LIMIT ?`,
+  // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0010-observing.md).
+  listed: `
+    SELECT m.*, d.error, d.attempts, d.died_at, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits
+    FROM (SELECT place, lane, received_at FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?) s
+      CROSS JOIN messages m USING (place) LEFT JOIN dead d USING (place)
+    WHERE s.lane = ifnull(?, s.lane) AND s.received_at >= ? AND s.received_at < ? ORDER BY m.place DESC LIMIT ?`,
+  listedTo: `
+    SELECT min(place) AS place, count(*) AS messages
+    FROM (SELECT place FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?)`,
   pageCount: 'PRAGMA page_count',
   freePages: 'PRAGMA freelist_count',
   deadBytes: 'SELECT ifnull(sum(bytes), 0) AS bytes FROM dead',
@@ -260,6 +274,13 @@ export function deadLetterOf(row: SqlRow): DeadLetter {
     attempts: Number(row['attempts']),
     diedAt: Number(row['died_at']),
   }
+}
+
+export function listedOf(row: SqlRow): ListedMessage {
+  if (row['waits'] === 1) return { message: messageOf(row), state: 'waiting' }
+  if (row['died_at'] == null) return { message: messageOf(row), state: 'settled' }
+  const { message, error, attempts, diedAt } = deadLetterOf(row)
+  return { message, state: 'dead', reason: { error, attempts, diedAt } }
 }
 
 export function waitingOf({ id, lane, kind, attempts, not_before: notBefore }: SqlRow): Waiting {
