@@ -148,13 +148,14 @@ async function createBalancer(members: ReadonlySet<Member>): Promise<{ readonly 
       const receivers = [...members].filter(({ role }) => role !== 'handle')
       const are = await Promise.all(
         receivers.map((member) =>
-          fetch(`${member.url}/readyz`, { signal: AbortSignal.timeout(500) }).then(
+          fetch(`${member.url}/readyz`, { signal: AbortSignal.timeout(2_000) }).then(
             ({ ok }) => ok,
             () => false,
           ),
         ),
       )
-      ready = receivers.filter((_, place) => are[place])
+      // A balancer without a healthy server gives its connections to any of them.
+      ready = are.includes(true) ? receivers.filter((_, place) => are[place]) : receivers
       await pause(100)
     }
   }
@@ -190,11 +191,11 @@ export interface Found {
   readonly acknowledged: number
   /** Answers with another status, by it. */
   readonly refused: Readonly<Record<number, number>>
-  /** Requests whose connection ended. */
-  readonly unanswered: number
+  /** Requests whose connection ended, by the error. */
+  readonly unanswered: Readonly<Record<string, number>>
   /** Acknowledged and never handled. */
   readonly lost: readonly string[]
-  /** Acknowledged, and its first start was before the first end of an earlier one of its vehicle. */
+  /** Acknowledged, and its first start was before any run of an earlier one of its vehicle had ended. */
   readonly outOfOrder: readonly string[]
   /** Handled more than once. */
   readonly again: number
@@ -213,10 +214,12 @@ const clockMs = 5
 /** Compares what the sender counted with what the handlers wrote. */
 export function judge(sent: readonly Sent[], { runs }: FleetJournal): Found {
   const first = new Map<string, TimedRun>()
+  const ends = new Map<string, number>()
   let again = 0
   const unmarked: string[] = []
   for (const run of runs.toSorted((a, b) => a.startedAtMs - b.startedAtMs)) {
     const name = nameOf(run)
+    ends.set(name, Math.min(ends.get(name) ?? Infinity, run.atMs))
     if (first.has(name)) {
       again += 1
       if (!run.redelivered && run.attempt === 1) unmarked.push(name)
@@ -231,17 +234,20 @@ export function judge(sent: readonly Sent[], { runs }: FleetJournal): Found {
       const run = first.get(nameOf(message))
       if (run === undefined) continue
       if (run.startedAtMs + clockMs < endedAtMs) outOfOrder.push(nameOf(message))
-      endedAtMs = Math.max(endedAtMs, run.atMs)
+      endedAtMs = Math.max(endedAtMs, ends.get(nameOf(message)) ?? run.atMs)
       longestWaitMs = Math.max(longestWaitMs, run.startedAtMs - message.endedAtMs)
     }
   }
   const refused: Record<number, number> = {}
   for (const { status } of sent.filter((each) => each.status >= 300)) refused[status] = (refused[status] ?? 0) + 1
+  const unanswered: Record<string, number> = {}
+  for (const { error = 'unknown' } of sent.filter(({ status }) => status === 0))
+    unanswered[error] = (unanswered[error] ?? 0) + 1
   return {
     sent: sent.length,
     acknowledged: acknowledged.length,
     refused,
-    unanswered: sent.filter(({ status }) => status === 0).length,
+    unanswered,
     lost: acknowledged.map(nameOf).filter((name) => !first.has(name)),
     outOfOrder,
     again,
@@ -303,12 +309,15 @@ export const broken = ({ lost, outOfOrder, unmarked }: Found): Pick<Found, 'lost
 })
 export const nothingBroken: ReturnType<typeof broken> = { lost: [], outOfOrder: [], unmarked: [] }
 
+const sumOf = (counts: Readonly<Record<string, number>>): number =>
+  Object.values(counts).reduce((sum, count) => sum + count, 0)
+
 /** One row of a table of figures. */
 export const rowOf = (what: string, found: Found): Row => ({
   'what happened': what,
   acknowledged: found.acknowledged,
-  refused: Object.values(found.refused).reduce((sum, count) => sum + count, 0),
-  'connection ended': found.unanswered,
+  refused: sumOf(found.refused),
+  'connection ended': sumOf(found.unanswered),
   lost: found.lost.length,
   'out of order': found.outOfOrder.length,
   'handled again': found.again,

@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { account } from '../faults/accounting.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
-import { inForm } from '../form.ts'
+import { form, inForm } from '../form.ts'
 import type { ServerRuntime } from '../runtimes/targets.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { broken, createFleet, type Fleet, type Found, nothingBroken, pause, rowOf, underLoad } from './fleet.ts'
@@ -19,7 +19,7 @@ const properties = inForm({
   full: { 'broker.session.timeout.ms': 3_000, 'broker.heartbeat.interval.ms': 500 },
   long: {},
 })
-const load = { ratePerSecond: inForm({ full: 300, long: 500 }), vehicles: 200 }
+const load = { ratePerSecond: inForm({ full: 200, long: 500 }), vehicles: inForm({ full: 100, long: 200 }) }
 
 beforeAll(async () => {
   brokers = await startBrokers({ properties })
@@ -49,19 +49,24 @@ function anyOf<T>(items: Iterable<T>): T {
   return found
 }
 
+/** Each handler process that is killed takes a session. */
 const rounds = [
-  { runtime: 'node24', count: inForm({ full: 3, long: 20 }) },
-  { runtime: 'bun', count: inForm({ full: 1, long: 20 }) },
-  { runtime: 'deno', count: inForm({ full: 1, long: 20 }) },
+  { runtime: 'node24', receivers: inForm({ full: 3, long: 20 }), handlers: inForm({ full: 1, long: 20 }) },
+  { runtime: 'bun', receivers: inForm({ full: 1, long: 20 }), handlers: inForm({ full: 1, long: 20 }) },
+  { runtime: 'deno', receivers: inForm({ full: 1, long: 20 }), handlers: inForm({ full: 1, long: 20 }) },
 ] as const
 
 test.each(rounds)(
   '$runtime: receivers and handlers that are killed lose no acknowledged message and keep the order',
-  async ({ runtime, count }) => {
+  async ({ runtime, receivers, handlers }) => {
     await using fleet = await fleetOf(runtime)
     const found = await underLoad(fleet, load, async () => {
-      for (let round = 0; round < count; round++) {
-        for (const role of ['receive', 'handle'] as const) {
+      for (let round = 0; round < Math.max(receivers, handlers); round++) {
+        for (const [role, count] of [
+          ['receive', receivers],
+          ['handle', handlers],
+        ] as const) {
+          if (round >= count) continue
           await pause(randomInt(200, 1_000))
           const victim = anyOf([...fleet.members].filter((member) => member.role === role))
           await victim.stop('SIGKILL')
@@ -69,11 +74,11 @@ test.each(rounds)(
         }
       }
     })
-    note(`${count} receivers and ${count} handler processes killed, ${runtime}`, found)
+    note(`${receivers} receivers and ${handlers} handler processes killed, ${runtime}`, found)
     expect(broken(found)).toEqual(nothingBroken)
     expect(found.refused).toEqual({})
     // What a killed process had handled since its last commit, a second ago at most, comes again.
-    expect(found.again).toBeLessThanOrEqual(count * load.ratePerSecond * 2)
+    expect(found.again).toBeLessThanOrEqual(handlers * load.ratePerSecond * 2)
   },
   inForm({ full: 180_000, long: 3_600_000 }),
 )
@@ -95,7 +100,7 @@ test(
     })
     note(`each broker killed and started again, ${count} times`, found)
     expect(broken(found)).toEqual(nothingBroken)
-    expect({ refused: found.refused, unanswered: found.unanswered }).toEqual({ refused: {}, unanswered: 0 })
+    expect({ refused: found.refused, unanswered: found.unanswered }).toEqual({ refused: {}, unanswered: {} })
   },
   inForm({ full: 180_000, long: 3_600_000 }),
 )
@@ -119,7 +124,7 @@ describe.each([{ spool: false }, { spool: true }])('all brokers are killed, spoo
         await Promise.all(brokers.all.map((broker) => broker.kill('SIGKILL')))
         await pause(downMs)
         await Promise.all(brokers.all.map((broker) => broker.start()))
-        await pause(8_000)
+        await pause(inForm({ full: 2_000, long: 8_000 }))
       })
       note(`all brokers killed, down for ${downMs / 1000} s, ${spool ? 'with' : 'without'} a spool`, found)
       expect(broken(found)).toEqual(nothingBroken)
@@ -137,7 +142,7 @@ describe.each([{ spool: false }, { spool: true }])('all brokers are killed, spoo
   )
 })
 
-test(
+test.skipIf(form !== 'long')(
   'two of three brokers are killed: messages wait for the confirmation of two',
   async () => {
     await using fleet = await createFleet({ brokers, inbox: { confirmMs: 60_000 } })
@@ -145,7 +150,7 @@ test(
     const found = await underLoad(fleet, { ...load, handledWithinMs: 120_000 }, async () => {
       const [first, second] = brokers.all
       await Promise.all([first?.kill('SIGKILL'), second?.kill('SIGKILL')])
-      await pause(inForm({ full: 2_000, long: 30_000 }))
+      await pause(30_000)
       await Promise.all([first?.start(), second?.start()])
       await pause(3_000)
     })
