@@ -16,6 +16,8 @@ export type { KafkaInboxOptions, KafkaSasl, KafkaTls } from './kafka/options.ts'
  * brokers. Handlers run in every process of the group, in order per VIN over all of them. Any receiver, handling process or broker
  * can end at any moment: nothing acknowledged is lost as long as the topic's retention covers the time until it is handled.
  *
+ * Attempts are counted in memory: after a crash, and when another process takes over, they begin at 1 again.
+ *
  * `fleethook kafka topics --apply` creates the topics. The package `@platformatic/kafka` has to be installed beside this one.
  *
  * Throws `option_invalid` for a wrong option. `receiver.open`, which `serve` calls, rejects with `option_invalid` for topics that
