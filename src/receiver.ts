@@ -195,7 +195,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 
 /** What the operator should see when the receiver starts and when it stops. */
 function factsOf(secret: Settings['secret'], backend: Backend, moment: 'start' | 'stop'): readonly string[] {
-  const atStart = moment === 'start' ? [...secretFacts(secret), ...unopenedFacts(backend)] : []
+  const atStart =
+    moment === 'start' ? [...secretFacts(secret), ...(backend.facts?.() ?? []), ...unopenedFacts(backend)] : []
   return [...atStart, ...deadLetterFacts(backend)]
 }
 

@@ -16,4 +16,5 @@ export {
   type MessageFactories,
   type MessageOf,
 } from './testing/message.ts'
+export { relayConformance, type RelayUnderTest } from './testing/relay-conformance.ts'
 export { type HandledEvent, receiverConformance, type ReceiverUnderTest } from './testing/receiver-conformance.ts'

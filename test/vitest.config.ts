@@ -27,6 +27,9 @@ const notInShort = [
   'test/runtimes/units.test.ts',
 ]
 
+/** Real brokers. `npm run test:kafka` runs them. */
+const withBrokers = 'test/kafka/**'
+
 /** What every form has in common. */
 export function configFor(form: Form): ViteUserConfig {
   const leftOut = form === 'short' ? notInShort : []
@@ -59,7 +62,7 @@ export function configFor(form: Form): ViteUserConfig {
           test: {
             name: 'sources',
             include: ['test/**/*.test.ts'],
-            exclude: [...onThePackage, ...leftOut, ...units],
+            exclude: [...onThePackage, ...leftOut, ...units, withBrokers],
           },
         },
         {

@@ -42,6 +42,8 @@ export interface Backend extends Required<OperatorApi> {
   /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
   drain(options: DrainOptions): Promise<DrainResult>
   state(): BackendState
+  /** Sentences for the operator when it has started. Default: none. */
+  facts?(): readonly string[]
 }
 
 /** The part of {@link Stats} that is about what was taken. */

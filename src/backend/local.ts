@@ -96,6 +96,7 @@ export class LocalBackend implements Backend {
       },
       onFailure: (error) => reports.dispatch.inboxFailed(error),
       onCapacity: () => this.#emitGap(surroundings),
+      onWaiting: (page) => this.#take(page),
       onGap: (gap) => {
         this.#noteGap(gap)
         this.#emitGap(surroundings)
@@ -289,10 +290,7 @@ export class LocalBackend implements Backend {
     for (const gap of gaps) this.#noteGap(gap)
     this.#recovered = this.#during(async () => {
       try {
-        for await (const page of waiting) {
-          reports.noteRecovered(page)
-          this.#scheduler.start(this.#scheduler.add(this.#clamped(page), this.#surroundings))
-        }
+        for await (const page of waiting) this.#take(page)
       } catch (error) {
         reports.dispatch.inboxFailed(error)
       }
@@ -302,6 +300,12 @@ export class LocalBackend implements Backend {
       else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#surroundings))
     })
     if (this.#isWatched && !this.isDraining) this.#watch()
+  }
+
+  /** Messages that this process did not receive: an earlier one left them, or another one received them. */
+  #take(page: readonly Waiting[]): void {
+    this.#parts.reports.noteRecovered(page)
+    this.#scheduler.start(this.#scheduler.add(this.#clamped(page), this.#surroundings))
   }
 
   #watch(): void {

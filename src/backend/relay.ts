@@ -6,7 +6,7 @@ import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drai
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
-import type { InboxMessage } from '../inbox/inbox.ts'
+import type { InboxGap, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Stats } from '../inbox/stats.ts'
@@ -98,6 +98,17 @@ export class RelayBackend implements Backend {
 
   replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number> {
     return this.#relay.replay(which, from)
+  }
+
+  /** Messages may be missing for a reason that `put` does not see. An event reports it as soon as it can be kept. */
+  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from: Surroundings = nowhere): void {
+    this.#gaps.note(vin, reason, fromMs, missed, toMs)
+    this.#hold(from, this.#emitGaps(from.env))
+  }
+
+  /** The gaps that no kept event reports yet. */
+  openGaps(): readonly KeptGap[] {
+    return this.#gaps.list()
   }
 
   drain(options: DrainOptions): Promise<DrainResult> {

@@ -211,6 +211,8 @@ export interface InboxSettings {
   readonly onFailure: (error: unknown) => void
   /** The inbox refused messages and takes them again. */
   readonly onCapacity: () => void
+  /** The inbox has messages that came by another way than `put`: other processes received them. In the order of their lanes. */
+  readonly onWaiting?: (page: readonly Waiting[]) => void
   /** The inbox found, while it was open, that messages may be missing. */
   readonly onGap?: (gap: InboxGap) => void
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */

@@ -48,6 +48,12 @@ export function measuresOf(stats: Stats): readonly Measure[] {
     ),
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
+    {
+      ...{ name: 'fleethook.lag.messages', unit: '{message}', type: 'gauge' },
+      help: 'Messages of the topic that are not settled.',
+      samples: by('messaging.destination.partition.id', inbox.lag ?? {}),
+    },
+    gauge('spooled.messages', '{message}', 'Messages that wait on the disk for the brokers.', inbox.spooled),
     gauge('dead_letters', '{message}', 'Dead letters that are kept now.', inbox.deadLetters),
     gauge('gaps.open', '{gap}', 'Gaps that no event has reported yet.', stats.openGaps),
     gauge('inbox.size', 'By', 'Size of the inbox with its journal.', inbox.bytes),

@@ -51,10 +51,10 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Sandbox SandboxOptions SandboxState SandboxStore StreamFault`,
   },
   'fleethook/testing': {
-    values: 'deliver fakeClock inboxConformance message receiverConformance',
+    values: 'deliver fakeClock inboxConformance message receiverConformance relayConformance',
     types: `
       Conformance DeliverOptions Deliverable Delivered FakeClock GivenAlert GivenError HandledEvent InboxUnderTest MessageDetails
-      MessageFactories MessageOf ReceiverUnderTest`,
+      MessageFactories MessageOf ReceiverUnderTest RelayUnderTest`,
   },
   'fleethook/node': {
     values: 'exitWithError serve',
@@ -70,6 +70,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       DurableObjectInboxOptions InboxObject InboxObjectClass ObjectNamespace ObjectSql ObjectState ObjectStorage ObjectStub
       Retention SqlValue`,
   },
+  'fleethook/inbox/kafka': { values: 'kafkaInbox', types: 'KafkaInboxOptions KafkaSasl KafkaTls' },
   'fleethook/inbox/queue': { values: 'queueInbox', types: 'QueueBinding QueueInboxOptions QueuedMessage' },
 }
 
