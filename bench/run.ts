@@ -1,5 +1,5 @@
 /**
- * Every benchmark, one after the other, each in processes of its own: `npm run bench`. Takes about three minutes.
+ * Every benchmark, one after the other, each in processes of its own: `npm run bench:all`. Takes about three minutes.
  */
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'

@@ -3,7 +3,7 @@ import type { Surroundings } from './dispatch/work.ts'
 import { createRegistry } from './dispatch/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
-import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
+import { type Answer, notReady, type Refusal, refuse, success } from './http/answers.ts'
 import { readGiven } from './http/body.ts'
 import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
@@ -232,12 +232,6 @@ function deadLetterFacts(backend: Backend): readonly string[] {
 
 /** A refusal, with the messages that were read and not kept. */
 type RefusedAttempt = Refusal & { readonly messages?: readonly InboxMessage[] }
-
-const notReady = {
-  draining: 'the receiver is stopping',
-  inbox_full: 'the inbox is full',
-  inbox_unavailable: 'the inbox cannot store messages',
-} as const
 
 function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
   if (isAttachable(inbox)) return inbox.attach(parts)

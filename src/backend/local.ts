@@ -1,4 +1,4 @@
-import { backgroundTimer } from '../base/clock.ts'
+import { backgroundTimer, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import type { Lifecycle } from '../dispatch/running.ts'
@@ -12,6 +12,7 @@ import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
+import { type AtOnce, atOnceOf } from '../inbox/memory.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Stats } from '../inbox/stats.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
@@ -30,6 +31,12 @@ interface LocalBackendOptions extends BackendParts {
  * what it missed must not do so too early.
  */
 const startMs = 1_000
+
+/**
+ * How long messages can still be lost after the process stood still: connections that waited too long fill the kernel's queue,
+ * which then refuses new ones.
+ */
+const catchUpMs = 3_000
 
 /** The longest rest of a recovered message, where retries do not wait longer. */
 const leastRestMs = 60_000
@@ -50,6 +57,7 @@ export class LocalBackend implements Backend {
   readonly #surroundings: Surroundings
   readonly #gaps: Gaps
   readonly #inbox: Inbox
+  readonly #atOnce: AtOnce | undefined
   readonly #scheduler: Scheduler
   readonly #replays: Replays
   #draining: Promise<DrainResult> | undefined
@@ -65,6 +73,8 @@ export class LocalBackend implements Backend {
   readonly #longestWaitMs: number
   readonly #isWatched: boolean
   #stopWatching = (): void => {}
+  /** The process stood still a moment ago: until this timer fires, that gap goes on, and no gap is emitted. */
+  #catchingUp: Timer | undefined
 
   constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
     const { settings, registry, receipts, reports } = parts
@@ -94,10 +104,12 @@ export class LocalBackend implements Backend {
       openGaps: () => {
         // A crash must not lose counts that no gap covers.
         reports.refusals.flush()
+        this.#extendStall()
         return gaps.list()
       },
       operator: this,
     })
+    this.#atOnce = atOnceOf(this.#inbox)
     this.durability = this.#inbox.durability
     this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
@@ -109,6 +121,7 @@ export class LocalBackend implements Backend {
       ack: this.ack,
       retry,
       inbox: this.#inbox,
+      atOnce: this.#atOnce,
       registry,
       read: receipts.reread,
       events: {
@@ -151,7 +164,8 @@ export class LocalBackend implements Backend {
     }
     const request = this.#scheduler.add(messages, from)
     try {
-      await this.#inbox.put(messages)
+      if (this.#atOnce === undefined) await this.#inbox.put(messages)
+      else this.#atOnce.put(messages)
     } catch (error) {
       this.#scheduler.cancel(request)
       return { error: this.#noteRefused(messages, error) }
@@ -299,8 +313,23 @@ export class LocalBackend implements Backend {
     this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
       guardedLog(log).warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
       this.#gaps.note(undefined, 'stalled', fromMs, 0, toMs)
-      this.#emitGap(this.#surroundings)
+      this.#catchingUp?.cancel()
+      this.#catchingUp = backgroundTimer(clock, catchUpMs, () => {
+        this.#endCatchUp()
+        this.#emitGap(this.#surroundings)
+      })
     })
+  }
+
+  #endCatchUp(): void {
+    this.#extendStall()
+    this.#catchingUp?.cancel()
+    this.#catchingUp = undefined
+  }
+
+  #extendStall(): void {
+    const now = this.#parts.settings.clock.now()
+    if (this.#catchingUp !== undefined) this.#gaps.note(undefined, 'stalled', now, 0, now)
   }
 
   #countWaiters(more: number): void {
@@ -339,7 +368,8 @@ export class LocalBackend implements Backend {
   #emitGap(from: Surroundings): void {
     const gaps = this.#gaps
     const { receipts } = this.#parts
-    if (!this.#isRecovered || !this.#emits || this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
+    if (!this.#isRecovered || !this.#emits || this.#catchingUp !== undefined) return
+    if (this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
     const gap = gaps.take()
     if (gap === undefined) return
     this.#gapsUnderWay += 1
@@ -361,6 +391,7 @@ export class LocalBackend implements Backend {
     // The sockets close from now on, some time before the inbox.
     const stoppedAtMs = this.#parts.settings.clock.now()
     this.#stopWatching()
+    this.#endCatchUp()
     this.#startEmitting(this.#surroundings)
     const { takeUntil } = options
     const refuse = (): void => {

@@ -2,6 +2,7 @@ import { type Clock, elapsedMs } from '../base/clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { AtOnce } from '../inbox/memory.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { BreakerEvents, Breakers } from './breaker.ts'
@@ -84,6 +85,8 @@ export interface DispatchCounts {
 
 interface OutcomeOptions {
   readonly inbox: Inbox
+  /** The inbox, where it needs no promise. */
+  readonly atOnce: AtOnce | undefined
   readonly clock: Clock
   readonly retry: Required<RetryOptions>
   readonly events: DispatchEvents
@@ -99,17 +102,26 @@ export class Outcome {
     this.#options = options
   }
 
-  /** Its handlers are done, or one of them failed for the last time. */
-  async conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<void> {
-    const { inbox, clock, counts, events, duplicates } = this.#options
-    if (work.fatal === undefined) {
-      await inbox.settle(work.id)
-      if (work.counts) counts.handled += 1
-      if (opened !== undefined) duplicates?.handled(opened)
-      if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', opened?.event ?? message.event)
-      return
-    }
-    const reason = { error: work.fatal, attempts: work.mostAttempts, diedAt: clock.now() }
+  /** Its handlers are done, or one of them failed for the last time. `undefined`: the inbox knows already. */
+  conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<void> | undefined {
+    const { inbox, atOnce } = this.#options
+    if (work.fatal !== undefined) return this.#die(work, message, work.fatal)
+    if (atOnce === undefined) return inbox.settle(work.id).then(() => this.#settled(work, message, opened))
+    atOnce.settle(work.id)
+    this.#settled(work, message, opened)
+    return undefined
+  }
+
+  #settled(work: Work, message: InboxMessage, opened: OpenedMessage | undefined): void {
+    const { counts, duplicates, events } = this.#options
+    if (work.counts) counts.handled += 1
+    if (opened !== undefined) duplicates?.handled(opened)
+    if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', opened?.event ?? message.event)
+  }
+
+  async #die(work: Work, message: InboxMessage, error: string): Promise<void> {
+    const { inbox, clock, counts, events } = this.#options
+    const reason = { error, attempts: work.mostAttempts, diedAt: clock.now() }
     const dropped = await inbox.deadLetter(work.id, reason)
     if (work.counts) counts.deadLettered += 1
     events.died({ id: work.id, message, ...reason }, dropped)
@@ -248,11 +260,11 @@ export class Attempts {
    * the result. When the inbox fails, the next attempt goes on where this one stopped. Never rejects.
    */
   async attempt(work: Work, observed?: ObservedEnd): Promise<Verdict> {
-    const { inbox, runner, outcome, duplicates, lifecycle, breakers, events, counts } = this.#options
+    const { inbox, atOnce, runner, outcome, duplicates, lifecycle, breakers, events, counts } = this.#options
     try {
       let { opened } = work
       if (opened === undefined) {
-        const claim = await inbox.claim(work.id)
+        const claim = atOnce === undefined ? await inbox.claim(work.id) : atOnce.claim(work.id)
         // What ended it meanwhile has accounted for it.
         if (isOver(work)) return 'over'
         // A message that was merged into another one is over when that one is, which was before it in its lane.
@@ -315,7 +327,8 @@ export class Attempts {
         keepOpened(work, opened)
         return 'gather'
       }
-      await outcome.conclude(work, opened.claim.message, opened)
+      const concluded = outcome.conclude(work, opened.claim.message, opened)
+      if (concluded !== undefined) await concluded
       return 'over'
     } catch (error) {
       events.inboxFailed(error)

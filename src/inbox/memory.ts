@@ -2,11 +2,25 @@ import { FleethookError } from '../base/errors.ts'
 import { checkOptions, wholeNumber } from '../base/options.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import { createConflation, type Mergeable } from './conflate.ts'
-import type { DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings, ListedMessage } from './inbox.ts'
+import type { Claim, DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings, ListedMessage } from './inbox.ts'
 import { isSelected } from './selection.ts'
 
 interface Kept extends Mergeable {
   deliveries: number
+}
+
+/** What an inbox in memory does without a promise. Each throws where the method of the same name rejects. */
+export interface AtOnce {
+  put(messages: readonly InboxMessage[]): void
+  claim(id: string): Claim | undefined
+  settle(id: string): void
+}
+
+const atOnce = /* @__PURE__ */ new WeakMap<Inbox, AtOnce>()
+
+/** `undefined` for every inbox but those of {@link memoryInbox} themselves: a copy may have other methods. */
+export function atOnceOf(inbox: Inbox): AtOnce | undefined {
+  return atOnce.get(inbox)
 }
 
 /**
@@ -85,19 +99,15 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     conflation?.added(added)
   }
 
-  return {
-    durability: 'memory',
-
-    open: async () => ({ waiting: nothing() }),
-
-    async put(messages) {
+  const now: AtOnce = {
+    put(messages) {
       let more = 0
       for (const message of messages) more += message.bytes
       if (closed || !fits(messages.length, more)) makeRoom(messages.length, more)
       for (const message of messages) keep(message, false)
     },
 
-    async claim(id) {
+    claim(id) {
       const found = kept.get(id)
       if (found === undefined) return undefined
       const { message, deliveries, replayed } = found
@@ -105,10 +115,17 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       return { message, deliveries, replayed }
     },
 
-    async settle(id) {
-      forget(id)
-    },
+    settle: forget,
+  }
 
+  const inbox: Inbox = {
+    durability: 'memory',
+
+    open: async () => ({ waiting: nothing() }),
+
+    put: async (messages) => now.put(messages),
+    claim: async (id) => now.claim(id),
+    settle: async (id) => now.settle(id),
     async reschedule() {},
 
     async deadLetter(id, { error, attempts, diedAt }) {
@@ -178,6 +195,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       closed = true
     },
   }
+  atOnce.set(inbox, now)
+  return inbox
 }
 
 async function* nothing(): AsyncGenerator<never> {}

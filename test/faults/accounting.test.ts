@@ -149,6 +149,21 @@ test('control: a message that was handled again although a later one was settled
   expect(account(withRuns(runs.toSpliced(at, 0, again))).violations.settledAgain).toContain('V1 2')
 })
 
+test('messages that a crash left can be handled again by several processes, in order and never from an earlier one on', () => {
+  const { runs } = history().journal
+  const at = runs.findIndex(({ pid }) => pid === 2)
+  const again = (pid: number, ...numbers: readonly number[]): readonly RunLine[] =>
+    numbers.map((number) => ({ ...runOf('V1', number), pid, redelivered: true }))
+  const settledAgain = (...lines: readonly RunLine[]): readonly string[] =>
+    account(withRuns(runs.toSpliced(at, 0, ...lines))).violations.settledAgain
+  // The first process handled four messages and settled one. The next ones end before they have handled the other three again.
+  expect(settledAgain(...again(3, 2, 3), ...again(4, 3), ...again(2, 4))).toEqual([])
+  expect(settledAgain(...again(3, 2, 3), ...again(2, 2, 3, 4))).toEqual([])
+  expect(settledAgain(...again(3, 3, 4), ...again(2, 2, 3, 4))).toContain('V1 2')
+  expect(settledAgain(...again(3, 2, 4))).toContain('V1 4')
+  expect(settledAgain(...again(3, 2), ...again(2, 3))).toContain('V1 3')
+})
+
 test('a message that was refused and handled is counted', () => {
   const runs = [...history().journal.runs, runOf('V2', 9)]
   expect(account(withRuns(runs)).refusedAndHandled).toEqual(['V2 9'])

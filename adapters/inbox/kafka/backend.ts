@@ -374,9 +374,13 @@ export class KafkaBackend implements Backend {
         hint: `The topic takes messages of up to ${most} bytes, and one of these has ${bytes}: raise its \`max.message.bytes\`.`,
       }
     }
-    const byPartition = Map.groupBy(messages, ({ lane }) =>
-      partitionOf(connector.client, lane, this.#settings.partitions),
-    )
+    const byPartition = new Map<number, InboxMessage[]>()
+    for (const message of messages) {
+      const partition = partitionOf(connector.client, message.lane, this.#settings.partitions)
+      const some = byPartition.get(partition)
+      if (some === undefined) byPartition.set(partition, [message])
+      else some.push(message)
+    }
     const kept = [...byPartition].map(([partition, some]) =>
       spool?.has(partition) === true
         ? spool.put(partition, some)
