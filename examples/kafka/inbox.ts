@@ -1,9 +1,9 @@
-import { kafkaInbox, type KafkaInboxOptions } from 'fleethook/inbox/kafka'
+import { kafkaInbox } from 'fleethook/inbox/kafka'
 
 const { KAFKA_BROKERS = 'localhost:9092', KAFKA_USER, KAFKA_PASSWORD } = process.env
 
 /** Every process has the same topic and the same number of partitions: a vehicle keeps its partition. */
-export const inboxFor = (role: KafkaInboxOptions['role'] & string): ReturnType<typeof kafkaInbox> =>
+export const inboxFor = (role: 'receive' | 'handle'): ReturnType<typeof kafkaInbox> =>
   kafkaInbox({
     brokers: KAFKA_BROKERS.split(','),
     topic: 'fleethook',

@@ -8,8 +8,9 @@ import { addHandlers } from './handlers.ts'
 test('the handlers report a low battery', async (context) => {
   const log = context.mock.method(console, 'log', () => {})
   const receiver = addHandlers(createReceiver({ secret: 'a-secret-for-this-test' }))
-  const { response } = await deliver(receiver, message.data({ BatteryLevel: 11 }))
-  assert.equal(response.status, 200)
+  const { status, settled } = await deliver(receiver, message.data({ BatteryLevel: 11 }))
+  await settled
+  assert.equal(status, 200)
   assert.match(String(log.mock.calls.at(-1)?.arguments[0]), /needs a charge: 11 %/)
 })
 

@@ -127,7 +127,12 @@ async function createBalancer(members: ReadonlySet<Member>): Promise<{ readonly 
     function pass(): void {
       const others = ready.filter((member) => !tried.has(member))
       const member = others[next++ % Math.max(1, others.length)]
-      if (member === undefined) return void client.resetAndDestroy()
+      if (member === undefined) {
+        // None accepts now: the connection waits, as in the queue of a listening socket.
+        tried.clear()
+        if (!client.destroyed) setTimeout(pass, 50)
+        return
+      }
       tried.add(member)
       const { port } = new URL(member.url)
       const upstream = connect({ port: Number(port), host: '127.0.0.1', noDelay: true })

@@ -1,12 +1,19 @@
 import { randomInt } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { kafkaInbox } from '../../adapters/inbox/kafka.ts'
+import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
+import { createReceiver, type Receiver } from '../../src/index.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
+import { messageOf } from '../faults/process/traffic.ts'
 import { form, inForm } from '../form.ts'
 import type { ServerRuntime } from '../runtimes/targets.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { broken, createFleet, type Found, nothingBroken, pause, rowOf, underLoad } from './fleet.ts'
 import { createProxy, errorCodes, type ProduceFault, type Proxy } from './proxy.ts'
-import { moveLeaders } from './topics.ts'
+import { createTopics, moveLeaders } from './topics.ts'
 
 let brokers: Brokers
 /** Between receivers and brokers, and between handlers and brokers. */
@@ -32,7 +39,7 @@ afterAll(async () => {
     title: 'Kafka: deploys, processes that stand still, and networks that fail',
     file: 'test/kafka/network.test.ts',
     about:
-      'Three brokers with replication 3 and `min.insync.replicas` 2. 100 vehicles send together 300 messages a second through a TCP balancer. A proxy stands before each broker. The columns mean what they mean in [kafka-kills](kafka-kills.md).',
+      'Three brokers with replication 3 and `min.insync.replicas` 2. 100 vehicles send together 300 messages a second through a TCP balancer. A proxy stands before each broker. Connection ended: the request was under way when its receiver was killed. Longest wait: from the acknowledgment to the start of the handler.',
     tables: [{ title: 'Rounds', rows }],
   })
 })
@@ -158,6 +165,49 @@ test.each(
     // The wire shows that every request asked for all in-sync replicas.
     expect([...receiverSide.acks.keys()].filter((acks) => acks !== -1)).toEqual([])
     expect(receiverSide.acks.get(-1) ?? 0).toBeGreaterThan(acksBefore.get(-1) ?? 0)
+  },
+  longMs,
+)
+
+test(
+  'moving from SQLite: the old inbox file as spool takes what was not handled to the topic, before anything new',
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'fleethook-moving-'))
+    const path = join(folder, 'inbox.db')
+    const topic = `moving-${folder.slice(-6).toLowerCase()}`
+    await createTopics(brokers.addresses, topic, 6)
+    const vins = Array.from({ length: 20 }, (_, n) => `V${n}`)
+    async function post(receiver: Receiver, from: number, to: number): Promise<void> {
+      for (let number = from; number <= to; number++) {
+        const posts = vins.map((vin) =>
+          receiver.accept({ authorization: undefined, body: JSON.parse(messageOf(vin, number)) }),
+        )
+        expect((await Promise.all(posts)).map(({ status }) => status)).toEqual(vins.map(() => 200))
+      }
+    }
+    const seen = new Map(vins.map((vin) => [vin, new Array<number>()]))
+    const old = createReceiver({ secret: false, inbox: sqliteInbox({ path }), concurrency: 4 }).on(
+      'data',
+      async (event) => {
+        await pause(20)
+        seen.get(event.vin)?.push(Number(event.data.Odometer))
+      },
+    )
+    await old.open()
+    await post(old, 1, 30)
+    const { left } = await old.drain({ deadlineMs: 2_000, handlerGraceMs: 1_000 })
+    expect(left).toBeGreaterThan(100)
+
+    const next = createReceiver({
+      secret: false,
+      inbox: kafkaInbox({ brokers: brokers.addresses, topic, partitions: 6, spool: sqliteInbox({ path }) }),
+    }).on('data', (event) => void seen.get(event.vin)?.push(Number(event.data.Odometer)))
+    await next.open()
+    await post(next, 31, 40)
+    const all = Array.from({ length: 40 }, (_, n) => n + 1)
+    await expect.poll(() => [...seen.values()], { timeout: 60_000, interval: 200 }).toEqual(vins.map(() => all))
+    await next.drain()
+    rmSync(folder, { recursive: true, force: true })
   },
   longMs,
 )

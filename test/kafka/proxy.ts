@@ -217,8 +217,9 @@ function readRequest(frame: Buffer): Request {
 function produceError(correlation: number, { topics }: Produce, error: number): Buffer {
   const varint = (value: number): Buffer => {
     const bytes: number[] = []
-    for (; value >= 0x80; value >>>= 7) bytes.push((value & 0x7f) | 0x80)
-    return Buffer.from([...bytes, value])
+    let rest = value
+    for (; rest >= 0x80; rest >>>= 7) bytes.push((rest & 0x7f) | 0x80)
+    return Buffer.from([...bytes, rest])
   }
   const numbers = (...list: readonly (readonly [bytes: 2 | 4 | 8, value: number])[]): Buffer =>
     Buffer.concat(

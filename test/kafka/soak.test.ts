@@ -20,7 +20,7 @@ afterAll(async () => {
     title: 'Kafka: everything is killed at random',
     file: 'test/kafka/soak.test.ts',
     about:
-      'Three brokers, two receivers, three processes with handlers, 100 vehicles. Every 2 to 8 seconds `kill -9` ends one of the eight, and it starts again. One broker at most is down at a time, because the promise needs two. The columns mean what they mean in [kafka-kills](kafka-kills.md).',
+      'Three brokers, two receivers, three processes with handlers, 100 vehicles. Every 2 to 8 seconds `kill -9` ends one of the eight, and it starts again. One broker at most is down at a time, because the promise needs two. Connection ended: the request was under way when its receiver was killed. Longest wait: from the acknowledgment to the start of the handler.',
     tables: [
       ...(rows.length > 0 ? [{ title: 'Kills', rows }] : []),
       ...(movesRows.length > 0

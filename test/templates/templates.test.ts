@@ -28,6 +28,7 @@ test('the templates are the ones that the documentation names', () => {
     'deno',
     'express',
     'fastify',
+    'kafka',
     'lambda',
     'nextjs',
     'node',
