@@ -236,7 +236,8 @@ function vehiclesOf<Fields extends FieldCatalogue>({ vehicles }: Backend): Vehic
 
 /** What the operator should see when the receiver starts and when it stops. */
 function factsOf(secret: Settings['secret'], backend: Backend, moment: 'start' | 'stop'): readonly string[] {
-  return [...(moment === 'start' ? secretFacts(secret) : []), ...deadLetterFacts(backend)]
+  const atStart = moment === 'start' ? [...secretFacts(secret), ...unopenedFacts(backend)] : []
+  return [...atStart, ...deadLetterFacts(backend)]
 }
 
 function secretFacts(secret: Settings['secret']): readonly string[] {
@@ -246,10 +247,25 @@ function secretFacts(secret: Settings['secret']): readonly string[] {
   return [`Secret: check digits ${digits.join(' and ')}, as \`fleethook send\` prints them.`]
 }
 
+function unopenedFacts(backend: Backend): readonly string[] {
+  const { unopened = [] } = backend.state().inbox
+  if (unopened.length === 0) return []
+  const named = unopened
+    .slice(0, 3)
+    .map(
+      ({ path, messages, deadLetters }) =>
+        `${path} (${counted(messages, 'message')}, ${counted(deadLetters, 'dead letter')})`,
+    )
+  const more = unopened.length > named.length ? ` and ${unopened.length - named.length} more` : ''
+  return [`No receiver has opened ${named.join(', ')}${more}.`]
+}
+
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
+
 function deadLetterFacts(backend: Backend): readonly string[] {
   const { deadLetters = 0 } = backend.state().inbox
   if (deadLetters === 0) return []
-  const them = deadLetters === 1 ? '1 dead letter' : `${deadLetters} dead letters`
+  const them = counted(deadLetters, 'dead letter')
   if (backend.durability === 'memory') return [`${them} in memory: gone when the process ends.`]
   return [`${them} ${deadLetters === 1 ? 'waits' : 'wait'}: \`fleethook dead list\`.`]
 }

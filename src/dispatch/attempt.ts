@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts'
+import { type Clock, elapsedMs } from '../base/clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
@@ -138,7 +138,7 @@ export class Outcome {
   /** An attempt failed. Returns whether it was the last one. */
   failed(work: Work): boolean {
     const { clock, retry } = this.#options
-    const now = clock.now()
+    const now = elapsedMs(clock)
     noteFailure(work, now, expectedMs(retry, work.attemptsBefore))
     return this.#isLast(work, now, work.failingSinceMs ?? now)
   }
@@ -146,13 +146,13 @@ export class Outcome {
   /** When the handler that failed runs again, if it does. With `isCertain` its attempt does not count. */
   next(work: Work, restMs: number, isCertain: boolean = false): NextRun {
     const { clock, retry } = this.#options
-    const now = clock.now()
+    const now = elapsedMs(clock)
     const sinceMs = work.failingSinceMs ?? now - expectedMs(retry, work.attemptsBefore)
     const isLast = !isCertain && this.#isLast(work, now, sinceMs)
     return {
-      nextAtMs: isLast ? undefined : now + restMs,
+      nextAtMs: isLast ? undefined : clock.now() + restMs,
       limit: retry.attempts,
-      untilMs: isCertain ? Infinity : sinceMs + retry.maxAgeMs,
+      untilMs: isCertain ? Infinity : clock.now() + Math.round(sinceMs + retry.maxAgeMs - now),
     }
   }
 
