@@ -1,7 +1,16 @@
-import { createReceiver, type Change, type Edge, type InboxFactory, memoryInbox, type Receiver } from 'fleethook'
+import {
+  createReceiver,
+  type Change,
+  type Edge,
+  type InboxFactory,
+  type Log,
+  memoryInbox,
+  type Receiver,
+} from 'fleethook'
 import { deliver, type Delivered, type FakeClock, fakeClock, message } from 'fleethook/testing'
 
-export const silent = { debug() {}, info() {}, warn() {}, error() {} }
+const nothing = (): void => {}
+export const silent: Log = { debug: nothing, info: nothing, warn: nothing, error: nothing }
 
 export const fields = ['BatteryLevel', 'Gear', 'DestinationName', 'Location', 'DetailedChargeState'] as const
 
