@@ -16,4 +16,5 @@ export {
   type MessageFactories,
   type MessageOf,
 } from './testing/message.ts'
+export { vehiclesConformance } from './testing/vehicles-conformance.ts'
 export { type HandledEvent, receiverConformance, type ReceiverUnderTest } from './testing/receiver-conformance.ts'
