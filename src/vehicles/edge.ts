@@ -74,9 +74,10 @@ export interface Change<Value = FieldValue> extends Occurrence {
   readonly invalid: boolean
 }
 
-/** An alert began or ended. */
+/** Alerts started or ended. */
 export interface AlertOccurrence extends Occurrence {
-  readonly alert: Alert
+  /** One message can have several. */
+  readonly alerts: readonly Alert[]
 }
 
 /** What an edge remembers per vehicle, under its name. Small: it is stored with the vehicle. */
