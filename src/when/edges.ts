@@ -418,6 +418,9 @@ function lastKnown(vehicle: AnyVehicleView): AnyVehicleView {
   }
 }
 
+/** The memory of a condition that was neither true nor false yet. */
+const notKnown = 'unknown'
+
 export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options: FirstOption = {}): VehicleEdge {
   checkConditions(what, [condition])
   checkOptions<FirstOption>(what, options, { first: trueOrFalse })
@@ -428,10 +431,11 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
     fields,
     ...(bounds === undefined ? {} : { bounds }),
     detect({ before, after, event, memory }) {
-      const was = typeof memory === 'boolean' ? memory : condition.test(lastKnown(before))
+      const last = typeof memory === 'boolean' ? memory : condition.test(lastKnown(before))
+      const was = memory === notKnown ? undefined : last
       const is = condition.test(after)
-      // Remembered only while it is unknown or uncertain. Otherwise the values say it.
-      if (is === undefined) return { memory: was ?? null }
+      // Remembered only while it is neither true nor false. Otherwise the values say it.
+      if (is === undefined) return { memory: was ?? notKnown }
       if (is !== wanted || was === is || (was === undefined && !yesOrNo(options.first))) return { memory: null }
       const isAcross = fields.some((field) => before.value(field) !== undefined && !before.isCertain(field))
       return { happened: { at: timeOf(event), acrossGap: isAcross }, memory: null }
