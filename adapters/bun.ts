@@ -52,7 +52,7 @@ const bun: Runtime<BunServeOptions> = {
   rules: { idleTimeoutMs: wholeNumber(0, 255_000) },
   noInheritedSocket: 'Bun cannot serve HTTP on an inherited socket: use reusePort.',
 
-  async listen(answer, options) {
+  async listen({ fetch }, options) {
     const { port = 3000, hostname, tls, idleTimeoutMs = 30_000, reusePort = false } = options
     const server = bunItself().serve({
       port,
@@ -63,7 +63,7 @@ const bun: Runtime<BunServeOptions> = {
       development: false,
       // Without `development` Bun lets processes share a port unless it is told not to: a second one would take half of the messages.
       reusePort,
-      fetch: (request, connection) => answer(request, { server: connection }),
+      fetch: (request, connection) => fetch(request, { server: connection }),
     })
     return {
       port: server.port,

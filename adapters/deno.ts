@@ -59,7 +59,7 @@ const deno: Runtime<ServeOptions> = {
     return 'an isolate may end with its answer, before the message was stored or handled'
   },
 
-  async listen(answer, options, wantsConnection) {
+  async listen({ fetch, wantsConnection }, options) {
     const stopping = new AbortController()
     const traffic = countTraffic()
     // Deno makes the information about a connection for handlers with two parameters, at a tenth of the cost of a message.
@@ -67,8 +67,8 @@ const deno: Runtime<ServeOptions> = {
       options,
       stopping.signal,
       wantsConnection
-        ? (request, info) => traffic.count(answer(request, { remoteAddr: info.remoteAddr }))
-        : (request) => traffic.count(answer(request, nothingKnown)),
+        ? (request, info) => traffic.count(fetch(request, { remoteAddr: info.remoteAddr }))
+        : (request) => traffic.count(fetch(request, nothingKnown)),
     )
     return {
       port: server.addr.port,

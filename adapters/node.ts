@@ -15,7 +15,8 @@ import type { ListenOptions, Socket } from 'node:net'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import { FleethookError } from '../src/base/errors.ts'
 import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
-import { refuse } from '../src/http/answers.ts'
+import { type Answer, refuse } from '../src/http/answers.ts'
+import { NodeRequest, writeAnswer } from './node-request.ts'
 import { countRefusals } from './node-refusals.ts'
 import { launcherVariable, type LauncherMessage } from './serve-options.ts'
 import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
@@ -58,10 +59,10 @@ const node: Runtime<NodeServeOptions> = {
     maxConnections: wholeNumber(1),
   },
 
-  async listen(answerer, options, _wantsConnection, refused) {
+  async listen({ fetch, receiver, env, refused }, options) {
     let isStopping = false
     const where = listenOptions(options)
-    const answer = getRequestListener((request, connection) => answerer(request, connection), {
+    const answer = getRequestListener((request, connection) => fetch(request, connection), {
       overrideGlobalObjects: true,
       // Health checks of older load balancers send no Host.
       hostname: 'localhost',
@@ -70,7 +71,16 @@ const node: Runtime<NodeServeOptions> = {
     const timeouts = timeoutsOf(options)
     const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
       if (isStopping) lastRequests.set(incoming.socket, incoming)
-      void answer(incoming, outgoing)
+      const request = new NodeRequest(incoming, env)
+      if (receiver === undefined || request.target === undefined) {
+        void answer(incoming, outgoing)
+        return
+      }
+      const write = (given: Answer): void =>
+        writeAnswer(given, incoming, outgoing, isStopping && lastRequests.get(incoming.socket) === incoming)
+      const given = receiver.answer(request.target, request)
+      if (given instanceof Promise) void given.then(write, () => outgoing.writeHead(500).end())
+      else write(given)
     }
     const server: HttpServer = options.tls
       ? createSecureServer({ ...timeouts, ...options.tls }, listener)

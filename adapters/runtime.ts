@@ -5,7 +5,8 @@ import { checkOptions, type Rules } from '../src/base/options.ts'
 import type { Drainable } from '../src/hosting/drainable.ts'
 import { detachedContext, type ExecutionContext } from '../src/hosting/execution-context.ts'
 import { envOfRequest } from '../src/hosting/execution-context.ts'
-import { hostedBy, receiversIn, type RoutedApp, type RuntimeRefusal } from '../src/hosting/drainable.ts'
+import { receiversIn, type RoutedApp, type RuntimeRefusal } from '../src/hosting/drainable.ts'
+import { type HostedReceiver, hostedBy } from '../src/receiver/hosted.ts'
 import { markStartupError } from './startup-errors.ts'
 import { serveRules, type ServeOptions, type Signal } from './serve-options.ts'
 
@@ -46,21 +47,28 @@ export interface Runtime<Options extends ServeOptions> {
   /** Called when the server listens. */
   opened?(): void
   /** Starts to listen. Every request gets a context, so that `c.executionCtx` throws nowhere. */
-  listen(answer: Answerer, options: Options, wantsConnection: boolean, refused: NoteRefused): Promise<Listening>
+  listen(served: ServedHere, options: Options): Promise<Listening>
   /** Calls `stop` when the signal comes. Returns how to forget about it. */
   onSignal(signal: Signal, stop: () => void): () => void
   /** Does to the process what the signal does when nobody listens. */
   raise(signal: Signal): void
 }
 
-/** Called for a request that the runtime refused before a receiver saw it. */
-type NoteRefused = (error: RuntimeRefusal) => void
-
-/**
- * Answers a request. `connection` is what the runtime knows of where it came from, under the names that Hono looks for;
- * it is looked at only where `wantsConnection` says so.
- */
-type Answerer = (request: Request, connection: object) => Response | Promise<Response>
+/** What a runtime serves. */
+export interface ServedHere {
+  /**
+   * Answers a request. `connection` is what the runtime knows of where it came from, under the names that Hono looks for. It
+   * is looked at only where `wantsConnection` says so.
+   */
+  fetch(request: Request, connection: object): Response | Promise<Response>
+  readonly wantsConnection: boolean
+  /** What is served, when it is a receiver and nothing else: a runtime may then read requests itself. */
+  readonly receiver: HostedReceiver | undefined
+  /** The bindings of every request: what {@link Runtime.variables} returned. */
+  readonly env: object
+  /** Called for a request that the runtime refused before a receiver saw it. */
+  refused(error: RuntimeRefusal): void
+}
 
 /** Sockets that are open. */
 export interface Listening {
@@ -121,18 +129,26 @@ async function start<Options extends ServeOptions>(
   await Promise.all(receivers.map((receiver) => receiver.open({ listeningWasKept })))
 
   let stopping: Promise<DrainResult> | undefined
-  const answer = answering(served, runtime.variables())
+  const env = runtime.variables()
+  const isReceiver = isDrainable(served)
+  const answer = (request: Request, connection: object): Response | Promise<Response> =>
+    // The context says that nothing has to be held. An app gets the connection beside the environment variables.
+    served.fetch(request, (isReceiver ? env : envOfRequest(env, connection)) as never, detachedContext)
   const listening: Listening = await runtime
     .listen(
-      (request, connection) =>
-        stopping === undefined
-          ? answer(request, connection)
-          : lastAnswer(answer(request, connection), () => listening.hasNext?.(connection) ?? false),
-      (options ?? {}) as Options,
-      !isDrainable(served),
-      (error) => {
-        for (const receiver of receivers) hostedBy(receiver)?.refused(error)
+      {
+        fetch: (request, connection) =>
+          stopping === undefined
+            ? answer(request, connection)
+            : lastAnswer(answer(request, connection), () => listening.hasNext?.(connection) ?? false),
+        wantsConnection: !isReceiver,
+        receiver: hostedBy(served),
+        env,
+        refused(error) {
+          for (const receiver of receivers) hostedBy(receiver)?.refused(error)
+        },
       },
+      (options ?? {}) as Options,
     )
     .catch((cause: unknown) => {
       throw cannotListen(cause, options ?? {})
@@ -221,17 +237,6 @@ function isSocketOffered(): boolean {
   } catch {
     return false
   }
-}
-
-/**
- * The context says that nothing has to be held. A receiver gets the environment variables as `env`; an app gets the
- * connection beside them.
- */
-function answering(served: Served, variables: object): Answerer {
-  const fetch = (request: Request, env: object): Response | Promise<Response> =>
-    served.fetch(request, env as never, detachedContext)
-  if (isDrainable(served)) return (request) => fetch(request, variables)
-  return (request, connection) => fetch(request, envOfRequest(variables, connection))
 }
 
 /** Ends the process if it does not end by itself. The timer does not keep it alive. */

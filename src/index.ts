@@ -48,20 +48,8 @@ export type {
   OtherField,
 } from './events/fields.ts'
 export type { MalformedBody } from './events/malformed.ts'
-export {
-  alertsEvent,
-  connectivityEvent,
-  dataEvent,
-  errorsEvent,
-  fleetEvent,
-  gapEvent,
-  stateEvent,
-  unknownEvent,
-  vehicleDataEvent,
-} from './events/schemas.ts'
 export { summarize } from './events/summarize.ts'
 export type { Doors, FieldValue, Json, Location, TimeOfDay, Tires } from './events/values.ts'
-export { eventCollectorMessage, serviceMessage, vehicleMakerMessage, wireMessage } from './events/wire-schemas.ts'
 export type { Answer, RefusalError } from './http/answers.ts'
 export type { ExecutionContext } from './hosting/execution-context.ts'
 export type { Secret } from './http/secret.ts'

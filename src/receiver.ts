@@ -5,11 +5,12 @@ import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
 import { readGiven } from './http/body.ts'
-import { markHosted, markRoutes } from './hosting/drainable.ts'
+import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
 import { type Door, targetOf } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
 import { isAttachable } from './backend/backend.ts'
+import { markHosted } from './receiver/hosted.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import type { Backend, BackendParts } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
@@ -65,14 +66,14 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   const backend = backendOf(inbox, parts)
 
   /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
-  async function receive(incoming: Incoming): Promise<Answer> {
-    const checked = guard(incoming.authorization, incoming.door, incoming.env)
-    const refused = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming))
-    return refused === undefined ? success : refusal(refused, incoming.door)
+  async function receive(incoming: Incoming, door: Door): Promise<Answer> {
+    const checked = guard(incoming.authorization, door, incoming.env)
+    const refused = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming, door))
+    return refused === undefined ? success : refusal(refused, door)
   }
 
   /** The part of the path after the secret. Resolves to a refusal when something was not taken. */
-  async function admit(arrival: AuthorizedRequest): Promise<RefusedAttempt | undefined> {
+  async function admit(arrival: AuthorizedRequest, door: Door): Promise<RefusedAttempt | undefined> {
     if (backend.isDraining) return { error: 'draining' }
     backend.lifecycle.enter()
     try {
@@ -83,7 +84,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), arrival)
         return body
       }
-      const { messages, broken } = receipts.read(body, arrival.door)
+      const { messages, broken } = receipts.read(body, door)
       const full = await backend.put(messages, arrival)
       if (full !== undefined) return { ...full, messages }
       if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), arrival)
@@ -104,7 +105,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     async take(text) {
       const full = backend.refusing()
       if (full !== undefined) return full
-      const refused = await admit({ ...from, door: 'root', read: async () => ({ text }) })
+      const refused = await admit({ ...from, read: async () => ({ text }) }, 'root')
       if (refused !== undefined) note(refused, { ...refused, door: 'root' })
       return refused?.error
     },
@@ -120,7 +121,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     return reason === undefined ? { ready: true } : { ready: false, reason: notReady[reason] }
   }
 
-  const { app, fetch } = createRoutes<E>({
+  const { app, fetch, answer } = createRoutes<E>({
     receive,
     busy,
     readiness,
@@ -153,13 +154,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     async accept({ authorization, body, contentEncoding, path = '/', env, context }) {
       const door = targetOf(path)
       if (door !== 'root' && door !== 'collector') return refusal({ error: 'path_unknown' })
-      return receive({
-        authorization,
-        door,
-        env,
-        context,
-        read: (limitBytes) => readGiven(body, contentEncoding, limitBytes),
-      })
+      const read: Incoming['read'] = (limitBytes) => readGiven(body, contentEncoding, limitBytes)
+      return receive({ authorization, env, context, read }, door)
     },
     from(source, { env, context } = {}) {
       // Created with the first source: on Workers a signal belongs to a request, and a module has none.
@@ -193,6 +189,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   }
   markRoutes(app, receiver)
   markHosted(receiver, {
+    answer,
     refused: reports.refusals.noteByRuntime,
     facts: (moment) => factsOf(settings.secret, backend, moment),
   })
@@ -201,7 +198,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 
 /** What the operator should see when the receiver starts and when it stops. */
 function factsOf(secret: Settings['secret'], backend: Backend, moment: 'start' | 'stop'): readonly string[] {
-  return [...(moment === 'start' ? secretFacts(secret) : []), ...deadLetterFacts(backend)]
+  const atStart = moment === 'start' ? [...secretFacts(secret), ...unopenedFacts(backend)] : []
+  return [...atStart, ...deadLetterFacts(backend)]
 }
 
 function secretFacts(secret: Settings['secret']): readonly string[] {
@@ -211,10 +209,25 @@ function secretFacts(secret: Settings['secret']): readonly string[] {
   return [`Secret: check digits ${digits.join(' and ')}, as \`fleethook send\` prints them.`]
 }
 
+function unopenedFacts(backend: Backend): readonly string[] {
+  const { unopened = [] } = backend.state().inbox
+  if (unopened.length === 0) return []
+  const named = unopened
+    .slice(0, 3)
+    .map(
+      ({ path, messages, deadLetters }) =>
+        `${path} (${counted(messages, 'message')}, ${counted(deadLetters, 'dead letter')})`,
+    )
+  const more = unopened.length > named.length ? ` and ${unopened.length - named.length} more` : ''
+  return [`No receiver has opened ${named.join(', ')}${more}.`]
+}
+
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
+
 function deadLetterFacts(backend: Backend): readonly string[] {
   const { deadLetters = 0 } = backend.state().inbox
   if (deadLetters === 0) return []
-  const them = deadLetters === 1 ? '1 dead letter' : `${deadLetters} dead letters`
+  const them = counted(deadLetters, 'dead letter')
   if (backend.durability === 'memory') return [`${them} in memory: gone when the process ends.`]
   return [`${them} ${deadLetters === 1 ? 'waits' : 'wait'}: \`fleethook dead list\`.`]
 }

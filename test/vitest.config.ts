@@ -35,7 +35,10 @@ export function configFor(form: Form): ViteUserConfig {
     resolve: {
       alias: [
         { find: /^fleethook$/, replacement: source('src/index.ts') },
-        { find: /^fleethook\/(normalize|client|metrics|operator|sandbox|testing|when)$/, replacement: source('src/$1.ts') },
+        {
+          find: /^fleethook\/(normalize|schemas|client|metrics|operator|sandbox|testing|when)$/,
+          replacement: source('src/$1.ts'),
+        },
         { find: /^fleethook\/(node|bun|deno|workers|inbox\/[\w-]+)$/, replacement: source('adapters/$1.ts') },
       ],
     },

@@ -100,9 +100,17 @@ async function run<Arguments extends unknown[], Options extends object>(
     secret: variable('FLEETHOOK_OPERATOR_SECRET'),
   }
   let current: Connection | undefined = await connect(to)
+  let reached = current.to
+  const connected = async (): Promise<Connection> => {
+    current ??= await connect(to)
+    reached = current.to
+    return current
+  }
   const connection: Operating['connection'] = {
-    to: current.to,
-    ask: async (...asked) => (current ??= await connect(to)).ask(...asked),
+    get to() {
+      return reached
+    },
+    ask: async (...asked) => (await connected()).ask(...asked),
   }
   /** While a person thinks about the answer, a receiver may start and needs the file. */
   async function ask(question: string): Promise<boolean> {

@@ -6,14 +6,18 @@ import type { KeptGap } from '../inbox/inbox.ts'
 interface OpenGap {
   readonly vin: string | undefined
   readonly reason: GapReason
-  readonly fromMs: number
-  /** `fromMs` on the clock that is never set back. */
-  readonly fromElapsedMs: number
+  readonly from: Moment
   /** The last known loss. */
-  readonly lastMs: number
-  /** It ends at `lastMs`, and not when it is reported. */
+  readonly last: Moment
+  /** It ends at `last`, and not when it is reported. */
   readonly isOver: boolean
   readonly missed: number
+}
+
+/** A time of day, and the same time on the clock that is never set back. */
+interface Moment {
+  readonly ms: number
+  readonly elapsedMs: number
 }
 
 /** Beyond this number of vehicles a gap no longer says which vehicle it concerns. */
@@ -71,7 +75,7 @@ export class Gaps {
   giveBack(event: GapEvent): void {
     const { vin, reason, from, to, missed } = event
     this.#underWay.delete(event)
-    widen(this.#returned, { ...this.#opened(vin, reason, from.getTime(), missed), lastMs: to.getTime() })
+    widen(this.#returned, { ...this.#opened(vin, reason, from.getTime(), missed), last: this.#moment(to.getTime()) })
     this.#count()
   }
 
@@ -89,29 +93,35 @@ export class Gaps {
   }
 
   #opened(vin: string | undefined, reason: GapReason, fromMs: number, missed: number, toMs?: number): OpenGap {
-    const now = this.#clock.now()
     return {
       vin,
       reason,
-      fromMs,
-      fromElapsedMs: elapsedMs(this.#clock) - Math.max(0, now - fromMs),
-      lastMs: Math.max(fromMs, toMs ?? now),
+      from: this.#moment(fromMs),
+      last: this.#moment(Math.max(fromMs, toMs ?? this.#clock.now())),
       isOver: toMs !== undefined && reason !== 'stopped' && reason !== 'restarted',
       missed,
     }
   }
 
-  /** A clock that was set back neither hides a gap nor shortens it. */
-  #reported({ vin, reason, fromMs, fromElapsedMs, lastMs, isOver, missed }: OpenGap, isTaken: boolean): KeptGap {
-    const now = this.#clock.now()
-    const sinceMs = Math.floor(now - (elapsedMs(this.#clock) - fromElapsedMs))
+  #moment(ms: number): Moment {
+    return { ms, elapsedMs: elapsedMs(this.#clock) - (this.#clock.now() - ms) }
+  }
+
+  #reported({ vin, reason, from, last, isOver, missed }: OpenGap, isTaken: boolean): KeptGap {
+    const toMs = this.#timeOf(last)
     return {
       ...(vin === undefined ? {} : { vin }),
       reason,
-      fromMs: sinceMs < fromMs - driftMs ? sinceMs : fromMs,
-      toMs: isTaken && !isOver ? Math.max(now, lastMs) : lastMs,
+      fromMs: this.#timeOf(from),
+      toMs: isTaken && !isOver ? Math.max(this.#clock.now(), toMs) : toMs,
       missed,
     }
+  }
+
+  /** When the clock was set back since that moment, the time of day by the clock as it is now. So no gap gets longer or shorter. */
+  #timeOf({ ms, elapsedMs: thenMs }: Moment): number {
+    const nowMs = Math.floor(this.#clock.now() - (elapsedMs(this.#clock) - thenMs))
+    return nowMs < ms - driftMs ? nowMs : ms
   }
 
   #count(): void {
@@ -120,14 +130,13 @@ export class Gaps {
 }
 
 function widen(gaps: Map<string, OpenGap>, gap: OpenGap): void {
-  const { vin, reason, fromMs, fromElapsedMs, lastMs, isOver, missed } = gap
+  const { vin, reason, from, last, isOver, missed } = gap
   const open = gaps.get(key(vin, reason)) ?? gap
   gaps.set(key(vin, reason), {
     vin,
     reason,
-    fromMs: Math.min(fromMs, open.fromMs),
-    fromElapsedMs: Math.min(fromElapsedMs, open.fromElapsedMs),
-    lastMs: Math.max(lastMs, open.lastMs),
+    from: from.elapsedMs < open.from.elapsedMs ? from : open.from,
+    last: last.elapsedMs > open.last.elapsedMs ? last : open.last,
     isOver: isOver && open.isOver,
     missed: open === gap ? missed : missed + open.missed,
   })

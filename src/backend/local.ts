@@ -137,17 +137,23 @@ export class LocalBackend implements Backend {
   }
 
   async put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
+    const { reports } = this.#parts
     if (messages.length === 0) return undefined
-    const stored = this.#store(messages, from)
+    if (this.#takesNothing()) return { error: 'draining' }
     if (this.ack === 'received' && this.durability !== 'memory') {
-      from.context?.watch?.(stored.then((request) => ('error' in request ? undefined : request.settled())))
-      this.#hold(from, async () => {
-        if ('error' in (await stored)) this.#parts.reports.noteLost(messages)
-      })
+      this.#putAfterAnswer(messages, from)
       return undefined
     }
-    const request = await stored
-    if ('error' in request) return request
+    const request = this.#scheduler.add(messages, from)
+    try {
+      await this.#inbox.put(messages)
+    } catch (error) {
+      this.#scheduler.cancel(request)
+      return { error: this.#noteRefused(messages, error) }
+    }
+    reports.noteAccepted(messages)
+    this.#scheduler.start(request)
+    if (this.#gaps.size > 0) this.#startEmitting(from)
     from.context?.watch?.(request.settled())
     if (this.ack !== 'handled') return undefined
     // No handler of this process will run for it any more.
@@ -158,7 +164,7 @@ export class LocalBackend implements Backend {
   }
 
   async putInternal(message: InboxMessage, from: Surroundings): Promise<boolean> {
-    return (await this.#storeInternal(message, from)) !== undefined
+    return !this.#takesNothing() && (await this.#store([message], from)) !== undefined
   }
 
   /**
@@ -207,36 +213,44 @@ export class LocalBackend implements Backend {
     return { ...counts, pending: this.#inbox.usage(), inbox, running, lanes, resting, openGaps: this.#gaps.size }
   }
 
-  async #store(messages: readonly InboxMessage[], from: Surroundings): Promise<RequestWork | Refusal> {
-    const { reports } = this.#parts
-    if (this.#takesNothing()) return { error: 'draining' }
+  /** Stores messages whose answer leaves now. */
+  #putAfterAnswer(messages: readonly InboxMessage[], from: Surroundings): void {
+    const stored = this.#store(messages, from, (error) => {
+      this.#noteRefused(messages, error)
+      this.#parts.reports.noteLost(messages)
+    })
+    from.context?.watch?.(stored.then((request) => request?.settled()))
+    this.#hold(from, async () => {
+      if ((await stored) === undefined) return
+      this.#parts.reports.noteAccepted(messages)
+      if (this.#gaps.size > 0) this.#startEmitting(from)
+    })
+  }
+
+  /** Stores messages that no answer waits for. Resolves to `undefined` after `failed`, when the inbox does not take them. */
+  async #store(
+    messages: readonly InboxMessage[],
+    from: Surroundings,
+    failed: (error: unknown) => void = () => {},
+  ): Promise<RequestWork | undefined> {
     const request = this.#scheduler.add(messages, from)
     try {
       await this.#inbox.put(messages)
     } catch (error) {
       this.#scheduler.cancel(request)
-      const reason = error instanceof FleethookError && error.code === 'inbox_full' ? error.code : 'inbox_unavailable'
-      if (reason === 'inbox_unavailable') reports.dispatch.inboxFailed(error)
-      for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), reason, receivedAt)
-      return { error: reason }
-    }
-    reports.noteAccepted(messages)
-    this.#scheduler.start(request)
-    if (this.#gaps.size > 0) this.#startEmitting(from)
-    return request
-  }
-
-  async #storeInternal(message: InboxMessage, from: Surroundings): Promise<RequestWork | undefined> {
-    if (this.#takesNothing()) return undefined
-    const request = this.#scheduler.add([message], from)
-    try {
-      await this.#inbox.put([message])
-    } catch {
-      this.#scheduler.cancel(request)
+      failed(error)
       return undefined
     }
     this.#scheduler.start(request)
     return request
+  }
+
+  /** The inbox did not take messages of the service. Returns why. */
+  #noteRefused(messages: readonly InboxMessage[], error: unknown): 'inbox_full' | 'inbox_unavailable' {
+    const reason = error instanceof FleethookError && error.code === 'inbox_full' ? error.code : 'inbox_unavailable'
+    if (reason === 'inbox_unavailable') this.#parts.reports.dispatch.inboxFailed(error)
+    for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), reason, receivedAt)
+    return reason
   }
 
   /** A durable inbox keeps messages for the next process until it closes. In memory nobody would handle them. */
@@ -316,7 +330,7 @@ export class LocalBackend implements Backend {
     if (gap === undefined) return
     this.#gapsUnderWay += 1
     this.#hold(from, async () => {
-      const request = await this.#storeInternal(receipts.gap(gap), from)
+      const request = this.#takesNothing() ? undefined : await this.#store([receipts.gap(gap)], from)
       if (request === undefined) gaps.giveBack(gap)
       else {
         gaps.stored(gap)

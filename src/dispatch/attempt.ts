@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts'
+import { type Clock, elapsedMs } from '../base/clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
@@ -127,7 +127,7 @@ export class Outcome {
   /** An attempt failed. Returns whether it was the last one. */
   failed(work: Work): boolean {
     const { clock, retry } = this.#options
-    const now = clock.now()
+    const now = elapsedMs(clock)
     noteFailure(work, now, expectedMs(retry, work.attemptsBefore))
     return this.#isLast(work, now, work.failingSinceMs ?? now)
   }
@@ -135,13 +135,13 @@ export class Outcome {
   /** When the handler that failed runs again, if it does. With `isCertain` its attempt does not count. */
   next(work: Work, restMs: number, isCertain: boolean = false): NextRun {
     const { clock, retry } = this.#options
-    const now = clock.now()
+    const now = elapsedMs(clock)
     const sinceMs = work.failingSinceMs ?? now - expectedMs(retry, work.attemptsBefore)
     const isLast = !isCertain && this.#isLast(work, now, sinceMs)
     return {
-      nextAtMs: isLast ? undefined : now + restMs,
+      nextAtMs: isLast ? undefined : clock.now() + restMs,
       limit: retry.attempts,
-      untilMs: isCertain ? Infinity : sinceMs + retry.maxAgeMs,
+      untilMs: isCertain ? Infinity : clock.now() + Math.round(sinceMs + retry.maxAgeMs - now),
     }
   }
 
@@ -207,12 +207,17 @@ const leastCrashes = 3
 
 const none: readonly never[] = []
 
-/** What a run of handlers left to do. */
+/** How long a message rests when the inbox failed under it, in milliseconds. */
+export const inboxRestMs = 5_000
+
+/** What an attempt left to do. */
 interface Left {
+  /** The handlers that failed or did not run. */
+  readonly handlers: AnyHandler[]
   /** The error of the handler that failed last, and the longest rest that any handler wants. */
-  readonly failure: { readonly error: unknown; readonly restMs: number } | undefined
+  failure?: { readonly error: unknown; readonly restMs: number }
   /** A handler that rests as a whole, and did not run or failed again. */
-  readonly blockedBy: object | undefined
+  blockedBy?: object
 }
 
 /** Attempts at messages, one at a time per lane. */
@@ -224,68 +229,76 @@ export class Attempts {
   }
 
   /**
-   * One attempt at a message: claims it, runs the handlers that still have to succeed, and tells the inbox the result.
-   * Rejects when the inbox fails; the next attempt then goes on where this one stopped.
+   * One attempt at a message: claims it, runs the handlers that still have to succeed one after another, and tells the inbox
+   * the result. When the inbox fails, the next attempt goes on where this one stopped. Never rejects.
    */
   async attempt(work: Work): Promise<Verdict> {
-    const { inbox, outcome, duplicates, lifecycle } = this.#options
-    let { opened } = work
-    if (opened === undefined) {
-      const claim = await inbox.claim(work.id)
-      // What ended it meanwhile has accounted for it.
-      if (isOver(work)) return 'over'
-      // A message that was merged into another one is over when that one is, which was before it in its lane.
-      if (claim === undefined) return work.previous === undefined ? 'over' : 'parked'
-      opened = this.#open(work, claim)
+    const { inbox, runner, outcome, duplicates, lifecycle, breakers, events } = this.#options
+    try {
+      let { opened } = work
       if (opened === undefined) {
-        await outcome.conclude(work, claim.message)
+        const claim = await inbox.claim(work.id)
+        // What ended it meanwhile has accounted for it.
+        if (isOver(work)) return 'over'
+        // A message that was merged into another one is over when that one is, which was before it in its lane.
+        if (claim === undefined) return work.previous === undefined ? 'over' : 'parked'
+        opened = this.#open(work, claim)
+        if (opened === undefined) {
+          await outcome.conclude(work, claim.message)
+          return 'over'
+        }
+      } else keepOpened(work, undefined)
+      if (
+        (work.previous !== undefined && !mayJoinPrevious(work)) ||
+        (duplicates !== undefined && isBehindTheSame(work, opened, duplicates))
+      ) {
+        keepOpened(work, opened)
+        return 'parked'
+      }
+      // Asked when no message before it can still become the same.
+      if (duplicates?.has(opened) === true && work.mostAttempts === work.attemptsBefore) {
+        await outcome.skip(work)
         return 'over'
       }
-    } else keepOpened(work, undefined)
-    const attemptBefore = work.attempt
-    if (
-      (work.previous !== undefined && !mayJoinPrevious(work)) ||
-      (duplicates !== undefined && isBehindTheSame(work, opened, duplicates))
-    ) {
-      keepOpened(work, opened)
-      return 'parked'
-    }
-    // Asked when no message before it can still become the same.
-    if (duplicates?.has(opened) === true && work.mostAttempts === work.attemptsBefore) {
-      await outcome.skip(work)
-      return 'over'
-    }
-    if (hasPending(work) && !lifecycle.isStopped) {
-      const { failure, blockedBy } = await this.#runHandlers(work, opened)
-      if (!lifecycle.isStopped && !isOver(work)) {
-        if (failure !== undefined) {
-          if (!outcome.failed(work)) {
-            await outcome.reschedule(work, failure.restMs)
-            return failure.restMs
+
+      const { attempt: attemptBefore, pending = none } = work
+      let delivery: Delivery | undefined
+      let left: Left | undefined
+      for (const handler of pending) {
+        if (lifecycle.isStopped || isOver(work)) {
+          left ??= { handlers: [] }
+          left.handlers.push(handler)
+        } else if (breakers.failing.size > 0 && breakers.isResting(handler, work.laneKey)) {
+          left ??= { handlers: [] }
+          left.handlers.push(handler)
+          left.blockedBy ??= handler
+        } else {
+          if (delivery === undefined) {
+            outcome.tried(work)
+            delivery = deliveryOf(work, opened.claim)
           }
-          failForGood(work, errorText(failure.error))
-        } else if (blockedBy !== undefined) {
-          await outcome.breakOff(work, work.attempt)
-          return { blockedBy }
+          const result = runner.run(handler, opened.event, work.request, delivery)
+          const failure = result instanceof Promise ? await result : result
+          if (failure !== undefined) left = this.#failed(work, opened.event, handler, failure.error, left)
+          else if (breakers.failing.size > 0) breakers.succeeded(handler)
         }
       }
+      if (pending.length > 0) leaveHandlers(work, left?.handlers ?? none)
+      if (isOver(work)) return 'over'
+      if (left !== undefined || lifecycle.isStopped) {
+        const verdict = await this.#afterFailure(work, left, attemptBefore)
+        if (verdict !== undefined) return verdict
+      }
+      if (work.gatherers.length > 0) {
+        keepOpened(work, opened)
+        return 'gather'
+      }
+      await outcome.conclude(work, opened.claim.message, opened)
+      return 'over'
+    } catch (error) {
+      events.inboxFailed(error)
+      return inboxRestMs
     }
-    if (isOver(work)) return 'over'
-    if (lifecycle.isStopped && !isDone(work)) {
-      await outcome.breakOff(work, attemptBefore)
-      return 0
-    }
-    if (work.gatherers.length > 0) {
-      keepOpened(work, opened)
-      return 'gather'
-    }
-    if (work.fatal !== undefined) await outcome.conclude(work, opened.claim.message)
-    else {
-      // Nearly every message comes this way, and one more promise would show in what it costs.
-      await inbox.settle(work.id)
-      outcome.settled(work, opened)
-    }
-    return 'over'
   }
 
   /** Reads a message that was handed out. `undefined` when no handler is left to run. */
@@ -301,7 +314,10 @@ export class Attempts {
     if (isDone(work) && (!isFirst || work.fatal !== undefined)) return undefined
     try {
       const event = claim.message.event ?? read(claim.message)
-      if (isFirst) assignHandlers(work, work.crashes, registry.matching(event), registry.gathering(event))
+      if (isFirst) {
+        const { handlers, gatherers } = registry.handlersFor(event)
+        assignHandlers(work, work.crashes, handlers, gatherers)
+      }
       return isDone(work) ? undefined : { claim, event }
     } catch (error) {
       failForGood(work, errorText(error), true)
@@ -317,54 +333,55 @@ export class Attempts {
     return attemptsBefore >= attempts ? `Earlier processes tried it ${attemptsBefore} times.` : undefined
   }
 
-  /** Runs handlers one after another. Those that failed or did not start stay pending. */
-  async #runHandlers(work: Work, { claim, event }: OpenedMessage): Promise<Left> {
-    const { runner, outcome, events, lifecycle, breakers } = this.#options
-    let delivery: Delivery | undefined
-    let failure: Left['failure']
-    let blockedBy: object | undefined
-    let left: AnyHandler[] | undefined
-    for (const handler of work.pending ?? none) {
-      if (lifecycle.isStopped || isOver(work)) {
-        left = [...(left ?? none), handler]
-        continue
-      }
-      if (breakers.failing.size > 0 && breakers.isResting(handler, work.laneKey)) {
-        left = [...(left ?? none), handler]
-        blockedBy ??= handler
-        continue
-      }
-      if (delivery === undefined) {
-        outcome.tried(work)
-        delivery = deliveryOf(work, claim)
-      }
-      const result = runner.run(handler, event, work.request, delivery)
-      const failed = result instanceof Promise ? await result : result
-      const request = failed && requestOf(failed.error)
-      if (failed === undefined || request?.kind === 'discard') {
-        if (breakers.failing.size > 0) breakers.succeeded(handler)
-        if (request?.kind === 'discard') events.discarded(request.reason, event.topic, 1)
-        continue
-      }
-      left = [...(left ?? none), handler]
-      const isFailure = request === undefined && !lifecycle.isStopped
-      const rests = isFailure && breakers.failed(handler, work.laneKey)
-      const restMs = rests
-        ? breakers.restMs(handler)
-        : Math.max(failure?.restMs ?? 0, outcome.restMs(work, failed.error))
-      if (isFailure) {
-        const delivered = { id: work.id, attempt: work.attempt }
-        events.failed(failed.error, event, delivered, { handler, ...outcome.next(work, restMs, rests) })
-      } else breakers.askedToWait(handler)
-      if (rests) {
-        exemptAttempt(work)
-        blockedBy ??= handler
-        continue
-      }
-      failure = { error: failed.error, restMs }
+  /** A handler threw. Returns what is left to do, with this handler unless it discarded the message. */
+  #failed(
+    work: Work,
+    event: FleetEvent | MalformedBody,
+    handler: AnyHandler,
+    error: unknown,
+    left: Left = { handlers: [] },
+  ): Left {
+    const { outcome, events, lifecycle, breakers } = this.#options
+    const request = requestOf(error)
+    if (request?.kind === 'discard') {
+      if (breakers.failing.size > 0) breakers.succeeded(handler)
+      events.discarded(request.reason, event.topic, 1)
+      return left
     }
-    leaveHandlers(work, left ?? none)
-    return { failure, blockedBy }
+    left.handlers.push(handler)
+    const isFailure = request === undefined && !lifecycle.isStopped
+    const rests = isFailure && breakers.failed(handler, work.laneKey)
+    const restMs = rests ? breakers.restMs(handler) : Math.max(left.failure?.restMs ?? 0, outcome.restMs(work, error))
+    if (isFailure) {
+      const delivered = { id: work.id, attempt: work.attempt }
+      events.failed(error, event, delivered, { handler, ...outcome.next(work, restMs, rests) })
+    } else breakers.askedToWait(handler)
+    if (rests) {
+      exemptAttempt(work)
+      left.blockedBy ??= handler
+    } else left.failure = { error, restMs }
+    return left
+  }
+
+  /** What follows when a handler failed, or when a drain has stopped the handlers. `undefined`: no handler is left to run. */
+  async #afterFailure(work: Work, left: Left | undefined, attemptBefore: number): Promise<Verdict | undefined> {
+    const { outcome, lifecycle } = this.#options
+    if (lifecycle.isStopped) {
+      if (isDone(work)) return undefined
+      await outcome.breakOff(work, attemptBefore)
+      return 0
+    }
+    if (left?.failure !== undefined) {
+      if (!outcome.failed(work)) {
+        await outcome.reschedule(work, left.failure.restMs)
+        return left.failure.restMs
+      }
+      failForGood(work, errorText(left.failure.error))
+    } else if (left?.blockedBy !== undefined) {
+      await outcome.breakOff(work, work.attempt)
+      return { blockedBy: left.blockedBy }
+    }
+    return undefined
   }
 }
 
@@ -375,9 +392,7 @@ function isBehindTheSame({ previous }: Work, opened: OpenedMessage, duplicates: 
   return false
 }
 
-const hasPending = ({ pending }: Work): boolean => pending !== undefined && pending.length > 0
-
-const isDone = (work: Work): boolean => !hasPending(work) && work.gatherers.length === 0
+const isDone = ({ pending = none, gatherers }: Work): boolean => pending.length === 0 && gatherers.length === 0
 
 /** Asked again after every wait: the work can be ended while it runs. */
 function isOver({ state }: Work): boolean {

@@ -1,7 +1,7 @@
 import type { Ack } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
 import type { Lanes } from './lanes.ts'
-import { createWaitingIds, pushId, shiftId, type WaitingId } from './waiting-ids.ts'
+import { createWaitingIds, IdStore, type WaitingId } from './waiting-ids.ts'
 import { createWork, nowhere, RequestWork, type Work } from './work.ts'
 
 interface BacklogOptions {
@@ -28,6 +28,7 @@ export class Backlog {
   readonly #inOrder: boolean
   /** Ids of messages in no lane: without order each would have a lane of its own. */
   readonly #unordered = createWaitingIds()
+  readonly #ids = new IdStore()
   readonly #requests: RequestWork[] = []
 
   constructor({ inbox, ack, order, overflow }: BacklogOptions) {
@@ -48,7 +49,7 @@ export class Backlog {
     if (kept === undefined) return false
     if (this.#inOrder) lanes.fold(work, kept)
     else {
-      pushId(this.#unordered, kept.id, kept.flags)
+      this.#ids.push(this.#unordered, kept.id, kept.flags)
       lanes.remove(work)
     }
     return true
@@ -63,13 +64,13 @@ export class Backlog {
   /** A work in no lane that may go into one now, if there are few enough works. */
   next(lanes: Lanes<Work>): Work | undefined {
     if (this.#unordered.size === 0 || lanes.items >= mostWorks) return undefined
-    const id = shiftId(this.#unordered)
+    const id = this.#ids.shift(this.#unordered)
     // Which vehicle it is for does not matter before it is read: it has a lane of its own.
     return id && this.restore('', id)
   }
 
   clear(): void {
-    while (this.#unordered.size > 0) shiftId(this.#unordered)
+    while (this.#unordered.size > 0) this.#ids.shift(this.#unordered)
   }
 
   /** The number of messages in no lane. */

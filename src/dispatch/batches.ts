@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../base/clock.ts'
-import type { DispatchEvents, Outcome } from './attempt.ts'
+import { type DispatchEvents, inboxRestMs, type Outcome } from './attempt.ts'
 import type { Breakers } from './breaker.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Gatherer } from './registry.ts'
@@ -50,9 +50,6 @@ export interface GatheredBatch extends Batch {
   /** The way into the surroundings of `owner`. */
   readonly gate: (() => void) | undefined
 }
-
-/** How long a message rests when the inbox failed under it, in milliseconds. */
-export const inboxRestMs = 5_000
 
 const nobody = { env: undefined }
 const none: readonly BatchVerdict[] = []

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../base/clock.ts'
+import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 
 /** What the receiver hears from circuit breakers. */
 export interface BreakerEvents {
@@ -32,6 +32,7 @@ interface Breaker {
   failures: number
   sinceMs: number | undefined
   restMs: number
+  /** By the clock that is never set back. */
   nextTryMs: number
   isProbing: boolean
   timer: Timer | undefined
@@ -68,7 +69,7 @@ export class Breakers {
   isResting(handler: object, lane: string): boolean {
     const breaker = this.failing.get(handler)
     if (breaker?.sinceMs === undefined) return false
-    if (breaker.isProbing || (this.hasFailedFor(handler, lane) && this.#clock.now() < breaker.nextTryMs)) return true
+    if (breaker.isProbing || (this.hasFailedFor(handler, lane) && this.#leftMs(breaker) > 0)) return true
     breaker.isProbing = true
     return false
   }
@@ -82,7 +83,7 @@ export class Breakers {
   /** The time until a resting handler is tried again, in milliseconds. */
   restMs(handler: object): number {
     const breaker = this.failing.get(handler)
-    return breaker === undefined ? 0 : Math.max(firstRestMs, breaker.nextTryMs - this.#clock.now())
+    return breaker === undefined ? 0 : Math.max(firstRestMs, this.#leftMs(breaker))
   }
 
   /** A run of the handler failed for a message of this lane. Returns whether the handler rests from now on. */
@@ -102,7 +103,7 @@ export class Breakers {
       breaker.sinceMs = this.#clock.now()
       this.#rest(handler, breaker)
     } else if (breaker.isProbing) {
-      if (this.#clock.now() >= breaker.nextTryMs) {
+      if (this.#leftMs(breaker) <= 0) {
         breaker.restMs = Math.min(longestRestMs, breaker.restMs * 2)
         this.#rest(handler, breaker)
       } else breaker.isProbing = false
@@ -128,9 +129,10 @@ export class Breakers {
 
   /** The handlers that rest as a whole. */
   resting(): readonly RestingHandler[] {
-    return [...this.failing].flatMap(([handler, { sinceMs, nextTryMs }]) =>
-      sinceMs === undefined ? [] : [{ handler, sinceMs, nextTryMs }],
-    )
+    return [...this.failing].flatMap(([handler, breaker]) => {
+      const { sinceMs } = breaker
+      return sinceMs === undefined ? [] : [{ handler, sinceMs, nextTryMs: this.#clock.now() + this.#leftMs(breaker) }]
+    })
   }
 
   /** No timer fires any more. */
@@ -140,9 +142,14 @@ export class Breakers {
 
   #rest(handler: object, breaker: Breaker): void {
     breaker.isProbing = false
-    breaker.nextTryMs = this.#clock.now() + Math.round(breaker.restMs * (0.75 + Math.random() / 4))
-    this.#arm(handler, breaker, breaker.nextTryMs - this.#clock.now())
-    this.#events.resting(handler, breaker.nextTryMs, breaker.failures)
+    const restMs = Math.round(breaker.restMs * (0.75 + Math.random() / 4))
+    breaker.nextTryMs = elapsedMs(this.#clock) + restMs
+    this.#arm(handler, breaker, restMs)
+    this.#events.resting(handler, this.#clock.now() + restMs, breaker.failures)
+  }
+
+  #leftMs({ nextTryMs }: Breaker): number {
+    return Math.ceil(nextTryMs - elapsedMs(this.#clock))
   }
 
   /** Again and again, because the message that may try can end for another reason before its run. */
@@ -150,6 +157,8 @@ export class Breakers {
     breaker.timer?.cancel()
     breaker.timer = this.#clock.after(afterMs, () => {
       this.#arm(handler, breaker, breaker.restMs)
+      // A timer can fire some milliseconds early.
+      breaker.nextTryMs = Math.min(breaker.nextTryMs, elapsedMs(this.#clock))
       this.#onTry(handler)
     })
   }

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../base/clock.ts'
+import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
@@ -40,7 +40,7 @@ export async function drain(
   { deadlineMs = 25_000, handlerGraceMs = 2_000, takeUntil }: DrainOptions,
 ): Promise<DrainResult> {
   const { inbox, clock, lifecycle, lanes, backlog, counts, flush, stopTimers } = drained
-  const endsAtMs = clock.now() + deadlineMs
+  const endsAtMs = elapsedMs(clock) + deadlineMs
   const handledBefore = counts.handled + counts.deadLettered
   const lostBefore = counts.lost
   const isDurable = inbox.durability !== 'memory'
@@ -52,10 +52,10 @@ export async function drain(
     await lifecycle.until(() => lifecycle.running === 0, Math.min(handlerGraceMs, deadlineMs))
     left += await breakOffAll(drained, handlerGraceMs)
   }
-  await resolvedOr(takeUntil, clock, endsAtMs - clock.now())
+  await resolvedOr(takeUntil, clock, endsAtMs - elapsedMs(clock))
   flush()
   const isIdle = (): boolean => lifecycle.isQuiet && (isDurable || (lanes.size === 0 && backlog.size === 0))
-  await lifecycle.until(isIdle, endsAtMs - clock.now())
+  await lifecycle.until(isIdle, endsAtMs - elapsedMs(clock))
   lifecycle.stop()
   stopTimers()
   left += await breakOffAll(drained, deadlineMs)

@@ -1,5 +1,5 @@
 import { PassingMap } from '../base/passing-map.ts'
-import { appendIds, createWaitingIds, pushId, shiftId, type WaitingId, type WaitingIds } from './waiting-ids.ts'
+import { createWaitingIds, IdStore, type WaitingId, type WaitingIds } from './waiting-ids.ts'
 
 /** The links of an item in its lane. Only {@link Lanes} writes them: a queue that costs no object beside its items. */
 export interface InLane<Item> {
@@ -34,6 +34,7 @@ export class Lanes<Item extends InLane<Item>> {
   /** Makes an item of what `fold` kept of it. */
   readonly #restore: (lane: string, kept: WaitingId) => Item
   #lanes = new PassingMap<string, Lane<Item>>()
+  #ids = new IdStore()
   /** The lane whose turn is next, if any has something to take. */
   first: Lane<Item> | undefined
   #last: Lane<Item> | undefined
@@ -104,9 +105,9 @@ export class Lanes<Item extends InLane<Item>> {
   fold(item: Item, { id, flags }: WaitingId): void {
     const { lane, previous, behind } = item
     if (lane === undefined || previous === undefined || lane.turn === item) return
-    pushId((previous.behind ??= createWaitingIds()), id, flags)
+    this.#ids.push((previous.behind ??= createWaitingIds()), id, flags)
     this.folded += 1
-    if (behind !== undefined) appendIds(previous.behind, behind)
+    if (behind !== undefined) this.#ids.append(previous.behind, behind)
     item.behind = undefined
     this.#unlink(lane, item)
   }
@@ -127,6 +128,7 @@ export class Lanes<Item extends InLane<Item>> {
   /** Forgets everything. */
   clear(): void {
     this.#lanes = new PassingMap()
+    this.#ids = new IdStore()
     this.first = undefined
     this.#last = undefined
     this.items = 0
@@ -183,7 +185,7 @@ export class Lanes<Item extends InLane<Item>> {
     const { behind } = item
     if (behind === undefined) return item.next
     item.behind = undefined
-    const kept = shiftId(behind)
+    const kept = this.#ids.shift(behind)
     if (kept === undefined) return item.next
     this.folded -= 1
     const restored = this.#restore(lane.key, kept)

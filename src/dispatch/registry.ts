@@ -47,10 +47,14 @@ export interface Registry {
   add(subjects: unknown, handler: unknown, filter: GivenFilter | undefined): void
   /** Throws `handler_invalid` when an argument of `receiver.batch` is wrong. */
   addBatch(subjects: unknown, options: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter, handler: unknown): void
-  /** The handlers for an event, in order. */
-  matching(event: FleetEvent | MalformedBody): readonly AnyHandler[]
-  /** The batches that want an event. */
-  gathering(event: FleetEvent | MalformedBody): readonly Gatherer[]
+  /** What an event is for. */
+  handlersFor(event: FleetEvent | MalformedBody): Matching
+}
+
+/** The handlers for an event, in order, and the batches that want it. */
+interface Matching {
+  readonly handlers: readonly AnyHandler[]
+  readonly gatherers: readonly Gatherer[]
 }
 
 interface Registered {
@@ -63,15 +67,15 @@ type Wants = (event: FleetEvent | MalformedBody) => boolean
 /** The handlers for one topic. */
 interface Subscribed {
   readonly all: readonly Registered[]
-  /** All of them as functions, when none of them has a filter. */
-  readonly unfiltered: readonly AnyHandler[] | undefined
   readonly gatherers: readonly Gatherer[]
+  /** What every event of the topic is for, when nothing has a filter. */
+  readonly unfiltered: Matching | undefined
 }
 
 const topics = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'unknown', 'gap'] as const
 const subjects: readonly string[] = [...topics, '*', 'malformed']
 
-const nobody: Subscribed = { all: [], unfiltered: [], gatherers: [] }
+const nobody: Subscribed = { all: [], gatherers: [], unfiltered: { handlers: [], gatherers: [] } }
 
 /** An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`. */
 export function createRegistry(ownFields: FieldCatalogue = {}): Registry {
@@ -119,19 +123,18 @@ export function createRegistry(ownFields: FieldCatalogue = {}): Registry {
       subscribe<Gatherer['handler']>(given, handler, (topic, checkedHandler) => {
         gatherer ??= { size, withinMs, handler: checkedHandler, wants }
         label(gatherer, labelOf(checkedHandler))
-        return { ...topic, gatherers: [...topic.gatherers, gatherer] }
+        return subscribed(topic.all, [...topic.gatherers, gatherer])
       })
     },
 
-    gathering(event) {
-      const gatherers = byTopic.get(event.topic)?.gatherers ?? nobody.gatherers
-      return gatherers.length === 0 ? gatherers : gatherers.filter(({ wants }) => wanted(wants, event))
-    },
-
-    matching(event) {
-      const found = byTopic.get(event.topic)
-      if (found === undefined) return []
-      return found.unfiltered ?? found.all.flatMap((registered) => wanting(registered, event))
+    handlersFor(event) {
+      const { all, gatherers, unfiltered } = byTopic.get(event.topic) ?? nobody
+      return (
+        unfiltered ?? {
+          handlers: all.flatMap((registered) => wanting(registered, event)),
+          gatherers: gatherers.filter(({ wants }) => wanted(wants, event)),
+        }
+      )
     },
   }
 }
@@ -142,8 +145,9 @@ function isHandler<Handler extends object>(handler: unknown): handler is Handler
 }
 
 function subscribed(all: readonly Registered[], gatherers: readonly Gatherer[]): Subscribed {
-  const filtered = all.some(({ wants }) => wants !== undefined)
-  return { all, unfiltered: filtered ? undefined : all.map(({ handler }) => handler), gatherers }
+  const isFiltered = [...all, ...gatherers].some(({ wants }) => wants !== undefined)
+  const handlers = all.map(({ handler }) => handler)
+  return { all, gatherers, unfiltered: isFiltered ? undefined : { handlers, gatherers } }
 }
 
 /** When a filter of a batch throws, the event counts as wanted. The batch then runs the filter again and fails with its error. */

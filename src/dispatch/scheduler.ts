@@ -8,7 +8,7 @@ import type { Ack, DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
 import { Backlog } from './backlog.ts'
-import { Batches, type GatheredBatch, inboxRestMs } from './batches.ts'
+import { Batches, type GatheredBatch } from './batches.ts'
 import { Breakers, type RestingHandler } from './breaker.ts'
 import { type Drained, drain, giveUp } from './draining.ts'
 import { type Dedupe, Duplicates } from './duplicates.ts'
@@ -192,7 +192,7 @@ export class Scheduler {
         if (work === undefined) break
         lifecycle.running += 1
         beginTurn(work)
-        if (work.gate === undefined) void this.#step(work)
+        if (work.gate === undefined) void this.#attempts.attempt(work).then((verdict) => this.#endTurn(work, verdict))
         else work.gate()
       } else {
         lifecycle.running += 1
@@ -203,16 +203,9 @@ export class Scheduler {
     lifecycle.onChange?.()
   }
 
+  /** The turn of a message whose gate has opened: now in the surroundings of its request. */
   readonly #step = async (work: Work): Promise<void> => {
-    if (work.state !== 'running') return
-    let verdict: Verdict
-    try {
-      verdict = await this.#attempts.attempt(work)
-    } catch (error) {
-      this.#options.events.inboxFailed(error)
-      verdict = inboxRestMs
-    }
-    this.#endTurn(work, verdict)
+    if (work.state === 'running') this.#endTurn(work, await this.#attempts.attempt(work))
   }
 
   #runBatch(batch: GatheredBatch): void {

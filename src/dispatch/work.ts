@@ -33,7 +33,7 @@ export interface Work extends InLane<Work> {
   readonly mostAttempts: number
   /** Attempts that failed because a handler fails for every vehicle: they do not count toward the limit. */
   readonly exempt: number
-  /** When the handlers whose turn it is began to fail, in milliseconds since the epoch. */
+  /** When the handlers whose turn it is began to fail, by the clock that is never set back. */
   readonly failingSinceMs: number | undefined
   /** How many processes ended while they handled it. */
   readonly crashes: number
@@ -206,7 +206,7 @@ function beginCount(changing: Mutable<Work>): void {
   changing.failingSinceMs = undefined
 }
 
-/** An attempt failed at `nowMs`. An earlier process began to fail `earlierMs` before this one. */
+/** An attempt failed at `nowMs`, by the clock that is never set back. An earlier process began to fail `earlierMs` before this one. */
 export function noteFailure(work: Work, nowMs: number, earlierMs: number): void {
   const changing: Mutable<Work> = work
   changing.failingSinceMs ??= nowMs - earlierMs

@@ -185,7 +185,7 @@ const gap = z.object({
  *
  * @example
  * ```ts
- * import { dataEvent } from 'fleethook'
+ * import { dataEvent } from 'fleethook/schemas'
  * import * as z from 'zod/mini'
  *
  * console.log(JSON.stringify(z.toJSONSchema(dataEvent)))

@@ -53,26 +53,6 @@ export interface Drainable {
 export type RuntimeRefusal =
   'request_malformed' | 'request_timeout' | 'expectation_unsupported' | 'headers_too_large' | 'connections_exceeded'
 
-/** What a server reports to a receiver, and what it prints about one. */
-interface HostedReceiver {
-  /** The server refused a request before the receiver saw it. */
-  refused(error: RuntimeRefusal): void
-  /** Sentences for the operator when the receiver has started, or has drained. */
-  facts(moment: 'start' | 'stop'): readonly string[]
-}
-
-const hosted = /* @__PURE__ */ new WeakMap<object, HostedReceiver>()
-
-/** Remembers what a server may report to a receiver. */
-export function markHosted(receiver: Drainable, about: HostedReceiver): void {
-  hosted.set(receiver, about)
-}
-
-/** What a server may report to this receiver. `undefined`: it was made by another version of fleethook. */
-export function hostedBy(receiver: Drainable): HostedReceiver | undefined {
-  return hosted.get(receiver)
-}
-
 const byHandler = /* @__PURE__ */ new WeakMap<object, Drainable>()
 
 /** The routes of a Hono app. */

@@ -34,7 +34,7 @@ export async function readRequest(
       const text = await request.text()
       return text.length > limitBytes ? tooLarge(limitBytes) : filled(text)
     }
-    return request.body === null ? { error: 'body_empty' } : await readStream(request.body, gzip, limitBytes)
+    return request.body === null ? { error: 'body_empty' } : await readChunks(chunksOf(request.body), gzip, limitBytes)
   } catch (error) {
     return { error: isUsed(error) ? 'body_consumed' : 'body_interrupted' }
   }
@@ -59,7 +59,7 @@ export async function readGiven(
   const bytes = isBuffer ? new Uint8Array(body) : new Uint8Array(body.buffer, body.byteOffset, body.byteLength)
   // Some hosts inflate a body and leave its header unchanged. So the bytes decide.
   if (!gzip || bytes[0] !== gzipMagic) return filled(new TextDecoder().decode(bytes))
-  return readStream(new Blob([Uint8Array.from(bytes)]).stream(), true, limitBytes)
+  return readChunks(chunksOf(new Blob([Uint8Array.from(bytes)]).stream()), true, limitBytes)
 }
 
 /** The first byte of gzip. JSON never begins with it. */
@@ -80,30 +80,43 @@ function isUsed(error: unknown): boolean {
   return error instanceof TypeError && /unusable|already|disturbed|locked/i.test(error.message)
 }
 
-/** `undefined` for an encoding that is not supported. */
-function isGzip(contentEncoding: string | null | undefined): boolean | undefined {
+/** Whether a body is gzip, by its Content-Encoding. `undefined` for an encoding that is not supported. */
+export function isGzip(contentEncoding: string | null | undefined): boolean | undefined {
   const encoding = contentEncoding?.trim().toLowerCase()
   if (!encoding || encoding === 'identity') return false
   return encoding === 'gzip' || encoding === 'x-gzip' ? true : undefined
 }
 
-/** Reads to the end or to the limit. The limit counts both the sent and the inflated bytes. Throws when the stream is locked. */
-async function readStream(
-  stream: ReadableStream<Uint8Array<ArrayBuffer>>,
-  gzip: boolean,
-  limitBytes: number,
-): Promise<Body | Refusal> {
-  const sent = stream.getReader()
+/** The bytes of a body as they come. */
+export interface Chunks {
+  /** Resolves to `undefined` at the end. Rejects when the body is interrupted. */
+  next(): Promise<Uint8Array<ArrayBuffer> | undefined>
+  /** The rest is not wanted. */
+  cancel(): void
+}
+
+/** Throws when the stream is locked. */
+function chunksOf(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Chunks {
+  const reader = stream.getReader()
+  return {
+    next: async () => (await reader.read()).value,
+    // Not awaited, because a sender that goes on sending must not delay the answer.
+    cancel: () => void reader.cancel().catch(() => {}),
+  }
+}
+
+/** Reads to the end or to the limit. The limit counts both the sent and the inflated bytes. */
+export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number): Promise<Body | Refusal> {
   let sentBytes = 0
   let problem: Refusal = { error: 'body_gzip_broken' }
 
   async function next(): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    const { value } = await sent.read().catch((error: unknown) => {
+    const chunk = await sent.next().catch((error: unknown) => {
       problem = { error: 'body_interrupted' }
       throw error
     })
-    sentBytes += value?.byteLength ?? 0
-    return sentBytes > limitBytes ? over() : value
+    sentBytes += chunk?.byteLength ?? 0
+    return sentBytes > limitBytes ? over() : chunk
   }
   function over(): never {
     problem = tooLarge(limitBytes)
@@ -123,8 +136,8 @@ async function readStream(
       text += decoder.decode(chunk, { stream: true })
     }
   } catch {
-    // Not awaited, because a sender that goes on sending must not delay the answer.
-    for (const reader of [inflated, sent]) reader?.cancel().catch(() => {})
+    inflated?.cancel().catch(() => {})
+    sent.cancel()
     return problem
   }
   return filled(text + decoder.decode())
@@ -149,7 +162,8 @@ function inflate(next: () => Promise<Uint8Array<ArrayBuffer> | undefined>): Read
   return pieces.pipeThrough(new DecompressionStream('gzip'))
 }
 
-function filled(text: string): Body | Refusal {
+/** A body as text, unless it is blank. */
+export function filled(text: string): Body | Refusal {
   return text.trim() === '' ? { error: 'body_empty' } : { text }
 }
 
@@ -158,7 +172,8 @@ function longerThan(text: string, limitBytes: number): boolean {
   return text.length * 3 > limitBytes && new TextEncoder().encode(text).byteLength > limitBytes
 }
 
-function tooLarge(limitBytes: number): Refusal {
+/** A body is over the limit. */
+export function tooLarge(limitBytes: number): Refusal {
   return {
     error: 'body_too_large',
     hint: `A body can have at most ${limitBytes} bytes after inflating. Raise \`limits.bodyBytes\` if yours are larger.`,

@@ -8,20 +8,25 @@ import { type ExecutionContext, lastingEnv } from '../hosting/execution-context.
 
 /** A request before its secret is checked and before a byte of its body is read. Every way into the receiver makes one. */
 export interface Incoming extends AuthorizedRequest {
+  /** The value of the Authorization header. Several are joined by `, `. */
   readonly authorization: string | null | undefined
 }
 
 /** A request whose secret is right. */
 export interface AuthorizedRequest {
-  readonly door: Door
   readonly env: unknown
   readonly context: ExecutionContext | undefined
   read(limitBytes: number): Promise<Body | Refusal>
 }
 
+/** A request that came over HTTP, whatever server read it. */
+export interface HttpRequest extends Incoming {
+  readonly method: string
+}
+
 /** The receiver, as the routes see it. */
 interface Face {
-  receive(incoming: Incoming): Promise<Answer>
+  receive(incoming: Incoming, door: Door): Promise<Answer>
   /** Why the receiver would refuse every message now; `undefined` when it would not. */
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
   /** Whether it takes messages now, in words that anybody may read. */
@@ -30,16 +35,7 @@ interface Face {
   refused(refusal: Refusal): void
 }
 
-/** A request that was routed by Hono or by path. */
-interface RoutedRequest {
-  readonly request: Request
-  readonly env: unknown
-  readonly context: ExecutionContext | undefined
-  /** Hono's request, which knows what the host's own middleware has read. */
-  readonly hono?: HonoRequest
-}
-
-/** The two ways in over HTTP. */
+/** The ways in over HTTP. */
 interface Routes<E extends Env> {
   /** The app to mount in a host. */
   readonly app: Hono<E>
@@ -49,38 +45,46 @@ interface Routes<E extends Env> {
     env: unknown,
     context: ExecutionContext | undefined,
   ) => Response | Promise<Response>
+  /** The answer to a request at a target. Both ways above, and servers that make no `Request`, end here. */
+  readonly answer: (target: PathTarget | undefined, request: HttpRequest) => Answer | Promise<Answer>
 }
 
 /** The paths and methods of a receiver. */
 export function createRoutes<E extends Env>(face: Face): Routes<E> {
-  function answer(target: PathTarget | undefined, request: RoutedRequest): Response | Promise<Response> {
-    const { method } = request.request
-    const respond = ({ status, headers, body }: Answer): Response =>
-      new Response(method === 'HEAD' ? null : body, { status, headers })
-    const refusing = (refusal: Refusal, allow?: string): Response => {
-      face.refused(refusal)
-      return respond(refuse(refusal, allow))
+  function answer(target: PathTarget | undefined, request: HttpRequest): Answer | Promise<Answer> {
+    const { method } = request
+    if (target === 'root' || target === 'collector') {
+      if (method === 'POST') return face.receive(request, target)
+      return method === 'OPTIONS' ? allowed('POST, OPTIONS') : refused({ error: 'method_not_allowed' }, 'POST, OPTIONS')
     }
-
-    if (target === undefined) return refusing({ error: 'path_unknown' })
-    const isHealth = target !== 'root' && target !== 'collector'
-    if (!isHealth && method === 'POST') return face.receive(incoming(request, target)).then(respond)
-    const allow = isHealth ? 'GET, HEAD, OPTIONS' : 'POST, OPTIONS'
-    if (method === 'OPTIONS') return respond({ ...success, headers: { ...success.headers, allow } })
-    if (!isHealth || (method !== 'GET' && method !== 'HEAD')) return refusing({ error: 'method_not_allowed' }, allow)
-    if (target === 'healthz') return respond(plain(200, 'alive'))
+    if (target === undefined) return refused({ error: 'path_unknown' })
+    if (method === 'OPTIONS') return allowed('GET, HEAD, OPTIONS')
+    if (method !== 'GET' && method !== 'HEAD') return refused({ error: 'method_not_allowed' }, 'GET, HEAD, OPTIONS')
+    if (target === 'healthz') return plain(200, 'alive')
     if (target === 'readyz') {
       const { ready, reason } = face.readiness()
-      return respond(ready ? plain(200, 'ready') : plain(503, `not ready: ${reason}`))
+      return ready ? plain(200, 'ready') : plain(503, `not ready: ${reason}`)
     }
     const busy = face.busy()
-    if (busy === undefined) return respond(healthy)
-    return respond(busy === 'draining' ? refuse({ error: 'draining' }) : unhealthy)
+    if (busy === undefined) return healthy
+    return busy === 'draining' ? refuse({ error: 'draining' }) : unhealthy
+  }
+
+  function refused(refusal: Refusal, allow?: string): Answer {
+    face.refused(refusal)
+    return refuse(refusal, allow)
+  }
+
+  function respond(target: PathTarget | undefined, request: FetchRequest): Response | Promise<Response> {
+    const answered = answer(target, request)
+    return answered instanceof Promise
+      ? answered.then((given) => responseOf(given))
+      : responseOf(answered, request.method === 'HEAD')
   }
 
   const app = new Hono<E>()
   const mounted = (c: Context<E>, target: PathTarget | undefined): Response | Promise<Response> =>
-    answer(target, { request: c.req.raw, env: c.env, context: contextOf(c), hono: c.req })
+    respond(target, new FetchRequest(c.req.raw, c.env, contextOf(c), c.req))
   const root = (c: Context<E>): Response | Promise<Response> => mounted(c, 'root')
   // The second pattern is the root with a trailing slash, in the only spelling that every router of Hono accepts. All other
   // paths belong to the host.
@@ -92,8 +96,19 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
 
   return {
     app,
-    fetch: (request, env, context) => answer(targetOf(getPath(request)), { request, env, context }),
+    answer,
+    fetch: (request, env, context) => respond(targetOf(getPath(request)), new FetchRequest(request, env, context)),
   }
+}
+
+/** Only answers that are made at once can be to a HEAD request. */
+function responseOf({ status, headers, body }: Answer, isHead: boolean = false): Response {
+  return new Response(isHead ? null : body, { status, headers })
+}
+
+/** The answer to OPTIONS. */
+function allowed(allow: string): Answer {
+  return { ...success, headers: { ...success.headers, allow } }
 }
 
 /** A line of plain text, for people and for the probes of a platform. */
@@ -105,27 +120,39 @@ function plain(status: number, line: string): Answer {
   }
 }
 
-function incoming({ request, env, context, hono }: RoutedRequest, door: Door): Incoming {
-  return {
-    authorization: request.headers.get('authorization'),
-    door,
-    env: lastingEnv(env),
-    context,
-    read: (limitBytes) => read(request, hono, limitBytes),
-  }
-}
+/** Reads a `Request`. */
+class FetchRequest implements HttpRequest {
+  readonly method: string
+  readonly authorization: string | null
+  readonly env: unknown
+  readonly context: ExecutionContext | undefined
+  readonly #request: Request
+  readonly #hono: HonoRequest | undefined
 
-function read(request: Request, hono: HonoRequest | undefined, limitBytes: number): Promise<Body | Refusal> {
-  const { headers } = request
-  const contentEncoding = headers.get('content-encoding')
-  if (hono !== undefined && request.bodyUsed) {
-    // A body that the host's middleware read through Hono is still there. One that was read without Hono is gone.
-    const given = (body: unknown): Promise<Body | Refusal> => readGiven(body, contentEncoding, limitBytes)
-    if ('text' in hono.bodyCache || 'json' in hono.bodyCache) return hono.text().then(given)
-    if ('arrayBuffer' in hono.bodyCache) return hono.arrayBuffer().then(given)
+  /** `hono` is Hono's request, which knows what the host's own middleware has read. */
+  constructor(request: Request, env: unknown, context: ExecutionContext | undefined, hono?: HonoRequest) {
+    this.method = request.method
+    this.authorization = request.headers.get('authorization')
+    this.env = lastingEnv(env)
+    this.context = context
+    this.#request = request
+    this.#hono = hono
   }
-  const contentLength = headers.get('transfer-encoding') === null ? headers.get('content-length') : undefined
-  return readRequest(request, { contentEncoding, contentLength }, limitBytes)
+
+  read(limitBytes: number): Promise<Body | Refusal> {
+    const request = this.#request
+    const hono = this.#hono
+    const { headers } = request
+    const contentEncoding = headers.get('content-encoding')
+    if (hono !== undefined && request.bodyUsed) {
+      // A body that the host's middleware read through Hono is still there. One that was read without Hono is gone.
+      const given = (body: unknown): Promise<Body | Refusal> => readGiven(body, contentEncoding, limitBytes)
+      if ('text' in hono.bodyCache || 'json' in hono.bodyCache) return hono.text().then(given)
+      if ('arrayBuffer' in hono.bodyCache) return hono.arrayBuffer().then(given)
+    }
+    const contentLength = headers.get('transfer-encoding') === null ? headers.get('content-length') : undefined
+    return readRequest(request, { contentEncoding, contentLength }, limitBytes)
+  }
 }
 
 /** Hono's getter throws when the runtime gave no context. Making the stack of that error costs more than the message. */

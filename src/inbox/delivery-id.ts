@@ -1,5 +1,3 @@
-import { v7 } from 'uuid'
-
 /** The number of ids in a millisecond. */
 const perMs = 2048
 
@@ -11,8 +9,8 @@ export interface DeliveryIds {
 }
 
 /**
- * Counts within a millisecond where UUIDv7 has room for it (RFC 9562, 6.2, method 1). The rest is random, and new in each
- * millisecond: an id of its own from the library is most of what a message costs before it is read.
+ * Counts within a millisecond where UUIDv7 has room for it (RFC 9562, 5.7 and 6.2, method 1). The rest is random, and new in
+ * each millisecond: random bits for each id would be most of what a message costs before it is read.
  */
 export function createDeliveryIds(): DeliveryIds {
   let lastMs = 0
@@ -23,9 +21,9 @@ export function createDeliveryIds(): DeliveryIds {
   function begin(ms: number): void {
     lastMs = ms
     counter = 0
-    const id = v7({ msecs: ms })
-    head = id.slice(0, counterAt)
-    tail = id.slice(counterAt + 3)
+    const time = ms.toString(16).padStart(12, '0')
+    head = `${time.slice(0, 8)}-${time.slice(8)}-7`
+    tail = randomTail()
   }
 
   return {
@@ -41,6 +39,16 @@ export function createDeliveryIds(): DeliveryIds {
       if (ms >= lastMs) begin(ms + 1)
     },
   }
+}
+
+const random = new Uint32Array(2)
+
+/** The last two parts of a UUID: two bits that say how to read it, and 62 random ones. */
+function randomTail(): string {
+  crypto.getRandomValues(random)
+  const [first = 0, second = 0] = random
+  const high = ((first & 0x3fff_ffff) | 0x8000_0000) >>> 0
+  return `-${high.toString(16).slice(0, 4)}-${high.toString(16).slice(4)}${second.toString(16).padStart(8, '0')}`
 }
 
 /** Where the counter is in the text of an id, behind the time and the version. */

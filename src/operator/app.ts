@@ -1,6 +1,6 @@
 import { type Context, Hono } from 'hono'
-import * as z from 'zod/mini'
 import { FleethookError } from '../base/errors.ts'
+import { checkOptions, required, type Rule, type Rules, trueOrFalse, wholeNumber } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { DeadMessage, OperatorApi } from '../inbox/dead-letters.ts'
@@ -46,22 +46,34 @@ function vinOf(event: FleetEvent | MalformedBody): string | undefined {
   return event.topic === 'malformed' ? undefined : event.vin
 }
 
-const time = z.pipe(
-  z.iso.datetime({ offset: true }),
-  z.transform((text) => new Date(text)),
-)
-const filter = z.strictObject({
-  vin: z.optional(z.string()),
-  topic: z.optional(z.string()),
-  from: z.optional(time),
-  to: z.optional(time),
-})
-const page = z.extend(filter, {
-  limit: z.optional(z.coerce.number().check(z.int(), z.gte(1), z.lte(1000))),
-  after: z.optional(z.string()),
-})
-const change = z.extend(filter, { dryRun: z.optional(z.boolean()) })
-const range = z.extend(change, { from: time, to: time })
+/** A selection as a request writes it: in the query, or in the body as JSON. */
+interface Selected {
+  readonly vin?: string
+  readonly topic?: string
+  readonly from?: string
+  readonly to?: string
+}
+
+const text: Rule = { must: 'must be text', accepts: (value) => typeof value === 'string' }
+const time: Rule = {
+  must: 'must be a time in ISO 8601 with its zone',
+  accepts: (value) =>
+    typeof value === 'string' &&
+    /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value) &&
+    !Number.isNaN(Date.parse(value)),
+}
+const filterRules: Rules<Selected> = { vin: text, topic: text, from: time, to: time }
+const pageRules: Rules<Selected & { limit?: number; after?: string }> = {
+  ...filterRules,
+  limit: wholeNumber(1, 1000),
+  after: text,
+}
+const changeRules: Rules<Selected & { dryRun?: boolean }> = { ...filterRules, dryRun: trueOrFalse }
+const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean }> = {
+  ...changeRules,
+  from: required(time),
+  to: required(time),
+}
 
 /** The default length of a page. */
 const usualLimit = 100
@@ -72,8 +84,12 @@ export function createOperatorApp(operator: OperatorApi): Hono {
   const app = new Hono()
 
   app.get('/dead', async (c) => {
-    const { limit = usualLimit, ...which } = read(page, c.req.query())
-    const found = await deadLetters.list({ ...which, limit })
+    const query = c.req.query()
+    const { limit = usualLimit, ...which } = read(
+      'limit' in query ? { ...query, limit: Number(query['limit']) } : query,
+      pageRules,
+    )
+    const found = await deadLetters.list({ ...dated(which), limit })
     const last = found.at(-1)
     return c.json({
       letters: found.map(summaryOf),
@@ -82,8 +98,12 @@ export function createOperatorApp(operator: OperatorApi): Hono {
     })
   })
 
-  app.post('/dead/replay', async (c) => c.json({ messages: await deadLetters.replay(read(change, await bodyOf(c))) }))
-  app.post('/dead/discard', async (c) => c.json({ messages: await deadLetters.discard(read(change, await bodyOf(c))) }))
+  app.post('/dead/replay', async (c) =>
+    c.json({ messages: await deadLetters.replay(dated(read(await bodyOf(c), changeRules))) }),
+  )
+  app.post('/dead/discard', async (c) =>
+    c.json({ messages: await deadLetters.discard(dated(read(await bodyOf(c), changeRules))) }),
+  )
 
   app.get('/dead/:id', async (c) => {
     const letter = await deadLetters.get(c.req.param('id'))
@@ -92,7 +112,10 @@ export function createOperatorApp(operator: OperatorApi): Hono {
 
   app.post('/dead/:id/replay', async (c) => c.json({ messages: await deadLetters.replay(c.req.param('id')) }))
   app.post('/dead/:id/discard', async (c) => c.json({ messages: await deadLetters.discard(c.req.param('id')) }))
-  app.post('/replay', async (c) => c.json({ messages: await operator.replay(read(range, await bodyOf(c))) }))
+  app.post('/replay', async (c) => {
+    const { from, to, ...which } = read(await bodyOf(c), rangeRules)
+    return c.json({ messages: await operator.replay({ ...which, from: new Date(from), to: new Date(to) }) })
+  })
 
   app.notFound((c) => c.json({ error: 'path_unknown', text: 'Unknown path.' }, 404))
   app.onError((error, c) => {
@@ -113,12 +136,18 @@ async function bodyOf(c: Context): Promise<unknown> {
   }
 }
 
-function read<Schema extends z.ZodMiniType>(schema: Schema, given: unknown): z.output<Schema> {
-  const { data, error } = schema.safeParse(given)
-  if (error === undefined) return data
-  const [issue] = error.issues
-  throw new FleethookError(
-    'option_invalid',
-    `The request is invalid: ${issue?.path.join('.') ?? ''} ${issue?.message ?? ''}.`,
-  )
+function read<Request extends object>(given: unknown, rules: Rules<Request>): Request {
+  checkOptions<Request>('the request', given, rules)
+  return given
+}
+
+function dated<Given extends Selected>(
+  given: Given,
+): Omit<Given, 'from' | 'to'> & { readonly from: Date | undefined; readonly to: Date | undefined } {
+  const { from, to, ...rest } = given
+  return { ...rest, from: dateOf(from), to: dateOf(to) }
+}
+
+function dateOf(written: string | undefined): Date | undefined {
+  return written === undefined ? undefined : new Date(written)
 }

@@ -1,4 +1,5 @@
 import * as fc from 'fast-check'
+import type { FleetEvent } from 'fleethook'
 import {
   alertsEvent,
   connectivityEvent,
@@ -13,8 +14,7 @@ import {
   vehicleDataEvent,
   vehicleMakerMessage,
   wireMessage,
-  type FleetEvent,
-} from 'fleethook'
+} from 'fleethook/schemas'
 import { createNormalizer, encode } from 'fleethook/normalize'
 import { describe, expect, expectTypeOf, test } from 'vitest'
 import * as z from 'zod/mini'

@@ -29,14 +29,18 @@ interface Life {
 
 interface Loss {
   readonly vin?: string
+  /** By the clock that is never set back. */
   readonly atMs: number
+  /** How many times the clock had been set back before. */
+  readonly setBacks: number
 }
 
 /** Some receivers with a file each, and what was sent to them. */
 class Fleet {
   readonly #folder = dirname(files.path())
   readonly #fake = fakeClock(startMs)
-  #offset = 0
+  /** How far the clock was off, from the first time to now. */
+  readonly #offsets = [0]
   readonly #lives: (Life | undefined)[]
   readonly #losses: Loss[] = []
   readonly #emitted: { readonly vin?: string; readonly fromMs: number; readonly toMs: number }[] = []
@@ -44,7 +48,7 @@ class Fleet {
   readonly #stored = new Map<string, boolean>()
   #sent = 0
   readonly #clock: Clock = {
-    now: () => this.#fake.now() + this.#offset,
+    now: () => this.#fake.now() + (this.#offsets.at(-1) ?? 0),
     elapsedMs: this.#fake.now,
     after: this.#fake.after,
   }
@@ -124,8 +128,13 @@ class Fleet {
     const vin = `VIN${which % 3}`
     const atMs = this.#clock.now()
     const reason: GapReason = 'inbox_full'
-    this.#losses.push({ vin, atMs })
+    this.#lose(vin)
     life.open.push({ vin, reason, fromMs: atMs, toMs: atMs, missed: 1 })
+  }
+
+  #lose(vin?: string): void {
+    const loss = { atMs: this.#fake.now(), setBacks: this.#offsets.length - 1 }
+    this.#losses.push(vin === undefined ? loss : { ...loss, vin })
   }
 
   async emit(at: number): Promise<void> {
@@ -146,7 +155,7 @@ class Fleet {
     else if (does === 'stop') await this.stop(at)
     else if (does === 'crash') await this.#crash(at)
     else if (does === 'pass') await this.#pass(which * 200)
-    else if (does === 'setBack') this.#offset -= which * 60_000
+    else if (does === 'setBack') this.#offsets.push((this.#offsets.at(-1) ?? 0) - which * 60_000)
     else if (life === undefined) return
     else if (does === 'put') await this.#put(life)
     else if (does === 'settle') await this.#settle(life, which)
@@ -158,19 +167,24 @@ class Fleet {
   async #pass(ms: number): Promise<void> {
     const { length: started } = this.#emitted
     const down = this.#lives.some((life, at) => life === undefined && existsSync(this.#path(at)))
-    if (down) this.#losses.push({ atMs: this.#clock.now() })
+    if (down) this.#lose()
     await this.#fake.advance(ms)
-    if (down) this.#losses.push({ atMs: this.#clock.now() })
+    if (down) this.#lose()
     expect(this.#emitted).toHaveLength(started)
   }
 
   async finish(): Promise<void> {
     for (const at of this.#lives.keys()) await this.start(at, false)
     for (const [at, life] of this.#lives.entries()) while ((life?.open.length ?? 0) > 0) await this.emit(at)
-    for (const { vin, atMs } of this.#losses) {
+    for (const { vin, atMs, setBacks } of this.#losses) {
       const covers = this.#emitted.filter((gap) => gap.vin === undefined || gap.vin === vin)
-      expect(covers.some(({ fromMs, toMs }) => fromMs <= atMs && atMs <= toMs)).toBe(true)
+      // By the clock at the loss, or by a later one.
+      const times = this.#offsets.slice(setBacks).map((offset) => atMs + offset)
+      expect(covers.some(({ fromMs, toMs }) => times.some((time) => fromMs <= time && time <= toMs))).toBe(true)
     }
+    // However far the clock was set back.
+    const longest = this.#fake.now() - startMs
+    for (const { fromMs, toMs } of this.#emitted) expect(toMs - fromMs).toBeLessThanOrEqual(longest)
     const waiting = this.#lives.flatMap((life) => [...(life?.waiting.keys() ?? [])])
     for (const [text, isSettled] of this.#stored) {
       const found = waiting.filter((each) => each === text).length

@@ -1,5 +1,9 @@
+import { mkdtempSync } from 'node:fs'
 import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createReceiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type NodeServeOptions, serve } from 'fleethook/node'
 import { describe, expect, test, vi } from 'vitest'
 import { secret } from '../runtimes/targets.ts'
@@ -102,5 +106,43 @@ describe('the lines of serve', () => {
     info.mockRestore()
     expect(last).toMatch(/stopped: .*\n {2}1 dead letter in memory: gone when the process ends\.$/)
     expect(receiver.stats().inbox.deadLetters).toBe(1)
+  })
+
+  test('have the number of dead letters in the file when the server stops and when the next one starts', async () => {
+    const info = vi.spyOn(console, 'info').mockImplementation(() => {})
+    const path = join(mkdtempSync(join(tmpdir(), 'fleethook-lines-')), 'inbox.db')
+    const log = { debug() {}, info() {}, warn() {}, error() {} }
+    for (const posts of [2, 0]) {
+      const inbox = sqliteInbox({ path })
+      const receiver = createReceiver({ secret: false, retry: { attempts: 1 }, log, inbox }).on('state', () => {
+        throw new Error('no')
+      })
+      const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false })
+      for (let n = 0; n < posts; n += 1)
+        await fetch(server.url, { method: 'POST', body: `{"vin":"V${n}","state":"online"}` })
+      await expect.poll(() => receiver.stats().inbox.deadLetters).toBe(2)
+      await server.close()
+    }
+    const [, stopped, started] = info.mock.calls.map(([line]) => String(line))
+    info.mockRestore()
+    expect(stopped).toMatch(/stopped: .*\n {2}2 dead letters wait: `fleethook dead list`\.$/)
+    expect(started).toMatch(/listening on [^]*\n {2}2 dead letters wait: `fleethook dead list`\.$/)
+  })
+
+  test('have the files beside the inbox in which messages wait and that no receiver has opened', async () => {
+    const info = vi.spyOn(console, 'info').mockImplementation(() => {})
+    const folder = mkdtempSync(join(tmpdir(), 'fleethook-lines-'))
+    const log = { debug() {}, info() {}, warn() {}, error() {} }
+    const other = createReceiver({ secret: false, log, inbox: sqliteInbox({ path: join(folder, 'inbox-1.db') }) })
+    other.on('state', () => new Promise(() => {}))
+    await other.accept({ authorization: undefined, body: { vin: 'V', state: 'online' } })
+    await other.drain({ handlerGraceMs: 0 })
+    const receiver = createReceiver({ secret: false, log, inbox: sqliteInbox({ path: join(folder, 'inbox-2.db') }) })
+    const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false })
+    await server.close()
+    const lines = info.mock.calls.map(([line]) => String(line))
+    info.mockRestore()
+    expect(lines[0]).toContain(`\n  No receiver has opened ${join(folder, 'inbox-1.db')} (1 message, 0 dead letters).`)
+    expect(lines[1]).not.toContain('inbox-1.db')
   })
 })

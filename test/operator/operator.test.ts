@@ -1,7 +1,11 @@
-import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawn } from 'node:child_process'
+import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { dirname, join } from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { controlPath } from '../../adapters/inbox/sqlite/control.ts'
+import { createReceiver } from '../../src/index.ts'
 import { command, type Ended } from '../cli/command.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
@@ -136,6 +140,110 @@ test('the inbox of a receiver that does not run is read from its file, and what 
   await target.line(/^handled A .* replayed$/)
   expect((await listed(at)).letters).toMatchObject([{ vin: 'B' }])
 }, 60_000)
+
+/** `script` runs a command in a terminal of its own. Not every system has the one of util-linux. */
+const hasTerminals = ((): boolean => {
+  try {
+    return execFileSync('script', ['--version'], { encoding: 'utf8' }).includes('util-linux')
+  } catch {
+    return false
+  }
+})()
+
+test.skipIf(!hasTerminals)(
+  'while dead replay waits for an answer at a terminal, a receiver can open the inbox, and its handlers run after a yes',
+  async () => {
+    const at = site('node24')
+    {
+      await using target = await at.start()
+      await died(at, target, ['A', 'B'])
+      await target.stop()
+    }
+    const main = join(import.meta.dirname, '../../adapters/cli/main.ts')
+    const replay = `stty columns 200; '${process.execPath}' '${main}' dead replay --inbox '${at.inbox}'`
+    const terminal = spawn('script', ['--quiet', '--flush', '--return', '--command', replay, '/dev/null'])
+    onTestFinished(() => void terminal.kill())
+    let shown = ''
+    terminal.stdout.on('data', (chunk) => (shown += String(chunk)))
+    await expect.poll(() => shown, { timeout: 10_000 }).toContain('Replay 2 messages?')
+
+    rmSync(at.broken)
+    const startedMs = performance.now()
+    await using target = await at.start()
+    expect(target.output.join('\n')).not.toContain('another process has the inbox')
+    expect(performance.now() - startedMs).toBeLessThan(10_000)
+    terminal.stdin.write('y')
+    await target.line(/^handled B .* replayed$/)
+    await expect.poll(() => shown).toContain('2 messages replayed: the handlers run now.')
+  },
+  60_000,
+)
+
+describe.skipIf(process.platform === 'win32')('the socket of an inbox with a long path', () => {
+  function longPath(): string {
+    const folder = join(mkdtempSync(join(tmpdir(), 'fleethook-operator-')), 'a-long-name-'.repeat(10))
+    mkdirSync(folder)
+    return join(folder, 'inbox.db')
+  }
+
+  /** A receiver on that file, and what it logged. */
+  async function receiverAt(path: string): Promise<readonly unknown[]> {
+    const lines: unknown[] = []
+    const log = { debug() {}, info() {}, warn: (...line: unknown[]) => void lines.push(line), error() {} }
+    const receiver = createReceiver({ secret: false, log, inbox: sqliteInbox({ path }) })
+    await receiver.open()
+    onTestFinished(async () => void (await receiver.drain()))
+    return lines
+  }
+
+  test('is in a folder of its own, which only its user can open', async () => {
+    const path = longPath()
+    const socket = controlPath(path)
+    await receiverAt(path)
+    await expect.poll(() => existsSync(socket)).toBe(true)
+    expect(statSync(dirname(socket)).mode & 0o777).toBe(0o700)
+    expect(statSync(socket).mode & 0o777).toBe(0o600)
+    expect(await command(['dead', 'list', '--inbox', path])).toMatchObject({ status: 0 })
+  })
+
+  test.each([
+    ['that others can open', (folder: string) => chmodSync(folder, 0o755)],
+    ...(process.getuid?.() === 0 ? [['of another user', (folder: string) => chownSync(folder, 65_534, 65_534)] as const] : []), // prettier-ignore
+  ])('is not put into a folder %s', async (_what, change) => {
+    const path = longPath()
+    const socket = controlPath(path)
+    mkdirSync(dirname(socket), { mode: 0o700 })
+    onTestFinished(() => rmSync(dirname(socket), { recursive: true }))
+    change(dirname(socket))
+    const lines = await receiverAt(path)
+    expect(lines).toEqual([
+      ['operators cannot reach this receiver by its inbox', { socket, error: 'inbox_unavailable' }],
+    ])
+    expect(existsSync(socket)).toBe(false)
+  })
+})
+
+test.skipIf(process.getuid?.() !== 0)(
+  'a socket of another user gets no request: the command reads the file',
+  async () => {
+    const at = site('node24')
+    await (await at.start()).stop()
+    let requests = 0
+    const impostor = createServer((_, response) => {
+      requests += 1
+      response.end('{"letters":[],"next":null}')
+    })
+    onTestFinished(() => void impostor.close())
+    const socket = controlPath(at.inbox)
+    await new Promise<void>((resolve) => impostor.listen(socket, resolve))
+    expect((await listed(at)).letters).toEqual([])
+    expect(requests).toBeGreaterThan(0)
+    const asked = requests
+    chownSync(socket, 65_534, 65_534)
+    expect((await listed(at)).letters).toEqual([])
+    expect(requests).toBe(asked)
+  },
+)
 
 test('what cannot be asked is said, with what to do', async () => {
   const at = site('node24')

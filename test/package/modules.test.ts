@@ -1,7 +1,9 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { build } from 'esbuild'
 import { expect, inject, test } from 'vitest'
 
-/** What importing an entry of the installed package loads: files of ours (from `dist/`), and packages that they name. */
+/** What importing an entry of the installed package loads: modules of ours, by their sources, and packages that they name. */
 async function loadedBy(
   entry: string,
 ): Promise<{ readonly files: readonly string[]; readonly packages: readonly string[] }> {
@@ -28,7 +30,9 @@ async function loadedBy(
   })
   const inputs = Object.entries(metafile.inputs)
   return {
-    files: inputs.map(([path]) => path.replace(/.*fleethook\/dist\//, '')).filter((path) => path.endsWith('.js')),
+    files: inputs
+      .filter(([path]) => path.includes('fleethook/dist/'))
+      .flatMap(([path]) => [...readFileSync(join(folder, path), 'utf8').matchAll(modules)].map(([, name = '']) => name)),
     packages: [
       ...new Set(
         inputs.flatMap(([, { imports }]) => imports.filter(({ external }) => external).map(({ path }) => path)),
@@ -37,12 +41,15 @@ async function loadedBy(
   }
 }
 
+/** A file of the package consists of modules. The comment before each names its source. */
+const modules = /^\/\/(?:#region)? ?((?:src|adapters)\/\S+\.ts)$/gm
+
 const onePackage = (names: readonly string[], name: string): readonly string[] =>
   names.filter((path) => path === name || path.startsWith(`${name}/`))
 
 test('fleethook/normalize loads neither hono nor zod, and no HTTP, inbox or dispatch of ours', async () => {
   const { files, packages } = await loadedBy('fleethook/normalize')
-  expect(files).toContain('src/normalize.js')
+  expect(files).toContain('src/wire/normalizer.ts')
   expect([...onePackage(packages, 'hono'), ...onePackage(packages, 'zod')]).toEqual([])
   expect(files.filter((path) => /^src\/(http|inbox|dispatch)\//.test(path))).toEqual([])
 })
@@ -69,20 +76,20 @@ test.each(['fleethook/inbox/durable-object', 'fleethook/inbox/queue'])(
 
 test('fleethook loads no relay to messages that are kept elsewhere', async () => {
   const { files } = await loadedBy('fleethook')
-  expect(files).not.toContain('src/inbox/relay-backend.js')
+  expect(files).not.toContain('src/backend/relay.ts')
 })
 
-test('fleethook loads no adapter, no testing, no simulated fleet, and zod by its small build only', async () => {
+test('fleethook loads no adapter, no testing, no simulated fleet, and no zod', async () => {
   const { files, packages } = await loadedBy('fleethook')
-  expect(files.filter((path) => /^(adapters|src\/(testing|fleet|client))/.test(path))).toEqual([])
-  expect(onePackage(packages, 'zod').filter((path) => path !== 'zod/mini')).toEqual([])
+  expect(files.filter((path) => /^(adapters|src\/(testing|service))/.test(path))).toEqual([])
+  expect(onePackage(packages, 'zod')).toEqual([])
   expect(packages.filter((path) => ['eventsource-parser', 'ipaddr.js'].includes(path))).toEqual([])
 })
 
 test('fleethook/client loads neither hono nor any HTTP face, inbox or receiver of ours, and zod by its small build only', async () => {
   const { files, packages } = await loadedBy('fleethook/client')
-  expect(files).toContain('src/client.js')
-  expect(files.filter((path) => /^(adapters|src\/(http|inbox|testing|fleet|receiver))/.test(path))).toEqual([])
+  expect(files).toContain('src/service/client/client.ts')
+  expect(files.filter((path) => /^(adapters|src\/(http|inbox|testing|service\/fleet|receiver|dispatch\/(?!retry)))/.test(path))).toEqual([])
   expect(packages).toEqual(['eventsource-parser', 'ipaddr.js', 'zod/mini'])
 })
 
@@ -100,5 +107,5 @@ test('an adapter loads no other adapter, and no command line', async () => {
 test('control: the graph sees what an entry loads', async () => {
   expect(onePackage((await loadedBy('fleethook')).packages, 'hono')).not.toEqual([])
   expect((await loadedBy('fleethook/node')).packages).toContain('@hono/node-server')
-  expect((await loadedBy('fleethook')).files).toContain('src/receiver.js')
+  expect((await loadedBy('fleethook')).files).toContain('src/receiver.ts')
 })

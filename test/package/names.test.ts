@@ -8,8 +8,7 @@ import { expect, inject, test } from 'vitest'
 const pinned: Readonly<Record<string, { readonly values: string; readonly types: string }>> = {
   fleethook: {
     values: `
-      Discard FleethookError Retry alertsEvent connectivityEvent createReceiver dataEvent errorsEvent eventCollectorMessage fleetEvent
-      gapEvent memoryInbox serviceMessage stateEvent summarize unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
+      Discard FleethookError Retry createReceiver memoryInbox summarize`,
     types: `
       Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock
       ConnectivityEvent DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors
@@ -28,6 +27,12 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ErrorsEvent EventBase ExtendedBy FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
       Json Location Meta NormalizeOptions Normalizer NormalizerOptions OtherField Piece Split StateEvent TimeOfDay Tires Topic
       UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
+  },
+  'fleethook/schemas': {
+    values: `
+      alertsEvent connectivityEvent dataEvent errorsEvent eventCollectorMessage fleetEvent gapEvent serviceMessage stateEvent
+      unknownEvent vehicleDataEvent vehicleMakerMessage wireMessage`,
+    types: '',
   },
   'fleethook/client': {
     values: 'ServiceError createClient',

@@ -1,12 +1,11 @@
 import { createHash } from 'node:crypto'
 import { lstatSync, mkdirSync, rmSync } from 'node:fs'
-import { createServer, type Server } from 'node:http'
+import { createServer, type RequestListener, type Server } from 'node:http'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
-import { getRequestListener } from '@hono/node-server'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxSettings } from '../../../src/inbox/inbox.ts'
-import { createOperatorApp } from '../../../src/operator/app.ts'
+import type { OperatorApi } from '../../../src/inbox/dead-letters.ts'
 
 /** The socket beside the file, through which operators on this machine, as the same user, reach the process that has the file. */
 interface Control {
@@ -38,8 +37,16 @@ export function createControl(path: string, settings: InboxSettings): Control {
       const socket = controlPath(path)
       const failed = (error: unknown): void =>
         log.warn('operators cannot reach this receiver by its inbox', { socket, error: nameOf(error) })
-      const { fetch } = createOperatorApp(operator)
-      server = createServer(getRequestListener(fetch, { overrideGlobalObjects: false, hostname: 'localhost' }))
+      let listener: Promise<RequestListener> | undefined
+      server = createServer((incoming, outgoing) => {
+        listener ??= createListener(operator)
+        listener
+          .then((answer) => answer(incoming, outgoing))
+          .catch((error: unknown) => {
+            failed(error)
+            outgoing.destroy()
+          })
+      })
       server.on('error', failed)
       try {
         if (socket !== `${resolve(path)}.sock`) makeFolder(dirname(socket))
@@ -55,6 +62,15 @@ export function createControl(path: string, settings: InboxSettings): Control {
       server = undefined
     },
   }
+}
+
+/** Loaded with the first request of an operator, which most processes never get. */
+async function createListener(operator: OperatorApi): Promise<RequestListener> {
+  const [{ getRequestListener }, { createOperatorApp }] = await Promise.all([
+    import('@hono/node-server'),
+    import('../../../src/operator/app.ts'),
+  ])
+  return getRequestListener(createOperatorApp(operator).fetch, { overrideGlobalObjects: false, hostname: 'localhost' })
 }
 
 function nameOf(error: unknown): string {

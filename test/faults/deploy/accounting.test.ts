@@ -1,4 +1,5 @@
 import { randomInt } from 'node:crypto'
+import { appendFileSync, readFileSync } from 'node:fs'
 import { afterAll, expect, test } from 'vitest'
 import { inForm } from '../../form.ts'
 import { account, type Account } from '../accounting.ts'
@@ -24,9 +25,17 @@ const receivers: readonly Receiver[] = [
 ]
 const nameOf = ({ runtime, thread }: Receiver): string => (thread ? `${runtime}, thread` : runtime)
 
+/**
+ * The thousand rounds take half an hour. They can run in parts, which add up in a file that each part extends:
+ * `COURSES=1-20 ACCOUNTS=accounts.jsonl npm run test:faults -- test/faults/deploy/accounting.test.ts`, then `COURSES=21-40`.
+ */
+const [firstCourse = 1, lastCourse = 100] = process.env['COURSES']?.split('-').map(Number) ?? []
+const accountsFile = process.env['ACCOUNTS']
+
 /** One receiver after another goes through ten random faults. A thousand faults in all. */
 const random = (): readonly Course[] =>
-  Array.from({ length: 100 }, (_, n) => {
+  Array.from({ length: lastCourse - firstCourse + 1 }, (_, at) => {
+    const n = firstCourse + at - 1
     const receiver = receivers[n % receivers.length] ?? { runtime: 'node24' }
     const faults = Array.from(
       { length: 10 },
@@ -52,13 +61,18 @@ const courses = inForm<readonly Course[]>({
   long: random(),
 })
 const frozenMs = inForm({ short: 3_000, full: 5_000, long: 20_000 })
-const results: { readonly course: Course; readonly result: Account }[] = []
+interface Finished {
+  readonly course: Course
+  readonly result: Account
+}
+const finished: Finished[] = []
 
 test.concurrent.each(courses)(
   'each message is handled, a dead letter, inside a gap event, or a 4xx that the log counted ($name)',
   async (course) => {
     const { account: result, evidence } = await goThrough({ ...course, frozenMs })
-    results.push({ course, result })
+    finished.push({ course, result })
+    if (accountsFile !== undefined) appendFileSync(accountsFile, `${JSON.stringify({ course, result })}\n`)
     const { unaccounted, ...violations } = result.violations
     // The first stories are enough to find a cause.
     expect({ unaccounted: unaccounted.slice(0, 10), ...violations }, `${unaccounted.length} unaccounted for`).toEqual({
@@ -84,6 +98,13 @@ test.concurrent.each(courses)(
 )
 
 afterAll(async () => {
+  const results: readonly Finished[] =
+    accountsFile === undefined
+      ? finished
+      : readFileSync(accountsFile, 'utf8')
+          .trimEnd()
+          .split('\n')
+          .map((line): Finished => JSON.parse(line))
   const rows: Row[] = []
   for (const [name, of] of Map.groupBy(results, ({ course }) => nameOf(course))) {
     const sum = (count: (result: Account) => number): number => of.reduce((all, { result }) => all + count(result), 0)

@@ -116,18 +116,20 @@ export function isInbox(db: DatabaseSync): boolean {
 }
 
 /**
- * The time since the last sign of life, by both clocks. The machine's running time is a lower limit for how long ago it was,
- * after a restart of the machine too. So a clock that was set back neither hides nor shortens it.
+ * The time since the last sign of life. The machine's running time shows how long that was when the clock was set back meanwhile:
+ * the gap then has that length and ends now, by the clock as it is now. After a restart of the machine only a lower limit is known,
+ * so the gap covers the time by both clocks.
  */
 export function downtimeOf(state: SqlRow, { nowMs, uptimeMs }: SignOfLife): { fromMs: number; toMs: number } {
   const aliveAt = Number(state['alive_at'])
-  const uptimeThen = state['uptime_ms']
-  const ranMs = uptimeMs === undefined || uptimeThen == null ? 0 : Math.max(0, uptimeMs - Number(uptimeThen))
+  const uptimeThen = state['uptime_ms'] == null ? undefined : Number(state['uptime_ms'])
+  const hasRunOn = uptimeMs !== undefined && uptimeThen !== undefined && uptimeMs >= uptimeThen
+  const ranMs = hasRunOn ? uptimeMs - uptimeThen : 0
   // The running time is known to a second on some systems.
   const isSetBack = nowMs - ranMs < aliveAt - 2_000
   return {
     fromMs: Math.floor(isSetBack ? nowMs - ranMs : Math.min(aliveAt, nowMs)),
-    toMs: Math.max(aliveAt + ranMs, nowMs),
+    toMs: isSetBack && hasRunOn ? nowMs : Math.max(aliveAt, nowMs),
   }
 }
 

@@ -1,0 +1,141 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { detachedContext, type ExecutionContext } from '../src/hosting/execution-context.ts'
+import { type Answer, type Refusal, success } from '../src/http/answers.ts'
+import { type Body, type Chunks, filled, isGzip, readChunks, tooLarge } from '../src/http/body.ts'
+import { type PathTarget, targetOf } from '../src/http/paths.ts'
+import type { HttpRequest } from '../src/http/routes.ts'
+
+/** Hosts that are valid without a doubt. The port is below 60,000. */
+const plainHost = /^[a-z\d._-]+(?::[1-5]?\d{1,4})?$/
+
+let knownHost: string | undefined
+
+/** Whether a Host header is plain. Remembers the last one, because a service uses one name. */
+function isPlain(host: string | undefined): boolean {
+  if (host === knownHost) return true
+  if (host !== undefined && !plainHost.test(host)) return false
+  knownHost = host
+  return true
+}
+
+/**
+ * Reads a request of `node:http` without making a `Request` of it, which would cost as much as the rest of the receiver.
+ * It does so only for plain paths of the receiver and plain hosts: everything else is left to a `Request`, which knows what a
+ * valid URL is.
+ */
+export class NodeRequest implements HttpRequest {
+  readonly method: string
+  readonly target: PathTarget | undefined
+  authorization: string | undefined
+  readonly env: unknown
+  readonly context: ExecutionContext = detachedContext
+  readonly #incoming: IncomingMessage
+  #contentEncoding: string | undefined
+  #contentLength = Number.NaN
+
+  constructor(incoming: IncomingMessage, env: unknown) {
+    const { method = '', url = '', rawHeaders } = incoming
+    this.method = method
+    this.env = env
+    this.#incoming = incoming
+    let host: string | undefined
+    for (let at = 0; at < rawHeaders.length; at += 2) {
+      const name = rawHeaders[at] ?? ''
+      const value = rawHeaders[at + 1] ?? ''
+      // The length alone rules out most headers.
+      switch (name.length) {
+        case 4:
+          if (name.toLowerCase() === 'host') host ??= value
+          break
+        case 13:
+          if (name.toLowerCase() === 'authorization')
+            this.authorization = this.authorization === undefined ? value : `${this.authorization}, ${value}`
+          break
+        case 14:
+          if (name.toLowerCase() === 'content-length') this.#contentLength = Number(value)
+          break
+        case 16:
+          if (name.toLowerCase() === 'content-encoding')
+            this.#contentEncoding = this.#contentEncoding === undefined ? value : `${this.#contentEncoding}, ${value}`
+      }
+    }
+    const query = url.indexOf('?')
+    this.target = isPlain(host) ? targetOf(query === -1 ? url : url.slice(0, query)) : undefined
+  }
+
+  read(limitBytes: number): Promise<Body | Refusal> {
+    const gzip = this.#contentEncoding === undefined ? false : isGzip(this.#contentEncoding)
+    if (gzip === undefined) return Promise.resolve({ error: 'encoding_unsupported' })
+    if (this.#contentLength > limitBytes) return Promise.resolve(tooLarge(limitBytes))
+    return gzip ? readChunks(chunksOf(this.#incoming), true, limitBytes) : this.#readWhole(limitBytes)
+  }
+
+  #readWhole(limitBytes: number): Promise<Body | Refusal> {
+    const incoming = this.#incoming
+    return new Promise((resolve) => {
+      const chunks: Buffer[] = []
+      let bytes = 0
+      const add = (chunk: Buffer): void => {
+        chunks.push(chunk)
+        bytes += chunk.length
+        if (bytes <= limitBytes) return
+        incoming.off('data', add).pause()
+        resolve(tooLarge(limitBytes))
+      }
+      const end = (): void => resolve(filled(decoder.decode(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks))))
+      const interrupt = (): void => resolve({ error: 'body_interrupted' })
+      // A client may go away once it has sent everything: the rest of the body then waits in the stream.
+      const close = (): void => {
+        if (!incoming.complete) return interrupt()
+        const rest: unknown = incoming.read()
+        if (rest instanceof Buffer) add(rest)
+        end()
+      }
+      if (incoming.destroyed) close()
+      else incoming.on('data', add).on('end', end).on('close', close)
+    })
+  }
+}
+
+const decoder = new TextDecoder()
+
+/** The bytes of a request. It is left open when no more of it is wanted, because its answer is still to be written. */
+function chunksOf(incoming: IncomingMessage): Chunks {
+  const chunks: AsyncIterator<Buffer<ArrayBuffer>, undefined> = incoming.iterator({ destroyOnReturn: false })
+  return {
+    next: async () => (await chunks.next()).value,
+    cancel: () => incoming.pause(),
+  }
+}
+
+const successHeaders = headerList(success)
+
+function headerList({ headers, body }: Answer): string[] {
+  return [...Object.entries(headers).flat(), 'content-length', String(Buffer.byteLength(body))]
+}
+
+/** Writes the answer to a request. With `isLast` the connection ends with it. */
+export function writeAnswer(
+  answer: Answer,
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+  isLast: boolean,
+): void {
+  const headers = answer === success ? successHeaders : headerList(answer)
+  outgoing.writeHead(answer.status, isLast ? [...headers, 'connection', 'close'] : headers)
+  if (!incoming.readableEnded) outgoing.once('finish', () => drain(incoming))
+  outgoing.end(answer.body)
+}
+
+/** How long a client may go on sending a body that was refused, in milliseconds. */
+const drainMs = 500
+
+/** A client that is cut off while it sends may not see its answer, so the rest is read for a while. */
+function drain(incoming: IncomingMessage): void {
+  incoming.resume()
+  if (incoming.complete || incoming.destroyed) return
+  const timer = setTimeout(() => incoming.socket.destroySoon(), drainMs)
+  timer.unref()
+  const stop = (): void => clearTimeout(timer)
+  incoming.once('end', stop).once('close', stop)
+}

@@ -1,0 +1,94 @@
+// Bundles the package into dist/: a file for each entry, one for each command of the command line, and files that they share. A
+// process starts faster with few files than with many. The dependencies of a receiver stay outside. The libraries of the
+// command line become part of it, and their licenses go into THIRD-PARTY-NOTICES.txt beside it.
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { build } from 'rolldown'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const target = resolve(root, 'dist')
+
+interface Manifest {
+  readonly name: string
+  readonly version: string
+  readonly license?: string
+  readonly dependencies?: Readonly<Record<string, string>>
+  readonly peerDependencies?: Readonly<Record<string, string>>
+  readonly exports?: Readonly<Record<string, string | { readonly default: string }>>
+}
+
+const readManifest = (folder: string): Manifest => JSON.parse(readFileSync(resolve(folder, 'package.json'), 'utf8'))
+
+const own = readManifest(root)
+const installed = new Set([...Object.keys(own.dependencies ?? {}), ...Object.keys(own.peerDependencies ?? {})])
+const ofCommandLine = /[\\/](adapters[\\/]cli|node_modules)[\\/]/
+
+/** Whether an import stays as it is. The command line has a zod of its own, because a receiver may be installed without. */
+function isExternal(name: string, importer: string | undefined): boolean {
+  if (/^[./]/.test(name)) return false
+  const [first = '', second = ''] = name.split('/')
+  const from = first.startsWith('@') ? `${first}/${second}` : first
+  return installed.has(from) && !(from === 'zod' && importer !== undefined && ofCommandLine.test(importer))
+}
+
+const entries = Object.values(own.exports ?? {}).flatMap((entry) =>
+  typeof entry === 'string' ? [] : [entry.default.replace('./dist/', '').replace(/\.js$/, '')],
+)
+
+/** The files that entries share: what is always loaded together is one file. */
+const shared: Readonly<Record<string, RegExp>> = {
+  events: /[\\/]src[\\/](base|hosting|events[\\/](?!schemas|wire-schemas)|wire)/,
+  // The client needs it too, and nothing else of dispatch.
+  retry: /[\\/]src[\\/]dispatch[\\/]retry/,
+  receiver: /[\\/]src[\\/](http[\\/](?!openapi)|inbox|dispatch|receiver|backend[\\/](?!relay))/,
+  serve: /[\\/]adapters[\\/](runtime|serve-options|startup-errors)/,
+  sqlite: /[\\/]adapters[\\/]inbox[\\/]sqlite[\\/](?!file[\\/]thread)/,
+}
+
+const { output } = await build({
+  cwd: root,
+  input: {
+    ...Object.fromEntries(entries.map((name) => [name, `${name}.ts`])),
+    'adapters/cli/main': 'adapters/cli/main.ts',
+    // The SQLite inbox looks for it beside its own file.
+    'chunks/thread': 'adapters/inbox/sqlite/file/thread.ts',
+  },
+  platform: 'node',
+  external: isExternal,
+  output: {
+    dir: target,
+    format: 'esm',
+    entryFileNames: '[name].js',
+    chunkFileNames: 'chunks/[name].js',
+    codeSplitting: { groups: Object.entries(shared).map(([name, test]) => ({ name, test })) },
+  },
+  logLevel: 'warn',
+})
+
+const folders = new Set(
+  output.flatMap((file) =>
+    file.type === 'chunk'
+      ? file.moduleIds.flatMap((path) => /^.*node_modules[\\/](?:@[^\\/]+[\\/])?[^\\/]+/.exec(path)?.[0] ?? [])
+      : [],
+  ),
+)
+writeFileSync(
+  resolve(target, 'adapters/cli/THIRD-PARTY-NOTICES.txt'),
+  [...folders]
+    .toSorted()
+    .map(notice)
+    .join(`\n${'-'.repeat(80)}\n\n`),
+)
+
+/** What the license of a package asks to be kept with its code. */
+function notice(folder: string): string {
+  const { name, version, license } = readManifest(folder)
+  if (license === undefined) throw new Error(`${name} ${version} names no license.`)
+  const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each))
+  const text =
+    file === undefined
+      ? `The package comes without the text of its license. Its source: https://www.npmjs.com/package/${name}`
+      : readFileSync(resolve(folder, file), 'utf8').trim()
+  return `${name} ${version} (${license})\n\n${text}\n`
+}

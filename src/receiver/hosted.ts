@@ -1,0 +1,26 @@
+import type { Drainable, RuntimeRefusal } from '../hosting/drainable.ts'
+import type { Answer } from '../http/answers.ts'
+import type { PathTarget } from '../http/paths.ts'
+import type { HttpRequest } from '../http/routes.ts'
+
+/** A receiver, as the server that serves it sees it. The adapters use it, and nobody else. */
+export interface HostedReceiver {
+  /** Answers a request that the server read itself, without a `Request`. Never throws or rejects. */
+  answer(target: PathTarget | undefined, request: HttpRequest): Answer | Promise<Answer>
+  /** The server refused a request before the receiver saw it. */
+  refused(error: RuntimeRefusal): void
+  /** Sentences for the operator when the receiver has started, or has drained. */
+  facts(moment: 'start' | 'stop'): readonly string[]
+}
+
+const hosted = /* @__PURE__ */ new WeakMap<object, HostedReceiver>()
+
+/** Remembers how servers see a receiver. */
+export function markHosted(receiver: Drainable, about: HostedReceiver): void {
+  hosted.set(receiver, about)
+}
+
+/** How servers see this receiver. `undefined`: it is another object, or was made by another version of fleethook. */
+export function hostedBy(receiver: object): HostedReceiver | undefined {
+  return hosted.get(receiver)
+}

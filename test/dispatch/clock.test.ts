@@ -1,0 +1,112 @@
+import { describe, expect, test } from 'vitest'
+import { disk, storedInbox } from '../inbox/stored-inbox.ts'
+import { settableClock, turn } from './fake-clock.ts'
+import { data, scene } from './scene.ts'
+
+const hourMs = 3_600_000
+const fails = (): never => {
+  throw new Error('no')
+}
+
+describe('after the clock was set back by an hour', () => {
+  test('a message that rests until its next attempt is handled within a minute of the next start', async () => {
+    const on = disk()
+    const clock = settableClock()
+    const first = scene({ inbox: storedInbox(on), clock })
+    first.receiver.on('data', fails)
+    await first.post(data('A', 1))
+    await turn()
+    await clock.fake.advance(20_000)
+    await first.receiver.drain()
+    expect([...on.next.values()]).toMatchObject([{ notBefore: expect.closeTo(clock.now(), -5) }])
+
+    clock.set(-hourMs)
+    const seen: unknown[] = []
+    const next = scene({ inbox: storedInbox(on), clock })
+    next.receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
+    await next.receiver.open()
+    await turn()
+    expect(seen).toEqual([])
+    await clock.fake.advance(60_000)
+    expect(seen).toEqual([1])
+  })
+
+  test('a handler that rests as a whole is tried again as soon as before', async () => {
+    const clock = settableClock()
+    const { receiver, post } = scene({ clock })
+    let isAway = true
+    let handled = 0
+    receiver.on('data', () => {
+      if (isAway) fails()
+      handled += 1
+    })
+    await post(Array.from({ length: 8 }, (_, n) => data(`VIN${n}`, n)))
+    await turn()
+    await clock.fake.advance(5_000)
+    const [resting] = receiver.stats().resting
+    expect(resting).toBeDefined()
+    const restMs = (resting?.nextTryAt.getTime() ?? 0) - clock.now()
+    clock.set(-hourMs)
+    expect(receiver.stats().resting[0]?.nextTryAt.getTime()).toBe(clock.now() + restMs)
+    isAway = false
+    await clock.fake.advance(60_000)
+    expect(handled).toBe(8)
+  })
+
+  test('messages that were refused before and after are in a gap that is as long as the refusals took', async () => {
+    const clock = settableClock()
+    const { receiver, post } = scene({ clock, limits: { pendingMessages: 1 } })
+    const gaps: unknown[] = []
+    let release = (): void => {}
+    receiver
+      .on('data', () => new Promise<void>((resolve) => (release = resolve)))
+      .on('gap', ({ vin, from, to, missed }) => {
+        gaps.push({ vin, fromAgoMs: clock.now() - from.getTime(), lastsMs: to.getTime() - from.getTime(), missed })
+      })
+    await post(data('A', 1))
+    await turn()
+    for (const n of [2, 3]) {
+      expect((await post(data('B', n))).status).toBe(503)
+      await clock.fake.advance(5_000)
+      clock.set(-hourMs)
+    }
+    release()
+    await turn()
+    await clock.fake.advance(10)
+    expect(gaps).toEqual([{ vin: 'B', fromAgoMs: 10_000, lastsMs: 10_000, missed: 2 }])
+  })
+
+  test('a drain ends at its deadline', async () => {
+    const clock = settableClock()
+    const { receiver, post } = scene({ clock })
+    receiver.on('data', () => new Promise(() => {}))
+    await post(data('A', 1))
+    await turn()
+    let result: unknown
+    void receiver
+      .drain({ deadlineMs: 5_000, takeUntil: new Promise((resolve) => clock.after(1_000, () => resolve(undefined))) })
+      .then((drained) => (result = drained))
+    clock.set(-hourMs)
+    await clock.fake.advance(5_000)
+    expect(result).toEqual({ handled: 0, left: 0, lost: 1 })
+  })
+})
+
+test('after the clock was set forward by a day, a message that fails is still retried', async () => {
+  const clock = settableClock()
+  const { receiver, post } = scene({ inbox: storedInbox(disk()), clock })
+  let isAway = true
+  let handled = 0
+  receiver.on('data', () => {
+    if (isAway) fails()
+    handled += 1
+  })
+  await post(data('A', 1))
+  await turn()
+  clock.set(24 * hourMs)
+  await clock.fake.advance(60_000)
+  isAway = false
+  await clock.fake.advance(60_000)
+  expect(receiver.stats()).toMatchObject({ handled: 1, deadLettered: 0 })
+  expect(handled).toBe(1)
+})
