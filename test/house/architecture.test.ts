@@ -52,7 +52,18 @@ describe('what is in src/ runs anywhere', () => {
 const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'dispatch', 'receiver', 'backend']
 /** Beside the way of a message: what stands on all of it. */
 const beside = ['when', 'operator', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
-const entries = ['client', 'index', 'metrics', 'normalize', 'operator', 'receiver', 'sandbox', 'schemas', 'testing', 'when']
+const entries = [
+  'client',
+  'index',
+  'metrics',
+  'normalize',
+  'operator',
+  'receiver',
+  'sandbox',
+  'schemas',
+  'testing',
+  'when',
+]
 
 const importing = /(?:\bfrom|\bimport)\s*\(?\s*'(\.[^']+)'/g
 
