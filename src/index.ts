@@ -12,10 +12,13 @@ export type {
   BatchHandler,
   BatchOptions,
   Delivery,
+  EdgeBatchHandler,
+  EdgeHandler,
   EventOf,
   Handler,
   HandlerContext,
   HandlerFilter,
+  Happening,
   Subject,
 } from './dispatch/handler.ts'
 export { Discard, Retry } from './dispatch/retry.ts'
@@ -74,9 +77,24 @@ export type {
 } from './inbox/inbox.ts'
 export { memoryInbox } from './inbox/memory.ts'
 export type { Log } from './base/log.ts'
-export type { ReceiverOptions } from './receiver/options.ts'
+export type { ReceiverOptions, VehiclesOptions } from './receiver/options.ts'
 export type { ErrorDetails, GivenMessage, Readiness, Receiver } from './receiver/interface.ts'
 export { createReceiver } from './receiver.ts'
 export type { Source } from './receiver/source.ts'
 export type { RefusedHandler, RefusedRequest } from './receiver/refusals.ts'
 export type { Stats } from './receiver/stats.ts'
+export type { StoredVehicle, VehicleStore } from './inbox/vehicle-store.ts'
+export type {
+  AlertOccurrence,
+  Bounds,
+  Change,
+  Condition,
+  Edge,
+  EdgeMemory,
+  EdgeResult,
+  EdgeStep,
+  EdgeTopic,
+  Occurrence,
+  VehicleView,
+} from './vehicles/edge.ts'
+export type { Vehicles, VehiclesStats } from './vehicles/vehicles.ts'

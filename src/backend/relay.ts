@@ -33,6 +33,8 @@ export class RelayBackend implements Backend {
   readonly durability: Durability
   readonly deadLetters: DeadLetters
   readonly lifecycle: Lifecycle
+  /** The state of a vehicle is where its messages are handled. */
+  readonly vehicles = undefined
   readonly isReady = true
   isDraining = false
   readonly #relay: Relay

@@ -2,6 +2,8 @@ import { type Clock, elapsedMs } from '../base/clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { VehicleState } from '../vehicles/state.ts'
+import type { Fleet } from '../vehicles/vehicles.ts'
 import type { BreakerEvents, Breakers } from './breaker.ts'
 import type { Lifecycle } from './lifecycle.ts'
 import type { Duplicates } from './duplicates.ts'
@@ -16,6 +18,7 @@ import {
   exemptAttempt,
   failForGood,
   keepOpened,
+  keepStep,
   leaveHandlers,
   mayJoinPrevious,
   noteFailure,
@@ -82,6 +85,8 @@ interface OutcomeOptions {
   readonly events: DispatchEvents
   readonly counts: DispatchCounts
   readonly duplicates: Duplicates | undefined
+  /** The newest state of each vehicle, where the receiver keeps it. */
+  readonly fleet: Fleet | undefined
 }
 
 /** What comes of attempts, for the inbox and for the counts. Every method that writes to the inbox rejects when it fails. */
@@ -94,14 +99,18 @@ export class Outcome {
 
   /** Its handlers are done, or one of them failed for the last time. */
   async conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<void> {
-    const { inbox, clock, counts, events } = this.#options
+    const { inbox, clock, counts, events, fleet } = this.#options
+    const vehicle = fleet?.settling(work.step)
     if (work.fatal === undefined) {
-      await inbox.settle(work.id)
+      await inbox.settle(work.id, vehicle)
+      fleet?.over(work.step)
       this.settled(work, opened)
       return
     }
     const reason = { error: work.fatal, attempts: work.mostAttempts, diedAt: clock.now() }
-    const dropped = await inbox.deadLetter(work.id, reason)
+    const changed = work.step?.text()
+    const dropped = await inbox.deadLetter(work.id, changed === undefined ? reason : { ...reason, changed }, vehicle)
+    fleet?.over(work.step)
     if (work.counts) counts.deadLettered += 1
     events.died({ id: work.id, message, ...reason }, dropped)
   }
@@ -114,7 +123,9 @@ export class Outcome {
 
   /** The same message was handled before, so there is nothing to do. */
   async skip(work: Work): Promise<void> {
-    await this.#options.inbox.settle(work.id)
+    const { inbox, fleet } = this.#options
+    await inbox.settle(work.id, fleet?.settling(work.step))
+    fleet?.over(work.step)
     if (work.counts) this.#options.counts.duplicates += 1
   }
 
@@ -233,7 +244,7 @@ export class Attempts {
    * the result. When the inbox fails, the next attempt goes on where this one stopped. Never rejects.
    */
   async attempt(work: Work): Promise<Verdict> {
-    const { inbox, runner, outcome, duplicates, lifecycle, breakers, events } = this.#options
+    const { inbox, runner, outcome, duplicates, lifecycle, breakers, events, fleet } = this.#options
     try {
       let { opened } = work
       if (opened === undefined) {
@@ -242,7 +253,10 @@ export class Attempts {
         if (isOver(work)) return 'over'
         // A message that was merged into another one is over when that one is, which was before it in its lane.
         if (claim === undefined) return work.previous === undefined ? 'over' : 'parked'
-        opened = this.#open(work, claim)
+        const found = fleet !== undefined && work.pending === undefined ? fleet.find(work.laneKey) : undefined
+        const before = found instanceof Promise ? await found : found
+        if (isOver(work)) return 'over'
+        opened = this.#open(work, claim, before)
         if (opened === undefined) {
           await outcome.conclude(work, claim.message)
           return 'over'
@@ -277,7 +291,7 @@ export class Attempts {
             outcome.tried(work)
             delivery = deliveryOf(work, opened.claim)
           }
-          const result = runner.run(handler, opened.event, work.request, delivery)
+          const result = runner.run(handler, opened.event, work.request, delivery, work.step)
           const failure = result instanceof Promise ? await result : result
           if (failure !== undefined) left = this.#failed(work, opened.event, handler, failure.error, left)
           else if (breakers.failing.size > 0) breakers.succeeded(handler)
@@ -302,8 +316,8 @@ export class Attempts {
   }
 
   /** Reads a message that was handed out. `undefined` when no handler is left to run. */
-  #open(work: Work, claim: Claim): OpenedMessage | undefined {
-    const { registry, read } = this.#options
+  #open(work: Work, claim: Claim, vehicle: VehicleState | undefined): OpenedMessage | undefined {
+    const { registry, read, fleet } = this.#options
     const isFirst = work.pending === undefined
     if (isFirst) {
       const crashes = Math.max(0, claim.deliveries - work.attemptsBefore)
@@ -311,11 +325,16 @@ export class Attempts {
       assignHandlers(work, crashes, none, none)
       if (spent !== undefined) failForGood(work, spent, true)
     }
-    if (isDone(work) && (!isFirst || work.fatal !== undefined)) return undefined
+    // Given up or not, a message leads to the next state of its vehicle.
+    const isSpent = isDone(work) && (!isFirst || work.fatal !== undefined)
+    if (isSpent && (!isFirst || fleet === undefined)) return undefined
     try {
       const event = claim.message.event ?? read(claim.message)
+      const step = isFirst ? fleet?.step(work.id, event, vehicle, claim) : undefined
+      if (step !== undefined) keepStep(work, step)
+      if (isSpent) return undefined
       if (isFirst) {
-        const { handlers, gatherers } = registry.handlersFor(event)
+        const { handlers, gatherers } = registry.handlersFor(event, step)
         assignHandlers(work, work.crashes, handlers, gatherers)
       }
       return isDone(work) ? undefined : { claim, event }

@@ -29,6 +29,12 @@ export interface ReplaySelection extends MessageSelection {
   readonly to: Date
   /** Counts the messages and changes nothing. */
   readonly dryRun?: boolean | undefined
+  /**
+   * Shows the messages as changes of a state that begins with the first message that the inbox keeps, so that `receiver.when` and
+   * `changed` report again what happened: for a new rule. Needs the option `vehicles`. Default `false`: a replay of handled messages
+   * shows no changes.
+   */
+  readonly edges?: boolean | undefined
 }
 
 /** The messages that were given up. */

@@ -4,9 +4,11 @@ import { PassingMap } from '../base/passing-map.ts'
 import { createConflation, type Mergeable } from './conflate.ts'
 import type { DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings } from './inbox.ts'
 import { isSelected } from './selection.ts'
+import { memoryVehicles } from './vehicle-store.ts'
 
 interface Kept extends Mergeable {
   deliveries: number
+  readonly changed: string | undefined
 }
 
 /**
@@ -33,6 +35,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
   const { pendingMessages = 10_000, pendingBytes = 64 * 1_048_576 } = settings
   const kept = new PassingMap<string, Kept>()
   const dead = new Map<string, DeadLetter>()
+  const vehicles = memoryVehicles()
   const conflation = settings.overflow === 'conflate' ? createConflation<Kept>() : undefined
   // Made once: under overload the stack trace of each refusal would cost more than everything else about it.
   const full = fullError(pendingMessages, pendingBytes)
@@ -78,8 +81,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     return dead.delete(id)
   }
 
-  function keep(message: InboxMessage, replayed: boolean): void {
-    const added: Kept = { message, deliveries: 0, replayed, gone: false }
+  function keep(message: InboxMessage, replayed: boolean, changed?: string): void {
+    const added: Kept = { message, deliveries: 0, replayed, gone: false, changed }
     kept.set(message.id, added)
     bytes += message.bytes
     conflation?.added(added)
@@ -100,21 +103,23 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     async claim(id) {
       const found = kept.get(id)
       if (found === undefined) return undefined
-      const { message, deliveries, replayed } = found
+      const { message, deliveries, replayed, changed } = found
       found.deliveries += 1
-      return { message, deliveries, replayed }
+      return changed === undefined ? { message, deliveries, replayed } : { message, deliveries, replayed, changed }
     },
 
-    async settle(id) {
+    async settle(id, vehicle) {
       forget(id)
+      if (vehicle !== undefined) vehicles.keep(vehicle)
     },
 
     async reschedule() {},
 
-    async deadLetter(id, { error, attempts, diedAt }) {
+    async deadLetter(id, reason, vehicle) {
       const found = forget(id)
       if (found === undefined) return 0
-      dead.set(id, { id, message: found.message, error, attempts, diedAt })
+      if (vehicle !== undefined) vehicles.keep(vehicle)
+      dead.set(id, { ...reason, id, message: found.message })
       deadBytes += found.message.bytes
       let dropped = 0
       for (const { id: oldest } of dead.values()) {
@@ -134,12 +139,12 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     settled: async () => [],
 
-    async revive(id) {
+    async revive(id, changed) {
       const letter = dead.get(id)
       if (letter === undefined) return undefined
       makeRoom(1, letter.message.bytes)
       removeDead(id)
-      keep(letter.message, true)
+      keep(letter.message, true, changed ?? letter.changed)
       return letter.message
     },
 
@@ -164,6 +169,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     },
 
     refusing: () => (closed ? 'inbox_unavailable' : fits(1, 1) ? undefined : 'inbox_full'),
+
+    vehicles,
 
     async close() {
       closed = true

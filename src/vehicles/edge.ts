@@ -3,7 +3,11 @@ import type { BuiltInFields, FieldCatalogue, FieldName, OtherField, ValueOf } fr
 import type { FieldValue } from '../events/values.ts'
 
 /** The value that a field of a catalogue can have. */
-type ValueAt<Fields extends FieldCatalogue, Name> = Name extends keyof Fields ? ValueOf<Fields[Name]> : FieldValue
+type ValueAt<Fields extends FieldCatalogue, Name> = string extends keyof Fields
+  ? FieldValue
+  : Name extends keyof Fields
+    ? ValueOf<Fields[Name]>
+    : FieldValue
 
 /**
  * The newest state of one vehicle as of one message. A snapshot: it does not change when later messages arrive.
