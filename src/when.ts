@@ -14,6 +14,7 @@ import {
 } from './events/fields.ts'
 import type { FieldValue, Location } from './events/values.ts'
 import type { AlertOccurrence, Change, Condition } from './vehicles/edge.ts'
+import { isDeepEqual } from './vehicles/state.ts'
 import type { Area } from './when/areas.ts'
 import {
   allOf,
@@ -21,7 +22,6 @@ import {
   checkConstant,
   checkNumber,
   invalid,
-  isEqual,
   isInside,
   notOf,
   valueCondition,
@@ -131,17 +131,17 @@ export function rulesFor<const Own extends FieldCatalogue>(fields: Own): Rules<E
 
 function rulesOf<Fields extends FieldCatalogue>(catalogue: FieldCatalogue): Rules<Fields> {
   const rules = {
-    becomes: (field: string, value: unknown, options?: FirstOption & InvalidOption) =>
+    becomes: (field: string, value: FieldValue, options?: FirstOption & InvalidOption) =>
       becomesEdge(catalogue, field, value, options),
-    ceases: (field: string, value: unknown, options?: InvalidOption) => ceasesEdge(catalogue, field, value, options),
+    ceases: (field: string, value: FieldValue, options?: InvalidOption) => ceasesEdge(catalogue, field, value, options),
     changed: (field: string, options?: FirstOption & InvalidOption & DeltaOption) =>
       changedEdge(catalogue, field, options),
     crosses: (field: string, limit: Limit & FirstOption) => crossesEdge(catalogue, field, limit),
     rises: (field: string, options?: DeltaOption) => movesEdge('rises', catalogue, field, options),
     falls: (field: string, options?: DeltaOption) => movesEdge('falls', catalogue, field, options),
-    is(field: string, value: unknown) {
+    is(field: string, value: FieldValue) {
       checkConstant('is', catalogue, field, value)
-      return valueCondition(`is(${field},${JSON.stringify(value)})`, field, (actual) => isEqual(actual, value))
+      return valueCondition(`is(${field},${JSON.stringify(value)})`, field, (actual) => isDeepEqual(actual, value))
     },
     below(field: string, limit: number) {
       checkNumber('below', catalogue, field, limit)

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent, GapEvent } from '../events/event.ts'
-import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
+import { builtInFields, type BuiltInFields, type FieldCatalogue, nearestField } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { firstSeqAt, seqOf } from '../inbox/delivery-id.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
@@ -422,12 +422,23 @@ function readable(
   }
 }
 
-/** Throws `handler_invalid` for an edge over fields that are not kept. */
-export function checkEdge(edge: unknown, slots: Slots): Edge {
+/** Throws `handler_invalid` for an edge over fields that are not kept, or that neither catalogue has. */
+export function checkEdge(edge: unknown, slots: Slots, ownFields: FieldCatalogue = {}): Edge {
   if (!isEdge(edge)) {
     throw new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
       hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
     })
+  }
+  const unknown = edge.reads.find((field) => !Object.hasOwn(builtInFields, field) && !Object.hasOwn(ownFields, field))
+  if (unknown !== undefined) {
+    const nearest = nearestField(unknown, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
+    throw new FleethookError(
+      'handler_invalid',
+      `The edge \`${edge.name}\` looks at \`${unknown}\`, which is not in the catalogue.`,
+      {
+        hint: `${nearest === undefined ? '' : `Did you mean \`${nearest}\`? `}Add a field of your own to the option \`fields\`.`,
+      },
+    )
   }
   const missing = edge.reads.find((field) => !slots.keeps(field))
   if (missing !== undefined) {

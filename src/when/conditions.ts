@@ -1,17 +1,16 @@
 import { FleethookError } from '../base/errors.ts'
 import { isObject } from '../base/options.ts'
 import { type FieldCatalogue, type FieldType, nearestField } from '../events/fields.ts'
+import type { FieldValue } from '../events/values.ts'
 import type { AnyVehicleView, Bounds, Condition } from '../vehicles/edge.ts'
+import { nullMeansNone } from '../vehicles/state.ts'
 import { type Area, isPlace } from './areas.ts'
 
 /** The field of a vehicle's position. */
 export const positionField = 'Location'
 
-/** Fields that can be `null` as a value: there is none now. */
-const nullMeansNone: readonly string[] = ['DestinationName', 'MilesToArrival', 'MinutesToArrival', 'TimeToFullCharge']
-
 /** The condition that one field's value decides. `null` is a value here: there is none. */
-export function valueCondition(name: string, field: string, isTrue: (value: unknown) => boolean): Condition {
+export function valueCondition(name: string, field: string, isTrue: (value: FieldValue) => boolean): Condition {
   return {
     name,
     fields: [field],
@@ -109,7 +108,7 @@ export function checkConstant(
 ): void {
   checkField(what, field)
   if (value === null) {
-    if (allowsNull || nullMeansNone.includes(field) || !Object.hasOwn(catalogue, field)) return
+    if (allowsNull || nullMeansNone.has(field) || !Object.hasOwn(catalogue, field)) return
     throw invalid(
       `\`${what}\` compares \`${field}\` with null, and its last value stays when the vehicle reports none`,
       'Leave the comparison out, or pass { invalid: true } to an edge that is to happen when the vehicle stops reporting a value.',
@@ -190,15 +189,4 @@ export function checkConditions(what: string, conditions: readonly unknown[]): v
 
 export function invalid(message: string, hint: string): FleethookError {
   return new FleethookError('option_invalid', `${message}.`, { hint })
-}
-
-/** Whether two values are equal. Structures are compared member by member. */
-export function isEqual(one: unknown, two: unknown): boolean {
-  if (!isObject(one) || !isObject(two)) return one === two
-  const names = Object.keys(one)
-  return (
-    Array.isArray(one) === Array.isArray(two) &&
-    names.length === Object.keys(two).length &&
-    names.every((name) => Object.hasOwn(two, name) && isEqual(one[name], two[name]))
-  )
 }

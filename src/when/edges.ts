@@ -1,7 +1,7 @@
 import { checkOptions, isObject, numberBetween, type Rule, trueOrFalse } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
-import type { Location } from '../events/values.ts'
+import type { FieldValue, Location } from '../events/values.ts'
 import type {
   AlertOccurrence,
   AnyVehicleView,
@@ -13,6 +13,7 @@ import type {
   EdgeTopic,
   Occurrence,
 } from '../vehicles/edge.ts'
+import { isDeepEqual } from '../vehicles/state.ts'
 import { type Area, isPlace, widened } from './areas.ts'
 import {
   checkArea,
@@ -21,7 +22,6 @@ import {
   checkField,
   checkNumber,
   invalid,
-  isEqual,
   positionField,
 } from './conditions.ts'
 
@@ -154,7 +154,7 @@ function changeOf(
 export function becomesEdge(
   catalogue: FieldCatalogue,
   field: string,
-  value: unknown,
+  value: FieldValue,
   options: FirstOption & InvalidOption = {},
 ): VehicleEdge<Change> {
   checkOptions<FirstOption & InvalidOption>('becomes', options, { first: trueOrFalse, invalid: trueOrFalse })
@@ -164,7 +164,7 @@ export function becomesEdge(
     fields: [field],
     detect(step) {
       const change = changeOf(step, field, options)
-      return change !== undefined && isEqual(change.to, value) ? { happened: change } : undefined
+      return change !== undefined && isDeepEqual(change.to, value) ? { happened: change } : undefined
     },
   })
 }
@@ -172,7 +172,7 @@ export function becomesEdge(
 export function ceasesEdge(
   catalogue: FieldCatalogue,
   field: string,
-  value: unknown,
+  value: FieldValue,
   options: InvalidOption = {},
 ): VehicleEdge<Change> {
   checkOptions<InvalidOption>('ceases', options, { invalid: trueOrFalse })
@@ -182,7 +182,7 @@ export function ceasesEdge(
     fields: [field],
     detect(step) {
       const change = changeOf(step, field, options)
-      return change !== undefined && isEqual(change.from, value) ? { happened: change } : undefined
+      return change !== undefined && isDeepEqual(change.from, value) ? { happened: change } : undefined
     },
   })
 }
