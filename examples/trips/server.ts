@@ -45,7 +45,7 @@ const receiver = createReceiver({
       for (const { field, to, at } of changes)
         if (field === 'Odometer' && typeof to === 'number') drive.run(to, to, vin, at.getTime())
     },
-    { changed: ['Odometer'], first: true },
+    { changed: ['Odometer'] },
   )
   .when(starts(drives, { first: true }), ({ id, vin, change, vehicle }) => {
     const miles = vehicle.value('Odometer') ?? null
