@@ -2,6 +2,7 @@
  * How many functions of this project one message runs through, from the socket until it is settled, by V8's precise coverage
  * between two messages after warm-up: `npm run bench:path`.
  */
+import type { Profiler } from 'node:inspector'
 import { Session } from 'node:inspector/promises'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { request } from 'node:http'
@@ -15,6 +16,7 @@ import { createReceiver, type ReceiverOptions } from '../src/index.ts'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const secret = 'a-long-random-value'
 const warmUp = 2_000
+const turns = 5
 
 interface Path {
   readonly functions: number
@@ -35,14 +37,24 @@ async function measure(inbox: ReceiverOptions['inbox']): Promise<Path> {
   await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false })
   await post(server.port)
   await settled()
-  await session.post('Profiler.takePreciseCoverage')
-  await post(server.port)
-  await settled()
-  const { result } = await session.post('Profiler.takePreciseCoverage')
+  let least: Path | undefined
+  // The smallest of some: a timer of the receiver that fires meanwhile is no part of the path.
+  for (let turn = 0; turn < turns; turn += 1) {
+    await session.post('Profiler.takePreciseCoverage')
+    await post(server.port)
+    await settled()
+    const { result } = await session.post('Profiler.takePreciseCoverage')
+    const path = pathOf(result)
+    if (least === undefined || path.functions < least.functions) least = path
+  }
   await session.post('Profiler.stopPreciseCoverage')
   session.disconnect()
   await server.close()
+  if (least === undefined) throw new Error('nothing was measured')
+  return least
+}
 
+function pathOf(result: readonly Profiler.ScriptCoverage[]): Path {
   const byFile = new Map<string, string[]>()
   let calls = 0
   for (const { url, functions } of result) {

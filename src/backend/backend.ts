@@ -1,4 +1,4 @@
-import type { Lifecycle } from '../dispatch/lifecycle.ts'
+import type { Lifecycle } from '../dispatch/running.ts'
 import type { Registry } from '../dispatch/registry.ts'
 import type { Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'

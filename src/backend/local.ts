@@ -1,7 +1,7 @@
 import { backgroundTimer, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
-import type { Lifecycle } from '../dispatch/lifecycle.ts'
+import type { Lifecycle } from '../dispatch/running.ts'
 import { labelOf } from '../dispatch/registry.ts'
 import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'

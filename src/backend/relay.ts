@@ -1,6 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
 import { resolvedOr } from '../dispatch/draining.ts'
-import { Lifecycle } from '../dispatch/lifecycle.ts'
+import { Lifecycle } from '../dispatch/running.ts'
 import { nowhere, type Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'

@@ -5,12 +5,11 @@ import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { VehicleState } from '../vehicles/state.ts'
 import type { Fleet } from '../vehicles/vehicles.ts'
 import type { BreakerEvents, Breakers } from './breaker.ts'
-import type { Lifecycle } from './lifecycle.ts'
+import type { Lifecycle, Runner } from './running.ts'
 import type { Duplicates } from './duplicates.ts'
 import type { Delivery } from './handler.ts'
 import type { AnyHandler, Registry } from './registry.ts'
 import { backoffMs, errorText, expectedMs, requestOf, type RetryOptions } from './retry.ts'
-import type { Runner } from './running.ts'
 import {
   assignHandlers,
   countAttempt,
@@ -99,12 +98,13 @@ export class Outcome {
 
   /** Its handlers are done, or one of them failed for the last time. */
   async conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<void> {
-    const { inbox, clock, counts, events, fleet } = this.#options
+    const { inbox, clock, counts, events, duplicates, fleet } = this.#options
     const vehicle = fleet?.settling(work.step)
     if (work.fatal === undefined) {
       await inbox.settle(work.id, vehicle)
       fleet?.over(work.step)
-      this.settled(work, opened)
+      if (work.counts) counts.handled += 1
+      if (opened !== undefined) duplicates?.handled(opened)
       return
     }
     const reason = { error: work.fatal, attempts: work.mostAttempts, diedAt: clock.now() }
@@ -115,24 +115,12 @@ export class Outcome {
     events.died({ id: work.id, message, ...reason }, dropped)
   }
 
-  /** Its handlers are done, and the inbox knows. */
-  settled(work: Work, opened: OpenedMessage | undefined): void {
-    if (work.counts) this.#options.counts.handled += 1
-    if (opened !== undefined) this.#options.duplicates?.handled(opened)
-  }
-
   /** The same message was handled before, so there is nothing to do. */
   async skip(work: Work): Promise<void> {
     const { inbox, fleet } = this.#options
     await inbox.settle(work.id, fleet?.settling(work.step))
     fleet?.over(work.step)
     if (work.counts) this.#options.counts.duplicates += 1
-  }
-
-  /** Its handlers, or the handler of its batch, are about to run. */
-  tried(work: Work): void {
-    countAttempt(work)
-    if (work.attempt > 1) this.#options.counts.retried += 1
   }
 
   /** An attempt failed. Returns whether it was the last one. */
@@ -244,7 +232,7 @@ export class Attempts {
    * the result. When the inbox fails, the next attempt goes on where this one stopped. Never rejects.
    */
   async attempt(work: Work): Promise<Verdict> {
-    const { inbox, runner, outcome, duplicates, lifecycle, breakers, events, fleet } = this.#options
+    const { inbox, runner, outcome, duplicates, lifecycle, breakers, events, counts, fleet } = this.#options
     try {
       let { opened } = work
       if (opened === undefined) {
@@ -288,7 +276,7 @@ export class Attempts {
           left.blockedBy ??= handler
         } else {
           if (delivery === undefined) {
-            outcome.tried(work)
+            countAttempt(work, counts)
             delivery = deliveryOf(work, opened.claim)
           }
           const result = runner.run(handler, opened.event, work.request, delivery, work.step)

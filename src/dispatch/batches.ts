@@ -1,13 +1,13 @@
 import type { Clock, Timer } from '../base/clock.ts'
-import { type DispatchEvents, inboxRestMs, type Outcome } from './attempt.ts'
+import { type DispatchCounts, type DispatchEvents, inboxRestMs, type Outcome } from './attempt.ts'
 import type { Breakers } from './breaker.ts'
-import type { Lifecycle } from './lifecycle.ts'
+import type { Failure, Lifecycle, RunContext, Runner } from './running.ts'
 import { type Gatherer, happeningOf } from './registry.ts'
 import { errorText, requestOf } from './retry.ts'
-import type { Failure, RunContext, Runner } from './running.ts'
 import {
   type Batch,
   changeBatch,
+  countAttempt,
   deliveryOf,
   enterBatch,
   exemptAttempt,
@@ -32,6 +32,7 @@ interface BatchesOptions {
   readonly clock: Clock
   readonly runner: Runner
   readonly outcome: Outcome
+  readonly counts: DispatchCounts
   readonly breakers: Breakers
   readonly events: DispatchEvents
   readonly lifecycle: Lifecycle
@@ -70,7 +71,7 @@ export class Batches {
   gather(work: Work): void {
     const [gatherer] = work.gatherers
     if (gatherer === undefined) return
-    this.#options.outcome.tried(work)
+    countAttempt(work, this.#options.counts)
     const owner = work.request.isHeld ? work.request : undefined
     // A message that failed before is run alone.
     const isAlone = work.attempt > 1
@@ -242,7 +243,7 @@ export class Batches {
 
   /** All of them rest, and run again together. */
   async #rest(batch: Batch, works: Work[], restMs: number): Promise<void> {
-    const { clock, lifecycle, outcome, onDue } = this.#options
+    const { clock, lifecycle, counts, onDue } = this.#options
     // Created before the inbox notes it: a drain that ends meanwhile must not note something else.
     const next = this.#create(batch.gatherer, works, batch.later, batch.owner, true)
     await this.#reschedule(works, restMs)
@@ -251,7 +252,7 @@ export class Batches {
     next.timer = clock.after(restMs, () => {
       this.#resting.delete(next)
       next.isResting = false
-      for (const work of works) outcome.tried(work)
+      for (const work of works) countAttempt(work, counts)
       this.due.push(next)
       onDue()
     })

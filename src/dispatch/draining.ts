@@ -5,8 +5,7 @@ import type { Inbox } from '../inbox/inbox.ts'
 import type { DispatchCounts, DispatchEvents, Outcome } from './attempt.ts'
 import type { Backlog } from './backlog.ts'
 import type { Lanes } from './lanes.ts'
-import type { Lifecycle } from './lifecycle.ts'
-import type { Runner } from './running.ts'
+import type { Lifecycle, Runner } from './running.ts'
 import { endWork, type Work } from './work.ts'
 
 /** What a drain ends. */

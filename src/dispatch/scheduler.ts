@@ -14,11 +14,10 @@ import { Breakers, type RestingHandler } from './breaker.ts'
 import { type Drained, drain, giveUp } from './draining.ts'
 import { type Dedupe, Duplicates } from './duplicates.ts'
 import { Lanes } from './lanes.ts'
-import { Lifecycle } from './lifecycle.ts'
+import { Lifecycle, Runner, Yielding } from './running.ts'
 import type { Registry } from './registry.ts'
 import { RequestDeadlines, requestWorkMs } from './request-deadlines.ts'
 import { backoffMs, type RetryOptions } from './retry.ts'
-import { Runner, Yielding } from './running.ts'
 import {
   beginTurn,
   bindTurn,
@@ -89,7 +88,7 @@ export class Scheduler {
     const outcome = new Outcome(results)
     const breakers = new Breakers(clock, events, this.#tryBlocked, this.#unblock)
     const batches = new Batches({
-      ...{ ...options, runner, outcome, lifecycle, breakers },
+      ...{ ...options, counts: this.counts, runner, outcome, lifecycle, breakers },
       onDue: () => this.#pump(),
       step: (batch) => this.#runBatch(batch),
     })

@@ -190,9 +190,10 @@ export function assignHandlers(
 }
 
 /** Its handlers, or the handler of its batch, are about to run. */
-export function countAttempt(work: Work): void {
+export function countAttempt(work: Work, counts: { retried: number }): void {
   const changing: Mutable<Work> = work
   changing.attempt += 1
+  if (work.attempt > 1) counts.retried += 1
   if (work.attempt > work.mostAttempts) changing.mostAttempts = work.attempt
 }
 

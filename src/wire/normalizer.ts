@@ -12,8 +12,7 @@ import {
   undatedMeta,
 } from './envelope.ts'
 import { fieldReaders } from './field-types.ts'
-import { NormalizedEvent } from './normalized-event.ts'
-import { payloadIn, readPayload } from './payload.ts'
+import { NormalizedEvent, payloadIn, readPayload } from './normalized-event.ts'
 import { asJsonObject, emptyObject, isJsonObject, isPresent, type JsonObject } from './record.ts'
 import { isoText, lastDateMs, readInstant } from './scalars.ts'
 import { split, splitValue } from './split.ts'

@@ -106,9 +106,7 @@ export function split(text: string): Split {
   const start = text.charCodeAt(0) === OPEN_OBJECT ? 0 : skipBlanks(text, 0)
   const parsed = parse(start > 0 && text.charCodeAt(0) === 0xfeff ? text.slice(start) : text)
   if (isJsonObject(parsed)) {
-    let end = text.length
-    while (isBlank(text.charCodeAt(end - 1))) end--
-    return { pieces: [{ value: parsed, start, end }] }
+    return { pieces: [{ value: parsed, start, end: text.trimEnd().length }] }
   }
   return scan(text, start, Array.isArray(parsed) ? parsed : undefined)
 }

@@ -1,6 +1,6 @@
 import { Hono } from 'hono'
 import type { Timer } from '../../base/clock.ts'
-import { comparable } from '../../http/compare.ts'
+import { comparable } from '../../http/secret.ts'
 import { refuse, refuseMethod, refusePath, refuseProduct } from './answers.ts'
 import { businessRoutes, configRoutes } from './business-routes.ts'
 import { controlRoutes } from './control-routes.ts'

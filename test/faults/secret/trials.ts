@@ -1,4 +1,4 @@
-import { comparable } from '../../../src/http/compare.ts'
+import { comparable } from '../../../src/http/secret.ts'
 import { createSecretCheck } from '../../../src/http/secret.ts'
 
 /** A secret, and what somebody offers in its place. */
@@ -63,7 +63,7 @@ const silent = { debug() {}, info() {}, warn() {}, error() {} }
 export const subjects: Readonly<Record<'plain' | 'comparison' | 'guard', Subject>> = {
   /** The control: what the test has to find. */
   plain: (secret) => (offered) => offered === secret,
-  /** The comparison of `src/http/compare.ts`. */
+  /** The comparison of `src/http/secret.ts`. */
   comparison: (secret) => comparable(secret).equals,
   /** All that is done with the header of a request, with what is put together for the refusal. */
   guard(secret) {
