@@ -302,7 +302,7 @@ async function openStopped(path: string): Promise<Stopped> {
     onCapacity: nothing,
   }
   const inbox = createSqliteInbox(file, { ...inboxSettings, keepsVehicles: true }, settings)
-  const { unapplied } = await inbox.open()
+  const { unapplied, lastId } = await inbox.open()
   // With the defaults of a receiver: its format and fields are not known here. They only change what is shown.
   const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
   const { reread } = createReceipts(normalizer, systemClock)
@@ -314,7 +314,7 @@ async function openStopped(path: string): Promise<Stopped> {
     revived: async () => {},
   })
   const fleet = new Fleet({ store: visited(inbox.vehicles), slots: new Slots(undefined), clock: systemClock })
-  await fleet.recover(unapplied, reread)
+  await fleet.recover(unapplied, reread, lastId)
   const vehicles = fleet.api(async () => {})
   return { app: createOperatorApp({ ...replays, vehicles }), close: () => inbox.close() }
 }

@@ -194,6 +194,8 @@ export class Fleet {
   readonly #forgotten = new Map<string, number>()
   readonly #noted: NotedGap[] = []
   #gaps = new Intervals(-1, -Infinity, [])
+  /** The newest message of earlier processes. */
+  #lastBefore = -1
 
   constructor({ store, slots, clock, rules = new Rules() }: FleetOptions) {
     this.#store = store
@@ -206,7 +208,9 @@ export class Fleet {
   async recover(
     unapplied: AsyncIterable<readonly InboxMessage[]> | undefined,
     read: (message: InboxMessage) => FleetEvent | MalformedBody,
+    lastId?: string,
   ): Promise<void> {
+    if (lastId !== undefined) this.#lastBefore = seqOf(lastId)
     this.#gaps = Intervals.read(await this.#store.load(''))
     if (unapplied === undefined) return
     for await (const messages of unapplied) {
@@ -384,9 +388,11 @@ export class Fleet {
   /** What was heard of a vehicle up to this `seq` is uncertain for a message with the given `seq`. */
   #gapTo(seq: number, vin: string | undefined): number {
     let gapTo = -1
-    for (const { from, to } of this.#gaps.list) if (from <= seq && to > gapTo) gapTo = to
-    for (const noted of this.#noted)
-      if ((noted.vin === undefined || noted.vin === vin) && noted.from <= seq && noted.to > gapTo) gapTo = noted.to
+    // A gap that ends later was not known when an earlier process handled the message. What it found must be found again.
+    const counts = ({ from, to }: Interval): boolean => (seq <= this.#lastBefore ? to < seq : from <= seq)
+    for (const gap of this.#gaps.list) if (counts(gap) && gap.to > gapTo) gapTo = gap.to
+    for (const gap of this.#noted)
+      if ((gap.vin === undefined || gap.vin === vin) && counts(gap) && gap.to > gapTo) gapTo = gap.to
     return gapTo
   }
 }

@@ -6,7 +6,11 @@ const page = readFileSync('docs/vehicles.md', 'utf8')
 /** The words of a sentence, without marks. */
 const words = (text: string): string => text.toLowerCase().replaceAll(/[^a-z0-9]+/g, ' ').trim() // prettier-ignore
 
-const promises = (/<!-- promises: begin -->([\s\S]*)<!-- promises: end -->/.exec(page)?.[1] ?? '')
+const [section = ''] = page
+  .split('## What you can rely on')
+  .slice(1)
+  .map((rest) => rest.split('\n## ')[0])
+const promises = section
   .split('\n')
   .filter((line) => line.startsWith('- '))
   .map((line) => line.slice(2))
