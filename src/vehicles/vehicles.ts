@@ -371,18 +371,17 @@ export class Fleet {
 
   /** Notes a gap of all vehicles. Its event has come. */
   #gap(event: GapEvent, seq: number): Intervals {
-    this.#unnote(event)
-    const interval = { from: firstSeqAt(event.from.getTime()), to: gapEnd(event, seq) }
+    // The event of a restart ends with the first message after it, whose values are certain. The note ends before that message.
+    const to = this.#unnote(event)?.to ?? Infinity
+    const interval = { from: firstSeqAt(event.from.getTime()), to: Math.min(gapEnd(event, seq), to) }
     this.#gaps = this.#gaps.with(interval, seq, event.receivedAt.getTime())
     return this.#gaps
   }
 
-  #unnote({ vin, from }: GapEvent): void {
+  #unnote({ vin, from }: GapEvent): NotedGap | undefined {
     const fromSeq = firstSeqAt(from.getTime())
-    for (let at = this.#noted.length - 1; at >= 0; at -= 1) {
-      const noted = this.#noted[at]
-      if (noted?.vin === vin && noted?.from === fromSeq) this.#noted.splice(at, 1)
-    }
+    const at = this.#noted.findIndex((noted) => noted.vin === vin && noted.from === fromSeq)
+    return at === -1 ? undefined : this.#noted.splice(at, 1)[0]
   }
 
   /** What was heard of a vehicle up to this `seq` is uncertain for a message with the given `seq`. */
