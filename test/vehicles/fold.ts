@@ -1,4 +1,4 @@
-import type { FleetEvent } from 'fleethook'
+import type { FleetEvent, Location } from 'fleethook'
 import type { AnyVehicleView, Change, Edge, EdgeMemory, EdgeStep, Occurrence } from 'fleethook/when'
 
 /** What is known of one field, in the plainest form. */
@@ -87,19 +87,47 @@ export class Fold {
 
 const dateOf = (ms: number | undefined): Date | undefined => (ms === undefined ? undefined : new Date(ms))
 
-/** What happened over the messages of one vehicle, by the edge and the plain fold. Messages are told apart by their index. */
+/**
+ * What happened over the messages of one vehicle, by the edge and the plain fold. Messages are told apart by their index. The edge
+ * looks at the messages that `looks` lets through: by default at all of them.
+ */
 export function happenings<Happened extends Occurrence>(
   edge: Edge<Happened>,
   events: readonly FleetEvent[],
+  looks: (edge: Edge<Happened>, step: Omit<EdgeStep, 'memory'>) => boolean = () => true,
 ): readonly { readonly index: number; readonly happened: Happened }[] {
   const fold = new Fold(events[0]?.vin ?? '')
   let memory: EdgeMemory | undefined
   return events.flatMap((event, index) => {
     const step = fold.take(event)
+    if (!looks(edge, step)) return []
     const found = edge.detect({ ...step, memory })
     // Through JSON, as a stored memory comes back.
     if (found?.memory !== undefined)
       memory = found.memory === null ? undefined : JSON.parse(JSON.stringify(found.memory))
     return found?.happened === undefined ? [] : [{ index, happened: found.happened }]
   })
+}
+
+/** As a receiver does it: when a field of the edge was touched and the position is or was in its bounds, or for its topics. */
+export function looksAsReceiver(edge: Edge, { before, after, event }: Omit<EdgeStep, 'memory'>): boolean {
+  if (edge.topics.some((topic) => topic === event.topic)) return true
+  const { bounds } = edge
+  const isNear = [before, after].some((view) => {
+    const place = view.value('Location') as Location | undefined
+    return (
+      bounds === undefined ||
+      (place !== undefined &&
+        place.latitude >= bounds.south &&
+        place.latitude <= bounds.north &&
+        place.longitude >= bounds.west &&
+        place.longitude <= bounds.east)
+    )
+  })
+  const isTouched = edge.fields.some(
+    (field) =>
+      JSON.stringify(before.value(field)) !== JSON.stringify(after.value(field)) ||
+      (!before.isCertain(field) && after.isCertain(field)),
+  )
+  return isNear && isTouched
 }

@@ -154,3 +154,26 @@ test('a misspelled field is refused at registration, with the nearest name', () 
     expect.objectContaining({ message: expect.stringContaining('BateryLevel'), hint: expect.stringContaining('BatteryLevel') }),
   )
 }) // prettier-ignore
+
+test('of ten thousand rules over places, a message is looked at by those of its own place', async () => {
+  let looks = 0
+  const receiver: Receiver = createReceiver({ secret: false, vehicles: true, log: silent })
+  for (let index = 0; index < 10_000; index++) {
+    const area = circle({ latitude: (index % 100) / 10, longitude: Math.floor(index / 100) / 10, radiusMeters: 2_000 })
+    const edge = starts(all(inside(area), is('Gear', 'P'), below('BatteryLevel', 20)))
+    receiver.when({ ...edge, detect: (step) => ((looks += 1), edge.detect(step)) }, () => {})
+  }
+  const seen: string[] = []
+  const here = circle({ latitude: 5, longitude: 5, radiusMeters: 100 })
+  receiver.when(starts(all(inside(here), below('BatteryLevel', 20))), ({ change }) =>
+    seen.push(change.at.toISOString()),
+  )
+  const car = vehicle(receiver, vin)
+  await car.data({ Gear: 'P', BatteryLevel: 30, Location: { latitude: 5, longitude: 5 } })
+  await car.data({ BatteryLevel: 19 })
+  await car.data({ Location: { latitude: 6, longitude: 6 } })
+  await car.data({ Location: { latitude: 5.05, longitude: 5.05 } })
+  await car.data({ BatteryLevel: 18 })
+  expect(seen).toEqual(['2026-11-21T10:00:01.000Z'])
+  expect(looks).toBe(5)
+})

@@ -31,7 +31,7 @@ import {
 import fc from 'fast-check'
 import { describe, expect, expectTypeOf, test } from 'vitest'
 import { inForm } from '../form.ts'
-import { happenings } from '../vehicles/fold.ts'
+import { happenings, looksAsReceiver } from '../vehicles/fold.ts'
 import { eventsOf, type Told } from './messages.ts'
 
 const numRuns = inForm({ short: 300, full: 5_000, long: 100_000 })
@@ -217,25 +217,26 @@ describe('every edge, over random messages', () => {
     )
   })
 
-  test('an edge with bounds finds nothing and remembers nothing new where neither position is in them', () => {
-    const edges = [
-      enters(depot, { marginMeters: 100 }),
+  test('an edge finds the same when it looks only at messages that touch its fields, near its area', () => {
+    const edges: readonly Edge[] = [
+      becomes('Gear', 'P'),
+      crosses('BatteryLevel', { below: 20, again: 25 }),
+      enters(depot, { marginMeters: 100, first: true }),
       leaves(depot, { marginMeters: 100 }),
-      starts(all(inside(depot), is('Gear', 'P'))),
+      starts(all(inside(depot), is('Gear', 'P')), { first: true }),
+      starts(all(inside(depot), below('BatteryLevel', 20))),
+      ends(all(inside(depot), is('Gear', 'P'))),
       ends(inside(depot)),
+      comesOnline(),
     ]
-    const far = fc.record({
-      latitude: fc.double({ min: 53, max: 60, noNaN: true }),
-      longitude: position.map(({ longitude }) => longitude),
-    })
     fc.assert(
-      fc.property(history, far, far, fc.nat(3), (messages, one, two, which) => {
-        const edge = edges[which]
-        if (edge === undefined) return
-        const events = eventsOf([...messages, { data: { Location: one } }, { data: { Location: two } }])
-        expect(happenings(edge, events).every(({ index }) => index < events.length - 1)).toBe(true)
-      }), // prettier-ignore
-      { numRuns },
+      fc.property(history, fc.constantFrom(...edges), (messages, edge) => {
+        const events = eventsOf(messages)
+        const found = (looks?: typeof looksAsReceiver): readonly number[] =>
+          happenings(edge, events, looks).map(({ index }) => index)
+        expect(found(looksAsReceiver)).toEqual(found())
+      }),
+      { numRuns: numRuns * 3 },
     )
   })
 
