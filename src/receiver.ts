@@ -146,12 +146,12 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       return receiver
     },
     batch(subjects: unknown, batchOptions: BatchOptions<never>, handler: unknown) {
-      if (isEdge(subjects)) registry.addEdgeBatch(ruleOf(subjects, vehicles), batchOptions, handler)
+      if (isEdge(subjects)) registry.addEdgeBatch(ruleOf(subjects, vehicles, settings.fields), batchOptions, handler)
       else registry.addBatch(subjects, batchOptions, handler)
       return receiver
     },
     when(edge, handler, filter) {
-      registry.addEdge(ruleOf(edge, vehicles), handler, filter)
+      registry.addEdge(ruleOf(edge, vehicles, settings.fields), handler, filter)
       return receiver
     },
     vehicles: vehiclesOf(backend),
@@ -212,13 +212,13 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 }
 
 /** Adds an edge to the rules and returns its name. Throws `handler_invalid`. */
-function ruleOf(given: unknown, vehicles: BackendParts['vehicles']): string {
+function ruleOf(given: unknown, vehicles: BackendParts['vehicles'], ownFields?: FieldCatalogue): string {
   if (vehicles === undefined) {
     throw new FleethookError('handler_invalid', '`receiver.when` needs the option `vehicles`, which is off.', {
       hint: "Give createReceiver the option vehicles: { fields: ['Gear'] }, with the fields that the edge looks at.",
     })
   }
-  const edge = checkEdge(given, vehicles.slots)
+  const edge = checkEdge(given, vehicles.slots, ownFields)
   vehicles.rules.add(edge)
   return edge.name
 }

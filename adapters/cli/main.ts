@@ -58,6 +58,10 @@ const commands: Readonly<Record<string, Entry>> = {
     summary: 'handle messages again that were already handled',
     load: async () => (await import('./dead.ts')).defineReplay,
   },
+  vehicles: {
+    summary: 'show the newest state of vehicles',
+    load: async () => (await import('./vehicles.ts')).defineVehicles,
+  },
   openapi: {
     summary: 'print the OpenAPI document of a receiver',
     load: async () => (await import('./openapi.ts')).defineOpenApi,

@@ -276,7 +276,7 @@ export class LocalBackend implements Backend {
     for (const gap of gaps) this.#noteGap(gap)
     this.#recovered = this.#during(async () => {
       try {
-        await this.#fleet?.recover(unapplied, receipts.reread)
+        await this.#fleet?.recover(unapplied, receipts.reread, lastId)
         for await (const page of waiting) {
           reports.noteRecovered(page)
           this.#scheduler.start(this.#scheduler.add(this.#clamped(page), this.#surroundings))

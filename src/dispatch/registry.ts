@@ -57,14 +57,14 @@ function label(handler: object, text: string): void {
   if (!labels.has(handler)) labels.set(handler, text)
 }
 
-/** The frames of a stack between `registeredAs` and the caller of `receiver.on`. */
+/** The frames of a stack between `registeredAs` and the caller of `receiver.on`; there is one less for `receiver.when`. */
 const ownFrames = 4
 
-function registeredAs(handler: object): string {
+function registeredAs(handler: object, frames: number = ownFrames): string {
   const name = 'name' in handler ? handler.name : undefined
   if (typeof name === 'string' && /^[\w$ ]{1,60}$/.test(name)) return name
   const places = (new Error().stack ?? '').split('\n').flatMap((frame) => /[^()\s@]+:\d+:\d+(?=\)?$)/.exec(frame) ?? [])
-  return places[ownFrames] ?? 'without a name'
+  return places[frames] ?? 'without a name'
 }
 
 /** A filter as it was given: nobody has checked the names of its fields. */
@@ -173,7 +173,7 @@ export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (fie
     addEdge(edge, handler, filter) {
       if (!isHandler<(happening: unknown, context: RunContext<Delivery>) => unknown>(handler))
         throw notAFunction(edge, handler)
-      label(handler, registeredAs(handler))
+      label(handler, registeredAs(handler, ownFrames - 1))
       const wants = wantsOf(filter)
       const ofEdge: AnyHandler = (event, context) =>
         handler(happeningOf(edge, { event, delivery: context.delivery, step: stepOf(context) }), context)
@@ -185,7 +185,7 @@ export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (fie
     addEdgeBatch(edge, options, handler) {
       checkBatch(options)
       if (!isHandler<Gatherer['handler']>(handler)) throw notAFunction(edge, handler)
-      label(handler, registeredAs(handler))
+      label(handler, registeredAs(handler, ownFrames - 1))
       const { all, gatherers } = byEdge.get(edge) ?? nobody
       byEdge.set(edge, subscribed(all, [...gatherers, gathererOf(options, handler, edge)]))
     },

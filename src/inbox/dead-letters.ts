@@ -63,4 +63,28 @@ export interface OperatorApi {
   readonly deadLetters: DeadLetters
   /** Replays messages that were handled and that the inbox still keeps. Resolves to the number of messages. */
   readonly replay: (which: ReplaySelection) => Promise<number>
+  /** The newest state of each vehicle: `receiver.vehicles`. Left out, or `undefined`: it is not kept. */
+  readonly vehicles?: KnownVehicles | undefined
+}
+
+/** The newest state of each vehicle, as far as operators need it. */
+export interface KnownVehicles {
+  get(vin: string): Promise<KnownVehicle | undefined>
+  /** In the order of VINs, at most `limit`, from the first one after `after`. */
+  list(which: { readonly after?: string | undefined; readonly limit: number }): Promise<readonly KnownVehicle[]>
+}
+
+/** One vehicle, as far as operators need it. `VehicleView` says what its members are. */
+export interface KnownVehicle {
+  readonly vin: string
+  readonly fields: readonly string[]
+  value(field: string): unknown
+  at(field: string): Date | undefined
+  ageMs(field: string): number | undefined
+  isCertain(field: string): boolean
+  invalidSince(field: string): Date | undefined
+  readonly online: boolean | undefined
+  readonly state: string | undefined
+  readonly isOnlineCertain: boolean
+  readonly seenAt: Date | undefined
 }

@@ -3,7 +3,7 @@ import { FleethookError } from '../base/errors.ts'
 import { checkOptions, required, type Rule, type Rules, trueOrFalse, wholeNumber } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { DeadMessage, OperatorApi } from '../inbox/dead-letters.ts'
+import type { DeadMessage, KnownVehicle, KnownVehicles, OperatorApi } from '../inbox/dead-letters.ts'
 
 /** A dead letter in a list, without its payload. Times are ISO 8601 in UTC. */
 export interface LetterSummary {
@@ -42,6 +42,57 @@ function letterOf(message: DeadMessage): Letter {
   return { ...summaryOf(message), event: whole }
 }
 
+/** A vehicle in a list, without its values. Times are ISO 8601 in UTC. */
+export interface VehicleSummary {
+  readonly vin: string
+  /** `null`: no message said so. */
+  readonly online: boolean | null
+  /** The last value of a `state` message. */
+  readonly state: string | null
+  /** No message of this vehicle may be missing since it was heard that it is online or not. */
+  readonly isOnlineCertain: boolean
+  /** When its newest message was received. */
+  readonly seenAt: string | null
+  /** The number of fields that were heard. */
+  readonly fields: number
+}
+
+/** The newest state of a vehicle. */
+export interface VehicleReport extends Omit<VehicleSummary, 'fields'> {
+  readonly fields: { readonly [field: string]: FieldReport }
+}
+
+/** The newest value of a field. */
+export interface FieldReport {
+  readonly value: unknown
+  /** When the vehicle sent it. */
+  readonly at: string
+  readonly ageMs: number
+  /** No message of this vehicle may be missing since. */
+  readonly isCertain: boolean
+  /** Since when the vehicle reports no value any more. */
+  readonly invalidSince?: string
+}
+
+function vehicleSummaryOf({ vin, online, state, isOnlineCertain, seenAt, fields }: KnownVehicle): VehicleSummary {
+  return {
+    ...{ vin, online: online ?? null, state: state ?? null, isOnlineCertain },
+    ...{ seenAt: seenAt?.toISOString() ?? null, fields: fields.length },
+  }
+}
+
+function vehicleReportOf(vehicle: KnownVehicle): VehicleReport {
+  const fields = vehicle.fields.toSorted().map((field): [string, FieldReport] => {
+    const invalidSince = vehicle.invalidSince(field)
+    const report = {
+      ...{ value: vehicle.value(field), at: vehicle.at(field)?.toISOString() ?? '' },
+      ...{ ageMs: vehicle.ageMs(field) ?? 0, isCertain: vehicle.isCertain(field) },
+    }
+    return [field, invalidSince === undefined ? report : { ...report, invalidSince: invalidSince.toISOString() }]
+  })
+  return { ...vehicleSummaryOf(vehicle), fields: Object.fromEntries(fields) }
+}
+
 function vinOf(event: FleetEvent | MalformedBody): string | undefined {
   return event.topic === 'malformed' ? undefined : event.vin
 }
@@ -68,6 +119,7 @@ const pageRules: Rules<Selected & { limit?: number; after?: string }> = {
   limit: wholeNumber(1, 1000),
   after: text,
 }
+const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit: pageRules.limit, after: text }
 const changeRules: Rules<Selected & { dryRun?: boolean }> = { ...filterRules, dryRun: trueOrFalse }
 const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean }> = {
   ...changeRules,
@@ -117,6 +169,25 @@ export function createOperatorApp(operator: OperatorApi): Hono {
     return c.json({ messages: await operator.replay({ ...which, from: new Date(from), to: new Date(to) }) })
   })
 
+  app.get('/vehicles', async (c) => {
+    const query = c.req.query()
+    const { limit = usualLimit, after } = read(
+      'limit' in query ? { ...query, limit: Number(query['limit']) } : query,
+      vehiclesRules,
+    )
+    const found = await vehiclesOf(operator).list({ after, limit })
+    const last = found.at(-1)
+    return c.json({
+      vehicles: found.map(vehicleSummaryOf),
+      next: found.length === limit && last !== undefined ? last.vin : null,
+    })
+  })
+
+  app.get('/vehicles/:vin', async (c) => {
+    const vehicle = await vehiclesOf(operator).get(c.req.param('vin'))
+    return vehicle === undefined ? c.json(unknownVehicle, 404) : c.json(vehicleReportOf(vehicle))
+  })
+
   app.notFound((c) => c.json({ error: 'path_unknown', text: 'Unknown path.' }, 404))
   app.onError((error, c) => {
     if (!(error instanceof FleethookError))
@@ -124,6 +195,13 @@ export function createOperatorApp(operator: OperatorApi): Hono {
     return c.json({ error: error.code, text: error.message }, error.code === 'option_invalid' ? 400 : 503)
   })
   return app
+}
+
+const unknownVehicle = { error: 'vehicle_unknown', text: 'Nothing was heard of a vehicle with this VIN.' }
+
+function vehiclesOf({ vehicles }: OperatorApi): KnownVehicles {
+  if (vehicles !== undefined) return vehicles
+  throw new FleethookError('option_invalid', 'This receiver keeps no state of vehicles: its option `vehicles` is off.')
 }
 
 const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }

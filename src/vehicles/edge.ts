@@ -78,9 +78,10 @@ export interface Change<Value = FieldValue> extends Occurrence {
   readonly invalid: boolean
 }
 
-/** An alert began or ended. */
+/** Alerts started or ended. */
 export interface AlertOccurrence extends Occurrence {
-  readonly alert: Alert
+  /** One message can have several. */
+  readonly alerts: readonly Alert[]
 }
 
 /** What an edge remembers per vehicle, under its name. Small: it is stored with the vehicle. */
@@ -132,8 +133,8 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
   readonly reads: readonly string[]
   readonly topics: readonly EdgeTopic[]
   /**
-   * It can happen, or change its memory, through the field `boundsField` only if a position in these bounds was left or reached:
-   * the value before or the value after lies in them. Left out: it is looked at wherever the vehicle is.
+   * It can happen, or change its memory, only if the position before or after the message lies in these bounds. Left out: it is
+   * looked at wherever the vehicle is.
    */
   readonly bounds?: Bounds
   /** The field that `bounds` limit. Default `'Location'`. */

@@ -15,7 +15,8 @@ interface Rule {
 /** The rules that look at one field. */
 interface OfField {
   readonly everywhere: Rule[]
-  readonly bounded: Grid
+  /** Those with bounds, by the field of the position. */
+  readonly bounded: Map<string, Grid>
 }
 
 /**
@@ -51,12 +52,17 @@ export class Rules {
     for (const field of edge.fields) {
       let ofField = this.#byField.get(field)
       if (ofField === undefined) {
-        ofField = { everywhere: [], bounded: new Grid() }
+        ofField = { everywhere: [], bounded: new Map() }
         this.#byField.set(field, ofField)
       }
-      if (edge.bounds !== undefined && field === (edge.boundsField ?? 'Location'))
-        ofField.bounded.add(rule, edge.bounds)
-      else ofField.everywhere.push(rule)
+      if (edge.bounds === undefined) {
+        ofField.everywhere.push(rule)
+        continue
+      }
+      const { boundsField = 'Location' } = edge
+      const grid = ofField.bounded.get(boundsField) ?? new Grid()
+      ofField.bounded.set(boundsField, grid)
+      grid.add(rule, edge.bounds)
     }
   }
 
@@ -85,10 +91,11 @@ export class Rules {
       const ofField = this.#byField.get(field)
       if (ofField === undefined) continue
       ofField.everywhere.forEach(add)
-      for (const view of [before, after]) {
-        const value = view.value(field)
-        if (isLocation(value)) ofField.bounded.at(value, add)
-      }
+      for (const [boundsField, grid] of ofField.bounded)
+        for (const view of [before, after]) {
+          const value = view.value(boundsField)
+          if (isLocation(value)) grid.at(value, add)
+        }
     }
     return found.toSorted((a, b) => a.number - b.number).map(({ edge }) => edge)
   }

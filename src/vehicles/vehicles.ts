@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent, GapEvent } from '../events/event.ts'
-import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
+import { builtInFields, type BuiltInFields, type FieldCatalogue, nearestField } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { firstSeqAt, seqOf } from '../inbox/delivery-id.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
@@ -159,11 +159,6 @@ class Intervals implements StoredVehicle {
   }
 }
 
-/** A gap that is known before its event. */
-interface NotedGap extends Interval {
-  readonly vin: string | undefined
-}
-
 /** Beyond this number, gaps of single vehicles wait for their events. */
 const mostNoted = 10_000
 
@@ -192,8 +187,11 @@ export class Fleet {
   readonly #open = new Map<string, OpenVehicle>()
   /** Vehicles that were forgotten while messages of them were not over, and the newest of these messages. */
   readonly #forgotten = new Map<string, number>()
-  readonly #noted: NotedGap[] = []
+  /** Gaps that are known before their events: one interval per VIN, and '' for all vehicles. */
+  readonly #noted = new Map<string, Interval>()
   #gaps = new Intervals(-1, -Infinity, [])
+  /** The newest message of earlier processes. */
+  #lastBefore = -1
 
   constructor({ store, slots, clock, rules = new Rules() }: FleetOptions) {
     this.#store = store
@@ -206,7 +204,9 @@ export class Fleet {
   async recover(
     unapplied: AsyncIterable<readonly InboxMessage[]> | undefined,
     read: (message: InboxMessage) => FleetEvent | MalformedBody,
+    lastId?: string,
   ): Promise<void> {
+    if (lastId !== undefined) this.#lastBefore = seqOf(lastId)
     this.#gaps = Intervals.read(await this.#store.load(''))
     if (unapplied === undefined) return
     for await (const messages of unapplied) {
@@ -252,7 +252,7 @@ export class Fleet {
     }
     if (event.vin === undefined || state === undefined)
       return event.topic === 'gap' ? new Step(undefined, moment, none, none, this.#gap(event, seq)) : undefined
-    if (event.topic === 'gap') this.#unnote(event)
+    if (event.topic === 'gap') this.#unnote(event, seq)
     const { after, all, happened, gapTo } = this.#advance(state, event, seq)
     const open = this.#open.get(state.vin)
     if (open === undefined) this.#open.set(state.vin, { state: after, steps: 1 })
@@ -284,8 +284,13 @@ export class Fleet {
 
   /** Messages of this vehicle, or of any, may be missing. The event of the gap follows later, in its lane. */
   noteGap(vin: string | undefined, fromMs: number, toMs: number): void {
-    if (this.#noted.length >= mostNoted) return
-    this.#noted.push({ vin, from: firstSeqAt(fromMs), to: firstSeqAt(toMs + 1) - 1 })
+    const known = this.#noted.get(vin ?? '')
+    if (known === undefined && this.#noted.size >= mostNoted) return
+    const [from, to] = [firstSeqAt(fromMs), firstSeqAt(toMs + 1) - 1]
+    this.#noted.set(
+      vin ?? '',
+      known === undefined ? { from, to } : { from: Math.min(from, known.from), to: Math.max(to, known.to) },
+    )
   }
 
   /** States of their own, from the first message that is kept: for replays that report changes again. */
@@ -367,26 +372,33 @@ export class Fleet {
 
   /** Notes a gap of all vehicles. Its event has come. */
   #gap(event: GapEvent, seq: number): Intervals {
-    this.#unnote(event)
-    const interval = { from: firstSeqAt(event.from.getTime()), to: gapEnd(event, seq) }
+    const interval = { from: firstSeqAt(event.from.getTime()), to: this.#unnote(event, seq) }
     this.#gaps = this.#gaps.with(interval, seq, event.receivedAt.getTime())
     return this.#gaps
   }
 
-  #unnote({ vin, from }: GapEvent): void {
-    const fromSeq = firstSeqAt(from.getTime())
-    for (let at = this.#noted.length - 1; at >= 0; at -= 1) {
-      const noted = this.#noted[at]
-      if (noted?.vin === vin && noted?.from === fromSeq) this.#noted.splice(at, 1)
-    }
+  /** The event of a gap has come. Returns where the gap ends. What was missed later belongs to another event. */
+  #unnote(event: GapEvent, seq: number): number {
+    const key = event.vin ?? ''
+    const noted = this.#noted.get(key)
+    const end = gapEnd(event, seq)
+    if (noted === undefined) return end
+    // The event of a restart ends with the first message after it, whose values are certain. The note ends before that message.
+    const to = event.reason === 'restarted' || event.reason === 'stopped' ? Math.min(end, noted.to) : end
+    if (noted.to <= end) this.#noted.delete(key)
+    else this.#noted.set(key, { from: end + 1, to: noted.to })
+    return to
   }
 
   /** What was heard of a vehicle up to this `seq` is uncertain for a message with the given `seq`. */
   #gapTo(seq: number, vin: string | undefined): number {
     let gapTo = -1
-    for (const { from, to } of this.#gaps.list) if (from <= seq && to > gapTo) gapTo = to
-    for (const noted of this.#noted)
-      if ((noted.vin === undefined || noted.vin === vin) && noted.from <= seq && noted.to > gapTo) gapTo = noted.to
+    // A gap that ends later was not known when an earlier process handled the message. What it found must be found again.
+    const counts = ({ from, to }: Interval): boolean => (seq <= this.#lastBefore ? to < seq : from <= seq)
+    for (const gap of this.#gaps.list) if (counts(gap) && gap.to > gapTo) gapTo = gap.to
+    if (this.#noted.size === 0) return gapTo
+    for (const gap of [this.#noted.get(''), this.#noted.get(vin ?? '')])
+      if (gap !== undefined && counts(gap) && gap.to > gapTo) gapTo = gap.to
     return gapTo
   }
 }
@@ -422,12 +434,23 @@ function readable(
   }
 }
 
-/** Throws `handler_invalid` for an edge over fields that are not kept. */
-export function checkEdge(edge: unknown, slots: Slots): Edge {
+/** Throws `handler_invalid` for an edge over fields that are not kept, or that neither catalogue has. */
+export function checkEdge(edge: unknown, slots: Slots, ownFields: FieldCatalogue = {}): Edge {
   if (!isEdge(edge)) {
     throw new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
       hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
     })
+  }
+  const unknown = edge.reads.find((field) => !Object.hasOwn(builtInFields, field) && !Object.hasOwn(ownFields, field))
+  if (unknown !== undefined) {
+    const nearest = nearestField(unknown, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
+    throw new FleethookError(
+      'handler_invalid',
+      `The edge \`${edge.name}\` looks at \`${unknown}\`, which is not in the catalogue.`,
+      {
+        hint: `${nearest === undefined ? '' : `Did you mean \`${nearest}\`? `}Add a field of your own to the option \`fields\`.`,
+      },
+    )
   }
   const missing = edge.reads.find((field) => !slots.keeps(field))
   if (missing !== undefined) {

@@ -43,7 +43,11 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ServiceErrorCode ServiceErrorDetails SiteEvent SiteTopic StoredConfig StoredWebhook StreamEvent StreamGap StreamMessage StreamOptions StreamTopic
       StreamingConfig VehicleCommand VehicleImage VehicleResource VehicleSummary Webhook WebhookResource`,
   },
-  'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary OperatorApi OperatorOptions' },
+  'fleethook/operator': {
+    values: 'operatorRoutes',
+    types:
+      'FieldReport KnownVehicle KnownVehicles Letter LetterSummary OperatorApi OperatorOptions VehicleReport VehicleSummary',
+  },
   'fleethook/sandbox': {
     values: 'createSandbox',
     types: `
@@ -51,10 +55,18 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Sandbox SandboxOptions SandboxState SandboxStore StreamFault`,
   },
   'fleethook/testing': {
-    values: 'deliver fakeClock inboxConformance message receiverConformance vehiclesConformance',
+    values: 'deliver fakeClock inboxConformance message receiverConformance vehicle vehiclesConformance',
     types: `
       Conformance DeliverOptions Deliverable Delivered FakeClock GivenAlert GivenError HandledEvent InboxUnderTest MessageDetails
-      MessageFactories MessageOf ReceiverUnderTest`,
+      MessageFactories MessageOf ReceiverUnderTest TestVehicle`,
+  },
+  'fleethook/when': {
+    values: `
+      above alertEnds alertStarts all any becomes below between ceases changed circle comesOnline crosses ends enters falls fallsAsleep
+      goesOffline inside is leaves not polygon rises rulesFor starts`,
+    types: `
+      AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Condition ConstantOf DeltaOption Edge EdgeMemory EdgeResult EdgeStep
+      EdgeTopic FirstOption InvalidOption Limit MarginOption NumberField Occurrence Rules VehicleEdge VehicleView`,
   },
   'fleethook/node': {
     values: 'exitWithError serve',
