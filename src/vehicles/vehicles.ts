@@ -385,7 +385,7 @@ export class Fleet {
     if (noted === undefined) return end
     // The event of a restart ends with the first message after it, whose values are certain. The note ends before that message.
     const to = event.reason === 'restarted' || event.reason === 'stopped' ? Math.min(end, noted.to) : end
-    if (noted.to <= end) this.#noted.delete(key)
+    if (noted.to < firstSeqAt(event.to.getTime() + 1)) this.#noted.delete(key)
     else this.#noted.set(key, { from: end + 1, to: noted.to })
     return to
   }
