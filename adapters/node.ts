@@ -6,20 +6,20 @@
 import {
   createServer,
   IncomingMessage,
+  type RequestListener,
   type Server as HttpServer,
   type ServerOptions,
   type ServerResponse,
 } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { ListenOptions, Socket } from 'node:net'
-import { getRequestListener, RequestError } from '@hono/node-server'
 import { FleethookError } from '../src/base/errors.ts'
 import type { RuntimeRefusal } from '../src/hosting/drainable.ts'
 import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
 import { type Answer, refuse } from '../src/http/answers.ts'
 import { NodeRequest, writeAnswer } from './node-request.ts'
 import { launcherVariable, type LauncherMessage } from './serve-options.ts'
-import { type Runtime, type Served, type ServeOptions, type Server, serveOn } from './runtime.ts'
+import { type Runtime, type Served, type ServedHere, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
 export { exitWithError } from './startup-errors.ts'
 export type { Listening, Served, ServeOptions, Server, Signal } from './runtime.ts'
@@ -62,18 +62,19 @@ const node: Runtime<NodeServeOptions> = {
   async listen({ fetch, receiver, env, refused }, options) {
     let isStopping = false
     const where = listenOptions(options)
-    const answer = getRequestListener((request, connection) => fetch(request, connection), {
-      overrideGlobalObjects: true,
-      // Health checks of older load balancers send no Host.
-      hostname: 'localhost',
-      errorHandler,
-    })
+    const listen = (): Promise<RequestListener> => requestListener(fetch)
+    let answer = receiver === undefined ? await listen() : undefined
     const timeouts = timeoutsOf(options)
     const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
       if (isStopping) lastRequests.set(incoming.socket, incoming)
       const request = new NodeRequest(incoming, env)
       if (receiver === undefined || request.target === undefined) {
-        void answer(incoming, outgoing)
+        if (answer !== undefined) answer(incoming, outgoing)
+        else
+          void listen().then((loaded) => {
+            answer = loaded
+            loaded(incoming, outgoing)
+          })
         return
       }
       const write = (given: Answer): void =>
@@ -153,11 +154,24 @@ function timeoutsOf(options: NodeServeOptions): ServerOptions {
   }
 }
 
-/** For what never becomes a `Request`, and for a host that threw past its own error handler. */
-function errorHandler(error: unknown): Response {
-  if (!(error instanceof RequestError)) return new Response(null, { status: 500 })
-  const { status, headers, body } = refuse({ error: 'request_unreadable' })
-  return new Response(body, { status, headers })
+/**
+ * Answers apps, and paths that are none of the receiver's. Loaded only then, because it takes as long as a third of the
+ * receiver.
+ */
+async function requestListener(fetch: ServedHere['fetch']): Promise<RequestListener> {
+  const { getRequestListener, RequestError } = await import('@hono/node-server')
+  const listener = getRequestListener((request, connection) => fetch(request, connection), {
+    overrideGlobalObjects: true,
+    // Health checks of older load balancers send no Host.
+    hostname: 'localhost',
+    // For what never becomes a `Request`, and for a host that threw past its own error handler.
+    errorHandler(error) {
+      if (!(error instanceof RequestError)) return new Response(null, { status: 500 })
+      const { status, headers, body } = refuse({ error: 'request_unreadable' })
+      return new Response(body, { status, headers })
+    },
+  })
+  return (incoming, outgoing) => void listener(incoming, outgoing)
 }
 
 function portOf(server: HttpServer): number {

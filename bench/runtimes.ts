@@ -1,10 +1,8 @@
 /**
  * What a message costs on each runtime, from the socket to its handler, against the least that the runtime's own server can
- * do with it: read the body, parse it, answer. And how long it takes from the start of the process to the first
- * acknowledged message. Servers in processes of their own, in turns, the same bodies. Linux only.
+ * do with it: read the body, parse it, answer. Servers in processes of their own, in turns, the same bodies. Linux only.
  */
-import { execFileSync } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { setTimeout as later } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -22,12 +20,10 @@ const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '9' },
     count: { type: 'string', default: '10000' },
-    starts: { type: 'string', default: '9' },
   },
 })
 const rounds = Number(values.rounds)
 const count = Number(values.count)
-const starts = Number(values.starts)
 
 type Kind = 'bare' | 'fleethook'
 const kinds: readonly Kind[] = ['bare', 'fleethook']
@@ -58,8 +54,8 @@ const programs: Readonly<Record<Kind, string>> = {
       }).listen(0, '127.0.0.1', () => say(server.address().port))
     }`,
   fleethook: `
-    import { createReceiver } from './src/index.js'
-    const { serve } = await import('./adapters/' + process.argv[2] + '.js')
+    import { createReceiver } from '../../dist/src/index.js'
+    const { serve } = await import('../../dist/adapters/' + process.argv[2] + '.js')
     let highest = 0
     await serve(${receiver}, { port: 0, hostname: '127.0.0.1' })`,
 }
@@ -73,20 +69,12 @@ const workers: Readonly<Record<Kind, string>> = {
     export default worker(${receiver})`,
 }
 
-/** What a user installs: plain JavaScript, in a folder from which the dependencies are found. */
-function compile(): string {
+/** Programs with the package as it is installed, in a folder from which the dependencies are found. */
+function write(): string {
   const root = fileURLToPath(new URL('..', import.meta.url))
+  if (!existsSync(`${root}dist`)) throw new Error('Run "npm run build" first.')
   const folder = `${root}.runtimes/bench-${process.pid}/`
   mkdirSync(folder, { recursive: true })
-  const compiler = `${root}node_modules/typescript/bin/tsc`
-  execFileSync(process.execPath, [
-    compiler,
-    '-p',
-    `${root}scripts/tsconfig.build.json`,
-    '--outDir',
-    folder,
-    '--noCheck',
-  ])
   for (const kind of kinds) writeFileSync(`${folder}${kind}.mjs`, programs[kind])
   return folder
 }
@@ -121,7 +109,6 @@ interface Course {
   readonly target: Target
   readonly cpuMicroseconds: number[]
   readonly perSecond: number[]
-  readonly startMs: number[]
 }
 
 const requests = corpus({ messages: 5000, vins: 1000, format: 'service' }).map((body) => requestOf(body, secret))
@@ -137,27 +124,18 @@ async function lap({ target, cpuMicroseconds, perSecond, runtime }: Course, coun
   perSecond.push(count / seconds)
 }
 
-async function start({ command, startMs }: Course): Promise<void> {
-  const startedAt = performance.now()
-  await using target = await spawnTarget(command)
-  await load({ port: Number(new URL(target.url).port), requests, connections: 1, count: 1 })
-  startMs.push(performance.now() - startedAt)
-}
-
 pinThis(loadCore)
-const folder = compile()
+const folder = write()
 const courses: Course[] = []
 try {
   for (const runtime of runtimes)
     for (const kind of kinds) {
       const command = await commandOf(runtime, kind, folder)
       const target = await spawnTarget(command)
-      courses.push({ runtime, kind, command, target, cpuMicroseconds: [], perSecond: [], startMs: [] })
+      courses.push({ runtime, kind, command, target, cpuMicroseconds: [], perSecond: [] })
     }
   // Two laps that are not counted: code is compiled, heaps find their size.
   for (let round = -2; round < rounds; round++) for (const course of courses) await lap(course, round >= 0)
-  for (const { target } of courses) await target.stop('SIGKILL')
-  for (let round = 0; round < starts; round++) for (const course of courses) await start(course)
 } finally {
   for (const { target } of courses) await target.stop('SIGKILL')
   rmSync(folder, { recursive: true, force: true })
@@ -172,20 +150,18 @@ function ratio(runtime: Runtime): string {
 
 console.log(
   `Messages of the service's own format, ${rounds} rounds of ${count}, medians; 64 connections, each sends its next message when the last was answered. ` +
-    'Ratio: CPU time of the process to that of the bare server. Start: from starting the process to the first 200, ' +
-    `median of ${starts}, with the compiled package (on workerd with the bundle).\n`,
+    'Ratio: CPU time of the process to that of the bare server.\n',
 )
 console.log(
   table(
-    ['runtime', 'server', 'CPU µs', 'ratio', 'budget', 'messages/s', 'start ms'],
-    courses.map(({ runtime, kind, cpuMicroseconds, perSecond, startMs }) => [
+    ['runtime', 'server', 'CPU µs', 'ratio', 'budget', 'messages/s'],
+    courses.map(({ runtime, kind, cpuMicroseconds, perSecond }) => [
       runtime,
       kind,
       median(cpuMicroseconds).toFixed(1),
       kind === 'bare' ? '' : ratio(runtime),
       kind === 'bare' ? '' : (budgets[runtime]?.toFixed(2) ?? 'none'),
       median(perSecond).toFixed(0),
-      median(startMs).toFixed(0),
     ]),
   ),
 )

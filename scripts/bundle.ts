@@ -1,6 +1,6 @@
 // Bundles the package into dist/: a file for each entry, one for each command of the command line, and files that they share. A
 // process starts faster with few files than with many. The dependencies of a receiver stay outside. The libraries of the
-// command line become part of it, and their licenses go into THIRD-PARTY-NOTICES.txt beside it.
+// command line become part of it, and what the client needs of zod. Their licenses go into THIRD-PARTY-NOTICES.txt.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -22,14 +22,15 @@ const readManifest = (folder: string): Manifest => JSON.parse(readFileSync(resol
 
 const own = readManifest(root)
 const installed = new Set([...Object.keys(own.dependencies ?? {}), ...Object.keys(own.peerDependencies ?? {})])
-const ofCommandLine = /[\\/](adapters[\\/]cli|node_modules)[\\/]/
+const ofSchemas = /[\\/]src[\\/]events[\\/]/
+const ofCommandLine = /[\\/](adapters[\\/]cli[\\/]|node_modules[\\/](?!zod))/
 
-/** Whether an import stays as it is. The command line has a zod of its own, because a receiver may be installed without. */
+/** The schemas are for the receiver's own zod. What the client needs of zod is part of the package, because few install both. */
 function isExternal(name: string, importer: string | undefined): boolean {
   if (/^[./]/.test(name)) return false
   const [first = '', second = ''] = name.split('/')
   const from = first.startsWith('@') ? `${first}/${second}` : first
-  return installed.has(from) && !(from === 'zod' && importer !== undefined && ofCommandLine.test(importer))
+  return from === 'zod' ? importer === undefined || ofSchemas.test(importer) : installed.has(from)
 }
 
 const entries = Object.values(own.exports ?? {}).flatMap((entry) =>
@@ -59,8 +60,12 @@ const { output } = await build({
   output: {
     dir: target,
     format: 'esm',
+    comments: { jsdoc: false },
     entryFileNames: '[name].js',
-    chunkFileNames: 'chunks/[name].js',
+    chunkFileNames: ({ moduleIds }) =>
+      moduleIds.length > 0 && moduleIds.every((id) => ofCommandLine.test(id))
+        ? 'adapters/cli/[name].js'
+        : 'chunks/[name].js',
     codeSplitting: { groups: Object.entries(shared).map(([name, test]) => ({ name, test })) },
   },
   logLevel: 'warn',
@@ -74,7 +79,7 @@ const folders = new Set(
   ),
 )
 writeFileSync(
-  resolve(target, 'adapters/cli/THIRD-PARTY-NOTICES.txt'),
+  resolve(target, 'THIRD-PARTY-NOTICES.txt'),
   [...folders]
     .toSorted()
     .map(notice)

@@ -20,13 +20,19 @@ const secret = randomBytes(24).toString('hex')
 const apiKey = randomBytes(24).toString('hex')
 
 // 1. The receiver. Its 2xx means that the message is on the disk.
+const startedAt = new Date()
 const received = new Map<string, number>()
 const handled = new Map<string, number>()
+/** Messages of the last run that this one handled. */
+let recovered = 0
 const receiver = createReceiver({
   secret,
   inbox: sqliteInbox({ path: process.env['FLEETHOOK_INBOX'] ?? 'data/inbox.db' }),
 }).on('*', (event) => {
-  count(handled, event)
+  if (event.topic !== 'gap') {
+    if (event.receivedAt < startedAt) recovered += 1
+    else count(handled, event)
+  }
   console.log(
     event.topic === 'alerts' || event.topic === 'errors' ? styleText('yellow', summarize(event)) : summarize(event),
   )
@@ -114,6 +120,7 @@ async function finish(): Promise<void> {
   await sandbox.close()
   const { left, lost } = await server.close()
   console.log(`\n${table()}\n\nreceived ${sum(received)}, handled ${sum(handled)}, left ${left}, lost ${lost}`)
+  if (recovered > 0) console.log(`recovered from the last run and handled: ${recovered}`)
 }
 function fail(error: unknown): void {
   console.error(error)

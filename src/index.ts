@@ -3,7 +3,14 @@
  *
  * @module
  */
-export type { DeadLetters, DeadMessage, MessageSelection, OperatorApi, ReplaySelection } from './inbox/dead-letters.ts'
+export type {
+  DeadLetters,
+  DeadMessage,
+  MessageRecord,
+  Messages,
+  MessageSelection,
+  ReplaySelection,
+} from './inbox/dead-letters.ts'
 export type { Door } from './http/paths.ts'
 export type { Ack, DrainOptions, DrainResult, Durability, OpenOptions, RuntimeRefusal } from './hosting/drainable.ts'
 export type { Clock, Timer } from './base/clock.ts'
@@ -11,7 +18,6 @@ export type {
   BatchContext,
   BatchHandler,
   BatchOptions,
-  Delivery,
   EdgeBatchHandler,
   EdgeHandler,
   EventOf,
@@ -60,29 +66,39 @@ export type {
   Claim,
   DeadLetter,
   DeadLetterReason,
-  Histogram,
   Inbox,
   InboxFactory,
   InboxGap,
   InboxMessage,
   InboxSettings,
-  InboxStats,
   KeptGap,
+  ListedMessage,
+  Listing,
   NextAttempt,
   Opened,
   RelayInbox,
   Selection,
-  UnopenedInbox,
   Waiting,
 } from './inbox/inbox.ts'
+export type {
+  Delivery,
+  ErrorDetails,
+  ObservedRun,
+  Observer,
+  OperatorApi,
+  RefusedHandler,
+  RefusedRequest,
+  RunEnd,
+  SettledMessage,
+  TestMessage,
+} from './inbox/observer.ts'
 export { memoryInbox } from './inbox/memory.ts'
 export type { Log } from './base/log.ts'
 export type { ReceiverOptions, VehiclesOptions } from './receiver/options.ts'
-export type { ErrorDetails, GivenMessage, Readiness, Receiver } from './receiver/interface.ts'
+export type { GivenMessage, Readiness, Receiver } from './receiver/interface.ts'
 export { createReceiver } from './receiver.ts'
 export type { Source } from './receiver/source.ts'
-export type { RefusedHandler, RefusedRequest } from './receiver/refusals.ts'
-export type { Stats } from './receiver/stats.ts'
+export type { Histogram, InboxStats, Stats, UnopenedInbox } from './inbox/stats.ts'
 export type { StoredVehicle, VehicleStore } from './inbox/vehicle-store.ts'
 export type {
   AlertOccurrence,

@@ -8,9 +8,8 @@ import { FleethookError } from './base/errors.ts'
 import { consoleLog } from './base/log.ts'
 import { refusalErrors, refuse } from './http/answers.ts'
 import { createSecretCheck, type Secret } from './http/secret.ts'
-import type { Histogram } from './inbox/inbox.ts'
 import { runtimeRefusalErrors } from './receiver/refusals.ts'
-import type { Stats } from './receiver/stats.ts'
+import type { Histogram, Stats } from './inbox/stats.ts'
 
 /** Options of {@link metricsRoutes}. */
 export interface MetricsOptions<E extends Env = Env> {

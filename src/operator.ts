@@ -9,10 +9,11 @@ import { createSecretCheck, type Secret } from './http/secret.ts'
 import { refuse } from './http/answers.ts'
 import { consoleLog } from './base/log.ts'
 import { createOperatorApp } from './operator/app.ts'
-import type { OperatorApi } from './inbox/dead-letters.ts'
+import type { OperatorApi } from './inbox/observer.ts'
 
 export type { FieldReport, Letter, LetterSummary, VehicleReport, VehicleSummary } from './operator/app.ts'
-export type { KnownVehicle, KnownVehicles, OperatorApi } from './inbox/dead-letters.ts'
+export type { KnownVehicle, KnownVehicles } from './inbox/dead-letters.ts'
+export type { OperatorApi } from './inbox/observer.ts'
 
 /** Options of {@link operatorRoutes}. */
 export interface OperatorOptions<E extends Env = Env> {

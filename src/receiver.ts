@@ -3,7 +3,7 @@ import type { Surroundings } from './dispatch/work.ts'
 import { createRegistry } from './dispatch/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
-import { type Answer, type Refusal, refuse, success } from './http/answers.ts'
+import { type Answer, notReady, type Refusal, refuse, success } from './http/answers.ts'
 import { readGiven } from './http/body.ts'
 import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
@@ -14,7 +14,7 @@ import { markHosted } from './receiver/hosted.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import type { Backend, BackendParts } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
-import { createReceipts } from './inbox/receipts.ts'
+import { createReceipts, type ReceivedTest } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { Readiness, Receiver } from './receiver/interface.ts'
 import { Rules } from './vehicles/rules.ts'
@@ -23,7 +23,6 @@ import { checkEdge, isEdge, type Vehicles } from './vehicles/vehicles.ts'
 import type { BatchOptions } from './dispatch/handler.ts'
 import { createReports } from './receiver/reports.ts'
 import type { Sink } from './receiver/source.ts'
-import { createDriftReport } from './wire/data.ts'
 import { checkDigits } from './wire/identity.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
@@ -55,12 +54,11 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 ): Receiver<E, ExtendedBy<Fields>> {
   const settings = readOptions(options)
   const { clock, limits } = settings
-  const drift = createDriftReport()
   const reports = createReports(settings)
   const { note } = reports.refusals
   const guard = createSecretCheck(settings.secret, settings.log)
   const receipts = createReceipts(
-    createNormalizer({ ...settings, onDrift: (field, seen) => drift.note(field, seen) }),
+    createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
     clock,
     limits.pendingMessages,
   )
@@ -92,7 +90,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), arrival)
         return body
       }
-      const { messages, broken } = receipts.read(body, door)
+      const { messages, tests, broken } = receipts.read(body, door)
+      if (tests !== undefined && tests.length > 0) noteTests(tests, arrival, door)
       const full = await backend.put(messages, arrival)
       if (full !== undefined) return { ...full, messages }
       if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), arrival)
@@ -100,6 +99,13 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     } finally {
       backend.lifecycle.leave()
     }
+  }
+
+  function noteTests(tests: readonly ReceivedTest[], arrival: AuthorizedRequest, door: Door): void {
+    const given = arrival.headers && [...arrival.headers()]
+    const headers = (given ?? []).map(([name, value]) => ({ name, length: value.length }))
+    const encoding = given && (given.find(([name]) => name === 'content-encoding')?.[1] ?? 'identity')
+    for (const test of tests) reports.noteTest({ ...test, door, encoding, headers })
   }
 
   function refusal(why: RefusedAttempt, door?: Door): Answer {
@@ -185,22 +191,13 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       return backend.drain(options)
     },
     readiness,
-    stats() {
-      const state = backend.state()
-      return {
-        ...reports.counts,
-        ...state,
-        lost: state.lost + reports.counts.unkept,
-        topics: { ...reports.topics },
-        refused: { ...reports.refusals.counts },
-        drift: drift.list(),
-        drifted: drift.total(),
-        draining: backend.isDraining,
-      }
-    },
+    stats: backend.stats,
+    observe: backend.observe,
     deadLetters: backend.deadLetters,
+    messages: backend.messages,
     replay: (which, from) => backend.replay(which, from),
   }
+  reports.observers.attach(receiver)
   markRoutes(app, receiver)
   markHosted(receiver, {
     answer,
@@ -273,12 +270,6 @@ function deadLetterFacts(backend: Backend): readonly string[] {
 
 /** A refusal, with the messages that were read and not kept. */
 type RefusedAttempt = Refusal & { readonly messages?: readonly InboxMessage[] }
-
-const notReady = {
-  draining: 'the receiver is stopping',
-  inbox_full: 'the inbox is full',
-  inbox_unavailable: 'the inbox cannot store messages',
-} as const
 
 function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
   if (isAttachable(inbox)) return inbox.attach(parts)

@@ -26,6 +26,10 @@ const commands: Readonly<Record<string, Entry>> = {
     summary: 'replace the receiver of fleethook run without refusing a message',
     load: async () => (await import('./run.ts')).defineReload,
   },
+  doctor: {
+    summary: 'find out why messages do not arrive',
+    load: async () => (await import('./doctor.ts')).defineDoctor,
+  },
   webhook: {
     summary: 'set, show or delete the webhook of the business',
     load: async () => (await import('./webhook.ts')).defineWebhook,
@@ -49,6 +53,10 @@ const commands: Readonly<Record<string, Entry>> = {
   completion: {
     summary: 'print the completion script for a shell',
     load: async () => (await import('./completion.ts')).defineCompletion,
+  },
+  tail: {
+    summary: 'show what happens in a running receiver, one line per event',
+    load: async () => (await import('./tail.ts')).defineTail,
   },
   dead: {
     summary: 'list, replay, or discard dead letters',

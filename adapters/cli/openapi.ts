@@ -1,6 +1,7 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Command } from 'commander'
-import { openApiDocument } from '../../src/http/openapi.ts'
-import { packageVersion } from './own-package.ts'
+import { packageRoot } from './own-package.ts'
 
 /** `fleethook openapi`: prints the OpenAPI 3.1 document of a receiver. */
 export function defineOpenApi(command: Command): void {
@@ -10,6 +11,6 @@ export function defineOpenApi(command: Command): void {
         'and the events that handlers receive.',
     )
     .action(() => {
-      console.log(JSON.stringify(openApiDocument(packageVersion()), null, 2))
+      console.log(readFileSync(join(packageRoot, 'docs/openapi.json'), 'utf8').trimEnd())
     })
 }

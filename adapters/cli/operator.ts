@@ -2,6 +2,7 @@ import { existsSync, lstatSync, statSync } from 'node:fs'
 import { request } from 'node:http'
 import { confirm, isCancel } from '@clack/prompts'
 import type { Command } from 'commander'
+import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import { createReplays } from '../../src/backend/replay.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
@@ -22,7 +23,8 @@ import { jsonText, logTo, printError } from './terminal.ts'
 
 /** What a command for operators gets. */
 export interface Operating {
-  readonly connection: Pick<Connection, 'to' | 'ask'>
+  readonly connection: Pick<Connection, 'to' | 'ask' | 'stream'>
+  readonly isJson: boolean
   /** Prints a result: as JSON, or as `text` writes it. */
   readonly print: (value: unknown, text: () => string) => void
   /** Asks before more than one message is changed. Resolves to whether to go on. */
@@ -59,6 +61,7 @@ Exit status: 0 done, 1 no such message or an error, 2 bad usage. An empty list i
 export function operates<Arguments extends unknown[], Options extends object>(
   command: Command,
   work: (operating: Operating, options: Options, ...args: Arguments) => Promise<boolean>,
+  needs: Needs = 'inbox',
 ): Command {
   return (
     command
@@ -72,7 +75,7 @@ export function operates<Arguments extends unknown[], Options extends object>(
         const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
         const options = command.opts<Common & Options>()
         try {
-          process.exitCode = (await run(options, args, work)) ? 0 : 1
+          process.exitCode = (await run(options, args, work, needs)) ? 0 : 1
         } catch (error) {
           if (!(error instanceof FleethookError)) throw error
           report(error, options)
@@ -95,6 +98,7 @@ async function run<Arguments extends unknown[], Options extends object>(
   options: Common & Options,
   args: Arguments,
   work: (operating: Operating, options: Options, ...args: Arguments) => Promise<boolean>,
+  needs: Needs,
 ): Promise<boolean> {
   const variable = environment(options.dotenv)
   const to = {
@@ -102,10 +106,10 @@ async function run<Arguments extends unknown[], Options extends object>(
     url: options.url,
     secret: variable('FLEETHOOK_OPERATOR_SECRET'),
   }
-  let current: Connection | undefined = await connect(to)
+  let current: Connection | undefined = await connect(to, needs)
   let reached = current.to
   const connected = async (): Promise<Connection> => {
-    current ??= await connect(to)
+    current ??= await connect(to, needs)
     reached = current.to
     return current
   }
@@ -114,6 +118,9 @@ async function run<Arguments extends unknown[], Options extends object>(
       return reached
     },
     ask: async (...asked) => (await connected()).ask(...asked),
+    async *stream(...asked) {
+      yield* (await connected()).stream(...asked)
+    },
   }
   /** While a person thinks about the answer, a receiver may start and needs the file. */
   async function ask(question: string): Promise<boolean> {
@@ -125,7 +132,7 @@ async function run<Arguments extends unknown[], Options extends object>(
   }
   const print: Operating['print'] = (value, text) => console.log(options.json ? jsonText(value) : text())
   try {
-    return await work({ connection, print, agreed: ask }, options, ...args)
+    return await work({ connection, isJson: options.json === true, print, agreed: ask }, options, ...args)
   } finally {
     await current?.close()
   }
@@ -145,12 +152,17 @@ function report({ code, message, hint }: FleethookError, { json }: Common): void
   else printError({ message, hint })
 }
 
+/** Whether the file of a stopped receiver will do. */
+type Needs = 'inbox' | 'receiver'
+
 /** A receiver, or the file of one that does not run. */
 interface Connection {
   /** `'running'`: a receiver on this machine or behind a URL. `'stopped'`: the file. */
   readonly to: 'running' | 'stopped'
   /** Resolves to the JSON of the answer. Rejects with a `FleethookError` when the answer is an error or no JSON. */
   ask(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown>
+  /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks. */
+  stream(path: string, signal: AbortSignal): AsyncGenerator<EventSourceMessage>
   close(): Promise<void>
 }
 
@@ -164,20 +176,32 @@ interface ConnectionOptions {
 
 interface Answer {
   readonly status: number
-  readonly text: string
+  readonly body: AsyncIterable<Uint8Array>
+}
+
+interface Asked {
+  readonly method: string
+  readonly path: string
+  readonly body?: string
+  readonly signal?: AbortSignal
 }
 
 /** Finds the receiver of an inbox: the process that has the file, or else the file. */
-async function connect({ inbox, url, secret }: ConnectionOptions): Promise<Connection> {
-  if (url !== undefined) return connection('running', (...asked) => overHttp(url, secret, ...asked))
+export async function connect(
+  { inbox, url, secret }: ConnectionOptions,
+  needs: Needs = 'inbox',
+): Promise<Connection> {
+  if (url !== undefined) return connection('running', (asked) => overHttp(url, secret, asked))
   if (!existsSync(inbox)) {
+    if (needs === 'receiver') throw notRunning(inbox)
     throw new FleethookError('inbox_unavailable', `There is no inbox at ${inbox}.`, {
       hint: 'Name its file with --inbox or FLEETHOOK_INBOX.',
     })
   }
   const socket = controlPath(inbox)
   if (isOwned(socket, inbox) && (await listens(socket)))
-    return connection('running', (...asked) => overSocket(socket, ...asked))
+    return connection('running', (asked) => overSocket(socket, asked))
+  if (needs === 'receiver') throw notRunning(inbox)
   const stopped = await openStopped(inbox).catch((error: unknown) => {
     if (!(error instanceof FleethookError) || error.code !== 'inbox_locked') throw error
     throw new FleethookError(
@@ -188,28 +212,59 @@ async function connect({ inbox, url, secret }: ConnectionOptions): Promise<Conne
       },
     )
   })
-  return connection('stopped', async (method, path, body) => {
-    const response = await stopped.app.request(path, { method, ...(body === undefined ? {} : { body }) })
-    return { status: response.status, text: await response.text() }
-  }, stopped.close) // prettier-ignore
+  const open = async ({ method, path, body }: Asked): Promise<Answer> =>
+    answerOf(await stopped.app.request(path, { method, body: body ?? null }))
+  return connection('stopped', open, stopped.close)
 }
+
+function notRunning(inbox: string): FleethookError {
+  return new FleethookError('inbox_unavailable', `No receiver runs with the inbox ${inbox}.`, {
+    hint:
+      'Start it, or name the file of its inbox with --inbox or FLEETHOOK_INBOX. For a receiver without sqliteInbox, or on ' +
+      'another machine, mount operatorRoutes and give --url.',
+  })
+}
+
+function answerOf({ status, body }: Response): Answer {
+  return { status, body: body ?? nothing() }
+}
+
+async function* nothing(): AsyncGenerator<Uint8Array> {}
 
 function connection(
   to: Connection['to'],
-  ask: (method: string, path: string, body: string | undefined) => Promise<Answer>,
+  open: (asked: Asked) => Promise<Answer>,
   close: () => Promise<void> = async () => {},
 ): Connection {
   return {
     to,
     async ask(method, path, body) {
-      const { status, text } = await ask(method, path, body === undefined ? undefined : JSON.stringify(body))
-      const value = parsed(text)
-      if (status === 200 && value !== undefined) return value
-      const said = typeof value === 'object' && value !== null && 'text' in value ? String(value.text) : ''
-      throw new FleethookError('inbox_unavailable', said === '' ? `The receiver answered with status ${status}.` : said)
+      const answer = await open({ method, path, ...(body === undefined ? {} : { body: JSON.stringify(body) }) })
+      return valueOf(answer)
+    },
+    async *stream(path, signal) {
+      const answer = await open({ method: 'GET', path, signal })
+      if (answer.status !== 200) await valueOf(answer)
+      const ready: EventSourceMessage[] = []
+      const parser = createParser({ onEvent: (event) => ready.push(event) })
+      const decoder = new TextDecoder()
+      for await (const chunk of answer.body) {
+        parser.feed(decoder.decode(chunk, { stream: true }))
+        yield* ready.splice(0)
+      }
     },
     close,
   }
+}
+
+/** The JSON of an answer. Rejects with a `FleethookError` when it is an error or no JSON. */
+async function valueOf({ status, body }: Answer): Promise<unknown> {
+  const chunks: Uint8Array[] = []
+  for await (const chunk of body) chunks.push(chunk)
+  const value = parsed(Buffer.concat(chunks).toString())
+  if (status === 200 && value !== undefined) return value
+  const said = typeof value === 'object' && value !== null && 'text' in value ? String(value.text) : ''
+  throw new FleethookError('inbox_unavailable', said === '' ? `The receiver answered with status ${status}.` : said)
 }
 
 function parsed(text: string): unknown {
@@ -238,13 +293,10 @@ function listens(socketPath: string): Promise<boolean> {
   })
 }
 
-function overSocket(socketPath: string, method: string, path: string, body: string | undefined): Promise<Answer> {
+function overSocket(socketPath: string, { method, path, body, signal }: Asked): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    const asking = request({ socketPath, path, method }, (response) => {
-      const chunks: Buffer[] = []
-      response.on('data', (chunk: Buffer) => chunks.push(chunk))
-      response.once('end', () => resolve({ status: response.statusCode ?? 0, text: Buffer.concat(chunks).toString() }))
-      response.once('error', reject)
+    const asking = request({ socketPath, path, method, ...(signal === undefined ? {} : { signal }) }, (response) => {
+      resolve({ status: response.statusCode ?? 0, body: response })
     })
     asking.once('error', reject)
     asking.end(body)
@@ -254,9 +306,7 @@ function overSocket(socketPath: string, method: string, path: string, body: stri
 async function overHttp(
   url: string,
   secret: string | undefined,
-  method: string,
-  path: string,
-  body: string | undefined,
+  { method, path, body, signal }: Asked,
 ): Promise<Answer> {
   if (secret === undefined) {
     throw new FleethookError('secret_missing', 'FLEETHOOK_OPERATOR_SECRET is not set.', {
@@ -264,13 +314,12 @@ async function overHttp(
     })
   }
   try {
-    const response = await fetch(url.replace(/\/$/, '') + path, {
-      method,
-      headers: { authorization: secret },
-      redirect: 'error',
-      ...(body === undefined ? {} : { body }),
-    })
-    return { status: response.status, text: await response.text() }
+    const headers = { authorization: secret }
+    return answerOf(
+      await fetch(url.replace(/\/$/, '') + path, {
+        ...{ method, headers, redirect: 'error', body: body ?? null, signal: signal ?? null },
+      }),
+    )
   } catch (cause) {
     throw new FleethookError('inbox_unavailable', `${url} could not be reached.`, { cause })
   }

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
-import { lstatSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, lstatSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
 import { constants, tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
@@ -33,6 +33,7 @@ SIGHUP, or fleethook reload, replaces the program by a fresh process without ref
 SIGTERM and SIGINT stop the program and then this command. Node runs the program.`,
     )
     .action(async (program: string, args: readonly string[], options: RunOptions) => {
+      if (process.pid === 1) runBelowShell()
       const held = await holdSocket(options)
       if (typeof held === 'string') {
         printError({ message: held })
@@ -65,6 +66,25 @@ export function defineReload(command: Command): void {
       console.log(`Process ${pid} replaces its receiver. Its output says when that is done.`)
     })
 }
+
+/**
+ * The first process of a container has to reap every orphan, and Node waits only for its own children. A shell that waits reaps
+ * all of them. So a shell takes the place of this process and starts it again as its child.
+ */
+function runBelowShell(): void {
+  const shell = '/bin/sh'
+  // Node before 22.15 cannot be replaced by another program.
+  if (typeof process.execve !== 'function' || !existsSync(shell)) return
+  const again = [process.execPath, ...process.execArgv, ...process.argv.slice(1)]
+  process.execve(shell, ['sh', '-c', reaping, 'sh', ...again], process.env)
+}
+
+/** Forwards signals, and ends with the status of the child. A signal interrupts `wait` while the child still runs. */
+const reaping = `
+"$@" <&0 &
+for signal in TERM INT HUP; do trap "kill -$signal $!" $signal; done
+while wait $!; status=$?; kill -0 $! 2>/dev/null; do :; done
+exit $status`
 
 function portOfEnvironment(): number {
   const given = Number(process.env['PORT'])

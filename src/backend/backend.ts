@@ -3,7 +3,8 @@ import type { Registry } from '../dispatch/registry.ts'
 import type { Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Refusal } from '../http/answers.ts'
-import type { OperatorApi, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { ReplaySelection } from '../inbox/dead-letters.ts'
+import type { OperatorApi } from '../inbox/observer.ts'
 import { type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
 import type { Settings } from '../receiver/options.ts'
@@ -12,7 +13,7 @@ import type { Rules } from '../vehicles/rules.ts'
 import type { Slots } from '../vehicles/state.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { Reports } from '../receiver/reports.ts'
-import type { Stats } from '../receiver/stats.ts'
+import type { Stats } from '../inbox/stats.ts'
 
 /** What a backend is made of. */
 export interface BackendParts {
@@ -31,7 +32,7 @@ export interface VehicleParts {
 }
 
 /** What keeps messages and has them handled: in this process (`local.ts`), or elsewhere (`relay.ts`). */
-export interface Backend extends OperatorApi {
+export interface Backend extends Required<OperatorApi> {
   readonly ack: Ack
   readonly durability: Durability
   /** The newest state of each vehicle. `undefined`: the option `vehicles` is off. */
@@ -72,6 +73,24 @@ export type BackendState = Pick<
   | 'lanes'
   | 'openGaps'
 >
+
+/** The whole of {@link Stats}. */
+export function statsOf(
+  backend: Pick<Backend, 'state' | 'isDraining'>,
+  { counts, topics, refusals, drift }: Reports,
+): Stats {
+  const state = backend.state()
+  return {
+    ...counts,
+    ...state,
+    lost: state.lost + counts.unkept,
+    topics: { ...topics },
+    refused: { ...refusals.counts },
+    drift: drift.list(),
+    drifted: drift.total(),
+    draining: backend.isDraining,
+  }
+}
 
 /** What a {@link RelayInbox} is inside. */
 export interface AttachableInbox extends RelayInbox {

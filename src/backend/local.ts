@@ -9,10 +9,12 @@ import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.t
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
-import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
+import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { Backend, BackendParts, BackendState } from './backend.ts'
+import type { Stats } from '../inbox/stats.ts'
+import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import type { GapReason } from '../events/event.ts'
@@ -32,6 +34,12 @@ interface LocalBackendOptions extends BackendParts {
  */
 const startMs = 1_000
 
+/**
+ * How long messages can still be lost after the process stood still: connections that waited too long fill the kernel's queue,
+ * which then refuses new ones.
+ */
+const catchUpMs = 3_000
+
 /** The longest rest of a recovered message, where retries do not wait longer. */
 const leastRestMs = 60_000
 
@@ -44,6 +52,7 @@ export class LocalBackend implements Backend {
   readonly durability: Durability
   readonly deadLetters: DeadLetters
   readonly vehicles: Vehicles<FieldCatalogue> | undefined
+  readonly messages: Messages
   readonly lifecycle: Lifecycle
   isDraining = false
   isReady = false
@@ -68,6 +77,8 @@ export class LocalBackend implements Backend {
   readonly #isWatched: boolean
   #stopWatching = (): void => {}
   #forgetting: Timer | undefined
+  /** The process stood still a moment ago: until this timer fires, that gap goes on, and no gap is emitted. */
+  #catchingUp: Timer | undefined
 
   constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
     const { settings, registry, receipts, reports } = parts
@@ -85,7 +96,7 @@ export class LocalBackend implements Backend {
       // The inbox must not stop between writing and saying so.
       log: guardedLog(log),
       onConflated: (ids) => {
-        reports.noteConflated(ids.length)
+        reports.noteConflated(ids)
         this.#scheduler.merged(ids)
       },
       onFailure: (error) => reports.dispatch.inboxFailed(error),
@@ -97,6 +108,7 @@ export class LocalBackend implements Backend {
       openGaps: () => {
         // A crash must not lose counts that no gap covers.
         reports.refusals.flush()
+        this.#extendStall()
         return gaps.list()
       },
       operator: this,
@@ -141,6 +153,7 @@ export class LocalBackend implements Backend {
       },
     })
     this.deadLetters = this.#replays.deadLetters
+    this.messages = this.#replays.messages
   }
 
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
@@ -212,6 +225,10 @@ export class LocalBackend implements Backend {
     return (this.#draining ??= this.#drain(options))
   }
 
+  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+
+  readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
+
   state(): BackendState {
     const { counts, lanes } = this.#scheduler
     const { running } = this.lifecycle
@@ -253,6 +270,8 @@ export class LocalBackend implements Backend {
       return undefined
     }
     this.#scheduler.start(request)
+    const { gap } = this.#parts.reports.observers
+    if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
     return request
   }
 
@@ -298,8 +317,23 @@ export class LocalBackend implements Backend {
     this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
       guardedLog(log).warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
       this.#noteMissing(undefined, 'stalled', fromMs, 0, toMs)
-      this.#emitGap(this.#surroundings)
+      this.#catchingUp?.cancel()
+      this.#catchingUp = backgroundTimer(clock, catchUpMs, () => {
+        this.#endCatchUp()
+        this.#emitGap(this.#surroundings)
+      })
     })
+  }
+
+  #endCatchUp(): void {
+    this.#extendStall()
+    this.#catchingUp?.cancel()
+    this.#catchingUp = undefined
+  }
+
+  #extendStall(): void {
+    const now = this.#parts.settings.clock.now()
+    if (this.#catchingUp !== undefined) this.#noteMissing(undefined, 'stalled', now, 0, now)
   }
 
   #forgetRegularly(): void {
@@ -362,7 +396,8 @@ export class LocalBackend implements Backend {
   #emitGap(from: Surroundings): void {
     const gaps = this.#gaps
     const { receipts } = this.#parts
-    if (!this.#isRecovered || !this.#emits || this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
+    if (!this.#isRecovered || !this.#emits || this.#catchingUp !== undefined) return
+    if (this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
     const gap = gaps.take()
     if (gap === undefined) return
     this.#gapsUnderWay += 1
@@ -385,6 +420,7 @@ export class LocalBackend implements Backend {
     const stoppedAtMs = this.#parts.settings.clock.now()
     this.#stopWatching()
     this.#forgetting?.cancel()
+    this.#endCatchUp()
     this.#startEmitting(this.#surroundings)
     const { takeUntil } = options
     const refuse = (): void => {

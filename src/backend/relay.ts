@@ -5,10 +5,12 @@ import { nowhere, type Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
-import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
+import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { Backend, BackendParts, BackendState } from './backend.ts'
+import type { Stats } from '../inbox/stats.ts'
+import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 
 /** Takes messages to where they are kept and handled. */
@@ -20,6 +22,7 @@ export interface Relay {
    */
   put(messages: readonly InboxMessage[], env: unknown): Promise<Refusal | undefined>
   readonly deadLetters: DeadLetters
+  readonly messages: Messages
   /** Replays messages that were handled. */
   replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
 }
@@ -32,6 +35,7 @@ export class RelayBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
+  readonly messages: Messages
   readonly lifecycle: Lifecycle
   /** The state of a vehicle is where its messages are handled. */
   readonly vehicles = undefined
@@ -62,6 +66,7 @@ export class RelayBackend implements Backend {
     this.ack = ack
     this.durability = relay.durability
     this.deadLetters = relay.deadLetters
+    this.messages = relay.messages
     this.lifecycle = new Lifecycle(parts.settings.clock)
     this.#relay = relay
     this.#gaps = new Gaps(parts.settings.clock)
@@ -89,7 +94,9 @@ export class RelayBackend implements Backend {
   }
 
   async putInternal(message: InboxMessage, { env }: Surroundings): Promise<boolean> {
-    return (await this.#send([message], env)) === undefined
+    const isKept = (await this.#send([message], env)) === undefined
+    if (isKept && message.event?.topic === 'gap') this.#parts.reports.observers.gap?.(message.event)
+    return isKept
   }
 
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
@@ -105,6 +112,10 @@ export class RelayBackend implements Backend {
   drain(options: DrainOptions): Promise<DrainResult> {
     return (this.#draining ??= this.#drain(options))
   }
+
+  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+
+  readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
   state(): BackendState {
     const none = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, running: 0, lanes: 0 }

@@ -3,10 +3,18 @@ import { checkOption, wholeNumber } from '../base/options.ts'
 import type { Surroundings } from '../dispatch/work.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { DeadLetters, DeadMessage, MessageSelection, ReplaySelection } from '../inbox/dead-letters.ts'
+import type {
+  DeadLetters,
+  DeadMessage,
+  MessageRecord,
+  Messages,
+  MessageSelection,
+  ReplaySelection,
+} from '../inbox/dead-letters.ts'
+import { idWithSeq, seqOf } from '../inbox/delivery-id.ts'
 import { laneOf } from '../inbox/receipts.ts'
 import type { Fleet } from '../vehicles/vehicles.ts'
-import type { DeadLetter, Inbox, InboxMessage, Selection, Waiting } from '../inbox/inbox.ts'
+import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting } from '../inbox/inbox.ts'
 
 type Read = (message: InboxMessage) => FleetEvent | MalformedBody
 
@@ -67,6 +75,42 @@ export function createDeadLetterReader({ deadLetters, findDeadLetter, read }: De
   }
 }
 
+/** Looks at the messages of an inbox, with the event instead of the text. */
+export function createMessages(inbox: Pick<Inbox, 'messages'>, read: Read): Messages {
+  const list: Required<typeof inbox>['messages'] = (which) => inbox.messages?.(which) ?? noList()
+  const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
+    ...{ id: message.id, event: readable(message, read), state },
+    ...(reason === undefined ? {} : { death: { ...reason, diedAt: new Date(reason.diedAt) } }),
+  })
+  return {
+    async list({ limit = 100, before, topic, ...which } = {}) {
+      checkOption('messages.list', 'limit', limit, wholeNumber(1))
+      const found: MessageRecord[] = []
+      const size = Math.min(limit, pageSize)
+      for (let last = before; found.length < limit;) {
+        const page = await list({ ...selectionOf(which), limit: size, ...(last === undefined ? {} : { before: last }) })
+        found.push(...page.map(record).filter(({ event }) => topic === undefined || event.topic === topic))
+        last = page.at(-1)?.message.id
+        if (last === undefined || page.length < size) break
+      }
+      return found.slice(0, limit)
+    },
+
+    async get(id) {
+      const seq = seqOf(id)
+      if (Number.isNaN(seq)) return undefined
+      const [found] = await list({ limit: 1, before: idWithSeq(id, seq + 1) })
+      return found?.message.id === id ? record(found) : undefined
+    },
+  }
+}
+
+async function noList(): Promise<never> {
+  throw new FleethookError('inbox_unavailable', 'This inbox has no list of its messages.', {
+    hint: 'Look at the platform that keeps them, or at the dead letters.',
+  })
+}
+
 interface ReplaysOptions {
   readonly inbox: Inbox
   /** The newest state of each vehicle, where the receiver keeps it. */
@@ -82,6 +126,7 @@ interface ReplaysOptions {
 /** Dead letters and handled messages, as far as the inbox still keeps them: to look at, and to replay. */
 export interface Replays {
   readonly deadLetters: DeadLetters
+  readonly messages: Messages
   replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
 }
 
@@ -159,7 +204,18 @@ export function createReplays({ inbox, fleet, open, read, isDraining, revived }:
     }
   }
 
+  const kept = createMessages(inbox, read)
   return {
+    messages: {
+      async list(which) {
+        await open()
+        return kept.list(which)
+      },
+      async get(id) {
+        await open()
+        return kept.get(id)
+      },
+    },
     deadLetters: {
       async list(which) {
         await open()

@@ -4,10 +4,11 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { VehicleState } from '../vehicles/state.ts'
 import type { Fleet } from '../vehicles/vehicles.ts'
+import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
+import { vinOf } from '../inbox/receipts.ts'
 import type { BreakerEvents, Breakers } from './breaker.ts'
 import type { Lifecycle, Runner } from './running.ts'
 import type { Duplicates } from './duplicates.ts'
-import type { Delivery } from './handler.ts'
 import type { AnyHandler, Registry } from './registry.ts'
 import { backoffMs, errorText, expectedMs, requestOf, type RetryOptions } from './retry.ts'
 import {
@@ -43,8 +44,15 @@ interface NextRun {
   readonly untilMs: number
 }
 
+/** Who watches runs and results. A field is `undefined` while nobody does. */
+export interface Watchers {
+  readonly around: (<End extends RunEnd>(run: () => Promise<End>, what: ObservedRun) => Promise<End>) | undefined
+  readonly settled: ((message: SettledMessage) => void) | undefined
+}
+
 /** What the receiver hears from dispatch. */
 export interface DispatchEvents extends BreakerEvents {
+  readonly observers: Watchers
   /** A run of a handler failed. */
   failed(
     error: unknown,
@@ -105,6 +113,7 @@ export class Outcome {
       fleet?.over(work.step)
       if (work.counts) counts.handled += 1
       if (opened !== undefined) duplicates?.handled(opened)
+      if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', opened?.event ?? message.event)
       return
     }
     const reason = { error: work.fatal, attempts: work.mostAttempts, diedAt: clock.now() }
@@ -116,11 +125,12 @@ export class Outcome {
   }
 
   /** The same message was handled before, so there is nothing to do. */
-  async skip(work: Work): Promise<void> {
-    const { inbox, fleet } = this.#options
+  async skip(work: Work, { event }: OpenedMessage): Promise<void> {
+    const { inbox, counts, events, fleet } = this.#options
     await inbox.settle(work.id, fleet?.settling(work.step))
     fleet?.over(work.step)
-    if (work.counts) this.#options.counts.duplicates += 1
+    if (work.counts) counts.duplicates += 1
+    tellSettled(events, work, 'duplicate', event)
   }
 
   /** An attempt failed. Returns whether it was the last one. */
@@ -184,6 +194,17 @@ export class Outcome {
   }
 }
 
+/** Tells the observers that a message needs no more work. */
+export function tellSettled(
+  { observers }: Pick<DispatchEvents, 'observers'>,
+  { id, laneKey, mostAttempts }: Work,
+  outcome: SettledMessage['outcome'],
+  event?: SettledMessage['event'],
+): void {
+  const message = { id, vin: vinOf(laneKey), outcome, attempts: mostAttempts }
+  observers.settled?.(event === undefined ? message : { ...message, event })
+}
+
 /**
  * What follows an attempt: the message is `over` (settled, dead or given up); it waits in its lane for those before it
  * (`parked`); it goes into its next batch (`gather`); it rests for a number of milliseconds; or it waits for a handler that
@@ -219,6 +240,11 @@ interface Left {
   blockedBy?: object
 }
 
+/** What an observer learns of an attempt when it has ended. */
+interface ObservedEnd extends RunEnd {
+  failure: RunEnd['failure']
+}
+
 /** Attempts at messages, one at a time per lane. */
 export class Attempts {
   readonly #options: AttemptsOptions
@@ -231,7 +257,7 @@ export class Attempts {
    * One attempt at a message: claims it, runs the handlers that still have to succeed one after another, and tells the inbox
    * the result. When the inbox fails, the next attempt goes on where this one stopped. Never rejects.
    */
-  async attempt(work: Work): Promise<Verdict> {
+  async attempt(work: Work, observed?: ObservedEnd): Promise<Verdict> {
     const { inbox, runner, outcome, duplicates, lifecycle, breakers, events, counts, fleet } = this.#options
     try {
       let { opened } = work
@@ -259,11 +285,16 @@ export class Attempts {
       }
       // Asked when no message before it can still become the same.
       if (duplicates?.has(opened) === true && work.mostAttempts === work.attemptsBefore) {
-        await outcome.skip(work)
+        await outcome.skip(work, opened)
         return 'over'
       }
 
       const { attempt: attemptBefore, pending = none } = work
+      const { around } = events.observers
+      if (around !== undefined && observed === undefined && pending.length > 0 && !lifecycle.isStopped) {
+        keepOpened(work, opened)
+        return (await around(() => this.#observed(work), runOf(work, opened))).verdict
+      }
       let delivery: Delivery | undefined
       let left: Left | undefined
       for (const handler of pending) {
@@ -281,8 +312,10 @@ export class Attempts {
           }
           const result = runner.run(handler, opened.event, work.request, delivery, work.step)
           const failure = result instanceof Promise ? await result : result
-          if (failure !== undefined) left = this.#failed(work, opened.event, handler, failure.error, left)
-          else if (breakers.failing.size > 0) breakers.succeeded(handler)
+          if (failure !== undefined) {
+            if (observed !== undefined) observed.failure = failure
+            left = this.#failed(work, opened.event, handler, failure.error, left)
+          } else if (breakers.failing.size > 0) breakers.succeeded(handler)
         }
       }
       if (pending.length > 0) leaveHandlers(work, left?.handlers ?? none)
@@ -301,6 +334,13 @@ export class Attempts {
       events.inboxFailed(error)
       return inboxRestMs
     }
+  }
+
+  /** The same attempt once more, inside what observes it. */
+  async #observed(work: Work): Promise<ObservedEnd & { readonly verdict: Verdict }> {
+    const end: ObservedEnd = { failure: undefined }
+    const verdict = await this.attempt(work, end)
+    return { ...end, verdict }
   }
 
   /** Reads a message that was handed out. `undefined` when no handler is left to run. */
@@ -390,6 +430,12 @@ export class Attempts {
     }
     return undefined
   }
+}
+
+/** The attempt that is about to be made. */
+function runOf({ id, attempt, redelivered }: Work, { claim, event }: OpenedMessage): ObservedRun {
+  const delivery = deliveryOf({ id, attempt: attempt + 1, redelivered }, claim)
+  return { messages: [{ event, delivery }], isBatch: false }
 }
 
 /** Whether it may become a duplicate of a message that is gathered before it in its lane. */

@@ -11,7 +11,7 @@ interface BacklogOptions {
   readonly overflow: 'refuse' | 'conflate'
 }
 
-/** Works in all, beyond the first of each lane. */
+/** Works in all. */
 const mostWorks = 10_000
 /** Works of one lane. */
 const mostOfLane = 4
@@ -43,16 +43,26 @@ export class Backlog {
     const { lane, previous } = work
     const isFull = lanes.items > mostWorks || this.#unordered.size > 0
     if (lane === undefined || (!isFull && lane.items <= mostOfLane)) return false
-    // The first of a lane stays a work, so that no lane has to be searched when its turn comes.
+    // The first of a lane has to stand in the queue before its id is enough.
     if (this.#inOrder && (previous === undefined || lane.turn === work)) return false
     const kept = this.#idOf(work)
     if (kept === undefined) return false
-    if (this.#inOrder) lanes.fold(work, kept)
-    else {
+    if (this.#inOrder) {
+      lanes.fold(work, kept)
+      if (previous !== undefined) this.shelveHead(previous, lanes)
+    } else {
       this.#ids.push(this.#unordered, kept.id, kept.flags)
       lanes.remove(work)
     }
     return true
+  }
+
+  /** Keeps only the id of the only work of a lane in the queue, when there are enough works and it was never tried. */
+  shelveHead(work: Work, lanes: Lanes<Work>): void {
+    if (!this.keepsIds || !this.#inOrder || lanes.items <= mostWorks) return
+    if (work.state !== 'waiting' || work.pending !== undefined || work.rest !== undefined) return
+    const kept = this.#idOf(work)
+    if (kept !== undefined) lanes.foldHead(work, kept)
   }
 
   /** Makes a work of an id again. */

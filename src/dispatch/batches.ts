@@ -172,7 +172,12 @@ export class Batches {
         },
       )
     }
-    return this.#options.runner.run(run, messages, owner ?? works[0]?.request ?? nobody, undefined)
+    const { runner, events } = this.#options
+    const call = (): Failure | undefined | Promise<Failure | undefined> =>
+      runner.run(run, messages, owner ?? works[0]?.request ?? nobody, undefined)
+    const { around } = events.observers
+    if (around === undefined) return call()
+    return around(async () => ({ failure: await call() }), { messages, isBatch: true }).then(({ failure }) => failure)
   }
 
   /** The handler is done with them, or failed with `error` for the last time. Their next batch comes in their own turn. */

@@ -2,7 +2,7 @@ import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
-import type { DispatchCounts, DispatchEvents, Outcome } from './attempt.ts'
+import { type DispatchCounts, type DispatchEvents, type Outcome, tellSettled } from './attempt.ts'
 import type { Backlog } from './backlog.ts'
 import type { Lanes } from './lanes.ts'
 import type { Lifecycle, Runner } from './running.ts'
@@ -135,6 +135,7 @@ export async function giveUp(
       if (isGone) {
         counts.lost += 1
         lost.push(work)
+        tellSettled(events, work, 'lost')
       }
       // An answer that waits for its handlers waits in vain, even if a later process handles it.
       work.request.oneIsOver(true)

@@ -4,6 +4,7 @@ import type { BuiltInFields, FieldCatalogue, FieldName } from '../events/fields.
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Log } from '../base/log.ts'
 import type { Change, Occurrence, VehicleView } from '../vehicles/edge.ts'
+import type { Delivery } from '../inbox/observer.ts'
 
 /** The first argument of `receiver.on`: a topic, `'*'` for every event, or `'malformed'` for bodies that could not be read. */
 export type Subject = Topic | '*' | 'malformed'
@@ -14,18 +15,6 @@ export type EventOf<S extends Subject, Fields extends FieldCatalogue = BuiltInFi
   : S extends 'malformed'
     ? MalformedBody
     : Extract<FleetEvent<Fields>, { readonly topic: S }>
-
-/** One receipt of a message, and the attempt to handle it. */
-export interface Delivery {
-  /** UUIDv7, made at receipt. It stays the same on every attempt and redelivery. `event.id` identifies the content. */
-  readonly id: string
-  /** The attempt number: 1 for the first run, up to `retry.attempts`. Runs of earlier processes count. */
-  readonly attempt: number
-  /** Whether an earlier attempt, or a process that ended, already handed the message to handlers. */
-  readonly redelivered: boolean
-  /** Whether the message is replayed, from the dead letters or from the handled messages. */
-  readonly replayed: boolean
-}
 
 /** The second argument of a handler. A copy made by spreading has no `signal`, so pass the object itself. */
 export interface HandlerContext<E extends Env = Env, Fields extends FieldCatalogue = BuiltInFields> {

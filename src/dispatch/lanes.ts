@@ -24,6 +24,8 @@ interface Lane<Item> {
   /** Whether it stands in the queue of lanes. If not, its item was taken or is not ready. */
   isQueued: boolean
   next: Lane<Item> | undefined
+  /** The ids of all its messages, while it has no item. Such a lane stands in the queue. */
+  folded: WaitingIds | undefined
 }
 
 /**
@@ -51,9 +53,11 @@ export class Lanes<Item extends InLane<Item>> {
   add(key: string, item: Item): void {
     let lane = this.#lanes.get(key)
     if (lane === undefined) {
-      lane = { key, head: undefined, tail: undefined, turn: undefined, items: 0, isQueued: false, next: undefined }
+      const none = undefined
+      lane = { key, head: none, tail: none, turn: none, items: 0, isQueued: false, next: none, folded: none }
       this.#lanes.set(key, lane)
     }
+    this.#unfold(lane)
     item.lane = lane
     item.previous = lane.tail
     if (lane.tail === undefined) lane.head = item
@@ -78,6 +82,7 @@ export class Lanes<Item extends InLane<Item>> {
       if (this.first === undefined) this.#last = undefined
       lane.isQueued = false
       lane.next = undefined
+      this.#unfold(lane)
       const { turn } = lane
       // The item can have been removed while the lane waited.
       if (!turn?.isReady) continue
@@ -110,6 +115,19 @@ export class Lanes<Item extends InLane<Item>> {
     if (behind !== undefined) this.#ids.append(previous.behind, behind)
     item.behind = undefined
     this.#unlink(lane, item)
+  }
+
+  /** Keeps only the id of the one item of a lane in the queue, before its turn has come. */
+  foldHead(item: Item, { id, flags }: WaitingId): void {
+    const { lane } = item
+    if (lane === undefined || lane.items > 1 || !item.isReady || !lane.isQueued) return
+    const ids = item.behind ?? createWaitingIds()
+    this.#ids.unshift(ids, id, flags)
+    this.folded += 1
+    item.behind = undefined
+    this.#unlink(lane, item)
+    lane.turn = undefined
+    lane.folded = ids
   }
 
   /** Takes an item out of its lane for good, wherever it stands. */
@@ -178,6 +196,24 @@ export class Lanes<Item extends InLane<Item>> {
     else previous.next = next
     lane.items -= 1
     this.items -= 1
+  }
+
+  /** Makes the first item of a lane again of which only ids are kept. */
+  #unfold(lane: Lane<Item>): void {
+    const { folded } = lane
+    const kept = folded && this.#ids.shift(folded)
+    if (folded === undefined || kept === undefined) return
+    lane.folded = undefined
+    this.folded -= 1
+    const item = this.#restore(lane.key, kept)
+    item.isReady = true
+    if (folded.size > 0) item.behind = folded
+    item.lane = lane
+    lane.head = item
+    lane.tail = item
+    lane.turn = item
+    lane.items += 1
+    this.items += 1
   }
 
   /** The item behind another. Ids that wait behind that one wait behind this one from now on. */

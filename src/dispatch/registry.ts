@@ -4,7 +4,8 @@ import { builtInFields, type FieldCatalogue, nearestField, type OtherField } fro
 import type { MalformedBody } from '../events/malformed.ts'
 import type { AnyVehicleView, Occurrence } from '../vehicles/edge.ts'
 import type { Step } from '../vehicles/vehicles.ts'
-import type { BatchContext, BatchOptions, Delivery, Happening, HandlerFilter } from './handler.ts'
+import type { Delivery } from '../inbox/observer.ts'
+import type { BatchContext, BatchOptions, Happening, HandlerFilter } from './handler.ts'
 import { type RunContext, stepOf } from './running.ts'
 
 /** A handler of any topic. The registry has already decided which events it is for. */

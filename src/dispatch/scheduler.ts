@@ -178,6 +178,7 @@ export class Scheduler {
       else this.#lanes.ready(work)
     }
     this.#pump()
+    for (const work of started) this.#backlog.shelveHead(work, this.#lanes)
   }
 
   /** Starts what may start. */

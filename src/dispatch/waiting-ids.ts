@@ -47,14 +47,26 @@ export class IdStore {
     if (!uuid.test(id)) throw new TypeError('The id of a message is not a UUID.')
     if (ids.size === 0 || this.#end(ids.last) === entriesOfBlock) this.#extend(ids)
     const end = this.#end(ids.last)
-    const slab = this.#slab(ids.last)
-    const at = offset(ids.last) + headBytes + end * entryBytes
-    slab.setUint32(at, Number.parseInt(id.slice(0, 8), 16))
-    slab.setUint32(at + 4, Number.parseInt(id.slice(9, 13) + id.slice(14, 18), 16))
-    slab.setUint32(at + 8, Number.parseInt(id.slice(19, 23) + id.slice(24, 28), 16))
-    slab.setUint32(at + 12, Number.parseInt(id.slice(28), 16))
-    slab.setUint8(at + idBytes, flags)
+    this.#write(ids.last, end, id, flags)
     this.#setRange(ids.last, this.#begin(ids.last), end + 1)
+    ids.size += 1
+  }
+
+  /** Adds one at the start: as a rule the one that was taken last. */
+  unshift(ids: WaitingIds, id: string, flags: number): void {
+    if (ids.size === 0) {
+      this.push(ids, id, flags)
+      return
+    }
+    if (this.#begin(ids.first) === 0) {
+      const block = this.#take()
+      this.#setNext(block, ids.first)
+      this.#setRange(block, entriesOfBlock, entriesOfBlock)
+      ids.first = block
+    }
+    const begin = this.#begin(ids.first) - 1
+    this.#write(ids.first, begin, id, flags)
+    this.#setRange(ids.first, begin, this.#end(ids.first))
     ids.size += 1
   }
 
@@ -89,6 +101,16 @@ export class IdStore {
     ids.last = others.last
     ids.size += others.size
     others.size = 0
+  }
+
+  #write(block: number, entry: number, id: string, flags: number): void {
+    const slab = this.#slab(block)
+    const at = offset(block) + headBytes + entry * entryBytes
+    slab.setUint32(at, Number.parseInt(id.slice(0, 8), 16))
+    slab.setUint32(at + 4, Number.parseInt(id.slice(9, 13) + id.slice(14, 18), 16))
+    slab.setUint32(at + 8, Number.parseInt(id.slice(19, 23) + id.slice(24, 28), 16))
+    slab.setUint32(at + 12, Number.parseInt(id.slice(28), 16))
+    slab.setUint8(at + idBytes, flags)
   }
 
   #extend(ids: WaitingIds): void {

@@ -4,7 +4,7 @@ import type { MalformedBody } from '../events/malformed.ts'
 import { type ExecutionContext, isHeld } from '../hosting/execution-context.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
 import type { Step } from '../vehicles/vehicles.ts'
-import type { Delivery } from './handler.ts'
+import type { Delivery } from '../inbox/observer.ts'
 import type { InLane } from './lanes.ts'
 import type { AnyHandler, Gatherer } from './registry.ts'
 
@@ -332,6 +332,9 @@ export function mayJoinPrevious(work: Work): boolean {
   return batch?.isOpen === true && !isAlone && batch.gatherer === gatherers[0] && batch.owner === owner
 }
 
-export function deliveryOf({ id, attempt, redelivered }: Work, { deliveries, replayed }: Claim): Delivery {
+export function deliveryOf(
+  { id, attempt, redelivered }: Pick<Work, 'id' | 'attempt' | 'redelivered'>,
+  { deliveries, replayed }: Claim,
+): Delivery {
   return { id, attempt, redelivered: attempt > 1 || deliveries > 0 || redelivered, replayed }
 }

@@ -189,6 +189,30 @@ export const unhealthy: Answer = {
   body: '{"text":"HEC is unhealthy, queues are full","code":18}',
 }
 
+/** The answer to `GET /healthz`. */
+export const alive: Answer = plain(200, 'alive')
+
+/** Why a receiver takes no messages, in words that anybody may read. */
+export const notReady = {
+  draining: 'the receiver is stopping',
+  inbox_full: 'the inbox is full',
+  inbox_unavailable: 'the inbox cannot store messages',
+} as const
+
+/** The answer to `GET /readyz`. `reason`: why the receiver is not ready. */
+export function readyOrNot(reason: string | undefined): Answer {
+  return reason === undefined ? plain(200, 'ready') : plain(503, `not ready: ${reason}`)
+}
+
+/** A line of plain text, for people and for the probes of a platform. */
+function plain(status: number, line: string): Answer {
+  return {
+    status,
+    headers: { 'content-type': 'text/plain' },
+    body: `${line}\n`,
+  }
+}
+
 /** The status of the answer. */
 export const statusOf = ({ error }: Refusal): number => refusals[error].status
 

@@ -10,7 +10,17 @@ import {
   vehicleDataEvent,
 } from '../events/schemas.ts'
 import { eventCollectorMessage, serviceMessage, vehicleMakerMessage } from '../events/wire-schemas.ts'
-import { type Answer, healthy, refusalErrors, refuse, success, unhealthy } from './answers.ts'
+import {
+  alive,
+  type Answer,
+  healthy,
+  notReady,
+  readyOrNot,
+  refusalErrors,
+  refuse,
+  success,
+  unhealthy,
+} from './answers.ts'
 
 /** A part of a document, ready for `JSON.stringify`. */
 interface Part {
@@ -69,6 +79,25 @@ export function openApiDocument(version: string): Part {
               unhealthy,
               refuse({ error: 'draining' }),
             ]),
+          },
+        },
+      },
+      '/healthz': {
+        get: {
+          operationId: 'getHealthz',
+          summary: 'Whether the process answers',
+          security: [],
+          responses: { '200': answersInText('The process answers', [alive]) },
+        },
+      },
+      '/readyz': {
+        get: {
+          operationId: 'getReadyz',
+          summary: 'Whether the receiver takes messages now, and why not',
+          security: [],
+          responses: {
+            '200': answersInText('The receiver takes messages', [readyOrNot(undefined)]),
+            '503': answersInText('The receiver takes no messages', Object.values(notReady).map(readyOrNot)),
           },
         },
       },
@@ -143,6 +172,14 @@ function answers(description: string, given: readonly Answer[]): Part {
     content: {
       'application/json': { schema: { $ref: '#/components/schemas/Answer' }, examples: Object.fromEntries(examples) },
     },
+  }
+}
+
+function answersInText(description: string, given: readonly Answer[]): Part {
+  const examples = given.map(({ body }) => [body.trim().replaceAll(/\W+/g, '_'), { value: body }])
+  return {
+    description,
+    content: { 'text/plain': { schema: { type: 'string' }, examples: Object.fromEntries(examples) } },
   }
 }
 

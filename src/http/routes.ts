@@ -1,7 +1,7 @@
 import type { Context, Env, HonoRequest } from 'hono'
 import { Hono } from 'hono/tiny'
 import { getPath } from 'hono/utils/url'
-import { type Answer, healthy, type Refusal, refuse, success, unhealthy } from './answers.ts'
+import { alive, type Answer, healthy, readyOrNot, type Refusal, refuse, success, unhealthy } from './answers.ts'
 import { type Body, readGiven, readRequest } from './body.ts'
 import { type Door, collectorPath, type PathTarget, targetOf } from './paths.ts'
 import { type ExecutionContext, lastingEnv } from '../hosting/execution-context.ts'
@@ -16,6 +16,8 @@ export interface Incoming extends AuthorizedRequest {
 export interface AuthorizedRequest {
   readonly env: unknown
   readonly context: ExecutionContext | undefined
+  /** The names and values of the headers. Left out when the host read the body. */
+  headers?(): Iterable<readonly [name: string, value: string]>
   read(limitBytes: number): Promise<Body | Refusal>
 }
 
@@ -30,7 +32,7 @@ interface Face {
   /** Why the receiver would refuse every message now; `undefined` when it would not. */
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
   /** Whether it takes messages now, in words that anybody may read. */
-  readiness(): { readonly ready: boolean; readonly reason?: string }
+  readiness(): { readonly reason?: string }
   /** Called for each request that was refused because of its method or its path. */
   refused(refusal: Refusal): void
 }
@@ -60,11 +62,8 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
     if (target === undefined) return refused({ error: 'path_unknown' })
     if (method === 'OPTIONS') return allowed('GET, HEAD, OPTIONS')
     if (method !== 'GET' && method !== 'HEAD') return refused({ error: 'method_not_allowed' }, 'GET, HEAD, OPTIONS')
-    if (target === 'healthz') return plain(200, 'alive')
-    if (target === 'readyz') {
-      const { ready, reason } = face.readiness()
-      return ready ? plain(200, 'ready') : plain(503, `not ready: ${reason}`)
-    }
+    if (target === 'healthz') return alive
+    if (target === 'readyz') return readyOrNot(face.readiness().reason)
     const busy = face.busy()
     if (busy === undefined) return healthy
     return busy === 'draining' ? refuse({ error: 'draining' }) : unhealthy
@@ -111,15 +110,6 @@ function allowed(allow: string): Answer {
   return { ...success, headers: { ...success.headers, allow } }
 }
 
-/** A line of plain text, for people and for the probes of a platform. */
-function plain(status: number, line: string): Answer {
-  return {
-    status,
-    headers: { 'content-type': 'text/plain' },
-    body: `${line}\n`,
-  }
-}
-
 /** Reads a `Request`. */
 class FetchRequest implements HttpRequest {
   readonly method: string
@@ -137,6 +127,10 @@ class FetchRequest implements HttpRequest {
     this.context = context
     this.#request = request
     this.#hono = hono
+  }
+
+  headers(): Iterable<readonly [name: string, value: string]> {
+    return this.#request.headers
   }
 
   read(limitBytes: number): Promise<Body | Refusal> {

@@ -58,15 +58,6 @@ export interface DeadLetters {
   discard(which: string | (MessageSelection & { readonly dryRun?: boolean | undefined })): Promise<number>
 }
 
-/** What an operator can ask of a receiver, or of the inbox of a stopped one. */
-export interface OperatorApi {
-  readonly deadLetters: DeadLetters
-  /** Replays messages that were handled and that the inbox still keeps. Resolves to the number of messages. */
-  readonly replay: (which: ReplaySelection) => Promise<number>
-  /** The newest state of each vehicle: `receiver.vehicles`. Left out, or `undefined`: it is not kept. */
-  readonly vehicles?: KnownVehicles | undefined
-}
-
 /** The newest state of each vehicle, as far as operators need it. */
 export interface KnownVehicles {
   get(vin: string): Promise<KnownVehicle | undefined>
@@ -87,4 +78,30 @@ export interface KnownVehicle {
   readonly state: string | undefined
   readonly isOnlineCertain: boolean
   readonly seenAt: Date | undefined
+}
+
+/** A message that the inbox keeps. */
+export interface MessageRecord {
+  /** The delivery's id. */
+  readonly id: string
+  readonly event: FleetEvent | MalformedBody
+  /** `waiting`: its handlers are not done. `settled`: they are. `dead`: it was given up. */
+  readonly state: 'waiting' | 'settled' | 'dead'
+  /** Why it is dead. */
+  readonly death?: Pick<DeadMessage, 'error' | 'attempts' | 'diedAt'>
+}
+
+/** The messages that the inbox keeps: those that wait, and as long as its retention says, the others. */
+export interface Messages {
+  /**
+   * Newest first, at most `limit` (default 100), before the id `before`: the last one of the previous page. Rejects with
+   * `inbox_unavailable` when the inbox has no list.
+   *
+   * With SQLite, a list of one vehicle reads the newest messages of all vehicles until the page is full: about a quarter of a
+   * second for a million of them, in steps between which other work gets its turn.
+   */
+  list(
+    which?: MessageSelection & { readonly limit?: number | undefined; readonly before?: string | undefined },
+  ): Promise<readonly MessageRecord[]>
+  get(id: string): Promise<MessageRecord | undefined>
 }

@@ -4,8 +4,9 @@ import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Door } from '../http/paths.ts'
-import type { OperatorApi } from './dead-letters.ts'
 import type { StoredVehicle, VehicleStore } from './vehicle-store.ts'
+import type { OperatorApi } from './observer.ts'
+import type { InboxStats } from './stats.ts'
 import type { Log } from '../base/log.ts'
 
 /** One accepted message, as an inbox keeps it. */
@@ -69,38 +70,6 @@ export interface KeptGap extends InboxGap {
   readonly missed: number
 }
 
-/** The number of values up to each bound. The last count is that of values above every bound. */
-export interface Histogram {
-  /** Ascending. */
-  readonly bounds: readonly number[]
-  /** One more than there are bounds. */
-  readonly counts: readonly number[]
-  readonly sum: number
-}
-
-/** Figures of an inbox. Cheap to read. An inbox leaves out what it does not know. */
-export interface InboxStats {
-  /** The space that it takes on the disk or in memory. */
-  readonly bytes?: number
-  /** The most messages that can wait or be claimed. Left out when there is no such limit. */
-  readonly mostMessages?: number
-  /** The dead letters that it keeps now. */
-  readonly deadLetters?: number
-  /** The age of the oldest message that waits or is claimed, in milliseconds. Left out when there is none. */
-  readonly oldestWaitingMs?: number
-  /** How long its commits took, in milliseconds. */
-  readonly commitMs?: Histogram
-  /** Stopped inboxes beside this one that hold messages, when it was opened. */
-  readonly unopened?: readonly UnopenedInbox[]
-}
-
-/** The inbox of a receiver that does not run, with the number of messages that wait in it. */
-export interface UnopenedInbox {
-  readonly path: string
-  readonly messages: number
-  readonly deadLetters: number
-}
-
 /** What an inbox finds when it is opened. */
 export interface Opened {
   /** The greatest id that was ever put. Ids of this process have to sort after it. */
@@ -158,6 +127,21 @@ export interface DeadLetter extends DeadLetterReason {
   readonly message: InboxMessage
 }
 
+/** Which messages to list, newest first. */
+export interface Listing extends Omit<Selection, 'after'> {
+  /** Only messages before this id: the last one of the previous page. */
+  readonly before?: string
+}
+
+/** A message that an inbox keeps. */
+export interface ListedMessage {
+  readonly message: InboxMessage
+  /** `waiting`: its handlers are not done. `settled`: they are. `dead`: it was given up. */
+  readonly state: 'waiting' | 'settled' | 'dead'
+  /** Why it is dead. */
+  readonly reason?: DeadLetterReason
+}
+
 /**
  * Where accepted messages live until their handlers are done.
  *
@@ -200,6 +184,8 @@ export interface Inbox {
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
   /** Messages whose handlers are done and that the inbox still keeps. An inbox that drops them at once has none. */
   settled(which: Selection): Promise<readonly InboxMessage[]>
+  /** All messages that it keeps, newest first, whatever their state. An inbox that cannot list them leaves it out. */
+  messages?(which: Listing): Promise<readonly ListedMessage[]>
   /**
    * Makes a dead letter, or a settled message that it still keeps, a waiting message again, under its id and as `replayed`.
    * Resolves to `undefined` when there is none. Rejects as `put` does; then the message stays what it is. Its claims return

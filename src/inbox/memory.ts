@@ -2,7 +2,7 @@ import { FleethookError } from '../base/errors.ts'
 import { checkOptions, wholeNumber } from '../base/options.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import { createConflation, type Mergeable } from './conflate.ts'
-import type { DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings } from './inbox.ts'
+import type { DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings, ListedMessage } from './inbox.ts'
 import { isSelected } from './selection.ts'
 import { memoryVehicles } from './vehicle-store.ts'
 
@@ -138,6 +138,15 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     findDeadLetter: async (id) => dead.get(id),
 
     settled: async () => [],
+
+    async messages(which) {
+      const listed: ListedMessage[] = []
+      for (const { message } of kept.values())
+        if (isSelected(message, which)) listed.push({ message, state: 'waiting' })
+      for (const { message, error, attempts, diedAt } of dead.values())
+        if (isSelected(message, which)) listed.push({ message, state: 'dead', reason: { error, attempts, diedAt } })
+      return listed.toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1)).slice(0, which.limit)
+    },
 
     async revive(id, changed) {
       const letter = dead.get(id)

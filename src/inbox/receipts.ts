@@ -9,12 +9,21 @@ import type { Door } from '../http/paths.ts'
 import type { InboxMessage } from './inbox.ts'
 import { checkEnvelope } from '../wire/envelope.ts'
 import type { Normalizer } from '../wire/normalizer.ts'
+import { isJsonObject, type JsonObject } from '../wire/record.ts'
 import { type Piece, split, splitValue, type ValuePiece } from '../wire/split.ts'
 
 /** What was read of a body: messages, and where it stopped being readable. */
 export interface Receipt {
   readonly messages: readonly InboxMessage[]
   readonly broken?: Refusal
+  /** Test messages of the body: they are answered and reported, and no inbox keeps them. */
+  readonly tests?: readonly ReceivedTest[]
+}
+
+/** A test message as it was read. */
+export interface ReceivedTest {
+  readonly test: string
+  readonly bytes: number
 }
 
 /** Makes the messages that an inbox keeps, and reads them again. */
@@ -63,16 +72,27 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
     read(body, door) {
       const receivedAt = clock.now()
       const messages: InboxMessage[] = []
+      const tests: ReceivedTest[] = []
+      const noteTest = (value: JsonObject, text: string): boolean => {
+        const test = testOf(value)
+        if (test !== undefined) tests.push({ test, bytes: text.length })
+        return test !== undefined
+      }
       const { pieces, broken } = 'text' in body ? split(body.text) : splitValue(body.value)
       if (pieces.length > mostMessages) return { messages, broken: tooMany(mostMessages) }
       for (const piece of pieces) {
         const text = textOf(piece, body)
         // No JSON parser makes a value that JSON cannot write.
-        if (text === '') return { messages, broken: { error: 'body_not_json', eventNumber: messages.length } }
+        if (text === '') return { messages, tests, broken: brokenAt(messages.length + tests.length) }
         const { value } = piece
         const flaw = checkEnvelope(value, door)
-        if (flaw !== undefined) return { messages, broken: { error: flaw, eventNumber: messages.length } }
+        if (flaw !== undefined) {
+          if (noteTest(value, text)) continue
+          return { messages, tests, broken: { error: flaw, eventNumber: messages.length + tests.length } }
+        }
         const event = normalizer.normalize(value, receivedAt)
+        // A test message is no telemetry, so telemetry is not looked at once more.
+        if (event.topic === 'unknown' && noteTest(value, text)) continue
         messages.push({
           id: ids.next(receivedAt),
           lane: event.vin === undefined ? '*unknown' : laneOf(event.vin),
@@ -84,8 +104,8 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
           text,
         })
       }
-      if (broken !== undefined) return { messages, broken: { error: 'body_not_json', eventNumber: broken.index } }
-      return messages.length === 0 ? { messages, broken: { error: 'body_empty' } } : { messages }
+      if (broken !== undefined) return { messages, tests, broken: brokenAt(broken.index) }
+      return messages.length + tests.length === 0 ? { messages, broken: { error: 'body_empty' } } : { messages, tests }
     },
 
     malformed(body, { error, eventNumber }) {
@@ -118,6 +138,19 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
       return revived(value)
     },
   }
+}
+
+const brokenAt = (eventNumber: number): Refusal => ({ error: 'body_not_json', eventNumber })
+
+/** The longest `test` of a test message, in characters: a UUID has 36. */
+const testLength = 64
+
+/** What `{"fleethook":{"test":"<uuid>"}}` is marked with. `undefined` for every other message. */
+function testOf(value: JsonObject): string | undefined {
+  const { fleethook } = value
+  if (!isJsonObject(fleethook) || Object.keys(value).length > 1) return undefined
+  const { test } = fleethook
+  return typeof test === 'string' && test !== '' && test.length <= testLength ? test : undefined
 }
 
 function tooMany(mostMessages: number): Refusal {

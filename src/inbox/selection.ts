@@ -1,9 +1,10 @@
-import type { InboxMessage, Selection } from './inbox.ts'
+import type { InboxMessage, Listing, Selection } from './inbox.ts'
 
 /** Whether a message is one of those that are asked for; how many is for the inbox to count. */
-export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection): boolean {
+export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection & Listing): boolean {
   return (
     (which.after === undefined || id > which.after) &&
+    (which.before === undefined || id < which.before) &&
     (which.lane === undefined || lane === which.lane) &&
     (which.fromMs === undefined || receivedAt >= which.fromMs) &&
     (which.toMs === undefined || receivedAt < which.toMs)

@@ -1,9 +1,13 @@
 import { type Context, Hono } from 'hono'
+import { streamSSE } from 'hono/streaming'
 import { FleethookError } from '../base/errors.ts'
-import { checkOptions, required, type Rule, type Rules, trueOrFalse, wholeNumber } from '../base/options.ts'
+import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, wholeNumber } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { DeadMessage, KnownVehicle, KnownVehicles, OperatorApi } from '../inbox/dead-letters.ts'
+import { summarize } from '../events/summarize.ts'
+import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord } from '../inbox/dead-letters.ts'
+import type { OperatorApi } from '../inbox/observer.ts'
+import { Feed, type FeedItem } from './feed.ts'
 
 /** A dead letter in a list, without its payload. Times are ISO 8601 in UTC. */
 export interface LetterSummary {
@@ -36,10 +40,30 @@ function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage): LetterS
 }
 
 function letterOf(message: DeadMessage): Letter {
-  const { event } = message
-  // The id of an event is a getter on its prototype, so a copy by spreading does not have it.
-  const whole = 'id' in event ? { ...event, id: event.id } : event
-  return { ...summaryOf(message), event: whole }
+  return { ...summaryOf(message), event: whole(message.event) }
+}
+
+/** The id of an event is a getter on its prototype, so a copy by spreading does not have it. */
+function whole(event: FleetEvent | MalformedBody): object {
+  return 'id' in event ? { ...event, id: event.id } : event
+}
+
+/** A message that the inbox keeps, as JSON. */
+function recordOf({ event, ...record }: MessageRecord): object {
+  return { ...record, ...lineOf(event, event.receivedAt), event: whole(event) }
+}
+
+/** What `summarize` says of an event. */
+function lineOf(event: FleetEvent | MalformedBody, at: Date): { readonly line?: string } {
+  return event.topic === 'malformed' ? {} : { line: summarize(event, at) }
+}
+
+/** An item of the feed as JSON: `line` is what `summarize` says of its event. */
+function itemOf({ atMs, ...item }: FeedItem): object {
+  const at = new Date(atMs)
+  const event = 'event' in item ? item.event : undefined
+  if (event === undefined) return { at, ...item }
+  return { at, ...item, event: whole(event), ...lineOf(event, at) }
 }
 
 /** A vehicle in a list, without its values. Times are ISO 8601 in UTC. */
@@ -120,6 +144,15 @@ const pageRules: Rules<Selected & { limit?: number; after?: string }> = {
   after: text,
 }
 const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit: pageRules.limit, after: text }
+const listingRules: Rules<Selected & { limit?: number; before?: string }> = {
+  ...filterRules,
+  limit: wholeNumber(1, 1000),
+  before: text,
+}
+const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'; since?: string }> = {
+  ...{ vin: text, topic: text, since: text },
+  errors: oneOf('true', 'false'),
+}
 const changeRules: Rules<Selected & { dryRun?: boolean }> = { ...filterRules, dryRun: trueOrFalse }
 const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean }> = {
   ...changeRules,
@@ -127,20 +160,27 @@ const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean 
   to: required(time),
 }
 
+/** A stream without news says that it is alive this often, in milliseconds: a proxy may end one that is silent for a minute. */
+const aliveMs = 15_000
+
+/** The items of one event of the stream: a reader limits the size of an event. */
+const atOnce = 50
+
 /** The default length of a page. */
 const usualLimit = 100
 
-/** The operator's requests as JSON over HTTP. It does not check a secret. Guard it wherever you mount it. */
-export function createOperatorApp(operator: OperatorApi): Hono {
+/**
+ * The operator's requests as JSON over HTTP, and the feed as a stream. It does not check a secret. Guard it wherever you mount it.
+ */
+export function createOperatorApp(
+  operator: OperatorApi,
+  feed: Feed | undefined = operator.observe && new Feed(operator.observe),
+): Hono {
   const { deadLetters } = operator
   const app = new Hono()
 
   app.get('/dead', async (c) => {
-    const query = c.req.query()
-    const { limit = usualLimit, ...which } = read(
-      'limit' in query ? { ...query, limit: Number(query['limit']) } : query,
-      pageRules,
-    )
+    const { limit = usualLimit, ...which } = read(queryOf(c), pageRules)
     const found = await deadLetters.list({ ...dated(which), limit })
     const last = found.at(-1)
     return c.json({
@@ -188,6 +228,46 @@ export function createOperatorApp(operator: OperatorApi): Hono {
     return vehicle === undefined ? c.json(unknownVehicle, 404) : c.json(vehicleReportOf(vehicle))
   })
 
+  app.get('/messages', async (c) => {
+    const { limit = usualLimit, ...which } = read(queryOf(c), listingRules)
+    const found = await operator.messages.list({ ...dated(which), limit })
+    const last = found.at(-1)
+    return c.json({
+      messages: found.map(recordOf),
+      next: found.length === limit && last !== undefined ? last.id : null,
+    })
+  })
+
+  app.get('/messages/:id', async (c) => {
+    const found = await operator.messages.get(c.req.param('id'))
+    return found === undefined ? c.json(unknownMessage, 404) : c.json(recordOf(found))
+  })
+
+  const { stats } = operator
+  if (stats !== undefined) app.get('/stats', (c) => c.json(stats()))
+  if (feed !== undefined) {
+    app.get('/feed', (c) => {
+      const { since = c.req.header('last-event-id'), errors, ...about } = read(c.req.query(), feedRules)
+      const which = { ...about, errors: errors === 'true' }
+      return streamSSE(c, async (stream) => {
+        const ended = new AbortController()
+        stream.onAbort(() => ended.abort())
+        const alive = setInterval(() => void stream.write(': alive\n\n'), aliveMs)
+        try {
+          for await (const { items, missed, cursor } of feed.read(which, since, ended.signal)) {
+            // A cursor is for the whole batch, so only its last part has one.
+            for (let at = 0; at + atOnce < items.length; at += atOnce)
+              await stream.writeSSE({ data: JSON.stringify({ items: items.slice(at, at + atOnce).map(itemOf) }) })
+            const last = items.slice(Math.max(0, Math.ceil(items.length / atOnce) - 1) * atOnce).map(itemOf)
+            await stream.writeSSE({ id: cursor, data: JSON.stringify({ items: last, missed }) })
+          }
+        } finally {
+          clearInterval(alive)
+        }
+      })
+    })
+  }
+
   app.notFound((c) => c.json({ error: 'path_unknown', text: 'Unknown path.' }, 404))
   app.onError((error, c) => {
     if (!(error instanceof FleethookError))
@@ -203,8 +283,14 @@ function vehiclesOf({ vehicles }: OperatorApi): KnownVehicles {
   if (vehicles !== undefined) return vehicles
   throw new FleethookError('option_invalid', 'This receiver keeps no state of vehicles: its option `vehicles` is off.')
 }
+const unknownMessage = { error: 'message_unknown', text: 'The inbox has no message with this id.' }
 
 const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }
+
+function queryOf(c: Context): object {
+  const query = c.req.query()
+  return 'limit' in query ? { ...query, limit: Number(query['limit']) } : query
+}
 
 async function bodyOf(c: Context): Promise<unknown> {
   try {

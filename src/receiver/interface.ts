@@ -14,13 +14,13 @@ import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { DeadLetters, ReplaySelection } from '../inbox/dead-letters.ts'
+import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Answer } from '../http/answers.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
 import type { Drainable, OpenOptions } from '../hosting/drainable.ts'
-import type { RefusedHandler } from './refusals.ts'
+import type { ErrorDetails, Observer, RefusedHandler } from '../inbox/observer.ts'
 import type { Source } from './source.ts'
-import type { Stats } from './stats.ts'
+import type { Stats } from '../inbox/stats.ts'
 
 /** A message that the host read itself. */
 export interface GivenMessage {
@@ -36,15 +36,6 @@ export interface GivenMessage {
   readonly env?: unknown
   /** The runtime's `waitUntil`, where the runtime ends a request's work with its answer. */
   readonly context?: ExecutionContext
-}
-
-/** What went wrong, for `receiver.onError`. */
-export interface ErrorDetails {
-  readonly kind: 'handler' | 'inbox' | 'dead-letter-handler'
-  readonly event?: FleetEvent | MalformedBody
-  readonly delivery?: { readonly id: string; readonly attempt: number }
-  /** The number of messages in a batch whose handler failed. `event` and `delivery` are those of the first. */
-  readonly messages?: number
 }
 
 /** Whether a receiver takes messages now. */
@@ -146,6 +137,11 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    * ```
    */
   onRefused(handler: RefusedHandler): Receiver<E, Fields>
+  /**
+   * Adds an observer while the receiver runs, such as a feed that a person opens. Returns a function that removes it. The option
+   * `observe` does the same from the start.
+   */
+  readonly observe: (observer: Observer) => () => void
   /** The Hono app to mount: `app.route('/telemetry', receiver.routes())`. Always the same one. */
   routes(): Hono<E>
   /** Takes a request at `/` and on the collector's paths. Bound: `export default { fetch: receiver.fetch }`. */
@@ -186,10 +182,24 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    */
   readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   /** Counts since construction, and what is going on right now. */
-  stats(): Stats
+  readonly stats: () => Stats
   /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
   readiness(): Readiness
   readonly deadLetters: DeadLetters
+  /**
+   * The messages that the inbox keeps, newest first: those that wait, dead letters, and handled ones as long as the retention of
+   * the inbox says. An inbox in memory keeps no handled ones, and a queue has no list.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   *
+   * const receiver = createReceiver({ secret: 'a-long-random-value' })
+   * for (const { id, state, event } of await receiver.messages.list({ vin: '0FLEETV14T0000004', limit: 20 }))
+   *   console.log(id, state, event.topic)
+   * ```
+   */
+  readonly messages: Messages
   /**
    * Replays messages that were handled and that the inbox still keeps (its retention), in the order in which they came: all
    * handlers run again, with `context.delivery.replayed`. It replays a hundred at a time and the next when those are done, so

@@ -24,6 +24,7 @@ import type { DeadMessage } from '../inbox/dead-letters.ts'
 import type { Secret } from '../http/secret.ts'
 import { type InboxFactory, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
 import { memoryInbox } from '../inbox/memory.ts'
+import type { Observer } from '../inbox/observer.ts'
 import { consoleLog, type Log } from '../base/log.ts'
 
 /** The most that a receiver takes at once. */
@@ -91,6 +92,11 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
   readonly logErrorText?: boolean
   /** Called for every message that becomes a dead letter. */
   readonly onDeadLetter?: (letter: DeadMessage) => unknown
+  /**
+   * Gets reports of what happens to messages: one observer, or several. Default: none, which costs nothing. `receiver.observe`
+   * adds one later.
+   */
+  readonly observe?: Observer | readonly Observer[]
   /** The clock, for tests: see `fakeClock` in `fleethook/testing`. */
   readonly clock?: Clock
 }
@@ -127,6 +133,7 @@ export interface Settings {
   readonly log: Log
   readonly logErrorText: boolean
   readonly onDeadLetter: ((letter: DeadMessage) => unknown) | undefined
+  readonly observe: readonly Observer[]
   readonly clock: Clock
 }
 
@@ -156,6 +163,14 @@ const vehiclesRules: Rules<VehiclesOptions> = {
 }
 
 const isText = (value: unknown): boolean => typeof value === 'string'
+const observerMembers: readonly (keyof Observer)[] = [
+  ...(['attached', 'received', 'refused', 'tested', 'around', 'failed', 'settled', 'dead', 'gap'] as const),
+]
+
+/** Whether each member of an observer that is there is a function. */
+const isObserver = (value: unknown): boolean =>
+  isObject(value) &&
+  observerMembers.every((name) => ['undefined', 'function'].includes(typeof Reflect.get(value, name)))
 
 const rules: Rules<ReceiverOptions> = {
   // Checked by `createSecretCheck`, which never shows it.
@@ -190,6 +205,10 @@ const rules: Rules<ReceiverOptions> = {
   log: withMethods('debug', 'info', 'warn', 'error'),
   logErrorText: trueOrFalse,
   onDeadLetter: aFunction,
+  observe: {
+    must: 'must be an observer, or a list of observers',
+    accepts: (value) => (Array.isArray(value) ? value : [value]).every(isObserver),
+  },
   clock: withMethods('now', 'after'),
 }
 
@@ -224,6 +243,7 @@ export function readOptions(options: GivenOptions): Settings {
     log: options.log ?? consoleLog,
     logErrorText: options.logErrorText ?? false,
     onDeadLetter: options.onDeadLetter,
+    observe: [options.observe ?? []].flat(),
     clock: options.clock ?? systemClock,
   }
 }

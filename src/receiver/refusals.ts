@@ -4,30 +4,9 @@ import type { RuntimeRefusal } from '../hosting/drainable.ts'
 import { hintOf, type Refusal, type RefusalError, statusOf } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
+import type { RefusedRequest } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
-
-/** A request that was refused, for `receiver.onRefused`. */
-export interface RefusedRequest {
-  /** The `error` of the answer, or the reason of the runtime. */
-  readonly error: RefusalError | RuntimeRefusal
-  /** The status of the answer; 0 when the connection was closed without one. */
-  readonly status: number
-  /** What to do about it. */
-  readonly hint: string | undefined
-  /** The secret was right, so the service has lost a message. Without it, a stranger may have sent the request. */
-  readonly isAuthentic: boolean
-  /** The paths by which it came in. `undefined` when the path or the method was wrong, and for refusals of the runtime. */
-  readonly door: Door | undefined
-  /** The number of messages that were read and not kept. 0 when the body was not read, or not to its end. */
-  readonly messages: number
-  /** The vehicles of those messages. */
-  readonly vins: readonly string[]
-  /** The number of requests that were refused for this reason since the receiver was created, this one included. */
-  readonly count: number
-}
-
-/** Gets every refused request. */
-export type RefusedHandler = (request: RefusedRequest) => unknown
+import type { Observers } from './observers.ts'
 
 /** What the receiver knows of a refused request beside the reason. */
 interface RefusedDetails {
@@ -40,7 +19,6 @@ interface RefusedDetails {
 export interface Refusals {
   /** The number of refused requests by reason. */
   readonly counts: Readonly<Record<string, number>>
-  readonly handlers: RefusedHandler[]
   note(refusal: Refusal, details?: RefusedDetails): void
   /** A request was refused before the receiver saw it. */
   noteByRuntime(error: RuntimeRefusal): void
@@ -101,9 +79,8 @@ interface Window {
  * Logs the number of refused requests of each kind every ten seconds, and the first lost message at once. A single request of a
  * stranger is no reason to look up, so it waits for the ten seconds.
  */
-export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown) => void): Refusals {
+export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers, 'refused'>): Refusals {
   const counts: Record<string, number> = {}
-  const handlers: RefusedHandler[] = []
   let current: Window | undefined
   let isStopped = false
 
@@ -150,14 +127,11 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
   }
 
   function call(request: Omit<RefusedRequest, 'count'>): void {
-    if (handlers.length === 0) return
-    const refused: RefusedRequest = { ...request, count: counts[request.error] ?? 0 }
-    for (const handler of handlers) guarded(() => handler(refused), failed)
+    observers.refused?.({ ...request, count: counts[request.error] ?? 0 })
   }
 
   return {
     counts,
-    handlers,
     flush,
     stop() {
       isStopped = true
@@ -168,7 +142,7 @@ export function createRefusals(clock: Clock, log: Log, failed: (thrown: unknown)
       const hint = hintOf(refusal)
       count(error, hint, eventNumber === undefined ? undefined : { eventNumber })
       // Under overload this is called for each message.
-      if (handlers.length === 0) return
+      if (observers.refused === undefined) return
       const vins = new Set(messages.flatMap(({ lane }) => vinOf(lane) ?? []))
       const isAuthentic = !ofStrangers.has(error)
       call({ error, status: statusOf(refusal), hint, isAuthentic, door, messages: messages.length, vins: [...vins] })

@@ -6,12 +6,14 @@ import { labelOf } from '../dispatch/registry.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Durability } from '../hosting/drainable.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
+import type { Observer, ReceivedMessage, RefusedHandler, TestMessage } from '../inbox/observer.ts'
 import type { Settings } from './options.ts'
-import type { ErrorDetails } from './interface.ts'
 import { failureDetails, vehicleDetails } from './failure-details.ts'
-import { createRefusals, type RefusedHandler, type Refusals } from './refusals.ts'
+import { createDriftReport, type DriftReport } from '../wire/data.ts'
+import { createRefusals, type Refusals } from './refusals.ts'
+import { Observers } from './observers.ts'
 
-type ErrorHandler = (error: unknown, details: ErrorDetails) => unknown
+type ErrorHandler = NonNullable<Observer['failed']>
 
 interface ReportCounts {
   received: number
@@ -22,6 +24,8 @@ interface ReportCounts {
   unkept: number
   deadLettersDropped: number
   discarded: number
+  /** Test messages. */
+  tests: number
   /** When the last message was received, in milliseconds since the epoch. */
   lastReceivedAtMs: number | undefined
 }
@@ -31,10 +35,13 @@ export interface Reports {
   readonly counts: Readonly<ReportCounts>
   readonly topics: Readonly<Record<string, number>>
   readonly refusals: Refusals
+  readonly observers: Observers
+  readonly drift: DriftReport
   onError(handler: ErrorHandler): void
   onRefused(handler: RefusedHandler): void
   noteAccepted(messages: readonly InboxMessage[]): void
-  readonly noteConflated: (messages: number) => void
+  readonly noteConflated: (ids: readonly string[]) => void
+  noteTest(message: TestMessage): void
   noteRecovered(messages: readonly Pick<InboxMessage, 'kind'>[]): void
   noteReplayed(message: Pick<InboxMessage, 'kind'>): void
   /** Messages were acknowledged before the inbox had them, and it refused them. */
@@ -46,13 +53,12 @@ export interface Reports {
   noteDead(letter: DeadMessage, dropped: number, durability: Durability): void
 }
 
-export function createReports({ log, clock, onDeadLetter, logErrorText }: Settings): Reports {
+export function createReports({ log, clock, observe, onDeadLetter, logErrorText }: Settings): Reports {
   const say = throttled(log, clock)
-  const handlers: ErrorHandler[] = []
   const topics: Record<string, number> = {}
-  const refusals = createRefusals(clock, log, (thrown) =>
-    say.error('a handler given to onRefused failed', where(thrown)),
-  )
+  const observers = new Observers((line, thrown) => say.error(line, where(thrown)))
+  for (const observer of observe) observers.add(observer)
+  const refusals = createRefusals(clock, log, observers)
   const counts: ReportCounts = {
     received: 0,
     recovered: 0,
@@ -61,19 +67,11 @@ export function createReports({ log, clock, onDeadLetter, logErrorText }: Settin
     unkept: 0,
     deadLettersDropped: 0,
     discarded: 0,
+    tests: 0,
     lastReceivedAtMs: undefined,
   }
 
   const where = (error: unknown, vin?: string): Record<string, unknown> => failureDetails(error, logErrorText, vin)
-
-  function tell(error: unknown, details: ErrorDetails): void {
-    for (const handler of handlers) {
-      guarded(
-        () => handler(error, details),
-        (thrown) => say.error('a handler given to onError failed', where(thrown)),
-      )
-    }
-  }
 
   function noteAccepted(messages: readonly InboxMessage[]): void {
     for (const { kind, event, receivedAt } of messages) {
@@ -82,27 +80,36 @@ export function createReports({ log, clock, onDeadLetter, logErrorText }: Settin
       counts.lastReceivedAtMs = receivedAt
       topics[event.topic] = (topics[event.topic] ?? 0) + 1
     }
+    observers.received?.(messages.filter(isReceived))
   }
 
   return {
     topics,
     refusals,
+    observers,
+    drift: createDriftReport(),
     counts,
 
     onError(handler) {
       checkHandler('onError', handler)
-      handlers.push(handler)
+      observers.add({ failed: handler }, 'a handler given to onError failed')
     },
 
     onRefused(handler) {
       checkHandler('onRefused', handler)
-      refusals.handlers.push(handler)
+      observers.add({ refused: handler }, 'a handler given to onRefused failed')
     },
 
     noteAccepted,
 
-    noteConflated(messages) {
-      counts.conflated += messages
+    noteConflated(ids) {
+      counts.conflated += ids.length
+      for (const id of ids) observers.settled?.({ id, vin: undefined, outcome: 'conflated', attempts: 0 })
+    },
+
+    noteTest(message) {
+      counts.tests += 1
+      observers.tested?.(message)
     },
 
     noteRecovered(messages) {
@@ -126,6 +133,7 @@ export function createReports({ log, clock, onDeadLetter, logErrorText }: Settin
     },
 
     dispatch: {
+      observers,
       failed(error, event, delivery, { handler, messages, nextAtMs, limit, untilMs }) {
         const batch = messages === undefined ? {} : { messages }
         const vin = event.topic === 'malformed' ? undefined : event.vin
@@ -145,7 +153,10 @@ export function createReports({ log, clock, onDeadLetter, logErrorText }: Settin
           },
           `failed ${event.topic} ${name}`,
         )
-        tell(error, { kind: 'handler', event, delivery, ...batch })
+        observers.failed?.(error, {
+          ...{ kind: 'handler', event, delivery, ...batch, handler: name },
+          ...(nextAtMs === undefined ? {} : { nextAt: new Date(nextAtMs) }),
+        })
       },
       resting(handler, atMs, failures) {
         say.error(
@@ -166,7 +177,7 @@ export function createReports({ log, clock, onDeadLetter, logErrorText }: Settin
       },
       inboxFailed(error) {
         say.error('the inbox failed', where(error))
-        tell(error, { kind: 'inbox' })
+        observers.failed?.(error, { kind: 'inbox' })
       },
       lost(messages) {
         say.error('acknowledged messages were not handled in time and are lost', { messages })
@@ -187,17 +198,22 @@ export function createReports({ log, clock, onDeadLetter, logErrorText }: Settin
         },
         'dead letter',
       )
+      observers.dead?.(letter)
       if (onDeadLetter === undefined) return
       guarded(
         () => onDeadLetter(letter),
         (thrown) => {
           say.error('the function given as `onDeadLetter` failed', where(thrown))
-          tell(thrown, { kind: 'dead-letter-handler', event: letter.event })
+          observers.failed?.(thrown, { kind: 'dead-letter-handler', event: letter.event })
         },
       )
     },
   }
 }
+
+/** What came over the wire. It was just read, so it has its event. */
+const isReceived = (message: InboxMessage): message is InboxMessage & ReceivedMessage =>
+  message.kind === 'wire' && message.event !== undefined
 
 const iso = (ms: number): string => new Date(ms).toISOString()
 

@@ -1,5 +1,5 @@
 import { systemClock } from '../base/clock.ts'
-import type { Inbox, InboxSettings, Opened, Selection, Waiting } from '../inbox/inbox.ts'
+import type { Inbox, InboxSettings, Listing, Opened, Selection, Waiting } from '../inbox/inbox.ts'
 import { type Conformance, equal, rejects } from './expectations.ts'
 import { id, message, reason, withoutEvent } from './kept-message.ts'
 
@@ -170,6 +170,32 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(await ids({ limit: 10, fromMs: message(2).receivedAt, toMs: message(3).receivedAt }), [id(2)])
     equal((await inbox.findDeadLetter(id(2)))?.message.lane, 'OTHER')
     equal(await inbox.findDeadLetter(id(9)), undefined)
+  })
+
+  check('Messages of every state are listed newest first, page by page, by lane and by time', async (inbox) => {
+    if (inbox.messages === undefined) return
+    equal(await inbox.messages({ limit: 10 }), [])
+    await inbox.put([message(1), { ...message(2), lane: 'OTHER' }, message(3), message(4)])
+    await inbox.claim(id(3))
+    await inbox.deadLetter(id(2), reason)
+    const listed = async (which: Listing): Promise<readonly string[]> =>
+      ((await inbox.messages?.(which)) ?? []).map((found) => found.message.id)
+    equal(await listed({ limit: 10 }), [id(4), id(3), id(2), id(1)])
+    equal(await listed({ limit: 2 }), [id(4), id(3)])
+    equal(await listed({ limit: 2, before: id(3) }), [id(2), id(1)])
+    equal(await listed({ limit: 10, before: id(1) }), [])
+    equal(await listed({ limit: 10, lane: 'OTHER' }), [id(2)])
+    equal(await listed({ limit: 10, lane: 'NONE' }), [])
+    equal(await listed({ limit: 10, fromMs: message(2).receivedAt, toMs: message(4).receivedAt }), [id(3), id(2)])
+    const [newest, , dead] = await inbox.messages({ limit: 3 })
+    equal(newest && { state: newest.state, ...withoutEvent(newest.message) }, {
+      ...{ state: 'waiting', ...withoutEvent(message(4)) },
+    })
+    equal(dead && { state: dead.state, reason: dead.reason }, { state: 'dead', reason })
+    await inbox.settle(id(1))
+    const oldest = (await inbox.messages({ limit: 10, before: id(2) })).at(0)
+    // An inbox may drop a message as soon as it is settled.
+    equal(oldest?.state ?? 'settled', 'settled')
   })
 
   check('A message that is not there does not become a dead letter', async (inbox) => {

@@ -327,6 +327,7 @@ class Draft {
   #bases: Record<number, number> | undefined
   #changes: Change[] | undefined
   #touched: number[] | undefined
+  #hasGrown = false
 
   constructor(before: VehicleState, { seq, gapTo }: Arrival) {
     this.#before = before
@@ -378,9 +379,10 @@ class Draft {
     const values = this.#values
     const after = new VehicleState(before.vin, before.slots, {
       ...common,
-      values: values ?? before.values,
-      ats: values === undefined ? before.ats : this.#ats,
-      heard: values === undefined ? before.heard : this.#heard,
+      // A list that has grown has room for more, which a copy has not.
+      values: (this.#hasGrown ? values?.slice() : values) ?? before.values,
+      ats: values === undefined ? before.ats : this.#hasGrown ? this.#ats.slice() : this.#ats,
+      heard: values === undefined ? before.heard : this.#hasGrown ? this.#heard.slice() : this.#heard,
       invalid: this.#invalid === undefined ? before.invalid : orNone(this.#invalid),
       bases: this.#bases ?? before.bases,
       link: before.link,
@@ -409,7 +411,10 @@ class Draft {
       this.#ats = before.ats.slice()
       this.#heard = before.heard.slice()
     }
-    grow(this.#values, this.#ats, this.#heard, slot)
+    if (slot >= this.#values.length) {
+      grow(this.#values, this.#ats, this.#heard, slot)
+      this.#hasGrown = true
+    }
     this.#values[slot] = value
     this.#ats[slot] = atMs
     this.#heard[slot] = this.#seq

@@ -21,7 +21,7 @@ export interface Drift {
 }
 
 /** Counts the values that did not read as the catalogue's type. */
-interface DriftReport {
+export interface DriftReport {
   note(field: string, seen: string): void
   /** All values so far, also of fields for which there was no row left. */
   total(): number

@@ -1,4 +1,5 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -41,14 +42,17 @@ interface Started {
   pid(nth: number): Promise<number>
 }
 
-async function run(path: string): Promise<Started> {
+/** `below`: a command that starts the one after it. */
+async function run(path: string, below: readonly string[] = []): Promise<Started> {
   const port = await freePort()
+  const [command, ...before] = [...below, process.execPath]
   const target = await spawnTarget({
     runtime: 'fleethook run',
-    command: process.execPath,
-    args: [cli, 'run', path, '--port', String(port), '--hostname', '127.0.0.1', '--', '--own', 'argument'],
+    command,
+    args: [...before, cli, 'run', path, '--port', String(port), '--hostname', '127.0.0.1', '--', '--own', 'argument'],
   })
-  onTestFinished(async () => void (await target.stop('SIGTERM')))
+  // A first process does not see SIGTERM of the command that started it.
+  onTestFinished(async () => void (await target.stop(below.length > 0 ? 'SIGKILL' : 'SIGTERM')))
   return {
     target,
     port,
@@ -68,6 +72,45 @@ test('the program gets the socket and its arguments, and SIGTERM stops both with
   expect(await target.line(/^closed/)).toContain('"lost":0')
   expect(await target.exited).toEqual({ status: 0, signal: null })
 })
+
+/** Whether this machine can start a first process, as a container does. */
+const namespace = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child']
+const hasNamespaces = ((): boolean => {
+  try {
+    execFileSync('unshare', [...namespace.slice(1), 'true'], { stdio: 'ignore' })
+    return true
+  } catch {
+    return false
+  }
+})()
+
+/** It leaves an orphan behind that ends after 200 ms, and prints every process a moment later. */
+const orphaning = `${serving.replace("console.log('closed", '//')}
+import { spawn } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+spawn('sh', ['-c', '(sleep 0.2 &)'], { stdio: 'ignore' })
+setTimeout(() => {
+  const pids = readdirSync('/proc').filter((name) => Number(name) > 0)
+  const states = pids.map((pid) => /^\\d+ \\((.*)\\) (\\w)/.exec(readFileSync('/proc/' + pid + '/stat', 'utf8')))
+  console.log('processes', states.map((state) => state?.[1] + ' ' + state?.[2]).join(', '))
+}, 800)
+`
+
+test.skipIf(!hasNamespaces)(
+  'as the first process of a container it reaps orphans, and SIGHUP and SIGTERM arrive',
+  async () => {
+    const { target, port, pid } = await run(writeProgram(orphaning), namespace)
+    expect(await target.line(/^processes/)).not.toMatch(/ Z/)
+    expect(await target.line(/^processes/)).toContain('processes sh S')
+    const first = Number(readFileSync(`/proc/${target.pid}/task/${target.pid}/children`, 'utf8'))
+    process.kill(first, 'SIGHUP')
+    await target.line(/has replaced the receiver/)
+    expect(await pid(1)).not.toBe(await pid(0))
+    expect(await post(`http://127.0.0.1:${port}`, 'V1')).toBe(200)
+    process.kill(first, 'SIGTERM')
+    expect(await target.exited).toEqual({ status: 0, signal: null })
+  },
+)
 
 test('a receiver that crashes is started again, and a message that is sent meanwhile waits', async () => {
   const { target, port, pid } = await run(writeProgram(serving))

@@ -148,6 +148,44 @@ describe('what waits far behind', () => {
     expect(receiver.stats()).toMatchObject({ lanes: 1000, running: 0, pending: { messages: 30_000 } })
   })
 
+  test('of more vehicles than there may be works is handled in order, also when some fail and more come meanwhile', async () => {
+    const vehicles = 10_500
+    const { receiver, clock } = scene({
+      inbox: quickInbox(),
+      limits,
+      concurrency: 16,
+      retry: { attempts: 9, minMs: 1, maxMs: 1 },
+    })
+    const gate = gates()
+    const seen = new Map<string, unknown[]>()
+    let failures = 0
+    let isHeld = true
+    receiver.on('data', async ({ vin, data: { Odometer } }, { delivery }) => {
+      if (isHeld) await gate.wait(vin)
+      if (vin.endsWith('7') && delivery.attempt === 1) {
+        failures += 1
+        throw new Error('no')
+      }
+      seen.set(vin, [...(seen.get(vin) ?? []), Odometer])
+    })
+    const post = async (round: number): Promise<void> => {
+      for (let from = 0; from < vehicles; from += 1500) {
+        const body = Array.from({ length: 1500 }, (_, n) => data(`V${from + n}`, round))
+        await receiver.accept({ authorization: null, body })
+        await turn()
+      }
+    }
+    for (let round = 0; round < 2; round += 1) await post(round)
+    expect(receiver.stats()).toMatchObject({ lanes: vehicles, running: 16, pending: { messages: 2 * vehicles } })
+    isHeld = false
+    for (const name of [...gate.waiting]) gate.open(name)
+    await post(2)
+    while (receiver.stats().lanes > 0) await clock.advance(1000)
+    expect(seen.size).toBe(vehicles)
+    expect([...seen.values()].filter((each) => String(each) !== '0,1,2')).toEqual([])
+    expect(failures).toBe((3 * vehicles) / 10)
+  })
+
   test("with order: 'none' all of it is handled, and no more run at once than may", async () => {
     const { receiver } = scene({ inbox: quickInbox(), limits, order: 'none', concurrency: 3 })
     const gate = gates()

@@ -459,9 +459,10 @@ describe('onError', () => {
     await clock.advance(1000)
     const event = expect.objectContaining({ topic: 'data', vin: 'A' })
     const id = (await receiver.deadLetters.list())[0]?.id
+    const run = { error: new RangeError('no'), kind: 'handler', event, handler: expect.any(String) }
     expect(told).toEqual([
-      { error: new RangeError('no'), kind: 'handler', event, delivery: { id, attempt: 1 } },
-      { error: new RangeError('no'), kind: 'handler', event, delivery: { id, attempt: 2 } },
+      { ...run, delivery: { id, attempt: 1 }, nextAt: expect.any(Date) },
+      { ...run, delivery: { id, attempt: 2 } },
     ])
   })
 

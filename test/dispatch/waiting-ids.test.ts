@@ -7,12 +7,14 @@ const queues = 2
 
 type Command =
   | { readonly kind: 'push'; readonly to: number; readonly entries: readonly WaitingId[] }
+  | { readonly kind: 'unshift'; readonly to: number; readonly entries: readonly WaitingId[] }
   | { readonly kind: 'shift'; readonly from: number; readonly count: number }
   | { readonly kind: 'append' }
 
 const which = fc.nat(queues - 1)
 const command: fc.Arbitrary<Command> = fc.oneof(
   fc.record({ kind: fc.constant('push' as const), to: which, entries: fc.array(entry, { maxLength: 30 }) }),
+  fc.record({ kind: fc.constant('unshift' as const), to: which, entries: fc.array(entry, { maxLength: 4 }) }),
   fc.record({ kind: fc.constant('shift' as const), from: which, count: fc.nat(30) }),
   fc.record({ kind: fc.constant('append' as const) }),
 )
@@ -28,6 +30,9 @@ test('ids come out in order with their flags, after any pushes, shifts and appen
         if (next.kind === 'push') {
           for (const { id, flags } of next.entries) store.push(real[next.to] ?? one, id, flags)
           expected[next.to]?.push(...next.entries)
+        } else if (next.kind === 'unshift') {
+          for (const { id, flags } of next.entries) store.unshift(real[next.to] ?? one, id, flags)
+          expected[next.to]?.unshift(...next.entries.toReversed())
         } else if (next.kind === 'shift') {
           for (let n = 0; n < next.count; n += 1)
             expect(store.shift(real[next.from] ?? one)).toEqual(expected[next.from]?.shift())

@@ -26,6 +26,7 @@ function history(): Evidence & { readonly journal: { readonly runs: RunLine[]; r
     sent,
     journal: {
       runs,
+      edges: [],
       gaps: [
         // Down from the fifth to the seventh message, and full for one vehicle at the ninth.
         { kind: 'gap', pid: 2, reason: 'restarted', fromMs: startMs + 480, toMs: startMs + 720, missed: 0 },
@@ -87,7 +88,7 @@ test('control: a gap is no excuse for an acknowledged message', () => {
     missed: 0,
   }
   const runs = history().journal.runs.filter(({ delivery }) => delivery !== 'V1 2')
-  const { violations } = account({ ...history(), journal: { runs, gaps: [everywhere], dead: history().journal.dead } })
+  const { violations } = account({ ...history(), journal: { ...history().journal, runs, gaps: [everywhere] } })
   expect(violations.unaccounted).toEqual([expect.stringContaining('V1 2')])
 })
 
@@ -147,6 +148,21 @@ test('control: a message that was handled again although a later one was settled
   const at = runs.findIndex(({ pid }) => pid === 2)
   const again = { ...runOf('V1', 2), pid: 2, redelivered: true }
   expect(account(withRuns(runs.toSpliced(at, 0, again))).violations.settledAgain).toContain('V1 2')
+})
+
+test('messages that a crash left can be handled again by several processes, in order and never from an earlier one on', () => {
+  const { runs } = history().journal
+  const at = runs.findIndex(({ pid }) => pid === 2)
+  const again = (pid: number, ...numbers: readonly number[]): readonly RunLine[] =>
+    numbers.map((number) => ({ ...runOf('V1', number), pid, redelivered: true }))
+  const settledAgain = (...lines: readonly RunLine[]): readonly string[] =>
+    account(withRuns(runs.toSpliced(at, 0, ...lines))).violations.settledAgain
+  // The first process handled four messages and settled one. The next ones end before they have handled the other three again.
+  expect(settledAgain(...again(3, 2, 3), ...again(4, 3), ...again(2, 4))).toEqual([])
+  expect(settledAgain(...again(3, 2, 3), ...again(2, 2, 3, 4))).toEqual([])
+  expect(settledAgain(...again(3, 3, 4), ...again(2, 2, 3, 4))).toContain('V1 2')
+  expect(settledAgain(...again(3, 2, 4))).toContain('V1 4')
+  expect(settledAgain(...again(3, 2), ...again(2, 3))).toContain('V1 3')
 })
 
 test('a message that was refused and handled is counted', () => {

@@ -180,22 +180,28 @@ export function judge(acknowledged: ReadonlySet<string>, handlerRuns: readonly R
   const byVin = Map.groupBy(handlerRuns, ({ vin }) => vin)
   for (const lines of byVin.values()) {
     let highest = -1
-    // The vehicle's messages that one process handled, in its order.
-    let previousRun: readonly number[] = []
+    /** The vehicle's messages in the order in which they were first handled. They settle in this order. */
+    const order: number[] = []
+    /** Every message before this place in the order was settled when the last process ended. */
+    let floor = 0
     for (const run of byProcess(lines)) {
       const numbers = run.map(({ number }) => number)
       if (numbers.some((number, at) => at > 0 && number <= (numbers[at - 1] ?? -1))) outOfOrder.push(...run.map(nameOf))
       const again = run.filter((line) => seen.has(nameOf(line)))
       duplicates.push(...again)
-      // They must be the last ones of the run before, because messages settle in order.
-      const tail = previousRun.slice(previousRun.length - again.length)
-      if (again.some(({ number }, at) => number !== tail[at])) settledAgain.push(...again.map(nameOf))
+      const first = again[0] === undefined ? order.length : order.indexOf(again[0].number)
+      // A process that ends early handles only some of them again. One that goes on to new messages has handled all of them.
+      const isComplete = again.length === run.length || first + again.length === order.length
+      if (first < floor || !isComplete || again.some(({ number }, at) => number !== order[first + at]))
+        settledAgain.push(...again.map(nameOf))
+      floor = first
       for (const line of run) {
-        if (!seen.has(nameOf(line)) && line.number < highest) outOfOrder.push(nameOf(line))
+        if (seen.has(nameOf(line))) continue
+        if (line.number < highest) outOfOrder.push(nameOf(line))
         highest = Math.max(highest, line.number)
         seen.add(nameOf(line))
+        order.push(line.number)
       }
-      previousRun = numbers
     }
   }
   return { lost: [...acknowledged].filter((name) => !seen.has(name)), outOfOrder, duplicates, settledAgain }

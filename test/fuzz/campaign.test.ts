@@ -104,7 +104,7 @@ describe(
   },
 )
 
-describe('control: a fault is found, with the number that shows it again', () => {
+describe('control: the campaign finds a fault and prints the number that repeats it', () => {
   const faulty = (flawOf: (text: string) => string | undefined): Face => ({
     check: (random) => flawOf(mutatedText(random)),
     checkAll: () => undefined,

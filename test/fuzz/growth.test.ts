@@ -64,7 +64,7 @@ afterAll(() =>
 
 const timeout = inForm({ full: 120_000, long: 3_600_000 })
 
-describe('The time to read a body grows as its size does', { timeout }, () => {
+describe('The time to read a body grows in proportion to its size', { timeout }, () => {
   test.each(Object.entries(growing))('%s', (name, textOf) => {
     const { ms, fourfoldMs, ratio } = growthOf(read, textOf)
     rows.push({
@@ -77,7 +77,7 @@ describe('The time to read a body grows as its size does', { timeout }, () => {
     expect(ratio).toBeLessThan(tooSteep)
   })
 
-  test('control: a reader that looks at all that came before, again and again, is found out', () => {
+  test('control: the test detects a reader whose time grows with the square of the size', () => {
     const quadratic = (text: string): void => {
       let seen = 0
       for (let end = 0; end < text.length; end += 100) seen += JSON.stringify(text.slice(0, end)).length

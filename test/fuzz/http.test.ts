@@ -57,7 +57,7 @@ function checkPending(receiver: Receiver): void {
 
 const nextTask = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-describe('Whatever is sent, the answer is JSON with a code, never a 5xx but 503, and nothing crashes', () => {
+describe('Every request gets a JSON answer with a code, no 5xx but 503, and nothing crashes', () => {
   test('bytes, headers, methods and paths, by fetch and by routes()', async () => {
     const receiver = tested()
     const host = new Hono().route('/', receiver.routes()).notFound(() => new Response(hostsOwn, { status: 404 }))
@@ -126,7 +126,7 @@ describe('Whatever is sent, the answer is JSON with a code, never a 5xx but 503,
     )
   })
 
-  test('JSON of every shape, at both doors, as text and parsed, in all three formats', async () => {
+  test('JSON of every shape, on both kinds of paths, as text and parsed, in all three formats', async () => {
     const receiver = tested()
     await fc.assert(
       fc.asyncProperty(
@@ -147,7 +147,7 @@ describe('Whatever is sent, the answer is JSON with a code, never a 5xx but 503,
     expect(receiver.stats().pending).toEqual({ messages: 0, bytes: 0 })
   })
 
-  test('anything at all given to accept()', async () => {
+  test('any value given to accept()', async () => {
     const receiver = tested()
     const anything = fc.anything({
       withBigInt: true,
@@ -183,7 +183,7 @@ function parsed(text: string): unknown {
   }
 }
 
-describe('What breaks parsers', () => {
+describe('Input that breaks parsers', () => {
   const deep = 100_000
   const onCapacity = (): Receiver => createReceiver({ secret, log, limits: { bodyBytes: 4_194_304 } }).on('*', () => {})
   const state = '{"vin":"A","state":"online"}'

@@ -61,7 +61,7 @@ describe.each(['node24', 'bun', 'deno'] as const)(
   'whatever bytes come on a connection, on %s',
   { concurrent: form !== 'long', timeout: inForm({ full: 120_000, long: 3_600_000 }) },
   (runtime) => {
-    test('the process goes on and takes messages', async ({ expect }) => {
+    test('the process keeps running and takes messages', async ({ expect }) => {
       await using target = await spawnTarget(programCommand(runtime, program))
       const port = Number(new URL(target.url).port)
       const answers = new Map<string, number>()

@@ -31,14 +31,14 @@ async function trickle(client: Connection, piece: string): Promise<string> {
   }
 }
 
-describe.concurrent('a slow client is cut off', () => {
+describe.concurrent('the server closes the connection of a slow client', () => {
   test('that never ends its headers, after headersTimeoutMs', async () => {
     await using server = await serving({ headersTimeoutMs: 200 })
     using client = await open(server.url, 'POST / HTTP/1.1\r\nhost: localhost\r\n')
     expect(await trickle(client, 'x: y\r\n')).toMatch(/^HTTP\/1\.1 408 /)
   })
 
-  test('that never ends its body, after requestTimeoutMs, and nothing of it is taken for a message', async () => {
+  test('that never ends its body, after requestTimeoutMs, and nothing of the body becomes a message', async () => {
     await using server = await serving({ requestTimeoutMs: 300 })
     using client = await open(server.url, `${head(100_000)}{"vin":"`)
     expect(await trickle(client, 'x')).not.toMatch(/ 2\d\d /)
@@ -52,7 +52,7 @@ describe.concurrent('a slow client is cut off', () => {
     expect(await client.received).toMatch(/^HTTP\/1\.1 200 [^]*"text":"Success"/)
   })
 
-  test('while others are served', async () => {
+  test('while other clients are served', async () => {
     await using server = await serving({ headersTimeoutMs: 600_000, requestTimeoutMs: 600_000 })
     const slow = await Promise.all(Array.from({ length: 50 }, () => open(server.url, 'POST / HTTP/1.1\r\n')))
     expect(await post(server.url, 'V1')).toBe(200)
@@ -60,7 +60,7 @@ describe.concurrent('a slow client is cut off', () => {
   })
 })
 
-test('connections above maxConnections are closed as they come, and room that is made is used', async () => {
+test('connections above maxConnections are closed at once, and a closed connection makes room for a new one', async () => {
   await using server = await serving({ maxConnections: 2 })
   const body = '{"vin":"V","state":"online"}'
   const ask = (): Promise<Connection> => open(server.url, `${head(body.length)}${body}`)
@@ -78,7 +78,7 @@ test('connections above maxConnections are closed as they come, and room that is
   expect(second).toBeDefined()
 })
 
-test('a request may take less time than headers by default may: the shorter limit holds for both', async () => {
+test('a requestTimeoutMs below the default of headersTimeoutMs limits both', async () => {
   await using server = await serving({ requestTimeoutMs: 5_000 })
   expect(await post(server.url, 'V1')).toBe(200)
 })

@@ -36,14 +36,14 @@ test.each([
   },
 )
 
-test('the line at the start says so when stopping will drain nothing, for no receiver was found', async () => {
+test('the line at the start says when no receiver was found and a stop drains nothing', async () => {
   const receiver = createReceiver({ secret })
   const line = await announced(new Hono().post('/telemetry', (c) => receiver.fetch(c.req.raw)))
   expect(line).toContain('No receiver was found')
   expect(line).toContain('app.route(path, receiver.routes())')
 })
 
-test('receivers that an app mounts are found through apps in apps, also ones with error handlers of their own', async () => {
+test('receivers are found in nested apps, also in apps with error handlers of their own', async () => {
   const receivers = [createReceiver({ secret: 'one' }), createReceiver({ secret: 'two' })]
   const [one, two] = receivers.map((receiver) => new Hono().route('/telemetry', receiver.routes()))
   if (one === undefined || two === undefined) throw new Error('There are two.')
@@ -56,7 +56,7 @@ test('receivers that an app mounts are found through apps in apps, also ones wit
   expect(receivers.map((receiver) => receiver.stats().draining)).toEqual([true, true])
 })
 
-test('what an app mounts gets the variables as env, and keeps no connection while a message waits; the app itself sees it', async () => {
+test('a mounted receiver gets the variables as env and keeps no connection while a message waits, and the app sees the connection', async () => {
   const seen: unknown[] = []
   const handled = Promise.withResolvers<void>()
   const receiver = createReceiver({ secret }).on('*', (_event, { env }) => {
@@ -74,7 +74,7 @@ test('what an app mounts gets the variables as env, and keeps no connection whil
   expect(seen[0]).toBe(process.env)
 })
 
-test('url and port are those that were taken, and an address of version 6 stands in brackets', async () => {
+test('url has the port that the server listens on, and an IPv6 address in brackets', async () => {
   const server = await serve(createReceiver({ secret }), quiet)
   expect(server.url).toBe(`http://127.0.0.1:${server.port}`)
   expect(await post(server.url, 'V1')).toBe(200)
@@ -86,7 +86,7 @@ test('url and port are those that were taken, and an address of version 6 stands
   await six.close()
 })
 
-test('close stops once, and closed resolves to the same', async () => {
+test('close stops the server once, and closed resolves to the same result', async () => {
   const receiver = createReceiver({ secret }).on('*', () => {})
   const server = await serve(receiver, quiet)
   expect(await post(server.url, 'V1')).toBe(200)
@@ -95,7 +95,7 @@ test('close stops once, and closed resolves to the same', async () => {
   await expect(fetch(server.url)).rejects.toThrow()
 })
 
-test('close takes the listeners for signals away again', async () => {
+test('close removes the signal listeners', async () => {
   const before = process.listenerCount('SIGTERM') + process.listenerCount('SIGINT')
   const server = await serve(createReceiver({ secret }), { port: 0, hostname: '127.0.0.1', announce: false })
   expect(process.listenerCount('SIGTERM') + process.listenerCount('SIGINT')).toBe(before + 2)
@@ -103,7 +103,7 @@ test('close takes the listeners for signals away again', async () => {
   expect(process.listenerCount('SIGTERM') + process.listenerCount('SIGINT')).toBe(before)
 })
 
-test('a port that is taken is an error that names it, and says what to do', async () => {
+test('a port that is taken is an error that names the port and says what to do', async () => {
   const server = await serve(createReceiver({ secret }), quiet)
   await expect(serve(createReceiver({ secret }), { ...quiet, port: server.port })).rejects.toMatchObject({
     code: 'listen_failed',
@@ -114,7 +114,7 @@ test('a port that is taken is an error that names it, and says what to do', asyn
   await server.close()
 })
 
-test('a certificate that is none is an error, and shows neither it nor the key', async () => {
+test('an invalid certificate is an error that shows neither the certificate nor the key', async () => {
   const tls = { cert: 'not a certificate', key: 'not a key' }
   const error = await serve(createReceiver({ secret }), { ...quiet, tls }).then(
     () => undefined,

@@ -25,7 +25,7 @@ async function signalled(target: Target, signal: NodeJS.Signals): Promise<void> 
 }
 
 describe.concurrent.each(['SIGTERM', 'SIGINT'] as const)('%s', (signal) => {
-  test('under load: whatever was acknowledged is handled, and the process ends by itself', async () => {
+  test('under load, every acknowledged message is handled, and the process ends by itself', async () => {
     await using target = await start('receiver', { graceMs: longer }, { handlerMs: 8 })
     let acknowledged = 0
     let enough = (): void => {}
@@ -48,7 +48,7 @@ describe.concurrent.each(['SIGTERM', 'SIGINT'] as const)('%s', (signal) => {
     expect(await closed(target)).toMatchObject({ left: 0, lost: 0 })
   })
 
-  test('ends the server though clients hold idle connections open', async ({ onTestFinished: finished }) => {
+  test('ends the server although clients keep idle connections open', async ({ onTestFinished: finished }) => {
     await using target = await start('receiver', { graceMs: longer })
     const agent = new Agent({ keepAlive: true })
     finished(() => agent.destroy())
@@ -78,7 +78,7 @@ test('a request that waits for its handlers is answered while the server stops',
   expect(await target.line(/^handled/)).toBe('handled 1 of 1')
 })
 
-test('a connection that stops in its TLS handshake does not hold the stop beyond its grace', async () => {
+test('a connection that hangs in its TLS handshake does not delay the stop beyond its grace', async () => {
   await using target = await start('receiver', { graceMs: 400, tls: { cert: certificate, key: privateKey } })
   const socket = connect(Number(new URL(target.url).port), '127.0.0.1')
   onTestFinished(() => void socket.destroy())
@@ -88,7 +88,7 @@ test('a connection that stops in its TLS handshake does not hold the stop beyond
   expect(await target.exited).toEqual({ status: 0, signal: null })
 })
 
-test('a handler that hangs is given up at the deadline, which is told with the count, and the process ends', async () => {
+test('a handler that hangs is aborted at the deadline, the log counts the lost messages, and the process ends', async () => {
   await using target = await start('receiver', { graceMs: 300 })
   expect([await post(target.url, 'HANG1'), await post(target.url, 'HANG2')]).toEqual([200, 200])
   target.kill('SIGTERM')
@@ -98,7 +98,7 @@ test('a handler that hangs is given up at the deadline, which is told with the c
   expect(await target.exited).toEqual({ status: 0, signal: null })
 })
 
-test('a second signal, of whichever kind, ends the process at once', async () => {
+test('a second signal of either kind ends the process at once', async () => {
   await using target = await start('receiver', { graceMs: longer })
   expect(await post(target.url, 'HANG1')).toBe(200)
   await signalled(target, 'SIGTERM')
@@ -121,7 +121,7 @@ test('signals: false leaves signals to the host', async () => {
   expect(await target.exited).toEqual({ status: null, signal: 'SIGTERM' })
 })
 
-test('every receiver that an app mounts is drained, deep in apps of apps', async () => {
+test('every receiver that an app mounts is drained, also in nested apps', async () => {
   await using target = await start('apps', { graceMs: longer })
   const to = (path: string, authorization: string, vin: string): Promise<Response> =>
     fetch(target.url + path, { method: 'POST', headers: { authorization }, body: message(vin) })

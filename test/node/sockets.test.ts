@@ -37,7 +37,7 @@ describe('an inherited socket', () => {
     expect(await startOn(fd, {}, '1')).not.toBe(`http://127.0.0.1:${port}`)
   })
 
-  test('listen: { fd } takes the one that the option names', async () => {
+  test('listen: { fd } uses the socket that the option names', async () => {
     const { port, fd } = await bindPort()
     expect(await startOn(fd, { listen: { fd: 3 } }, '1')).toBe(`http://127.0.0.1:${port}`)
   })
@@ -56,15 +56,15 @@ test('reusePort: two servers share a port', async () => {
   await two.close()
 })
 
-describe('a process that something holds after a drain by signal', () => {
-  test('says what holds it, and ends', async () => {
+describe('a process that does not end after a drain by signal', () => {
+  test('logs what keeps it running, and ends', async () => {
     await using target = await start('held')
     target.kill('SIGTERM')
     expect(await target.line(/the process did not end/)).toContain('because of Timeout')
     expect(await target.exited).toEqual({ status: 0, signal: null })
   })
 
-  test('goes on with exit: false', async () => {
+  test('keeps running with exit: false', async () => {
     await using target = await start('held', { exit: false })
     target.kill('SIGTERM')
     await target.line(/^closed/)
@@ -79,7 +79,7 @@ describe('Expect: 100-continue', () => {
   const head = (given: string): string =>
     `POST / HTTP/1.1\r\nhost: a\r\nauthorization: ${given}\r\ncontent-length: ${body.length}\r\nexpect: 100-continue\r\n\r\n`
 
-  test('the body is asked for when the secret is right', async () => {
+  test('a right secret gets 100 Continue', async () => {
     const server = await serve(createReceiver({ secret }), quiet)
     const socket = connect(server.port, '127.0.0.1')
     let received = ''
@@ -94,7 +94,7 @@ describe('Expect: 100-continue', () => {
     await server.close()
   })
 
-  test('a wrong secret is refused without asking for the body, and the connection closes', async () => {
+  test('a wrong secret is refused without 100 Continue, and the connection closes', async () => {
     const server = await serve(createReceiver({ secret }), quiet)
     const socket = connect(server.port, '127.0.0.1')
     let received = ''

@@ -15,9 +15,9 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       DrainOptions DrainResult Durability Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeResult EdgeStep EdgeTopic ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy
       FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
       GivenMessage Handler HandlerContext HandlerFilter Happening Histogram Inbox InboxFactory InboxGap InboxMessage
-      InboxSettings InboxStats Json KeptGap Location Log MalformedBody MessageSelection Meta NextAttempt
-      Occurrence OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
-      RefusedRequest RelayInbox ReplaySelection RuntimeRefusal Secret Selection Source StateEvent Stats StoredVehicle Subject
+      InboxSettings InboxStats Json KeptGap ListedMessage Listing Location Log MalformedBody MessageRecord MessageSelection Messages Meta NextAttempt
+      ObservedRun Observer Occurrence OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
+      RefusedRequest RelayInbox ReplaySelection RunEnd RuntimeRefusal Secret Selection SettledMessage Source StateEvent Stats StoredVehicle Subject TestMessage
       TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent VehicleError VehicleStore VehicleView Vehicles VehiclesOptions
       VehiclesStats Waiting WireEvent`,
   },

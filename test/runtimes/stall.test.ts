@@ -22,8 +22,9 @@ describe.each(runtimes)('on %s', (runtime) => {
     expect(vin).toBeUndefined()
     expect(fromMs).toBeLessThanOrEqual(stoppedMs)
     expect(fromMs).toBeGreaterThan(stoppedMs - 2_000)
-    expect(toMs).toBeGreaterThanOrEqual(continuedMs)
-    expect(toMs).toBeLessThan(continuedMs + 2_000)
+    // The gap goes on for three seconds: connections that waited too long fill the queue of the kernel.
+    expect(toMs).toBeGreaterThanOrEqual(continuedMs + 3_000)
+    expect(toMs).toBeLessThan(continuedMs + 6_000)
     expect(target.output.join('\n')).toContain('the process stood still, and messages may be missing')
   }, 30_000)
 })

@@ -6,6 +6,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { stripVTControlCharacters } from 'node:util'
 import { expect, test } from 'vitest'
+import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
+import { createReceiver } from '../../src/index.ts'
 
 const topics = ['data', 'state', 'connectivity', 'vehicle_data', 'alerts', 'errors']
 const eventLine = /^\d\d:\d\d:\d\d [ \d:().-]{11} 0FL[3YSX]EETV\w{9} (service|maker|collector) +(\w+) +\S/
@@ -57,3 +59,33 @@ test.each([
     rmSync(folder, { recursive: true })
   },
 )
+
+test('npm start counts messages that its last run left apart from those that it receives', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-start-'))
+  const path = join(folder, 'inbox.db')
+  const last = createReceiver({ secret: false, inbox: sqliteInbox({ path }) }).on('*', () => new Promise(() => {}))
+  for (const state of ['online', 'driving'])
+    await last.accept({
+      authorization: undefined,
+      body: { vin: '0FL3EETV000000001', createdAt: new Date().toISOString(), state },
+    })
+  await last.drain({ handlerGraceMs: 0 })
+
+  const { FORCE_COLOR: _forced, ...inherited } = process.env
+  const env = { ...inherited, NO_COLOR: '1', PORT: '0', FLEETHOOK_INBOX: path }
+  const child = spawn(process.execPath, ['scripts/start.ts'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  const lines: string[] = []
+  for await (const line of createInterface(child.stdout)) {
+    lines.push(line)
+    // The vehicles of this run have sent something, and the gap since the last run was handled.
+    const isEnough =
+      lines.filter((each) => eventLine.test(each)).length > 5 && lines.some((each) => each.includes('gap'))
+    if (isEnough) child.kill('SIGINT')
+  }
+  const [totals = '', recovered] = lines.slice(-2)
+  expect(recovered).toBe('recovered from the last run and handled: 2')
+  const [, received, handled] = /^received (\d+), handled (\d+), left 0, lost 0$/.exec(totals) ?? []
+  expect(handled).toBe(received)
+  expect(Number(handled)).toBeGreaterThan(0)
+  rmSync(folder, { recursive: true })
+}, 60_000)

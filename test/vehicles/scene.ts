@@ -63,7 +63,7 @@ export function vehicleScene(
     post,
     async send(data, { vin: of = vin, agoMs = 0 } = {}) {
       const createdAt = new Date(clock.now() - agoMs).toISOString()
-      const { settled } = await post(message.data({ ...data }, { vin: of, createdAt }))
+      const { settled } = await post({ ...message.data({}, { vin: of, createdAt }), data })
       await settled
       await clock.advance(1_000)
     },

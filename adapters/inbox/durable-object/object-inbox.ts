@@ -1,11 +1,13 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { seqOf } from '../../../src/inbox/delivery-id.ts'
-import type { Inbox, InboxMessage, Opened, Waiting } from '../../../src/inbox/inbox.ts'
+import type { Inbox, InboxMessage, ListedMessage, Listing, Opened, Waiting } from '../../../src/inbox/inbox.ts'
 import type { ObjectStorage } from './platform.ts'
 import { createRoom, type Keeping, type Retained } from './room.ts'
 import {
   dead,
   letterOf,
+  listedOf,
+  listing,
   messageOf,
   migrate,
   readMeta,
@@ -19,6 +21,7 @@ import {
 
 /** An inbox in the database of the object that runs this. */
 export interface ObjectInbox extends Inbox {
+  messages(which: Listing): Promise<readonly ListedMessage[]>
   /** The number of messages that are handed out, and of all claims: they show when everything is quiet. */
   activity(): { readonly handedOut: number; readonly claims: number }
   /** Deletes messages whose retention is over. */
@@ -165,6 +168,8 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     },
 
     settled: async (which) => selecting(rows, settled, which).map(messageOf),
+
+    messages: async (which) => listing(rows, which).map(listedOf),
 
     async revive(id) {
       const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state <> ${waiting}`, seqOf(id))

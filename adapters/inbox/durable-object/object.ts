@@ -6,7 +6,7 @@ import type { Surroundings } from '../../../src/dispatch/work.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { MessageSelection } from '../../../src/inbox/dead-letters.ts'
-import type { DeadLetter, InboxMessage, Selection } from '../../../src/inbox/inbox.ts'
+import type { DeadLetter, InboxMessage, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
 import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
 import type { InboxObject, InboxObjectClass, ObjectState, ObjectStorage } from './platform.ts'
 import { createRestingClock, type RestingClock } from './resting-clock.ts'
@@ -20,6 +20,7 @@ export interface Questions {
   put(messages: readonly InboxMessage[]): Promise<Refusal | undefined>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
+  messages(which: Listing): Promise<readonly ListedMessage[]>
   replayDead(which: Which): Promise<number>
   discardDead(which: Which): Promise<number>
   replay(which: MessageSelection): Promise<number>
@@ -123,6 +124,11 @@ class Shard implements Questions {
   async findDeadLetter(id: string): Promise<DeadLetter | undefined> {
     await this.#backend.open()
     return this.#inbox.findDeadLetter(id)
+  }
+
+  async messages(which: Listing): Promise<readonly ListedMessage[]> {
+    await this.#backend.open()
+    return this.#inbox.messages(which)
   }
 
   replayDead(which: Which): Promise<number> {

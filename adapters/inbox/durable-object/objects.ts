@@ -1,9 +1,9 @@
-import { createDeadLetterReader } from '../../../src/backend/replay.ts'
+import { createDeadLetterReader, createMessages } from '../../../src/backend/replay.ts'
 import type { Relay } from '../../../src/backend/relay.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
-import type { InboxMessage } from '../../../src/inbox/inbox.ts'
+import type { InboxMessage, ListedMessage, Listing } from '../../../src/inbox/inbox.ts'
 import type { Receipts } from '../../../src/inbox/receipts.ts'
 import { fnv1a } from '../../../src/wire/identity.ts'
 import type { Questions, Reply } from './object.ts'
@@ -75,6 +75,16 @@ export function createObjectRelay({ objects, shards, receipts, bindings }: Objec
     read: receipts.reread,
   })
 
+  const lists = {
+    async messages(which: Listing): Promise<readonly ListedMessage[]> {
+      const found = await Promise.all(everyShard.map((shard) => ask(shard, bindings(), 'messages', which)))
+      return found
+        .flat()
+        .toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1))
+        .slice(0, which.limit)
+    },
+  }
+
   const deadLetters: DeadLetters = {
     list: reader.list,
     get: reader.get,
@@ -85,6 +95,7 @@ export function createObjectRelay({ objects, shards, receipts, bindings }: Objec
   return {
     durability: 'replicated',
     deadLetters,
+    messages: createMessages(lists, receipts.reread),
     replay: (which, { env = bindings() } = {}) => total((shard) => ask(shard, env, 'replay', which)),
 
     async put(messages, env) {

@@ -1,6 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { seqOf } from '../../../src/inbox/delivery-id.ts'
-import type { DeadLetter, InboxMessage, Selection } from '../../../src/inbox/inbox.ts'
+import type { DeadLetter, InboxMessage, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
 import type { ObjectSql, SqlValue } from './platform.ts'
 
 /** A row of `fleethook_messages`, or some of its columns. */
@@ -33,10 +33,30 @@ export function letterOf(row: Row): DeadLetter {
   }
 }
 
+export function listedOf(row: Row): ListedMessage {
+  const message = messageOf(row)
+  if (row['state'] !== dead) return { message, state: row['state'] === settled ? 'settled' : 'waiting' }
+  const { error, attempts, diedAt } = letterOf(row)
+  return { message, state: 'dead', reason: { error, attempts, diedAt } }
+}
+
 /** The rows of a state that are asked for, in the order of ids. */
-export function selecting(rows: Rows, state: number, { limit, after, lane, fromMs, toMs }: Selection): readonly Row[] {
+export function selecting(rows: Rows, state: number, which: Selection): readonly Row[] {
   // Written into the statement: the index of the dead ones is found by it.
-  const conditions = [`state = ${state}`]
+  return reading(rows, [`state = ${state}`], which, 'ASC')
+}
+
+/** The rows of every state that are asked for, newest first. */
+export function listing(rows: Rows, which: Listing): readonly Row[] {
+  return reading(rows, [], which, 'DESC')
+}
+
+function reading(
+  rows: Rows,
+  conditions: string[],
+  { limit, after, before, lane, fromMs, toMs }: Selection & Listing,
+  order: 'ASC' | 'DESC',
+): readonly Row[] {
   const bindings: (string | number)[] = []
   const where = (condition: string, binding: string | number | undefined): void => {
     if (binding === undefined) return
@@ -44,11 +64,12 @@ export function selecting(rows: Rows, state: number, { limit, after, lane, fromM
     bindings.push(binding)
   }
   where('place > ?', after === undefined ? undefined : seqOf(after))
+  where('place < ?', before === undefined ? undefined : seqOf(before))
   where('lane = ?', lane)
   where('received_at >= ?', fromMs)
   where('received_at < ?', toMs)
   return rows(
-    `SELECT * FROM fleethook_messages WHERE ${conditions.join(' AND ')} ORDER BY place LIMIT ?`,
+    `SELECT * FROM fleethook_messages WHERE ${['TRUE', ...conditions].join(' AND ')} ORDER BY place ${order} LIMIT ?`,
     ...bindings,
     limit,
   )

@@ -17,6 +17,7 @@ export function createQueueRelay(queue: (env: never) => QueueBinding): Relay {
   return {
     durability: 'replicated',
     deadLetters,
+    messages: { list: elsewhere, get: elsewhere },
     // A queue deletes handled messages.
     replay: async () => 0,
 

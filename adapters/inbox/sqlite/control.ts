@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxSettings } from '../../../src/inbox/inbox.ts'
-import type { OperatorApi } from '../../../src/inbox/dead-letters.ts'
+import { Feed } from '../../../src/operator/feed.ts'
+import type { OperatorApi } from '../../../src/inbox/observer.ts'
 
 /** The socket beside the file, through which operators on this machine, as the same user, reach the process that has the file. */
 interface Control {
@@ -29,6 +30,7 @@ export function controlPath(path: string): string {
 /** Without a socket the receiver runs too: the log says that operators cannot reach it. */
 export function createControl(path: string, settings: InboxSettings): Control {
   let server: Server | undefined
+  let feed: Feed | undefined
   return {
     open() {
       // Not earlier: while the receiver is being created it has no operator yet.
@@ -37,9 +39,11 @@ export function createControl(path: string, settings: InboxSettings): Control {
       const socket = controlPath(path)
       const failed = (error: unknown): void =>
         log.warn('operators cannot reach this receiver by its inbox', { socket, error: nameOf(error) })
+      // Before anybody asks: what goes wrong until then is worth showing.
+      feed ??= operator.observe && new Feed(operator.observe)
       let listener: Promise<RequestListener> | undefined
       server = createServer((incoming, outgoing) => {
-        listener ??= createListener(operator)
+        listener ??= createListener(operator, feed)
         listener
           .then((answer) => answer(incoming, outgoing))
           .catch((error: unknown) => {
@@ -65,12 +69,15 @@ export function createControl(path: string, settings: InboxSettings): Control {
 }
 
 /** Loaded with the first request of an operator, which most processes never get. */
-async function createListener(operator: OperatorApi): Promise<RequestListener> {
+async function createListener(operator: OperatorApi, feed: Feed | undefined): Promise<RequestListener> {
   const [{ getRequestListener }, { createOperatorApp }] = await Promise.all([
     import('@hono/node-server'),
     import('../../../src/operator/app.ts'),
   ])
-  return getRequestListener(createOperatorApp(operator).fetch, { overrideGlobalObjects: false, hostname: 'localhost' })
+  return getRequestListener(createOperatorApp(operator, feed).fetch, {
+    overrideGlobalObjects: false,
+    hostname: 'localhost',
+  })
 }
 
 function nameOf(error: unknown): string {

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../src/base/clock.ts'
-import type { Histogram } from '../../../src/inbox/inbox.ts'
+import type { Histogram } from '../../../src/inbox/stats.ts'
 import type { VehicleRows } from './vehicles.ts'
 import type {
   Committed,

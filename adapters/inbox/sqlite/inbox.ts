@@ -9,10 +9,11 @@ import type {
   InboxGap,
   InboxMessage,
   InboxSettings,
+  ListedMessage,
   Selection,
-  UnopenedInbox,
   Waiting,
 } from '../../../src/inbox/inbox.ts'
+import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
 import { createControl } from './control.ts'
 import type {
   Committed,
@@ -324,6 +325,23 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     },
 
     settled: (which) => list(which, file.settled),
+
+    async messages({ before, ...which }) {
+      await commits.flush()
+      const items: ListedMessage[] = []
+      const end = Number.MAX_SAFE_INTEGER
+      let next: number | undefined = before === undefined ? end : seqOf(before)
+      while (next !== undefined && items.length < which.limit) {
+        const from = next
+        const page: Page<ListedMessage> = await readFile(() =>
+          file.messages({ ...which, limit: which.limit - items.length }, Number.isNaN(from) ? end : from),
+        )
+        items.push(...page.items)
+        next = page.next
+        if (next !== undefined) await setImmediate()
+      }
+      return items
+    },
 
     async revive(id, changed) {
       const seq = seqOf(id)

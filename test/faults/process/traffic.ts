@@ -35,7 +35,7 @@ export interface TrafficOptions {
   readonly extraBytes?: number
   /** Vehicles go on sending when there is no answer. Default: they stop, because the receiver is gone. */
   readonly goesOn?: boolean
-  /** How long the sender waits for an answer, in milliseconds. Default: as long as it takes. */
+  /** How long the sender waits for an answer, in milliseconds, while it runs itself. Default: as long as it takes. */
   readonly timeoutMs?: number
   /** Every second vehicle opens a connection for each message. Default: all keep theirs. */
   readonly opensConnections?: boolean
@@ -146,14 +146,38 @@ function answerTo(url: string, agent: Agent | false, posting: Posting): Promise<
     function failed(error: NodeJS.ErrnoException): void {
       resolve({ status: 0, error: error.code ?? error.message })
     }
-    const timer =
-      timeoutMs === undefined
-        ? undefined
-        : setTimeout(() => posted.destroy(Object.assign(new Error(), { code: 'no answer in time' })), timeoutMs)
+    let timer: NodeJS.Timeout | undefined
+    function wait(ms: number): void {
+      const fromMs = performance.now()
+      timer = setTimeout(() => {
+        // A sender that stood still may not even have sent it.
+        if (stalledUntilMs > fromMs) wait(ms)
+        else posted.destroy(Object.assign(new Error(), { code: 'no answer in time' }))
+      }, ms)
+    }
+    if (timeoutMs !== undefined) {
+      watchSender()
+      wait(timeoutMs)
+    }
     posted.once('error', failed)
     posted.once('close', () => clearTimeout(timer))
     posted.end(body)
   })
+}
+
+const tickMs = 50
+let tickedAtMs = -Infinity
+let stalledUntilMs = -Infinity
+
+/** Notes until when this process last stood still for more than a fifth of a second. */
+function watchSender(): void {
+  if (tickedAtMs > 0) return
+  tickedAtMs = performance.now()
+  setInterval(() => {
+    const now = performance.now()
+    if (now - tickedAtMs > tickMs + 200) stalledUntilMs = now
+    tickedAtMs = now
+  }, tickMs).unref()
 }
 
 function errorIn(text: string): Pick<Sent, 'error'> {

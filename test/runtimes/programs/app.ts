@@ -1,5 +1,6 @@
 import { Hono } from 'hono'
 import { type Ack, createReceiver, type Durability } from '../../../src/index.ts'
+import { metricsRoutes } from '../../../src/metrics.ts'
 import { inboxOf } from './inbox.ts'
 
 /** What a test wants of the receiver that it talks to. */
@@ -80,6 +81,7 @@ export function createApp(settings: Settings = {}): Hono<{ Bindings: Bindings }>
       held.handle = false
       return c.body(null, 204)
     })
+    .route('/metrics', metricsRoutes(receiver, { secret: 'a-secret-of-the-metrics' }))
     .route('/', receiver.routes())
 }
 

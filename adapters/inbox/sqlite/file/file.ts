@@ -30,6 +30,7 @@ import {
   downtimeOf,
   gapOf,
   isIntact,
+  listedOf,
   messageOf,
   prepareStatements,
   vehicleOf,
@@ -46,6 +47,9 @@ interface Connection {
 
 /** Rows per page of a list: a few milliseconds of reading. */
 const pageRows = 2_000
+
+/** Rows that one step of a list newest first looks at, without their texts: a few milliseconds. */
+const listedRows = 10_000
 
 /** The file itself. Each step blocks the thread that it runs in. */
 export function createInboxFile(settings: FileSettings): InboxFile {
@@ -259,6 +263,15 @@ export function createInboxFile(settings: FileSettings): InboxFile {
           return row === undefined ? undefined : messageOf(row)
         }),
       ),
+
+    messages: async ({ lane, fromMs, toMs, limit }, before) =>
+      use(({ statements }) => {
+        const times = [fromMs ?? 0, toMs ?? Number.MAX_SAFE_INTEGER] as const
+        const rows = statements.listed.all(before, listedRows, lane ?? null, ...times, limit)
+        const reached = statements.listedTo.get(before, listedRows)
+        const isEnd = rows.length >= limit || Number(reached?.['messages']) < listedRows
+        return { items: rows.map(listedOf), next: isEnd ? undefined : Number(reached?.['place']) }
+      }),
 
     async tidy(sign, pendingBytes) {
       return use((on) => {

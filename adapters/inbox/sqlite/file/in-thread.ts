@@ -82,6 +82,7 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
     message: (seq) => call('message', seq),
     deadLetters: (which, after) => call('deadLetters', which, after),
     settled: (which, after) => call('settled', which, after),
+    messages: (which, before) => call('messages', which, before),
     tidy: (sign, pendingBytes) => call('tidy', sign, pendingBytes),
     probe: (nowMs, pendingBytes) => call('probe', nowMs, pendingBytes),
     unapplied: (after) => call('unapplied', after),

@@ -6,11 +6,13 @@ import type {
   InboxGap,
   InboxMessage,
   KeptGap,
+  ListedMessage,
+  Listing,
   Selection,
-  UnopenedInbox,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
 import type { StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
+import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 
 /**
  * The file half of the inbox: everything that touches the disk. It runs beside the receiver or in a thread of its own, so
@@ -28,6 +30,8 @@ export interface InboxFile {
   message(seq: number): Promise<InboxMessage | undefined>
   deadLetters(which: Selection, after: number): Promise<Page<DeadLetter>>
   settled(which: Selection, after: number): Promise<Page<InboxMessage>>
+  /** Messages of every state, newest first, from the one before this `seq`. */
+  messages(which: Listing, before: number): Promise<Page<ListedMessage>>
   /**
    * Notes the sign of life, then does one bounded step of retention and of shrinking the file. Rejects with
    * `inbox_unavailable` when the file was deleted, renamed or replaced.

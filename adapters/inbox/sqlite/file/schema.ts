@@ -2,11 +2,11 @@ import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite'
 import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { GapReason } from '../../../../src/events/event.ts'
-import type { Claim, DeadLetter, InboxGap, InboxMessage, Waiting } from '../../../../src/inbox/inbox.ts'
+import type { Claim, DeadLetter, InboxGap, InboxMessage, ListedMessage, Waiting } from '../../../../src/inbox/inbox.ts'
 import type { SignOfLife, VehicleRow } from './interface.ts'
 
 /** 'flht': marks a SQLite file as an inbox of fleethook. */
-const applicationId = 0x66_6c_68_74
+export const applicationId = 0x66_6c_68_74
 
 const time = (column: string): string => `strftime('%Y-%m-%dT%H:%M:%fZ', ${column} / 1000.0, 'unixepoch')`
 
@@ -100,6 +100,9 @@ export const migrations: readonly string[] = [
   CREATE INDEX vehicles_seen ON vehicles (seen_at);
   `,
 ]
+
+/** The version of the newest schema. */
+export const schemaVersion: number = migrations.length
 
 /**
  * Brings a file to the newest schema in one transaction. Throws `inbox_unsupported` for a file that is not an inbox, or that
@@ -232,6 +235,15 @@ const statements = {
   vehicle: 'SELECT * FROM vehicles WHERE vin = ?',
   vehicles: 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT ?',
   countVehicles: "SELECT count(*) AS vehicles FROM vehicles INDEXED BY vehicles_seen WHERE vin <> ''",
+  // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0010-observing.md).
+  listed: `
+    SELECT m.*, d.error, d.attempts, d.died_at, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits
+    FROM (SELECT place, lane, received_at FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?) s
+      CROSS JOIN messages m USING (place) LEFT JOIN dead d USING (place)
+    WHERE s.lane = ifnull(?, s.lane) AND s.received_at >= ? AND s.received_at < ? ORDER BY m.place DESC LIMIT ?`,
+  listedTo: `
+    SELECT min(place) AS place, count(*) AS messages
+    FROM (SELECT place FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?)`,
   pageCount: 'PRAGMA page_count',
   freePages: 'PRAGMA freelist_count',
   deadBytes: 'SELECT ifnull(sum(bytes), 0) AS bytes FROM dead',
@@ -305,6 +317,13 @@ export function deadLetterOf(row: SqlRow): DeadLetter {
     diedAt: Number(row['died_at']),
     ...(typeof changed === 'string' ? { changed } : {}),
   }
+}
+
+export function listedOf(row: SqlRow): ListedMessage {
+  if (row['waits'] === 1) return { message: messageOf(row), state: 'waiting' }
+  if (row['died_at'] == null) return { message: messageOf(row), state: 'settled' }
+  const { message, error, attempts, diedAt } = deadLetterOf(row)
+  return { message, state: 'dead', reason: { error, attempts, diedAt } }
 }
 
 export function waitingOf({ id, lane, kind, attempts, not_before: notBefore }: SqlRow): Waiting {

@@ -1,5 +1,36 @@
-import type { InboxStats } from '../inbox/inbox.ts'
 import type { Drift } from '../wire/data.ts'
+
+/** The number of values up to each bound. The last count is that of values above every bound. */
+export interface Histogram {
+  /** Ascending. */
+  readonly bounds: readonly number[]
+  /** One more than there are bounds. */
+  readonly counts: readonly number[]
+  readonly sum: number
+}
+
+/** Figures of an inbox. Cheap to read. An inbox leaves out what it does not know. */
+export interface InboxStats {
+  /** The space that it takes on the disk or in memory. */
+  readonly bytes?: number
+  /** The most messages that can wait or be claimed. Left out when there is no such limit. */
+  readonly mostMessages?: number
+  /** The dead letters that it keeps now. */
+  readonly deadLetters?: number
+  /** The age of the oldest message that waits or is claimed, in milliseconds. Left out when there is none. */
+  readonly oldestWaitingMs?: number
+  /** How long its commits took, in milliseconds. */
+  readonly commitMs?: Histogram
+  /** Stopped inboxes beside this one that hold messages, when it was opened. */
+  readonly unopened?: readonly UnopenedInbox[]
+}
+
+/** The inbox of a receiver that does not run, with the number of messages that wait in it. */
+export interface UnopenedInbox {
+  readonly path: string
+  readonly messages: number
+  readonly deadLetters: number
+}
 
 /**
  * What a receiver did and is doing. Counts start at construction, and add up: `received + recovered + replayed` equals
@@ -8,6 +39,8 @@ import type { Drift } from '../wire/data.ts'
 export interface Stats {
   /** Messages that were accepted. */
   readonly received: number
+  /** Test messages of `fleethook doctor`. They do not count as received. */
+  readonly tests: number
   /** When the last message was accepted, in milliseconds since the epoch. `undefined`: none was yet. */
   readonly lastReceivedAtMs: number | undefined
   /** Accepted messages by topic, `unknown` included. */

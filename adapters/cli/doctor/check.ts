@@ -1,0 +1,66 @@
+import type { Client } from '../../../src/service/client/client.ts'
+import type { Environment } from '../arguments.ts'
+import type { Operating } from '../operator.ts'
+
+/** How a check ended. `'warn'`: it works, and something may go wrong later. `'skip'`: it could not be checked here. */
+export type Status = 'ok' | 'warn' | 'fail' | 'skip'
+
+/** The result of one check. */
+export interface Finding {
+  /** Stable: scripts may look for it. */
+  readonly id: `${Group}.${string}`
+  readonly status: Status
+  /** What was found, with the value. Never a secret. */
+  readonly found: string
+  /** The one thing to do. */
+  readonly todo?: string
+}
+
+export const groups = [
+  'runtime',
+  'secret',
+  'webhook',
+  'network',
+  'tls',
+  'proxy',
+  'inbox',
+  'receiver',
+  'clock',
+  'end-to-end',
+] as const
+export type Group = (typeof groups)[number]
+
+/** What the checks know about this machine and the business. */
+export interface Circumstances {
+  readonly variable: Environment
+  /** The file with variables. It may be missing. */
+  readonly envFile: string
+  /** The public address of the webhook. */
+  readonly url: URL | undefined
+  /** The file of the inbox. It may be missing. */
+  readonly inbox: string
+  /** The service, when its address and key are known. */
+  readonly client: Client | undefined
+  readonly serviceUrl: string | undefined
+  /** Certificates that `tls` and `proxy` trust beside the built-in ones, as PEM. Only tests set it. */
+  readonly ca: string | undefined
+  /** The vehicle of the end-to-end check. */
+  readonly vin: string | undefined
+  readonly signal: AbortSignal
+  /** A running receiver of this machine. Rejects when none runs. */
+  readonly ask: Operating['connection']['ask']
+}
+
+/** Some checks that belong together. They run one after another, because later ones stand on earlier ones. */
+export type Check = (circumstances: Circumstances) => AsyncIterable<Finding>
+
+export const ok = (id: Finding['id'], found: string): Finding => ({ id, status: 'ok', found })
+export const skip = (id: Finding['id'], found: string): Finding => ({ id, status: 'skip', found })
+export const warn = (id: Finding['id'], found: string, todo: string): Finding => ({ id, status: 'warn', found, todo })
+export const fail = (id: Finding['id'], found: string, todo: string): Finding => ({ id, status: 'fail', found, todo })
+
+/** The code of a system's error, or its name. Texts of errors can quote what was sent. */
+export function codeOf(error: unknown): string {
+  if (error instanceof Error && 'code' in error && typeof error.code === 'string') return error.code
+  return error instanceof Error ? error.name : typeof error
+}

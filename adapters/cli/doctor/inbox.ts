@@ -1,0 +1,264 @@
+import {
+  closeSync,
+  existsSync,
+  fdatasyncSync,
+  lstatSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  writeSync,
+} from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
+import { FleethookError } from '../../../src/base/errors.ts'
+import { applicationId, schemaVersion } from '../../inbox/sqlite/file/schema.ts'
+import { type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
+import { numberAt } from './webhook.ts'
+
+/** Types of file systems by the number that `statfs` gives on Linux. On these, locks or syncs do not do what SQLite needs. */
+const remoteFileSystems: ReadonlyMap<number, string> = new Map([
+  [0x6969, 'NFS'],
+  [0x517b, 'SMB'],
+  [0xff53_4d42, 'CIFS'],
+  [0xfe53_4d42, 'SMB'],
+  [0x6573_5546, 'FUSE'],
+  [0x0102_1997, '9p'],
+])
+/** On these, the file does not outlive the machine or the container. */
+const passingFileSystems: ReadonlyMap<number, string> = new Map([
+  [0x0102_1994, 'tmpfs'],
+  [0x8584_58f6, 'ramfs'],
+  [0x794c_7630, 'overlay'],
+])
+
+const syncs = 20
+const pageBytes = 4_096
+/** Above this, few messages a second can be acknowledged by one connection. */
+const slowSyncMs = 20
+/** What the defaults of retention may fill: a day of settled messages and the dead letters. */
+const usualBytes = (256 + 1_024) * 1_048_576
+
+/** The file of the inbox and the disk below it. It opens no database, so it may run beside a receiver. */
+export async function* checkInbox({ inbox, ask }: Circumstances): AsyncIterable<Finding> {
+  const path = resolve(inbox)
+  const folder = dirname(path)
+  if (!existsSync(folder)) {
+    yield skip('inbox.file', `there is no folder ${folder}: no receiver has used this inbox yet, or --inbox is missing`)
+    return
+  }
+  const exists = existsSync(path)
+  yield exists ? ok('inbox.file', path) : skip('inbox.file', `there is no file ${path} yet`)
+  yield fileSystem(folder)
+  yield freeSpace(folder)
+  yield syncTime(folder)
+  if (!exists) return
+  yield access(path)
+  yield schema(path)
+  const damaged = readdirSync(folder).filter(
+    (name) => name.startsWith(`${basename(path)}.damaged-`) && !/-(wal|shm)$/.test(name),
+  )
+  if (damaged.length > 0)
+    yield warn(
+      'inbox.damaged',
+      `A damaged file lies beside it: ${damaged.join(', ')}. What could be read is in the inbox.`,
+      'Find out why (docs/inbox.md), then delete it.',
+    )
+  yield await deadLetters(ask)
+}
+
+function fileSystem(folder: string): Finding {
+  const id = 'inbox.disk'
+  const { type } = statfsSync(folder)
+  const remote = process.platform === 'linux' ? remoteFileSystems.get(type >>> 0) : undefined
+  const passing = process.platform === 'linux' ? passingFileSystems.get(type >>> 0) : undefined
+  if (remote !== undefined)
+    return fail(
+      id,
+      `${folder} is on ${remote}. Locks and syncs of SQLite do not hold there.`,
+      'Put the inbox on a local disk.',
+    )
+  if (passing !== undefined)
+    return warn(
+      id,
+      `${folder} is on ${passing}: it is gone with the machine or the container.`,
+      'Mount a volume there.',
+    )
+  return ok(id, `a local file system (type 0x${(type >>> 0).toString(16)})`)
+}
+
+function freeSpace(folder: string): Finding {
+  const id = 'inbox.space'
+  const { bavail, bsize } = statfsSync(folder)
+  const mebibytes = Math.floor((bavail * bsize) / 1_048_576)
+  if (mebibytes < 64)
+    return fail(
+      id,
+      `Only ${mebibytes} MiB are free. The receiver refuses messages when the disk is full.`,
+      'Free space, or lower the retention of the inbox.',
+    )
+  return bavail * bsize < usualBytes
+    ? warn(
+        id,
+        `${mebibytes} MiB are free. What is kept by default can take 1,280 MiB.`,
+        'Free space, or lower the retention of the inbox.',
+      )
+    : ok(id, `${mebibytes} MiB free`)
+}
+
+function syncTime(folder: string): Finding {
+  const id = 'inbox.sync'
+  try {
+    const scratch = mkdtempSync(join(folder, '.fleethook-doctor-'))
+    try {
+      const file = openSync(join(scratch, 'sync'), 'w')
+      const page = Buffer.alloc(pageBytes, 1)
+      const times = Array.from({ length: syncs }, () => {
+        const startedAt = performance.now()
+        writeSync(file, page)
+        fdatasyncSync(file)
+        return performance.now() - startedAt
+      }).toSorted((one, other) => one - other)
+      closeSync(file)
+      const [p50 = 0, p99 = 0] = [times[syncs / 2], times.at(-1)]
+      const found = `${syncs} syncs of 4 KiB: p50 ${p50.toFixed(1)} ms, slowest ${p99.toFixed(1)} ms`
+      return p50 > slowSyncMs
+        ? warn(id, `The disk is slow. ${found}.`, 'Use another disk, or sqliteInbox({ thread: true }).')
+        : ok(id, found)
+    } finally {
+      rmSync(scratch, { recursive: true, force: true })
+    }
+  } catch (error) {
+    return fail(
+      id,
+      `${folder} cannot be written: ${codeOf(error)}.`,
+      'Check the owner and the mode of the folder, and the disk.',
+    )
+  }
+}
+
+function access(path: string): Finding {
+  const id = 'inbox.access'
+  if (process.platform === 'win32') return skip(id, 'not checked on this system')
+  const { mode, uid } = lstatSync(path)
+  if (uid !== process.getuid?.() && process.getuid?.() !== 0)
+    return warn(
+      id,
+      `The file belongs to user ${uid}, and this command runs as ${process.getuid?.()}.`,
+      'Run it as the user of the receiver.',
+    )
+  return (mode & 0o077) === 0
+    ? ok(id, 'only its owner can read it')
+    : warn(
+        id,
+        `Others can read the file (mode ${(mode & 0o777).toString(8)}). It holds positions of vehicles.`,
+        `chmod 600 ${path}`,
+      )
+}
+
+/** The header of a SQLite file has the version of our schema at byte 60 and the owner's number at byte 68. */
+function schema(path: string): Finding {
+  const id = 'inbox.schema'
+  const header = Buffer.alloc(100)
+  const file = openSync(path, 'r')
+  try {
+    readSync(file, header, 0, 100, 0)
+  } finally {
+    closeSync(file)
+  }
+  if (!header.toString('latin1').startsWith('SQLite format 3\0'))
+    return statSync(path).size === 0
+      ? skip(id, 'the file is empty')
+      : fail(id, `${path} is not a SQLite file.`, 'Name another file with --inbox, or move this one away.')
+  const [version, owner] = [header.readUInt32BE(60), header.readUInt32BE(68)]
+  if (owner !== applicationId)
+    return fail(id, `${path} is a database of another program.`, 'Name another file with --inbox.')
+  return version > schemaVersion
+    ? fail(id, `The file has schema ${version}, and this fleethook knows ${schemaVersion}.`, 'Update fleethook.')
+    : ok(id, `schema ${version}`)
+}
+
+async function deadLetters(ask: Circumstances['ask']): Promise<Finding> {
+  const id = 'inbox.dead'
+  try {
+    const answer = await ask('GET', '/dead?limit=1000')
+    const letters = typeof answer === 'object' && answer !== null && 'letters' in answer ? answer.letters : []
+    const found: readonly unknown[] = Array.isArray(letters) ? letters : []
+    if (found.length === 0) return ok(id, 'no dead letters')
+    return warn(
+      id,
+      `${found.length}${found.length === 1_000 ? ' or more' : ''} dead letters wait: a handler failed until its attempts ended.`,
+      'fleethook dead list shows the errors. Fix the handler, then fleethook dead replay.',
+    )
+  } catch (error) {
+    return skip(id, error instanceof FleethookError ? error.message : codeOf(error))
+  }
+}
+
+/** The receiver that has the inbox, over the socket beside the file. */
+export async function* checkReceiver({ inbox, ask }: Circumstances): AsyncIterable<Finding> {
+  let stats: unknown
+  try {
+    stats = await ask('GET', '/stats')
+  } catch (error) {
+    yield skip(
+      'receiver.running',
+      `no receiver answers for ${inbox}: ${error instanceof FleethookError ? error.message : codeOf(error)}`,
+    )
+    return
+  }
+  const at = (...keys: readonly string[]): number => numberAt(stats, ...keys)
+  const isDraining = typeof stats === 'object' && stats !== null && 'draining' in stats && stats.draining === true
+  yield isDraining
+    ? warn('receiver.running', 'The receiver is stopping.', 'Start it again.')
+    : ok('receiver.running', 'it answers on its control socket')
+  const lastMs = at('lastReceivedAtMs')
+  yield lastMs === 0
+    ? warn(
+        'receiver.received',
+        'The receiver has taken no message since it started.',
+        'Look at the groups webhook and proxy.',
+      )
+    : ok('receiver.received', `${at('received')} messages, the last ${Math.round((Date.now() - lastMs) / 1_000)} s ago`)
+  const refused = refusals(stats)
+  yield refused.length === 0
+    ? ok('receiver.refused', 'nothing was refused')
+    : warn(
+        'receiver.refused',
+        `Refused: ${refused.map(([reason, count]) => `${reason} ${count}`).join(', ')}.`,
+        'Look the codes up in docs/troubleshooting.md.',
+      )
+  const oldestMs = at('inbox', 'oldestWaitingMs')
+  yield oldestMs > 60_000
+    ? warn(
+        'receiver.backlog',
+        `${at('pending', 'messages')} messages wait, the oldest for ${Math.round(oldestMs / 1_000)} s.`,
+        'fleethook tail --errors shows handlers that fail. Slow handlers need more `concurrency` or `batch`.',
+      )
+    : ok('receiver.backlog', `${at('pending', 'messages')} messages wait`)
+  if (at('lost') > 0)
+    yield fail(
+      'receiver.lost',
+      `${at('lost')} acknowledged messages were lost.`,
+      'Use a durable inbox, and see docs/reliability.md.',
+    )
+  if (at('openGaps') > 0)
+    yield warn(
+      'receiver.gaps',
+      `${at('openGaps')} gaps wait for a handler.`,
+      "Register a handler: receiver.on('gap', …).",
+    )
+  if (at('drifted') > 0)
+    yield warn(
+      'receiver.drift',
+      `${at('drifted')} values had a type that the catalogue does not expect.`,
+      'Update fleethook, or name the fields in the option `fields`.',
+    )
+}
+
+function refusals(stats: unknown): readonly (readonly [string, number])[] {
+  const refused = typeof stats === 'object' && stats !== null && 'refused' in stats ? stats.refused : {}
+  return Object.entries(typeof refused === 'object' && refused !== null ? refused : {})
+}

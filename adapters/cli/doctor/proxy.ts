@@ -1,0 +1,258 @@
+import { randomUUID } from 'node:crypto'
+import { request as httpRequest, type IncomingHttpHeaders } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import { gzipSync } from 'node:zlib'
+import { isLoopback } from '../../../src/service/client/webhook-url.ts'
+import { problemWithSecret } from '../send/post.ts'
+import { type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
+import { trusted } from './network.ts'
+
+/** The default of `limits.bodyBytes`, less 1 KiB. */
+const largeBody = 1_048_576 - 1_024
+/** The service may give up on a slower answer. */
+const slowMs = 1_000
+const timeoutMs = 10_000
+
+/** A message that the receiver answers and gives to no handler. */
+const marked = (id: string): string => JSON.stringify({ fleethook: { test: id } })
+
+/** An answer of whatever is at the address. */
+interface Answer {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  readonly ms: number
+  /** The receiver's own answer, or `undefined` when something else answered. */
+  readonly own: { readonly code: number; readonly error?: string; readonly hint?: string } | undefined
+}
+
+/** Posts marked test messages to the public address, as the service posts messages. */
+export async function* checkProxy(circumstances: Circumstances): AsyncIterable<Finding> {
+  const { url, variable } = circumstances
+  const secret = variable('WEBHOOK_SECRET')
+  if (url === undefined || secret === undefined || problemWithSecret(secret) !== undefined) {
+    yield skip('proxy.answer', url === undefined ? 'the public address is not known' : 'there is no usable secret')
+    return
+  }
+  if (url.protocol === 'http:' && !isLoopback(url.hostname)) {
+    yield skip('proxy.answer', `the secret is not sent to ${url.host} without encryption`)
+    return
+  }
+  const send = (
+    body: string | Buffer,
+    headers: Record<string, string>,
+    method = 'POST',
+    path?: string,
+  ): Promise<Answer> => exchange(circumstances, url, { method, body, headers, ...(path === undefined ? {} : { path }) })
+  const json = { 'content-type': 'application/json' }
+
+  let first: Answer
+  try {
+    first = await send(marked(randomUUID()), { ...json, authorization: secret })
+  } catch (error) {
+    yield fail(
+      'proxy.answer',
+      `${url.origin} did not answer: ${codeOf(error)}.`,
+      'Look at the groups network and tls, and at the log of the proxy.',
+    )
+    return
+  }
+  yield verdict(url, first)
+  if (first.status === 200 && first.own?.code === 0) {
+    yield first.ms < slowMs
+      ? ok('proxy.time', `answered within ${Math.max(1, Math.round(first.ms))} ms`)
+      : warn(
+          'proxy.time',
+          `The answer took ${Math.round(first.ms)} ms.`,
+          'Look at the load of the machine and at fleethook tail.',
+        )
+    yield await outcome('proxy.gzip', 'A gzip body', () =>
+      send(gzipSync(marked(randomUUID())), { ...json, authorization: secret, 'content-encoding': 'gzip' }),
+    )
+    // Blanks after the value are JSON too.
+    yield await outcome('proxy.body', `A body of ${largeBody} bytes`, () =>
+      send(marked(randomUUID()).padEnd(largeBody), { ...json, authorization: secret }),
+    )
+    const { 'keep-alive': keepAlive, connection } = first.headers
+    yield connection === 'close'
+      ? warn(
+          'proxy.keep-alive',
+          'Each answer closes its connection, so each message needs a new one.',
+          'Turn keep-alive on in the proxy.',
+        )
+      : ok(
+          'proxy.keep-alive',
+          keepAlive === undefined ? 'connections stay open' : `connections stay open (${keepAlive})`,
+        )
+  }
+  yield* checkStrangers(url, (headers) => send(marked(randomUUID()), { ...json, ...headers }))
+  yield await health(url, (path) => send('', {}, 'GET', path))
+}
+
+/** What the answer to the right secret says. */
+function verdict(url: URL, { status, headers, own }: Answer): Finding {
+  const id = 'proxy.answer'
+  if (status === 200 && own?.code === 0)
+    return ok(id, 'the receiver took a test message with the secret, seen from here')
+  if (status >= 300 && status < 400)
+    return fail(
+      id,
+      `${url.href} redirects to ${headers.location ?? 'another address'}. The service does not follow redirects.`,
+      'Set the final address as the webhook.',
+    )
+  if (own === undefined)
+    return fail(
+      id,
+      `Something before the receiver answered: status ${status}, ${headers['content-type'] ?? 'no content type'}${headers.server === undefined ? '' : `, server ${headers.server}`}.`,
+      status === 404 || status === 502 || status === 503 || status === 504
+        ? 'Check the path and the upstream in the proxy.'
+        : 'Let the proxy pass POST requests of this path to the receiver.',
+    )
+  switch (own.error) {
+    case 'authorization_missing':
+      return fail(
+        id,
+        'The receiver got no Authorization header: something on the way removes it.',
+        'Pass the header on: `proxy_set_header Authorization $http_authorization;` in nginx, `CGIPassAuth On` in Apache.',
+      )
+    case 'authorization_scheme':
+    case 'secret_wrong':
+      return fail(
+        id,
+        own.hint?.includes('two Authorization headers') || own.hint?.includes('in quotes')
+          ? own.hint
+          : 'The receiver has another secret than WEBHOOK_SECRET here, or something on the way changes the header.',
+        'Compare the check digits that serve and fleethook send print. If they are the same, let the proxy pass the header on unchanged.',
+      )
+    case 'path_unknown':
+      return fail(
+        id,
+        `The receiver has no webhook at ${url.pathname}.`,
+        'Give the path at which the receiver is mounted.',
+      )
+    default:
+      return fail(
+        id,
+        `The receiver answered ${status}: ${own.error ?? `code ${own.code}`}.`,
+        'Look this code up in docs/troubleshooting.md.',
+      )
+  }
+}
+
+async function outcome(id: Finding['id'], what: string, attempt: () => Promise<Answer>): Promise<Finding> {
+  try {
+    const { status, own, headers } = await attempt()
+    if (status === 200 && own?.code === 0) return ok(id, `${what} arrives`)
+    return own === undefined
+      ? fail(
+          id,
+          `${what} was refused before the receiver: status ${status}${headers.server === undefined ? '' : `, server ${headers.server}`}.`,
+          'Raise the limit of the proxy: `client_max_body_size 2m;` in nginx.',
+        )
+      : fail(
+          id,
+          `${what} was refused by the receiver: status ${status}, ${own.error ?? `code ${own.code}`}.`,
+          'Does the proxy change bodies? See limits.bodyBytes for large ones.',
+        )
+  } catch (error) {
+    return fail(id, `${what} got no answer: ${codeOf(error)}.`, 'Look at the log of the proxy.')
+  }
+}
+
+async function* checkStrangers(
+  url: URL,
+  post: (headers: Record<string, string>) => Promise<Answer>,
+): AsyncIterable<Finding> {
+  try {
+    const { status, own } = await post({ authorization: `not-${randomUUID()}` })
+    if (status === 403 && own !== undefined) yield ok('proxy.stranger', 'a wrong secret is refused by the receiver')
+    else if (status === 200)
+      yield fail(
+        'proxy.stranger',
+        `${url.href} takes messages with a wrong secret.`,
+        'Does the proxy set the header itself, or has the receiver `secret: false`?',
+      )
+    else
+      yield warn(
+        'proxy.stranger',
+        `A wrong secret got status ${status}${own === undefined ? ', not from the receiver' : ''} instead of 403.`,
+        'Does the proxy check or add an Authorization header of its own?',
+      )
+  } catch (error) {
+    yield warn('proxy.stranger', `A wrong secret got no answer: ${codeOf(error)}.`, 'Look at the log of the proxy.')
+  }
+}
+
+async function health(url: URL, get: (path: string) => Promise<Answer>): Promise<Finding> {
+  const path = `${url.pathname.replace(/\/$/, '')}/healthz`
+  try {
+    const { status } = await get(path)
+    return status === 200
+      ? ok('proxy.health', `${path} answers`)
+      : skip(
+          'proxy.health',
+          `${path} answers ${status}: the proxy does not pass it on, which is fine when nothing probes it`,
+        )
+  } catch (error) {
+    return skip('proxy.health', `${path}: ${codeOf(error)}`)
+  }
+}
+
+/** One exchange over a connection of its own, with the certificate checked: the secret goes to nobody else. */
+function exchange(
+  { ca, signal }: Circumstances,
+  url: URL,
+  {
+    method,
+    body,
+    headers,
+    path,
+  }: {
+    readonly method: string
+    readonly body: string | Buffer
+    readonly headers: Record<string, string>
+    readonly path?: string
+  },
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const startedAt = performance.now()
+    const isSecure = url.protocol === 'https:'
+    const target = path === undefined ? url : new URL(path, url)
+    const outgoing = (isSecure ? httpsRequest : httpRequest)(
+      target,
+      {
+        method,
+        signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
+        headers: { 'user-agent': 'fleethook-doctor', 'content-length': String(Buffer.byteLength(body)), ...headers },
+        agent: false,
+        ...(isSecure ? { ca: trusted(ca) } : {}),
+      },
+      (response) => {
+        const ms = performance.now() - startedAt
+        let text = ''
+        response.setEncoding('utf8')
+        response.on('data', (chunk: string) => (text.length < 4_096 ? (text += chunk) : undefined))
+        response.once('error', reject)
+        response.once('end', () =>
+          resolve({ status: response.statusCode ?? 0, headers: response.headers, ms, own: ownAnswer(text) }),
+        )
+      },
+    )
+    outgoing.once('error', reject)
+    outgoing.end(body)
+  })
+}
+
+/** An answer in the receiver's form. */
+function ownAnswer(text: string): Answer['own'] {
+  try {
+    const value: unknown = JSON.parse(text)
+    if (typeof value !== 'object' || value === null || !('code' in value) || typeof value.code !== 'number')
+      return undefined
+    const { code } = value
+    const error = 'error' in value && typeof value.error === 'string' ? { error: value.error } : {}
+    const hint = 'hint' in value && typeof value.hint === 'string' ? { hint: value.hint } : {}
+    return { code, ...error, ...hint }
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,185 @@
+import { setTimeout } from 'node:timers/promises'
+import type { Command } from 'commander'
+import prettyMs from 'pretty-ms'
+import * as z from 'zod/mini'
+import { escapeControls } from '../../src/events/summarize.ts'
+import { whole } from './arguments.ts'
+import { operates } from './operator.ts'
+import { type Colors, colorsFor, escapeJson } from './terminal.ts'
+
+const item = z.looseObject({
+  kind: z.string(),
+  at: z.string(),
+  id: z.optional(z.string()),
+  vin: z.optional(z.nullable(z.string())),
+  /** What `summarize` says of the event. */
+  line: z.optional(z.string()),
+  event: z.optional(z.looseObject({ topic: z.string() })),
+  outcome: z.optional(z.string()),
+  lagMs: z.optional(z.number()),
+  error: z.optional(z.string()),
+  handler: z.optional(z.string()),
+  attempt: z.optional(z.number()),
+  attempts: z.optional(z.number()),
+  nextAt: z.optional(z.string()),
+  status: z.optional(z.number()),
+  hint: z.optional(z.string()),
+  vins: z.optional(z.array(z.string())),
+  count: z.optional(z.number()),
+  test: z.optional(z.string()),
+  bytes: z.optional(z.number()),
+  encoding: z.optional(z.string()),
+  headers: z.optional(z.array(z.looseObject({ name: z.string() }))),
+})
+const batch = z.looseObject({ items: z.array(item), missed: z.optional(z.number()) })
+
+type Item = z.output<typeof item>
+
+interface Given {
+  readonly vin?: string
+  readonly topic?: string
+  readonly errors?: true
+  readonly last: number
+}
+
+/** A message that is handled within this time has one line. One that takes longer has a line before that says so. */
+const soonMs = 1_000
+
+/** How long the command waits before it looks for a receiver that stopped. */
+const againMs = 1_000
+
+/** `fleethook tail` */
+export function defineTail(command: Command): void {
+  command
+    .description(
+      'Shows what happens in a running receiver until Ctrl+C, one line per event: its outcome, the time from receipt to the ' +
+        'outcome, and what it says. Goes on when the receiver restarts. With --json, each line is an item of the feed.',
+    )
+    .option('--vin <vin>', 'only what is about this vehicle')
+    .option('--topic <topic>', 'only messages of this topic')
+    .option('--errors', 'only refused requests, failed handlers, dead letters, lost messages, gaps and test messages')
+    .option('-n, --last <n>', 'begin with the last n items; the receiver keeps up to 500 errors', whole(0, 500), 10)
+  operates<[], Given>(
+    command,
+    async ({ connection, isJson }, { last, vin, topic, errors }) => {
+      const ended = new AbortController()
+      for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
+      const show = isJson ? showJson : showLines(colorsFor(process.stdout), ended.signal)
+      const asked = Object.entries({ vin, topic, errors }).flatMap(([name, value]) =>
+        value === undefined ? [] : [[name, String(value)]],
+      )
+      let since: string | undefined
+      let isLost = false
+      while (!ended.signal.aborted) {
+        const query = new URLSearchParams([...asked, ...(since === undefined ? [] : [['since', since]])])
+        try {
+          for await (const { id, data } of connection.stream(`/feed?${query}`, ended.signal)) {
+            const { items, missed = 0 } = batch.parse(JSON.parse(data))
+            const isFirst = since === undefined
+            since = id ?? since
+            if (isLost) console.error('The receiver runs again.')
+            isLost = false
+            show(isFirst ? items.slice(items.length - last) : items, missed)
+          }
+        } catch (error) {
+          if (since === undefined && !ended.signal.aborted) throw error
+          if (error instanceof z.core.$ZodError) throw error
+        }
+        if (ended.signal.aborted) break
+        if (!isLost) console.error('The receiver stopped. Waiting until it runs again; Ctrl+C ends.')
+        isLost = true
+        await setTimeout(againMs, undefined, { signal: ended.signal }).catch(() => {})
+      }
+      return true
+    },
+    'receiver',
+  )
+}
+
+function showJson(items: readonly Item[], missed: number): void {
+  if (missed > 0) console.log(JSON.stringify({ missed }))
+  for (const one of items) console.log(escapeJson(JSON.stringify(one)))
+}
+
+/** Prints one line for each message when its outcome is known, and before that one for a message that takes long. */
+function showLines(colors: Colors, ended: AbortSignal): (items: readonly Item[], missed: number) => void {
+  const open = new Map<string, Item>()
+  ended.addEventListener('abort', () => open.clear())
+  const print = (one: Item): void => console.log(lineOf(one, colors))
+  return (items, missed) => {
+    if (missed > 0) console.log(colors.dim(`${missed} events not shown: they came faster than they could be shown.`))
+    for (const one of items) {
+      if (one.kind !== 'received' || one.id === undefined) {
+        if (one.id !== undefined) open.delete(one.id)
+        print(one)
+        continue
+      }
+      const { id } = one
+      open.set(id, one)
+      globalThis
+        .setTimeout(() => {
+          if (open.get(id) !== one) return
+          open.delete(id)
+          print(one)
+        }, soonMs)
+        .unref()
+    }
+  }
+}
+
+/** The outcome, then the time from receipt to it, then what happened. */
+function lineOf(one: Item, colors: Colors): string {
+  const [paint, outcome, measure] = headOf(one, colors)
+  return `${paint(outcome.padEnd(10))} ${measure.padStart(7)}  ${textOf(one)}`
+}
+
+function headOf({ kind, outcome = '', lagMs, status, attempt, attempts }: Item, colors: Colors): Head {
+  const lag = lagMs === undefined ? '' : prettyMs(lagMs, { compact: true })
+  switch (kind) {
+    case 'received':
+      return [colors.dim, 'waiting', '']
+    case 'settled':
+      return [outcome === 'handled' ? colors.green : outcome === 'lost' ? colors.red : colors.dim, outcome, lag]
+    case 'failed':
+      return [colors.yellow, 'failed', attempt === undefined ? '' : `run ${attempt}`]
+    case 'dead':
+      return [colors.red, 'dead', attempts === 1 ? '1 run' : `${attempts} runs`]
+    case 'refused':
+      return [colors.red, 'refused', status === 0 ? '' : String(status)]
+    default:
+      return [kind === 'test' ? colors.cyan : colors.magenta, kind, '']
+  }
+}
+
+type Head = readonly [paint: (text: string) => string, outcome: string, measure: string]
+
+function textOf(one: Item): string {
+  const { kind, at, id = '', vin, line, event, error = '', handler, nextAt, hint, vins = [], count } = one
+  const about = [at.slice(11, 19), vin ?? vinOf(event), event?.topic].filter((part) => part !== undefined).join(' ')
+  switch (kind) {
+    case 'refused': {
+      const [first, ...others] = vins
+      const lost = first === undefined ? '' : ` Lost: ${first}${others.length > 0 ? ` and ${others.length} more` : ''}.`
+      const number = count === undefined || count === 1 ? '' : ` (${count} since the start)`
+      return escapeControls(`${about} ${error}${number}.${lost} ${hint ?? ''}`.trimEnd())
+    }
+    case 'failed': {
+      const next = nextAt === undefined ? 'none' : nextAt.slice(11, 19)
+      return escapeControls(
+        `${about} ${handler === undefined ? `the inbox: ${error}` : `${handler}: ${error}, next ${next}`}`,
+      )
+    }
+    case 'dead':
+      return escapeControls(`${about} ${error}, fleethook dead show ${id}`)
+    case 'test': {
+      const { test = '', bytes = 0, encoding = 'read by the host', headers = [] } = one
+      return escapeControls(`${about} test message ${test}: ${bytes} bytes, ${encoding}, ${headers.length} headers`)
+    }
+    default:
+      return escapeControls(line ?? about)
+  }
+}
+
+function vinOf(event: Item['event']): string | undefined {
+  return typeof event?.['vin'] === 'string' ? event['vin'] : undefined
+}

@@ -1,0 +1,170 @@
+import type { FleetEvent, GapEvent } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import type { RuntimeRefusal } from '../hosting/drainable.ts'
+import type { RefusalError } from '../http/answers.ts'
+import type { Door } from '../http/paths.ts'
+import type { DeadLetters, DeadMessage, Messages, ReplaySelection, KnownVehicles } from './dead-letters.ts'
+import type { Stats } from './stats.ts'
+
+/** One receipt of a message, and the attempt to handle it. */
+export interface Delivery {
+  /** UUIDv7, made at receipt. It stays the same on every attempt and redelivery. `event.id` identifies the content. */
+  readonly id: string
+  /** The attempt number: 1 for the first run, up to `retry.attempts`. Runs of earlier processes count. */
+  readonly attempt: number
+  /** Whether an earlier attempt, or a process that ended, already handed the message to handlers. */
+  readonly redelivered: boolean
+  /** Whether the message is replayed, from the dead letters or from the handled messages. */
+  readonly replayed: boolean
+}
+
+/** A request that was refused, for `receiver.onRefused`. */
+export interface RefusedRequest {
+  /** The `error` of the answer, or the reason of the runtime. */
+  readonly error: RefusalError | RuntimeRefusal
+  /** The status of the answer; 0 when the connection was closed without one. */
+  readonly status: number
+  /** What to do about it. */
+  readonly hint: string | undefined
+  /** The secret was right, so the service has lost a message. Without it, a stranger may have sent the request. */
+  readonly isAuthentic: boolean
+  /** The paths by which it came in. `undefined` when the path or the method was wrong, and for refusals of the runtime. */
+  readonly door: Door | undefined
+  /** The number of messages that were read and not kept. 0 when the body was not read, or not to its end. */
+  readonly messages: number
+  /** The vehicles of those messages. */
+  readonly vins: readonly string[]
+  /** The number of requests that were refused for this reason since the receiver was created, this one included. */
+  readonly count: number
+}
+
+/** Gets every refused request. */
+export type RefusedHandler = (request: RefusedRequest) => unknown
+
+/** What went wrong, for `receiver.onError`. */
+export interface ErrorDetails {
+  readonly kind: 'handler' | 'inbox' | 'dead-letter-handler'
+  readonly event?: FleetEvent | MalformedBody
+  readonly delivery?: { readonly id: string; readonly attempt: number }
+  /** The number of messages in a batch whose handler failed. `event` and `delivery` are those of the first. */
+  readonly messages?: number
+  /** The name of the handler function, or its place among the handlers when it has none. */
+  readonly handler?: string
+  /** When the handler runs again. Left out: it does not. */
+  readonly nextAt?: Date
+}
+
+/** A message that was accepted. */
+export interface ReceivedMessage {
+  /** The delivery's id. */
+  readonly id: string
+  /** Milliseconds since the epoch. */
+  readonly receivedAt: number
+  readonly door: Door
+  /** The JSON text of this one message, as it came. */
+  readonly text: string
+  /** The length of the text. */
+  readonly bytes: number
+  readonly event: FleetEvent
+}
+
+/** A message that needs no more work. Dead letters are reported by {@link Observer.dead}. */
+export interface SettledMessage {
+  /** The delivery's id. Its first 48 bits are the time of receipt. */
+  readonly id: string
+  readonly vin: string | undefined
+  /** Left out for a message that was merged or lost, and for one that an earlier process left and no handler wants. */
+  readonly event?: FleetEvent | MalformedBody
+  /**
+   * `handled`: its handlers are done. `duplicate`: the same message was handled before. `conflated`: it was merged into another
+   * one. `lost`: this process gave it up.
+   */
+  readonly outcome: 'handled' | 'duplicate' | 'conflated' | 'lost'
+  /** The most runs that one of its handlers had. */
+  readonly attempts: number
+}
+
+/**
+ * A test message `{"fleethook":{"test":"<uuid>"}}` that came with the right secret. It shows what reached the receiver, without
+ * the value of a header.
+ */
+export interface TestMessage {
+  /** The value of `test`. */
+  readonly test: string
+  readonly door: Door
+  /** The length of its text after inflating. */
+  readonly bytes: number
+  /** The value of the `Content-Encoding` header; `identity` without one. `undefined` when the host read the body. */
+  readonly encoding: string | undefined
+  /** The names of the request's headers in lower case, and the lengths of their values. Empty when the host read the body. */
+  readonly headers: readonly { readonly name: string; readonly length: number }[]
+}
+
+/** One attempt at a message, or one run of the handler of a batch. */
+export interface ObservedRun {
+  /** One message, or those of a batch. */
+  readonly messages: readonly { readonly event: FleetEvent | MalformedBody; readonly delivery: Delivery }[]
+  readonly isBatch: boolean
+}
+
+/** The end of a run. */
+export interface RunEnd {
+  /** What the handler threw that failed last. `undefined`: none failed. */
+  readonly failure: { readonly error: unknown } | undefined
+}
+
+/**
+ * Gets reports of what happens to messages: the value of the option `observe`. Every member is optional. A member that no
+ * observer has costs nothing.
+ *
+ * An observer is called at once, and nothing waits for it: what it returns is ignored, and what it throws is logged. Like a
+ * handler it shares the thread of the process, so keep it short and put longer work into a queue with a limit.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver, type Observer } from 'fleethook'
+ *
+ * const latest: Observer = {
+ *   refused: ({ error, status }) => console.log('refused', status, error),
+ *   settled: ({ id, outcome }) => console.log(outcome, id),
+ * }
+ * createReceiver({ secret: 'a-long-random-value', observe: latest })
+ * ```
+ */
+export interface Observer {
+  /** Called once, when the receiver exists. */
+  attached?(receiver: Pick<OperatorApi, 'stats'>): unknown
+  /** The messages of one request were accepted. Runs inside the request, before the answer leaves. */
+  received?(messages: readonly ReceivedMessage[]): unknown
+  /** A request was refused, one of a stranger included. The same as {@link RefusedHandler}. */
+  refused?(request: RefusedRequest): unknown
+  /** A test message came. */
+  tested?(message: TestMessage): unknown
+  /**
+   * Called in place of a run. It must call `run` at once and may look at the promise that `run` returns, which never rejects.
+   * What the handlers start belongs to the asynchronous context in which `run` is called. An observer that does not call
+   * `run` cannot stop it.
+   */
+  around?(run: () => Promise<RunEnd>, what: ObservedRun): unknown
+  /** A run of a handler failed, or the inbox did. */
+  failed?(error: unknown, details: ErrorDetails): unknown
+  settled?(message: SettledMessage): unknown
+  /** A message was given up. */
+  dead?(letter: DeadMessage): unknown
+  /** A gap event is in the inbox. */
+  gap?(event: GapEvent): unknown
+}
+
+/** What an operator can ask of a receiver, or of the inbox of a stopped one. */
+export interface OperatorApi {
+  readonly deadLetters: DeadLetters
+  readonly messages: Messages
+  /** Replays messages that were handled and that the inbox still keeps. Resolves to the number of messages. */
+  readonly replay: (which: ReplaySelection) => Promise<number>
+  /** The newest state of each vehicle: `receiver.vehicles`. Left out, or `undefined`: it is not kept. */
+  readonly vehicles?: KnownVehicles | undefined
+  /** Counts since construction, and what is going on right now. Left out when no receiver runs. */
+  readonly stats?: () => Stats
+  /** Adds an observer. Returns a function that removes it. Left out when no receiver runs. */
+  readonly observe?: (observer: Observer) => () => void
+}

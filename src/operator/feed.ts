@@ -1,0 +1,264 @@
+import { errorText } from '../dispatch/retry.ts'
+import type { FleetEvent } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import type { DeadMessage } from '../inbox/dead-letters.ts'
+import type { ErrorDetails, Observer, RefusedRequest, SettledMessage, TestMessage } from '../inbox/observer.ts'
+
+/** The event that an item of the feed is about. */
+type About = FleetEvent | MalformedBody
+
+/** What an item says, by its kind. */
+export type Happening =
+  | { readonly kind: 'received'; readonly id: string; readonly event: About }
+  | ({ readonly kind: 'settled'; readonly lagMs: number } & SettledMessage)
+  | {
+      readonly kind: 'failed'
+      readonly id: string | undefined
+      readonly event: About | undefined
+      readonly attempt: number | undefined
+      readonly handler: string | undefined
+      /** The name and message of the error. It can quote the payload. */
+      readonly error: string
+      /** When the handler runs again. */
+      readonly nextAt: Date | undefined
+    }
+  | ({ readonly kind: 'dead' } & DeadMessage)
+  | ({ readonly kind: 'refused' } & RefusedRequest)
+  | { readonly kind: 'gap'; readonly event: About }
+  | ({ readonly kind: 'test' } & TestMessage)
+
+/** One thing that happened. */
+export type FeedItem = Happening & {
+  /** Milliseconds since the epoch. */
+  readonly atMs: number
+}
+
+/** Which items to read. Left out: every item. */
+export interface FeedFilter {
+  /** Items about this vehicle. */
+  readonly vin?: string | undefined
+  /** Items about messages of this topic. */
+  readonly topic?: string | undefined
+  /** Only what went wrong: refused requests, failed runs, dead letters, lost messages and gaps. Test messages too. */
+  readonly errors?: boolean | undefined
+}
+
+/** Items in the order in which they happened. */
+export interface FeedBatch {
+  readonly items: readonly FeedItem[]
+  /** The number of items that the feed dropped before this reader got them, whatever its filter. */
+  readonly missed: number
+  /** Give it as `since` to go on after this batch. */
+  readonly cursor: string
+}
+
+interface Kept {
+  readonly item: FeedItem
+  /** Its place among all items of the feed. */
+  readonly place: number
+  readonly bytes: number
+}
+
+/** What a reader has read of each ring. */
+interface Position {
+  readonly ordinary: number
+  readonly errors: number
+}
+
+/** Items of one ring, and the size of the messages in them, in characters. */
+const mostItems = 500
+const mostBytes = 1_048_576
+
+/** What an item takes beside its message. */
+const itemBytes = 256
+
+/** A reader gets a batch at most this often, so that its work has a limit. */
+const batchMs = 100
+
+/** The newest items. The oldest make room. */
+class Ring {
+  readonly #kept: Kept[] = []
+  #bytes = 0
+  /** The number of items that were ever pushed. */
+  count = 0
+
+  push(kept: Kept): void {
+    this.#kept.push(kept)
+    this.#bytes += kept.bytes
+    this.count += 1
+    while (this.#kept.length > mostItems || (this.#bytes > mostBytes && this.#kept.length > 1))
+      this.#bytes -= this.#kept.shift()?.bytes ?? 0
+  }
+
+  /** The items from the number `from` on. */
+  after(from: number): readonly Kept[] {
+    return this.#kept.slice(Math.max(0, from - this.first))
+  }
+
+  /** The number of the oldest item. */
+  get first(): number {
+    return this.count - this.#kept.length
+  }
+}
+
+/**
+ * What happens in a receiver, for people who look: the newest 500 items, at most 1 MiB of messages, and as much again for what
+ * goes wrong, so that messages that go well do not push it out. Errors are kept from the start. Messages that go well are
+ * kept only while somebody reads, because they are most of what happens.
+ *
+ * A reader reads from these rings and has no queue of its own. One that is slow or dead holds nothing, and finds out how many
+ * items it missed.
+ */
+export class Feed {
+  readonly #observe: (observer: Observer) => () => void
+  readonly #now: () => number
+  readonly #ordinary = new Ring()
+  readonly #errors = new Ring()
+  /** Part of each cursor: a cursor of an earlier process says nothing about this one. */
+  #run: string | undefined
+  readonly #waiting = new Set<() => void>()
+  #places = 0
+  #readers = 0
+  #stopKeeping = (): void => {}
+
+  constructor(observe: (observer: Observer) => () => void, now: () => number = Date.now) {
+    this.#observe = observe
+    this.#now = now
+    observe({
+      refused: (request) => this.#push({ kind: 'refused', ...request }, true),
+      tested: (message) => this.#push({ kind: 'test', ...message }, true),
+      failed: (error, details) => this.#push(failed(error, details), true),
+      dead: (letter) => this.#push({ kind: 'dead', ...letter }, true),
+      gap: (event) => this.#push({ kind: 'gap', event }, true),
+    })
+  }
+
+  /** Keeps messages that go well, too, until the returned function is called. */
+  keep(): () => void {
+    this.#readers += 1
+    if (this.#readers === 1) {
+      this.#stopKeeping = this.#observe({
+        received: (messages) => {
+          for (const { id, event, bytes } of messages) this.#push({ kind: 'received', id, event }, false, bytes)
+        },
+        settled: (message) => {
+          const lagMs = Math.max(0, this.#now() - Number.parseInt(message.id.slice(0, 8) + message.id.slice(9, 13), 16))
+          this.#push({ kind: 'settled', ...message, lagMs }, message.outcome === 'lost')
+        },
+      })
+    }
+    let isKeeping = true
+    return () => {
+      if (!isKeeping) return
+      isKeeping = false
+      this.#readers -= 1
+      if (this.#readers === 0) this.#stopKeeping()
+    }
+  }
+
+  /**
+   * What happened after the cursor `since`, or all that is kept; then what happens, until the signal aborts. Yields at once,
+   * even when nothing is kept, and then at most ten batches a second.
+   */
+  async *read(filter: FeedFilter, since: string | undefined, signal: AbortSignal): AsyncGenerator<FeedBatch> {
+    const stop = this.keep()
+    try {
+      let at = this.#positionOf(since)
+      for (let isFirst = true; !signal.aborted; isFirst = false) {
+        const batch = this.#batch(filter, at)
+        at = { ordinary: this.#ordinary.count, errors: this.#errors.count }
+        if (isFirst || batch.items.length > 0 || batch.missed > 0) yield batch
+        await pause(batchMs, signal)
+        const isNew = at.ordinary !== this.#ordinary.count || at.errors !== this.#errors.count
+        if (!isNew && !signal.aborted) await this.#next(signal)
+      }
+    } finally {
+      stop()
+    }
+  }
+
+  #batch({ vin, topic, errors = false }: FeedFilter, at: Position): FeedBatch {
+    const kept = [...this.#errors.after(at.errors), ...(errors ? [] : this.#ordinary.after(at.ordinary))]
+    const missed = Math.max(0, this.#errors.first - at.errors) + Math.max(0, this.#ordinary.first - at.ordinary)
+    const items = kept.toSorted((a, b) => a.place - b.place).map(({ item }) => item)
+    return {
+      items: items.filter(
+        (item) => (vin === undefined || vinsOf(item).includes(vin)) && (topic === undefined || topicOf(item) === topic),
+      ),
+      missed: errors ? Math.max(0, this.#errors.first - at.errors) : missed,
+      cursor: `${this.#name()}.${this.#ordinary.count}.${this.#errors.count}`,
+    }
+  }
+
+  /** A reader without a cursor, or with that of an earlier process, has missed nothing yet. */
+  #positionOf(since: string | undefined): Position {
+    const [run, ordinary, errors] = since?.split('.') ?? []
+    const isOurs = run === this.#name() && [ordinary, errors].every((part) => /^\d{1,15}$/.test(part ?? ''))
+    return isOurs
+      ? { ordinary: Number(ordinary), errors: Number(errors) }
+      : { ordinary: this.#ordinary.first, errors: this.#errors.first }
+  }
+
+  /** Not made earlier: some runtimes have neither a time nor random numbers before the first request. */
+  #name(): string {
+    return (this.#run ??= crypto.randomUUID().slice(0, 8))
+  }
+
+  #push(happening: Happening, isError: boolean, bytes: number = 0): void {
+    const ring = isError ? this.#errors : this.#ordinary
+    this.#places += 1
+    const item = { ...happening, atMs: this.#now() }
+    ring.push({ item, place: this.#places, bytes: itemBytes + bytes + (isError ? sizeOf(item) : 0) })
+    for (const wake of this.#waiting) wake()
+  }
+
+  #next(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        this.#waiting.delete(wake)
+        signal.removeEventListener('abort', wake)
+        resolve()
+      }
+      this.#waiting.add(wake)
+      signal.addEventListener('abort', wake)
+    })
+  }
+}
+
+function failed(error: unknown, { event, delivery, handler, nextAt }: ErrorDetails): Happening {
+  const { id, attempt } = delivery ?? {}
+  return { kind: 'failed', id, event, attempt, handler, error: errorText(error).slice(0, 2_000), nextAt }
+}
+
+/** The vehicles that an item is about. */
+function vinsOf(item: FeedItem): readonly (string | undefined)[] {
+  if (item.kind === 'refused') return item.vins
+  if (item.kind === 'settled') return [item.vin]
+  return 'event' in item ? [vinOf(item.event)] : []
+}
+
+function vinOf(event: About | undefined): string | undefined {
+  return event === undefined || event.topic === 'malformed' ? undefined : event.vin
+}
+
+function topicOf(item: FeedItem): string | undefined {
+  return 'event' in item ? item.event?.topic : undefined
+}
+
+/** The size of the message of an item for which nobody knows it. Errors are few, so writing the message is cheap enough. */
+function sizeOf(item: FeedItem): number {
+  if (!('event' in item) || item.event === undefined) return 0
+  return item.event.topic === 'malformed' ? item.event.text.length : (JSON.stringify(item.event.raw)?.length ?? 0)
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const end = (): void => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', end)
+      resolve()
+    }
+    const timer = setTimeout(end, ms)
+    signal.addEventListener('abort', end)
+  })
+}
