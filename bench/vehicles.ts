@@ -136,7 +136,7 @@ async function starts(): Promise<readonly number[]> {
   const laps: number[][] = [[], []]
   for (let round = 0; round < 5; round += 1)
     for (const [at, vehicles] of [{ fields }, false].entries()) {
-      const receiver = make(sqliteInbox({ path }), vehicles as Vehicles)
+      const receiver = make(sqliteInbox({ path }), vehicles)
       const startedAt = performance.now()
       await receiver.open()
       await receiver.accept({ authorization: undefined, body: full(5) })

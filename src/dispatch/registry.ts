@@ -2,7 +2,7 @@ import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import { builtInFields, type FieldCatalogue, nearestField, type OtherField } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { AnyVehicleView, Occurrence } from '../vehicles/edge.ts'
+import type { AnyVehicleView } from '../vehicles/edge.ts'
 import type { Step } from '../vehicles/vehicles.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { BatchContext, BatchOptions, Happening, HandlerFilter } from './handler.ts'
@@ -33,7 +33,7 @@ export function happeningOf(
     delivery,
     step,
   }: { readonly event: FleetEvent | MalformedBody; readonly delivery: Delivery; readonly step: Step | undefined },
-): Omit<Happening<Occurrence>, 'vehicle'> & { readonly vehicle: AnyVehicleView } {
+): Omit<Happening, 'vehicle'> & { readonly vehicle: AnyVehicleView } {
   const found = step?.happened.find((each) => each.edge === edge)
   if (found !== undefined && 'error' in found) throw found.error
   const vehicle = step?.view

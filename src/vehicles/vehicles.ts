@@ -9,7 +9,7 @@ import { vinOf } from '../inbox/receipts.ts'
 import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import type { AnyVehicleView, Change, Edge, Occurrence, VehicleView } from './edge.ts'
 import { Rules } from './rules.ts'
-import { applied, type Arrival, gapEnd, Slots, Snapshot, VehicleState } from './state.ts'
+import { applied, type Arrival, gapEnd, type Slots, Snapshot, VehicleState } from './state.ts'
 
 /** The newest state of each vehicle: `receiver.vehicles`. */
 export interface Vehicles<Fields extends FieldCatalogue = BuiltInFields> {

@@ -47,7 +47,7 @@ const mostCached = 50_000
  * were settled later are applied again. So a message that is settled although it came before `seq` takes its state into its own commit.
  */
 export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOptions): VehicleRows {
-  let dirty = new Map<string, StoredVehicle>()
+  const dirty = new Map<string, StoredVehicle>()
   const writing = new Map<string, StoredVehicle>()
   /** States that have to be in the next commit. */
   const late = new Set<string>()
