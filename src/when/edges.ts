@@ -1,4 +1,4 @@
-import { checkOptions, isObject, numberBetween, type Rule, trueOrFalse } from '../base/options.ts'
+import { checkOptions, numberBetween, type Rule, trueOrFalse } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { FieldValue, Location } from '../events/values.ts'
