@@ -156,7 +156,7 @@ test.each([
   ],
   [[at(0, 0), at(91, 0), at(0, 1)], 'has the corner {"latitude":91,"longitude":0} at index 1', 'longitude first'],
   [[at(0, 0), at(1, Number.NaN), at(0, 1)], 'which is not on the earth', 'Latitudes are from'],
-])('a polygon of %j is refused', (corners, message, hint) => {
+])('a polygon that can never be right is refused: %#', (corners, message, hint) => {
   expect(() => polygon(corners)).toThrow(
     expect.objectContaining({ code: 'option_invalid', message: expect.stringContaining(message), hint: expect.stringContaining(hint) }),
   ) // prettier-ignore
@@ -174,7 +174,7 @@ test.each([
   ['52,5 52,6 53,5', 'takes a list of corners'],
   [undefined, 'takes a list of corners'],
   [[null], 'has the corner null'],
-])('a polygon of %j, as a program without types can give it, is refused', (corners, message) => {
+])('what is no polygon, as a program without types can give it, is refused: %#', (corners, message) => {
   expect(() => polygon(corners as never)).toThrow(
     expect.objectContaining({ message: expect.stringContaining(message) }),
   )
