@@ -133,7 +133,7 @@ test('the distance to a polygon is the distance to its nearest side', () => {
   expect(yard.metersTo(corner)).toBeCloseTo(metersBetween(corner, at(52.01, 5.01)), 0)
 })
 
-test('a star-shaped outline is never refused, and one with two corners swapped is refused or another shape', () => {
+test('a star-shaped outline is never refused', () => {
   fc.assert(
     fc.property(star, ({ corners }) => {
       expect(() => polygon(corners)).not.toThrow()
