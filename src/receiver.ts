@@ -204,6 +204,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   markRoutes(app, receiver)
   markHosted(receiver, {
     answer,
+    keepsVehiclesInMemory: vehicles !== undefined && backend.durability === 'memory',
     refused: reports.refusals.noteByRuntime,
     facts: (moment) => factsOf(settings.secret, backend, moment),
   })

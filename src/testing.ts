@@ -16,5 +16,6 @@ export {
   type MessageFactories,
   type MessageOf,
 } from './testing/message.ts'
+export { vehiclesConformance } from './testing/vehicles-conformance.ts'
 export { type HandledEvent, receiverConformance, type ReceiverUnderTest } from './testing/receiver-conformance.ts'
 export { type TestVehicle, vehicle } from './testing/vehicle.ts'

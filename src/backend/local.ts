@@ -427,7 +427,7 @@ function fleetOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbo
     throw new FleethookError(
       'option_invalid',
       'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one has no place for it.',
-      { hint: 'Use memoryInbox(), sqliteInbox(…) or durableObjectInbox(…).' },
+      { hint: 'Use sqliteInbox(…) or memoryInbox().' },
     )
   }
   return new Fleet({ ...vehicles, store, clock: settings.clock })

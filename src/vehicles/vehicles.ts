@@ -159,11 +159,6 @@ class Intervals implements StoredVehicle {
   }
 }
 
-/** A gap that is known before its event. */
-interface NotedGap extends Interval {
-  readonly vin: string | undefined
-}
-
 /** Beyond this number, gaps of single vehicles wait for their events. */
 const mostNoted = 10_000
 
@@ -192,7 +187,8 @@ export class Fleet {
   readonly #open = new Map<string, OpenVehicle>()
   /** Vehicles that were forgotten while messages of them were not over, and the newest of these messages. */
   readonly #forgotten = new Map<string, number>()
-  readonly #noted: NotedGap[] = []
+  /** Gaps that are known before their events: one interval per VIN, and '' for all vehicles. */
+  readonly #noted = new Map<string, Interval>()
   #gaps = new Intervals(-1, -Infinity, [])
   /** The newest message of earlier processes. */
   #lastBefore = -1
@@ -256,7 +252,7 @@ export class Fleet {
     }
     if (event.vin === undefined || state === undefined)
       return event.topic === 'gap' ? new Step(undefined, moment, none, none, this.#gap(event, seq)) : undefined
-    if (event.topic === 'gap') this.#unnote(event)
+    if (event.topic === 'gap') this.#unnote(event, seq)
     const { after, all, happened, gapTo } = this.#advance(state, event, seq)
     const open = this.#open.get(state.vin)
     if (open === undefined) this.#open.set(state.vin, { state: after, steps: 1 })
@@ -288,8 +284,13 @@ export class Fleet {
 
   /** Messages of this vehicle, or of any, may be missing. The event of the gap follows later, in its lane. */
   noteGap(vin: string | undefined, fromMs: number, toMs: number): void {
-    if (this.#noted.length >= mostNoted) return
-    this.#noted.push({ vin, from: firstSeqAt(fromMs), to: firstSeqAt(toMs + 1) - 1 })
+    const known = this.#noted.get(vin ?? '')
+    if (known === undefined && this.#noted.size >= mostNoted) return
+    const [from, to] = [firstSeqAt(fromMs), firstSeqAt(toMs + 1) - 1]
+    this.#noted.set(
+      vin ?? '',
+      known === undefined ? { from, to } : { from: Math.min(from, known.from), to: Math.max(to, known.to) },
+    )
   }
 
   /** States of their own, from the first message that is kept: for replays that report changes again. */
@@ -371,17 +372,22 @@ export class Fleet {
 
   /** Notes a gap of all vehicles. Its event has come. */
   #gap(event: GapEvent, seq: number): Intervals {
-    // The event of a restart ends with the first message after it, whose values are certain. The note ends before that message.
-    const to = this.#unnote(event)?.to ?? Infinity
-    const interval = { from: firstSeqAt(event.from.getTime()), to: Math.min(gapEnd(event, seq), to) }
+    const interval = { from: firstSeqAt(event.from.getTime()), to: this.#unnote(event, seq) }
     this.#gaps = this.#gaps.with(interval, seq, event.receivedAt.getTime())
     return this.#gaps
   }
 
-  #unnote({ vin, from }: GapEvent): NotedGap | undefined {
-    const fromSeq = firstSeqAt(from.getTime())
-    const at = this.#noted.findIndex((noted) => noted.vin === vin && noted.from === fromSeq)
-    return at === -1 ? undefined : this.#noted.splice(at, 1)[0]
+  /** The event of a gap has come. Returns where the gap ends. What was missed later belongs to another event. */
+  #unnote(event: GapEvent, seq: number): number {
+    const key = event.vin ?? ''
+    const noted = this.#noted.get(key)
+    const end = gapEnd(event, seq)
+    if (noted === undefined) return end
+    // The event of a restart ends with the first message after it, whose values are certain. The note ends before that message.
+    const to = event.reason === 'restarted' || event.reason === 'stopped' ? Math.min(end, noted.to) : end
+    if (noted.to < firstSeqAt(event.to.getTime() + 1)) this.#noted.delete(key)
+    else this.#noted.set(key, { from: end + 1, to: noted.to })
+    return to
   }
 
   /** What was heard of a vehicle up to this `seq` is uncertain for a message with the given `seq`. */
@@ -390,8 +396,9 @@ export class Fleet {
     // A gap that ends later was not known when an earlier process handled the message. What it found must be found again.
     const counts = ({ from, to }: Interval): boolean => (seq <= this.#lastBefore ? to < seq : from <= seq)
     for (const gap of this.#gaps.list) if (counts(gap) && gap.to > gapTo) gapTo = gap.to
-    for (const gap of this.#noted)
-      if ((gap.vin === undefined || gap.vin === vin) && counts(gap) && gap.to > gapTo) gapTo = gap.to
+    if (this.#noted.size === 0) return gapTo
+    for (const gap of [this.#noted.get(''), this.#noted.get(vin ?? '')])
+      if (gap !== undefined && counts(gap) && gap.to > gapTo) gapTo = gap.to
     return gapTo
   }
 }

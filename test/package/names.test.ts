@@ -10,15 +10,16 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
     values: `
       Discard FleethookError Retry createReceiver memoryInbox summarize`,
     types: `
-      Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock
-      ConnectivityEvent DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors
-      DrainOptions DrainResult Durability ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy
+      Ack Alert AlertOccurrence AlertsEvent Answer BatchContext BatchHandler BatchOptions Bounds BuiltInFields Change Claim Clock
+      Condition ConnectivityEvent DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors
+      DrainOptions DrainResult Durability Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeResult EdgeStep EdgeTopic ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy
       FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
-      GivenMessage Handler HandlerContext HandlerFilter Histogram Inbox InboxFactory InboxGap InboxMessage
+      GivenMessage Handler HandlerContext HandlerFilter Happening Histogram Inbox InboxFactory InboxGap InboxMessage
       InboxSettings InboxStats Json KeptGap Location Log MalformedBody MessageSelection Meta NextAttempt
-      OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
-      RefusedRequest RelayInbox ReplaySelection RuntimeRefusal Secret Selection Source StateEvent Stats Subject
-      TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent VehicleError Waiting WireEvent`,
+      Occurrence OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
+      RefusedRequest RelayInbox ReplaySelection RuntimeRefusal Secret Selection Source StateEvent Stats StoredVehicle Subject
+      TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent VehicleError VehicleStore VehicleView Vehicles VehiclesOptions
+      VehiclesStats Waiting WireEvent`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
@@ -54,7 +55,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Sandbox SandboxOptions SandboxState SandboxStore StreamFault`,
   },
   'fleethook/testing': {
-    values: 'deliver fakeClock inboxConformance message receiverConformance vehicle',
+    values: 'deliver fakeClock inboxConformance message receiverConformance vehicle vehiclesConformance',
     types: `
       Conformance DeliverOptions Deliverable Delivered FakeClock GivenAlert GivenError HandledEvent InboxUnderTest MessageDetails
       MessageFactories MessageOf ReceiverUnderTest TestVehicle`,

@@ -11,7 +11,7 @@ const applicationId = 0x66_6c_68_74
 const time = (column: string): string => `strftime('%Y-%m-%dT%H:%M:%fZ', ${column} / 1000.0, 'unixepoch')`
 
 /** Each entry turns one version of the schema into the next. A released entry never changes. */
-const migrations: readonly string[] = [
+export const migrations: readonly string[] = [
   `
   -- Every message as it was received. Never updated. A message that is neither pending nor dead is settled.
   CREATE TABLE messages (
