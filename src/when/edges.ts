@@ -347,8 +347,9 @@ export function areaEdge(
     fields: [positionField],
     bounds: widened(area.bounds, marginMeters),
     detect(step) {
+      const { memory } = step
       const change = changeOf(step, positionField, { first: true })
-      if (!isMove(change)) return undefined
+      if (!isMove(change)) return change && { memory: memory === true || metersTo(change.from) === 0 ? true : null }
       const meters = metersTo(change.to)
       return switched(step, change, {
         wasOn: metersTo(change.from) === 0,

@@ -105,7 +105,7 @@ test('direction, first corner, and a repeated last corner of a polygon change no
   fc.assert(
     fc.property(star, fc.nat(), fc.double({ min: -0.6, max: 0.6, noNaN: true }), (shape, shift, north) => {
       const { corners, center } = shape
-      const turned = corners.map((_, index) => corners[(index + shift) % corners.length] ?? center).reverse()
+      const turned = corners.map((_, index) => corners[(index + shift) % corners.length] ?? center).toReversed()
       const point = at(center.latitude + north, center.longitude)
       const closed = polygon([...corners, corners[0] ?? center])
       expect(closed.name).toBe(polygon(corners).name)
@@ -133,7 +133,7 @@ test('the distance to a polygon is the distance to its nearest side', () => {
   expect(yard.metersTo(corner)).toBeCloseTo(metersBetween(corner, at(52.01, 5.01)), 0)
 })
 
-test('a star-shaped outline is never refused, and one with two corners swapped is refused or another shape', () => {
+test('a star-shaped outline is never refused', () => {
   fc.assert(
     fc.property(star, ({ corners }) => {
       expect(() => polygon(corners)).not.toThrow()
@@ -149,11 +149,14 @@ test.each([
   [[at(0, 179), at(1, -179), at(1, 179)], 'crosses the date line at its corner 1', 'any(inside(west), inside(east))'],
   [[at(0, 0), at(1, 1)], 'has 2 different corners, not 3 to 1000', 'or use `circle`'],
   [[at(0, 0), at(1, 1), at(0, 0)], 'has 2 different corners', 'Add corners'],
-  [Array.from({ length: 1_001 }, (_, n) => at(Math.sin(n / 200), Math.cos(n / 200))), 'has 1001 different corners', 'Simplify'],
+  [
+    Array.from({ length: 1_001 }, (_, n) => at(Math.sin(n / 200), Math.cos(n / 200))),
+    'has 1001 different corners',
+    'Simplify',
+  ],
   [[at(0, 0), at(91, 0), at(0, 1)], 'has the corner {"latitude":91,"longitude":0} at index 1', 'longitude first'],
   [[at(0, 0), at(1, Number.NaN), at(0, 1)], 'which is not on the earth', 'Latitudes are from'],
-]) // prettier-ignore
-('a polygon of %j is refused', (corners, message, hint) => {
+])('a polygon that can never be right is refused: %#', (corners, message, hint) => {
   expect(() => polygon(corners)).toThrow(
     expect.objectContaining({ code: 'option_invalid', message: expect.stringContaining(message), hint: expect.stringContaining(hint) }),
   ) // prettier-ignore
@@ -171,7 +174,7 @@ test.each([
   ['52,5 52,6 53,5', 'takes a list of corners'],
   [undefined, 'takes a list of corners'],
   [[null], 'has the corner null'],
-])('a polygon of %j, as a program without types can give it, is refused', (corners, message) => {
+])('what is no polygon, as a program without types can give it, is refused: %#', (corners, message) => {
   expect(() => polygon(corners as never)).toThrow(
     expect.objectContaining({ message: expect.stringContaining(message) }),
   )

@@ -106,6 +106,7 @@ describe('edges of areas', () => {
     ['leaves', leaves(depot), [100, 201, 300, 100, 201].map(metersNorth), [1, 4]],
     ['leaves, with a margin', leaves(depot, { marginMeters: 50 }), [100, 201, 249, 251, 300, 201, 260, 100, 260].map(metersNorth), [3, 8]],
     ['leaves: outside at first', leaves(depot), [300, 400].map(metersNorth), []],
+    ['a position that is no place, inside', enters(depot), [metersNorth(300), metersNorth(100), { data: { Location: { latitude: 95, longitude: 5 } } }, metersNorth(150)], [1]],
     ['a position that is no place', enters(depot), [metersNorth(300), { data: { Location: { latitude: 95, longitude: 5 } } }, metersNorth(100)], [2]],
   ])('%s', (_, edge, told, expected) => {
     expect(indexes(edge, told)).toEqual(expected)

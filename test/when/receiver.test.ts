@@ -26,6 +26,7 @@ import {
 import { describe, expect, test } from 'vitest'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
 import { wireMessage } from '../../src/service/fleet/messages.ts'
+import { inForm } from '../form.ts'
 import { happenings } from '../vehicles/fold.ts'
 import { eventsOf } from './messages.ts'
 
@@ -90,12 +91,12 @@ test('the simulated fleet makes every edge happen, and each of them has an id of
   for (const { event } of createFleet({ vins: 12, seed: 3, startAt: Date.UTC(2026, 9, 1, 8) })) {
     if (event.topic === 'data') home ??= (event.data as { readonly Location?: Location }).Location
     sent.push(wireMessage(event, 'service'))
-    if (sent.length === 20_000) break
+    if (sent.length === inForm({ short: 20_000, full: 40_000 })) break
   }
   if (home === undefined) throw new Error('No vehicle sent its position.')
   const area = circle({ ...home, radiusMeters: 1_000 })
   const found = new Map<string, string[]>()
-  const receiver: Receiver = createReceiver({ secret: false, vehicles: true, limits: { pendingMessages: 30_000 }, log: silent })
+  const receiver: Receiver = createReceiver({ secret: false, vehicles: true, limits: { pendingMessages: 50_000 }, log: silent })
   for (const edge of [...edges, enters(area, { marginMeters: 50 }), leaves(area, { marginMeters: 50 })]) {
     const ids: string[] = []
     found.set(edge.name, ids)

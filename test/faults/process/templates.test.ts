@@ -215,7 +215,7 @@ describe.skipIf(form === 'short')('a template that is killed under load', () => 
       const north = (meters: number): FieldValues => ({
         Location: { latitude: 52.3731 + meters / 111_195, longitude: 4.8926 },
       })
-      const script = turns.flatMap((): FieldValues[] => [2_000, 100, 210, 190, 230, 300].map(north))
+      const script = turns.flatMap((): FieldValues[] => [-2_000, 100, 210, 190, 230, 300].map(north))
       const { port } = chat.address() as AddressInfo
       const receiver = new Killed('geofence-alerts', { CHAT_WEBHOOK_URL: `http://127.0.0.1:${port}` })
       const expected = everyVin.flatMap((vin) =>
