@@ -187,10 +187,7 @@ interface Asked {
 }
 
 /** Finds the receiver of an inbox: the process that has the file, or else the file. */
-export async function connect(
-  { inbox, url, secret }: ConnectionOptions,
-  needs: Needs = 'inbox',
-): Promise<Connection> {
+export async function connect({ inbox, url, secret }: ConnectionOptions, needs: Needs = 'inbox'): Promise<Connection> {
   if (url !== undefined) return connection('running', (asked) => overHttp(url, secret, asked))
   if (!existsSync(inbox)) {
     if (needs === 'receiver') throw notRunning(inbox)

@@ -56,7 +56,8 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Sandbox SandboxOptions SandboxState SandboxStore StreamFault`,
   },
   'fleethook/testing': {
-    values: 'deliver fakeClock inboxConformance message receiverConformance relayConformance vehicle vehiclesConformance',
+    values:
+      'deliver fakeClock inboxConformance message receiverConformance relayConformance vehicle vehiclesConformance',
     types: `
       Conformance DeliverOptions Deliverable Delivered FakeClock GivenAlert GivenError HandledEvent InboxUnderTest MessageDetails
       MessageFactories MessageOf ReceiverUnderTest RelayUnderTest TestVehicle`,
