@@ -68,7 +68,13 @@ export class NodeRequest implements HttpRequest {
         chunks.length = 0
         resolve(tooLarge(limitBytes))
       }
-      const end = (): void => resolve(filled(textOf(chunks)))
+      const end = (): void => {
+        const [first] = chunks
+        // `TextDecoder` would cost twice as much.
+        const text = (first !== undefined && chunks.length === 1 ? first : Buffer.concat(chunks)).toString()
+        // A byte order mark is no part of the text, as in `Request.text()`.
+        resolve(filled(text.charCodeAt(0) === 0xfeff ? text.slice(1) : text))
+      }
       const close = (): void => {
         if (incoming.readableEnded) return
         if (!incoming.complete) return resolve({ error: 'body_interrupted' })
@@ -93,14 +99,6 @@ function authorizationOf(rawHeaders: readonly string[]): string | undefined {
     found = found === undefined ? rawHeaders[at + 1] : `${found}, ${rawHeaders[at + 1]}`
   }
   return found
-}
-
-/** The text without a byte order mark, as `Request.text()` returns it. `TextDecoder` would cost twice as much. */
-function textOf(chunks: readonly Buffer[]): string {
-  const [first] = chunks
-  const bytes = first !== undefined && chunks.length === 1 ? first : Buffer.concat(chunks)
-  const text = bytes.toString()
-  return text.charCodeAt(0) === 0xfeff ? text.slice(1) : text
 }
 
 /** The bytes of a request. It is left open when no more of it is wanted, because its answer is still to be written. */

@@ -3,7 +3,7 @@
  * message on disk before its answer. Writes the table in `bench/README.md` and `bench/chart.svg`. `npm run bench`, two minutes.
  */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { cpus, loadavg, release, type } from 'node:os'
+import { cpus, release, type } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -78,7 +78,6 @@ async function lap({ process, name }: Course, count: number, ratePerSecond?: num
 }
 
 const started = performance.now()
-const loadBefore = loadavg()[0] ?? 0
 const folder = mkdtempSync(join('.', 'fleethook-bench-'))
 const courses: Course[] = []
 try {
@@ -134,7 +133,7 @@ const version = (name: string): string =>
   JSON.parse(readFileSync(new URL(`../node_modules/${name}/package.json`, import.meta.url), 'utf8')).version
 const libraries = ['hono', '@hono/node-server', 'fastify', 'express'].map((name) => `${name} ${version(name)}`)
 const today = new Date().toISOString().slice(0, 10)
-const machine = `${today}, ${type()} ${release().split('-')[0]}, ${cpus().length} × ${cpus()[0]?.model.trim()}, ${canPin ? 'the server on one core and the load on another' : 'processes not pinned'}, load of the machine before: ${loadBefore.toFixed(2)}`
+const machine = `${today}, ${type()} ${release().split('-')[0]}, ${cpus().length} × ${cpus()[0]?.model.trim()}, ${canPin ? 'the server on one core and the load on another' : 'processes not pinned'}`
 const measured = [
   `Node ${process.versions.node}, ${libraries.join(', ')}. Measured on ${machine}.`,
   `${rounds} rounds in turns, medians; ${connections} connections, each sends its next message when the last one was answered.`,

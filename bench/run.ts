@@ -1,5 +1,5 @@
 /**
- * Every benchmark, one after the other, each in processes of its own: `npm run bench`. Takes about three minutes.
+ * Every benchmark, one after the other, each in processes of its own: `npm run bench:all`. Takes about three minutes.
  */
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -34,6 +34,8 @@ heading('From the socket to the handler')
 part('pipeline.ts', false)
 heading('One vehicle or a hundred thousand')
 part('vins.ts', true)
+heading('A hundred messages in a body')
+part('batches.ts', true)
 heading('Memory')
 part('memory.ts', true)
 heading('Normalising')

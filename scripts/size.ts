@@ -9,7 +9,7 @@ import { build } from 'esbuild'
 export const budgetBytes = 30_000
 
 /** The last measured size and a little more. A change that exceeds it needs a reason. */
-export const ceilingBytes = 45_000
+export const ceilingBytes = 46_500
 
 /** The smallest Worker that handles something. */
 export const minimalWorker = `
@@ -60,20 +60,20 @@ export async function bundleWorker(source: string, folder: string): Promise<Bund
 }
 
 function partOf(path: string): string {
-  const own = path.lastIndexOf('dist/')
-  if (own !== -1 && (path.startsWith('dist/') || path.includes('fleethook/dist/')))
-    return path
-      .slice(own + 5)
-      .split('/')
-      .slice(0, 2)
-      .join('/')
-  return /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? path
+  const own = /(?:^|\/)((?:src|adapters|chunks)\/[^/]+)/.exec(path)?.[1]
+  return /.*node_modules\/(?!fleethook\/)((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? own ?? path
 }
+
+/** The same Worker made of the sources. The package has them in few files, which say nothing about the parts. */
+const fromSources = minimalWorker
+  .replace("'fleethook'", "'./src/index.ts'")
+  .replace("'fleethook/workers'", "'./adapters/workers.ts'")
 
 if (import.meta.main) {
   const root = fileURLToPath(new URL('..', import.meta.url))
   if (!existsSync(`${root}dist`)) throw new Error('Run "npm run build" first.')
-  const { code, gzipBytes, parts } = await bundleWorker(minimalWorker, root)
+  const { code, gzipBytes } = await bundleWorker(minimalWorker, root)
+  const { parts } = await bundleWorker(fromSources, root)
   for (const { name, bytes } of parts) console.log(`${String(bytes).padStart(8)}  ${name}`)
   console.log(`${String(code.length).padStart(8)}  minified`)
   console.log(`${String(gzipBytes).padStart(8)}  gzipped; the budget is ${budgetBytes}, the ceiling ${ceilingBytes}`)

@@ -6,7 +6,7 @@ import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drai
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
-import type { InboxMessage } from '../inbox/inbox.ts'
+import type { InboxGap, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Stats } from '../inbox/stats.ts'
@@ -37,6 +37,8 @@ export class RelayBackend implements Backend {
   readonly deadLetters: DeadLetters
   readonly messages: Messages
   readonly lifecycle: Lifecycle
+  /** The state of a vehicle is where its messages are handled. */
+  readonly vehicles = undefined
   readonly isReady = true
   isDraining = false
   readonly #relay: Relay
@@ -47,6 +49,13 @@ export class RelayBackend implements Backend {
 
   constructor(relay: Relay, parts: BackendParts) {
     const { ack = 'stored' } = parts.settings
+    if (parts.vehicles !== undefined) {
+      throw new FleethookError(
+        'option_invalid',
+        'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one passes messages on to where they are handled.',
+        { hint: 'Use sqliteInbox(…), or memoryInbox() in a process that stays.' },
+      )
+    }
     if (ack === 'handled') {
       throw new FleethookError(
         'ack_unavailable',
@@ -98,6 +107,17 @@ export class RelayBackend implements Backend {
 
   replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number> {
     return this.#relay.replay(which, from)
+  }
+
+  /** Messages may be missing for a reason that `put` does not see. An event reports it as soon as it can be kept. */
+  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from: Surroundings = nowhere): void {
+    this.#gaps.note(vin, reason, fromMs, missed, toMs)
+    this.#hold(from, this.#emitGaps(from.env))
+  }
+
+  /** The gaps that no kept event reports yet. */
+  openGaps(): readonly KeptGap[] {
+    return this.#gaps.list()
   }
 
   drain(options: DrainOptions): Promise<DrainResult> {

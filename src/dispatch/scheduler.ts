@@ -6,6 +6,8 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Ack, DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
+import type { AtOnce } from '../inbox/memory.ts'
+import type { Fleet } from '../vehicles/vehicles.ts'
 import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
 import { Backlog } from './backlog.ts'
 import { Batches, type GatheredBatch } from './batches.ts'
@@ -32,6 +34,7 @@ import {
 
 interface SchedulerOptions {
   readonly inbox: Inbox
+  readonly atOnce: AtOnce | undefined
   readonly registry: Registry
   readonly clock: Clock
   readonly log: Log
@@ -45,6 +48,8 @@ interface SchedulerOptions {
   /** Reads a message of which the inbox kept only the text. */
   readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
   readonly events: DispatchEvents
+  /** The newest state of each vehicle, where the receiver keeps it. */
+  readonly fleet: Fleet | undefined
 }
 
 /**
@@ -219,7 +224,7 @@ export class Scheduler {
   /** Its turn has ended. What rests holds its lane, and no place among the running. */
   #endTurn(work: Work, verdict: Verdict): void {
     if (work.state === 'running') {
-      if (verdict === 'over') this.#over(work)
+      if (verdict === 'over') this.#end(work, true)
       else {
         this.lifecycle.running -= 1
         if (verdict === 'gather' && mayJoinPrevious(work)) this.#gather(work)
@@ -284,19 +289,13 @@ export class Scheduler {
   #leaveBatch(work: Work, verdict: 'over' | 'parked' | number): void {
     if (work.state !== 'gathered') return
     if (verdict === 'over') {
-      this.#over(work)
+      this.#end(work, true)
       return
     }
     const { previous } = work
     if (previous === undefined || previous.batch !== undefined) this.#lanes.recall(work)
     if (verdict === 'parked') this.#park(work)
     else this.#rest(work, verdict)
-  }
-
-  #over(work: Work): void {
-    this.#end(work)
-    this.#options.events.onCapacity(work.request)
-    work.request.oneIsOver()
   }
 
   /** It waits until those before it in its lane are over, which they may be already. */
@@ -327,8 +326,8 @@ export class Scheduler {
     this.#lanes.ready(work)
   }
 
-  /** It leaves its lane for good, whatever it was at. */
-  #end(work: Work): void {
+  /** It leaves its lane for good, whatever it was at. `isSettled`: the inbox has let go of it. */
+  #end(work: Work, isSettled: boolean = false): void {
     const { lane } = work
     if (work.state === 'running') this.lifecycle.running -= 1
     endWork(work)
@@ -336,9 +335,13 @@ export class Scheduler {
     if (lane?.head !== undefined) this.#wake(lane.head)
     this.#mergeable?.delete(work.id)
     const next = this.#backlog.keepsIds ? this.#backlog.next(this.#lanes) : undefined
-    if (next === undefined) return
-    this.#lanes.add(next.id, next)
-    this.#lanes.ready(next)
+    if (next !== undefined) {
+      this.#lanes.add(next.id, next)
+      this.#lanes.ready(next)
+    }
+    if (!isSettled) return
+    this.#options.events.onCapacity(work.request)
+    work.request.oneIsOver()
   }
 
   /** The request's surroundings are about to end, or have ended: what is not finished now never will be. */

@@ -148,6 +148,8 @@ export type GapReason =
   | 'inbox_unavailable'
   /** The file of the inbox was damaged, and part of it could not be read. */
   | 'inbox_damaged'
+  /** Messages were gone from a topic before they were handled: its retention was too short, or all replicas lost them. */
+  | 'inbox_expired'
   /** The body of a known vehicle was larger than the limit. */
   | 'body_too_large'
   /** The receiver was stopped, and nobody listened until it started again. */

@@ -167,6 +167,7 @@ const gap = z.object({
     'inbox_full',
     'inbox_unavailable',
     'inbox_damaged',
+    'inbox_expired',
     'body_too_large',
     'stopped',
     'restarted',

@@ -21,6 +21,14 @@ export interface InboxStats {
   readonly oldestWaitingMs?: number
   /** How long its commits took, in milliseconds. */
   readonly commitMs?: Histogram
+  /** The number of messages in the topic that this process has still to settle, by partition. */
+  readonly lag?: Readonly<Record<string, number>>
+  /** The messages that wait on the disk of this machine until the other side can take them. */
+  readonly spooled?: number
+  /** Messages that this process read and did not settle before another process took them over. */
+  readonly handedOver?: number
+  /** Messages that were in the topic a second time, and were dropped. */
+  readonly repeated?: number
   /** Stopped inboxes beside this one that hold messages, when it was opened. */
   readonly unopened?: readonly UnopenedInbox[]
 }
@@ -34,7 +42,8 @@ export interface UnopenedInbox {
 
 /**
  * What a receiver did and is doing. Counts start at construction, and add up: `received + recovered + replayed` equals
- * `handled + deadLettered + duplicates + lost + conflated`, plus the messages of `pending` that came over the wire.
+ * `handled + deadLettered + duplicates + lost + conflated`, plus the messages of `pending` that came over the wire. A relay passes on
+ * what it received, so there `received` is no part of the sum; with Kafka, `inbox.handedOver` is one of its terms.
  */
 export interface Stats {
   /** Messages that were accepted. */
@@ -45,7 +54,7 @@ export interface Stats {
   readonly lastReceivedAtMs: number | undefined
   /** Accepted messages by topic, `unknown` included. */
   readonly topics: Readonly<Record<string, number>>
-  /** Messages that an earlier process left in a durable inbox. */
+  /** Messages that an earlier process left in a durable inbox, or that came from a topic. */
   readonly recovered: number
   /** Dead letters and handled messages that were replayed. */
   readonly replayed: number

@@ -14,7 +14,7 @@ import {
 import { fieldReaders } from './field-types.ts'
 import { NormalizedEvent, payloadIn, readPayload } from './normalized-event.ts'
 import { asJsonObject, emptyObject, isJsonObject, isPresent, type JsonObject } from './record.ts'
-import { isoText, lastDateMs, readInstant } from './scalars.ts'
+import { isoText, readInstant } from './scalars.ts'
 import { split, splitValue } from './split.ts'
 
 /** Options of {@link createNormalizer}. */
@@ -135,11 +135,6 @@ function readEnvelope(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format
   return withPayload(event, topic, nested === undefined ? body : payloadIn(nested, topic), rules)
 }
 
-function dateOf(receivedAt: Date | number): Date {
-  if (typeof receivedAt !== 'number') return Number.isNaN(receivedAt.getTime()) ? new Date() : receivedAt
-  return new Date(Math.abs(receivedAt) <= lastDateMs ? receivedAt : Date.now())
-}
-
 /**
  * Makes a normalizer, which reads messages of all three formats as events of one union.
  *
@@ -164,7 +159,8 @@ export function createNormalizer<const Fields extends FieldCatalogue = FieldCata
   return {
     normalize(message, receivedAt = Date.now()) {
       const raw = asJsonObject(message)
-      const received = dateOf(receivedAt)
+      const given = new Date(receivedAt)
+      const received = Number.isNaN(given.getTime()) ? new Date() : given
       const isCollected = isEnvelope(raw) || (pinned === 'event_collector' && isPresent(raw['event']))
       const event = isCollected ? readEnvelope(raw, received, pinned, rules) : readPlain(raw, received, pinned, rules)
       // A compiler cannot follow that each topic has its properties. The tests check every event against its schema.

@@ -6,7 +6,7 @@ import base from '../vitest.config.ts'
 const config: ViteUserConfig = {
   ...base,
   test: {
-    include: ['test/faults/**/*.test.ts', 'test/fuzz/**/*.test.ts'],
+    include: ['test/{faults,fuzz,kafka}/**/*.test.ts'],
     env: { [formVariable]: 'long' },
     fileParallelism: false,
     testTimeout: 3_600_000,

@@ -18,205 +18,223 @@ let server: Awaited<ReturnType<typeof serve>>
 const unhandled: unknown[] = []
 const note = (reason: unknown): void => void unhandled.push(reason)
 
-beforeEach(async () => {
-  process.on('unhandledRejection', note)
-  process.on('uncaughtException', note)
-  log = remember()
-  receiver = createReceiver({ secret, log, limits: { bodyBytes: 100_000 } })
-  server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false, announce: false, graceMs: 1000 })
-})
+/** `serve` reads Node's own request for a receiver, and makes a `Request` for a host. */
+const readers = {
+  "Node's own request": (given: Receiver) => given,
+  'a Request': ({ fetch }: Receiver) => ({ fetch }),
+}
 
-afterEach(async () => {
-  // Whatever the test did to it, the process is up and takes messages.
-  const response = await fetch(server.url, { method: 'POST', headers: { authorization: secret }, body: state })
-  expect(await response.text()).toBe('{"text":"Success","code":0}')
-  await server.close()
-  process.off('unhandledRejection', note)
-  process.off('uncaughtException', note)
-  expect(unhandled).toEqual([])
-})
-
-describe('Over a socket', () => {
-  test('several messages on one connection are answered one by one', async () => {
-    const { send, until, socket } = await rawConnection(server.port)
-    for (let turn = 1; turn <= 3; turn++) {
-      await send(`${head(auth, `Content-Length: ${state.length}`)}${state}`)
-      const text = await until('{"text":"Success","code":0}'.repeat(1))
-      expect(text.match(/HTTP\/1\.1 200 OK/g)?.length).toBeLessThanOrEqual(turn)
-    }
-    await expect.poll(() => receiver.stats().received).toBe(3)
-    socket.destroy()
+describe.each(Object.entries(readers))('With %s', (_reader, servedOf) => {
+  beforeEach(async () => {
+    process.on('unhandledRejection', note)
+    process.on('uncaughtException', note)
+    log = remember()
+    receiver = createReceiver({ secret, log, limits: { bodyBytes: 100_000 } })
+    server = await serve(servedOf(receiver), {
+      port: 0,
+      hostname: '127.0.0.1',
+      signals: false,
+      announce: false,
+      graceMs: 1000,
+    })
   })
 
-  test('a chunked body is taken', async () => {
-    const { send, until, socket } = await rawConnection(server.port)
-    await send(head(auth, 'Transfer-Encoding: chunked'))
-    for (const part of [state.slice(0, 5), state.slice(5)]) await send(`${part.length.toString(16)}\r\n${part}\r\n`)
-    await send('0\r\n\r\n')
-    expect(await until('"code":0}')).toMatch(/^HTTP\/1\.1 200 OK/)
-    socket.destroy()
+  afterEach(async () => {
+    // Whatever the test did to it, the process is up and takes messages.
+    const response = await fetch(server.url, { method: 'POST', headers: { authorization: secret }, body: state })
+    expect(await response.text()).toBe('{"text":"Success","code":0}')
+    await server.close()
+    await receiver.drain()
+    process.off('unhandledRejection', note)
+    process.off('uncaughtException', note)
+    expect(unhandled).toEqual([])
   })
 
-  test('a chunked gzip body is taken', async () => {
-    const { send, until, socket } = await rawConnection(server.port)
-    const body = gzipSync(state)
-    await send(head(auth, 'Transfer-Encoding: chunked', 'Content-Encoding: gzip'))
-    for (const part of [body.subarray(0, 7), body.subarray(7)]) {
-      await send(Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from('\r\n')]))
-    }
-    await send('0\r\n\r\n')
-    expect(await until('"code":0}')).toMatch(/^HTTP\/1\.1 200 OK/)
-    socket.destroy()
-  })
-
-  test.each([
-    ['no secret', [], 401],
-    ['a wrong secret', ['Authorization: wrong'], 403],
-    ['a declared body over the limit', [auth], 413],
-    ['an unknown encoding', [auth, 'Content-Encoding: br'], 415],
-  ] as const)('%s is answered before the body is sent', async (_case, headers, status) => {
-    const { send, until, socket } = await rawConnection(server.port)
-    await send(head('Content-Length: 1000000000', ...headers))
-    expect(await until('\r\n\r\n{')).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
-    socket.destroy()
-  })
-
-  test('a sender that goes on sending is answered 413, and its connection ends', async () => {
-    const { send, until, closed, socket } = await rawConnection(server.port)
-    await send(head(auth, 'Transfer-Encoding: chunked'))
-    const chunk = ' '.repeat(65_536)
-    const sent = (async () => {
-      for (;;) await send(`${chunk.length.toString(16)}\r\n${chunk}\r\n`)
-    })()
-    const stopped = sent.catch((error: unknown) => error)
-    expect(await until('body_too_large')).toMatch(/^HTTP\/1\.1 413 /)
-    await closed
-    expect(await stopped).toBeInstanceOf(Error)
-    socket.destroy()
-  })
-
-  test('a gzip bomb is answered 413 while it is being sent', async () => {
-    const { send, until, socket } = await rawConnection(server.port)
-    const bomb = gzipSync(Buffer.alloc(32 * 1_048_576))
-    await send(head(auth, 'Content-Length: 90000', 'Content-Encoding: gzip'))
-    await send(bomb.subarray(0, 20_000))
-    expect(await until('body_too_large')).toMatch(/^HTTP\/1\.1 413 /)
-    socket.destroy()
-  })
-
-  test('gzip that never inflates to anything is refused', async () => {
-    const { send, until, socket } = await rawConnection(server.port)
-    await send(head(auth, 'Content-Length: 5000', 'Content-Encoding: gzip'))
-    await send(randomBytes(5000))
-    expect(await until('body_gzip_broken')).toMatch(/^HTTP\/1\.1 400 /)
-    socket.destroy()
-  })
-
-  test('Expect: 100-continue is answered', async () => {
-    const { send, until, socket } = await rawConnection(server.port)
-    await send(head(auth, `Content-Length: ${state.length}`, 'Expect: 100-continue'))
-    await until('100 Continue')
-    await send(state)
-    await until('"code":0}')
-    socket.destroy()
-  })
-
-  test.each([
-    ['a path that is none', 'POST * HTTP/1.1\r\nHost: x\r\n\r\n'],
-    ['a path with a backslash', 'POST /a\\b HTTP/1.1\r\nHost: x\r\n\r\n'],
-    ['a host that is none', 'POST / HTTP/1.1\r\nHost: a b\r\n\r\n'],
-  ])('%s is answered 400 in JSON', async (_case, bytes) => {
-    const { send, until, socket } = await rawConnection(server.port)
-    await send(bytes)
-    const text = await until('"hint"')
-    expect(text).toMatch(/^HTTP\/1\.1 400 .*content-type: application\/json/is)
-    expect(text).toContain('"code":6,"error":"request_unreadable"')
-    socket.destroy()
-  })
-
-  test('a health check of HTTP/1.0 without Host is answered', async () => {
-    const { send, until, socket } = await rawConnection(server.port)
-    await send('GET /services/collector/health HTTP/1.0\r\n\r\n')
-    expect(await until('"code":17')).toMatch(/^HTTP\/1\.1 200 /)
-    socket.destroy()
-  })
-
-  test('two Authorization headers are not the secret, whichever comes first', async () => {
-    for (const lines of [
-      [auth, auth],
-      [auth, 'Authorization: Basic cHJveHk6cHJveHk='],
-      ['Authorization: Basic cHJveHk6cHJveHk=', auth],
-      [auth, `Authorization: Splunk ${secret}`],
-    ]) {
+  describe('Over a socket', () => {
+    test('several messages on one connection are answered one by one', async () => {
       const { send, until, socket } = await rawConnection(server.port)
-      await send(`${head(...lines, `Content-Length: ${state.length}`)}${state}`)
-      const text = await until('"hint"')
-      expect(text).toMatch(/^HTTP\/1\.1 40[13] /)
-      expect(text).toContain('two Authorization headers')
-      expect(text).not.toContain(secret)
+      for (let turn = 1; turn <= 3; turn++) {
+        await send(`${head(auth, `Content-Length: ${state.length}`)}${state}`)
+        const text = await until('{"text":"Success","code":0}'.repeat(1))
+        expect(text.match(/HTTP\/1\.1 200 OK/g)?.length).toBeLessThanOrEqual(turn)
+      }
+      await expect.poll(() => receiver.stats().received).toBe(3)
       socket.destroy()
-    }
-  })
+    })
 
-  test.each(['Authorization', 'AUTHORIZATION', 'authorization'])('the header %s is found in any case', async (name) => {
-    const { send, until, socket } = await rawConnection(server.port)
-    await send(`${head(`${name}:   ${secret}  \t`, `Content-Length: ${state.length}`)}${state}`)
-    expect(await until('"code"')).toMatch(/^HTTP\/1\.1 200 /)
-    socket.destroy()
-  })
-})
+    test('a chunked body is taken', async () => {
+      const { send, until, socket } = await rawConnection(server.port)
+      await send(head(auth, 'Transfer-Encoding: chunked'))
+      for (const part of [state.slice(0, 5), state.slice(5)]) await send(`${part.length.toString(16)}\r\n${part}\r\n`)
+      await send('0\r\n\r\n')
+      expect(await until('"code":0}')).toMatch(/^HTTP\/1\.1 200 OK/)
+      socket.destroy()
+    })
 
-describe('A client that disconnects', () => {
-  test.each([
-    ['in its headers', 'POST / HTTP/1.1\r\nHost: rec'],
-    ['after its headers', head(auth, 'Content-Length: 50')],
-    ['in its body', `${head(auth, 'Content-Length: 50')}${state.slice(0, 9)}`],
-    ['in a chunk', `${head(auth, 'Transfer-Encoding: chunked')}20\r\n${state.slice(0, 9)}`],
-    ['between chunks', `${head(auth, 'Transfer-Encoding: chunked')}9\r\n${state.slice(0, 9)}\r\n`],
-    [
-      'before the last chunk, with a whole message sent',
-      `${head(auth, 'Transfer-Encoding: chunked')}1c\r\n${state}\r\n`,
-    ],
-    [
-      'in gzip',
-      Buffer.concat([Buffer.from(head(auth, 'Content-Length: 90', 'Content-Encoding: gzip')), gzipSync(state)]),
-    ],
-    ['in chunked gzip', `${head(auth, 'Transfer-Encoding: chunked', 'Content-Encoding: gzip')}2\r\n\x1f\x8b\r\n`],
-    ['in a body without a secret', `${head('Content-Length: 50')}${state.slice(0, 9)}`],
-  ])('%s leaves nothing behind', async (_case, bytes) => {
-    for (const end of ['destroy', 'resetAndDestroy', 'end'] as const) {
-      const { send, closed, socket } = await rawConnection(server.port)
-      await send(bytes)
-      socket[end]()
+    test('a chunked gzip body is taken', async () => {
+      const { send, until, socket } = await rawConnection(server.port)
+      const body = gzipSync(state)
+      await send(head(auth, 'Transfer-Encoding: chunked', 'Content-Encoding: gzip'))
+      for (const part of [body.subarray(0, 7), body.subarray(7)]) {
+        await send(Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from('\r\n')]))
+      }
+      await send('0\r\n\r\n')
+      expect(await until('"code":0}')).toMatch(/^HTTP\/1\.1 200 OK/)
+      socket.destroy()
+    })
+
+    test.each([
+      ['no secret', [], 401],
+      ['a wrong secret', ['Authorization: wrong'], 403],
+      ['a declared body over the limit', [auth], 413],
+      ['an unknown encoding', [auth, 'Content-Encoding: br'], 415],
+    ] as const)('%s is answered before the body is sent', async (_case, headers, status) => {
+      const { send, until, socket } = await rawConnection(server.port)
+      await send(head('Content-Length: 1000000000', ...headers))
+      expect(await until('\r\n\r\n{')).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
+      socket.destroy()
+    })
+
+    test('a sender that goes on sending is answered 413, and its connection ends', async () => {
+      const { send, until, closed, socket } = await rawConnection(server.port)
+      await send(head(auth, 'Transfer-Encoding: chunked'))
+      const chunk = ' '.repeat(65_536)
+      const sent = (async () => {
+        for (;;) await send(`${chunk.length.toString(16)}\r\n${chunk}\r\n`)
+      })()
+      const stopped = sent.catch((error: unknown) => error)
+      expect(await until('body_too_large')).toMatch(/^HTTP\/1\.1 413 /)
       await closed
-    }
-    await expect.poll(() => receiver.stats().refused['body_interrupted'] ?? 0).toBeLessThanOrEqual(3)
-    expect(receiver.stats()).toMatchObject({ received: 0, running: 0, pending: { messages: 0 } })
+      expect(await stopped).toBeInstanceOf(Error)
+      socket.destroy()
+    })
+
+    test('a gzip bomb is answered 413 while it is being sent', async () => {
+      const { send, until, socket } = await rawConnection(server.port)
+      const bomb = gzipSync(Buffer.alloc(32 * 1_048_576))
+      await send(head(auth, 'Content-Length: 90000', 'Content-Encoding: gzip'))
+      await send(bomb.subarray(0, 20_000))
+      expect(await until('body_too_large')).toMatch(/^HTTP\/1\.1 413 /)
+      socket.destroy()
+    })
+
+    test('gzip that never inflates to anything is refused', async () => {
+      const { send, until, socket } = await rawConnection(server.port)
+      await send(head(auth, 'Content-Length: 5000', 'Content-Encoding: gzip'))
+      await send(randomBytes(5000))
+      expect(await until('body_gzip_broken')).toMatch(/^HTTP\/1\.1 400 /)
+      socket.destroy()
+    })
+
+    test('Expect: 100-continue is answered', async () => {
+      const { send, until, socket } = await rawConnection(server.port)
+      await send(head(auth, `Content-Length: ${state.length}`, 'Expect: 100-continue'))
+      await until('100 Continue')
+      await send(state)
+      await until('"code":0}')
+      socket.destroy()
+    })
+
+    test.each([
+      ['a path that is none', 'POST * HTTP/1.1\r\nHost: x\r\n\r\n'],
+      ['a path with a backslash', 'POST /a\\b HTTP/1.1\r\nHost: x\r\n\r\n'],
+      ['a host that is none', 'POST / HTTP/1.1\r\nHost: a b\r\n\r\n'],
+    ])('%s is answered 400 in JSON', async (_case, bytes) => {
+      const { send, until, socket } = await rawConnection(server.port)
+      await send(bytes)
+      const text = await until('"hint"')
+      expect(text).toMatch(/^HTTP\/1\.1 400 .*content-type: application\/json/is)
+      expect(text).toContain('"code":6,"error":"request_unreadable"')
+      socket.destroy()
+    })
+
+    test('a health check of HTTP/1.0 without Host is answered', async () => {
+      const { send, until, socket } = await rawConnection(server.port)
+      await send('GET /services/collector/health HTTP/1.0\r\n\r\n')
+      expect(await until('"code":17')).toMatch(/^HTTP\/1\.1 200 /)
+      socket.destroy()
+    })
+
+    test('two Authorization headers are not the secret, whichever comes first', async () => {
+      for (const lines of [
+        [auth, auth],
+        [auth, 'Authorization: Basic cHJveHk6cHJveHk='],
+        ['Authorization: Basic cHJveHk6cHJveHk=', auth],
+        [auth, `Authorization: Splunk ${secret}`],
+      ]) {
+        const { send, until, socket } = await rawConnection(server.port)
+        await send(`${head(...lines, `Content-Length: ${state.length}`)}${state}`)
+        const text = await until('"hint"')
+        expect(text).toMatch(/^HTTP\/1\.1 40[13] /)
+        expect(text).toContain('two Authorization headers')
+        expect(text).not.toContain(secret)
+        socket.destroy()
+      }
+    })
+
+    test.each(['Authorization', 'AUTHORIZATION', 'authorization'])(
+      'the header %s is found in any case',
+      async (name) => {
+        const { send, until, socket } = await rawConnection(server.port)
+        await send(`${head(`${name}:   ${secret}  \t`, `Content-Length: ${state.length}`)}${state}`)
+        expect(await until('"code"')).toMatch(/^HTTP\/1\.1 200 /)
+        socket.destroy()
+      },
+    )
   })
 
-  test('is counted as a message that was lost', async () => {
-    const { send, closed, socket } = await rawConnection(server.port)
-    await send(`${head(auth, 'Content-Length: 50')}${state.slice(0, 9)}`)
-    socket.destroy()
-    await closed
-    await expect.poll(() => receiver.stats().refused).toEqual({ body_interrupted: 1 })
-    expect(log.lines).toEqual([expect.stringContaining('body_interrupted')])
-  })
+  describe('A client that disconnects', () => {
+    test.each([
+      ['in its headers', 'POST / HTTP/1.1\r\nHost: rec'],
+      ['after its headers', head(auth, 'Content-Length: 50')],
+      ['in its body', `${head(auth, 'Content-Length: 50')}${state.slice(0, 9)}`],
+      ['in a chunk', `${head(auth, 'Transfer-Encoding: chunked')}20\r\n${state.slice(0, 9)}`],
+      ['between chunks', `${head(auth, 'Transfer-Encoding: chunked')}9\r\n${state.slice(0, 9)}\r\n`],
+      [
+        'before the last chunk, with a whole message sent',
+        `${head(auth, 'Transfer-Encoding: chunked')}1c\r\n${state}\r\n`,
+      ],
+      [
+        'in gzip',
+        Buffer.concat([Buffer.from(head(auth, 'Content-Length: 90', 'Content-Encoding: gzip')), gzipSync(state)]),
+      ],
+      ['in chunked gzip', `${head(auth, 'Transfer-Encoding: chunked', 'Content-Encoding: gzip')}2\r\n\x1f\x8b\r\n`],
+      ['in a body without a secret', `${head('Content-Length: 50')}${state.slice(0, 9)}`],
+    ])('%s leaves nothing behind', async (_case, bytes) => {
+      for (const end of ['destroy', 'resetAndDestroy', 'end'] as const) {
+        const { send, closed, socket } = await rawConnection(server.port)
+        await send(bytes)
+        socket[end]()
+        await closed
+      }
+      await expect.poll(() => receiver.stats().refused['body_interrupted'] ?? 0).toBeLessThanOrEqual(3)
+      expect(receiver.stats()).toMatchObject({ received: 0, running: 0, pending: { messages: 0 } })
+    })
 
-  test('in gzip is not called broken gzip', async () => {
-    const { send, closed, socket } = await rawConnection(server.port)
-    await send(head(auth, 'Content-Length: 90', 'Content-Encoding: gzip'))
-    await send(gzipSync(state))
-    socket.destroy()
-    await closed
-    await expect.poll(() => receiver.stats().refused).toEqual({ body_interrupted: 1 })
-  })
+    test('is counted as a message that was lost', async () => {
+      const { send, closed, socket } = await rawConnection(server.port)
+      await send(`${head(auth, 'Content-Length: 50')}${state.slice(0, 9)}`)
+      socket.destroy()
+      await closed
+      await expect.poll(() => receiver.stats().refused).toEqual({ body_interrupted: 1 })
+      expect(log.lines).toEqual([expect.stringContaining('body_interrupted')])
+    })
 
-  test('before its answer does not lose its message', async () => {
-    const { send, closed, socket } = await rawConnection(server.port)
-    await send(`${head(auth, `Content-Length: ${state.length}`)}${state}`)
-    socket.destroy()
-    await closed
-    await expect.poll(() => receiver.stats().received).toBe(1)
+    test('in gzip is not called broken gzip', async () => {
+      const { send, closed, socket } = await rawConnection(server.port)
+      await send(head(auth, 'Content-Length: 90', 'Content-Encoding: gzip'))
+      await send(gzipSync(state))
+      socket.destroy()
+      await closed
+      await expect.poll(() => receiver.stats().refused).toEqual({ body_interrupted: 1 })
+    })
+
+    test('before its answer does not lose its message', async () => {
+      const { send, closed, socket } = await rawConnection(server.port)
+      await send(`${head(auth, `Content-Length: ${state.length}`)}${state}`)
+      socket.destroy()
+      await closed
+      await expect.poll(() => receiver.stats().received).toBe(1)
+    })
   })
 })

@@ -157,6 +157,25 @@ export function post(url: string, { method = 'POST', path = '/', headers = {}, b
   })
 }
 
+function served(name: string, servedOf: (receiver: Receiver) => Parameters<typeof serve>[0]): Way {
+  return {
+    name,
+    http: true,
+    alone: true,
+    async open(options) {
+      const receiver = createReceiver(options)
+      const server = await serve(servedOf(receiver), {
+        port: 0,
+        hostname: '127.0.0.1',
+        signals: false,
+        announce: false,
+      })
+      const close = (): Promise<unknown> => Promise.all([server.close(), receiver.drain()])
+      return { receiver, send: (sent) => post(server.url, sent), close }
+    },
+  }
+}
+
 /** Every way into a receiver. */
 export const ways: readonly Way[] = [
   {
@@ -186,16 +205,9 @@ export const ways: readonly Way[] = [
       .route('/a', new Hono().route('/b', receiver.routes())),
   ),
   mounted('fetch mounted in a host', '/telemetry', (receiver) => new Hono().mount('/telemetry', receiver.fetch)),
-  {
-    name: 'a socket of serve()',
-    http: true,
-    alone: true,
-    async open(options) {
-      const receiver = createReceiver(options)
-      const server = await serve(receiver, { port: 0, hostname: '127.0.0.1', signals: false, announce: false })
-      return { receiver, send: (sent) => post(server.url, sent), close: server.close }
-    },
-  },
+  // Node's own request, and a `Request` made of it.
+  served('a socket of serve()', (receiver) => receiver),
+  served('a socket of serve() with a host', ({ fetch }) => ({ fetch })),
   given('accept() with text', (body) => (typeof body === 'object' ? body : (body ?? ''))),
   given('accept() with bytes', (body) => (typeof body === 'object' ? body : Buffer.from(body ?? ''))),
   given('accept() with a part of a larger buffer', (body) => {

@@ -14,7 +14,8 @@ function measured(): ReturnType<typeof scene> {
     retry: { attempts: 1 },
     inbox: (settings) => {
       const inbox = memoryInbox()(settings)
-      return { ...inbox, stats: () => ({ oldestWaitingMs: 0, ...inbox.stats?.(), commitMs }) }
+      const kafka = { lag: { 0: 7, 23: 0 }, spooled: 3 }
+      return { ...inbox, stats: () => ({ oldestWaitingMs: 0, ...inbox.stats?.(), commitMs, ...kafka }) }
     },
   })
 }
@@ -52,6 +53,8 @@ describe('metricsText', () => {
       fleethook_running: '1',
       fleethook_lanes: '1',
       fleethook_dead_letters: '0',
+      'fleethook_lag_messages{messaging_destination_partition_id="0"}': '7',
+      fleethook_spooled_messages: '3',
       'fleethook_inbox_commit_duration_seconds_bucket{le="0.001"}': '5',
       'fleethook_inbox_commit_duration_seconds_bucket{le="1"}': '8',
       'fleethook_inbox_commit_duration_seconds_bucket{le="+Inf"}': '9',

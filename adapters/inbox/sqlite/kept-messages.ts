@@ -21,8 +21,8 @@ interface KeptMessages {
 }
 
 /** The limits for waiting messages. A parsed event takes several times the memory of its text. */
-const mostBytes = 4 * 1_048_576
-const mostMessages = 8_192
+const mostBytes = 2 * 1_048_576
+const mostMessages = 2_048
 
 export function createKeptMessages(): KeptMessages {
   const kept = new Map<string, KeptMessage>()

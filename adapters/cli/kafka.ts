@@ -1,0 +1,147 @@
+import { readFileSync } from 'node:fs'
+import { type Command, Option } from 'commander'
+import { FleethookError } from '../../src/base/errors.ts'
+import { clusterError, closeClient, Connector, loadClient } from '../inbox/kafka/client.ts'
+import { type KafkaInboxOptions, type KafkaSasl, type KafkaSettings, readKafkaOptions } from '../inbox/kafka/options.ts'
+import { type AppliedTopic, applyTopics, checkTopics, type TopicPlan, topicPlans } from '../inbox/kafka/topics.ts'
+import { environment, whole } from './arguments.ts'
+import { columns, jsonText, logTo, printError } from './terminal.ts'
+
+interface Given {
+  readonly brokers?: string
+  readonly topic: string
+  readonly partitions: number
+  readonly tls?: true
+  readonly ca?: string
+  readonly sasl?: KafkaSasl['mechanism']
+  readonly apply?: true
+  readonly allowWeak?: true
+  readonly json?: true
+  readonly dotenv: string
+}
+
+const mechanisms: readonly KafkaSasl['mechanism'][] = ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512', 'OAUTHBEARER']
+
+/** `fleethook kafka topics` */
+export function defineKafka(command: Command): void {
+  command.description('The topics of kafkaInbox.')
+  command
+    .command('topics')
+    .description(
+      'Prints the topics that kafkaInbox needs, with their settings. With --apply it creates those that are missing, and checks all.',
+    )
+    .option('-b, --brokers <list>', 'brokers of the cluster, with commas between them (default: KAFKA_BROKERS)')
+    .option('--topic <name>', 'the topic of the messages', 'fleethook')
+    .option('--partitions <n>', 'the number of partitions', whole(1, 10_000), 24)
+    .option('--apply', 'create the topics that are missing')
+    .option('--allow-weak', 'accept fewer than 3 brokers, and topics that one broker alone confirms')
+    .option('--tls', 'connect with TLS')
+    .option('--ca <file>', 'connect with TLS, and trust this certificate authority')
+    .addOption(new Option('--sasl <mechanism>', 'log in').choices(mechanisms))
+    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+    .option('--json', 'print JSON, errors as {"error": …}')
+    .addHelpText(
+      'after',
+      `
+Environment: KAFKA_BROKERS; for --sasl KAFKA_USERNAME and KAFKA_PASSWORD, or KAFKA_TOKEN. All are also read from .env.
+
+Topics that exist stay as they are.
+
+Exit status: 0 done, 1 an error, 2 bad usage.`,
+    )
+    .action(async (given: Given) => {
+      try {
+        await runTopics(given)
+      } catch (error) {
+        if (!(error instanceof FleethookError)) throw error
+        const { code, message, hint } = error
+        if (given.json) console.log(jsonText({ error: { code, message, hint } }))
+        else printError({ message, hint })
+        process.exitCode = 1
+      }
+    })
+}
+
+async function runTopics(given: Given): Promise<void> {
+  const settings = settingsOf(given)
+  const topics = given.apply === true ? await applied(settings) : topicPlans(settings)
+  if (given.json) console.log(jsonText({ topics }))
+  else console.log(topics.map((topic) => shown(topic, settings)).join('\n\n'))
+}
+
+function settingsOf({ brokers, topic, partitions, tls, ca, sasl, allowWeak, dotenv, apply }: Given): KafkaSettings {
+  const variable = environment(dotenv)
+  const addresses = brokers ?? variable('KAFKA_BROKERS')
+  if (addresses === undefined && apply === true) {
+    throw new FleethookError('option_invalid', 'No broker is given.', {
+      hint: 'Pass --brokers b1:9092,b2:9092, or set KAFKA_BROKERS.',
+    })
+  }
+  const options: KafkaInboxOptions = {
+    brokers: (addresses ?? 'localhost:9092').split(',').map((address) => address.trim()),
+    ...{ topic, partitions, allowWeak: allowWeak === true },
+    ...(ca === undefined ? (tls === undefined ? {} : { tls }) : { tls: { ca: authority(ca) } }),
+    ...(sasl === undefined ? {} : { sasl: login(sasl, variable) }),
+  }
+  return readKafkaOptions(options)
+}
+
+function authority(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (cause) {
+    throw new FleethookError('option_invalid', `The file ${path} cannot be read.`, {
+      cause,
+      hint: 'Name the file of the authority with --ca.',
+    })
+  }
+}
+
+function login(mechanism: KafkaSasl['mechanism'], variable: (name: string) => string | undefined): KafkaSasl {
+  const values = {
+    username: variable('KAFKA_USERNAME'),
+    password: variable('KAFKA_PASSWORD'),
+    token: variable('KAFKA_TOKEN'),
+  }
+  const needed = mechanism === 'OAUTHBEARER' ? (['token'] as const) : (['username', 'password'] as const)
+  return {
+    mechanism,
+    ...Object.fromEntries(needed.flatMap((name) => (values[name] === undefined ? [] : [[name, values[name]]]))),
+  }
+}
+
+async function applied(settings: KafkaSettings): Promise<readonly AppliedTopic[]> {
+  const admin = new Connector(await loadClient(), settings).admin(8_000)
+  try {
+    const topics = await applyTopics(admin, settings)
+    await settledTopics(admin, settings)
+    return topics
+  } catch (error) {
+    throw clusterError(error, settings)
+  } finally {
+    await closeClient(admin)
+  }
+}
+
+/** Checks the topics. New ones have no leader for a moment. */
+async function settledTopics(admin: Parameters<typeof checkTopics>[0], settings: KafkaSettings): Promise<void> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      await checkTopics(admin, settings, logTo(process.stderr))
+      return
+    } catch (error) {
+      if (tries === 20 || (error instanceof FleethookError && error.code === 'option_invalid')) throw error
+      await new Promise((resolve) => setTimeout(resolve, 500))
+    }
+  }
+}
+
+function shown(topic: TopicPlan | AppliedTopic, { allowWeak }: KafkaSettings): string {
+  const outcome = 'outcome' in topic ? `: ${topic.outcome}` : ''
+  const rows = [
+    ['  partitions', String(topic.partitions)],
+    ['  replication', allowWeak ? 'up to 3' : '3'],
+    ...Object.entries(topic.configs).map(([name, value]) => [`  ${name}`, value]),
+  ]
+  return `${topic.name}${outcome}\n${columns(rows)}`
+}

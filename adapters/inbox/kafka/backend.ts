@@ -1,0 +1,492 @@
+import { randomUUID } from 'node:crypto'
+import { type Backend, type BackendParts, type BackendState, statsOf } from '../../../src/backend/backend.ts'
+import { LocalBackend } from '../../../src/backend/local.ts'
+import { type Relay, RelayBackend } from '../../../src/backend/relay.ts'
+import { watchForStalls } from '../../../src/backend/stalls.ts'
+import { backgroundTimer } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import { guardedLog, type Log } from '../../../src/base/log.ts'
+import type { Lifecycle } from '../../../src/dispatch/running.ts'
+import { nowhere, type Surroundings } from '../../../src/dispatch/work.ts'
+import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../../src/hosting/drainable.ts'
+import type { Refusal } from '../../../src/http/answers.ts'
+import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { Observer } from '../../../src/inbox/observer.ts'
+import type { InboxStats, Stats } from '../../../src/inbox/stats.ts'
+import type { InboxGap, InboxMessage } from '../../../src/inbox/inbox.ts'
+import { clusterError, closeClient, codesOf, Connector, loadClient } from './client.ts'
+import { DeadTopic } from './dead-topic.ts'
+import type { KafkaSettings } from './options.ts'
+import { Reader } from './reader.ts'
+import { partitionOf, recordBytes, toRecord } from './records.ts'
+import { Replays } from './replays.ts'
+import { checkTopics, type FoundTopics } from './topics.ts'
+import { Life } from './life.ts'
+import { Spool } from './spool.ts'
+import { mostBytes, mostMessages, Writer } from './writer.ts'
+
+/** What exists once the cluster was found. */
+interface Connected {
+  readonly connector: Connector
+  readonly found: FoundTopics
+  readonly writer: Writer
+  readonly dead: DeadTopic
+  readonly replays: Replays
+  readonly life: Life | undefined
+  readonly spool: Spool | undefined
+}
+
+/** How long one question to the cluster may take at the start, in milliseconds. */
+const questionMs = 4_000
+
+/** How long the brokers may take for messages from the disk, in milliseconds. They are safe meanwhile. */
+const forwardMs = 30_000
+
+/** What the size of a record may grow by on its way into the topic, in bytes. */
+const marginBytes = 1_024
+
+/**
+ * A receiver on a Kafka cluster. In front a relay writes messages into the topic; behind, an inbox of this process reads the
+ * partitions that are its own. A process does one of the two, or both: what it received itself comes back to it, or to another
+ * process, through the topic.
+ */
+export class KafkaBackend implements Backend {
+  readonly ack: Ack
+  readonly durability: Durability = 'replicated'
+  readonly vehicles = undefined
+  readonly lifecycle: Lifecycle
+  readonly #parts: BackendParts
+  readonly #settings: KafkaSettings
+  readonly #log: Log
+  /** The process, as the reader knows it: its ids rise within a partition. */
+  readonly #writerId = Buffer.from(randomUUID().replaceAll('-', '').slice(0, 16))
+  readonly #front: RelayBackend | undefined
+  readonly #back: LocalBackend | undefined
+  #reader: Reader | undefined
+  #connected: Connected | undefined
+  #opening: Promise<void> | undefined
+  #readiness: Promise<boolean> | undefined
+  #draining: Promise<DrainResult> | undefined
+  #isOpen = false
+  #isDraining = false
+  #stopWatching = (): void => {}
+
+  constructor(settings: KafkaSettings, parts: BackendParts) {
+    this.#settings = settings
+    this.#parts = parts
+    this.#log = guardedLog(parts.settings.log)
+    if (settings.role !== 'handle') this.#front = new RelayBackend(this.#relay(), parts)
+    if (settings.role !== 'receive') this.#back = this.#handling()
+    const one = this.#front ?? this.#back
+    if (one === undefined) throw new Error('A role has a front or a back.')
+    this.ack = one.ack
+    this.lifecycle = one.lifecycle
+  }
+
+  get isReady(): boolean {
+    return this.#isOpen
+  }
+
+  get isDraining(): boolean {
+    return this.#isDraining || this.#front?.isDraining === true
+  }
+
+  /** What operators ask may come before the first message. */
+  readonly deadLetters: DeadLetters = {
+    list: async (which) => (await this.#connection()).replays.deadLetters.list(which),
+    get: async (id) => (await this.#connection()).replays.deadLetters.get(id),
+    replay: async (which) => (await this.#connection()).replays.deadLetters.replay(which),
+    discard: async (which) => (await this.#connection()).replays.deadLetters.discard(which),
+  }
+
+  /** The topic is a log, and the tools of Kafka read it. */
+  readonly messages: Messages = { list: inTopic, get: inTopic }
+
+  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+
+  readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
+
+  async replay(which: ReplaySelection): Promise<number> {
+    return (await this.#connection()).replays.replay(which)
+  }
+
+  open(options?: OpenOptions): Promise<void> {
+    return (this.#opening ??= this.#open(options).catch((error: unknown) => {
+      this.#opening = undefined
+      throw error
+    }))
+  }
+
+  becomeReady(): Promise<boolean> {
+    return (this.#readiness ??= this.open().then(
+      () => true,
+      (error: unknown) => {
+        this.#readiness = undefined
+        this.#parts.reports.dispatch.inboxFailed(error)
+        return false
+      },
+    ))
+  }
+
+  async put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
+    return this.#front === undefined ? handlesOnly : this.#front.put(messages, from)
+  }
+
+  async putInternal(message: InboxMessage, from: Surroundings): Promise<boolean> {
+    return this.#front === undefined ? false : this.#front.putInternal(message, from)
+  }
+
+  refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
+    if (this.#front === undefined) return this.#reader?.refusing()
+    const isFailing = this.#connected?.writer.failure !== undefined && this.#connected.spool === undefined
+    return isFailing ? 'inbox_unavailable' : this.#front.refusing()
+  }
+
+  facts(): readonly string[] {
+    const { role, spool } = this.#settings
+    const { found, spool: opened } = this.#connected ?? {}
+    return [
+      ...(role === 'handle' ? ['This process only runs handlers: it takes no messages.'] : []),
+      ...(role === 'receive' ? ['This process only receives: handlers run in others.'] : []),
+      ...(role === 'handle' ? [] : [found?.isWeak === true ? weak : strong]),
+      ...(spool === undefined || opened === undefined
+        ? []
+        : ['While brokers do not confirm, a 2xx means: the message is on the disk of this machine.']),
+    ]
+  }
+
+  drain(options: DrainOptions): Promise<DrainResult> {
+    return (this.#draining ??= this.#drain(options))
+  }
+
+  state(): BackendState {
+    const front = this.#front?.state()
+    const back = this.#back?.state()
+    const state = back ?? front
+    if (state === undefined) throw new Error('A role has a front or a back.')
+    return {
+      ...state,
+      inbox: this.#figures(),
+      openGaps: (front?.openGaps ?? 0) + (back?.openGaps ?? 0),
+    }
+  }
+
+  #figures(): InboxStats {
+    const oldestWaitingMs = this.#reader?.oldestMs()
+    return {
+      ...(oldestWaitingMs === undefined ? {} : { oldestWaitingMs }),
+      ...this.#reader?.figures(),
+      ...(this.#connected?.spool === undefined ? {} : { spooled: this.#connected.spool.size }),
+    }
+  }
+
+  #relay(): Relay {
+    return {
+      durability: 'replicated',
+      deadLetters: this.deadLetters,
+      messages: this.messages,
+      replay: (which) => this.replay(which),
+      put: (messages) => this.#append(messages),
+    }
+  }
+
+  #handling(): LocalBackend {
+    return new LocalBackend({
+      ...this.#parts,
+      settings: { ...this.#parts.settings, ack: 'stored' },
+      // Not `nowhere` itself: that this process stood still says nothing about those that receive.
+      surroundings: { ...nowhere },
+      inbox: (inbox) => {
+        let reader: Reader | undefined
+        const opened = (): Reader => {
+          if (reader === undefined) throw new FleethookError('inbox_unavailable', 'The inbox is not open.')
+          return reader
+        }
+        const make = async (): Promise<Reader> => {
+          const { connector, dead, found } = await this.#connection()
+          return new Reader({
+            ...{ connector, dead, inbox, settings: this.#settings, retentionMs: found.retentionMs },
+            put: (messages) => this.#putOwn(messages),
+          })
+        }
+        return {
+          durability: 'replicated',
+          open: async () => {
+            reader = await make()
+            this.#reader = reader
+            return reader.open()
+          },
+          put: (messages) => opened().put(messages),
+          claim: (id) => opened().claim(id),
+          settle: (id) => opened().settle(id),
+          reschedule: (id, next) => opened().reschedule(id, next),
+          deadLetter: (id, reason) => opened().deadLetter(id, reason),
+          deadLetters: (which) => opened().deadLetters(which),
+          findDeadLetter: (id) => opened().findDeadLetter(id),
+          settled: () => opened().settled(),
+          revive: () => opened().revive(),
+          discard: () => opened().discard(),
+          usage: () => reader?.usage() ?? { messages: 0, bytes: 0 },
+          refusing: () => reader?.refusing(),
+          close: async () => reader?.close(),
+        }
+      },
+    })
+  }
+
+  async #open({ listeningWasKept = false }: OpenOptions = {}): Promise<void> {
+    const { life } = await this.#connection()
+    await this.#back?.open()
+    life?.start(listeningWasKept)
+    const { clock } = this.#parts.settings
+    this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
+      if (this.#front === undefined) return
+      this.#log.warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
+      this.#front.noteGap({ reason: 'stalled', fromMs, toMs })
+    })
+    this.#isOpen = true
+  }
+
+  #connecting: Promise<Connected> | undefined
+
+  #connection(): Promise<Connected> {
+    return (this.#connecting ??= this.#connect().catch((error: unknown) => {
+      this.#connecting = undefined
+      throw error
+    }))
+  }
+
+  /** Finds the cluster and looks at its topics. With a spool, a cluster that is away does not hold up the start. */
+  async #connect(): Promise<Connected> {
+    const { clock } = this.#parts.settings
+    const settings = this.#settings
+    const connector = new Connector(await loadClient(), settings)
+    const spool = await this.#openSpool(connector)
+    const found = await this.#find(connector, settings.confirmMs).catch(async (error: unknown) => {
+      if (spool === undefined) throw error
+      if (!(error instanceof FleethookError) || error.code !== 'inbox_unavailable') {
+        await spool.close()
+        throw error
+      }
+      this.#log.error('the cluster is away at the start: messages wait on the disk of this machine', {
+        reason: error.message,
+      })
+      void this.#findLater(connector)
+      return unknownTopics
+    })
+    const { topic, deadTopic, lifeTopic } = settings
+    const writer = new Writer({
+      ...{ connector, settings, clock, topics: [topic, deadTopic, lifeTopic] },
+      ...(spool === undefined ? {} : { divert: (partition, entries) => spool.divert(partition, entries) }),
+    })
+    if (found !== unknownTopics) await writer.open()
+    const shared = { connector, settings, clock, writer, writerId: this.#writerId }
+    const dead = new DeadTopic(shared)
+    const replays = new Replays({ ...shared, dead, receipts: this.#parts.receipts })
+    const front = this.#front
+    const onGap = (gap: InboxGap): void => front?.noteGap(gap)
+    const life = front && new Life({ ...shared, log: this.#log, openGaps: () => front.openGaps(), onGap })
+    this.#connected = { connector, found, writer, dead, replays, life, spool }
+    return this.#connected
+  }
+
+  /** Looks at the topics. A broker may be starting, so it is asked for a while. */
+  async #find(connector: Connector, withinMs: number): Promise<FoundTopics> {
+    const { clock } = this.#parts.settings
+    const untilMs = clock.now() + withinMs
+    for (;;) {
+      const admin = connector.admin(questionMs)
+      try {
+        return await checkTopics(admin, this.#settings, this.#log)
+      } catch (error) {
+        const failure = clusterError(error, this.#settings)
+        if (failure.code === 'option_invalid' || clock.now() >= untilMs) throw failure
+        await this.#pause(500)
+      } finally {
+        await closeClient(admin)
+      }
+    }
+  }
+
+  /** The cluster was away at the start. What is wrong with its topics is found when it is back. */
+  async #findLater(connector: Connector): Promise<void> {
+    while (!this.#isDraining) {
+      await this.#pause(5_000)
+      try {
+        const found = await this.#find(connector, 0)
+        if (this.#connected !== undefined) this.#connected = { ...this.#connected, found }
+        return
+      } catch (error) {
+        if (error instanceof FleethookError && error.code === 'inbox_unavailable') continue
+        this.#log.error('the topics cannot keep what this inbox promises', {
+          reason: error instanceof Error ? error.message : 'unknown',
+        })
+        return
+      }
+    }
+  }
+
+  async #openSpool(connector: Connector): Promise<Spool | undefined> {
+    const { spool: createSpool, partitions, role } = this.#settings
+    if (createSpool === undefined || role === 'handle') return undefined
+    const { settings, reports, receipts } = this.#parts
+    const inbox = createSpool({
+      ...{
+        pendingMessages: undefined,
+        pendingBytes: undefined,
+        overflow: 'refuse',
+        clock: settings.clock,
+        log: this.#log,
+      },
+      ...{ onConflated: () => {}, onCapacity: () => {}, onFailure: (error) => reports.dispatch.inboxFailed(error) },
+    })
+    if (inbox.durability === 'memory') {
+      throw new FleethookError('option_invalid', 'Option `spool` of kafkaInbox keeps messages in memory only.', {
+        hint: "Give an inbox on the disk: sqliteInbox({ path: 'data/spool.db' }).",
+      })
+    }
+    const spool = new Spool({
+      ...{ inbox, clock: settings.clock, log: this.#log },
+      partitionOf: (lane) => partitionOf(connector.client, lane, partitions),
+      append: (partition, messages) => this.#appendTo(partition, messages, { withinMs: forwardMs }),
+      failed: (error) =>
+        this.#log.debug('what is on the disk could not go to the brokers yet', {
+          error: [...codesOf(error)].join(' '),
+        }),
+    })
+    const lastId = await spool.open()
+    if (lastId !== undefined) receipts.follow(lastId)
+    if (spool.size > 0)
+      this.#log.warn('an earlier process left messages on the disk of this machine: they go to the brokers first', {
+        messages: spool.size,
+      })
+    return spool
+  }
+
+  async #append(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
+    // In the same task when it is open: the order of messages is that of these calls.
+    const { found, connector, spool } = this.#connected ?? (await this.#connection())
+    const most = found.mostBytes - marginBytes
+    for (const message of messages) {
+      const bytes = recordBytes(message)
+      if (bytes <= most) continue
+      return {
+        error: 'body_too_large',
+        hint: `The topic takes messages of up to ${most} bytes, and one of these has ${bytes}: raise its \`max.message.bytes\`.`,
+      }
+    }
+    const byPartition = new Map<number, InboxMessage[]>()
+    for (const message of messages) {
+      const partition = partitionOf(connector.client, message.lane, this.#settings.partitions)
+      const some = byPartition.get(partition)
+      if (some === undefined) byPartition.set(partition, [message])
+      else some.push(message)
+    }
+    const kept = [...byPartition].map(([partition, some]) =>
+      spool?.has(partition) === true
+        ? spool.put(partition, some)
+        : this.#appendTo(partition, some, { mayDivert: spool !== undefined }),
+    )
+    for (const result of await Promise.allSettled(kept)) if (result.status === 'rejected') throw result.reason
+    return undefined
+  }
+
+  /** Appends messages to their partition. Resolves when the in-sync replicas have all of them. */
+  async #appendTo(
+    partition: number,
+    messages: readonly InboxMessage[],
+    { withinMs, mayDivert = false }: { readonly withinMs?: number; readonly mayDivert?: boolean } = {},
+  ): Promise<void> {
+    const { writer } = this.#connected ?? (await this.#connection())
+    const { topic } = this.#settings
+    const appended: Promise<void>[] = []
+    for (const chunk of chunksOf(messages)) {
+      const records = chunk.messages.map((message) => toRecord(message, { topic, partition, writer: this.#writerId }))
+      appended.push(
+        writer.append(records, chunk.bytes, {
+          ...(withinMs === undefined ? {} : { withinMs }),
+          ...(mayDivert ? { messages: chunk.messages } : {}),
+        }),
+      )
+    }
+    for (const result of await Promise.allSettled(appended)) if (result.status === 'rejected') throw result.reason
+  }
+
+  /** Messages that the handling half makes, such as gaps. */
+  async #putOwn(messages: readonly InboxMessage[]): Promise<void> {
+    const { connector } = this.#connected ?? (await this.#connection())
+    for (const message of messages)
+      await this.#appendTo(partitionOf(connector.client, message.lane, this.#settings.partitions), [message])
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      backgroundTimer(this.#parts.settings.clock, ms, resolve)
+    })
+  }
+
+  async #drain(options: DrainOptions): Promise<DrainResult> {
+    const { handlerGraceMs = 2_000, deadlineMs = 25_000 } = options
+    this.#stopWatching()
+    const [front, back] = await Promise.all([
+      this.#front?.drain(options),
+      this.#stopHandling(handlerGraceMs, deadlineMs),
+    ])
+    this.#isDraining = true
+    const { writer, life, dead, spool } = this.#connected ?? {}
+    await life?.close()
+    await Promise.all([writer?.close(), dead?.close()])
+    await spool?.close()
+    return back ?? front ?? { handled: 0, left: 0, lost: 0 }
+  }
+
+  /** Another process goes on: so what runs ends first, and the group hears at once. */
+  async #stopHandling(handlerGraceMs: number, deadlineMs: number): Promise<DrainResult | undefined> {
+    const graceMs = Math.min(handlerGraceMs, deadlineMs)
+    await this.#reader?.finish(graceMs)
+    const drained = this.#back?.drain({ deadlineMs: Math.max(0, deadlineMs - graceMs), handlerGraceMs: 0 })
+    // Not before the drain has begun: what is not handed out is left then, and not over.
+    this.#reader?.stop()
+    return drained
+  }
+}
+
+interface Chunk {
+  readonly messages: InboxMessage[]
+  bytes: number
+}
+
+/** Messages in parts that one request can take. */
+function chunksOf(messages: readonly InboxMessage[]): readonly Chunk[] {
+  const chunks: Chunk[] = []
+  for (const message of messages) {
+    const bytes = recordBytes(message)
+    const last = chunks.at(-1)
+    if (last === undefined || last.messages.length >= mostMessages || last.bytes + bytes > mostBytes)
+      chunks.push({ messages: [message], bytes })
+    else {
+      last.messages.push(message)
+      last.bytes += bytes
+    }
+  }
+  return chunks
+}
+
+/** What is assumed of the topics until the cluster answers. */
+const unknownTopics: FoundTopics = { mostBytes: 1_048_588, retentionMs: undefined, isWeak: false }
+
+async function inTopic(): Promise<never> {
+  throw new FleethookError('inbox_unavailable', 'The messages of a Kafka inbox are in its topic, which has no list.', {
+    hint: 'Read the topic with the tools of Kafka. `receiver.replay` handles a time of it again.',
+  })
+}
+
+const strong =
+  'Machines are brokers here: at least two have the message, and may hold it in memory. A power cut of all of them can lose it.'
+const weak =
+  'The topics are weaker than two brokers, and `allowWeak` accepts it: a message that one broker confirmed is lost with that broker.'
+
+const handlesOnly: Refusal = {
+  error: 'inbox_unavailable',
+  hint: "This process has the role 'handle': post to one with the role 'receive' or 'both'.",
+}

@@ -1,0 +1,206 @@
+import type { Admin, BaseOptions, Consumer, Producer } from '@platformatic/kafka'
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { KafkaSettings, KafkaTls } from './options.ts'
+
+/** The version of the client that the tests of this inbox judge. package.json names the same one. */
+export const testedClient = '2.12.1'
+
+/** The package `@platformatic/kafka`. */
+export type Client = typeof import('@platformatic/kafka')
+
+/** Loads the client, which is an optional peer. Rejects with `inbox_unsupported` when it is missing or does not run here. */
+export async function loadClient(): Promise<Client> {
+  try {
+    return await import('@platformatic/kafka')
+  } catch (cause) {
+    const isMissing = cause instanceof Error && Reflect.get(cause, 'code') === 'ERR_MODULE_NOT_FOUND'
+    throw new FleethookError(
+      'inbox_unsupported',
+      isMissing || !(cause instanceof Error)
+        ? 'kafkaInbox needs the package @platformatic/kafka, and it is not installed.'
+        : `kafkaInbox needs the package @platformatic/kafka, and it does not load here: ${cause.message.split('\n')[0]}.`,
+      {
+        cause,
+        hint: `Install it: npm install @platformatic/kafka@${testedClient}. It runs on Node 22.22 or 24.6, Bun and Deno.`,
+      },
+    )
+  }
+}
+
+/** How long connecting may take, in milliseconds. */
+const connectMs = 3_000
+
+/**
+ * Makes clients of the cluster. None of them retries by itself: a retry of the client would reorder messages, and would repeat a
+ * commit after a rebalance. Each new client begins with another broker, because the client asks the first one first, also while
+ * that one accepts connections and does not answer.
+ */
+export class Connector {
+  readonly client: Client
+  readonly #settings: KafkaSettings
+  #made = 0
+
+  constructor(client: Client, settings: KafkaSettings) {
+    this.client = client
+    this.#settings = settings
+  }
+
+  producer(requestTimeout: number, produceTimeout: number): Producer {
+    // `acks` belongs into every `send`: the client ignores it here.
+    return listening(
+      new this.client.Producer({
+        ...this.#options(requestTimeout),
+        timeout: produceTimeout,
+        repeatOnStaleMetadata: false,
+      }),
+    )
+  }
+
+  consumer(
+    requestTimeout: number,
+    group: { readonly sessionMs: number; readonly heartbeatMs: number; readonly rebalanceMs: number },
+  ): Consumer {
+    const { groupId } = this.#settings
+    return listening(
+      new this.client.Consumer({
+        ...this.#options(requestTimeout),
+        groupId,
+        sessionTimeout: group.sessionMs,
+        heartbeatInterval: group.heartbeatMs,
+        rebalanceTimeout: group.rebalanceMs,
+        isolationLevel: this.client.FetchIsolationLevels.READ_UNCOMMITTED,
+      }),
+    )
+  }
+
+  admin(requestTimeout: number): Admin {
+    return listening(new this.client.Admin(this.#options(requestTimeout)))
+  }
+
+  #options(requestTimeout: number): BaseOptions {
+    const { brokers, tls, sasl, clientId } = this.#settings
+    const first = this.#made++ % brokers.length
+    return {
+      clientId,
+      bootstrapBrokers: [...brokers.slice(first), ...brokers.slice(0, first)],
+      connectTimeout: connectMs,
+      requestTimeout,
+      retries: 0,
+      retryDelay: 100,
+      // It is asked again after every error.
+      metadataMaxAge: 300_000,
+      autocreateTopics: false,
+      ...(tls === undefined ? {} : { tls: tlsOptions(tls) }),
+      ...(sasl === undefined ? {} : { sasl }),
+    }
+  }
+}
+
+/** Node has lists that can be changed in its types. */
+function tlsOptions({ ca, ...others }: KafkaTls): NonNullable<BaseOptions['tls']> {
+  return { ...others, ...(ca === undefined ? {} : { ca: [ca].flat() }) }
+}
+
+/** Without a listener, an `error` of the client would end the process. Callers see errors by what they await. */
+function listening<Any extends Admin | Consumer | Producer>(client: Any): Any {
+  client.on('error', () => {})
+  return client
+}
+
+/** The number of brokers that are asked for metadata before that fails. */
+export const metadataRetries = 2
+
+/** Closes a client. Never rejects and never waits long: a broker that does not answer must not hold a stop. */
+export async function closeClient(client: Admin | Consumer | Producer | undefined, atMostMs = 1_500): Promise<void> {
+  if (client === undefined) return
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, atMostMs)
+  })
+  const closing = 'groupId' in client ? client.close(true) : client.close()
+  await Promise.race([closing.catch(() => {}), late])
+  clearTimeout(timer)
+}
+
+/** An error with those that it consists of, and their causes. */
+export function* errorsIn(error: unknown): Generator<Error> {
+  if (!(error instanceof Error)) return
+  yield error
+  if (error instanceof AggregateError) for (const inner of error.errors) yield* errorsIn(inner)
+  yield* errorsIn(error.cause)
+}
+
+/** The codes in an error: those of the protocol such as `NOT_LEADER_OR_FOLLOWER`, of the client, and of the system. */
+export function codesOf(error: unknown): ReadonlySet<string> {
+  const codes = new Set<string>()
+  for (const inner of errorsIn(error))
+    for (const name of ['apiId', 'code'])
+      if (typeof Reflect.get(inner, name) === 'string') codes.add(String(Reflect.get(inner, name)))
+  return codes
+}
+
+const unauthorized = ['TOPIC_AUTHORIZATION_FAILED', 'GROUP_AUTHORIZATION_FAILED', 'CLUSTER_AUTHORIZATION_FAILED']
+const untrusted =
+  /^(?:DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT.*|CERT_HAS_EXPIRED|ERR_TLS_CERT_ALTNAME_INVALID)$/
+
+/** What went wrong, in one sentence, with what to do. */
+export function clusterError(error: unknown, { brokers, sasl, tls, topic }: KafkaSettings): FleethookError {
+  if (error instanceof FleethookError) return error
+  const codes = codesOf(error)
+  const texts = [...errorsIn(error)].map(({ message }) => message)
+  const says = (text: string): boolean => texts.some((line) => line.includes(text))
+  const fails = (message: string, hint: string): FleethookError =>
+    new FleethookError('inbox_unavailable', message, { cause: error, hint })
+  const them = brokers.length === 1 ? `The broker ${brokers[0]}` : `The brokers ${brokers.join(', ')}`
+
+  if (says('Broker requires TLS')) return fails(`${them} expect TLS.`, 'Set `tls: true`, or use the port without TLS.')
+  const broke = codes.has('ECONNRESET') || says('Connection closed') || says('timed out')
+  if (
+    tls !== undefined &&
+    (broke || says('TLS handshake failed') || [...codes].some((code) => code.startsWith('ERR_SSL')))
+  )
+    return fails(
+      `${them} did not finish the TLS handshake.`,
+      'Is this the port with TLS? If it is, check `sasl`, or leave `tls` out.',
+    )
+  const certificate = [...codes].find((code) => untrusted.test(code))
+  if (certificate !== undefined)
+    return fails(`The certificate of the brokers is not trusted: ${certificate}.`, 'Give its authority: `tls: { ca }`.')
+  if (codes.has('UNSUPPORTED_SASL_MECHANISM'))
+    return fails(`${them} do not offer the SASL mechanism ${sasl?.mechanism}.`, 'Ask which mechanism the cluster uses.')
+  if (codes.has('PLT_KFK_AUTHENTICATION') || codes.has('SASL_AUTHENTICATION_FAILED'))
+    return fails(
+      `${them} refused the user or the password.`,
+      'Check `sasl.username`, `sasl.password` and `sasl.mechanism`.',
+    )
+  const missing = [...unauthorized].find((code) => codes.has(code))
+  if (missing !== undefined)
+    return fails(
+      `The user may not do what this role needs: ${missing}.`,
+      'docs/several-machines.md lists the permissions for topics and for the group.',
+    )
+  if (codes.has('UNKNOWN_TOPIC_OR_PARTITION') || says('Unknown topic')) {
+    const name =
+      texts.map((line) => /Unknown topic (\S+)\.$/.exec(line)?.[1]).find((found) => found !== undefined) ?? topic
+    return fails(`There is no topic ${name}.`, 'Create the topics: fleethook kafka topics --apply.')
+  }
+  if (says('Connection closed')) {
+    const hint =
+      sasl === undefined
+        ? 'They may want `tls` or `sasl`.'
+        : 'The client reports a wrong password in this way too: check `sasl`, and whether the port wants `tls`.'
+    return fails(`${them} closed the connection.`, hint)
+  }
+  const code =
+    [...codes].find((name) => /^E[A-Z_]+$/.test(name)) ?? (says('timed out') ? 'no answer in time' : undefined)
+  if (code !== undefined)
+    return fails(
+      `${them} could not be reached: ${code}.`,
+      'Check `brokers`, and that this machine may connect to each of them.',
+    )
+  const protocol = [...codes].find((name) => !name.startsWith('PLT_'))
+  return fails(
+    `The cluster failed: ${protocol ?? texts[0] ?? 'unknown error'}.`,
+    'The log of the brokers says more. The inbox goes on by itself when they work again.',
+  )
+}

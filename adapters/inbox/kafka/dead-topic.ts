@@ -1,0 +1,115 @@
+import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
+import type { DeadLetter, Selection } from '../../../src/inbox/inbox.ts'
+import { isSelected } from '../../../src/inbox/selection.ts'
+import type { Connector } from './client.ts'
+import type { KafkaSettings } from './options.ts'
+import { fromDeadRecord, partitionOf, toDeadRecord, tombstone } from './records.ts'
+import { earliest, latest, TopicReader } from './topic-reader.ts'
+import type { Writer } from './writer.ts'
+
+interface DeadTopicOptions {
+  readonly connector: Connector
+  readonly settings: KafkaSettings
+  readonly clock: Clock
+  readonly writer: Writer
+  readonly writerId: Buffer
+}
+
+/** How long what was read stays in memory for the next page, in milliseconds. */
+const idleMs = 10_000
+
+/** The dead letters of all processes, in a topic. The key is the id, and a tombstone deletes it. */
+export class DeadTopic {
+  readonly #options: DeadTopicOptions
+  #reader: TopicReader | undefined
+  #letters = new Map<string, DeadLetter>()
+  #read = new Map<number, number>()
+  #reading: Promise<void> = Promise.resolve()
+  #forgetting: Timer | undefined
+
+  constructor(options: DeadTopicOptions) {
+    this.#options = options
+  }
+
+  /** Resolves when the in-sync replicas have it. */
+  async add(letter: DeadLetter): Promise<void> {
+    const { settings, writer, writerId } = this.#options
+    const record = toDeadRecord(letter, {
+      topic: settings.deadTopic,
+      partition: this.#partitionOf(letter.id),
+      writer: writerId,
+    })
+    await writer.append([record], letter.message.bytes)
+  }
+
+  /** Deletes one, whether it is there or not. */
+  async remove(id: string): Promise<void> {
+    const { settings, writer } = this.#options
+    await writer.append([tombstone(id, settings.deadTopic, this.#partitionOf(id))], 100)
+  }
+
+  async list(which: Selection): Promise<readonly DeadLetter[]> {
+    await this.#update()
+    return [...this.#letters.values()]
+      .filter(({ message }) => isSelected(message, which))
+      .sort((a, b) => (a.id < b.id ? -1 : 1))
+      .slice(0, which.limit)
+  }
+
+  async find(id: string): Promise<DeadLetter | undefined> {
+    const [found] = await this.findAll([id])
+    return found
+  }
+
+  /** Those of these ids that are there, in the order of the ids given. */
+  async findAll(ids: readonly string[]): Promise<readonly DeadLetter[]> {
+    await this.#update()
+    return ids.flatMap((id) => this.#letters.get(id) ?? [])
+  }
+
+  async close(): Promise<void> {
+    this.#forgetting?.cancel()
+    await this.#reader?.close()
+  }
+
+  #partitionOf(id: string): number {
+    const { connector, settings } = this.#options
+    return partitionOf(connector.client, id, settings.partitions)
+  }
+
+  /** Reads what came since the last time: pages of one list need not read all of it again. */
+  #update(): Promise<void> {
+    this.#reading = this.#reading.then(
+      () => this.#readNew(),
+      () => this.#readNew(),
+    )
+    return this.#reading
+  }
+
+  async #readNew(): Promise<void> {
+    const { connector, settings, clock } = this.#options
+    this.#forgetting?.cancel()
+    this.#reader ??= new TopicReader(connector, settings.deadTopic)
+    const reader = this.#reader
+    const partitions = (await reader.leaders(this.#read.size === 0)).map((_, partition) => partition)
+    const [first, end] = await Promise.all([reader.offsets(partitions, earliest), reader.offsets(partitions, latest)])
+    const from = new Map(
+      partitions.map((partition) => [partition, Math.max(this.#read.get(partition) ?? 0, first.get(partition) ?? 0)]),
+    )
+    for await (const page of reader.scan(from, end)) {
+      for (const { record } of page) {
+        const id = record.key?.toString() ?? ''
+        const letter = fromDeadRecord(record)
+        if (letter === undefined) this.#letters.delete(id)
+        else this.#letters.set(id, letter)
+      }
+    }
+    this.#read = new Map(end)
+    this.#forgetting = backgroundTimer(clock, idleMs, () => {
+      this.#letters = new Map()
+      this.#read = new Map()
+      void this.#reader?.close()
+      this.#reader = undefined
+    })
+  }
+}

@@ -1,0 +1,668 @@
+import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import { type Log, throttled } from '../../../src/base/log.ts'
+import { PassingMap } from '../../../src/base/passing-map.ts'
+import { createDeliveryIds } from '../../../src/inbox/delivery-id.ts'
+import type {
+  Claim,
+  DeadLetter,
+  DeadLetterReason,
+  Inbox,
+  InboxMessage,
+  InboxSettings,
+  NextAttempt,
+  Opened,
+  Selection,
+  Waiting,
+} from '../../../src/inbox/inbox.ts'
+import { clusterError, codesOf, type Connector } from './client.ts'
+import type { DeadTopic } from './dead-topic.ts'
+import { Membership, type Offset } from './membership.ts'
+import type { KafkaSettings } from './options.ts'
+import { fromRecord } from './records.ts'
+import { earliest, type Fetched, latest, type PlacedRecord, TopicReader } from './topic-reader.ts'
+
+interface ReaderOptions {
+  readonly connector: Connector
+  readonly settings: KafkaSettings
+  readonly inbox: InboxSettings
+  readonly dead: DeadTopic
+  /** Writes messages that the receiver itself makes into the topic. */
+  readonly put: (messages: readonly InboxMessage[]) => Promise<void>
+  /** How long the topic keeps a message, in milliseconds. */
+  readonly retentionMs: number | undefined
+}
+
+/** A message that is read and not settled. */
+interface Unsettled {
+  readonly message: InboxMessage
+  readonly part: Part
+  readonly offset: number
+  readonly replayed: boolean
+  deliveries: number
+  /** It was handed out, and its attempt has not ended. */
+  isOut: boolean
+}
+
+/** A partition of this process. */
+interface Part {
+  readonly partition: number
+  /** The next offset to read. */
+  next: number
+  committed: number
+  /** By offset, in order. */
+  readonly unsettled: PassingMap<number, Unsettled>
+  /** The highest offset that was handed out. */
+  highest: number
+  /** Offsets below may have been handed out by another process. */
+  readonly inherited: number
+  /** What lies below was settled by an earlier owner. It is read for `#seen`. */
+  readonly floor: number
+  /** When the last message that was read had been received. */
+  lastReceivedAt: number | undefined
+  /** The end of the partition, as far as it is known. */
+  end: number
+  /** The position at the last look of the watchdog, and how many looks it has not moved. */
+  watched: number
+  stuck: number
+}
+
+/** The most messages that are read and not settled, without an option. */
+const defaultMessages = 10_000
+const defaultBytes = 64 * 1_048_576
+
+/** So many settled records are read again when a partition comes, to know records that are in the log a second time. */
+const readBefore = 500
+
+/** The most settled messages above the oldest unsettled one of a partition: so many are handled again after a crash. */
+const mostAbove = 50_000
+
+const commitMs = 1_000
+const lookMs = 10_000
+const pauseMs = 250
+const pollMs = 20
+
+/** Figures of a {@link Reader}. */
+export interface ReaderFigures {
+  /** Messages in the topic that this process has not settled, by partition. */
+  readonly lag: Readonly<Record<string, number>>
+  /** Messages that another process took over, with their partition. */
+  readonly handedOver: number
+  /** Records that were in the log a second time, and were dropped. */
+  readonly repeated: number
+}
+
+/**
+ * The partitions of this process, as an inbox: messages come from the topic, and settling one moves the position of its partition.
+ * Nothing but that position is durable. After a crash, what lies above it is handed out again, here or in another process.
+ */
+export class Reader implements Inbox {
+  readonly durability = 'replicated'
+  readonly #options: ReaderOptions
+  readonly #clock: Clock
+  readonly #log: Log
+  readonly #say: ReturnType<typeof throttled>
+  readonly #membership: Membership
+  readonly #ids = createDeliveryIds()
+  readonly #parts = new Map<number, Part>()
+  readonly #byId = new PassingMap<string, Unsettled>()
+  /**
+   * The record with the highest id of each writer, by partition. A later record whose id is not higher is in the log a second time.
+   * It outlives the assignment, because the second copy can come after a rebalance.
+   */
+  readonly #seen = new Map<number, Map<string, { readonly id: string; readonly offset: number }>>()
+  readonly #fetching = new Set<number>()
+  readonly #mostMessages: number
+  readonly #mostBytes: number
+  #topic: TopicReader
+  #bytes = 0
+  #out = 0
+  /** Partitions are about to go: only what closes a hole below a settled message starts. */
+  #isQuiescing = false
+  #isFinishing = false
+  #isStopped = false
+  #isClosed = false
+  #isPaused = false
+  #needsLeaders = false
+  #isWanted = false
+  #isPlanning = false
+  #assignment = 0
+  #committing: Promise<void> = Promise.resolve()
+  #timers: Timer[] = []
+  #changed: (() => void)[] = []
+  #handedOver = 0
+  #repeated = 0
+
+  constructor(options: ReaderOptions) {
+    const { connector, settings, inbox } = options
+    this.#options = options
+    this.#clock = inbox.clock
+    this.#log = inbox.log
+    this.#say = throttled(inbox.log, inbox.clock)
+    this.#mostMessages = inbox.pendingMessages ?? defaultMessages
+    this.#mostBytes = inbox.pendingBytes ?? defaultBytes
+    this.#topic = new TopicReader(connector, settings.topic)
+    this.#membership = new Membership({
+      connector,
+      settings,
+      clock: inbox.clock,
+      log: inbox.log,
+      quiesce: () => this.#quiesce(),
+      assigned: (partitions, isContinued) => this.#assigned(partitions, isContinued),
+    })
+  }
+
+  async open(): Promise<Opened> {
+    this.#membership.start()
+    this.#every(commitMs, async () => {
+      await this.#commit()
+      this.#fetchAll()
+    })
+    this.#every(lookMs, () => this.#look())
+    return { waiting: none() }
+  }
+
+  put(messages: readonly InboxMessage[]): Promise<void> {
+    if (this.#isClosed) return Promise.reject(new FleethookError('inbox_unavailable', 'The inbox was closed.'))
+    return this.#options.put(messages)
+  }
+
+  async claim(id: string): Promise<Claim | undefined> {
+    for (;;) {
+      const found = this.#byId.get(id)
+      // Another process has its partition now, or it is settled.
+      if (found === undefined || this.#isStopped) return undefined
+      if (this.#mayStart(found)) {
+        const { message, part, offset, replayed, deliveries } = found
+        if (!found.isOut) this.#out += 1
+        found.isOut = true
+        found.deliveries += 1
+        part.highest = Math.max(part.highest, offset)
+        return { message, deliveries, replayed }
+      }
+      await this.#nextChange()
+    }
+  }
+
+  async settle(id: string): Promise<void> {
+    this.#forget(id)
+  }
+
+  async reschedule(id: string, { deliveries }: NextAttempt): Promise<void> {
+    const found = this.#byId.get(id)
+    if (found === undefined) return
+    if (deliveries !== undefined) found.deliveries = deliveries
+    this.#isIn(found)
+  }
+
+  async deadLetter(id: string, reason: DeadLetterReason): Promise<number> {
+    const found = this.#byId.get(id)
+    if (found === undefined) return 0
+    await this.#options.dead.add({ id, message: found.message, ...reason })
+    this.#forget(id)
+    return 0
+  }
+
+  deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
+    return this.#options.dead.list(which)
+  }
+
+  findDeadLetter(id: string): Promise<DeadLetter | undefined> {
+    return this.#options.dead.find(id)
+  }
+
+  /** Handled messages are in the topic, and are replayed through it. */
+  async settled(): Promise<readonly InboxMessage[]> {
+    return []
+  }
+
+  async revive(): Promise<undefined> {}
+
+  async discard(): Promise<boolean> {
+    return false
+  }
+
+  usage(): { readonly messages: number; readonly bytes: number } {
+    return { messages: this.#byId.size, bytes: this.#bytes }
+  }
+
+  refusing(): 'inbox_unavailable' | undefined {
+    return this.#membership.isLost ? 'inbox_unavailable' : undefined
+  }
+
+  figures(): ReaderFigures {
+    const lag: Record<string, number> = {}
+    for (const part of this.#parts.values())
+      lag[part.partition] = Math.max(0, Math.max(part.end, part.next) - lowOf(part))
+    return { lag, handedOver: this.#handedOver, repeated: this.#repeated }
+  }
+
+  /** The age of the oldest message that is read and not settled, in milliseconds. */
+  oldestMs(): number | undefined {
+    let oldest: number | undefined
+    for (const { unsettled } of this.#parts.values())
+      for (const { message, replayed } of unsettled.values()) {
+        if (replayed) continue
+        oldest = Math.min(oldest ?? Infinity, message.receivedAt)
+        break
+      }
+    return oldest === undefined ? undefined : Math.max(0, this.#clock.now() - oldest)
+  }
+
+  /** Starts nothing new, finishes what runs, and commits. For a stop, before the handlers are aborted. */
+  async finish(withinMs: number): Promise<void> {
+    this.#isFinishing = true
+    this.#isQuiescing = true
+    await this.#settledDown(withinMs)
+  }
+
+  /** Hands nothing out any more. */
+  stop(): void {
+    this.#isStopped = true
+    this.#change()
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.stop()
+    for (const timer of this.#timers) timer.cancel()
+    await this.#commit()
+    await Promise.all([this.#membership.leave(), this.#topic.close()])
+  }
+
+  #every(ms: number, run: () => Promise<void>): void {
+    const index = this.#timers.length
+    const again = (): void => {
+      this.#timers[index] = this.#clock.after(ms, () => {
+        void run().finally(() => {
+          if (!this.#isClosed) again()
+        })
+      })
+    }
+    again()
+  }
+
+  #mayStart({ part, offset }: Unsettled): boolean {
+    if (!this.#membership.isFresh) return false
+    return !this.#isQuiescing || offset < part.highest
+  }
+
+  #change(): void {
+    const waiting = this.#changed
+    this.#changed = []
+    for (const go of waiting) go()
+  }
+
+  /** Resolves at the next change, and at the latest after a moment: a lease has no event for its end. */
+  async #nextChange(): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const timer = this.#clock.after(pollMs * 5, resolve)
+      this.#changed.push(() => {
+        timer.cancel()
+        resolve()
+      })
+    })
+  }
+
+  #isIn(found: Unsettled): void {
+    if (!found.isOut) return
+    found.isOut = false
+    this.#out -= 1
+  }
+
+  #forget(id: string): void {
+    const found = this.#byId.get(id)
+    if (found === undefined) return
+    this.#byId.delete(id)
+    found.part.unsettled.delete(found.offset)
+    this.#bytes -= found.message.bytes
+    this.#isIn(found)
+    if (this.#isPaused) this.#fetchAll()
+  }
+
+  /** Called before each join: other processes wait for this one. */
+  async #quiesce(): Promise<void> {
+    this.#isQuiescing = true
+    await this.#settledDown(this.#options.settings.quiesceMs)
+  }
+
+  /** Waits for running handlers, then commits. What waits below them goes first, so that nothing settled is handled again. */
+  async #settledDown(withinMs: number): Promise<void> {
+    const untilMs = elapsedMs(this.#clock) + withinMs
+    for (let quiet = 0; quiet < 2 && elapsedMs(this.#clock) < untilMs;) {
+      if (this.#out === 0) quiet += 1
+      else quiet = 0
+      if (quiet < 2)
+        await new Promise<void>((resolve) => {
+          this.#clock.after(pollMs, resolve)
+        })
+    }
+    await this.#commit()
+  }
+
+  #assigned(partitions: readonly number[], isContinued: boolean): void {
+    this.#assignment += 1
+    const own = new Set(partitions)
+    for (const [partition, part] of this.#parts) if (!isContinued || !own.has(partition)) this.#drop(part)
+    this.#isQuiescing = this.#isFinishing
+    const added = partitions.filter((partition) => !this.#parts.has(partition))
+    this.#change()
+    this.#fetchAll()
+    if (added.length > 0) void this.#begin(added, this.#assignment)
+  }
+
+  /** Another process handles what this one has not settled. */
+  #drop(part: Part): void {
+    this.#parts.delete(part.partition)
+    for (const found of part.unsettled.values()) {
+      this.#byId.delete(found.message.id)
+      this.#bytes -= found.message.bytes
+      this.#isIn(found)
+      if (found.message.kind === 'wire') this.#handedOver += 1
+    }
+  }
+
+  /** Reads on where the last owner of these partitions committed. */
+  async #begin(partitions: readonly number[], assignment: number): Promise<void> {
+    const isCurrent = (): boolean => assignment === this.#assignment && !this.#isClosed
+    while (isCurrent()) {
+      try {
+        const [committed, first, end] = await Promise.all([
+          this.#membership.committed(partitions),
+          this.#topic.offsets(partitions, earliest),
+          this.#topic.offsets(partitions, latest),
+        ])
+        if (!isCurrent()) return
+        for (const partition of partitions) {
+          const from = committed.get(partition) ?? first.get(partition) ?? 0
+          const before = Math.max(first.get(partition) ?? 0, from - readBefore)
+          this.#parts.set(partition, newPart(partition, from, Math.min(from, before), end.get(partition) ?? 0))
+        }
+        break
+      } catch (error) {
+        this.#failed('positions could not be read', error)
+        await this.#pause()
+        await this.#topic.leaders(true).catch(() => {})
+      }
+    }
+    this.#fetchAll()
+  }
+
+  #failed(what: string, error: unknown): void {
+    this.#say.warn(what, { reason: clusterError(error, this.#options.settings).message })
+  }
+
+  #pause(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#clock.after(pauseMs, resolve)
+    })
+  }
+
+  /** Fetches from every broker that has partitions of this process and from which nothing is being fetched. */
+  #fetchAll(): void {
+    this.#isWanted = true
+    if (!this.#isPlanning) void this.#plan()
+  }
+
+  async #plan(): Promise<void> {
+    this.#isPlanning = true
+    while (this.#isWanted && !this.#isClosed) {
+      this.#isWanted = false
+      try {
+        await this.#fetchEach()
+      } catch (error) {
+        this.#failed('the cluster does not say where partitions are', error)
+        this.#needsLeaders = true
+        await this.#pause()
+        this.#isWanted = true
+      }
+    }
+    this.#isPlanning = false
+  }
+
+  async #fetchEach(): Promise<void> {
+    if (this.#isClosed || this.#isStopped || this.#isQuiescing || this.#parts.size === 0) return
+    const isFull = this.#byId.size >= this.#mostMessages || this.#bytes >= this.#mostBytes
+    const isHalf = this.#byId.size > this.#mostMessages / 2 || this.#bytes > this.#mostBytes / 2
+    this.#isPaused = isFull || (this.#isPaused && isHalf)
+    if (this.#isPaused) return
+    const needed = this.#needsLeaders
+    this.#needsLeaders = false
+    const leaders = await this.#topic.leaders(needed)
+    const byLeader = new Map<number, Part[]>()
+    for (const part of this.#parts.values()) {
+      const leader = leaders[part.partition] ?? -1
+      if (leader < 0) throw new Error('LEADER_NOT_AVAILABLE')
+      if (this.#fetching.has(leader) || isFarAhead(part)) continue
+      const parts = byLeader.get(leader)
+      if (parts === undefined) byLeader.set(leader, [part])
+      else parts.push(part)
+    }
+    for (const [leader, parts] of byLeader) void this.#fetchFrom(leader, parts)
+  }
+
+  async #fetchFrom(leader: number, parts: readonly Part[]): Promise<void> {
+    this.#fetching.add(leader)
+    try {
+      const topic = this.#topic
+      const fetched = await topic.fetch(
+        leader,
+        parts.map(({ partition, next }) => ({ partition, offset: next })),
+      )
+      for (const one of fetched) await this.#take(one)
+    } catch (error) {
+      if (!this.#isClosed) this.#failed('messages could not be read', error)
+      this.#needsLeaders = true
+      await this.#pause()
+    }
+    this.#fetching.delete(leader)
+    this.#fetchAll()
+  }
+
+  async #take({ partition, offset, next, records, error }: Fetched): Promise<void> {
+    const part = this.#parts.get(partition)
+    // It went to another process, or was read again from elsewhere, while the broker was asked.
+    if (part === undefined || part.next !== offset || this.#isStopped) return
+    if (error === 'OFFSET_OUT_OF_RANGE') {
+      await this.#reposition(part)
+      return
+    }
+    if (error !== undefined) throw new Error(error)
+    const page: Waiting[] = []
+    for (const placed of records) {
+      const waiting = this.#add(part, placed)
+      if (waiting !== undefined) page.push(waiting)
+    }
+    part.next = next
+    part.end = Math.max(part.end, next)
+    if (page.length > 0) this.#options.inbox.onWaiting?.(page)
+  }
+
+  #add(part: Part, { partition, offset, record }: PlacedRecord): Waiting | undefined {
+    const incoming = fromRecord(record)
+    if (incoming === undefined) {
+      if (offset >= part.floor) this.#buryForeign(part, offset, record.value)
+      return undefined
+    }
+    const { message, writer, replayed } = incoming
+    const { id, lane, kind } = message
+    part.lastReceivedAt = message.receivedAt
+    if (!replayed && writer !== '' && this.#isRepeated(partition, writer, id, offset)) {
+      this.#repeated += 1
+      return undefined
+    }
+    if (offset < part.floor) return undefined
+    // A copy can be there while its original is not settled yet.
+    if (this.#byId.get(id) !== undefined) {
+      this.#repeated += 1
+      return undefined
+    }
+    const unsettled: Unsettled = { message, part, offset, replayed, deliveries: 0, isOut: false }
+    part.unsettled.set(offset, unsettled)
+    this.#byId.set(id, unsettled)
+    this.#bytes += message.bytes
+    return { id, lane, kind, redelivered: offset < part.inherited }
+  }
+
+  #isRepeated(partition: number, writer: string, id: string, offset: number): boolean {
+    let seen = this.#seen.get(partition)
+    if (seen === undefined) {
+      seen = new Map()
+      this.#seen.set(partition, seen)
+    }
+    const last = seen.get(writer)
+    if (last !== undefined && id <= last.id) return offset > last.offset
+    seen.set(writer, { id, offset })
+    return false
+  }
+
+  /** A record that fleethook did not write holds nobody up: it becomes a dead letter that a person can look at. */
+  #buryForeign(part: Part, offset: number, value: Buffer | null): void {
+    const now = this.#clock.now()
+    const text = value?.toString() ?? ''
+    const message: InboxMessage = {
+      id: this.#ids.next(now),
+      lane: '*unknown',
+      receivedAt: now,
+      door: 'root',
+      kind: 'wire',
+      text,
+      bytes: text.length,
+    }
+    const placeholder: Unsettled = { message, part, offset, replayed: false, deliveries: 0, isOut: false }
+    part.unsettled.set(offset, placeholder)
+    this.#byId.set(message.id, placeholder)
+    this.#bytes += message.bytes
+    this.#log.error('a record in the topic is no message of fleethook, and becomes a dead letter', {
+      topic: this.#options.settings.topic,
+      partition: part.partition,
+      offset,
+      delivery: message.id,
+    })
+    const error = `The record at offset ${offset} of partition ${part.partition} is no message of fleethook.`
+    const bury = async (): Promise<void> => {
+      while (!this.#isClosed && this.#byId.get(message.id) !== undefined) {
+        try {
+          await this.deadLetter(message.id, { error, attempts: 0, diedAt: this.#clock.now() })
+        } catch (failure) {
+          this.#failed('a dead letter could not be written', failure)
+          await this.#pause()
+        }
+      }
+    }
+    void bury()
+  }
+
+  /** The position is not in the log: retention took messages, or the log lost its end. */
+  async #reposition(part: Part): Promise<void> {
+    const { partition, next } = part
+    const [first, last] = await Promise.all([
+      this.#topic.offsets([partition], earliest),
+      this.#topic.offsets([partition], latest),
+    ])
+    const low = first.get(partition) ?? 0
+    const high = last.get(partition) ?? 0
+    if (this.#parts.get(partition) !== part || part.next !== next || (next >= low && next <= high)) return
+    part.end = high
+    if (next > high) {
+      part.next = high
+      this.#lost(part, next - high, this.#clock.now())
+      this.#log.error('the brokers lost the end of a partition, with messages that they had confirmed', {
+        partition,
+        missed: next - high,
+      })
+      return
+    }
+    part.next = low
+    const missed = low - Math.max(next, part.floor)
+    // What lies below the floor was settled.
+    if (missed <= 0) return
+    this.#lost(part, missed, Math.max(0, this.#clock.now() - (this.#options.retentionMs ?? 0)))
+    this.#log.error('the topic deleted messages before they were handled: its retention is shorter than the lag', {
+      partition,
+      missed,
+    })
+  }
+
+  /** Messages are gone from the topic. Nobody knows whose they were. */
+  #lost(part: Part, missed: number, toMs: number): void {
+    const fromMs = Math.min(part.lastReceivedAt ?? toMs - (this.#options.retentionMs ?? 0), toMs)
+    this.#options.inbox.onGap?.({ reason: 'inbox_expired', fromMs: Math.max(0, fromMs), toMs, missed })
+  }
+
+  /** One commit at a time: a later one must not arrive before an earlier one. */
+  #commit(): Promise<void> {
+    this.#committing = this.#committing.then(() => this.#commitNow())
+    return this.#committing
+  }
+
+  async #commitNow(): Promise<void> {
+    const moved = [...this.#parts.values()].flatMap((part): readonly (Offset & { readonly part: Part })[] => {
+      const offset = lowOf(part)
+      return offset > part.committed ? [{ part, partition: part.partition, offset }] : []
+    })
+    if (moved.length === 0) return
+    try {
+      await this.#membership.commit(moved.map(({ partition, offset }) => ({ partition, offset })))
+      for (const { part, offset } of moved) part.committed = Math.max(part.committed, offset)
+    } catch (error) {
+      // The next commit has these positions too. Without one, the next owner handles the messages again.
+      this.#log.debug('positions could not be committed', { error: [...codesOf(error)].join(' ') })
+    }
+  }
+
+  /** The watchdog: finds how far each partition is behind, and opens one again that does not move although it has messages. */
+  async #look(): Promise<void> {
+    const partitions = [...this.#parts.keys()]
+    const ends = await this.#topic.offsets(partitions, latest).catch(() => undefined)
+    if (ends === undefined || this.#isClosed) return
+    let worst = 0
+    for (const [partition, end] of ends) {
+      const part = this.#parts.get(partition)
+      if (part === undefined) continue
+      part.end = Math.max(part.next, end)
+      const mayMove = end > part.next && !this.#isPaused && !this.#isQuiescing && !isFarAhead(part)
+      part.stuck = mayMove && part.next === part.watched ? part.stuck + 1 : 0
+      part.watched = part.next
+      worst = Math.max(worst, part.stuck)
+    }
+    if (worst < 2) return
+    this.#log.warn('a partition has messages and is not read: it is opened again', { looks: worst })
+    const old = this.#topic
+    this.#topic = new TopicReader(this.#options.connector, this.#options.settings.topic)
+    void old.close()
+    if (worst >= 4) this.#membership.restart()
+    this.#needsLeaders = true
+    this.#fetchAll()
+  }
+}
+
+function newPart(partition: number, from: number, next: number, end: number): Part {
+  return {
+    partition,
+    next,
+    floor: from,
+    committed: from,
+    unsettled: new PassingMap(),
+    highest: -1,
+    inherited: end,
+    lastReceivedAt: undefined,
+    end,
+    watched: -1,
+    stuck: 0,
+  }
+}
+
+/** The oldest offset of a partition that is not settled. */
+function lowOf({ unsettled, next, floor }: Part): number {
+  for (const { offset } of unsettled.values()) return offset
+  return Math.max(next, floor)
+}
+
+/** Whether a crash would make too many settled messages run again. */
+function isFarAhead(part: Part): boolean {
+  return part.next - lowOf(part) - part.unsettled.size > mostAbove
+}
+
+async function* none(): AsyncGenerator<never> {}

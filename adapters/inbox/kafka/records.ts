@@ -1,0 +1,147 @@
+import type { KafkaRecord } from '@platformatic/kafka'
+import type { DeadLetter, InboxMessage } from '../../../src/inbox/inbox.ts'
+import type { Client } from './client.ts'
+
+/** A record on its way to a partition. */
+export interface Outgoing {
+  readonly topic: string
+  readonly partition: number
+  readonly key: Buffer
+  /** Left out: a tombstone, which deletes what has the same key. */
+  readonly value?: Buffer
+  readonly headers: Map<Buffer, Buffer>
+  readonly timestamp: bigint
+}
+
+/** A message in a record, as the reader finds it. */
+export interface Incoming {
+  readonly message: InboxMessage
+  /** The process that wrote it. Its ids rise within a partition. */
+  readonly writer: string
+  /** It is a copy of a message that was a dead letter, or was handled. */
+  readonly replayed: boolean
+}
+
+/**
+ * The partition of a lane, as the default partitioner of Kafka chooses it for a key. So records of other producers that have the
+ * VIN as the key lie in the partition of the same number.
+ */
+export function partitionOf(client: Client, lane: string, partitions: number): number {
+  return (client.murmur2(Buffer.from(lane)) & 0x7fff_ffff) % partitions
+}
+
+/** What a record takes beside its key and its value, in bytes: more than enough. */
+const overheadBytes = 300
+
+/** The size of a message as a record, in bytes. Never too small. */
+export function recordBytes({ lane, text }: InboxMessage): number {
+  return Buffer.byteLength(text) + Buffer.byteLength(lane) + overheadBytes
+}
+
+const version = '1'
+const names = {
+  version: Buffer.from('fh'),
+  id: Buffer.from('id'),
+  at: Buffer.from('at'),
+  writer: Buffer.from('w'),
+  door: Buffer.from('door'),
+  kind: Buffer.from('kind'),
+  replayed: Buffer.from('replayed'),
+  error: Buffer.from('error'),
+  attempts: Buffer.from('attempts'),
+  diedAt: Buffer.from('died-at'),
+}
+const versionValue = Buffer.from(version)
+
+/** A message as a record. Every other program reads the text of the message by VIN. */
+export function toRecord(
+  message: InboxMessage,
+  to: { readonly topic: string; readonly partition: number; readonly writer: Buffer; readonly replayed?: boolean },
+): Outgoing {
+  const { id, lane, receivedAt, door, kind, text } = message
+  const headers = new Map([
+    [names.version, versionValue],
+    [names.id, Buffer.from(id)],
+    [names.at, Buffer.from(String(receivedAt))],
+    [names.writer, to.writer],
+  ])
+  if (door !== 'root') headers.set(names.door, Buffer.from(door))
+  if (kind !== 'wire') headers.set(names.kind, Buffer.from(kind))
+  if (to.replayed === true) headers.set(names.replayed, Buffer.from('1'))
+  // A copy is appended now; where the topic has times of creation, an old time would let retention delete it at once.
+  const timestamp = BigInt(to.replayed === true ? Date.now() : receivedAt)
+  return {
+    topic: to.topic,
+    partition: to.partition,
+    key: Buffer.from(lane),
+    value: Buffer.from(text),
+    headers,
+    timestamp,
+  }
+}
+
+/** A dead letter as a record. Its key is the id, so that a tombstone deletes it. */
+export function toDeadRecord(
+  letter: DeadLetter,
+  to: { readonly topic: string; readonly partition: number; readonly writer: Buffer },
+): Outgoing {
+  const { id, message, error, attempts, diedAt } = letter
+  const record = toRecord(message, to)
+  record.headers.set(Buffer.from('lane'), record.key)
+  record.headers.set(names.error, Buffer.from(error.slice(0, 4_000)))
+  record.headers.set(names.attempts, Buffer.from(String(attempts)))
+  record.headers.set(names.diedAt, Buffer.from(String(diedAt)))
+  return { ...record, key: Buffer.from(id), timestamp: BigInt(diedAt) }
+}
+
+/** Deletes the dead letter of an id. */
+export function tombstone(id: string, topic: string, partition: number): Outgoing {
+  return { topic, partition, key: Buffer.from(id), headers: new Map(), timestamp: BigInt(Date.now()) }
+}
+
+type Headers = ReadonlyMap<string, string>
+
+function headersOf({ headers }: Pick<KafkaRecord, 'headers'>): Headers {
+  return new Map(headers.map(([name, value]) => [name?.toString() ?? '', value?.toString() ?? '']))
+}
+
+/** Reads a message of any version of fleethook. `undefined` for a foreign record. */
+export function fromRecord(record: Pick<KafkaRecord, 'key' | 'value' | 'headers'>): Incoming | undefined {
+  const headers = headersOf(record)
+  const message = messageOf(record, headers, record.key?.toString())
+  if (message === undefined) return undefined
+  return { message, writer: headers.get('w') ?? '', replayed: headers.has('replayed') }
+}
+
+/** Reads a dead letter. `undefined` for a tombstone and a foreign record. */
+export function fromDeadRecord(record: Pick<KafkaRecord, 'key' | 'value' | 'headers'>): DeadLetter | undefined {
+  const headers = headersOf(record)
+  const message = messageOf(record, headers, headers.get('lane'))
+  const attempts = Number(headers.get('attempts'))
+  const diedAt = Number(headers.get('died-at'))
+  if (message === undefined || !Number.isSafeInteger(attempts) || !Number.isSafeInteger(diedAt)) return undefined
+  return { id: message.id, message, error: headers.get('error') ?? '', attempts, diedAt }
+}
+
+const uuid = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/
+
+function messageOf(
+  { value }: Pick<KafkaRecord, 'value'>,
+  headers: Headers,
+  lane: string | undefined,
+): InboxMessage | undefined {
+  const id = headers.get('id')
+  const receivedAt = Number(headers.get('at'))
+  if (value === null || lane === undefined || lane === '' || !headers.has('fh')) return undefined
+  if (id === undefined || !uuid.test(id) || !Number.isSafeInteger(receivedAt)) return undefined
+  const kind = headers.get('kind')
+  return {
+    id,
+    lane,
+    receivedAt,
+    door: headers.get('door') === 'collector' ? 'collector' : 'root',
+    kind: kind === 'gap' || kind === 'malformed' ? kind : 'wire',
+    text: value.toString(),
+    bytes: value.length,
+  }
+}

@@ -1,0 +1,160 @@
+import { createDeadLetterReader } from '../../../src/backend/replay.ts'
+import type { Clock } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { DeadLetters, MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { InboxMessage } from '../../../src/inbox/inbox.ts'
+import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
+import { closeClient, type Connector } from './client.ts'
+import type { DeadTopic } from './dead-topic.ts'
+import type { KafkaSettings } from './options.ts'
+import { fromRecord, partitionOf, recordBytes, toRecord } from './records.ts'
+import { earliest, TopicReader } from './topic-reader.ts'
+import type { Writer } from './writer.ts'
+
+interface ReplaysOptions {
+  readonly connector: Connector
+  readonly settings: KafkaSettings
+  readonly clock: Clock
+  readonly writer: Writer
+  readonly writerId: Buffer
+  readonly dead: DeadTopic
+  readonly receipts: Receipts
+}
+
+/** Replayed messages in a second, so that those that arrive meanwhile do not wait long. */
+const perSecond = 500
+const atOnce = 50
+
+/** A receiver's clock may be behind the brokers' by this much when the topic has times of the brokers, in milliseconds. */
+const slackMs = 300_000
+
+/**
+ * Replays dead letters and handled messages: a copy of each is appended to the topic, with the same id. So the process that has the
+ * partition handles it, in order with all others of its vehicle.
+ */
+export class Replays {
+  readonly deadLetters: DeadLetters
+  readonly #options: ReplaysOptions
+
+  constructor(options: ReplaysOptions) {
+    this.#options = options
+    const { dead, receipts } = options
+    const reader = createDeadLetterReader({
+      deadLetters: (which) => dead.list(which),
+      findDeadLetter: (id) => dead.find(id),
+      read: receipts.reread,
+    })
+    const idsOf = async (which: string | MessageSelection): Promise<readonly string[]> =>
+      typeof which === 'string' ? ((await dead.find(which)) === undefined ? [] : [which]) : reader.ids(which)
+    const isDryRun = (which: string | { readonly dryRun?: boolean | undefined }): boolean =>
+      typeof which !== 'string' && which.dryRun === true
+    this.deadLetters = {
+      list: reader.list,
+      get: reader.get,
+      replay: async (which) => {
+        const ids = await idsOf(which)
+        if (isDryRun(which)) return ids.length
+        const letters = await dead.findAll(ids)
+        await this.#eachPaced(letters, async ({ id, message }) => {
+          await this.#copy(message)
+          await dead.remove(id)
+        })
+        return letters.length
+      },
+      discard: async (which) => {
+        const ids = await idsOf(which)
+        if (isDryRun(which)) return ids.length
+        for (const id of ids) await dead.remove(id)
+        return ids.length
+      },
+    }
+  }
+
+  /** Replays messages that were handled and that retention has not deleted, in order per vehicle. Resolves to their number. */
+  async replay({ from, to, vin, topic, dryRun }: ReplaySelection): Promise<number> {
+    const { connector, settings, receipts } = this.#options
+    const fromMs = timeOf('from', from)
+    const toMs = timeOf('to', to)
+    const lane = vin === undefined ? undefined : laneOf(vin)
+    const reader = new TopicReader(connector, settings.topic)
+    let count = 0
+    try {
+      const all = Array.from({ length: settings.partitions }, (_, partition) => partition)
+      const partitions = lane === undefined ? all : [partitionOf(connector.client, lane, settings.partitions)]
+      await reader.leaders(true)
+      const [first, young, handled] = await Promise.all([
+        reader.offsets(partitions, earliest),
+        reader.offsets(partitions, Math.max(0, fromMs - slackMs)),
+        this.#committed(),
+      ])
+      const starts = new Map(
+        partitions.flatMap((partition): readonly (readonly [number, number])[] => {
+          const start = young.get(partition) ?? -1
+          return start < 0 ? [] : [[partition, Math.max(start, first.get(partition) ?? 0)]]
+        }),
+      )
+      const lastIds = new Map<string, string>()
+      for await (const page of reader.scan(starts, handled)) {
+        const chosen: InboxMessage[] = []
+        for (const { partition, record } of page) {
+          const incoming = fromRecord(record)
+          if (incoming === undefined || incoming.replayed || incoming.message.kind !== 'wire') continue
+          const { message, writer } = incoming
+          // What is in the log a second time was handled once.
+          const key = `${partition}:${writer}`
+          if (message.id <= (lastIds.get(key) ?? '')) continue
+          lastIds.set(key, message.id)
+          if (message.receivedAt < fromMs || message.receivedAt >= toMs) continue
+          if (lane !== undefined && message.lane !== lane) continue
+          if (topic !== undefined && receipts.reread(message).topic !== topic) continue
+          chosen.push(message)
+        }
+        count += chosen.length
+        if (dryRun !== true) await this.#eachPaced(chosen, (message) => this.#copy(message))
+      }
+    } finally {
+      await reader.close()
+    }
+    return count
+  }
+
+  /** How far the group has handled each partition. */
+  async #committed(): Promise<ReadonlyMap<number, number>> {
+    const { connector, settings } = this.#options
+    const admin = connector.admin(8_000)
+    try {
+      const [group] = await admin.listConsumerGroupOffsets({ groups: [settings.groupId] })
+      const topic = group?.topics.find(({ name }) => name === settings.topic)
+      return new Map(
+        topic?.partitions.map(({ partitionIndex, committedOffset }) => [partitionIndex, Number(committedOffset)]) ?? [],
+      )
+    } finally {
+      await closeClient(admin)
+    }
+  }
+
+  async #copy(message: InboxMessage): Promise<void> {
+    const { connector, settings, writer, writerId } = this.#options
+    const partition = partitionOf(connector.client, message.lane, settings.partitions)
+    const record = toRecord(message, { topic: settings.topic, partition, writer: writerId, replayed: true })
+    await writer.append([record], recordBytes(message))
+  }
+
+  /** In order: the appends of one partition are made in the order of the calls. */
+  async #eachPaced<Item>(items: readonly Item[], run: (item: Item) => Promise<void>): Promise<void> {
+    const { clock } = this.#options
+    for (let start = 0; start < items.length; start += atOnce) {
+      const rest = new Promise<void>((resolve) => {
+        clock.after((1_000 * atOnce) / perSecond, resolve)
+      })
+      await Promise.all(items.slice(start, start + atOnce).map(run))
+      if (start + atOnce < items.length) await rest
+    }
+  }
+}
+
+function timeOf(name: string, time: Date): number {
+  const ms = time.getTime()
+  if (Number.isNaN(ms)) throw new FleethookError('option_invalid', `\`${name}\` must be a valid Date.`)
+  return ms
+}

@@ -1,0 +1,188 @@
+import type { Consumer, RecordsBatch, KafkaRecord } from '@platformatic/kafka'
+import { closeClient, type Connector, errorsIn, metadataRetries } from './client.ts'
+
+type FetchResponsePartition = Awaited<ReturnType<Consumer['fetch']>>['responses'][number]['partitions'][number]
+
+/** Where to read a partition. */
+export interface Position {
+  readonly partition: number
+  readonly offset: number
+}
+
+/** A record with its place. */
+export interface PlacedRecord {
+  readonly partition: number
+  readonly offset: number
+  /** When it was written, as the topic says, in milliseconds since the epoch. */
+  readonly timestampMs: number
+  readonly record: KafkaRecord
+}
+
+/** What was fetched of one partition. */
+export interface Fetched {
+  readonly partition: number
+  /** The position that was asked for. */
+  readonly offset: number
+  /** The position after what was fetched. */
+  readonly next: number
+  readonly records: readonly PlacedRecord[]
+  /** The name of an error of the protocol, for instance `OFFSET_OUT_OF_RANGE`. */
+  readonly error: string | undefined
+}
+
+/** The times that stand for the ends of a partition. */
+export const latest = -1
+export const earliest = -2
+
+/** How long a request for records waits at the broker when there are none, in milliseconds. */
+const waitMs = 500
+const requestMs = 8_000
+/** The number of fetches without a result after which a scan ends. */
+const mostFailures = 20
+const mostBytes = 4 * 1_048_576
+const mostPartitionBytes = 1_048_576
+
+const controlBatch = 0x20
+const appendTime = 0x08
+
+/**
+ * Reads partitions from given positions. It belongs to no group and keeps no position: who asks does. The client's own streams keep
+ * positions that a rebalance rewinds.
+ */
+export class TopicReader {
+  readonly #consumer: Consumer
+  readonly #connector: Connector
+  readonly #topic: string
+
+  constructor(connector: Connector, topic: string) {
+    this.#connector = connector
+    this.#topic = topic
+    this.#consumer = connector.consumer(requestMs, { sessionMs: 10_000, heartbeatMs: 3_000, rebalanceMs: 10_000 })
+    this.#consumer.topics.track(topic)
+  }
+
+  /** The leader of each partition, by its number. `isFresh`: asks the cluster. */
+  async leaders(isFresh: boolean): Promise<readonly number[]> {
+    const metadata = await this.#consumer.metadata({
+      topics: [this.#topic],
+      forceUpdate: isFresh,
+      retries: metadataRetries,
+    })
+    return metadata.topics.get(this.#topic)?.partitions.map(({ leader }) => leader) ?? []
+  }
+
+  /** The first offset that is as young as this time, for each partition; -1 where there is none. */
+  async offsets(partitions: readonly number[], timestampMs: number): Promise<ReadonlyMap<number, number>> {
+    if (partitions.length === 0) return new Map()
+    const found = await this.#consumer.listOffsets({
+      topics: [this.#topic],
+      partitions: { [this.#topic]: [...partitions] },
+      timestamp: BigInt(timestampMs),
+    })
+    const offsets = found.get(this.#topic) ?? []
+    return new Map(partitions.map((partition) => [partition, Number(offsets[partition] ?? -1n)]))
+  }
+
+  /** Fetches what follows these positions, which have one leader. Rejects when the leader does not answer. */
+  async fetch(node: number, positions: readonly Position[]): Promise<readonly Fetched[]> {
+    const metadata = await this.#consumer.metadata({ topics: [this.#topic], retries: metadataRetries })
+    const topicId = metadata.topics.get(this.#topic)?.id ?? ''
+    const partitions = positions.map(({ partition, offset }) => ({
+      partition,
+      currentLeaderEpoch: -1,
+      fetchOffset: BigInt(offset),
+      lastFetchedEpoch: -1,
+      partitionMaxBytes: mostPartitionBytes,
+    }))
+    const found = await this.#consumer
+      .fetch({ node, topics: [{ topicId, partitions }], maxWaitTime: waitMs, minBytes: 1, maxBytes: mostBytes })
+      .catch((error: unknown) => partialResponse(error))
+    const asked = new Map(positions.map(({ partition, offset }) => [partition, offset]))
+    return found.responses.flatMap(({ partitions: parts }) =>
+      parts.flatMap((part): readonly Fetched[] => {
+        const offset = asked.get(part.partitionIndex)
+        // A partition that was asked for earlier, and that the broker still had in mind.
+        return offset === undefined ? [] : [this.#read(part, offset)]
+      }),
+    )
+  }
+
+  /** All records from one position of each partition to another, page by page, each partition in order. */
+  async *scan(
+    from: ReadonlyMap<number, number>,
+    to: ReadonlyMap<number, number>,
+  ): AsyncGenerator<readonly PlacedRecord[]> {
+    const left = new Map([...from].filter(([partition, offset]) => offset < (to.get(partition) ?? 0)))
+    let isFresh = false
+    for (let failures = 0; left.size > 0;) {
+      try {
+        const leaders = await this.leaders(isFresh)
+        isFresh = false
+        const [first] = left.keys()
+        const node = leaders[first ?? 0] ?? -1
+        const positions = [...left]
+          .filter(([partition]) => leaders[partition] === node)
+          .map(([partition, offset]) => ({ partition, offset }))
+        const fetched = await this.fetch(node, positions)
+        const failed = fetched.find(({ error }) => error !== undefined)
+        if (failed !== undefined) throw new Error(failed.error)
+        for (const { partition, next, records } of fetched) {
+          const end = to.get(partition) ?? 0
+          yield records.filter(({ offset }) => offset < end)
+          if (next < end) left.set(partition, next)
+          else left.delete(partition)
+        }
+        // Nothing but offsets without records may be left.
+        if (fetched.some(({ next, offset }) => next > offset)) failures = 0
+        else if (++failures >= mostFailures) return
+      } catch (error) {
+        failures += 1
+        if (failures >= mostFailures) throw error
+        isFresh = true
+        await new Promise((resolve) => setTimeout(resolve, 250))
+      }
+    }
+  }
+
+  close(): Promise<void> {
+    return closeClient(this.#consumer)
+  }
+
+  #read({ partitionIndex: partition, errorCode, records: batches }: FetchResponsePartition, offset: number): Fetched {
+    const error =
+      errorCode === 0 ? undefined : (this.#connector.client.protocolErrorsCodesById[errorCode] ?? String(errorCode))
+    const records: PlacedRecord[] = []
+    let next = offset
+    for (const batch of batches ?? []) {
+      const first = Number(batch.firstOffset)
+      if ((batch.attributes & controlBatch) === 0)
+        for (const record of batch.records) {
+          const at = first + record.offsetDelta
+          if (at >= offset) records.push({ partition, offset: at, timestampMs: timeOf(batch, record), record })
+        }
+      next = Math.max(next, first + batch.lastOffsetDelta + 1)
+    }
+    return { partition, offset, next, records, error }
+  }
+}
+
+function timeOf({ attributes, firstTimestamp, maxTimestamp }: RecordsBatch, { timestampDelta }: KafkaRecord): number {
+  return Number((attributes & appendTime) === 0 ? firstTimestamp + timestampDelta : maxTimestamp)
+}
+
+interface FetchedTopics {
+  readonly responses: readonly { readonly partitions: readonly FetchResponsePartition[] }[]
+}
+
+/** When one partition fails, the client throws away what the others gave. Throws the error when there is nothing in it. */
+function partialResponse(error: unknown): FetchedTopics {
+  for (const inner of errorsIn(error)) {
+    const response: unknown = Reflect.get(inner, 'response')
+    if (isFetched(response) && response.responses.length > 0) return response
+  }
+  throw error
+}
+
+function isFetched(value: unknown): value is FetchedTopics {
+  return typeof value === 'object' && value !== null && 'responses' in value && Array.isArray(value.responses)
+}

@@ -1,0 +1,207 @@
+import type { Admin, ClusterTopicMetadata } from '@platformatic/kafka'
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { Log } from '../../../src/base/log.ts'
+import { clusterError, codesOf, metadataRetries } from './client.ts'
+import type { KafkaSettings } from './options.ts'
+
+/** A topic as it should be. */
+export interface TopicPlan {
+  readonly name: string
+  readonly partitions: number
+  readonly configs: Readonly<Record<string, string>>
+}
+
+const dayMs = 86_400_000
+
+/** What every topic needs, so that two brokers have what was acknowledged and no broker that missed it becomes its leader. */
+const safe = { 'min.insync.replicas': '2', 'unclean.leader.election.enable': 'false' }
+
+/** The topics that an inbox needs. */
+export function topicPlans({ topic, deadTopic, lifeTopic, partitions }: KafkaSettings): readonly TopicPlan[] {
+  // The brokers say when a record was appended: a receiver with a wrong clock must not make its messages old.
+  const times = { 'message.timestamp.type': 'LogAppendTime' }
+  return [
+    {
+      name: topic,
+      partitions,
+      configs: {
+        ...safe,
+        ...times,
+        'cleanup.policy': 'delete',
+        'retention.ms': String(7 * dayMs),
+        'max.message.bytes': '1153434',
+      },
+    },
+    {
+      name: deadTopic,
+      partitions,
+      configs: {
+        ...safe,
+        ...times,
+        'cleanup.policy': 'compact,delete',
+        'retention.ms': String(30 * dayMs),
+        'max.message.bytes': '1200000',
+      },
+    },
+    {
+      name: lifeTopic,
+      partitions: 1,
+      configs: { ...safe, ...times, 'cleanup.policy': 'compact', 'segment.ms': String(3_600_000) },
+    },
+  ]
+}
+
+/** What the inbox has to know of its topics. */
+export interface FoundTopics {
+  /** The largest record that the topic of the messages takes, in bytes. */
+  readonly mostBytes: number
+  /** How long the topic keeps a message, in milliseconds. `undefined`: without end, or unknown. */
+  readonly retentionMs: number | undefined
+  /** The promise is weaker than two brokers, and `allowWeak` accepts it. */
+  readonly isWeak: boolean
+}
+
+/**
+ * Looks at the topics before the first message. Rejects with `option_invalid` when they cannot keep what the inbox promises, and
+ * with `inbox_unavailable` when one is missing or the cluster does not answer.
+ */
+export async function checkTopics(admin: Admin, settings: KafkaSettings, log: Log): Promise<FoundTopics> {
+  const plans = topicPlans(settings)
+  const names = plans.map(({ name }) => name)
+  // All brokers that were named are asked once. The next try begins with another one.
+  const found = await admin.metadata({ topics: names, forceUpdate: true, retries: 0 })
+  const configs = await readConfigs(admin, names)
+  let isWeak = false
+  for (const plan of plans) {
+    const topic = found.topics.get(plan.name)
+    if (topic === undefined) throw clusterError(new Error(`Unknown topic ${plan.name}.`), settings)
+    checkPartitions(plan, topic, settings, log)
+    const weakness = weaknessOf(plan.name, topic, configs?.get(plan.name))
+    if (weakness !== undefined && !settings.allowWeak) throw weakness
+    isWeak ||= weakness !== undefined
+  }
+  const own = configs?.get(settings.topic)
+  const retentionMs = Number(own?.get('retention.ms') ?? -1)
+  return {
+    mostBytes: Number(own?.get('max.message.bytes') ?? 1_048_588),
+    retentionMs: retentionMs > 0 ? retentionMs : undefined,
+    isWeak,
+  }
+}
+
+/** The settings of topics. `undefined` when the user may not read them, or the service has none. */
+async function readConfigs(
+  admin: Admin,
+  names: readonly string[],
+): Promise<ReadonlyMap<string, ReadonlyMap<string, string>> | undefined> {
+  const wanted = ['min.insync.replicas', 'max.message.bytes', 'retention.ms', 'cleanup.policy']
+  const topicResource = 2
+  try {
+    const described = await admin.describeConfigs({
+      resources: names.map((resourceName) => ({
+        resourceType: topicResource,
+        resourceName,
+        configurationKeys: wanted,
+      })),
+    })
+    return new Map(
+      described.map(({ resourceName, configs }) => [
+        resourceName,
+        new Map(configs.map(({ name, value }) => [name, value ?? ''])),
+      ]),
+    )
+  } catch (error) {
+    const codes = codesOf(error)
+    const isRefused = [...codes].some(
+      (code) => code.endsWith('_AUTHORIZATION_FAILED') || code === 'PLT_KFK_UNSUPPORTED_API',
+    )
+    if (!isRefused) throw error
+    return undefined
+  }
+}
+
+function checkPartitions(plan: TopicPlan, topic: ClusterTopicMetadata, settings: KafkaSettings, log: Log): void {
+  const { partitionsCount } = topic
+  if (partitionsCount < plan.partitions) {
+    throw new FleethookError(
+      'option_invalid',
+      `The topic ${plan.name} has ${partitionsCount} partitions, and option \`partitions\` of kafkaInbox is ${plan.partitions}.`,
+      { hint: `Write partitions: ${partitionsCount} in every process, or add partitions to the topic.` },
+    )
+  }
+  if (plan.name !== settings.topic || partitionsCount === plan.partitions) return
+  log.warn('the topic has more partitions than the option says, and the others stay empty', {
+    topic: plan.name,
+    partitions: partitionsCount,
+    option: plan.partitions,
+  })
+}
+
+function weaknessOf(
+  name: string,
+  { partitions }: ClusterTopicMetadata,
+  configs: ReadonlyMap<string, string> | undefined,
+): FleethookError | undefined {
+  const replicas = Math.min(...partitions.map((partition) => partition.replicas.length))
+  const least = Number(configs?.get('min.insync.replicas') ?? Number.NaN)
+  const hint =
+    'Create the topics again with fleethook kafka topics --apply, or write allowWeak: true to accept the loss.'
+  if (replicas < 3)
+    return new FleethookError(
+      'option_invalid',
+      `The topic ${name} is on ${replicas} of the 3 brokers that keep a message safe.`,
+      { hint },
+    )
+  if (Number.isNaN(least))
+    return new FleethookError(
+      'option_invalid',
+      `The settings of the topic ${name} cannot be read, so nobody knows how safe it is.`,
+      {
+        hint: 'Allow DescribeConfigs for this user, or write allowWeak: true.',
+      },
+    )
+  if (least < 2)
+    return new FleethookError(
+      'option_invalid',
+      `The topic ${name} has min.insync.replicas=${least}: one broker alone may confirm a message, and lose it.`,
+      { hint },
+    )
+  return undefined
+}
+
+/** What {@link applyTopics} did to one topic. */
+export interface AppliedTopic extends TopicPlan {
+  readonly outcome: 'created' | 'exists'
+}
+
+/** Creates the topics that are missing. Those that exist stay as they are. */
+export async function applyTopics(admin: Admin, settings: KafkaSettings): Promise<readonly AppliedTopic[]> {
+  const replicas = settings.allowWeak
+    ? Math.min(3, (await admin.metadata({ topics: [], forceUpdate: true, retries: metadataRetries })).brokers.size)
+    : 3
+  const applied: AppliedTopic[] = []
+  for (const plan of topicPlans(settings)) {
+    const configs = Object.entries(plan.configs).map(([name, value]) => ({
+      name,
+      value: name === 'min.insync.replicas' ? String(Math.min(2, replicas)) : value,
+    }))
+    try {
+      await admin.createTopics({ topics: [plan.name], partitions: plan.partitions, replicas, configs })
+      applied.push({ ...plan, outcome: 'created' })
+    } catch (error) {
+      const codes = codesOf(error)
+      if (codes.has('INVALID_REPLICATION_FACTOR'))
+        throw new FleethookError(
+          'option_invalid',
+          `The cluster has fewer than ${replicas} brokers for the topic ${plan.name}.`,
+          {
+            cause: error,
+            hint: 'Add brokers, or accept less with --allow-weak.',
+          },
+        )
+      if (!codes.has('TOPIC_ALREADY_EXISTS')) throw error
+      applied.push({ ...plan, outcome: 'exists' })
+    }
+  }
+  return applied
+}

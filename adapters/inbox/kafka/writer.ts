@@ -1,0 +1,422 @@
+import type { Producer } from '@platformatic/kafka'
+import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { InboxMessage } from '../../../src/inbox/inbox.ts'
+import { closeClient, codesOf, clusterError, type Connector, errorsIn, metadataRetries } from './client.ts'
+import type { KafkaSettings } from './options.ts'
+import type { Outgoing } from './records.ts'
+
+/** Records of one `append`: they are confirmed, or given up, together. */
+export interface Entry {
+  readonly records: readonly Outgoing[]
+  /** The messages of the records, for an append that may go elsewhere. */
+  readonly messages: readonly InboxMessage[] | undefined
+  readonly bytes: number
+  /** On the clock that is never set back. */
+  readonly deadlineMs: number
+  readonly resolve: () => void
+  readonly reject: (error: FleethookError) => void
+  isOver: boolean
+  /** It goes into a batch of its own. */
+  isAlone: boolean
+}
+
+interface AppendOptions {
+  /** How long the brokers may take, in milliseconds. Default: the option `confirmMs`. */
+  readonly withinMs?: number
+  /** The messages of the records, when they may go elsewhere after that. */
+  readonly messages?: readonly InboxMessage[]
+}
+
+/** What waits for one partition, in order. */
+interface Queue {
+  readonly topic: string
+  readonly partition: number
+  entries: Entry[]
+  isInFlight: boolean
+}
+
+interface WriterOptions {
+  readonly connector: Connector
+  readonly settings: KafkaSettings
+  readonly clock: Clock
+  /** The topics that it writes to. */
+  readonly topics: readonly string[]
+  /** The brokers did not confirm in time: these entries of a partition go somewhere else, in order. Default: they are given up. */
+  readonly divert?: (partition: number, entries: readonly Entry[]) => void
+}
+
+/** The most that one request takes. A batch of one partition must not be larger than a record may be. */
+export const mostMessages = 500
+export const mostBytes = 800_000
+
+/** The most that waits for confirmations, in bytes: the process must not run out of memory while the brokers are away. */
+const mostWaiting = 128 * 1_048_576
+
+/** How long the brokers may take to replicate one request, and to answer it, in milliseconds. */
+const produceMs = 3_000
+const requestMs = 4_000
+
+/** The pause after an error, in milliseconds. */
+const pauseMs = 100
+const sweepMs = 100
+
+/** Errors that no repetition ends. */
+const final = new Set([
+  'INVALID_TOPIC_EXCEPTION',
+  'TOPIC_AUTHORIZATION_FAILED',
+  'CLUSTER_AUTHORIZATION_FAILED',
+  'INVALID_TIMESTAMP',
+  'INVALID_RECORD',
+  'POLICY_VIOLATION',
+  'INVALID_REQUIRED_ACKS',
+])
+const tooLarge = new Set(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE'])
+
+/**
+ * Appends records to partitions, and says when the in-sync replicas have them.
+ *
+ * One request is under way for each partition, and one for each broker. A batch is what came during the last request. Until it is
+ * confirmed or its time is over, the same batch is sent again, so nothing overtakes it. A repetition can put a record into the log
+ * twice: the reader knows it by its id.
+ */
+export class Writer {
+  readonly #options: WriterOptions
+  readonly #producer: Producer
+  readonly #queues = new Map<string, Queue>()
+  /** Those with entries. */
+  readonly #waiting = new Set<Queue>()
+  readonly #busy = new Set<number>()
+  #leaders: ReadonlyMap<string, readonly number[]> | undefined
+  #refreshing = false
+  /** The size of what waits for a confirmation. */
+  #bytes = 0
+  #sweeper: Timer | undefined
+  #closed = false
+  /** The last error, since nothing was confirmed any more. */
+  failure: FleethookError | undefined
+  #lastError: unknown
+  #probing = false
+
+  constructor(options: WriterOptions) {
+    this.#options = options
+    this.#producer = options.connector.producer(requestMs, produceMs)
+  }
+
+  /** Asks the cluster where the partitions are, so that the first message need not wait for it. */
+  async open(): Promise<void> {
+    await this.#readLeaders().catch(() => {})
+  }
+
+  /**
+   * Resolves when the in-sync replicas have all of the records, which belong to one partition. Rejects with `inbox_unavailable`
+   * when they do not confirm within `withinMs`: the records may be in the log all the same.
+   */
+  append(
+    records: readonly Outgoing[],
+    bytes: number,
+    { withinMs = this.#options.settings.confirmMs, messages }: AppendOptions = {},
+  ): Promise<void> {
+    const [first] = records
+    if (first === undefined) return Promise.resolve()
+    if (this.#closed) return Promise.reject(closedError())
+    if (this.#bytes + bytes > mostWaiting) return Promise.reject(fullError())
+    this.#bytes += bytes
+    const appended = new Promise<void>((resolve, reject) => {
+      const deadlineMs = elapsedMs(this.#options.clock) + withinMs
+      const queue = this.#queueOf(first.topic, first.partition)
+      queue.entries.push({ records, messages, bytes, deadlineMs, resolve, reject, isOver: false, isAlone: false })
+      this.#waiting.add(queue)
+    })
+    const over = (): void => {
+      this.#bytes -= bytes
+    }
+    appended.then(over, over)
+    this.#sweep()
+    this.#pump()
+    return appended
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return
+    this.#closed = true
+    this.#sweeper?.cancel()
+    for (const queue of this.#waiting) {
+      for (const entry of queue.entries) giveUp(entry, closedError())
+      queue.entries = []
+    }
+    this.#waiting.clear()
+    await closeClient(this.#producer)
+  }
+
+  #queueOf(topic: string, partition: number): Queue {
+    const key = `${topic}:${partition}`
+    const known = this.#queues.get(key)
+    if (known !== undefined) return known
+    const queue: Queue = { topic, partition, entries: [], isInFlight: false }
+    this.#queues.set(key, queue)
+    return queue
+  }
+
+  /** Sends to every broker that has nothing under way. */
+  #pump(): void {
+    if (this.#closed || this.#waiting.size === 0 || this.#refreshing) return
+    const ready = new Map<number, Queue[]>()
+    for (const queue of this.#waiting) {
+      if (queue.isInFlight) continue
+      const leader = this.#leaders?.get(queue.topic)?.[queue.partition]
+      if (leader === undefined || leader < 0) {
+        void this.#refresh()
+        return
+      }
+      if (this.#busy.has(leader)) continue
+      const queues = ready.get(leader)
+      if (queues === undefined) ready.set(leader, [queue])
+      else queues.push(queue)
+    }
+    for (const [leader, queues] of ready) void this.#request(leader, batchesOf(queues))
+  }
+
+  async #request(leader: number, batches: readonly Batch[]): Promise<void> {
+    if (batches.length === 0) return
+    this.#busy.add(leader)
+    for (const { queue } of batches) queue.isInFlight = true
+    let thrown: unknown
+    try {
+      const messages = batches.flatMap(({ entries }) => entries.flatMap(({ records }) => records))
+      await this.#producer.send({ messages, acks: -1 })
+    } catch (error) {
+      thrown = error
+    }
+    let isUnsent = false
+    const results = thrown === undefined ? undefined : resultsOf(thrown)
+    for (const { queue, entries } of batches) {
+      const code = results === undefined ? 0 : results.get(`${queue.topic}:${queue.partition}`)
+      if (code === 0) this.#confirmed(entries)
+      else if (this.#failed(entries, code === undefined ? codesOf(thrown) : new Set([this.#nameOf(code)]), thrown))
+        isUnsent = true
+      queue.isInFlight = false
+      this.#forgetOver(queue)
+    }
+    if (isUnsent) {
+      await this.#pause()
+      await this.#refresh()
+    }
+    this.#busy.delete(leader)
+    this.#pump()
+  }
+
+  #confirmed(entries: readonly Entry[]): void {
+    this.failure = undefined
+    for (const entry of entries) {
+      if (entry.isOver) continue
+      entry.isOver = true
+      entry.resolve()
+    }
+  }
+
+  /** Returns whether these entries have to be sent again. */
+  #failed(entries: readonly Entry[], codes: ReadonlySet<string>, thrown: unknown): boolean {
+    const is = (kind: ReadonlySet<string>): boolean => [...codes].some((code) => kind.has(code))
+    const [first] = entries
+    if (is(tooLarge) && first !== undefined) {
+      // The brokers allow less than the topic's settings said: the entries go one by one, and the one alone is refused.
+      if (entries.length === 1) giveUp(first, tooLargeError())
+      else for (const entry of entries) entry.isAlone = true
+      return entries.length > 1
+    }
+    this.#lastError = thrown
+    if (!is(final)) return true
+    this.failure = clusterError(thrown, this.#options.settings)
+    for (const entry of entries) giveUp(entry, this.failure)
+    this.#probe()
+    return false
+  }
+
+  #nameOf(code: number): string {
+    return this.#options.connector.client.protocolErrorsCodesById[code] ?? String(code)
+  }
+
+  #forgetOver(queue: Queue): void {
+    queue.entries = queue.entries.filter(({ isOver }) => !isOver)
+    this.#waiting.delete(queue)
+    // Last, so that every partition gets its turn when one request cannot take all.
+    if (queue.entries.length > 0) this.#waiting.add(queue)
+  }
+
+  #pause(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#options.clock.after(pauseMs, resolve)
+    })
+  }
+
+  /** Finds the leaders again. While no broker answers it goes on trying, as long as something waits. */
+  async #refresh(): Promise<void> {
+    if (this.#refreshing) return
+    this.#refreshing = true
+    while (!this.#closed) {
+      try {
+        await this.#readLeaders()
+        break
+      } catch (error) {
+        this.#lastError = error
+        if (this.#waiting.size === 0) break
+        await this.#pause()
+      }
+    }
+    this.#refreshing = false
+    this.#pump()
+  }
+
+  async #readLeaders(): Promise<void> {
+    const topics = [...this.#options.topics]
+    const found = await this.#producer.metadata({ topics, forceUpdate: true, retries: metadataRetries })
+    this.#leaders = new Map(
+      [...found.topics].map(([name, { partitions }]) => [name, partitions.map(({ leader }) => leader)]),
+    )
+  }
+
+  /** Looks at deadlines while something waits. One timer for all: most messages are confirmed within milliseconds. */
+  #sweep(): void {
+    if (this.#sweeper !== undefined || this.#closed) return
+    this.#sweeper = this.#options.clock.after(sweepMs, () => {
+      this.#sweeper = undefined
+      this.#expire(elapsedMs(this.#options.clock))
+      if (this.#waiting.size > 0) this.#sweep()
+    })
+  }
+
+  #expire(nowMs: number): void {
+    const { divert } = this.#options
+    for (const queue of this.#waiting) {
+      const [oldest] = queue.entries
+      if (oldest === undefined || oldest.deadlineMs > nowMs) continue
+      if (divert !== undefined && oldest.messages !== undefined) {
+        // All that may go elsewhere, because nothing may overtake it. What is under way can be kept all the same.
+        const waiting = queue.entries.filter(({ isOver, messages }) => !isOver && messages !== undefined)
+        for (const entry of waiting) entry.isOver = true
+        divert(queue.partition, waiting)
+      } else {
+        const error = unconfirmed(this.#options.settings, this.#lastError)
+        for (const entry of queue.entries) if (entry.deadlineMs <= nowMs) giveUp(entry, error)
+        if (queue.topic === this.#options.settings.topic) {
+          this.failure = error
+          this.#probe()
+        }
+      }
+      if (!queue.isInFlight) this.#forgetOver(queue)
+    }
+  }
+
+  /** Finds out when the brokers answer again, also when nobody sends because health checks say so. */
+  #probe(): void {
+    if (this.#probing) return
+    this.#probing = true
+    this.#options.clock.after(1_000, () => {
+      this.#probing = false
+      if (this.#closed || this.failure === undefined) return
+      this.#readLeaders().then(
+        () => {
+          this.failure = undefined
+          this.#pump()
+        },
+        (error: unknown) => {
+          this.#lastError = error
+          this.#probe()
+        },
+      )
+    })
+  }
+}
+
+interface Batch {
+  readonly queue: Queue
+  readonly entries: readonly Entry[]
+}
+
+/** As much of each queue as one request takes. */
+function batchesOf(queues: readonly Queue[]): readonly Batch[] {
+  const batches: Batch[] = []
+  let messages = 0
+  let bytes = 0
+  for (const queue of queues) {
+    const entries: Entry[] = []
+    for (const entry of queue.entries) {
+      const isFull = messages + entry.records.length > mostMessages || bytes + entry.bytes > mostBytes
+      if (isFull && messages > 0) break
+      if (entry.isAlone && entries.length > 0) break
+      entries.push(entry)
+      messages += entry.records.length
+      bytes += entry.bytes
+      if (entry.isAlone) break
+    }
+    if (entries.length > 0) batches.push({ queue, entries })
+  }
+  return batches
+}
+
+function giveUp(entry: Entry, error: FleethookError): void {
+  if (entry.isOver) return
+  entry.isOver = true
+  entry.reject(error)
+}
+
+/** The result of each partition that a broker answered for: 0, or the number of its error. */
+function resultsOf(error: unknown): ReadonlyMap<string, number> {
+  const results = new Map<string, number>()
+  for (const inner of errorsIn(error)) {
+    const produced: unknown = Reflect.get(inner, 'produced')
+    for (const { topic, partition } of readOffsets(produced)) results.set(`${topic}:${partition}`, 0)
+    for (const { name, partitionResponses } of readResponses(Reflect.get(inner, 'response')))
+      for (const { index, errorCode } of partitionResponses) results.set(`${name}:${index}`, errorCode)
+  }
+  return results
+}
+
+interface ProducedOffset {
+  readonly topic: string
+  readonly partition: number
+}
+
+function readOffsets(produced: unknown): readonly ProducedOffset[] {
+  if (typeof produced !== 'object' || produced === null || !('offsets' in produced)) return []
+  return Array.isArray(produced.offsets) ? produced.offsets : []
+}
+
+interface ProduceResponse {
+  readonly name: string
+  readonly partitionResponses: readonly { readonly index: number; readonly errorCode: number }[]
+}
+
+function readResponses(response: unknown): readonly ProduceResponse[] {
+  if (typeof response !== 'object' || response === null || !('responses' in response)) return []
+  return Array.isArray(response.responses) ? response.responses : []
+}
+
+function closedError(): FleethookError {
+  return new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
+}
+
+function fullError(): FleethookError {
+  return new FleethookError('inbox_full', `Messages of ${mostWaiting} bytes wait for the brokers, and no more fit.`, {
+    hint: 'The brokers are away or too slow. With a `spool`, messages wait on the disk.',
+  })
+}
+
+function tooLargeError(): FleethookError {
+  return new FleethookError('inbox_full', 'The brokers refused a message because of its size.', {
+    hint: 'Raise `max.message.bytes` of the topic, and `message.max.bytes` of the brokers.',
+  })
+}
+
+function unconfirmed(settings: KafkaSettings, cause: unknown): FleethookError {
+  const why = cause === undefined ? 'no answer' : clusterError(cause, settings).message
+  return new FleethookError(
+    'inbox_unavailable',
+    `The brokers did not confirm a message within ${settings.confirmMs} ms: ${why}`,
+    {
+      cause,
+      hint: 'The message is refused. The inbox goes on by itself when enough brokers are in sync again.',
+    },
+  )
+}

@@ -1,0 +1,150 @@
+/**
+ * Acknowledged messages a second on three real brokers: the receiver, beside what one would write instead (Hono and `producer.send`
+ * for each POST), in turns in one run, and the raw client. Then the same for reading. `npm run bench:kafka`, about two minutes.
+ */
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { Consumer, MessagesStreamModes, ProduceAcks, Producer } from '@platformatic/kafka'
+import { kafkaInbox } from '../adapters/inbox/kafka.ts'
+import { createReceiver } from '../src/index.ts'
+import { spawnTarget, type Target } from '../test/conformance/spawn.ts'
+import { startBrokers } from '../test/kafka/brokers.ts'
+import { createTopics } from '../test/kafka/topics.ts'
+import { programCommand, secret } from '../test/runtimes/targets.ts'
+import { corpus } from './corpus.ts'
+import { load, requestOf } from './load.ts'
+import { median, percentile } from './median.ts'
+import { table } from './table.ts'
+
+const { values } = parseArgs({
+  options: { rounds: { type: 'string', default: '7' }, count: { type: 'string', default: '6000' } },
+})
+const rounds = Number(values.rounds)
+const count = Number(values.count)
+const partitions = 24
+const bodies = corpus({ messages: 2000, vins: 1000, format: 'service' })
+const requests = bodies.map((body) => requestOf(body, secret))
+
+interface Lap {
+  readonly perSecond: number
+  readonly p50: number
+  readonly p99: number
+}
+
+function start(program: string, settings: object): Promise<Target> {
+  const path = fileURLToPath(new URL(join('../test/kafka', program), import.meta.url))
+  return spawnTarget(programCommand('node24', path, { SETTINGS: JSON.stringify(settings) }))
+}
+
+async function lap({ url }: Target, messages: number): Promise<Lap> {
+  const result = await load({ port: Number(new URL(url).port), requests, connections: 64, count: messages })
+  if (result.refused > 0) throw new Error(`${result.refused} of ${messages} messages were refused.`)
+  const { ackMs, seconds } = result
+  return { perSecond: messages / seconds, p50: percentile(ackMs, 0.5), p99: percentile(ackMs, 0.99) }
+}
+
+await using brokers = await startBrokers()
+const { addresses } = brokers
+const [own, other, raw] = ['bench', 'bench-peer', 'bench-raw'] as const
+for (const topic of [own, other, raw]) await createTopics(addresses, topic, partitions)
+
+/** The client alone: 500 messages a request, 3 requests at a time. */
+async function rawProduced(messages: number): Promise<number> {
+  const producer = new Producer({ clientId: 'bench', bootstrapBrokers: [...addresses] })
+  const batch = (at: number): Parameters<typeof producer.send>[0] => ({
+    acks: ProduceAcks.ALL,
+    messages: Array.from({ length: 500 }, (_, n) => ({
+      topic: raw,
+      key: Buffer.from(`V${(at + n) % 1000}`),
+      value: Buffer.from(bodies[(at + n) % bodies.length] ?? ''),
+    })),
+  })
+  await producer.send(batch(0))
+  const from = performance.now()
+  let at = 0
+  const lines = Array.from({ length: 3 }, async () => {
+    while (at < messages) await producer.send(batch((at += 500)))
+  })
+  await Promise.all(lines)
+  const perSecond = (at * 1000) / (performance.now() - from)
+  await producer.close(true)
+  return perSecond
+}
+
+async function rawConsumed(messages: number): Promise<number> {
+  const consumer = new Consumer({ clientId: 'bench', groupId: 'bench-raw', bootstrapBrokers: [...addresses] })
+  const stream = await consumer.consume({ topics: [raw], mode: MessagesStreamModes.EARLIEST, autocommit: true })
+  let [seen, from] = [0, 0]
+  for await (const _ of stream) {
+    if (seen === 0) from = performance.now()
+    seen += 1
+    if (seen === messages) break
+  }
+  const perSecond = (seen * 1000) / (performance.now() - from)
+  await consumer.close(true)
+  return perSecond
+}
+
+/** A process that handles what the receiver has written. The handler does nothing. */
+async function handled(messages: number): Promise<number> {
+  const { promise: done, resolve } = Promise.withResolvers<void>()
+  let [seen, from] = [0, 0]
+  const receiver = createReceiver({
+    secret,
+    inbox: kafkaInbox({ brokers: addresses, topic: own, partitions, role: 'handle' }),
+    limits: { pendingMessages: 50_000 },
+  }).on('*', () => {
+    if (seen === 0) from = performance.now()
+    seen += 1
+    if (seen === messages) resolve()
+  })
+  await receiver.open()
+  await done
+  const perSecond = (seen * 1000) / (performance.now() - from)
+  await receiver.drain()
+  return perSecond
+}
+
+const laps = { peer: [] as Lap[], receiver: [] as Lap[] }
+{
+  await using peer = await start('peer.ts', { brokers: addresses, topic: other, role: 'receive' })
+  const inbox = { brokers: addresses, topic: own, partitions, role: 'receive' }
+  await using receiver = await start('program.ts', { inbox, journal: '', handlerMs: 0 })
+  for (const each of [peer, receiver, peer, receiver]) await lap(each, count / 2)
+  for (let round = 0; round < rounds; round++) {
+    laps.peer.push(await lap(peer, count))
+    laps.receiver.push(await lap(receiver, count))
+  }
+}
+const rawCount = 60_000
+const produced = await rawProduced(rawCount)
+const consumed = await rawConsumed(rawCount)
+const handledPerSecond = await handled(count * (rounds + 1))
+
+const ratios = laps.receiver.map(({ perSecond }, round) => perSecond / (laps.peer[round]?.perSecond ?? 1))
+const middle = (list: readonly Lap[], of: keyof Lap): number => median(list.map((each) => each[of]))
+const row = (name: string, list: readonly Lap[]): string[] => [
+  name,
+  middle(list, 'perSecond').toFixed(0),
+  middle(list, 'p50').toFixed(1),
+  middle(list, 'p99').toFixed(1),
+]
+console.log(
+  table(
+    ['64 connections', 'acked/s', 'ack p50 ms', 'ack p99 ms'],
+    [row('Hono + producer.send per POST', laps.peer), row('fleethook, kafkaInbox', laps.receiver)],
+  ),
+)
+console.log(
+  `\nreceiver to peer: ${median(ratios).toFixed(2)} (rounds ${ratios.map((each) => each.toFixed(2)).join(', ')})`,
+)
+console.log(`raw client: ${produced.toFixed(0)} produced/s, ${consumed.toFixed(0)} consumed/s`)
+console.log(
+  `reader: ${handledPerSecond.toFixed(0)} handled/s, ${(handledPerSecond / consumed).toFixed(2)} of the raw consumer`,
+)
+if (median(ratios) < 1.8 || middle(laps.receiver, 'p99') > middle(laps.peer, 'p99')) {
+  console.log('MISSED: at least 1.8 times the messages of the peer, with a p99 no worse')
+  process.exitCode = 1
+}
+process.exit()

@@ -1,0 +1,16 @@
+import { kafkaInbox } from 'fleethook/inbox/kafka'
+
+const { KAFKA_BROKERS = 'localhost:9092', KAFKA_USER, KAFKA_PASSWORD } = process.env
+
+/** Every process has the same topic and the same number of partitions: a vehicle keeps its partition. */
+export const inboxFor = (role: 'receive' | 'handle'): ReturnType<typeof kafkaInbox> =>
+  kafkaInbox({
+    brokers: KAFKA_BROKERS.split(','),
+    topic: 'fleethook',
+    partitions: 24,
+    role,
+    // A cluster with passwords has TLS too.
+    ...(KAFKA_USER && KAFKA_PASSWORD
+      ? { tls: true, sasl: { mechanism: 'SCRAM-SHA-512', username: KAFKA_USER, password: KAFKA_PASSWORD } }
+      : {}),
+  })

@@ -1,0 +1,184 @@
+import { createReceiver, FleethookError } from 'fleethook'
+import { kafkaInbox, type KafkaInboxOptions } from 'fleethook/inbox/kafka'
+import { expect, test } from 'vitest'
+import { clusterError } from '../../adapters/inbox/kafka/client.ts'
+import { readKafkaOptions } from '../../adapters/inbox/kafka/options.ts'
+import {
+  fromDeadRecord,
+  fromRecord,
+  partitionOf,
+  recordBytes,
+  toDeadRecord,
+  toRecord,
+} from '../../adapters/inbox/kafka/records.ts'
+import { message, reason } from '../../src/testing/kept-message.ts'
+
+const brokers = ['b1:9092', 'b2:9092']
+
+test.each([
+  [{}, 'Option `brokers` of kafkaInbox must be a list of addresses such as b1:9092 and is missing.'],
+  [{ brokers: [] }, 'Option `brokers` of kafkaInbox must be a list of addresses such as b1:9092 and was given a list.'],
+  [
+    { brokers: ['kafka://b1'] },
+    'Option `brokers` of kafkaInbox must be a list of addresses such as b1:9092 and was given a list.',
+  ],
+  [
+    { brokers, partitions: 0 },
+    'Option `partitions` of kafkaInbox must be a whole number from 1 to 10000 and was given 0.',
+  ],
+  [
+    { brokers, role: 'read' },
+    "Option `role` of kafkaInbox must be 'both' or 'receive' or 'handle' and was given 'read'.",
+  ],
+  [
+    { brokers, spool: {} },
+    "Option `spool` of kafkaInbox must be an inbox of this machine, for instance sqliteInbox({ path: 'data/spool.db' }) and was given an object.",
+  ],
+  [
+    { brokers, sessionMs: 6_000 },
+    'Option `sessionMs` of kafkaInbox is 6000, and a process that finishes its handlers is silent for `quiesceMs` (7000).',
+  ],
+  [
+    { brokers, sasl: { mechanism: 'PLAIN', username: 'me' } },
+    'Option `sasl.password` of kafkaInbox is missing, and PLAIN needs it.',
+  ],
+  [
+    { brokers, sasl: { mechanism: 'PLAIN', username: 'me', password: '' } },
+    'Option `sasl.password` of kafkaInbox must be a text that is not empty, or a function that returns it.',
+  ],
+  [
+    { brokers, tls: { rejectUnauthorized: false } },
+    'Option `tls` of kafkaInbox must be true or an object of ca, cert, key, passphrase, servername.',
+  ],
+  [{ brokers, acks: 1 }, 'kafkaInbox has no option `acks`.'],
+])('kafkaInbox(%j) is refused', (options, text) => {
+  const make = (): unknown => kafkaInbox(options as KafkaInboxOptions) // oxlint-disable-line no-unsafe-type-assertion -- what the types forbid
+  expect(make).toThrow(FleethookError)
+  expect(make).toThrow(expect.objectContaining({ code: 'option_invalid', message: text }))
+})
+
+test('one kafkaInbox belongs to one receiver, and keeps every message as it came', () => {
+  const inbox = kafkaInbox({ brokers })
+  createReceiver({ secret: 'a-long-random-value', inbox })
+  expect(() => createReceiver({ secret: 'a-long-random-value', inbox })).toThrow(
+    'One kafkaInbox was given to two receivers.',
+  )
+  const options = { secret: 'a-long-random-value', inbox: kafkaInbox({ brokers }) }
+  expect(() => createReceiver({ ...options, overflow: 'conflate' })).toThrow(
+    expect.objectContaining({ code: 'option_invalid' }),
+  )
+  expect(() => createReceiver({ ...options, ack: 'handled' })).toThrow(
+    expect.objectContaining({ code: 'ack_unavailable' }),
+  )
+})
+
+test('a process with the role handle says what it promises before it is open', () => {
+  const receiver = createReceiver({ secret: false, inbox: kafkaInbox({ brokers, role: 'handle' }) })
+  expect(receiver.ack).toBe('stored')
+  expect(receiver.durability).toBe('replicated')
+  expect(receiver.stats().pending).toEqual({ messages: 0, bytes: 0 })
+})
+
+const failure = (code: string, message = code): Error => Object.assign(new Error(message), { code })
+const several = (...errors: readonly Error[]): Error => new AggregateError(errors, 'Cannot connect to any broker.')
+
+test.each([
+  [several(failure('ECONNREFUSED')), 'The brokers b1:9092, b2:9092 could not be reached: ECONNREFUSED.'],
+  [several(failure('ENOTFOUND')), 'The brokers b1:9092, b2:9092 could not be reached: ENOTFOUND.'],
+  [new Error('Request timed out'), 'The brokers b1:9092, b2:9092 could not be reached: no answer in time.'],
+  [new Error('Broker requires TLS.'), 'The brokers b1:9092, b2:9092 expect TLS.'],
+  [
+    failure('DEPTH_ZERO_SELF_SIGNED_CERT'),
+    'The certificate of the brokers is not trusted: DEPTH_ZERO_SELF_SIGNED_CERT.',
+  ],
+  [failure('PLT_KFK_AUTHENTICATION'), 'The brokers b1:9092, b2:9092 refused the user or the password.'],
+  [new Error('Connection closed while waiting for ready.'), 'The brokers b1:9092, b2:9092 closed the connection.'],
+  [new Error('Unknown topic fleethook-dead.'), 'There is no topic fleethook-dead.'],
+  [
+    Object.assign(new Error('no'), { apiId: 'GROUP_AUTHORIZATION_FAILED' }),
+    'The user may not do what this role needs: GROUP_AUTHORIZATION_FAILED.',
+  ],
+])('%o is one sentence', (error, text) => {
+  expect(clusterError(error, readKafkaOptions({ brokers }))).toMatchObject({ code: 'inbox_unavailable', message: text })
+})
+
+const to = { topic: 'fleethook', partition: 3, writer: Buffer.from('w1') }
+
+test('a message in a record is as it was, and other programs find its text under the VIN', () => {
+  const given = {
+    ...message(1),
+    door: 'collector',
+    kind: 'gap',
+    text: '{"vin":"VIN","name":"Zoë"}',
+    bytes: 27,
+  } as const
+  const { key, value = null, headers } = toRecord(given, to)
+  expect([key.toString(), value?.toString()]).toEqual(['VIN', given.text])
+  const list = [...headers].map(([name, content]): [Buffer, Buffer] => [name, content])
+  expect(fromRecord({ key, value, headers: list })).toEqual({ message: given, writer: 'w1', replayed: false })
+})
+
+test('a dead letter in a record is as it was', () => {
+  const letter = { id: message(1).id, message: message(1), ...reason }
+  const { key, value = null, headers } = toDeadRecord(letter, to)
+  expect(key.toString()).toBe(letter.id)
+  const list = [...headers].map(([name, content]): [Buffer, Buffer] => [name, content])
+  expect(fromDeadRecord({ key, value, headers: list })).toEqual({
+    ...letter,
+    message: { ...message(1), bytes: message(1).text.length },
+  })
+})
+
+test.each([
+  ['no headers', { key: Buffer.from('VIN'), value: Buffer.from('{}'), headers: [] }],
+  ['a tombstone', { key: Buffer.from('VIN'), value: null, headers: [] }],
+  [
+    'an id that is none',
+    {
+      key: Buffer.from('VIN'),
+      value: Buffer.from('{}'),
+      headers: [
+        ['fh', '1'],
+        ['id', 'x'],
+        ['at', '1'],
+      ],
+    },
+  ],
+  [
+    'no key',
+    {
+      key: null,
+      value: Buffer.from('{}'),
+      headers: [
+        ['fh', '1'],
+        ['id', message(1).id],
+        ['at', '1'],
+      ],
+    },
+  ],
+])('a record with %s is foreign', (_, { headers, ...record }) => {
+  const list = headers.map(([name = '', value = '']): [Buffer, Buffer] => [Buffer.from(name), Buffer.from(value)])
+  expect(fromRecord({ ...record, headers: list })).toBeUndefined()
+})
+
+test('a lane has the partition that every other Kafka client gives the same key', async () => {
+  const client = await import('@platformatic/kafka')
+  // As `Utils.toPositive(Utils.murmur2(key)) % partitions` of Apache Kafka has it.
+  const known = [
+    ['0FLEETV14T0000004', 24],
+    ['21', 1_000],
+    ['foobar', 1_000],
+  ] as const
+  const partitions = known.map(([lane, partitions]) => partitionOf(client, lane, partitions))
+  // murmur2 of '21' is -973932308, and of 'foobar' -790332482, in the tests of Apache Kafka.
+  expect(partitions.slice(1)).toEqual([(-973_932_308 & 0x7fff_ffff) % 1_000, (-790_332_482 & 0x7fff_ffff) % 1_000])
+})
+
+test('the size of a record is never less than what the brokers see', () => {
+  const text = JSON.stringify({ vin: 'VIN', note: '☃'.repeat(1_000) })
+  const given = { ...message(1), text, bytes: text.length }
+  const { key, value, headers } = toRecord(given, to)
+  let bytes = key.length + (value?.length ?? 0)
+  for (const [name, content] of headers) bytes += name.length + content.length + 10
+  expect(recordBytes(given)).toBeGreaterThan(bytes + 61)
+})

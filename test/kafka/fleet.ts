@@ -1,0 +1,331 @@
+/*
+ * Receivers behind a balancer, and processes with handlers, on the topic of one test. The sender counts the answers, the handlers
+ * write a journal, and `judge` compares the two.
+ */
+import { randomUUID } from 'node:crypto'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { connect, createServer, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect } from 'vitest'
+import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import type { Row } from '../faults/figures.ts'
+import type { GapLine, RunLine } from '../faults/process/journal.ts'
+import { createTraffic, type Sent, type Traffic } from '../faults/process/traffic.ts'
+import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
+import type { Brokers } from './brokers.ts'
+import type { Settings } from './program.ts'
+import { createTopics } from './topics.ts'
+
+/** One run of a handler, with its start. */
+export interface TimedRun extends RunLine {
+  readonly startedAtMs: number
+}
+
+/** What handlers wrote, over all processes. */
+export interface FleetJournal {
+  readonly runs: readonly TimedRun[]
+  readonly gaps: readonly GapLine[]
+}
+
+export type Role = 'both' | 'receive' | 'handle'
+
+export interface FleetOptions {
+  readonly brokers: Pick<Brokers, 'addresses' | 'otherAddresses'>
+  readonly partitions?: number
+  /** Settings of the topic beside replication 3 and `min.insync.replicas` 2. */
+  readonly topic?: Readonly<Record<string, string>>
+  readonly runtime?: ServerRuntime
+  readonly settings?: Partial<Omit<Settings, 'inbox' | 'journal'>>
+  readonly inbox?: Partial<Settings['inbox']>
+}
+
+/** The processes of one test. */
+export interface Fleet extends AsyncDisposable {
+  readonly topic: string
+  /** For files of the processes. Removed at the end. */
+  readonly folder: string
+  /** Where vehicles send to: the balancer. */
+  readonly url: string
+  /** The processes that run now. */
+  readonly members: ReadonlySet<Member>
+  /** Starts a process and resolves when it listens. Receivers take part in the balancing as long as they are ready. */
+  start(role: Role, changed?: StartOptions): Promise<Member>
+  journal(): FleetJournal
+}
+
+export interface StartOptions {
+  readonly runtime?: ServerRuntime
+  readonly settings?: Partial<Omit<Settings, 'inbox' | 'journal'>>
+  readonly inbox?: Partial<Settings['inbox']>
+  /** Its brokers are those of the second listener. */
+  readonly other?: boolean
+}
+
+export interface Member extends Target {
+  readonly role: Role
+}
+
+export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+
+export async function createFleet(options: FleetOptions): Promise<Fleet> {
+  const { brokers, partitions = 12, runtime = 'node24' } = options
+  const topic = `t-${randomUUID().slice(0, 8)}`
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-fleet-'))
+  const journal = join(folder, 'journal')
+  await createTopics(brokers.addresses, topic, partitions, options.topic)
+  const members = new Set<Member>()
+  const balancer = await createBalancer(members)
+  return {
+    topic,
+    folder,
+    url: balancer.url,
+    members,
+    async start(role, changed = {}) {
+      const settings: Settings = {
+        handlerMs: 2,
+        ...options.settings,
+        ...changed.settings,
+        journal,
+        inbox: {
+          brokers: changed.other === true ? brokers.otherAddresses : brokers.addresses,
+          topic,
+          partitions,
+          role,
+          ...options.inbox,
+          ...changed.inbox,
+        },
+      }
+      const program = join(import.meta.dirname, 'program.ts')
+      const command = programCommand(changed.runtime ?? runtime, program, { SETTINGS: JSON.stringify(settings) })
+      const target = await spawnTarget(command)
+      const member: Member = { ...target, role }
+      members.add(member)
+      void target.exited.then(() => members.delete(member))
+      return member
+    },
+    journal: () => readJournal(journal),
+    async [Symbol.asyncDispose]() {
+      await Promise.all([...members].map((member) => member.stop('SIGKILL')))
+      await balancer[Symbol.asyncDispose]()
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+/** A TCP balancer. It asks each receiver every 100 ms whether it is ready, and gives new connections to those that are, in turn. */
+async function createBalancer(members: ReadonlySet<Member>): Promise<{ readonly url: string } & AsyncDisposable> {
+  const open = new Set<Socket>()
+  let ready: readonly Member[] = []
+  let next = 0
+  let isOver = false
+
+  const server = createServer((client) => {
+    open.add(client)
+    client.once('close', () => open.delete(client)).on('error', () => {})
+    const tried = new Set<Member>()
+    function pass(): void {
+      const others = ready.filter((member) => !tried.has(member))
+      const member = others[next++ % Math.max(1, others.length)]
+      if (member === undefined) {
+        // None accepts now: the connection waits, as in the queue of a listening socket.
+        tried.clear()
+        if (!client.destroyed) setTimeout(pass, 50)
+        return
+      }
+      tried.add(member)
+      const { port } = new URL(member.url)
+      const upstream = connect({ port: Number(port), host: '127.0.0.1', noDelay: true })
+      upstream.once('connect', () => {
+        upstream.off('error', pass).on('error', () => client.resetAndDestroy())
+        client.pipe(upstream).pipe(client)
+        client.once('close', () => upstream.destroy())
+        upstream.once('close', () => client.destroy())
+      })
+      upstream.once('error', pass)
+    }
+    pass()
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+
+  async function look(): Promise<void> {
+    while (!isOver) {
+      const receivers = [...members].filter(({ role }) => role !== 'handle')
+      const are = await Promise.all(
+        receivers.map((member) =>
+          fetch(`${member.url}/readyz`, { signal: AbortSignal.timeout(2_000) }).then(
+            ({ ok }) => ok,
+            () => false,
+          ),
+        ),
+      )
+      // A balancer without a healthy server gives its connections to any of them.
+      ready = are.includes(true) ? receivers.filter((_, place) => are[place]) : receivers
+      await pause(100)
+    }
+  }
+  const looking = look()
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('The balancer has no port.')
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    async [Symbol.asyncDispose]() {
+      isOver = true
+      await looking
+      for (const socket of open) socket.destroy()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+export function readJournal(path: string): FleetJournal {
+  const lines = existsSync(path) ? readFileSync(path, 'utf8').split('\n').slice(0, -1) : []
+  const runs: TimedRun[] = []
+  const gaps: GapLine[] = []
+  for (const line of lines) {
+    const read = JSON.parse(line) as TimedRun | GapLine
+    if (read.kind === 'run') runs.push(read)
+    else gaps.push(read)
+  }
+  return { runs, gaps }
+}
+
+/** What one test found. */
+export interface Found {
+  readonly sent: number
+  readonly acknowledged: number
+  /** Answers with another status, by it. */
+  readonly refused: Readonly<Record<number, number>>
+  /** Requests whose connection ended, by the error. */
+  readonly unanswered: Readonly<Record<string, number>>
+  /** Acknowledged and never handled. */
+  readonly lost: readonly string[]
+  /** Acknowledged, and its first start was before any run of an earlier one of its vehicle had ended. */
+  readonly outOfOrder: readonly string[]
+  /** Handled more than once. */
+  readonly again: number
+  /** Handled again without a mark that says so. */
+  readonly unmarked: readonly string[]
+  readonly longestAckMs: number
+  /** The longest time from an acknowledgment to the start of the handler. */
+  readonly longestWaitMs: number
+}
+
+const nameOf = ({ vin, number }: { readonly vin: string; readonly number: number }): string => `${vin} ${number}`
+
+/** Clocks of two processes differ by less than this, in milliseconds. */
+const clockMs = 5
+
+/** Compares what the sender counted with what the handlers wrote. */
+export function judge(sent: readonly Sent[], { runs }: FleetJournal): Found {
+  const first = new Map<string, TimedRun>()
+  const ends = new Map<string, number>()
+  let again = 0
+  const unmarked: string[] = []
+  for (const run of runs.toSorted((a, b) => a.startedAtMs - b.startedAtMs)) {
+    const name = nameOf(run)
+    ends.set(name, Math.min(ends.get(name) ?? Infinity, run.atMs))
+    if (first.has(name)) {
+      again += 1
+      if (!run.redelivered && run.attempt === 1) unmarked.push(name)
+    } else first.set(name, run)
+  }
+  const acknowledged = sent.filter(({ status }) => status === 200)
+  const outOfOrder: string[] = []
+  let longestWaitMs = 0
+  for (const messages of Map.groupBy(acknowledged, ({ vin }) => vin).values()) {
+    let endedAtMs = -Infinity
+    for (const message of messages.toSorted((a, b) => a.number - b.number)) {
+      const run = first.get(nameOf(message))
+      if (run === undefined) continue
+      if (run.startedAtMs + clockMs < endedAtMs) outOfOrder.push(nameOf(message))
+      endedAtMs = Math.max(endedAtMs, ends.get(nameOf(message)) ?? run.atMs)
+      longestWaitMs = Math.max(longestWaitMs, run.startedAtMs - message.endedAtMs)
+    }
+  }
+  const refused: Record<number, number> = {}
+  for (const { status } of sent.filter((each) => each.status >= 300)) refused[status] = (refused[status] ?? 0) + 1
+  const unanswered: Record<string, number> = {}
+  for (const { error = 'unknown' } of sent.filter(({ status }) => status === 0))
+    unanswered[error] = (unanswered[error] ?? 0) + 1
+  return {
+    sent: sent.length,
+    acknowledged: acknowledged.length,
+    refused,
+    unanswered,
+    lost: acknowledged.map(nameOf).filter((name) => !first.has(name)),
+    outOfOrder,
+    again,
+    unmarked,
+    longestAckMs: Math.round(
+      acknowledged.reduce((longest, each) => Math.max(longest, each.endedAtMs - each.sentAtMs), 0),
+    ),
+    longestWaitMs: Math.round(longestWaitMs),
+  }
+}
+
+/** Resolves when every acknowledged message of the sender was handled, or fails after this time. */
+export async function handled(fleet: Fleet, traffic: Pick<Traffic, 'acknowledged'>, withinMs: number): Promise<void> {
+  const waiting = (): readonly string[] => {
+    const names = new Set(fleet.journal().runs.map(nameOf))
+    return [...traffic.acknowledged].filter((name) => !names.has(name)).slice(0, 5)
+  }
+  await expect.poll(waiting, { timeout: withinMs, interval: 200, message: 'acknowledged and not handled' }).toEqual([])
+}
+
+export interface Load {
+  /** Default 500. */
+  readonly ratePerSecond?: number
+  /** Default 200. */
+  readonly vehicles?: number
+  /** How long the last messages may take, in milliseconds. Default 60,000. */
+  readonly handledWithinMs?: number
+}
+
+/** What {@link underLoad} found, and what it found it in. */
+export interface Loaded extends Found {
+  readonly all: readonly Sent[]
+}
+
+/** Sends to the fleet while something happens, waits until all is handled, and judges. */
+export async function underLoad(fleet: Fleet, load: Load, happens: () => Promise<void>): Promise<Loaded> {
+  const { ratePerSecond = 500, vehicles = 200, handledWithinMs = 60_000 } = load
+  const vins = Array.from({ length: vehicles }, (_, n) => `V${n}`)
+  const traffic = createTraffic({ vins, ratePerSecond, goesOn: true })
+  let isOver = false
+  const pouring = traffic.pour(fleet.url, () => isOver)
+  try {
+    await expect.poll(() => traffic.acknowledged.size, { timeout: 30_000, interval: 20 }).toBeGreaterThan(vehicles)
+    await happens()
+    await pause(1_000)
+  } finally {
+    isOver = true
+    await pouring
+  }
+  await handled(fleet, traffic, handledWithinMs)
+  return { ...judge(traffic.sent, fleet.journal()), all: traffic.sent }
+}
+
+/** The part of a result that must be empty after every fault: nothing lost, nothing out of order, nothing silently handled twice. */
+export const broken = ({ lost, outOfOrder, unmarked }: Found): Pick<Found, 'lost' | 'outOfOrder' | 'unmarked'> => ({
+  lost,
+  outOfOrder,
+  unmarked,
+})
+export const nothingBroken: ReturnType<typeof broken> = { lost: [], outOfOrder: [], unmarked: [] }
+
+const sumOf = (counts: Readonly<Record<string, number>>): number =>
+  Object.values(counts).reduce((sum, count) => sum + count, 0)
+
+/** One row of a table of figures. */
+export const rowOf = (what: string, found: Found): Row => ({
+  'what happened': what,
+  acknowledged: found.acknowledged,
+  refused: sumOf(found.refused),
+  'connection ended': sumOf(found.unanswered),
+  lost: found.lost.length,
+  'out of order': found.outOfOrder.length,
+  'handled again': found.again,
+  'longest ack, ms': found.longestAckMs,
+  'longest wait, ms': found.longestWaitMs,
+})

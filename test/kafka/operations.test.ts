@@ -1,0 +1,339 @@
+/* What operators see: replays, gaps, the spool over a restart, clear errors, and the topics that the command line makes. */
+import { spawnSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
+import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
+import { createReceiver, type GapEvent, type Log, type Receiver } from '../../src/index.ts'
+import { type Brokers, startBrokers } from './brokers.ts'
+import { createProxy, type Proxy } from './proxy.ts'
+import { createAdmin, createTopics } from './topics.ts'
+
+const proxy: Proxy = createProxy()
+let brokers: Brokers
+const folder = mkdtempSync(join(tmpdir(), 'fleethook-operations-'))
+
+beforeAll(async () => {
+  brokers = await startBrokers({
+    proxied: (port, listener) => (listener === 'first' ? proxy.before(port) : Promise.resolve(port)),
+  })
+})
+afterAll(async () => {
+  await brokers?.[Symbol.asyncDispose]()
+  await proxy[Symbol.asyncDispose]()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const silent = (): void => {}
+const partitions = 6
+const patience = { timeout: 40_000, interval: 50 }
+const count = (n: number): readonly number[] => Array.from({ length: n }, (_, number) => number)
+
+interface Running extends AsyncDisposable {
+  readonly receiver: Receiver
+  readonly runs: { readonly vin: string; readonly number: number; readonly replayed: boolean; readonly id: string }[]
+  readonly gaps: GapEvent[]
+  readonly logged: string[]
+  post(vin: string, number: number): Promise<number>
+}
+
+interface Way extends Partial<KafkaInboxOptions> {
+  readonly topic: string
+  readonly handle?: (vin: string, number: number) => unknown
+}
+
+function create({ handle = silent, ...inbox }: Way): Running {
+  const runs: Running['runs'][number][] = []
+  const gaps: GapEvent[] = []
+  const logged: string[] = []
+  const log: Log = {
+    debug: silent,
+    info: silent,
+    warn: (line) => void logged.push(line),
+    error: (line) => void logged.push(line),
+  }
+  const options = { brokers: brokers.addresses, partitions, quiesceMs: 2_000, sessionMs: 6_000, ...inbox }
+  const receiver = createReceiver({ secret: false, inbox: kafkaInbox(options), log, retry: { attempts: 1 } })
+    .on('data', async ({ vin, data }, { delivery: { id, replayed } }) => {
+      const number = Number(data.Odometer)
+      runs.push({ vin, number, replayed, id })
+      await handle(vin, number)
+    })
+    .on('gap', (gap) => void gaps.push(gap))
+  return {
+    receiver,
+    runs,
+    gaps,
+    logged,
+    async post(vin, number) {
+      const body = { vin, createdAt: '2026-01-01T00:00:00Z', data: { Odometer: number } }
+      return (await receiver.accept({ authorization: undefined, body })).status
+    },
+    async [Symbol.asyncDispose]() {
+      await receiver.drain({ deadlineMs: 5_000, handlerGraceMs: 200 })
+    },
+  }
+}
+
+async function run(way: Way): Promise<Running> {
+  const running = create(way)
+  await running.receiver.open()
+  return running
+}
+
+async function newTopic(configs?: Readonly<Record<string, string>>): Promise<string> {
+  const topic = `ops-${randomUUID().slice(0, 8)}`
+  await createTopics(brokers.addresses, topic, partitions, configs)
+  return topic
+}
+
+const numbersOf = ({ runs }: Running, vin: string): readonly number[] =>
+  runs.filter((one) => one.vin === vin).map(({ number }) => number)
+
+describe('replays', () => {
+  test('handled messages of a time run again, each once and in order, with the same ids', async () => {
+    const topic = await newTopic()
+    await using one = await run({ topic })
+    const from = new Date()
+    for (const n of count(60)) expect(await one.post(`V${n % 6}`, n)).toBe(200)
+    await expect.poll(() => one.runs.length, patience).toBe(60)
+    // Positions are committed every second. What is not committed is not known to be handled.
+    await new Promise((resolve) => setTimeout(resolve, 1_500))
+    const to = new Date()
+    const ids = new Set(one.runs.map(({ id }) => id))
+    expect(await one.receiver.replay({ from, to, dryRun: true })).toBe(60)
+    expect(await one.receiver.replay({ from, to, vin: 'V3' })).toBe(10)
+    await expect.poll(() => one.runs.length, patience).toBe(70)
+    expect(await one.receiver.replay({ from, to })).toBe(60)
+    await expect.poll(() => one.runs.length, patience).toBe(130)
+    const again = one.runs.filter(({ replayed }) => replayed)
+    expect(again.length).toBe(70)
+    expect(again.every(({ id }) => ids.has(id))).toBe(true)
+    const numbers = again
+      .slice(10)
+      .filter(({ vin }) => vin === 'V2')
+      .map(({ number }) => number)
+    expect(numbers).toEqual(count(60).filter((n) => n % 6 === 2))
+    expect(await one.receiver.replay({ from: to, to: new Date() })).toBe(0)
+  })
+
+  test('dead letters of one process are listed and replayed by another one, which has no handlers', async () => {
+    const topic = await newTopic()
+    let isBroken = true
+    // Not for every vehicle: then the handler would rest as a whole.
+    const handle = (vin: string): void => {
+      if (isBroken && (vin === 'V1' || vin === 'V2')) throw new Error('It is broken.')
+    }
+    await using back = await run({ topic, role: 'handle', handle })
+    await using front = await run({ topic, role: 'receive' })
+    for (const n of count(30)) expect(await front.post(`V${n % 5}`, n)).toBe(200)
+    const { deadLetters } = front.receiver
+    await expect.poll(async () => (await deadLetters.list()).length, patience).toBe(12)
+    isBroken = false
+    expect(await deadLetters.replay({})).toBe(12)
+    await expect.poll(() => back.runs.filter(({ replayed }) => replayed).length, patience).toBe(12)
+    const replayed = back.runs.filter(({ replayed, vin }) => replayed && vin === 'V1').map(({ number }) => number)
+    expect(replayed).toEqual(count(30).filter((n) => n % 5 === 1))
+    expect(await deadLetters.list()).toEqual([])
+  })
+})
+
+describe('gaps', () => {
+  test('what retention took before it was handled is a gap, and the rest is handled', async () => {
+    const topic = await newTopic()
+    await using front = await run({ topic, role: 'receive' })
+    {
+      await using first = await run({ topic, role: 'handle' })
+      expect(await front.post('V1', 0)).toBe(200)
+      await expect.poll(() => first.runs.length, patience).toBe(1)
+    }
+    for (const n of count(20)) expect(await front.post('V1', 1 + n)).toBe(200)
+    const admin = createAdmin(brokers.addresses)
+    try {
+      const ends = await admin.listOffsets({
+        topics: [
+          { name: topic, partitions: count(partitions).map((partitionIndex) => ({ partitionIndex, timestamp: -1n })) },
+        ],
+      })
+      const cut = ends[0]?.partitions.flatMap(({ partitionIndex, offset }) =>
+        offset < 20n ? [] : [{ partition: partitionIndex, offset: offset - 5n }],
+      )
+      await admin.deleteRecords({ topics: [{ name: topic, partitions: cut ?? [] }] })
+    } finally {
+      await admin.close()
+    }
+    await using second = await run({ topic, role: 'handle' })
+    await expect.poll(() => numbersOf(second, 'V1'), patience).toEqual([16, 17, 18, 19, 20])
+    await expect
+      .poll(() => second.gaps.map(({ reason, missed }) => [reason, missed]), patience)
+      .toEqual([['inbox_expired', 15]])
+  })
+
+  test('the first receiver of all reports no gap, and neither does one that starts while another listens', async () => {
+    const topic = await newTopic()
+    await using first = await run({ topic })
+    {
+      await using second = await run({ topic, role: 'receive' })
+      expect(await second.post('V1', 1)).toBe(200)
+    }
+    await using third = await run({ topic, role: 'receive' })
+    expect(await third.post('V1', 2)).toBe(200)
+    // Longer than the third one looks for signs.
+    await new Promise((resolve) => setTimeout(resolve, 18_000))
+    expect(numbersOf(first, 'V1')).toEqual([1, 2])
+    expect(first.gaps).toEqual([])
+  })
+
+  test('the time in which no receiver listened is a gap', async () => {
+    const topic = await newTopic()
+    await using back = await run({ topic, role: 'handle' })
+    const startedAt = Date.now()
+    {
+      await using first = await run({ topic, role: 'receive' })
+      expect(await first.post('V1', 1)).toBe(200)
+      await new Promise((resolve) => setTimeout(resolve, 1_000))
+    }
+    const stoppedAt = Date.now()
+    await new Promise((resolve) => setTimeout(resolve, 2_000))
+    const restartedAt = Date.now()
+    await using second = await run({ topic, role: 'receive' })
+    expect(await second.post('V1', 2)).toBe(200)
+    await expect.poll(() => back.gaps.map(({ reason }) => reason), patience).toEqual(['stopped'])
+    const [gap] = back.gaps
+    expect(gap?.from.getTime()).toBeGreaterThan(startedAt)
+    expect(gap?.from.getTime()).toBeLessThanOrEqual(stoppedAt)
+    expect(gap?.to.getTime()).toBeGreaterThanOrEqual(restartedAt)
+  })
+})
+
+describe('gaps of a receiver that vanished', () => {
+  test('the time since its last sign is a gap', async () => {
+    const topic = await newTopic()
+    await using back = await run({ topic, role: 'handle', brokers: brokers.otherAddresses })
+    await using first = await run({ topic, role: 'receive' })
+    expect(await first.post('V1', 1)).toBe(200)
+    const vanishedAt = Date.now()
+    proxy.cut()
+    try {
+      // Longer than a receiver may be silent.
+      await new Promise((resolve) => setTimeout(resolve, 17_000))
+      await using second = await run({ topic, role: 'receive', brokers: brokers.otherAddresses })
+      expect(await second.post('V1', 2)).toBe(200)
+      await expect.poll(() => back.gaps.map(({ reason }) => reason), patience).toEqual(['restarted'])
+      expect(back.gaps[0]?.from.getTime()).toBeLessThan(vanishedAt + 6_000)
+    } finally {
+      proxy.heal()
+    }
+  })
+})
+
+describe('the spool', () => {
+  test('messages go to the disk while no broker answers, and to the topic from the next process, in order', async () => {
+    const topic = await newTopic()
+    const spool = { spool: sqliteInbox({ path: join(folder, `${topic}.db`) }), confirmMs: 500 }
+    await using back = await run({ topic, role: 'handle', brokers: brokers.otherAddresses })
+    const first = await run({ topic, role: 'receive', ...spool })
+    try {
+      for (const n of count(10)) expect(await first.post(`V${n % 3}`, n)).toBe(200)
+      proxy.cut()
+      for (const n of count(20)) expect(await first.post(`V${n % 3}`, 10 + n)).toBe(200)
+      expect(first.receiver.stats().inbox.spooled).toBeGreaterThan(0)
+      expect(first.receiver.readiness()).toEqual({ ready: true })
+    } finally {
+      await first[Symbol.asyncDispose]()
+    }
+    // The cluster is still away when the next process starts.
+    const other = { spool: sqliteInbox({ path: join(folder, `${topic}.db`) }), confirmMs: 500 }
+    await using second = await run({ topic, role: 'receive', ...other })
+    for (const n of count(10)) expect(await second.post(`V${n % 3}`, 30 + n)).toBe(200)
+    proxy.heal()
+    await expect.poll(() => new Set(back.runs.map(({ number }) => number)).size, patience).toBe(40)
+    for (const vehicle of count(3)) {
+      const firsts = [...new Set(numbersOf(back, `V${vehicle}`))]
+      expect(firsts).toEqual(
+        count(40).filter((n) => (n < 10 ? n % 3 : n < 30 ? (n - 10) % 3 : (n - 30) % 3) === vehicle),
+      )
+    }
+    await expect.poll(() => second.receiver.stats().inbox.spooled, patience).toBe(0)
+  })
+})
+
+describe('what is wrong is one clear sentence', () => {
+  const opened = (way: Partial<Way>): Promise<void> =>
+    create({ topic: 'nowhere', confirmMs: 300, ...way }).receiver.open()
+
+  test('a wrong address', async () => {
+    await expect(opened({ brokers: ['127.0.0.1:1'] })).rejects.toMatchObject({
+      code: 'inbox_unavailable',
+      message: 'The broker 127.0.0.1:1 could not be reached: ECONNREFUSED.',
+    })
+  })
+
+  test('a missing topic', async () => {
+    await expect(opened({})).rejects.toMatchObject({
+      code: 'inbox_unavailable',
+      message: expect.stringMatching(/^There is no topic nowhere/),
+      hint: 'Create the topics: fleethook kafka topics --apply.',
+    })
+  })
+
+  test('TLS where the brokers speak none', async () => {
+    await expect(opened({ tls: true })).rejects.toMatchObject({
+      code: 'inbox_unavailable',
+      message: expect.stringContaining('TLS'),
+    })
+  })
+
+  test('no login where the brokers want one', async () => {
+    await expect(opened({ brokers: brokers.addressesWithPassword })).rejects.toMatchObject({
+      code: 'inbox_unavailable',
+      hint: 'They may want `tls` or `sasl`.',
+    })
+  })
+
+  test('a topic that one broker alone may confirm, unless that is accepted', async () => {
+    const topic = await newTopic({ 'min.insync.replicas': '1' })
+    await expect(opened({ topic })).rejects.toMatchObject({
+      code: 'option_invalid',
+      message: `The topic ${topic} has min.insync.replicas=1: one broker alone may confirm a message, and lose it.`,
+    })
+    await using weak = await run({ topic, allowWeak: true })
+    expect(await weak.post('V1', 1)).toBe(200)
+  })
+})
+
+describe('fleethook kafka topics', () => {
+  const command = (
+    ...args: readonly string[]
+  ): { readonly status: number | null; readonly out: string; readonly error: string } => {
+    const main = join(import.meta.dirname, '../../adapters/cli/main.ts')
+    const { status, stdout, stderr } = spawnSync(process.execPath, [main, 'kafka', 'topics', ...args], {
+      encoding: 'utf8',
+    })
+    return { status, out: stdout, error: stderr }
+  }
+
+  test('creates topics that the inbox accepts, and leaves those that exist', async () => {
+    const topic = `ops-${randomUUID().slice(0, 8)}`
+    const given = ['--brokers', brokers.otherAddresses.join(','), '--topic', topic, '--partitions', String(partitions)]
+    expect(command(...given)).toMatchObject({ status: 0, out: expect.stringContaining('min.insync.replicas') })
+    const first = command(...given, '--apply')
+    expect(first).toMatchObject({ status: 0, error: '' })
+    expect(first.out).toContain(`${topic}-dead: created`)
+    expect(command(...given, '--apply').out).toContain(`${topic}-life: exists`)
+    await using one = await run({ topic })
+    expect(await one.post('V1', 1)).toBe(200)
+    await expect.poll(() => one.runs.length, patience).toBe(1)
+  })
+
+  test('says what is wrong', () => {
+    expect(command('--apply', '--brokers', '127.0.0.1:1')).toMatchObject({
+      status: 1,
+      error: expect.stringContaining('The broker 127.0.0.1:1 could not be reached: ECONNREFUSED.'),
+    })
+    expect(command('--brokers', 'nonsense').error).toContain('must be a list of addresses such as b1:9092')
+  })
+})

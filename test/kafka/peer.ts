@@ -1,0 +1,82 @@
+// What one would write without fleethook, after the README of the client: a server that sends each message with `producer.send`, or a
+// consumer with `autocommit: true`.
+import { appendFileSync } from 'node:fs'
+import { serve } from '@hono/node-server'
+import {
+  Consumer,
+  MessagesStreamFallbackModes,
+  MessagesStreamModes,
+  Producer,
+  ProduceAcks,
+  stringDeserializers,
+  stringSerializers,
+} from '@platformatic/kafka'
+import { Hono } from 'hono'
+import type { TimedRun } from './fleet.ts'
+
+/** The settings from the test. */
+export interface PeerSettings {
+  readonly brokers: readonly string[]
+  readonly topic: string
+  readonly role: 'receive' | 'handle'
+  /** Every run of a handler is written to this file. Default: nowhere. */
+  readonly journal?: string
+  /** The duration of a handler in milliseconds. Default 0. */
+  readonly handlerMs?: number
+  /** What the client's FAQ advises against errors: it retries without end. */
+  readonly retries?: true
+}
+
+const settings: PeerSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
+const { topic, role, journal, handlerMs = 0, retries } = settings
+const bootstrapBrokers = [...settings.brokers]
+const now = (): number => performance.timeOrigin + performance.now()
+
+async function handle(text: string): Promise<void> {
+  const { vin, data }: { vin: string; data: { Odometer: number } } = JSON.parse(text)
+  const startedAtMs = now()
+  if (handlerMs > 0) await new Promise((resolve) => setTimeout(resolve, handlerMs))
+  if (journal === undefined) return
+  const run: TimedRun = {
+    ...{ kind: 'run', pid: process.pid, vin, number: data.Odometer, delivery: '', attempt: 1, redelivered: false },
+    startedAtMs,
+    atMs: now(),
+  }
+  appendFileSync(journal, `${JSON.stringify(run)}\n`)
+}
+
+const app = new Hono()
+if (role === 'receive') {
+  const producer = new Producer({ clientId: 'peer', bootstrapBrokers, serializers: stringSerializers })
+  app.post('/', async (context) => {
+    if (context.req.header('authorization') !== process.env['WEBHOOK_SECRET']) return context.body(null, 401)
+    const value = await context.req.text()
+    const { vin }: { vin: string } = JSON.parse(value)
+    await producer.send({ messages: [{ topic, key: vin, value }], acks: ProduceAcks.ALL })
+    return context.json({ success: true })
+  })
+} else {
+  const consumer = new Consumer({
+    groupId: `${topic}-peer`,
+    clientId: 'peer',
+    bootstrapBrokers,
+    deserializers: stringDeserializers,
+    ...(retries === undefined ? {} : { retries }),
+  })
+  const stream = await consumer.consume({
+    autocommit: true,
+    topics: [topic],
+    sessionTimeout: 10_000,
+    heartbeatInterval: 500,
+    // With its default `LATEST`, it skips what arrived before it had joined.
+    mode: MessagesStreamModes.COMMITTED,
+    fallbackMode: MessagesStreamFallbackModes.EARLIEST,
+  })
+  stream.on('data', ({ value }) => void handle(value))
+  // It leaves the group as the README says, without waiting for the handlers.
+  process.once('SIGTERM', () => void consumer.close(true).then(() => process.exit()))
+}
+app.get('/readyz', (context) => context.text('ready'))
+serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' }, ({ port }) => {
+  console.log(`listening on http://127.0.0.1:${port}`)
+})

@@ -1,0 +1,71 @@
+// One process of a fleet on the runtime of the first argument: a receiver, handlers, or both. Handlers write each run to the journal
+// that `SETTINGS` names.
+import { appendFileSync } from 'node:fs'
+import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
+import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
+import { createReceiver, type ReceiverOptions } from '../../src/index.ts'
+import type { GapLine } from '../faults/process/journal.ts'
+import type { TimedRun } from './fleet.ts'
+
+/** The settings from the test. */
+export interface Settings {
+  readonly inbox: Omit<KafkaInboxOptions, 'spool'>
+  /** The file of the spool. Default: none. */
+  readonly spool?: string
+  /** Every run of a handler is written to this file. */
+  readonly journal: string
+  /** The duration of a handler in milliseconds. A random one takes up to twice as long. */
+  readonly handlerMs: number
+  /** Handlers of vehicles whose names begin with `fails` throw. */
+  readonly options?: Pick<ReceiverOptions, 'concurrency' | 'timeoutMs' | 'retry' | 'limits'>
+}
+
+const settings: Settings = JSON.parse(process.env['SETTINGS'] ?? '{}')
+const adapter: typeof import('../../adapters/node.ts') = await import(`../../adapters/${process.argv[2]}.ts`)
+
+const now = (): number => performance.timeOrigin + performance.now()
+
+function note(line: TimedRun | GapLine): void {
+  appendFileSync(settings.journal, `${JSON.stringify(line)}\n`)
+}
+
+const inbox = kafkaInbox({
+  ...settings.inbox,
+  ...(settings.spool === undefined ? {} : { spool: sqliteInbox({ path: settings.spool }) }),
+})
+const receiver = createReceiver({ secret: process.env['WEBHOOK_SECRET'], inbox, ...settings.options })
+if (settings.inbox.role !== 'receive') {
+  receiver
+    .on('data', async ({ vin, data }, { delivery }) => {
+      const startedAtMs = now()
+      const ms = settings.handlerMs * (1 + Math.random())
+      if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms))
+      if (vin.startsWith('fails')) throw new Error('A handler of the test fails.')
+      note({
+        kind: 'run',
+        pid: process.pid,
+        vin,
+        number: data.Odometer ?? -1,
+        delivery: delivery.id,
+        attempt: delivery.attempt,
+        redelivered: delivery.redelivered,
+        startedAtMs,
+        atMs: now(),
+      })
+    })
+    .on('gap', ({ vin, reason, from, to, missed }) =>
+      note({
+        kind: 'gap',
+        pid: process.pid,
+        ...(vin === undefined ? {} : { vin }),
+        reason,
+        fromMs: from.getTime(),
+        toMs: to.getTime(),
+        missed,
+      }),
+    )
+}
+
+const server = await adapter.serve(receiver, { port: 0, hostname: '127.0.0.1' })
+const { left, lost } = await server.closed
+console.log(`left ${left} lost ${lost}`)

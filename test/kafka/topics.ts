@@ -1,0 +1,100 @@
+// Topics of the tests: made, changed, and moved between brokers.
+import { setTimeout as pause } from 'node:timers/promises'
+import { Admin, alterPartitionReassignmentsV1, ConfigResourceTypes, Connection } from '@platformatic/kafka'
+
+/** Makes the topics that the inbox of this topic needs, and waits until every partition has a leader. */
+export async function createTopics(
+  brokers: readonly string[],
+  topic: string,
+  partitions: number,
+  configs: Readonly<Record<string, string>> = {},
+): Promise<void> {
+  await using admin = createAdmin(brokers)
+  const weak = { 'min.insync.replicas': '2', ...configs }
+  const make = (name: string, count: number, extra: Readonly<Record<string, string>>): Promise<unknown> =>
+    admin.createTopics({
+      topics: [name],
+      partitions: count,
+      replicas: 3,
+      configs: Object.entries({ ...weak, ...extra }).map(([key, value]) => ({ name: key, value })),
+    })
+  await eventually(async () => {
+    const have = await admin.listTopics()
+    if (!have.includes(topic)) await make(topic, partitions, {})
+    if (!have.includes(`${topic}-dead`)) await make(`${topic}-dead`, partitions, {})
+    if (!have.includes(`${topic}-life`)) await make(`${topic}-life`, 1, { 'cleanup.policy': 'compact' })
+  })
+  await eventually(async () => {
+    const { topics } = await admin.metadata({ topics: [topic, `${topic}-dead`, `${topic}-life`], forceUpdate: true })
+    if (topics.size < 3 || [...topics.values()].some((each) => each.partitions.some(({ leader }) => leader < 0)))
+      throw new Error('A partition has no leader yet.')
+  })
+}
+
+/** A client for settings. Close it with `await using`. */
+export function createAdmin(brokers: readonly string[]): Admin & AsyncDisposable {
+  const admin = new Admin({ clientId: 'tests', bootstrapBrokers: [...brokers], retries: 3, requestTimeout: 5_000 })
+  admin.on('error', () => {})
+  return Object.assign(admin, {
+    async [Symbol.asyncDispose]() {
+      await admin.close()
+    },
+  })
+}
+
+/** Changes settings of a topic. */
+export async function configure(
+  brokers: readonly string[],
+  topic: string,
+  settings: Readonly<Record<string, string>>,
+): Promise<void> {
+  await using admin = createAdmin(brokers)
+  await admin.incrementalAlterConfigs({
+    resources: [
+      {
+        resourceType: ConfigResourceTypes.TOPIC,
+        resourceName: topic,
+        configs: Object.entries(settings).map(([name, value]) => ({ name, configOperation: 0, value })),
+      },
+    ],
+  })
+}
+
+/** Tries until it does not throw, for 30 seconds. */
+export async function eventually(attempt: () => Promise<void>): Promise<void> {
+  for (const giveUpAt = performance.now() + 30_000; ;) {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (performance.now() > giveUpAt) throw error
+      await pause(200)
+    }
+  }
+}
+
+/** Gives each partition of the topic another order of its replicas. A broker of the tests makes the first of them leader within a second. */
+export async function moveLeaders(brokers: readonly string[], topic: string): Promise<void> {
+  await using admin = createAdmin(brokers)
+  const { topics, brokers: alive } = await admin.metadata({ topics: [topic], forceUpdate: true })
+  const ids = [...alive.keys()]
+  const moved = (topics.get(topic)?.partitions ?? []).map(({ leader, replicas }, partitionIndex) => {
+    const others = replicas.filter((id) => id !== leader && ids.includes(id))
+    const next = others[Math.floor(Math.random() * others.length)]
+    if (next === undefined) throw new Error(`Partition ${partitionIndex} has no other replica that is alive.`)
+    return { partitionIndex, replicas: [next, ...replicas.filter((id) => id !== next)] }
+  })
+  for (const address of brokers) {
+    const [host = '', port = ''] = address.split(':')
+    const connection = new Connection('tests')
+    try {
+      await connection.connect(host, Number(port))
+      await alterPartitionReassignmentsV1.api.async(connection, 5_000, false, [{ name: topic, partitions: moved }])
+      return
+    } catch {
+      // The next broker may be alive.
+    } finally {
+      await connection.close()
+    }
+  }
+  throw new Error('No broker moved the leaders.')
+}

@@ -1,0 +1,282 @@
+/*
+ * Traps of the client that were measured in version 2.12.1. Each test judges the inbox, not the client, so that the suite says
+ * whether a new version of the client can be used.
+ */
+import { randomUUID } from 'node:crypto'
+import { Consumer, Producer } from '@platformatic/kafka'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
+import { createReceiver, type Log, type Receiver } from '../../src/index.ts'
+import { cluster } from '../../scripts/kafka.ts'
+import { type Brokers, startBrokers } from './brokers.ts'
+import { createProxy, errorCodes, type Proxy } from './proxy.ts'
+import { createAdmin, createTopics, moveLeaders } from './topics.ts'
+
+const proxy: Proxy = createProxy()
+let brokers: Brokers
+
+beforeAll(async () => {
+  brokers = await startBrokers({
+    proxied: (port, listener) => (listener === 'first' ? proxy.before(port) : Promise.resolve(port)),
+  })
+})
+afterAll(async () => {
+  await brokers?.[Symbol.asyncDispose]()
+  await proxy[Symbol.asyncDispose]()
+})
+
+const silent = (): void => {}
+const partitions = 6
+
+/** A receiver with what its handlers were given, in the order of their starts. */
+interface Running extends AsyncDisposable {
+  readonly receiver: Receiver
+  readonly runs: { readonly vin: string; readonly number: number; readonly redelivered: boolean }[]
+  readonly logged: string[]
+  post(vin: string, number: number, extra?: object): Promise<number>
+}
+
+interface Way extends Partial<KafkaInboxOptions> {
+  readonly topic: string
+  readonly handle?: (vin: string, number: number, signal: AbortSignal) => unknown
+  readonly timeoutMs?: number
+}
+
+async function run({ handle = silent, timeoutMs = 5_000, ...inbox }: Way): Promise<Running> {
+  const runs: Running['runs'][number][] = []
+  const logged: string[] = []
+  const log: Log = {
+    debug: silent,
+    info: silent,
+    warn: (line) => void logged.push(line),
+    error: (line) => void logged.push(line),
+  }
+  const options = { brokers: brokers.addresses, partitions, quiesceMs: 2_000, sessionMs: 6_000, ...inbox }
+  const receiver = createReceiver({
+    secret: false,
+    inbox: kafkaInbox(options),
+    log,
+    timeoutMs,
+    retry: { minMs: 10, maxMs: 50 },
+  }).on('data', async ({ vin, data }, { delivery, signal }) => {
+    const number = Number(data.Odometer)
+    runs.push({ vin, number, redelivered: delivery.redelivered })
+    await handle(vin, number, signal)
+  })
+  await receiver.open()
+  return {
+    receiver,
+    runs,
+    logged,
+    async post(vin, number, extra = {}) {
+      const body = { vin, createdAt: '2026-01-01T00:00:00Z', data: { Odometer: number, ...extra } }
+      return (await receiver.accept({ authorization: undefined, body })).status
+    },
+    async [Symbol.asyncDispose]() {
+      await receiver.drain({ deadlineMs: 5_000, handlerGraceMs: 200 })
+    },
+  }
+}
+
+async function newTopic(configs?: Readonly<Record<string, string>>): Promise<string> {
+  const topic = `trap-${randomUUID().slice(0, 8)}`
+  await createTopics(brokers.addresses, topic, partitions, configs)
+  return topic
+}
+
+const numbersOf = ({ runs }: Running, vin: string): readonly number[] =>
+  runs.filter((one) => one.vin === vin).map(({ number }) => number)
+
+const count = (n: number): readonly number[] => Array.from({ length: n }, (_, number) => number)
+const patience = { timeout: 20_000, interval: 50 }
+
+describe('traps of the client', () => {
+  test('1: every produce request asks for all in-sync replicas', async () => {
+    const topic = await newTopic()
+    await using one = await run({ topic })
+    const before = new Map(proxy.acks)
+    for (const n of count(5)) expect(await one.post(`V${n}`, n)).toBe(200)
+    await expect.poll(() => one.runs.length, patience).toBe(5)
+    expect([...proxy.acks.keys()]).toEqual([-1])
+    expect(proxy.acks.get(-1)).toBeGreaterThan(before.get(-1) ?? 0)
+  })
+
+  test.each([
+    ['refused', { kind: 'refused', error: errorCodes.notLeader }],
+    ['appended, and answered with an error', { kind: 'appended', error: errorCodes.notEnoughReplicasAfterAppend }],
+    ['lost on the way', { kind: 'lost' }],
+    ['appended, and the answer is lost', { kind: 'answer lost' }],
+  ] as const)('2, 3: messages behind one that is %s stay behind it', async (_, fault) => {
+    const topic = await newTopic()
+    await using one = await run({ topic })
+    const posted: Promise<number>[] = []
+    for (const n of count(300)) {
+      if (n % 50 === 25) proxy.failProduce(fault, fault)
+      posted.push(one.post(`V${n % 5}`, n))
+      if (n % 3 === 0) await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    expect([...new Set(await Promise.all(posted))]).toEqual([200])
+    await expect.poll(() => one.runs.length, patience).toBe(300)
+    for (const vehicle of count(5))
+      expect(numbersOf(one, `V${vehicle}`)).toEqual(count(300).filter((n) => n % 5 === vehicle))
+  })
+
+  test('4: partitions whose leaders move while they are read are read on', async () => {
+    const topic = await newTopic()
+    await using one = await run({ topic })
+    for (const round of count(4)) {
+      for (const n of count(50)) expect(await one.post(`V${n % 10}`, round * 50 + n)).toBe(200)
+      await moveLeaders(brokers.otherAddresses, topic)
+    }
+    for (const n of count(50)) expect(await one.post(`V${n % 10}`, 200 + n)).toBe(200)
+    await expect.poll(() => one.runs.length, patience).toBe(250)
+    for (const vehicle of count(10))
+      expect(numbersOf(one, `V${vehicle}`)).toEqual(count(250).filter((n) => n % 10 === vehicle))
+  })
+
+  test('5: what came before the first process with handlers is handled', async () => {
+    const topic = await newTopic()
+    await using front = await run({ topic, role: 'receive' })
+    for (const n of count(20)) expect(await front.post('V1', n)).toBe(200)
+    await using back = await run({ topic, role: 'handle' })
+    await expect.poll(() => numbersOf(back, 'V1'), patience).toEqual(count(20))
+  })
+
+  test('6: a rebalance hands nothing out again that was handed out before', async () => {
+    const topic = await newTopic()
+    const handle = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5))
+    await using front = await run({ topic, role: 'receive' })
+    await using first = await run({ topic, role: 'handle', handle })
+    const others: Running[] = []
+    try {
+      for (const n of count(600)) {
+        expect(await front.post(`V${n % 20}`, n)).toBe(200)
+        if (n === 200 || n === 350) others.push(await run({ topic, role: 'handle', handle }))
+        if (n === 500) await others[0]?.[Symbol.asyncDispose]()
+      }
+      const all = (): Running['runs'] => [first, ...others].flatMap(({ runs }) => runs)
+      await expect.poll(() => new Set(all().map(({ number }) => number)).size, patience).toBe(600)
+      expect(all().length).toBe(600)
+    } finally {
+      for (const one of others) await one[Symbol.asyncDispose]()
+    }
+  })
+
+  test('7: a process that the group has thrown out commits nothing, and joins again', async () => {
+    const topic = await newTopic()
+    const groupId = `${topic}-handlers`
+    await using one = await run({ topic })
+    for (const n of count(20)) expect(await one.post('V1', n)).toBe(200)
+    await expect.poll(() => one.runs.length, patience).toBe(20)
+    const admin = createAdmin(brokers.addresses)
+    try {
+      const groups = await admin.describeGroups({ groups: [groupId] })
+      const members = [...(groups.get(groupId)?.members.keys() ?? [])].map((memberId) => ({ memberId }))
+      expect(members.length).toBe(1)
+      await admin.removeMembersFromConsumerGroup({ groupId, members })
+    } finally {
+      await admin.close()
+    }
+    for (const n of count(20)) expect(await one.post('V1', 20 + n)).toBe(200)
+    const handled = (): ReadonlySet<number> => new Set(numbersOf(one, 'V1'))
+    await expect.poll(() => handled().size, patience).toBe(40)
+    // What is handed out again begins where the group stood, and goes on in order.
+    const again = one.runs.filter(({ redelivered }) => redelivered).map(({ number }) => number)
+    expect(again).toEqual([...again].sort((a, b) => a - b))
+  })
+
+  test('8: a topic with fewer partitions than the option is refused, and one with more moves no vehicle', async () => {
+    const topic = await newTopic()
+    await expect(run({ topic, partitions: 12 })).rejects.toMatchObject({
+      code: 'option_invalid',
+      message: `The topic ${topic} has 6 partitions, and option \`partitions\` of kafkaInbox is 12.`,
+    })
+    const admin = createAdmin(brokers.addresses)
+    try {
+      const assignments = count(6).map(() => ({ brokerIds: brokers.all.map(({ id }) => id) }))
+      await admin.createPartitions({ topics: [{ name: topic, count: 12, assignments }] })
+    } finally {
+      await admin.close()
+    }
+    await using one = await run({ topic })
+    for (const n of count(60)) expect(await one.post(`V${n}`, n)).toBe(200)
+    await expect.poll(() => one.runs.length, patience).toBe(60)
+    expect(one.logged).toContain('the topic has more partitions than the option says, and the others stay empty')
+    expect(one.receiver.stats().inbox.lag).toMatchObject({ 0: 0 })
+    const consumer = new Consumer({
+      clientId: 'tests',
+      groupId: randomUUID(),
+      bootstrapBrokers: [...brokers.addresses],
+    })
+    try {
+      const ends = (await consumer.listOffsets({ topics: [topic] })).get(topic) ?? []
+      expect(ends.slice(6)).toEqual([0n, 0n, 0n, 0n, 0n, 0n])
+    } finally {
+      await consumer.close(true)
+    }
+  })
+
+  test('9: a message that is too large is refused alone, before it is sent', async () => {
+    const topic = await newTopic({ 'max.message.bytes': '20000' })
+    await using one = await run({ topic })
+    const statuses = await Promise.all([
+      one.post('V1', 0),
+      one.post('V1', 1, { Note: 'x'.repeat(30_000) }),
+      one.post('V1', 2),
+    ])
+    expect(statuses).toEqual([200, 413, 200])
+    await expect.poll(() => numbersOf(one, 'V1'), patience).toEqual([0, 2])
+  })
+
+  test.each(['PLAIN', 'SCRAM-SHA-512'] as const)('9: a wrong %s password has a clear error', async (mechanism) => {
+    const topic = await newTopic()
+    const login = (password: string): Way => ({
+      topic,
+      brokers: brokers.addressesWithPassword,
+      confirmMs: 1_000,
+      sasl: { mechanism, username: cluster.user, password },
+    })
+    await expect(run(login('a-wrong-password'))).rejects.toMatchObject({
+      code: 'inbox_unavailable',
+      hint: expect.stringContaining('password'),
+    })
+    await using one = await run(login(cluster.password))
+    expect(await one.post('V1', 1)).toBe(200)
+    await expect.poll(() => one.runs.length, patience).toBe(1)
+  })
+
+  test('10: a handler that hangs is ended, and its partition goes on', async () => {
+    const topic = await newTopic()
+    let hangs = true
+    await using one = await run({
+      topic,
+      timeoutMs: 500,
+      handle: (_vin, number) => {
+        if (number !== 0 || !hangs) return undefined
+        hangs = false
+        return new Promise(() => {})
+      },
+    })
+    for (const n of count(3)) expect(await one.post('V1', n)).toBe(200)
+    await expect.poll(() => numbersOf(one, 'V1'), patience).toEqual([0, 0, 1, 2])
+  })
+
+  test('a foreign record in the topic becomes a dead letter, and the messages around it are handled', async () => {
+    const topic = await newTopic()
+    const producer = new Producer({ clientId: 'tests', bootstrapBrokers: [...brokers.addresses] })
+    await using one = await run({ topic })
+    try {
+      expect(await one.post('V1', 0)).toBe(200)
+      for (const partition of count(partitions))
+        await producer.send({ messages: [{ topic, partition, value: Buffer.from('not ours') }], acks: -1 })
+    } finally {
+      await producer.close()
+    }
+    expect(await one.post('V1', 1)).toBe(200)
+    await expect.poll(() => numbersOf(one, 'V1'), patience).toEqual([0, 1])
+    await expect.poll(async () => (await one.receiver.deadLetters.list()).length, patience).toBe(partitions)
+    await expect
+      .poll(() => Object.values(one.receiver.stats().inbox.lag ?? {}), patience)
+      .toEqual(count(partitions).map(() => 0))
+  })
+})
