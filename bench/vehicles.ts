@@ -65,12 +65,13 @@ function make(inbox: InboxFactory, vehicles: Vehicles): Receiver {
   return createReceiver({ secret: false, log, inbox, vehicles }).on('data', () => {})
 }
 
+/** Waits for handlers after every 64 messages: a full inbox refuses messages, and each refusal is work of its own. */
 async function handled(receiver: Receiver, bodies: readonly string[]): Promise<void> {
   for (let at = 0; at < bodies.length; at += 64) {
     const posts = bodies.slice(at, at + 64).map((body) => receiver.accept({ authorization: undefined, body }))
-    await Promise.all(posts)
+    for (const { status } of await Promise.all(posts)) if (status !== 200) throw new Error(`A message got ${status}.`)
+    while (receiver.stats().pending.messages > 0) await new Promise((resolve) => setImmediate(resolve))
   }
-  while (receiver.stats().pending.messages > 0) await new Promise((resolve) => setImmediate(resolve))
 }
 
 async function cpuOf(receiver: Receiver, bodies: readonly string[]): Promise<number> {

@@ -52,6 +52,10 @@ export type Environment = (name: string) => string | undefined
 
 /** Reads the environment, and the file `path` for variables that it does not set. The file may be missing. */
 export function environment(path: string): Environment {
-  const file = existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {}
+  const file = variablesIn(path)
   return (name) => process.env[name] || file[name] || undefined
 }
+
+/** The variables in the file `path`. The file may be missing. */
+export const variablesIn = (path: string): NodeJS.Dict<string> =>
+  existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {}

@@ -9,12 +9,13 @@ import { getSystemErrorName } from 'node:util'
 import type { Command } from 'commander'
 import { isObject } from '../../src/base/options.ts'
 import { launcherVariable } from '../serve-options.ts'
-import { whole } from './arguments.ts'
+import { environment, variablesIn, whole } from './arguments.ts'
 import { printError } from './terminal.ts'
 
 interface RunOptions {
-  readonly port: number
+  readonly port?: number
   readonly hostname?: string
+  readonly dotenv: string
 }
 
 const port = whole(1, 65_535)
@@ -23,27 +24,30 @@ export function defineRun(command: Command): void {
   command
     .argument('<program>', 'the program that calls serve, for instance server.ts')
     .argument('[arguments...]', 'what the program gets as its arguments, after --')
-    .option('--port <port>', 'the port to hold', port, portOfEnvironment())
+    .option('--port <port>', 'the port to hold (default: PORT, or 3000)', port)
     .option('--hostname <address>', 'the address to listen on (default: every address)')
+    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
     .addHelpText(
       'after',
       `
 Holds the port, starts the program, and passes the socket on to it. A program that crashes is started again.
 SIGHUP, or fleethook reload, replaces the program by a fresh process without refusing a message.
-SIGTERM and SIGINT stop the program and then this command. Node runs the program.`,
+SIGTERM and SIGINT stop the program and then this command. Node runs the program.
+Each start of the program reads .env again.`,
     )
     .action(async (program: string, args: readonly string[], options: RunOptions) => {
       if (process.pid === 1) runBelowShell()
-      const held = await holdSocket(options)
+      const ofPort = portFor(options)
+      const held = await holdSocket(ofPort, options.hostname)
       if (typeof held === 'string') {
         printError({ message: held })
         process.exitCode = 1
         return
       }
-      const pidFile = pidFileOf(options.port)
+      const pidFile = pidFileOf(ofPort)
       rmSync(pidFile, { force: true })
       writeFileSync(pidFile, String(process.pid), { flag: 'wx', mode: 0o600 })
-      process.exitCode = await new Launcher(held, [program, ...args]).run()
+      process.exitCode = await new Launcher(held, [program, ...args], options.dotenv).run()
       rmSync(pidFile, { force: true })
       held.close()
     })
@@ -51,12 +55,14 @@ SIGTERM and SIGINT stop the program and then this command. Node runs the program
 
 export function defineReload(command: Command): void {
   command
-    .option('--port <port>', 'the port that fleethook run holds', port, portOfEnvironment())
+    .option('--port <port>', 'the port that fleethook run holds (default: PORT, or 3000)', port)
+    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
     .action((options: RunOptions) => {
-      const pid = runningPid(pidFileOf(options.port))
+      const ofPort = portFor(options)
+      const pid = runningPid(pidFileOf(ofPort))
       if (pid === undefined) {
         printError({
-          message: `No fleethook run of this user holds port ${options.port}.`,
+          message: `No fleethook run of this user holds port ${ofPort}.`,
           hint: 'Pass its --port, or send SIGHUP to its process.',
         })
         process.exitCode = 1
@@ -86,8 +92,9 @@ for signal in TERM INT HUP; do trap "kill -$signal $!" $signal; done
 while wait $!; status=$?; kill -0 $! 2>/dev/null; do :; done
 exit $status`
 
-function portOfEnvironment(): number {
-  const given = Number(process.env['PORT'])
+function portFor(options: RunOptions): number {
+  if (options.port !== undefined) return options.port
+  const given = Number(environment(options.dotenv)('PORT'))
   return Number.isInteger(given) && given >= 1 && given <= 65_535 ? given : 3000
 }
 
@@ -113,7 +120,7 @@ interface HeldSocket {
 }
 
 /** Resolves to an error text when the port cannot be held. */
-async function holdSocket({ hostname, port: wanted }: RunOptions): Promise<HeldSocket | string> {
+async function holdSocket(wanted: number, hostname: string | undefined): Promise<HeldSocket | string> {
   let why = 'no address'
   for (const { address, family } of await addressesOf(hostname)) {
     const held = bind(address, wanted, family)
@@ -169,6 +176,7 @@ interface Receiver {
 class Launcher {
   readonly #socket: HeldSocket
   readonly #command: readonly string[]
+  readonly #dotenv: string
   #current: Receiver | undefined
   /** A fresh process that takes over from the current one. */
   #next: Receiver | undefined
@@ -179,9 +187,10 @@ class Launcher {
   #restart: NodeJS.Timeout | undefined
   #end: (status: number) => void = () => {}
 
-  constructor(socket: HeldSocket, command: readonly string[]) {
+  constructor(socket: HeldSocket, command: readonly string[], dotenv: string) {
     this.#socket = socket
     this.#command = command
+    this.#dotenv = dotenv
   }
 
   /** Resolves to the exit status, when the receiver was stopped. */
@@ -203,7 +212,13 @@ class Launcher {
     const child = spawn(process.execPath, [...process.execArgv, ...this.#command], {
       stdio: ['inherit', 'inherit', 'inherit', this.#socket.fd, 'ipc'],
       detached: true,
-      env: { ...process.env, LISTEN_PID: undefined, LISTEN_FDS: '1', [launcherVariable]: String(process.pid) },
+      env: {
+        ...variablesIn(this.#dotenv),
+        ...process.env,
+        LISTEN_PID: undefined,
+        LISTEN_FDS: '1',
+        [launcherVariable]: String(process.pid),
+      },
     })
     const receiver: Receiver = { child, listeningSinceMs: undefined, isStopping: false }
     child.on('message', (message: unknown) => {

@@ -42,14 +42,17 @@ interface Started {
   pid(nth: number): Promise<number>
 }
 
-/** `below`: a command that starts the one after it. */
-async function run(path: string, below: readonly string[] = []): Promise<Started> {
+/** `below`: a command that starts the one after it. `options`: more options of `fleethook run`. */
+async function run(path: string, below: readonly string[] = [], options: readonly string[] = []): Promise<Started> {
   const port = await freePort()
   const [command, ...before] = [...below, process.execPath]
   const target = await spawnTarget({
     runtime: 'fleethook run',
     command,
-    args: [...before, cli, 'run', path, '--port', String(port), '--hostname', '127.0.0.1', '--', '--own', 'argument'],
+    args: [
+      ...[...before, cli, 'run', path, '--port', String(port), '--hostname', '127.0.0.1', ...options],
+      ...['--', '--own', 'argument'],
+    ],
   })
   // A first process does not see SIGTERM of the command that started it.
   onTestFinished(async () => void (await target.stop(below.length > 0 ? 'SIGKILL' : 'SIGTERM')))
@@ -127,6 +130,19 @@ test('fleethook reload replaces the receiver by a fresh process', async () => {
   await target.line(/has replaced the receiver/)
   expect(await pid(1)).not.toBe(await pid(0))
   expect(await post(`http://127.0.0.1:${port}`, 'V1')).toBe(200)
+})
+
+test('the program gets the variables of .env, and a reload reads them again', async () => {
+  const path = writeProgram(
+    `${serving.replace("console.log('closed", '//')}\nconsole.log('variable', process.env.FROM_FILE)`,
+  )
+  const dotenv = `${path}.env`
+  writeFileSync(dotenv, 'FROM_FILE=first\nPORT=1')
+  const { target } = await run(path, [], ['--dotenv', dotenv])
+  expect(await target.line(/^variable/)).toBe('variable first')
+  writeFileSync(dotenv, 'FROM_FILE=second')
+  target.kill('SIGHUP')
+  await target.line(/^variable second/)
 })
 
 test('a new receiver that cannot start leaves the old one running', async () => {

@@ -38,7 +38,7 @@ describe('an observer', () => {
     await clock.advance(2_000)
     await post('nothing')
     await clock.advance(10)
-    const order = ['attached', 'received', 'received', 'failed', 'settled', 'failed', 'dead', 'refused', 'settled']
+    const order = ['attached', 'received', 'received', 'settled', 'failed', 'failed', 'dead', 'refused', 'settled']
     expect(names(told)).toEqual(order)
     const first = (name: string): unknown[] => told.find(([said]) => said === name) ?? []
     expect(first('received')).toMatchObject(['received', [{ event: { vin: 'A', topic: 'data' }, door: 'root' }]])

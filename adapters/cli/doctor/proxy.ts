@@ -81,7 +81,7 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
         )
       : ok(
           'proxy.keep-alive',
-          keepAlive === undefined ? 'connections stay open' : `connections stay open (${keepAlive})`,
+          keepAlive === undefined ? 'connections stay open' : `connections stay open (${String(keepAlive)})`,
         )
   }
   yield* checkStrangers(url, (headers) => send(marked(randomUUID()), { ...json, ...headers }))
@@ -102,7 +102,7 @@ function verdict(url: URL, { status, headers, own }: Answer): Finding {
   if (own === undefined)
     return fail(
       id,
-      `Something before the receiver answered: status ${status}, ${headers['content-type'] ?? 'no content type'}${headers.server === undefined ? '' : `, server ${headers.server}`}.`,
+      `Something before the receiver answered: status ${status}, ${headers['content-type'] ?? 'no content type'}${headers.server === undefined ? '' : `, server ${String(headers.server)}`}.`,
       status === 404 || status === 502 || status === 503 || status === 504
         ? 'Check the path and the upstream in the proxy.'
         : 'Let the proxy pass POST requests of this path to the receiver.',
@@ -145,7 +145,7 @@ async function outcome(id: Finding['id'], what: string, attempt: () => Promise<A
     return own === undefined
       ? fail(
           id,
-          `${what} was refused before the receiver: status ${status}${headers.server === undefined ? '' : `, server ${headers.server}`}.`,
+          `${what} was refused before the receiver: status ${status}${headers.server === undefined ? '' : `, server ${String(headers.server)}`}.`,
           'Raise the limit of the proxy: `client_max_body_size 2m;` in nginx.',
         )
       : fail(

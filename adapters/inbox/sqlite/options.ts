@@ -17,7 +17,7 @@ export interface SqliteInboxOptions {
   readonly maxBytes?: number
   /** What is kept for replays. Default: a day and 256 MiB of settled messages, 30 days and 1 GiB of dead letters. */
   readonly retention?: { readonly settled?: Retention; readonly dead?: Retention }
-  /** How long to wait while another process has the file, in milliseconds. Default 15,000; 0 fails at once. */
+  /** How long to wait while another process has the file, in milliseconds. Default 30,000; 0 fails at once. */
   readonly waitMs?: number
   /**
    * The files of stopped receivers, for instance `'data/inbox-*.db'`: `*` in the name stands for any text. At the start, this
@@ -57,7 +57,7 @@ export function readSqliteOptions(options: SqliteInboxOptions): SqliteSettings {
     waitMs: orUnlimited(wholeNumber(0)),
     adopt: fileNames,
   })
-  const { path, thread = false, maxBytes = Infinity, retention = {}, waitMs = 15_000, adopt } = options
+  const { path, thread = false, maxBytes = Infinity, retention = {}, waitMs = 30_000, adopt } = options
   return {
     path,
     thread,

@@ -1,4 +1,4 @@
-import 'reflect-metadata'
+import 'reflect-metadata' // oxlint-disable-line no-unassigned-import -- the library asks for it
 import {
   BasicConstraintsExtension,
   KeyUsageFlags,

@@ -81,7 +81,7 @@ export function createApp(settings: Settings = {}): Hono<{ Bindings: Bindings }>
       held.handle = false
       return c.body(null, 204)
     })
-    .route('/metrics', metricsRoutes(receiver, { secret: 'a-secret-of-the-metrics' }))
+    .route('/metrics', metricsRoutes(receiver, { secret: () => 'a-secret-of-the-metrics' }))
     .route('/', receiver.routes())
 }
 
