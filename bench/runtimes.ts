@@ -24,7 +24,7 @@ const { values } = parseArgs({
 })
 const rounds = Number(values.rounds)
 const count = Number(values.count)
-/** Messages to each server before any count. On Deno a message costs less and less for the first 40,000. */
+/** Messages to each server before its first round. On Deno the ratio falls until about 40,000. */
 const warmUpMessages = 40_000
 
 type Kind = 'bare' | 'fleethook'
