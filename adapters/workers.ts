@@ -3,6 +3,8 @@
  *
  * @module
  */
+import { FleethookError } from '../src/base/errors.ts'
+import { hostedBy } from '../src/receiver/hosted.ts'
 import type { ExecutionContext } from '../src/hosting/execution-context.ts'
 import { receiversIn, type RoutedApp } from '../src/hosting/drainable.ts'
 import { type AttachableInbox, isAttachable, type KeptBatch } from '../src/backend/backend.ts'
@@ -44,6 +46,7 @@ export interface Worker<Bindings> {
  * ```
  */
 export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Worker<Bindings> {
+  refuseForgetting(served)
   const inboxes = inboxesOf(served)
   const consume = inboxes.find((inbox) => inbox.consume !== undefined)?.consume
   return {
@@ -59,6 +62,17 @@ export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Work
 function inboxesOf(served: object): readonly AttachableInbox[] {
   const receivers = isRouted(served) ? receiversIn(served) : [served]
   return receivers.flatMap((receiver) => ('inbox' in receiver && isAttachable(receiver.inbox) ? [receiver.inbox] : []))
+}
+
+/** Throws `option_invalid` for states of vehicles in the memory of a Worker, which ends at any time and without a crash to report. */
+function refuseForgetting(served: object): void {
+  const receivers = isRouted(served) ? receiversIn(served) : [served]
+  if (!receivers.some((receiver) => hostedBy(receiver)?.keepsVehiclesInMemory === true)) return
+  throw new FleethookError(
+    'option_invalid',
+    'Option `vehicles` of createReceiver keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
+    { hint: 'Run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
+  )
 }
 
 function isRouted(served: object): served is RoutedApp {

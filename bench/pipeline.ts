@@ -22,7 +22,7 @@ const { values } = parseArgs({
 const rounds = Number(values.rounds)
 const count = Number(values.count)
 const connections = 64
-const budget = 1.15
+const budget = 1.25
 /** What 1,000 cars that drive send at most. */
 const calmRate = 2000
 

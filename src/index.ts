@@ -18,10 +18,13 @@ export type {
   BatchContext,
   BatchHandler,
   BatchOptions,
+  EdgeBatchHandler,
+  EdgeHandler,
   EventOf,
   Handler,
   HandlerContext,
   HandlerFilter,
+  Happening,
   Subject,
 } from './dispatch/handler.ts'
 export { Discard, Retry } from './dispatch/retry.ts'
@@ -91,8 +94,23 @@ export type {
 } from './inbox/observer.ts'
 export { memoryInbox } from './inbox/memory.ts'
 export type { Log } from './base/log.ts'
-export type { ReceiverOptions } from './receiver/options.ts'
+export type { ReceiverOptions, VehiclesOptions } from './receiver/options.ts'
 export type { GivenMessage, Readiness, Receiver } from './receiver/interface.ts'
 export { createReceiver } from './receiver.ts'
 export type { Source } from './receiver/source.ts'
 export type { Histogram, InboxStats, Stats, UnopenedInbox } from './inbox/stats.ts'
+export type { StoredVehicle, VehicleStore } from './inbox/vehicle-store.ts'
+export type {
+  AlertOccurrence,
+  Bounds,
+  Change,
+  Condition,
+  Edge,
+  EdgeMemory,
+  EdgeResult,
+  EdgeStep,
+  EdgeTopic,
+  Occurrence,
+  VehicleView,
+} from './vehicles/edge.ts'
+export type { Vehicles, VehiclesStats } from './vehicles/vehicles.ts'

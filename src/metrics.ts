@@ -6,9 +6,9 @@
 import { type Env, Hono } from 'hono'
 import { FleethookError } from './base/errors.ts'
 import { consoleLog } from './base/log.ts'
-import { refusalErrors, refuse } from './http/answers.ts'
+import { refuse } from './http/answers.ts'
 import { createSecretCheck, type Secret } from './http/secret.ts'
-import { runtimeRefusalErrors } from './receiver/refusals.ts'
+import { type Measure, measuresOf } from './receiver/measures.ts'
 import type { Histogram, Stats } from './inbox/stats.ts'
 
 /** Options of {@link metricsRoutes}. */
@@ -72,8 +72,6 @@ export function metricsRoutes<E extends Env = Env>(receiver: Measured, { secret 
   return app
 }
 
-const topics = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'unknown']
-
 /**
  * The metrics of a receiver as text, in the format 0.0.4 of Prometheus. For a server without Hono, or a push.
  *
@@ -87,79 +85,41 @@ const topics = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivi
  * ```
  */
 export function metricsText(receiver: Measured): string {
-  const stats = receiver.stats()
-  const { inbox, pending } = stats
-  const lines: string[] = []
-  const add = (name: string, type: string, help: string, samples: readonly Sample[]): void => {
-    if (samples.length === 0) return
-    lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`)
-    for (const [suffix, value] of samples) lines.push(`${name}${suffix} ${value}`)
-  }
-  const counter = (name: string, help: string, samples: readonly Sample[]): void =>
-    add(`fleethook_${name}_total`, 'counter', help, samples)
-  const gauge = (name: string, help: string, value: number | undefined): void =>
-    add(`fleethook_${name}`, 'gauge', help, value === undefined ? [] : [['', value]])
-
-  // Every label value is there from the start: a counter that begins at 1 shows no increase.
-  const received = { ...zeros(topics), ...stats.topics }
-  const refused = { ...zeros([...refusalErrors, ...runtimeRefusalErrors]), ...stats.refused }
-  const { handled, deadLettered: dead, duplicates: duplicate, conflated, lost } = stats
-  counter('messages_received', 'Messages that were accepted.', labelled('fleethook_topic', received))
-  counter(
-    'messages_settled',
-    'Messages that need no more work.',
-    labelled('fleethook_outcome', { handled, dead, duplicate, conflated, lost }),
-  )
-  counter('messages_recovered', 'Messages that an earlier process left.', [['', stats.recovered]])
-  counter('messages_replayed', 'Messages that were replayed.', [['', stats.replayed]])
-  counter('requests_refused', 'Requests that were refused.', labelled('error_type', refused))
-  counter('handler_retries', 'Attempts after the first.', [['', stats.retried]])
-  counter('handler_discards', 'Messages that a handler discarded.', [['', stats.discarded]])
-  counter('values_drifted', 'Values of another type than in the catalogue.', [['', stats.drifted]])
-  gauge('pending_messages', 'Messages that wait or are being handled.', pending.messages)
-  gauge('pending_limit', 'The most messages that can be pending.', inbox.mostMessages)
-  gauge('pending_size_bytes', 'Size of the pending messages.', pending.bytes)
-  // An inbox that tells ages leaves out the age when nothing waits.
-  const age = inbox.oldestWaitingMs ?? (pending.messages === 0 ? 0 : undefined)
-  gauge('pending_oldest_age_seconds', 'Age of the oldest pending message.', seconds(age))
-  const lastMs = stats.lastReceivedAtMs ?? 0
-  gauge('last_received_timestamp_seconds', 'When the last message was received; 0 before the first.', seconds(lastMs))
-  gauge('lanes', 'Vehicles that have work.', stats.lanes)
-  gauge('running', 'Messages whose handlers run now.', stats.running)
-  const lag = inbox.lag ?? {}
-  const behind = labelled('messaging_destination_partition_id', lag)
-  add('fleethook_lag_messages', 'gauge', 'Messages of the topic that are not settled.', behind)
-  gauge('spooled_messages', 'Messages that wait on the disk for the brokers.', inbox.spooled)
-  gauge('dead_letters', 'Dead letters that are kept now.', inbox.deadLetters)
-  gauge('gaps_open', 'Gaps that no event has reported yet.', stats.openGaps)
-  gauge('inbox_size_bytes', 'Size of the inbox with its journal.', inbox.bytes)
-  add(
-    'fleethook_inbox_commit_duration_seconds',
-    'histogram',
-    'How long commits of the inbox took.',
-    inbox.commitMs === undefined ? [] : histogram(inbox.commitMs),
-  )
+  const lines = measuresOf(receiver.stats()).flatMap((measure) => {
+    const samples = samplesOf(measure)
+    if (samples.length === 0) return []
+    const name = nameOf(measure)
+    const head = [`# HELP ${name} ${measure.help}`, `# TYPE ${name} ${measure.type}`]
+    return [...head, ...samples.map(([suffix, value]) => `${name}${suffix} ${value}`)]
+  })
   return `${lines.join('\n')}\n`
+}
+
+const suffixes: Readonly<Record<string, string>> = { s: '_seconds', By: '_bytes' }
+
+/** The name of a metric as Prometheus wants it: with its unit, and `_total` for a counter. */
+function nameOf({ name, unit, type }: Measure): string {
+  return `${name.replaceAll('.', '_')}${suffixes[unit] ?? ''}${type === 'counter' ? '_total' : ''}`
 }
 
 /** What follows the name of a metric, and a value. */
 type Sample = readonly [suffix: string, value: number | string]
 
-const zeros = (names: readonly string[]): Record<string, number> => Object.fromEntries(names.map((name) => [name, 0]))
-
 /** Labels are codes and topics of our own, so nothing in them needs escaping. */
-function labelled(label: string, values: Readonly<Record<string, number>>): readonly Sample[] {
-  return Object.entries(values).map(([value, count]) => [`{${label}="${value}"}`, count])
+function samplesOf({ samples, histogram }: Measure): readonly Sample[] {
+  if (histogram !== undefined) return buckets(histogram)
+  return samples.map(({ value, attributes }) => {
+    const labels = Object.entries(attributes).map(([name, text]) => `${name.replaceAll('.', '_')}="${text}"`)
+    return [labels.length === 0 ? '' : `{${labels.join(',')}}`, value]
+  })
 }
 
-const seconds = (ms: number | undefined): number | undefined => (ms === undefined ? undefined : ms / 1000)
-
-function histogram({ bounds, counts, sum }: Histogram): readonly Sample[] {
+function buckets({ bounds, counts, sum }: Histogram): readonly Sample[] {
   let total = 0
-  const buckets = counts.map((count, at): Sample => {
+  const cumulative = counts.map((count, at): Sample => {
     total += count
     const bound = bounds[at]
     return [`_bucket{le="${bound === undefined ? '+Inf' : bound / 1000}"}`, total]
   })
-  return [...buckets, ['_sum', sum / 1000], ['_count', total]]
+  return [...cumulative, ['_sum', sum / 1000], ['_count', total]]
 }

@@ -1,5 +1,5 @@
 /**
- * Dead letters and replays of a running receiver, over HTTP, for operators.
+ * Dead letters, replays, and the newest state of vehicles of a running receiver, over HTTP, for operators.
  *
  * @module
  */
@@ -11,7 +11,8 @@ import { consoleLog } from './base/log.ts'
 import { createOperatorApp } from './operator/app.ts'
 import type { OperatorApi } from './inbox/observer.ts'
 
-export type { Letter, LetterSummary } from './operator/app.ts'
+export type { FieldReport, Letter, LetterSummary, VehicleReport, VehicleSummary } from './operator/app.ts'
+export type { KnownVehicle, KnownVehicles } from './inbox/dead-letters.ts'
 export type { OperatorApi } from './inbox/observer.ts'
 
 /** Options of {@link operatorRoutes}. */
@@ -24,7 +25,7 @@ export interface OperatorOptions<E extends Env = Env> {
 }
 
 /**
- * A Hono app for the commands `fleethook dead --url` and `fleethook replay --url`. Mount it where operators can reach it and the
+ * A Hono app for the commands `fleethook dead --url`, `fleethook replay --url` and `fleethook vehicles --url`. Mount it where operators can reach it and the
  * public cannot. A receiver with an SQLite inbox does not need it, because the commands find it by the file of the inbox.
  *
  * | request | what |
@@ -34,6 +35,8 @@ export interface OperatorOptions<E extends Env = Env> {
  * | `POST /dead/:id/replay`, `/dead/:id/discard` | `{ messages: 0 or 1 }` |
  * | `POST /dead/replay`, `/dead/discard` with `{ vin?, topic?, from?, to?, dryRun? }` | `{ messages }` |
  * | `POST /replay` with `{ from, to, vin?, topic?, dryRun? }` | replays handled messages that the inbox still keeps: `{ messages }` |
+ * | `GET /vehicles?limit&after` | `{ vehicles, next }`: when each was seen, without values (option `vehicles`) |
+ * | `GET /vehicles/:vin` | the newest value of each field, with its age, and whether it is certain |
  *
  * Throws `secret_missing` or `option_invalid` for a secret that can never work.
  *

@@ -17,6 +17,10 @@ import { FleethookError } from './base/errors.ts'
 import { createReceipts, type ReceivedTest } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { Readiness, Receiver } from './receiver/interface.ts'
+import { Rules } from './vehicles/rules.ts'
+import { Slots } from './vehicles/state.ts'
+import { checkEdge, isEdge, type Vehicles } from './vehicles/vehicles.ts'
+import type { BatchOptions } from './dispatch/handler.ts'
 import { createReports } from './receiver/reports.ts'
 import type { Sink } from './receiver/source.ts'
 import { checkDigits } from './wire/identity.ts'
@@ -58,9 +62,13 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     clock,
     limits.pendingMessages,
   )
-  const registry = createRegistry(settings.fields)
+  const vehicles = settings.vehicles && {
+    slots: new Slots(settings.vehicles.fields, settings.vehicles.deltas),
+    rules: new Rules(),
+  }
+  const registry = createRegistry(settings.fields, vehicles && ((field) => vehicles.slots.keeps(field)))
   const { inbox } = settings
-  const parts = { settings, registry, receipts, reports }
+  const parts = { settings, registry, receipts, reports, vehicles }
   const backend = backendOf(inbox, parts)
 
   /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
@@ -143,10 +151,16 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       registry.add(subjects, handler, filter)
       return receiver
     },
-    batch(subjects, batchOptions, handler) {
-      registry.addBatch(subjects, batchOptions, handler)
+    batch(subjects: unknown, batchOptions: BatchOptions<never>, handler: unknown) {
+      if (isEdge(subjects)) registry.addEdgeBatch(ruleOf(subjects, vehicles, settings.fields), batchOptions, handler)
+      else registry.addBatch(subjects, batchOptions, handler)
       return receiver
     },
+    when(edge, handler, filter) {
+      registry.addEdge(ruleOf(edge, vehicles, settings.fields), handler, filter)
+      return receiver
+    },
+    vehicles: vehiclesOf(backend),
     onError(handler) {
       reports.onError(handler)
       return receiver
@@ -187,10 +201,35 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   markRoutes(app, receiver)
   markHosted(receiver, {
     answer,
+    keepsVehiclesInMemory: vehicles !== undefined && backend.durability === 'memory',
     refused: reports.refusals.noteByRuntime,
     facts: (moment) => factsOf(settings.secret, backend, moment),
   })
   return receiver
+}
+
+/** Adds an edge to the rules and returns its name. Throws `handler_invalid`. */
+function ruleOf(given: unknown, vehicles: BackendParts['vehicles'], ownFields?: FieldCatalogue): string {
+  if (vehicles === undefined) {
+    throw new FleethookError('handler_invalid', '`receiver.when` needs the option `vehicles`, which is off.', {
+      hint: "Give createReceiver the option vehicles: { fields: ['Gear'] }, with the fields that the edge looks at.",
+    })
+  }
+  const edge = checkEdge(given, vehicles.slots, ownFields)
+  vehicles.rules.add(edge)
+  return edge.name
+}
+
+/** The newest state of each vehicle, or methods that say why there is none. */
+function vehiclesOf<Fields extends FieldCatalogue>({ vehicles }: Backend): Vehicles<Fields> {
+  // The fields were checked against the catalogue when the option was read.
+  if (vehicles !== undefined) return vehicles as unknown as Vehicles<Fields> // oxlint-disable-line no-unsafe-type-assertion
+  const off = async (): Promise<never> => {
+    throw new FleethookError('option_invalid', '`receiver.vehicles` needs the option `vehicles`, which is off.', {
+      hint: "Give createReceiver the option vehicles: { fields: ['Gear'] }.",
+    })
+  }
+  return { get: off, list: off, forget: off, stats: off }
 }
 
 /** What the operator should see when the receiver starts and when it stops. */

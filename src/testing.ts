@@ -1,5 +1,5 @@
 /**
- * For tests of receivers, adapters and inboxes: messages, delivery without a server, a fake clock, and the conformance
+ * For tests of receivers, adapters and inboxes: messages, vehicles that send them, a fake clock, and the conformance
  * suites. Runs under any test runner, on every runtime.
  *
  * @module
@@ -17,4 +17,6 @@ export {
   type MessageOf,
 } from './testing/message.ts'
 export { relayConformance, type RelayUnderTest } from './testing/relay-conformance.ts'
+export { vehiclesConformance } from './testing/vehicles-conformance.ts'
 export { type HandledEvent, receiverConformance, type ReceiverUnderTest } from './testing/receiver-conformance.ts'
+export { type TestVehicle, vehicle } from './testing/vehicle.ts'

@@ -69,17 +69,7 @@ async function runTopics(given: Given): Promise<void> {
   else console.log(topics.map((topic) => shown(topic, settings)).join('\n\n'))
 }
 
-function settingsOf({
-  brokers,
-  topic,
-  partitions,
-  tls,
-  ca,
-  sasl,
-  allowWeak,
-  dotenv,
-  apply,
-}: Given): KafkaSettings {
+function settingsOf({ brokers, topic, partitions, tls, ca, sasl, allowWeak, dotenv, apply }: Given): KafkaSettings {
   const variable = environment(dotenv)
   const addresses = brokers ?? variable('KAFKA_BROKERS')
   if (addresses === undefined && apply === true) {

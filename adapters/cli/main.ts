@@ -70,6 +70,10 @@ const commands: Readonly<Record<string, Entry>> = {
     summary: 'print or create the topics of the Kafka inbox',
     load: async () => (await import('./kafka.ts')).defineKafka,
   },
+  vehicles: {
+    summary: 'show the newest state of vehicles',
+    load: async () => (await import('./vehicles.ts')).defineVehicles,
+  },
   openapi: {
     summary: 'print the OpenAPI document of a receiver',
     load: async () => (await import('./openapi.ts')).defineOpenApi,

@@ -6,9 +6,12 @@ import { createParser, type EventSourceMessage } from 'eventsource-parser'
 import { createReplays } from '../../src/backend/replay.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
+import { memoryVehicles, type VehicleStore } from '../../src/inbox/vehicle-store.ts'
 import { createReceipts } from '../../src/inbox/receipts.ts'
 import { createOperatorApp } from '../../src/operator/app.ts'
 import { readOptions } from '../../src/receiver/options.ts'
+import { Slots } from '../../src/vehicles/state.ts'
+import { Fleet } from '../../src/vehicles/vehicles.ts'
 import { createNormalizer } from '../../src/wire/normalizer.ts'
 import { controlPath } from '../inbox/sqlite/control.ts'
 import { createInboxFile } from '../inbox/sqlite/file/file.ts'
@@ -184,10 +187,7 @@ interface Asked {
 }
 
 /** Finds the receiver of an inbox: the process that has the file, or else the file. */
-export async function connect(
-  { inbox, url, secret }: ConnectionOptions,
-  needs: Needs = 'inbox',
-): Promise<Connection> {
+export async function connect({ inbox, url, secret }: ConnectionOptions, needs: Needs = 'inbox'): Promise<Connection> {
   if (url !== undefined) return connection('running', (asked) => overHttp(url, secret, asked))
   if (!existsSync(inbox)) {
     if (needs === 'receiver') throw notRunning(inbox)
@@ -347,8 +347,8 @@ async function openStopped(path: string): Promise<Stopped> {
     onFailure: nothing,
     onCapacity: nothing,
   }
-  const inbox = createSqliteInbox(file, inboxSettings, settings)
-  await inbox.open()
+  const inbox = createSqliteInbox(file, { ...inboxSettings, keepsVehicles: true }, settings)
+  const { unapplied, lastId } = await inbox.open()
   // With the defaults of a receiver: its format and fields are not known here. They only change what is shown.
   const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
   const { reread } = createReceipts(normalizer, systemClock)
@@ -359,5 +359,26 @@ async function openStopped(path: string): Promise<Stopped> {
     isDraining: () => false,
     revived: async () => {},
   })
-  return { app: createOperatorApp(replays), close: () => inbox.close() }
+  const fleet = new Fleet({ store: visited(inbox.vehicles), slots: new Slots(undefined), clock: systemClock })
+  await fleet.recover(unapplied, reread, lastId)
+  const vehicles = fleet.api(async () => {})
+  return { app: createOperatorApp({ ...replays, vehicles }), close: () => inbox.close() }
+}
+
+/**
+ * The states in a file, with what its messages change in them. Nothing of that is written: only the receiver knows its edges, and
+ * finds again what happened.
+ */
+function visited(store: VehicleStore = memoryVehicles()): VehicleStore {
+  const changed = memoryVehicles()
+  return {
+    ...store,
+    load: async (vin) => (await changed.load(vin)) ?? store.load(vin),
+    keep: changed.keep,
+    async list(which) {
+      const found = new Map((await store.list(which)).map((vehicle) => [vehicle.vin, vehicle]))
+      for (const vehicle of await changed.list(which)) found.set(vehicle.vin, vehicle)
+      return [...found.values()].toSorted((one, two) => (one.vin < two.vin ? -1 : 1)).slice(0, which.limit)
+    },
+  }
 }

@@ -8,6 +8,10 @@ import type { OperatorApi } from '../inbox/observer.ts'
 import { type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
 import type { Settings } from '../receiver/options.ts'
+import type { FieldCatalogue } from '../events/fields.ts'
+import type { Rules } from '../vehicles/rules.ts'
+import type { Slots } from '../vehicles/state.ts'
+import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { Reports } from '../receiver/reports.ts'
 import type { Stats } from '../inbox/stats.ts'
 
@@ -17,12 +21,22 @@ export interface BackendParts {
   readonly registry: Registry
   readonly receipts: Receipts
   readonly reports: Reports
+  /** What the option `vehicles` asks for. */
+  readonly vehicles: VehicleParts | undefined
+}
+
+/** Which fields of vehicles are kept, and the edges that look at them. */
+export interface VehicleParts {
+  readonly slots: Slots
+  readonly rules: Rules
 }
 
 /** What keeps messages and has them handled: in this process (`local.ts`), or elsewhere (`relay.ts`). */
 export interface Backend extends Required<OperatorApi> {
   readonly ack: Ack
   readonly durability: Durability
+  /** The newest state of each vehicle. `undefined`: the option `vehicles` is off. */
+  readonly vehicles: Vehicles<FieldCatalogue> | undefined
   /** Replays messages that were handled and that are still kept. Resolves to the number of messages. */
   replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
   /** Whether it takes no more messages. */

@@ -18,6 +18,9 @@ import type { Stats } from '../inbox/stats.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
+import type { GapReason } from '../events/event.ts'
+import type { FieldCatalogue } from '../events/fields.ts'
+import { Fleet, type Vehicles } from '../vehicles/vehicles.ts'
 import { watchForStalls } from './stalls.ts'
 
 interface LocalBackendOptions extends BackendParts {
@@ -49,6 +52,7 @@ export class LocalBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
+  readonly vehicles: Vehicles<FieldCatalogue> | undefined
   readonly messages: Messages
   readonly lifecycle: Lifecycle
   isDraining = false
@@ -60,6 +64,7 @@ export class LocalBackend implements Backend {
   readonly #atOnce: AtOnce | undefined
   readonly #scheduler: Scheduler
   readonly #replays: Replays
+  readonly #fleet: Fleet | undefined
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
@@ -73,6 +78,7 @@ export class LocalBackend implements Backend {
   readonly #longestWaitMs: number
   readonly #isWatched: boolean
   #stopWatching = (): void => {}
+  #forgetting: Timer | undefined
   /** The process stood still a moment ago: until this timer fires, that gap goes on, and no gap is emitted. */
   #catchingUp: Timer | undefined
 
@@ -88,6 +94,7 @@ export class LocalBackend implements Backend {
       pendingBytes: limits.pendingBytes,
       overflow,
       clock,
+      keepsVehicles: parts.vehicles !== undefined,
       // The inbox must not stop between writing and saying so.
       log: guardedLog(log),
       onConflated: (ids) => {
@@ -111,6 +118,8 @@ export class LocalBackend implements Backend {
     })
     this.#atOnce = atOnceOf(this.#inbox)
     this.durability = this.#inbox.durability
+    this.#fleet = fleetOf(parts, this.#inbox)
+    this.vehicles = this.#fleet?.api(() => this.#whenRecovered())
     this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
@@ -123,11 +132,12 @@ export class LocalBackend implements Backend {
       inbox: this.#inbox,
       atOnce: this.#atOnce,
       registry,
+      fleet: this.#fleet,
       read: receipts.reread,
       events: {
         ...reports.dispatch,
         died: (letter, dropped) => reports.noteDead(deadMessage(letter, receipts.reread), dropped, this.durability),
-        missed: (lane, sinceMs) => gaps.note(vinOf(lane), 'deadline', sinceMs),
+        missed: (lane, sinceMs) => this.#noteMissing(vinOf(lane), 'deadline', sinceMs),
         onCapacity: (request) => {
           if (gaps.size > 0) this.#emitGap(request)
         },
@@ -138,6 +148,7 @@ export class LocalBackend implements Backend {
       inbox: this.#inbox,
       open: () => this.open(),
       read: receipts.reread,
+      fleet: this.#fleet,
       isDraining: () => this.isDraining,
       revived: async (message, from) => {
         reports.noteReplayed(message)
@@ -205,7 +216,7 @@ export class LocalBackend implements Backend {
     const sinceMs = this.#parts.settings.clock.now()
     const shared = (this.#readiness ??= this.#prepare())
     void shared.then((ready) => {
-      if (!ready) this.#gaps.note(undefined, 'inbox_unavailable', sinceMs)
+      if (!ready) this.#noteMissing(undefined, 'inbox_unavailable', sinceMs)
       // By then all that waited for the same promise have gone on.
       queueMicrotask(() => this.#countWaiters(-1))
     })
@@ -274,7 +285,7 @@ export class LocalBackend implements Backend {
   #noteRefused(messages: readonly InboxMessage[], error: unknown): 'inbox_full' | 'inbox_unavailable' {
     const reason = error instanceof FleethookError && error.code === 'inbox_full' ? error.code : 'inbox_unavailable'
     if (reason === 'inbox_unavailable') this.#parts.reports.dispatch.inboxFailed(error)
-    for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), reason, receivedAt)
+    for (const { lane, receivedAt } of messages) this.#noteMissing(vinOf(lane), reason, receivedAt)
     return reason
   }
 
@@ -285,11 +296,12 @@ export class LocalBackend implements Backend {
 
   async #begin(options?: OpenOptions): Promise<void> {
     const { receipts, reports } = this.#parts
-    const { lastId, gaps = [], waiting } = await this.#inbox.open(options)
+    const { lastId, gaps = [], waiting, unapplied } = await this.#inbox.open(options)
     if (lastId !== undefined) receipts.follow(lastId)
     for (const gap of gaps) this.#noteGap(gap)
     this.#recovered = this.#during(async () => {
       try {
+        await this.#fleet?.recover(unapplied, receipts.reread, lastId)
         for await (const page of waiting) this.#take(page)
       } catch (error) {
         reports.dispatch.inboxFailed(error)
@@ -300,6 +312,7 @@ export class LocalBackend implements Backend {
       else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#surroundings))
     })
     if (this.#isWatched && !this.isDraining) this.#watch()
+    this.#forgetRegularly()
   }
 
   /** Messages that this process did not receive: an earlier one left them, or another one received them. */
@@ -312,7 +325,7 @@ export class LocalBackend implements Backend {
     const { clock, log } = this.#parts.settings
     this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
       guardedLog(log).warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
-      this.#gaps.note(undefined, 'stalled', fromMs, 0, toMs)
+      this.#noteMissing(undefined, 'stalled', fromMs, 0, toMs)
       this.#catchingUp?.cancel()
       this.#catchingUp = backgroundTimer(clock, catchUpMs, () => {
         this.#endCatchUp()
@@ -329,7 +342,20 @@ export class LocalBackend implements Backend {
 
   #extendStall(): void {
     const now = this.#parts.settings.clock.now()
-    if (this.#catchingUp !== undefined) this.#gaps.note(undefined, 'stalled', now, 0, now)
+    if (this.#catchingUp !== undefined) this.#noteMissing(undefined, 'stalled', now, 0, now)
+  }
+
+  #forgetRegularly(): void {
+    const { clock, vehicles } = this.#parts.settings
+    const afterMs = vehicles?.forgetAfterMs
+    const store = this.#inbox.vehicles
+    if (afterMs === undefined || store === undefined) return
+    this.#forgetting = backgroundTimer(clock, Math.min(afterMs / 2, forgetMs), () => {
+      store
+        .forgetUnseen(clock.now() - afterMs)
+        .catch((error: unknown) => this.#parts.reports.dispatch.inboxFailed(error))
+      if (!this.isDraining) this.#forgetRegularly()
+    })
   }
 
   #countWaiters(more: number): void {
@@ -344,7 +370,18 @@ export class LocalBackend implements Backend {
   }
 
   #noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap): void {
+    this.#noteMissing(vin, reason, fromMs, missed, toMs)
+  }
+
+  /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows. */
+  #noteMissing(vin: string | undefined, reason: GapReason, fromMs: number, missed?: number, toMs?: number): void {
     this.#gaps.note(vin, reason, fromMs, missed, toMs)
+    this.#fleet?.noteGap(vin, fromMs, toMs ?? this.#parts.settings.clock.now())
+  }
+
+  async #whenRecovered(): Promise<void> {
+    await this.open()
+    await this.#recovered
   }
 
   async #prepare(): Promise<boolean> {
@@ -391,6 +428,7 @@ export class LocalBackend implements Backend {
     // The sockets close from now on, some time before the inbox.
     const stoppedAtMs = this.#parts.settings.clock.now()
     this.#stopWatching()
+    this.#forgetting?.cancel()
     this.#endCatchUp()
     this.#startEmitting(this.#surroundings)
     const { takeUntil } = options
@@ -422,6 +460,22 @@ export class LocalBackend implements Backend {
     const done = this.#during(run)
     if (isHeld(context)) context.waitUntil(done)
   }
+}
+
+/** How often unseen vehicles are forgotten, in milliseconds. */
+const forgetMs = 3_600_000
+
+/** The newest state of each vehicle. Throws `option_invalid` for an inbox that cannot keep it. */
+function fleetOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbox): Fleet | undefined {
+  if (vehicles === undefined) return undefined
+  if (store === undefined) {
+    throw new FleethookError(
+      'option_invalid',
+      'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one has no place for it.',
+      { hint: 'Use sqliteInbox(…) or memoryInbox().' },
+    )
+  }
+  return new Fleet({ ...vehicles, store, clock: settings.clock })
 }
 
 /** When the 2xx is sent, by the inbox. Throws `ack_unavailable` for a promise that the inbox cannot keep. */

@@ -37,6 +37,8 @@ export class RelayBackend implements Backend {
   readonly deadLetters: DeadLetters
   readonly messages: Messages
   readonly lifecycle: Lifecycle
+  /** The state of a vehicle is where its messages are handled. */
+  readonly vehicles = undefined
   readonly isReady = true
   isDraining = false
   readonly #relay: Relay
@@ -47,6 +49,13 @@ export class RelayBackend implements Backend {
 
   constructor(relay: Relay, parts: BackendParts) {
     const { ack = 'stored' } = parts.settings
+    if (parts.vehicles !== undefined) {
+      throw new FleethookError(
+        'option_invalid',
+        'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one passes messages on to where they are handled.',
+        { hint: 'Use sqliteInbox(…), or memoryInbox() in a process that stays.' },
+      )
+    }
     if (ack === 'handled') {
       throw new FleethookError(
         'ack_unavailable',

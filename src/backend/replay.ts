@@ -13,6 +13,7 @@ import type {
 } from '../inbox/dead-letters.ts'
 import { idWithSeq, seqOf } from '../inbox/delivery-id.ts'
 import { laneOf } from '../inbox/receipts.ts'
+import type { Fleet } from '../vehicles/vehicles.ts'
 import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting } from '../inbox/inbox.ts'
 
 type Read = (message: InboxMessage) => FleetEvent | MalformedBody
@@ -112,6 +113,8 @@ async function noList(): Promise<never> {
 
 interface ReplaysOptions {
   readonly inbox: Inbox
+  /** The newest state of each vehicle, where the receiver keeps it. */
+  readonly fleet?: Pick<Fleet, 'fresh'> | undefined
   /** Opens the inbox, unless it is open. */
   readonly open: () => Promise<void>
   readonly read: Read
@@ -130,7 +133,7 @@ export interface Replays {
 /** The number of messages replayed at once. The next follow when their handlers are done, so that live messages get in between. */
 const atOnce = 100
 
-export function createReplays({ inbox, open, read, isDraining, revived }: ReplaysOptions): Replays {
+export function createReplays({ inbox, fleet, open, read, isDraining, revived }: ReplaysOptions): Replays {
   const reader = createDeadLetterReader({
     deadLetters: (which) => inbox.deadLetters(which),
     findDeadLetter: (id) => inbox.findDeadLetter(id),
@@ -138,14 +141,18 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
   })
 
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
-  async function revive(ids: readonly string[], { env, context }: Partial<Surroundings> = {}): Promise<number> {
+  async function revive(
+    ids: readonly string[],
+    { env, context }: Partial<Surroundings> = {},
+    changed?: ReadonlyMap<string, string>,
+  ): Promise<number> {
     let count = 0
     for (let start = 0; start < ids.length; start += atOnce) {
       const handled: Promise<void>[] = []
       for (const id of ids.slice(start, start + atOnce)) {
         // A message that waits is less safe than one that is kept.
         refuseWhileDraining(count)
-        const message = await inbox.revive(id)
+        const message = await inbox.revive(id, changed?.get(id))
         if (message === undefined) continue
         count += 1
         handled.push(revived(message, { env, context }))
@@ -173,6 +180,27 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
           ids.push(message.id)
       after = found.at(-1)?.id
       if (after === undefined || found.length < pageSize) return ids
+    }
+  }
+
+  /** What each of the messages changes, in states that begin with the first message that is kept. */
+  async function changesOf(ids: ReadonlySet<string>, last: string | undefined): Promise<ReadonlyMap<string, string>> {
+    const changed = new Map<string, string>()
+    const apply = fleet?.fresh()
+    if (apply === undefined) {
+      throw new FleethookError('option_invalid', 'A replay with `edges` needs the option `vehicles`, which is off.', {
+        hint: 'Give createReceiver the option vehicles: { fields: […] }.',
+      })
+    }
+    for (let after: string | undefined; ;) {
+      const found = await inbox.settled({ limit: pageSize, ...(after === undefined ? {} : { after }) })
+      for (const message of found) {
+        if (last === undefined || message.id > last) return changed
+        const text = apply(message, readable(message, read))
+        if (text !== undefined && ids.has(message.id)) changed.set(message.id, text)
+      }
+      after = found.at(-1)?.id
+      if (after === undefined || found.length < pageSize) return changed
     }
   }
 
@@ -218,11 +246,12 @@ export function createReplays({ inbox, open, read, isDraining, revived }: Replay
       },
     },
 
-    async replay(which, from) {
+    async replay({ edges = false, ...which }, from) {
       refuseWhileDraining(0)
       await open()
       const ids = await settledIds(which)
-      return which.dryRun === true ? ids.length : revive(ids, from)
+      if (which.dryRun === true) return ids.length
+      return revive(ids, from, edges ? await changesOf(new Set(ids), ids.at(-1)) : undefined)
     },
   }
 }

@@ -3,6 +3,8 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
 import type { AtOnce } from '../inbox/memory.ts'
+import type { VehicleState } from '../vehicles/state.ts'
+import type { Fleet } from '../vehicles/vehicles.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { BreakerEvents, Breakers } from './breaker.ts'
@@ -17,6 +19,7 @@ import {
   exemptAttempt,
   failForGood,
   keepOpened,
+  keepStep,
   leaveHandlers,
   mayJoinPrevious,
   noteFailure,
@@ -92,6 +95,8 @@ interface OutcomeOptions {
   readonly events: DispatchEvents
   readonly counts: DispatchCounts
   readonly duplicates: Duplicates | undefined
+  /** The newest state of each vehicle, where the receiver keeps it. */
+  readonly fleet: Fleet | undefined
 }
 
 /** What comes of attempts, for the inbox and for the counts. Every method that writes to the inbox rejects when it fails. */
@@ -104,35 +109,41 @@ export class Outcome {
 
   /** Its handlers are done, or one of them failed for the last time. `undefined`: the inbox knows already. */
   conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<void> | undefined {
-    const { inbox, atOnce } = this.#options
+    const { inbox, atOnce, fleet } = this.#options
     if (work.fatal !== undefined) return this.#die(work, message, work.fatal)
-    if (atOnce === undefined) return inbox.settle(work.id).then(() => this.#settled(work, message, opened))
-    atOnce.settle(work.id)
+    const vehicle = fleet?.settling(work.step)
+    if (atOnce === undefined) return inbox.settle(work.id, vehicle).then(() => this.#settled(work, message, opened))
+    atOnce.settle(work.id, vehicle)
     this.#settled(work, message, opened)
     return undefined
   }
 
   #settled(work: Work, message: InboxMessage, opened: OpenedMessage | undefined): void {
-    const { counts, duplicates, events } = this.#options
+    const { counts, duplicates, events, fleet } = this.#options
+    fleet?.over(work.step)
     if (work.counts) counts.handled += 1
     if (opened !== undefined) duplicates?.handled(opened)
-    if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', opened?.event ?? message.event)
+    if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', message, opened?.event)
   }
 
   async #die(work: Work, message: InboxMessage, error: string): Promise<void> {
-    const { inbox, clock, counts, events } = this.#options
+    const { inbox, clock, counts, events, fleet } = this.#options
+    const vehicle = fleet?.settling(work.step)
     const reason = { error, attempts: work.mostAttempts, diedAt: clock.now() }
-    const dropped = await inbox.deadLetter(work.id, reason)
+    const changed = work.step?.text()
+    const dropped = await inbox.deadLetter(work.id, changed === undefined ? reason : { ...reason, changed }, vehicle)
+    fleet?.over(work.step)
     if (work.counts) counts.deadLettered += 1
     events.died({ id: work.id, message, ...reason }, dropped)
   }
 
   /** The same message was handled before, so there is nothing to do. */
-  async skip(work: Work, { event }: OpenedMessage): Promise<void> {
-    const { inbox, counts, events } = this.#options
-    await inbox.settle(work.id)
+  async skip(work: Work, { claim, event }: OpenedMessage): Promise<void> {
+    const { inbox, counts, events, fleet } = this.#options
+    await inbox.settle(work.id, fleet?.settling(work.step))
+    fleet?.over(work.step)
     if (work.counts) counts.duplicates += 1
-    tellSettled(events, work, 'duplicate', event)
+    tellSettled(events, work, 'duplicate', claim.message, event)
   }
 
   /** An attempt failed. Returns whether it was the last one. */
@@ -201,10 +212,14 @@ export function tellSettled(
   { observers }: Pick<DispatchEvents, 'observers'>,
   { id, laneKey, mostAttempts }: Work,
   outcome: SettledMessage['outcome'],
-  event?: SettledMessage['event'],
+  message?: InboxMessage,
+  event: SettledMessage['event'] = message?.event,
 ): void {
-  const message = { id, vin: vinOf(laneKey), outcome, attempts: mostAttempts }
-  observers.settled?.(event === undefined ? message : { ...message, event })
+  observers.settled?.({
+    ...{ id, vin: vinOf(laneKey), outcome, attempts: mostAttempts },
+    ...(message === undefined ? {} : { bytes: message.bytes }),
+    ...(event === undefined ? {} : { event }),
+  })
 }
 
 /**
@@ -260,7 +275,7 @@ export class Attempts {
    * the result. When the inbox fails, the next attempt goes on where this one stopped. Never rejects.
    */
   async attempt(work: Work, observed?: ObservedEnd): Promise<Verdict> {
-    const { inbox, atOnce, runner, outcome, duplicates, lifecycle, breakers, events, counts } = this.#options
+    const { inbox, atOnce, runner, outcome, duplicates, lifecycle, breakers, events, counts, fleet } = this.#options
     try {
       let { opened } = work
       if (opened === undefined) {
@@ -269,7 +284,10 @@ export class Attempts {
         if (isOver(work)) return 'over'
         // A message that was merged into another one is over when that one is, which was before it in its lane.
         if (claim === undefined) return work.previous === undefined ? 'over' : 'parked'
-        opened = this.#open(work, claim)
+        const found = fleet !== undefined && work.pending === undefined ? fleet.find(work.laneKey) : undefined
+        const before = found instanceof Promise ? await found : found
+        if (isOver(work)) return 'over'
+        opened = this.#open(work, claim, before)
         if (opened === undefined) {
           await outcome.conclude(work, claim.message)
           return 'over'
@@ -309,7 +327,7 @@ export class Attempts {
             countAttempt(work, counts)
             delivery = deliveryOf(work, opened.claim)
           }
-          const result = runner.run(handler, opened.event, work.request, delivery)
+          const result = runner.run(handler, opened.event, work.request, delivery, work.step)
           const failure = result instanceof Promise ? await result : result
           if (failure !== undefined) {
             if (observed !== undefined) observed.failure = failure
@@ -344,8 +362,8 @@ export class Attempts {
   }
 
   /** Reads a message that was handed out. `undefined` when no handler is left to run. */
-  #open(work: Work, claim: Claim): OpenedMessage | undefined {
-    const { registry, read } = this.#options
+  #open(work: Work, claim: Claim, vehicle: VehicleState | undefined): OpenedMessage | undefined {
+    const { registry, read, fleet } = this.#options
     const isFirst = work.pending === undefined
     if (isFirst) {
       const crashes = Math.max(0, claim.deliveries - work.attemptsBefore)
@@ -353,11 +371,16 @@ export class Attempts {
       assignHandlers(work, crashes, none, none)
       if (spent !== undefined) failForGood(work, spent, true)
     }
-    if (isDone(work) && (!isFirst || work.fatal !== undefined)) return undefined
+    // Given up or not, a message leads to the next state of its vehicle.
+    const isSpent = isDone(work) && (!isFirst || work.fatal !== undefined)
+    if (isSpent && (!isFirst || fleet === undefined)) return undefined
     try {
       const event = claim.message.event ?? read(claim.message)
+      const step = isFirst ? fleet?.step(work.id, event, vehicle, claim) : undefined
+      if (step !== undefined) keepStep(work, step)
+      if (isSpent) return undefined
       if (isFirst) {
-        const { handlers, gatherers } = registry.handlersFor(event)
+        const { handlers, gatherers } = registry.handlersFor(event, step)
         assignHandlers(work, work.crashes, handlers, gatherers)
       }
       return isDone(work) ? undefined : { claim, event }

@@ -2,7 +2,7 @@ import type { Clock, Timer } from '../base/clock.ts'
 import { type DispatchCounts, type DispatchEvents, inboxRestMs, type Outcome } from './attempt.ts'
 import type { Breakers } from './breaker.ts'
 import type { Failure, Lifecycle, RunContext, Runner } from './running.ts'
-import type { Gatherer } from './registry.ts'
+import { type Gatherer, happeningOf } from './registry.ts'
 import { errorText, requestOf } from './retry.ts'
 import {
   type Batch,
@@ -53,7 +53,7 @@ export interface GatheredBatch extends Batch {
 }
 
 const nobody = { env: undefined }
-const none: readonly BatchVerdict[] = []
+const none: readonly never[] = []
 
 /** Gathers messages for the handlers of batches, and runs these handlers. */
 export class Batches {
@@ -150,20 +150,22 @@ export class Batches {
   }
 
   #call({ gatherer, owner }: Batch, works: readonly Work[]): Failure | undefined | Promise<Failure | undefined> {
-    const { wants, handler } = gatherer
+    const { wants, handler, edge } = gatherer
     const messages = works.flatMap((work) => {
-      const { opened } = work
-      return opened === undefined ? [] : [{ event: opened.event, delivery: deliveryOf(work, opened.claim) }]
+      const { opened, step } = work
+      return opened === undefined ? [] : [{ event: opened.event, delivery: deliveryOf(work, opened.claim), step }]
     })
     const run = (given: typeof messages, context: RunContext<undefined>): unknown => {
-      const wanted = wants === undefined ? given : given.filter(({ event }) => wants(event))
+      const wanted = wants === undefined ? given : given.filter(({ event, step }) => wants(event, step))
       if (wanted.length === 0) return undefined
       return handler(
-        wanted.map(({ event }) => event),
+        wanted.map((message) => (edge === undefined ? message.event : happeningOf(edge, message))),
         {
           log: context.log,
           env: context.env,
           deliveries: wanted.map(({ delivery }) => delivery),
+          vehicles: wanted.map(({ step }) => step?.view),
+          changes: wanted.map(({ step }) => step?.changes ?? none),
           get signal() {
             return context.signal
           },

@@ -3,6 +3,7 @@ import type { FleetEvent, Topic } from '../events/event.ts'
 import type { BuiltInFields, FieldCatalogue, FieldName } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Log } from '../base/log.ts'
+import type { Change, Occurrence, VehicleView } from '../vehicles/edge.ts'
 import type { Delivery } from '../inbox/observer.ts'
 
 /** The first argument of `receiver.on`: a topic, `'*'` for every event, or `'malformed'` for bodies that could not be read. */
@@ -16,7 +17,7 @@ export type EventOf<S extends Subject, Fields extends FieldCatalogue = BuiltInFi
     : Extract<FleetEvent<Fields>, { readonly topic: S }>
 
 /** The second argument of a handler. A copy made by spreading has no `signal`, so pass the object itself. */
-export interface HandlerContext<E extends Env = Env> {
+export interface HandlerContext<E extends Env = Env, Fields extends FieldCatalogue = BuiltInFields> {
   /** Aborts when the run has taken `timeoutMs`, or when a drain reaches its deadline. */
   readonly signal: AbortSignal
   /** The receiver's log. */
@@ -24,7 +25,39 @@ export interface HandlerContext<E extends Env = Env> {
   /** The runtime's bindings of the request that brought the message. */
   readonly env: NonNullable<E['Bindings']>
   readonly delivery: Delivery
+  /**
+   * The newest state of the vehicle as of this message (option `vehicles`). `undefined` for a message without a VIN, and when the
+   * option is off.
+   */
+  readonly vehicle: VehicleView<Fields> | undefined
+  /**
+   * What this message changed in that state: at most one change per field. Empty when the option `vehicles` is off, for a message that is
+   * older than what is known, and for the first value of a field.
+   */
+  readonly changes: readonly Change[]
 }
+
+/** What the handler of `receiver.when` gets. */
+export interface Happening<Happened extends Occurrence = Occurrence, Fields extends FieldCatalogue = BuiltInFields> {
+  readonly vin: string
+  /** What happened: for most edges the change of a field. */
+  readonly change: Happened
+  /** The vehicle as of this message. */
+  readonly vehicle: VehicleView<Fields>
+  /** The name of the edge. */
+  readonly edge: string
+  /** Made of the VIN, the name of the edge and the delivery's id: the same on every attempt, redelivery and replay. */
+  readonly id: string
+  /** The message that made it happen. */
+  readonly event: FleetEvent<Fields>
+}
+
+/** A function for what happens to vehicles: as a {@link Handler}, for an edge instead of a topic. */
+export type EdgeHandler<
+  Happened extends Occurrence = Occurrence,
+  E extends Env = Env,
+  Fields extends FieldCatalogue = BuiltInFields,
+> = (happening: Happening<Happened, Fields>, context: HandlerContext<E, Fields>) => unknown
 
 /**
  * A function for the events of a topic. It can be asynchronous. When it throws or rejects, it is retried, up to
@@ -41,13 +74,22 @@ export interface HandlerContext<E extends Env = Env> {
  */
 export type Handler<S extends Subject = '*', E extends Env = Env, Fields extends FieldCatalogue = BuiltInFields> = (
   event: EventOf<S, Fields>,
-  context: HandlerContext<E>,
+  context: HandlerContext<E, Fields>,
 ) => unknown
 
 /** Limits a handler to some messages. With both filters, a message must match both. Default: every message of the topic. */
 export interface HandlerFilter<Fields extends FieldCatalogue = BuiltInFields> {
   /** Only `data` messages with at least one of these fields. A name that is not in the catalogue throws `handler_invalid`. */
   readonly fields?: readonly FieldName<Fields>[]
+  /**
+   * Only messages that changed at least one of these fields (option `vehicles`). A field that the option does not keep throws
+   * `handler_invalid`.
+   */
+  readonly changed?: readonly FieldName<Fields>[]
+  /** With `changed`: the first value of a field is a change, too. Default `false`. */
+  readonly first?: boolean
+  /** With `changed`: that a vehicle stops to report a value of a field, or reports the same value again, is a change, too. Default `false`. */
+  readonly invalid?: boolean
   /** Only messages of these vehicles: a list of VINs, or a function that returns true for a VIN. */
   readonly vins?: readonly string[] | ((vin: string) => boolean)
 }
@@ -61,9 +103,16 @@ export interface BatchOptions<Fields extends FieldCatalogue = BuiltInFields> ext
 }
 
 /** The second argument of the handler of a batch. */
-export interface BatchContext<E extends Env = Env> extends Omit<HandlerContext<E>, 'delivery'> {
+export interface BatchContext<E extends Env = Env, Fields extends FieldCatalogue = BuiltInFields> extends Omit<
+  HandlerContext<E>,
+  'delivery' | 'vehicle' | 'changes'
+> {
   /** The receipts of the events: one for each event, in the same order. */
   readonly deliveries: readonly Delivery[]
+  /** The vehicles as of the events: one for each event, in the same order. See `HandlerContext.vehicle`. */
+  readonly vehicles: readonly (VehicleView<Fields> | undefined)[]
+  /** What the events changed: one list for each event, in the same order. See `HandlerContext.changes`. */
+  readonly changes: readonly (readonly Change[])[]
 }
 
 /**
@@ -83,4 +132,11 @@ export type BatchHandler<
   S extends Subject = '*',
   E extends Env = Env,
   Fields extends FieldCatalogue = BuiltInFields,
-> = (events: readonly EventOf<S, Fields>[], context: BatchContext<E>) => unknown
+> = (events: readonly EventOf<S, Fields>[], context: BatchContext<E, Fields>) => unknown
+
+/** A function for many happenings at once: as a {@link BatchHandler}, for an edge instead of a topic. */
+export type EdgeBatchHandler<
+  Happened extends Occurrence = Occurrence,
+  E extends Env = Env,
+  Fields extends FieldCatalogue = BuiltInFields,
+> = (happenings: readonly Happening<Happened, Fields>[], context: BatchContext<E, Fields>) => unknown

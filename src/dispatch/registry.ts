@@ -2,18 +2,48 @@ import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import { builtInFields, type FieldCatalogue, nearestField, type OtherField } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { BatchContext, BatchOptions, HandlerContext, HandlerFilter } from './handler.ts'
+import type { AnyVehicleView } from '../vehicles/edge.ts'
+import type { Step } from '../vehicles/vehicles.ts'
+import type { Delivery } from '../inbox/observer.ts'
+import type { BatchContext, BatchOptions, Happening, HandlerFilter } from './handler.ts'
+import { type RunContext, stepOf } from './running.ts'
 
 /** A handler of any topic. The registry has already decided which events it is for. */
-export type AnyHandler = (event: FleetEvent | MalformedBody, context: HandlerContext) => unknown
+export type AnyHandler = (event: FleetEvent | MalformedBody, context: RunContext<Delivery>) => unknown
 
 /** The handler of a batch, its limits and its filter. */
 export interface Gatherer {
   readonly size: number
   readonly withinMs: number
-  readonly handler: (events: readonly (FleetEvent | MalformedBody)[], context: BatchContext) => unknown
+  readonly handler: (events: readonly unknown[], context: AnyBatchContext) => unknown
   readonly wants: Wants | undefined
+  /** It gathers what happened by this edge, and not events. */
+  readonly edge: string | undefined
 }
+
+interface AnyBatchContext extends Omit<BatchContext, 'vehicles'> {
+  readonly vehicles: readonly (AnyVehicleView | undefined)[]
+}
+
+/** What happened, for the handlers of an edge. Throws the error of an edge that failed. */
+export function happeningOf(
+  edge: string,
+  {
+    event,
+    delivery,
+    step,
+  }: { readonly event: FleetEvent | MalformedBody; readonly delivery: Delivery; readonly step: Step | undefined },
+): Omit<Happening, 'vehicle'> & { readonly vehicle: AnyVehicleView } {
+  const found = step?.happened.find((each) => each.edge === edge)
+  if (found !== undefined && 'error' in found) throw found.error
+  const vehicle = step?.view
+  if (found === undefined || vehicle === undefined || event.topic === 'malformed') throw lostHappening(edge)
+  const { vin } = vehicle
+  return { vin, change: found.change, vehicle, edge, id: `${vin}:${edge}:${delivery.id}`, event }
+}
+
+const lostHappening = (edge: string): FleethookError =>
+  new FleethookError('handler_invalid', `The edge \`${edge}\` did not happen in this message.`)
 
 /** The names of handlers, or the places where they were registered. */
 const labels = /* @__PURE__ */ new WeakMap<object, string>()
@@ -28,18 +58,21 @@ function label(handler: object, text: string): void {
   if (!labels.has(handler)) labels.set(handler, text)
 }
 
-/** The frames of a stack between `registeredAs` and the caller of `receiver.on`. */
+/** The frames of a stack between `registeredAs` and the caller of `receiver.on`; there is one less for `receiver.when`. */
 const ownFrames = 4
 
-function registeredAs(handler: object): string {
+function registeredAs(handler: object, frames: number = ownFrames): string {
   const name = 'name' in handler ? handler.name : undefined
   if (typeof name === 'string' && /^[\w$ ]{1,60}$/.test(name)) return name
   const places = (new Error().stack ?? '').split('\n').flatMap((frame) => /[^()\s@]+:\d+:\d+(?=\)?$)/.exec(frame) ?? [])
-  return places[ownFrames] ?? 'without a name'
+  return places[frames] ?? 'without a name'
 }
 
 /** A filter as it was given: nobody has checked the names of its fields. */
-type GivenFilter = Omit<HandlerFilter, 'fields'> & { readonly fields?: readonly string[] }
+type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
+  readonly fields?: readonly string[]
+  readonly changed?: readonly string[]
+}
 
 /** The handlers of a receiver, in the order in which they were registered. */
 export interface Registry {
@@ -47,8 +80,12 @@ export interface Registry {
   add(subjects: unknown, handler: unknown, filter: GivenFilter | undefined): void
   /** Throws `handler_invalid` when an argument of `receiver.batch` is wrong. */
   addBatch(subjects: unknown, options: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter, handler: unknown): void
-  /** What an event is for. */
-  handlersFor(event: FleetEvent | MalformedBody): Matching
+  /** As `add`, for an edge. The edge was checked. */
+  addEdge(edge: string, handler: unknown, filter: GivenFilter | undefined): void
+  /** As `addBatch`, for an edge. The edge was checked. */
+  addEdgeBatch(edge: string, options: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter, handler: unknown): void
+  /** What an event is for, with what it changed. */
+  handlersFor(event: FleetEvent | MalformedBody, step?: Step): Matching
 }
 
 /** The handlers for an event, in order, and the batches that want it. */
@@ -62,7 +99,7 @@ interface Registered {
   readonly wants: Wants | undefined
 }
 
-type Wants = (event: FleetEvent | MalformedBody) => boolean
+type Wants = (event: FleetEvent | MalformedBody, step: Step | undefined) => boolean
 
 /** The handlers for one topic. */
 interface Subscribed {
@@ -77,9 +114,27 @@ const subjects: readonly string[] = [...topics, '*', 'malformed']
 
 const nobody: Subscribed = { all: [], gatherers: [], unfiltered: { handlers: [], gatherers: [] } }
 
-/** An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`. */
-export function createRegistry(ownFields: FieldCatalogue = {}): Registry {
+/**
+ * An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`, and as `changed` those that
+ * `keepsField` says.
+ */
+export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (field: string) => boolean): Registry {
   const byTopic = new Map<string, Subscribed>()
+  const byEdge = new Map<string, Subscribed>()
+
+  function wantsOf(filter: GivenFilter | undefined): Wants | undefined {
+    return filter && wantsIn(checked(filter, ownFields, keepsField))
+  }
+
+  function gathererOf(
+    { size, withinMs, ...filter }: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter,
+    handler: Gatherer['handler'],
+    edge?: string,
+  ): Gatherer {
+    const gatherer: Gatherer = { size, withinMs, handler, wants: wantsOf(filter), edge }
+    label(gatherer, labelOf(handler))
+    return gatherer
+  }
 
   function subscribe<Handler extends object>(
     given: unknown,
@@ -100,41 +155,47 @@ export function createRegistry(ownFields: FieldCatalogue = {}): Registry {
 
   return {
     add(given, handler, filter) {
-      const wants = wantsOf(filter, ownFields)
+      const wants = wantsOf(filter)
       subscribe<AnyHandler>(given, handler, ({ all, gatherers }, checkedHandler) =>
         subscribed([...all, { handler: checkedHandler, wants }], gatherers),
       )
     },
 
-    addBatch(given, { size, withinMs, ...filter }, handler) {
-      const wants = wantsOf(filter, ownFields)
+    addBatch(given, options, handler) {
+      checkBatch(options)
       // One gatherer for all topics of the batch: their events are gathered together.
       let gatherer: Gatherer | undefined
-      for (const [name, value, least] of [
-        ['size', size, 1],
-        ['withinMs', withinMs, 0],
-      ] as const) {
-        if (Number.isSafeInteger(value) && value >= least && value < 2 ** 31) continue
-        throw new FleethookError(
-          'handler_invalid',
-          `\`${name}\` of a batch must be a whole number from ${least} to 2147483647 and is ${value}.`,
-        )
-      }
       subscribe<Gatherer['handler']>(given, handler, (topic, checkedHandler) => {
-        gatherer ??= { size, withinMs, handler: checkedHandler, wants }
-        label(gatherer, labelOf(checkedHandler))
+        gatherer ??= gathererOf(options, checkedHandler)
         return subscribed(topic.all, [...topic.gatherers, gatherer])
       })
     },
 
-    handlersFor(event) {
-      const { all, gatherers, unfiltered } = byTopic.get(event.topic) ?? nobody
-      return (
-        unfiltered ?? {
-          handlers: all.flatMap((registered) => wanting(registered, event)),
-          gatherers: gatherers.filter(({ wants }) => wanted(wants, event)),
-        }
-      )
+    addEdge(edge, handler, filter) {
+      if (!isHandler<(happening: unknown, context: RunContext<Delivery>) => unknown>(handler))
+        throw notAFunction(edge, handler)
+      label(handler, registeredAs(handler, ownFrames - 1))
+      const wants = wantsOf(filter)
+      const ofEdge: AnyHandler = (event, context) =>
+        handler(happeningOf(edge, { event, delivery: context.delivery, step: stepOf(context) }), context)
+      label(ofEdge, labelOf(handler))
+      const { all, gatherers } = byEdge.get(edge) ?? nobody
+      byEdge.set(edge, subscribed([...all, { handler: ofEdge, wants }], gatherers))
+    },
+
+    addEdgeBatch(edge, options, handler) {
+      checkBatch(options)
+      if (!isHandler<Gatherer['handler']>(handler)) throw notAFunction(edge, handler)
+      label(handler, registeredAs(handler, ownFrames - 1))
+      const { all, gatherers } = byEdge.get(edge) ?? nobody
+      byEdge.set(edge, subscribed(all, [...gatherers, gathererOf(options, handler, edge)]))
+    },
+
+    handlersFor(event, step) {
+      const ofTopic = matching(byTopic.get(event.topic) ?? nobody, event, step)
+      if (step === undefined || step.happened.length === 0) return ofTopic
+      const all = [ofTopic, ...step.happened.map(({ edge }) => matching(byEdge.get(edge) ?? nobody, event, step))]
+      return { handlers: all.flatMap(({ handlers }) => handlers), gatherers: all.flatMap(({ gatherers }) => gatherers) }
     },
   }
 }
@@ -150,22 +211,57 @@ function subscribed(all: readonly Registered[], gatherers: readonly Gatherer[]):
   return { all, gatherers, unfiltered: isFiltered ? undefined : { handlers, gatherers } }
 }
 
+function matching(
+  { all, gatherers, unfiltered }: Subscribed,
+  event: FleetEvent | MalformedBody,
+  step: Step | undefined,
+): Matching {
+  return (
+    unfiltered ?? {
+      handlers: all.flatMap((registered) => wanting(registered, event, step)),
+      gatherers: gatherers.filter(({ wants }) => wanted(wants, event, step)),
+    }
+  )
+}
+
+function checkBatch({ size, withinMs }: Omit<BatchOptions, keyof HandlerFilter>): void {
+  for (const [name, value, least] of [
+    ['size', size, 1],
+    ['withinMs', withinMs, 0],
+  ] as const) {
+    if (Number.isSafeInteger(value) && value >= least && value < 2 ** 31) continue
+    throw new FleethookError(
+      'handler_invalid',
+      `\`${name}\` of a batch must be a whole number from ${least} to 2147483647 and is ${value}.`,
+    )
+  }
+}
+
+function notAFunction(subject: string, handler: unknown): FleethookError {
+  return new FleethookError('handler_invalid', `The handler for ${subject} is ${typeof handler}, not a function.`)
+}
+
 /** When a filter of a batch throws, the event counts as wanted. The batch then runs the filter again and fails with its error. */
-function wanted(wants: Wants | undefined, event: FleetEvent | MalformedBody): boolean {
+function wanted(wants: Wants | undefined, event: FleetEvent | MalformedBody, step: Step | undefined): boolean {
   try {
-    return wants === undefined || wants(event)
+    return wants === undefined || wants(event, step)
   } catch {
     return true
   }
 }
 
 /** When a filter throws, its handler fails with the error and is retried. The other handlers run as usual. */
-function wanting({ handler, wants }: Registered, event: FleetEvent | MalformedBody): readonly AnyHandler[] {
+function wanting(
+  { handler, wants }: Registered,
+  event: FleetEvent | MalformedBody,
+  step: Step | undefined,
+): readonly AnyHandler[] {
   if (wants === undefined) return [handler]
   try {
-    return wants(event) ? [handler] : []
+    return wants(event, step) ? [handler] : []
   } catch {
-    const filtered: AnyHandler = (again, context) => (wants(again) ? handler(again, context) : undefined)
+    const filtered: AnyHandler = (again, context) =>
+      wants(again, stepOf(context)) ? handler(again, context) : undefined
     label(filtered, labelOf(handler))
     return [filtered]
   }
@@ -184,29 +280,39 @@ function invalid(message: string): FleethookError {
   return new FleethookError('handler_invalid', message, { hint: `The topics are ${subjects.join(', ')}.` })
 }
 
-/** The filter as one function; `undefined` when there is none. */
-function wantsOf(filter: GivenFilter | undefined, ownFields: FieldCatalogue): Wants | undefined {
-  if (filter === undefined) return undefined
-  const { fields, vins } = checked(filter, ownFields)
+/** The filter as one function. */
+function wantsIn({ fields, vins, changed, first = false, invalid = false }: GivenFilter): Wants {
   const listed = typeof vins === 'function' || vins === undefined ? undefined : new Set(vins)
   const wantsVin = typeof vins === 'function' ? vins : listed && ((vin: string) => listed.has(vin))
-  return (event) => {
+  const changing = changed && new Set(changed)
+  return (event, step) => {
     if (wantsVin !== undefined) {
       const vin = event.topic === 'malformed' ? undefined : event.vin
       if (vin === undefined || !wantsVin(vin)) return false
     }
+    if (
+      changing !== undefined &&
+      step?.all.some(
+        (change) => changing.has(change.field) && (first || !change.first) && (invalid || !change.invalid),
+      ) !== true
+    )
+      return false
     if (fields === undefined) return true
     return event.topic === 'data' && fields.some((field) => event.data[field as OtherField] !== undefined)
   }
 }
 
-function checked(filter: GivenFilter, ownFields: FieldCatalogue): GivenFilter {
+function checked(
+  filter: GivenFilter,
+  ownFields: FieldCatalogue,
+  keepsField: ((field: string) => boolean) | undefined,
+): GivenFilter {
   const given: Partial<Record<string, unknown>> = { ...filter }
-  const { fields, vins, ...others } = given
+  const { fields, vins, changed, first, invalid, ...others } = given
   const [other] = Object.keys(others)
   if (other !== undefined) {
     throw new FleethookError('handler_invalid', `There is no filter \`${other}\`.`, {
-      hint: 'The filters of a handler are `fields` and `vins`.',
+      hint: 'The filters of a handler are `fields`, `changed` (with `first` and `invalid`) and `vins`.',
     })
   }
   // Without this check a text in place of a list would be read letter by letter, and match nothing.
@@ -214,17 +320,45 @@ function checked(filter: GivenFilter, ownFields: FieldCatalogue): GivenFilter {
     throw new FleethookError('handler_invalid', 'The filter `fields` must be a list of field names.')
   if (vins !== undefined && typeof vins !== 'function' && !isTexts(vins))
     throw new FleethookError('handler_invalid', 'The filter `vins` must be a list of VINs or a function of one VIN.')
-  for (const field of fields ?? [])
-    if (!Object.hasOwn(builtInFields, field) && !Object.hasOwn(ownFields, field)) throw unknownField(field, ownFields)
+  if (changed !== undefined && !isTexts(changed))
+    throw new FleethookError('handler_invalid', 'The filter `changed` must be a list of field names.')
+  for (const [name, value] of [
+    ['first', first],
+    ['invalid', invalid],
+  ]) {
+    if (value === undefined || (typeof value === 'boolean' && changed !== undefined)) continue
+    throw new FleethookError(
+      'handler_invalid',
+      `The filter \`${String(name)}\` must be true or false, beside \`changed\`.`,
+    )
+  }
+  for (const field of fields ?? []) if (!isKnown(field, ownFields)) throw unknownField(field, ownFields)
+  for (const field of changed ?? []) {
+    if (!isKnown(field, ownFields)) throw unknownField(field, ownFields, 'changed')
+    if (keepsField?.(field) !== true) throw unkeptField(field, keepsField !== undefined)
+  }
   return filter
 }
 
-function unknownField(field: string, ownFields: FieldCatalogue): FleethookError {
+const isKnown = (field: string, ownFields: FieldCatalogue): boolean =>
+  Object.hasOwn(builtInFields, field) || Object.hasOwn(ownFields, field)
+
+function unkeptField(field: string, isOn: boolean): FleethookError {
+  return new FleethookError(
+    'handler_invalid',
+    isOn
+      ? `The filter \`changed\` names \`${field}\`, which is not among the \`fields\` of the option \`vehicles\`.`
+      : 'The filter `changed` needs the option `vehicles`, which is off.',
+    { hint: `Give createReceiver the option vehicles: { fields: ['${field}'] }.` },
+  )
+}
+
+function unknownField(field: string, ownFields: FieldCatalogue, filter: string = 'fields'): FleethookError {
   const nearest = nearestField(field, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
   const guess = nearest === undefined ? '' : `Did you mean \`${nearest}\`? `
   return new FleethookError(
     'handler_invalid',
-    `The filter \`fields\` names \`${field}\`, which is not in the catalogue.`,
+    `The filter \`${filter}\` names \`${field}\`, which is not in the catalogue.`,
     {
       hint: `${guess}Add a field of your own to the option \`fields\`, for instance { ${field}: 'any' }.`,
     },

@@ -2,6 +2,8 @@ import type { Clock, Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { PassingMap } from '../base/passing-map.ts'
+import type { AnyVehicleView, Change } from '../vehicles/edge.ts'
+import type { Step } from '../vehicles/vehicles.ts'
 import type { HandlerContext } from './handler.ts'
 
 /** A handler's failure. `error` is whatever was thrown; it need not be an `Error`. */
@@ -15,8 +17,9 @@ interface Owner {
 }
 
 /** What a handler gets beside what it is to handle: `Receipt` is one delivery, or nothing for a batch. */
-export interface RunContext<Receipt> extends Omit<HandlerContext, 'delivery'> {
+export interface RunContext<Receipt> extends Omit<HandlerContext, 'delivery' | 'vehicle'> {
   readonly delivery: Receipt
+  readonly vehicle: AnyVehicleView | undefined
 }
 
 interface ActiveRun {
@@ -57,8 +60,9 @@ export class Runner {
     what: What,
     owner: Owner,
     delivery: Receipt,
+    step?: Step,
   ): Failure | undefined | Promise<Failure | undefined> {
-    const context = new Context(this.#log, owner.env ?? {}, delivery)
+    const context = new Context(this.#log, owner.env ?? {}, delivery, step)
     try {
       const result = handler(what, context)
       // A handler that is done at once costs neither a timer nor a place among the active runs.
@@ -119,6 +123,11 @@ function isThenable(value: object | null): value is PromiseLike<unknown> {
   return value !== null && 'then' in value && typeof value.then === 'function'
 }
 
+const none: readonly never[] = []
+
+/** What a message changed, by the context of its handler. */
+export let stepOf: (context: object) => Step | undefined
+
 let abortSignal: (context: Context<unknown>, reason: unknown) => void
 
 /**
@@ -129,12 +138,22 @@ class Context<Receipt> implements RunContext<Receipt> {
   readonly log: Log
   readonly env: object
   readonly delivery: Receipt
+  readonly #step: Step | undefined
   #controller: AbortController | undefined
 
-  constructor(log: Log, env: object, delivery: Receipt) {
+  constructor(log: Log, env: object, delivery: Receipt, step: Step | undefined) {
     this.log = log
     this.env = env
     this.delivery = delivery
+    this.#step = step
+  }
+
+  get vehicle(): AnyVehicleView | undefined {
+    return this.#step?.view
+  }
+
+  get changes(): readonly Change[] {
+    return this.#step?.changes ?? none
   }
 
   get signal(): AbortSignal {
@@ -142,6 +161,7 @@ class Context<Receipt> implements RunContext<Receipt> {
   }
 
   static {
+    stepOf = (context) => (#step in context ? context.#step : undefined)
     abortSignal = (context, reason) => {
       context.#controller ??= new AbortController()
       context.#controller.abort(reason)

@@ -7,6 +7,7 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { Ack, DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import type { AtOnce } from '../inbox/memory.ts'
+import type { Fleet } from '../vehicles/vehicles.ts'
 import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
 import { Backlog } from './backlog.ts'
 import { Batches, type GatheredBatch } from './batches.ts'
@@ -47,6 +48,8 @@ interface SchedulerOptions {
   /** Reads a message of which the inbox kept only the text. */
   readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
   readonly events: DispatchEvents
+  /** The newest state of each vehicle, where the receiver keeps it. */
+  readonly fleet: Fleet | undefined
 }
 
 /**

@@ -21,7 +21,8 @@ const entriesOfBlock = 6
 const headBytes = 5
 const blockBytes = headBytes + entriesOfBlock * entryBytes
 const blocksOfSlab = 128
-const none = 0xffff_ffff
+/** No block. Larger numbers would be objects of their own in V8. */
+const none = 0x7fff_ffff
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 

@@ -3,6 +3,7 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { type ExecutionContext, isHeld } from '../hosting/execution-context.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
+import type { Step } from '../vehicles/vehicles.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { InLane } from './lanes.ts'
 import type { AnyHandler, Gatherer } from './registry.ts'
@@ -39,6 +40,8 @@ export interface Work extends InLane<Work> {
   readonly crashes: number
   /** The message, while it waits for more than its turn. */
   readonly opened: OpenedMessage | undefined
+  /** What the message changed in the state of its vehicle. */
+  readonly step: Step | undefined
   /** The batch that it is gathered in. */
   readonly batch: Batch | undefined
   /** The handlers that still have to succeed. `undefined` before the first attempt. */
@@ -152,6 +155,7 @@ export function createWork(message: Waiting, request: RequestWork): Work {
     failingSinceMs: undefined,
     crashes: 0,
     opened: undefined,
+    step: undefined,
     batch: undefined,
     pending: undefined,
     gatherers: nothing,
@@ -246,6 +250,12 @@ export function leaveBatch(work: Work, error: string | undefined): void {
 export function keepOpened(work: Work, opened: OpenedMessage | undefined): void {
   const changing: Mutable<Work> = work
   changing.opened = opened
+}
+
+/** Keeps what the message changed. It stays over all attempts, so each of them shows the same. */
+export function keepStep(work: Work, step: Step): void {
+  const changing: Mutable<Work> = work
+  changing.step = step
 }
 
 export function markRedelivered(work: Work): void {

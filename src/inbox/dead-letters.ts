@@ -29,6 +29,12 @@ export interface ReplaySelection extends MessageSelection {
   readonly to: Date
   /** Counts the messages and changes nothing. */
   readonly dryRun?: boolean | undefined
+  /**
+   * Shows the messages as changes of a state that begins with the first message that the inbox keeps, so that `receiver.when` and
+   * `changed` report again what happened: for a new rule. Needs the option `vehicles`. Default `false`: a replay of handled messages
+   * shows no changes.
+   */
+  readonly edges?: boolean | undefined
 }
 
 /** The messages that were given up. */
@@ -50,6 +56,28 @@ export interface DeadLetters {
   ): Promise<number>
   /** Deletes one by its id, or all that match. Resolves to the number of messages. */
   discard(which: string | (MessageSelection & { readonly dryRun?: boolean | undefined })): Promise<number>
+}
+
+/** The newest state of each vehicle, as far as operators need it. */
+export interface KnownVehicles {
+  get(vin: string): Promise<KnownVehicle | undefined>
+  /** In the order of VINs, at most `limit`, from the first one after `after`. */
+  list(which: { readonly after?: string | undefined; readonly limit: number }): Promise<readonly KnownVehicle[]>
+}
+
+/** One vehicle, as far as operators need it. `VehicleView` says what its members are. */
+export interface KnownVehicle {
+  readonly vin: string
+  readonly fields: readonly string[]
+  value(field: string): unknown
+  at(field: string): Date | undefined
+  ageMs(field: string): number | undefined
+  isCertain(field: string): boolean
+  invalidSince(field: string): Date | undefined
+  readonly online: boolean | undefined
+  readonly state: string | undefined
+  readonly isOnlineCertain: boolean
+  readonly seenAt: Date | undefined
 }
 
 /** A message that the inbox keeps. */

@@ -4,6 +4,7 @@ import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Door } from '../http/paths.ts'
+import type { StoredVehicle, VehicleStore } from './vehicle-store.ts'
 import type { OperatorApi } from './observer.ts'
 import type { InboxStats } from './stats.ts'
 import type { Log } from '../base/log.ts'
@@ -34,6 +35,8 @@ export interface Claim {
   readonly deliveries: number
   /** It was a dead letter, or settled, and is replayed. */
   readonly replayed: boolean
+  /** Of a replayed message: what the receiver gave to `deadLetter` or `revive` as `changed`. */
+  readonly changed?: string
 }
 
 /** What the scheduler has to know of a message. */
@@ -73,6 +76,11 @@ export interface Opened {
   readonly lastId?: string
   /** Where messages may be missing: nobody listened, an earlier process refused messages, or they cannot be read. */
   readonly gaps?: readonly InboxGap[]
+  /**
+   * Messages that are settled or given up, and that stored states of vehicles may lack, in the order of ids, in pages. Only from an
+   * inbox with `vehicles`, and only when the receiver uses them. Read once, before `waiting`. Default: none.
+   */
+  readonly unapplied?: AsyncIterable<readonly InboxMessage[]>
   /** The messages that an earlier process left, claimed or not, in the order of ids, in pages. Read once, before the first `put`. */
   readonly waiting: AsyncIterable<readonly Waiting[]>
 }
@@ -108,6 +116,8 @@ export interface DeadLetterReason {
   readonly attempts: number
   /** Milliseconds since the epoch. */
   readonly diedAt: number
+  /** What the message changed in the state of its vehicle, as text of the receiver. It comes back with the claim of a replay. */
+  readonly changed?: string
 }
 
 /** A message that was given up, kept so that a person can look at it and replay it. */
@@ -162,13 +172,14 @@ export interface Inbox {
   claim(id: string): Promise<Claim | undefined>
   /**
    * Its handlers are done: it no longer waits. Does nothing for a message that is gone. Need not be durable when it
-   * resolves: after a crash the message may be handled again.
+   * resolves: after a crash the message may be handled again. `vehicle`: the state of its vehicle is this one from now on, and as
+   * durable as the rest of the call. Only for an inbox with `vehicles`.
    */
-  settle(id: string): Promise<void>
+  settle(id: string, vehicle?: StoredVehicle): Promise<void>
   /** A claimed message waits again and will be claimed again. As durable as `settle`. */
   reschedule(id: string, next: NextAttempt): Promise<void>
   /** It was given up: keeps it as a dead letter. Resolves to the number of older dead letters that were dropped for it. */
-  deadLetter(id: string, reason: DeadLetterReason): Promise<number>
+  deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
   /** Messages whose handlers are done and that the inbox still keeps. An inbox that drops them at once has none. */
@@ -177,9 +188,10 @@ export interface Inbox {
   messages?(which: Listing): Promise<readonly ListedMessage[]>
   /**
    * Makes a dead letter, or a settled message that it still keeps, a waiting message again, under its id and as `replayed`.
-   * Resolves to `undefined` when there is none. Rejects as `put` does; then the message stays what it is.
+   * Resolves to `undefined` when there is none. Rejects as `put` does; then the message stays what it is. Its claims return
+   * `changed`, or else what `deadLetter` was given.
    */
-  revive(id: string): Promise<Waiting | undefined>
+  revive(id: string, changed?: string): Promise<Waiting | undefined>
   /** Deletes a dead letter. Resolves to whether there was one. */
   discard(id: string): Promise<boolean>
   /** The messages that wait or are claimed now. */
@@ -188,6 +200,8 @@ export interface Inbox {
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
   /** Figures for `receiver.stats()`. */
   stats?(): InboxStats
+  /** Where it keeps the states of vehicles. Left out: it cannot. Not to be used before `open`. */
+  readonly vehicles?: VehicleStore
   /**
    * Makes durable what is not yet, and closes files and connections. A `put` from now on is rejected. From `stoppedAtMs` on,
    * messages may be missing, because sockets close before the inbox. Default: now.
@@ -205,6 +219,8 @@ export interface InboxSettings {
   readonly overflow: 'refuse' | 'conflate'
   readonly clock: Clock
   readonly log: Log
+  /** The receiver keeps states of vehicles in `Inbox.vehicles`. Default `false`. */
+  readonly keepsVehicles?: boolean
   /** Messages were merged into others. Called with their ids. */
   readonly onConflated: (ids: readonly string[]) => void
   /** Something failed that no call can reject with: a write that happens later, or on its own. */

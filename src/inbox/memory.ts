@@ -4,16 +4,18 @@ import { PassingMap } from '../base/passing-map.ts'
 import { createConflation, type Mergeable } from './conflate.ts'
 import type { Claim, DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings, ListedMessage } from './inbox.ts'
 import { isSelected } from './selection.ts'
+import { memoryVehicles, type StoredVehicle } from './vehicle-store.ts'
 
 interface Kept extends Mergeable {
   deliveries: number
+  readonly changed: string | undefined
 }
 
 /** What an inbox in memory does without a promise. Each throws where the method of the same name rejects. */
 export interface AtOnce {
   put(messages: readonly InboxMessage[]): void
   claim(id: string): Claim | undefined
-  settle(id: string): void
+  settle(id: string, vehicle?: StoredVehicle): void
 }
 
 const atOnce = /* @__PURE__ */ new WeakMap<Inbox, AtOnce>()
@@ -47,6 +49,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
   const { pendingMessages = 10_000, pendingBytes = 64 * 1_048_576 } = settings
   const kept = new PassingMap<string, Kept>()
   const dead = new Map<string, DeadLetter>()
+  const vehicles = memoryVehicles()
   const conflation = settings.overflow === 'conflate' ? createConflation<Kept>() : undefined
   // Made once: under overload the stack trace of each refusal would cost more than everything else about it.
   const full = fullError(pendingMessages, pendingBytes)
@@ -92,8 +95,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     return dead.delete(id)
   }
 
-  function keep(message: InboxMessage, replayed: boolean): void {
-    const added: Kept = { message, deliveries: 0, replayed, gone: false }
+  function keep(message: InboxMessage, replayed: boolean, changed?: string): void {
+    const added: Kept = { message, deliveries: 0, replayed, gone: false, changed }
     kept.set(message.id, added)
     bytes += message.bytes
     conflation?.added(added)
@@ -110,12 +113,15 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     claim(id) {
       const found = kept.get(id)
       if (found === undefined) return undefined
-      const { message, deliveries, replayed } = found
+      const { message, deliveries, replayed, changed } = found
       found.deliveries += 1
-      return { message, deliveries, replayed }
+      return changed === undefined ? { message, deliveries, replayed } : { message, deliveries, replayed, changed }
     },
 
-    settle: forget,
+    settle(id, vehicle) {
+      forget(id)
+      if (vehicle !== undefined) vehicles.keep(vehicle)
+    },
   }
 
   const inbox: Inbox = {
@@ -125,13 +131,14 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     put: async (messages) => now.put(messages),
     claim: async (id) => now.claim(id),
-    settle: async (id) => now.settle(id),
+    settle: async (id, vehicle) => now.settle(id, vehicle),
     async reschedule() {},
 
-    async deadLetter(id, { error, attempts, diedAt }) {
+    async deadLetter(id, reason, vehicle) {
       const found = forget(id)
       if (found === undefined) return 0
-      dead.set(id, { id, message: found.message, error, attempts, diedAt })
+      if (vehicle !== undefined) vehicles.keep(vehicle)
+      dead.set(id, { ...reason, id, message: found.message })
       deadBytes += found.message.bytes
       let dropped = 0
       for (const { id: oldest } of dead.values()) {
@@ -160,12 +167,12 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       return listed.toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1)).slice(0, which.limit)
     },
 
-    async revive(id) {
+    async revive(id, changed) {
       const letter = dead.get(id)
       if (letter === undefined) return undefined
       makeRoom(1, letter.message.bytes)
       removeDead(id)
-      keep(letter.message, true)
+      keep(letter.message, true, changed ?? letter.changed)
       return letter.message
     },
 
@@ -190,6 +197,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     },
 
     refusing: () => (closed ? 'inbox_unavailable' : fits(1, 1) ? undefined : 'inbox_full'),
+
+    vehicles,
 
     async close() {
       closed = true

@@ -3,7 +3,7 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { RuntimeRefusal } from '../hosting/drainable.ts'
 import type { RefusalError } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
-import type { DeadLetters, DeadMessage, Messages, ReplaySelection } from './dead-letters.ts'
+import type { DeadLetters, DeadMessage, Messages, ReplaySelection, KnownVehicles } from './dead-letters.ts'
 import type { Stats } from './stats.ts'
 
 /** One receipt of a message, and the attempt to handle it. */
@@ -82,6 +82,8 @@ export interface SettledMessage {
   readonly outcome: 'handled' | 'duplicate' | 'conflated' | 'lost'
   /** The most runs that one of its handlers had. */
   readonly attempts: number
+  /** The length of its text. Left out for a message that was merged or lost. */
+  readonly bytes?: number
 }
 
 /**
@@ -161,6 +163,8 @@ export interface OperatorApi {
   readonly messages: Messages
   /** Replays messages that were handled and that the inbox still keeps. Resolves to the number of messages. */
   readonly replay: (which: ReplaySelection) => Promise<number>
+  /** The newest state of each vehicle: `receiver.vehicles`. Left out, or `undefined`: it is not kept. */
+  readonly vehicles?: KnownVehicles | undefined
   /** Counts since construction, and what is going on right now. Left out when no receiver runs. */
   readonly stats?: () => Stats
   /** Adds an observer. Returns a function that removes it. Left out when no receiver runs. */

@@ -5,7 +5,7 @@ import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, whol
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
-import type { DeadMessage, MessageRecord } from '../inbox/dead-letters.ts'
+import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
 import { Feed, type FeedItem } from './feed.ts'
 
@@ -66,6 +66,57 @@ function itemOf({ atMs, ...item }: FeedItem): object {
   return { at, ...item, event: whole(event), ...lineOf(event, at) }
 }
 
+/** A vehicle in a list, without its values. Times are ISO 8601 in UTC. */
+export interface VehicleSummary {
+  readonly vin: string
+  /** `null`: no message said so. */
+  readonly online: boolean | null
+  /** The last value of a `state` message. */
+  readonly state: string | null
+  /** No message of this vehicle may be missing since it was heard that it is online or not. */
+  readonly isOnlineCertain: boolean
+  /** When its newest message was received. */
+  readonly seenAt: string | null
+  /** The number of fields that were heard. */
+  readonly fields: number
+}
+
+/** The newest state of a vehicle. */
+export interface VehicleReport extends Omit<VehicleSummary, 'fields'> {
+  readonly fields: { readonly [field: string]: FieldReport }
+}
+
+/** The newest value of a field. */
+export interface FieldReport {
+  readonly value: unknown
+  /** When the vehicle sent it. */
+  readonly at: string
+  readonly ageMs: number
+  /** No message of this vehicle may be missing since. */
+  readonly isCertain: boolean
+  /** Since when the vehicle reports no value any more. */
+  readonly invalidSince?: string
+}
+
+function vehicleSummaryOf({ vin, online, state, isOnlineCertain, seenAt, fields }: KnownVehicle): VehicleSummary {
+  return {
+    ...{ vin, online: online ?? null, state: state ?? null, isOnlineCertain },
+    ...{ seenAt: seenAt?.toISOString() ?? null, fields: fields.length },
+  }
+}
+
+function vehicleReportOf(vehicle: KnownVehicle): VehicleReport {
+  const fields = vehicle.fields.toSorted().map((field): [string, FieldReport] => {
+    const invalidSince = vehicle.invalidSince(field)
+    const report = {
+      ...{ value: vehicle.value(field), at: vehicle.at(field)?.toISOString() ?? '' },
+      ...{ ageMs: vehicle.ageMs(field) ?? 0, isCertain: vehicle.isCertain(field) },
+    }
+    return [field, invalidSince === undefined ? report : { ...report, invalidSince: invalidSince.toISOString() }]
+  })
+  return { ...vehicleSummaryOf(vehicle), fields: Object.fromEntries(fields) }
+}
+
 function vinOf(event: FleetEvent | MalformedBody): string | undefined {
   return event.topic === 'malformed' ? undefined : event.vin
 }
@@ -92,6 +143,7 @@ const pageRules: Rules<Selected & { limit?: number; after?: string }> = {
   limit: wholeNumber(1, 1000),
   after: text,
 }
+const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit: pageRules.limit, after: text }
 const listingRules: Rules<Selected & { limit?: number; before?: string }> = {
   ...filterRules,
   limit: wholeNumber(1, 1000),
@@ -157,6 +209,25 @@ export function createOperatorApp(
     return c.json({ messages: await operator.replay({ ...which, from: new Date(from), to: new Date(to) }) })
   })
 
+  app.get('/vehicles', async (c) => {
+    const query = c.req.query()
+    const { limit = usualLimit, after } = read(
+      'limit' in query ? { ...query, limit: Number(query['limit']) } : query,
+      vehiclesRules,
+    )
+    const found = await vehiclesOf(operator).list({ after, limit })
+    const last = found.at(-1)
+    return c.json({
+      vehicles: found.map(vehicleSummaryOf),
+      next: found.length === limit && last !== undefined ? last.vin : null,
+    })
+  })
+
+  app.get('/vehicles/:vin', async (c) => {
+    const vehicle = await vehiclesOf(operator).get(c.req.param('vin'))
+    return vehicle === undefined ? c.json(unknownVehicle, 404) : c.json(vehicleReportOf(vehicle))
+  })
+
   app.get('/messages', async (c) => {
     const { limit = usualLimit, ...which } = read(queryOf(c), listingRules)
     const found = await operator.messages.list({ ...dated(which), limit })
@@ -206,6 +277,12 @@ export function createOperatorApp(
   return app
 }
 
+const unknownVehicle = { error: 'vehicle_unknown', text: 'Nothing was heard of a vehicle with this VIN.' }
+
+function vehiclesOf({ vehicles }: OperatorApi): KnownVehicles {
+  if (vehicles !== undefined) return vehicles
+  throw new FleethookError('option_invalid', 'This receiver keeps no state of vehicles: its option `vehicles` is off.')
+}
 const unknownMessage = { error: 'message_unknown', text: 'The inbox has no message with this id.' }
 
 const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }

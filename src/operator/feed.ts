@@ -143,7 +143,7 @@ export class Feed {
         },
         settled: (message) => {
           const lagMs = Math.max(0, this.#now() - Number.parseInt(message.id.slice(0, 8) + message.id.slice(9, 13), 16))
-          this.#push({ kind: 'settled', ...message, lagMs }, message.outcome === 'lost')
+          this.#push({ kind: 'settled', ...message, lagMs }, message.outcome === 'lost', message.bytes)
         },
       })
     }

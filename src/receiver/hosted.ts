@@ -7,6 +7,8 @@ import type { HttpRequest } from '../http/routes.ts'
 export interface HostedReceiver {
   /** Answers a request that the server read itself, without a `Request`. Never throws or rejects. */
   answer(target: PathTarget | undefined, request: HttpRequest): Answer | Promise<Answer>
+  /** It keeps states of vehicles in memory, which a Worker loses at any time. */
+  readonly keepsVehiclesInMemory: boolean
   /** The server refused a request before the receiver saw it. */
   refused(error: RuntimeRefusal): void
   /** Sentences for the operator when the receiver has started, or has drained. */

@@ -1,9 +1,17 @@
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Env, Hono } from 'hono'
-import type { BatchHandler, BatchOptions, Handler, HandlerFilter, Subject } from '../dispatch/handler.ts'
-import type { FleetEvent } from '../events/event.ts'
+import type {
+  BatchHandler,
+  BatchOptions,
+  EdgeBatchHandler,
+  EdgeHandler,
+  Handler,
+  HandlerFilter,
+  Subject,
+} from '../dispatch/handler.ts'
+import type { Edge, Occurrence } from '../vehicles/edge.ts'
+import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
-import type { MalformedBody } from '../events/malformed.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Answer } from '../http/answers.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
@@ -80,6 +88,37 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
     options: BatchOptions<Fields>,
     handler: BatchHandler<NoInfer<S>, E, Fields>,
   ): Receiver<E, Fields>
+  /** The same for what happens to vehicles: gathers what {@link when} would hand over one by one. */
+  batch<Happened extends Occurrence>(
+    edge: Edge<Happened>,
+    options: BatchOptions<Fields>,
+    handler: EdgeBatchHandler<Happened, E, Fields>,
+  ): Receiver<E, Fields>
+  /**
+   * Registers a handler for something that happens to a vehicle, such as `becomes('Gear', 'P')` of `fleethook/when`. Needs the option
+   * `vehicles`. It runs after the handlers of the message's topic, and is a handler of the message like these: it has its own retries,
+   * and its failure makes the message a dead letter. With a durable inbox, what happened is reported at least once, in order per vehicle,
+   * also through crashes. `id` is the same each time.
+   *
+   * Throws `handler_invalid` when the option is off, when the edge looks at a field that it does not keep, or when another edge has the
+   * same name.
+   *
+   * @example
+   * ```ts
+   * import { createReceiver } from 'fleethook'
+   * import { becomes } from 'fleethook/when'
+   *
+   * createReceiver({ secret: 'a-long-random-value', vehicles: { fields: ['Gear'] } })
+   *   .when(becomes('Gear', 'P'), ({ vin, change, id }) => console.log(id, vin, 'parked at', change.at))
+   * ```
+   */
+  when<Happened extends Occurrence>(
+    edge: Edge<Happened>,
+    handler: EdgeHandler<Happened, E, Fields>,
+    filter?: Pick<HandlerFilter<Fields>, 'vins'>,
+  ): Receiver<E, Fields>
+  /** The newest state of each vehicle. Its methods reject with `option_invalid` when the option `vehicles` is off. */
+  readonly vehicles: Vehicles<Fields>
   /** Called for every failed run of a handler and every failure of the inbox. What it throws is logged. */
   onError(handler: (error: unknown, details: ErrorDetails) => unknown): Receiver<E, Fields>
   /**

@@ -18,7 +18,7 @@ import {
   withMethods,
 } from '../base/options.ts'
 import type { Format } from '../events/event.ts'
-import type { FieldCatalogue } from '../events/fields.ts'
+import { builtInFields, type ExtendedBy, type FieldCatalogue, type FieldName, nearestField } from '../events/fields.ts'
 import type { Ack } from '../hosting/drainable.ts'
 import type { DeadMessage } from '../inbox/dead-letters.ts'
 import type { Secret } from '../http/secret.ts'
@@ -69,6 +69,12 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
    * milliseconds apart. Default: skips none. `stats().duplicates` counts them.
    */
   readonly dedupe?: Dedupe
+  /**
+   * Keeps the newest value of these fields for each vehicle, for `context.vehicle` and `context.changes`, the filter `changed`,
+   * `receiver.when` and `receiver.vehicles`. `true`: all fields. Default: off. It needs an inbox that can keep them: in memory or in
+   * SQLite.
+   */
+  readonly vehicles?: boolean | VehiclesOptions<Fields>
   /** The longest that one run of a handler may take before its signal is aborted, in milliseconds. Default 30,000. */
   readonly timeoutMs?: number
   readonly limits?: Partial<Limits>
@@ -95,6 +101,19 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
   readonly clock?: Clock
 }
 
+/** The option `vehicles` of {@link createReceiver}. */
+export interface VehiclesOptions<Fields extends FieldCatalogue = FieldCatalogue> {
+  /** The fields to keep. Positions are personal data, so keep `Location` only if you need it. `'all'`: all fields. */
+  readonly fields: readonly FieldName<ExtendedBy<Fields>>[] | 'all'
+  /**
+   * The least difference that counts as a change of a number, against the last value that counted. Default: any difference. Noise of a
+   * sensor is no change then, and a slow drift still is.
+   */
+  readonly deltas?: { readonly [Name in FieldName<ExtendedBy<Fields>>]?: number }
+  /** Forgets a vehicle when no message of it has come for this time, in milliseconds. At least a minute. Default: never. */
+  readonly forgetAfterMs?: number
+}
+
 /** Options with every default filled in. */
 export interface Settings {
   readonly secret: Secret
@@ -107,6 +126,7 @@ export interface Settings {
   readonly order: 'vin' | 'none'
   readonly retry: Partial<RetryOptions>
   readonly dedupe: Dedupe | undefined
+  readonly vehicles: VehiclesSettings | undefined
   readonly timeoutMs: number
   readonly limits: Limits
   readonly overflow: 'refuse' | 'conflate'
@@ -117,6 +137,32 @@ export interface Settings {
   readonly clock: Clock
 }
 
+/** What of the option `vehicles` is left to do. */
+interface VehiclesSettings {
+  /** `undefined`: all. */
+  readonly fields: readonly string[] | undefined
+  readonly deltas: Readonly<Record<string, number>>
+  readonly forgetAfterMs: number | undefined
+}
+
+const vehiclesRules: Rules<VehiclesOptions> = {
+  fields: required(
+    {
+      must: "must be a list of field names, or 'all'",
+      accepts: (value) => value === 'all' || (Array.isArray(value) && value.length > 0 && value.every(isText)),
+    },
+    "Name the fields to keep, for instance vehicles: { fields: ['BatteryLevel', 'Gear'] }.",
+  ),
+  deltas: {
+    must: 'must map field names to numbers above 0',
+    accepts: (value) =>
+      isObject(value) &&
+      Object.values(value).every((delta) => typeof delta === 'number' && delta > 0 && delta < Infinity),
+  },
+  forgetAfterMs: wholeNumber(60_000),
+}
+
+const isText = (value: unknown): boolean => typeof value === 'string'
 const observerMembers: readonly (keyof Observer)[] = [
   ...(['attached', 'received', 'refused', 'tested', 'around', 'failed', 'settled', 'dead', 'gap'] as const),
 ]
@@ -147,6 +193,12 @@ const rules: Rules<ReceiverOptions> = {
     maxAgeMs: wholeNumber(0),
   },
   dedupe: { withinMs: required(wholeNumber(1)), maxEntries: wholeNumber(1) },
+  // Checked by `readVehicles`: it can be `true`.
+  vehicles: {
+    must: 'must be true, or an object with `fields`',
+    accepts: (value) => typeof value === 'boolean' || isObject(value),
+    hint: "For instance vehicles: { fields: ['BatteryLevel', 'Gear'] }.",
+  },
   timeoutMs: milliseconds(1),
   limits: { bodyBytes: wholeNumber(1), pendingMessages: wholeNumber(1), pendingBytes: wholeNumber(1) },
   overflow: oneOf('refuse', 'conflate'),
@@ -160,8 +212,13 @@ const rules: Rules<ReceiverOptions> = {
   clock: withMethods('now', 'after'),
 }
 
+/** Options whose fields nobody has checked. */
+type GivenOptions = (Omit<ReceiverOptions<never, never>, 'vehicles'> | Omit<ReceiverOptions, 'vehicles'>) & {
+  readonly vehicles?: unknown
+}
+
 /** Checks options and fills in the defaults. Throws a `FleethookError` that names the option, what was given and what to do. */
-export function readOptions(options: ReceiverOptions<never, never> | ReceiverOptions): Settings {
+export function readOptions(options: GivenOptions): Settings {
   checkOptions('createReceiver', options, rules)
   if (options.secret === undefined) {
     throw new FleethookError('secret_missing', 'Option `secret` is missing.', {
@@ -179,6 +236,7 @@ export function readOptions(options: ReceiverOptions<never, never> | ReceiverOpt
     order: options.order ?? 'vin',
     retry: defined(options.retry),
     dedupe: options.dedupe,
+    vehicles: readVehicles(options),
     timeoutMs: options.timeoutMs ?? 30_000,
     limits: { bodyBytes: 1_048_576, pendingMessages: undefined, pendingBytes: undefined, ...defined(options.limits) },
     overflow: options.overflow ?? 'refuse',
@@ -188,4 +246,44 @@ export function readOptions(options: ReceiverOptions<never, never> | ReceiverOpt
     observe: [options.observe ?? []].flat(),
     clock: options.clock ?? systemClock,
   }
+}
+
+/** Throws `option_invalid` for unknown fields, and where the state of a vehicle could not be kept in order. */
+function readVehicles(options: GivenOptions): VehiclesSettings | undefined {
+  const { vehicles, order, decode, fields: ownFields = {} } = options
+  if (vehicles === undefined || vehicles === false) return undefined
+  if (vehicles !== true) checkOptions('createReceiver.vehicles', vehicles, vehiclesRules)
+  const given: VehiclesOptions = vehicles === true ? { fields: 'all' } : vehicles
+  const deltas: Readonly<Record<string, number>> = { ...given.deltas }
+  const fields: readonly string[] | undefined = given.fields === 'all' ? undefined : given.fields
+  const known = [...Object.keys(builtInFields), ...Object.keys(ownFields)]
+  for (const name of [...(fields ?? []), ...Object.keys(deltas)]) {
+    if (known.includes(name) && (fields === undefined || fields.includes(name))) continue
+    const nearest = nearestField(name, fields === undefined || !known.includes(name) ? known : fields)
+    throw new FleethookError(
+      'option_invalid',
+      known.includes(name)
+        ? `Option \`vehicles.deltas\` of createReceiver names \`${name}\`, which is not among \`vehicles.fields\`.`
+        : `Option \`vehicles\` of createReceiver names \`${name}\`, which is not in the catalogue.`,
+      {
+        hint:
+          nearest === undefined ? 'Add a field of your own to the option `fields`.' : `Did you mean \`${nearest}\`?`,
+      },
+    )
+  }
+  if (order === 'none') {
+    throw new FleethookError(
+      'option_invalid',
+      "Option `vehicles` of createReceiver needs the order of each vehicle's messages, and option `order` is 'none'.",
+      { hint: "Leave out `order`, or set it to 'vin'." },
+    )
+  }
+  if (decode === false) {
+    throw new FleethookError(
+      'option_invalid',
+      'Option `vehicles` of createReceiver compares decoded values, and option `decode` is false.',
+      { hint: 'Leave out `decode`. `event.raw` has every value as it was sent.' },
+    )
+  }
+  return { fields, deltas, forgetAfterMs: given.forgetAfterMs }
 }

@@ -8,15 +8,17 @@ import { targetCommands } from './targets.ts'
 /** The paths below which a target is reached. The short form mounts nothing: `test/mounts` does. */
 const mounts = inForm({ short: [''], full: ['', '/mounted'] })
 
-for (const { runtime, command } of targetCommands) {
-  describe(`the conformance suite against ${runtime}`, () => {
+for (const { runtime, command, how } of targetCommands) {
+  describe(`the conformance suite against ${runtime}${how === undefined ? '' : ` ${how}`}`, () => {
     let target: Target
+    let eventsUrl: string
     beforeAll(async () => {
       target = await spawnTarget(await command())
+      eventsUrl = target.output.join('\n').match(/events at (\S+)/)?.[1] ?? target.url
     })
     afterAll(() => target.stop())
 
-    for (const mount of mounts) {
+    for (const mount of how === undefined ? mounts : ['']) {
       describe(mount === '' ? 'at the root' : `mounted at ${mount}`, () => {
         const at = (): string => target.url + mount
         const checks = receiverConformance({ url: 'http://not.yet', secret, slowVins, events: async () => [] })
@@ -28,7 +30,7 @@ for (const { runtime, command } of targetCommands) {
               url: at(),
               secret,
               slowVins,
-              events: async () => (await fetch(`${target.url}/target/events`)).json(),
+              events: async () => (await fetch(`${eventsUrl}/target/events`)).json(),
             }
             await receiverConformance(subject)[index]?.run()
           },

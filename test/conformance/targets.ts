@@ -7,6 +7,8 @@ const here = (name: string): string => fileURLToPath(new URL(name, import.meta.u
 
 interface RuntimeCommand {
   readonly runtime: Runtime
+  /** What is special about it. */
+  readonly how?: string
   readonly command: () => Promise<TargetCommand>
 }
 
@@ -21,6 +23,7 @@ export const targetCommands: readonly RuntimeCommand[] = (
     run('node22', here('node.ts')),
     run('node24', here('node.ts')),
     run('node26', here('node.ts')),
+    { ...run('node24', here('node-own.ts')), how: "with Node's own requests" },
     run('bun', 'run', here('bun.ts')),
     run('deno', 'run', '--allow-all', here('deno.ts')),
     {

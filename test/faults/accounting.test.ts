@@ -26,6 +26,7 @@ function history(): Evidence & { readonly journal: { readonly runs: RunLine[]; r
     sent,
     journal: {
       runs,
+      edges: [],
       gaps: [
         // Down from the fifth to the seventh message, and full for one vehicle at the ninth.
         { kind: 'gap', pid: 2, reason: 'restarted', fromMs: startMs + 480, toMs: startMs + 720, missed: 0 },
@@ -87,7 +88,7 @@ test('control: a gap is no excuse for an acknowledged message', () => {
     missed: 0,
   }
   const runs = history().journal.runs.filter(({ delivery }) => delivery !== 'V1 2')
-  const { violations } = account({ ...history(), journal: { runs, gaps: [everywhere], dead: history().journal.dead } })
+  const { violations } = account({ ...history(), journal: { ...history().journal, runs, gaps: [everywhere] } })
   expect(violations.unaccounted).toEqual([expect.stringContaining('V1 2')])
 })
 

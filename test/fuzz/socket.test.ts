@@ -57,12 +57,17 @@ afterAll(() =>
   }),
 )
 
-describe.each(['node24', 'bun', 'deno'] as const)(
-  'whatever bytes come on a connection, on %s',
+describe.each([
+  ['node24', 'with a host', {}],
+  ['node24', "with Node's own requests", { ALONE: '1' }],
+  ['bun', 'with a host', {}],
+  ['deno', 'with a host', {}],
+] as const)(
+  'whatever bytes come on a connection, on %s %s',
   { concurrent: form !== 'long', timeout: inForm({ full: 120_000, long: 3_600_000 }) },
-  (runtime) => {
+  (runtime, how, env) => {
     test('the process keeps running and takes messages', async ({ expect }) => {
-      await using target = await spawnTarget(programCommand(runtime, program))
+      await using target = await spawnTarget({ ...programCommand(runtime, program), env })
       const port = Number(new URL(target.url).port)
       const answers = new Map<string, number>()
       const startedAt = performance.now()

@@ -49,10 +49,22 @@ describe('what is in src/ runs anywhere', () => {
 })
 
 /** The folders of src/ in the order of imports: a file may import from its own folder and from those before it. */
-const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'dispatch', 'receiver', 'backend']
+const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'vehicles', 'dispatch', 'receiver', 'backend']
 /** Beside the way of a message: what stands on all of it. */
-const beside = ['operator', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
-const entries = ['client', 'index', 'metrics', 'normalize', 'operator', 'receiver', 'sandbox', 'schemas', 'testing']
+const beside = ['when', 'operator', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
+const entries = [
+  'client',
+  'index',
+  'metrics',
+  'normalize',
+  'operator',
+  'otel',
+  'receiver',
+  'sandbox',
+  'schemas',
+  'testing',
+  'when',
+]
 
 const importing = /(?:\bfrom|\bimport)\s*\(?\s*'(\.[^']+)'/g
 

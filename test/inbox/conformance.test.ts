@@ -2,13 +2,16 @@ import { memoryInbox } from 'fleethook'
 import { describe, expect, test } from 'vitest'
 import type { Conformance } from '../../src/testing/expectations.ts'
 import { inboxConformance } from '../../src/testing/inbox-conformance.ts'
+import { vehiclesConformance } from '../../src/testing/vehicles-conformance.ts'
 import { disk, storedInbox } from './stored-inbox.ts'
 
 const named = (checks: readonly Conformance[]): readonly (readonly [string, Conformance])[] =>
   checks.map((check) => [check.name, check])
 
 describe('memoryInbox', () => {
-  test.each(named(inboxConformance({ create: memoryInbox() })))('%s', (_, { run }) => run())
+  const subject = { create: memoryInbox() }
+  const checks = [...inboxConformance(subject), ...vehiclesConformance(subject)]
+  test.each(named(checks))('%s', (_, { run }) => run())
 })
 
 describe('an inbox that keeps text only', () => {

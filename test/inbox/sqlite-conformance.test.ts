@@ -1,6 +1,7 @@
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test } from 'vitest'
-import { inboxConformance } from '../../src/testing/inbox-conformance.ts'
+import { inboxConformance, type InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
+import { vehiclesConformance } from '../../src/testing/vehicles-conformance.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf } from './sqlite-settings.ts'
 
@@ -10,10 +11,11 @@ describe.each([['beside the receiver', false], ...(hasThreads ? [['in a thread',
   'sqliteInbox, %s',
   (_name, thread) => {
     const files = createFiles({ thread })
-    const checks = inboxConformance({
+    const subject: InboxUnderTest = {
       create: (settings) => files.create(settings),
       reopen: (inbox, settings) => files.reopen(inbox, settings),
-    })
+    }
+    const checks = [...inboxConformance(subject), ...vehiclesConformance(subject)]
     test.each(checks.map((check) => [check.name, check] as const))('%s', (_, { run }) => run())
   },
 )

@@ -1,4 +1,5 @@
-import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import type { Inbox, InboxMessage } from 'fleethook'
@@ -7,8 +8,8 @@ import { describe, expect, test, vi } from 'vitest'
 import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import { openDatabase } from '../../adapters/inbox/sqlite/file/database.ts'
-import { migrate } from '../../adapters/inbox/sqlite/file/schema.ts'
+import { openDatabase, pageBytes } from '../../adapters/inbox/sqlite/file/database.ts'
+import { migrate, migrations } from '../../adapters/inbox/sqlite/file/schema.ts'
 import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { FleethookError } from 'fleethook'
 import { fakeClock } from 'fleethook/testing'
@@ -207,17 +208,37 @@ test('an older schema is migrated in place, in one transaction', async () => {
   const steps = [
     'not run: the file has it',
     'nor this',
+    'nor that',
     'ALTER TABLE dead ADD COLUMN note TEXT',
     'CREATE TABLE more (x INTEGER)',
   ]
   expect(() => migrate(db, path, [...steps, 'nonsense'])).toThrow()
-  expect(db.prepare('PRAGMA user_version').get()).toEqual({ user_version: 2 })
+  expect(db.prepare('PRAGMA user_version').get()).toEqual({ user_version: 3 })
   expect(() => db.prepare('SELECT note FROM dead')).toThrow()
-  expect(migrate(db, path, steps)).toBe(2)
-  expect(db.prepare('PRAGMA user_version').get()).toEqual({ user_version: 4 })
+  expect(migrate(db, path, steps)).toBe(3)
+  expect(db.prepare('PRAGMA user_version').get()).toEqual({ user_version: 5 })
   expect(db.prepare('SELECT count(*) AS count FROM pending').get()).toEqual({ count: 10 })
-  expect(migrate(db, path, steps)).toBe(4)
+  expect(migrate(db, path, steps)).toBe(5)
   db.close()
+})
+
+test('a migrated file has the tables where a new file has them, so its first page can be replaced', () => {
+  const layout = (db: DatabaseSync): unknown =>
+    db.prepare('SELECT type, name, rootpage, sql FROM sqlite_schema ORDER BY rowid').all()
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-schema-'))
+  const old = new DatabaseSync(join(folder, 'old.db'))
+  old.exec(`PRAGMA page_size = ${pageBytes}; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL`)
+  migrate(old, 'old.db', migrations.slice(0, 2))
+  const add = old.prepare(`INSERT INTO messages VALUES (?, 'id', 'lane', 1, 'root', 'wire', 1, 1, ?)`)
+  for (let place = 1; place <= 2_000; place += 1) add.run(place, 'x'.repeat(500))
+  old.close()
+  const migrated = openDatabase(join(folder, 'old.db'), 64)
+  const fresh = openDatabase(join(folder, 'new.db'), 64)
+  expect(layout(migrated)).toEqual(layout(fresh))
+  expect(migrated.prepare('SELECT count(*) AS messages FROM messages').get()).toEqual({ messages: 2_000 })
+  migrated.close()
+  fresh.close()
+  rmSync(folder, { recursive: true })
 })
 
 describe('on a failing disk', () => {

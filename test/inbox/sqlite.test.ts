@@ -182,6 +182,7 @@ describe('a message that is no longer pending', () => {
       lane: n % 1000 === 7 ? 'RARE' : 'VIN',
     }))
     for (let at = 0; at < all.length; at += 500) await inbox.put(all.slice(at, at + 500))
+    for (const { id } of all) await inbox.claim(id)
     for (const { id } of all) void inbox.settle(id)
     const found = await inbox.settled({ limit: 3, lane: 'RARE', fromMs: startMs + 1000 })
     expect(found.map(({ receivedAt }) => receivedAt - startMs)).toEqual([1007, 2007, 3007])

@@ -10,15 +10,16 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
     values: `
       Discard FleethookError Retry createReceiver memoryInbox summarize`,
     types: `
-      Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Claim Clock
-      ConnectivityEvent DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors
-      DrainOptions DrainResult Durability ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy
+      Ack Alert AlertOccurrence AlertsEvent Answer BatchContext BatchHandler BatchOptions Bounds BuiltInFields Change Claim Clock
+      Condition ConnectivityEvent DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors
+      DrainOptions DrainResult Durability Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeResult EdgeStep EdgeTopic ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy
       FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
-      GivenMessage Handler HandlerContext HandlerFilter Histogram Inbox InboxFactory InboxGap InboxMessage
+      GivenMessage Handler HandlerContext HandlerFilter Happening Histogram Inbox InboxFactory InboxGap InboxMessage
       InboxSettings InboxStats Json KeptGap ListedMessage Listing Location Log MalformedBody MessageRecord MessageSelection Messages Meta NextAttempt
-      ObservedRun Observer OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
-      RefusedRequest RelayInbox ReplaySelection RunEnd RuntimeRefusal Secret Selection SettledMessage Source StateEvent Stats Subject TestMessage
-      TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent VehicleError Waiting WireEvent`,
+      ObservedRun Observer Occurrence OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
+      RefusedRequest RelayInbox ReplaySelection RunEnd RuntimeRefusal Secret Selection SettledMessage Source StateEvent Stats StoredVehicle Subject TestMessage
+      TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent VehicleError VehicleStore VehicleView Vehicles VehiclesOptions
+      VehiclesStats Waiting WireEvent`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
@@ -42,7 +43,12 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       ServiceErrorCode ServiceErrorDetails SiteEvent SiteTopic StoredConfig StoredWebhook StreamEvent StreamGap StreamMessage StreamOptions StreamTopic
       StreamingConfig VehicleCommand VehicleImage VehicleResource VehicleSummary Webhook WebhookResource`,
   },
-  'fleethook/operator': { values: 'operatorRoutes', types: 'Letter LetterSummary OperatorApi OperatorOptions' },
+  'fleethook/otel': { values: 'otel', types: 'OtelOptions' },
+  'fleethook/operator': {
+    values: 'operatorRoutes',
+    types:
+      'FieldReport KnownVehicle KnownVehicles Letter LetterSummary OperatorApi OperatorOptions VehicleReport VehicleSummary',
+  },
   'fleethook/sandbox': {
     values: 'createSandbox',
     types: `
@@ -50,10 +56,19 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Sandbox SandboxOptions SandboxState SandboxStore StreamFault`,
   },
   'fleethook/testing': {
-    values: 'deliver fakeClock inboxConformance message receiverConformance relayConformance',
+    values:
+      'deliver fakeClock inboxConformance message receiverConformance relayConformance vehicle vehiclesConformance',
     types: `
       Conformance DeliverOptions Deliverable Delivered FakeClock GivenAlert GivenError HandledEvent InboxUnderTest MessageDetails
-      MessageFactories MessageOf ReceiverUnderTest RelayUnderTest`,
+      MessageFactories MessageOf ReceiverUnderTest RelayUnderTest TestVehicle`,
+  },
+  'fleethook/when': {
+    values: `
+      above alertEnds alertStarts all any becomes below between ceases changed circle comesOnline crosses ends enters falls fallsAsleep
+      goesOffline inside is leaves not polygon rises rulesFor starts`,
+    types: `
+      AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Condition ConstantOf DeltaOption Edge EdgeMemory EdgeResult EdgeStep
+      EdgeTopic FirstOption InvalidOption Limit MarginOption NumberField Occurrence Rules VehicleEdge VehicleView`,
   },
   'fleethook/node': {
     values: 'exitWithError serve',

@@ -56,7 +56,7 @@ function install(consumer: string, tarball: string, versions: readonly string[])
   const { devDependencies }: { devDependencies: Record<string, string> } = JSON.parse(
     readFileSync(join(root, 'package.json'), 'utf8'),
   )
-  const peers = ['hono', 'zod', '@types/node'].map((name) => `${name}@${devDependencies[name]}`)
+  const peers = ['hono', 'zod', '@opentelemetry/api', '@types/node'].map((name) => `${name}@${devDependencies[name]}`)
   const compilers = versions.map((version) => `typescript-${version.slice(0, 3)}@npm:typescript@${version}`)
   writeFileSync(join(consumer, 'package.json'), JSON.stringify({ private: true, type: 'module' }))
   npm(consumer, 'install', '--no-package-lock', tarball, ...peers, ...compilers)

@@ -53,6 +53,7 @@ const marginBytes = 1_024
 export class KafkaBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability = 'replicated'
+  readonly vehicles = undefined
   readonly lifecycle: Lifecycle
   readonly #parts: BackendParts
   readonly #settings: KafkaSettings

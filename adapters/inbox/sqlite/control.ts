@@ -74,10 +74,11 @@ async function createListener(operator: OperatorApi, feed: Feed | undefined): Pr
     import('@hono/node-server'),
     import('../../../src/operator/app.ts'),
   ])
-  return getRequestListener(createOperatorApp(operator, feed).fetch, {
+  const listener = getRequestListener(createOperatorApp(operator, feed).fetch, {
     overrideGlobalObjects: false,
     hostname: 'localhost',
   })
+  return (incoming, outgoing) => void listener(incoming, outgoing)
 }
 
 function nameOf(error: unknown): string {

@@ -1,6 +1,15 @@
 import type { Clock } from '../../../src/base/clock.ts'
 import type { Histogram } from '../../../src/inbox/stats.ts'
-import type { Committed, InboxFile, Move, PendingUpdate, StoredMessage, Transaction } from './file/interface.ts'
+import type { VehicleRows } from './vehicles.ts'
+import type {
+  Committed,
+  InboxFile,
+  Move,
+  PendingUpdate,
+  StoredMessage,
+  Transaction,
+  VehicleWrites,
+} from './file/interface.ts'
 
 /** Collects changes and writes all of them with one sync. */
 interface GroupCommit {
@@ -37,6 +46,8 @@ interface GroupCommitOptions {
   readonly health: { readonly isUsable: boolean }
   /** The file is in a thread, so the event loop runs on during a commit. */
   readonly inThread: boolean
+  /** The states of vehicles, where the receiver keeps them. */
+  readonly vehicles?: Pick<VehicleRows, 'take' | 'written' | 'giveBack' | 'isDue' | 'finish'> | undefined
 }
 
 /** The most messages of one commit and their size. */
@@ -63,6 +74,7 @@ interface Group {
   readonly flushes: readonly Waiter<void>[]
   readonly updates: ReadonlyMap<number, PendingUpdate>
   readonly settled: ReadonlySet<number>
+  readonly vehicles: VehicleWrites | undefined
 }
 
 export function createGroupCommit({
@@ -73,6 +85,7 @@ export function createGroupCommit({
   onFailed,
   health,
   inThread,
+  vehicles,
 }: GroupCommitOptions): GroupCommit {
   const puts: Group['puts'][number][] = []
   const moves: Group['moves'][number][] = []
@@ -116,8 +129,13 @@ export function createGroupCommit({
       messages += put.messages.length
       for (const message of put.messages) bytes += message.bytes
     }
-    const group = { puts: puts.splice(0, count), moves: moves.splice(0, mostMessages), updates, settled }
-    if (updates.size <= mostUpdates && settled.size <= mostUpdates) {
+    // The states of vehicles are those after everything that is settled, so all of that is in the same commit.
+    const mostMoves = vehicles === undefined ? mostMessages : moves.length
+    const group = {
+      ...{ puts: puts.splice(0, count), moves: moves.splice(0, mostMoves), updates, settled },
+      vehicles: vehicles?.take(),
+    }
+    if (vehicles !== undefined || (updates.size <= mostUpdates && settled.size <= mostUpdates)) {
       updates = new Map()
       settled = new Set()
       return { ...group, flushes: flushes.splice(0) }
@@ -144,6 +162,7 @@ export function createGroupCommit({
       updates: [...group.updates.values()],
       settled: [...group.settled],
       moves: group.moves.map(({ move }) => move),
+      ...(group.vehicles === undefined ? {} : { vehicles: group.vehicles }),
       nowMs: clock.now(),
       pendingBytes: pendingBytes(),
     }
@@ -168,15 +187,17 @@ export function createGroupCommit({
     durationSum += commitMs
     writing = undefined
     retracted = []
+    if (group.vehicles !== undefined) vehicles?.written(group.vehicles)
     for (const { resolve } of group.puts) resolve()
     for (const [at, { resolve }] of group.moves.entries()) resolve(result.moved[at])
     for (const { resolve } of group.flushes) resolve()
     onCommitted(result)
-    if (puts.length + moves.length + flushes.length > 0) schedule()
+    if (puts.length + moves.length + flushes.length > 0 || vehicles?.isDue === true) schedule()
     else if (updates.size + settled.size > 0) scheduleLazily()
   }
 
   function requeue(group: Group): void {
+    if (group.vehicles !== undefined) vehicles?.giveBack(group.vehicles)
     for (const seq of group.settled) settled.add(seq)
     const newer = updates
     updates = new Map(group.updates)
@@ -195,7 +216,9 @@ export function createGroupCommit({
   }
 
   const isIdle = (): boolean =>
-    writing === undefined && puts.length + moves.length + updates.size + settled.size + retracted.length === 0
+    writing === undefined &&
+    vehicles?.isDue !== true &&
+    puts.length + moves.length + updates.size + settled.size + retracted.length === 0
 
   function flush(): Promise<void> {
     if (isIdle()) return Promise.resolve()
@@ -232,10 +255,11 @@ export function createGroupCommit({
     isSettling: (seq) => settled.has(seq) || writing?.settled.has(seq) === true,
     flush,
     async finish() {
+      vehicles?.finish()
       while (!isIdle()) await flush()
     },
     resume() {
-      if (updates.size + settled.size + retracted.length > 0) schedule()
+      if (updates.size + settled.size + retracted.length > 0 || vehicles?.isDue === true) schedule()
     },
     takeSettled() {
       const taken = [...settled]

@@ -4,7 +4,15 @@ import { setImmediate } from 'node:timers/promises'
 import { elapsedMs, systemClock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
-import type { Inbox, InboxMessage, InboxSettings, ListedMessage, Selection, Waiting } from '../../../src/inbox/inbox.ts'
+import type {
+  Inbox,
+  InboxGap,
+  InboxMessage,
+  InboxSettings,
+  ListedMessage,
+  Selection,
+  Waiting,
+} from '../../../src/inbox/inbox.ts'
 import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
 import { createControl } from './control.ts'
 import type {
@@ -22,6 +30,7 @@ import { createGroupCommit } from './group-commit.ts'
 import { createHealth, tidyRegularly } from './health.ts'
 import { createKeptMessages, type KeptMessage } from './kept-messages.ts'
 import type { SqliteSettings } from './options.ts'
+import { createVehicleRows } from './vehicles.ts'
 import { closedError, createCrashSuspects, openWhenFree, recoveredPages } from './recovery.ts'
 
 /** The receiver's half of the inbox: what is pending, what is in memory, and which changes the file has to write. */
@@ -50,6 +59,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   let newestSeq = -1
   let figures: FileFigures = { oldest: undefined, deadLetters: 0 }
   let unopened: readonly UnopenedInbox[] = []
+  /** Settled messages after this `seq` may be missing in the states of vehicles. */
+  let unappliedAfter = -1
   /** The file was damaged: messages up to this `seq` may be missing there, although they are in memory. */
   let damagedUpTo = -1
   let stopTidying = (): void => {}
@@ -70,6 +81,10 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     },
     onCapacity: settings.onCapacity,
   })
+  const vehicles =
+    settings.keepsVehicles === true
+      ? createVehicleRows({ file, clock, commit: () => commits.flush(), read: readFile })
+      : undefined
   const commits = createGroupCommit({
     file,
     clock,
@@ -78,6 +93,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     onFailed: health.failed,
     health,
     inThread: options.thread,
+    vehicles,
   })
 
   function onCommitted(committed: Committed): void {
@@ -98,6 +114,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     for (const move of undoneRevivals.splice(0)) uncertainMoves.set(move.seq, move)
     if (damage === undefined) return
     damagedUpTo = newestSeq
+    vehicles?.rewrite()
     for (const gap of gaps) if (gap.reason === 'inbox_damaged') settings.onGap?.(gap)
   }
 
@@ -187,20 +204,36 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   async function moveBack(id: string, seq: number): Promise<Move> {
     const [letter] = (await readFile(() => file.deadLetters({ limit: 1 }, seq - 1))).items
     if (letter?.id !== id) return { to: 'settled', seq }
-    const { error, attempts, diedAt } = letter
-    return { to: 'dead', seq, error, attempts, diedAt }
+    const { id: _, message: __, ...reason } = letter
+    return { to: 'dead', seq, ...reason }
+  }
+
+  /** Messages whose effect the stored states may lack. */
+  async function* unapplied(): AsyncGenerator<readonly InboxMessage[]> {
+    for (let next: number | undefined = unappliedAfter; next !== undefined;) {
+      const after = next
+      const page: Page<InboxMessage> = await readFile(() => file.unapplied(after))
+      if (page.items.length > 0) yield page.items
+      next = page.next
+      await setImmediate()
+    }
   }
 
   return {
     durability: 'disk',
     keepsGaps: true,
+    ...(vehicles === undefined ? {} : { vehicles: vehicles.store }),
 
     async open(openOptions) {
       const isEnded = (): boolean => isClosed
       const found = await openWhenFree(file, settings, options, isEnded, () => file.open(sign(), openOptions))
       figures = found
       ;({ unopened } = found.siblings)
-      const { lastId, gaps, messages, bytes, unclean } = found
+      const { lastId, messages, bytes, unclean } = found
+      if (found.vehicles !== undefined) {
+        vehicles?.begin(found.vehicles)
+        unappliedAfter = found.vehicles.seq
+      }
       pending.messages = messages
       pending.bytes = bytes
       if (lastId !== undefined) newestSeq = seqOf(lastId)
@@ -214,7 +247,11 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
         isClosed: () => isClosed,
         afterCrash: crashSuspects.any,
       })
-      return { ...(lastId === undefined ? {} : { lastId }), gaps, waiting }
+      return {
+        ...(lastId === undefined ? {} : { lastId }),
+        ...(vehicles === undefined ? {} : { unapplied: unapplied() }),
+        ...{ gaps: gapsOf(found, clock.now()), waiting },
+      }
     },
 
     async put(messages) {
@@ -237,17 +274,18 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       const seq = seqOf(id)
       const found = kept.get(id) ?? (await findInFile(id, seq))
       if (found === undefined) return undefined
-      const { message, deliveries, replayed } = found
+      const { message, deliveries, replayed, changed } = found
       found.deliveries += 1
       kept.claim(found)
       commits.update({ seq, deliveries: 1 })
       if (crashSuspects.mustWriteClaim(seq, message.lane))
         await commits.flush().catch((error: unknown) => takeBackClaim(found, error))
-      return { message, deliveries, replayed }
+      return { message, deliveries, replayed, ...(changed === undefined ? {} : { changed }) }
     },
 
-    async settle(id) {
+    async settle(id, vehicle) {
       const seq = seqOf(id)
+      if (vehicle !== undefined) vehicles?.settled(seq, vehicle)
       const found = kept.get(id)
       if (found !== undefined && seq > damagedUpTo) {
         kept.remove(id)
@@ -269,8 +307,10 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       commits.update(deliveriesFrom === undefined ? update : { ...update, deliveriesFrom })
     },
 
-    async deadLetter(id, { error, attempts, diedAt }) {
-      await moveFromPending({ to: 'dead', seq: seqOf(id), error, attempts, diedAt })
+    async deadLetter(id, reason, vehicle) {
+      const seq = seqOf(id)
+      if (vehicle !== undefined) vehicles?.settled(seq, vehicle)
+      await moveFromPending({ to: 'dead', seq, ...reason })
       kept.remove(id)
       return 0
     },
@@ -303,7 +343,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       return items
     },
 
-    async revive(id) {
+    async revive(id, changed) {
       const seq = seqOf(id)
       if (Number.isNaN(seq)) return undefined
       if (commits.isChanging(seq)) await commits.flush()
@@ -313,7 +353,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       reserve(1, message.bytes)
       let revived: number | undefined
       try {
-        revived = await commits.move({ to: 'pending', seq })
+        revived = await commits.move({ to: 'pending', seq, changed })
       } catch (error) {
         // A full disk has written nothing.
         if (!(error instanceof FleethookError && error.code === 'inbox_full')) undoneRevivals.push(back)
@@ -368,6 +408,12 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   }
 }
 
+/** The gaps that a file reports, and one for the time in which a receiver without states of vehicles used it. */
+function gapsOf({ gaps, vehicles }: OpenedFile, nowMs: number): readonly InboxGap[] {
+  if (vehicles?.staleFromMs === undefined) return gaps
+  return [...gaps, { reason: 'stopped', fromMs: Math.min(vehicles.staleFromMs, nowMs) }]
+}
+
 /** A sign of life from an earlier time. */
 function before(sign: SignOfLife, atMs: number): SignOfLife {
   const agoMs = Math.max(0, sign.nowMs - atMs)
@@ -376,13 +422,14 @@ function before(sign: SignOfLife, atMs: number): SignOfLife {
 }
 
 /** What the file notes now. */
-function signOfLife({ clock, openGaps }: InboxSettings): SignOfLife {
+function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings): SignOfLife {
   const uptimeMs = clock === systemClock ? machineUptimeMs() : elapsedMs(clock)
   const gaps = openGaps?.()
   return {
     nowMs: clock.now(),
     ...(uptimeMs === undefined ? {} : { uptimeMs }),
     ...(gaps === undefined ? {} : { gaps }),
+    ...(keepsVehicles === undefined ? {} : { keepsVehicles }),
   }
 }
 

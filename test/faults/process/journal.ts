@@ -33,13 +33,24 @@ export interface DeadLine {
   readonly delivery: string
 }
 
-export type JournalLine = RunLine | GapLine | DeadLine
+/** A change of a vehicle's `Odometer`, as an edge reported it. */
+export interface EdgeLine {
+  readonly kind: 'edge'
+  readonly pid: number
+  readonly vin: string
+  readonly from: number
+  readonly to: number
+  readonly id: string
+}
+
+export type JournalLine = RunLine | GapLine | DeadLine | EdgeLine
 
 /** What handlers and dead letters say, over all processes of a site. */
 export interface Journal {
   readonly runs: readonly RunLine[]
   readonly gaps: readonly GapLine[]
   readonly dead: readonly DeadLine[]
+  readonly edges: readonly EdgeLine[]
 }
 
 /** The complete lines of a journal. Skips a line that a dying process did not finish. */
@@ -49,6 +60,7 @@ export function readJournal(path: string): Journal {
     runs: lines.filter((line) => line.kind === 'run'),
     gaps: lines.filter((line) => line.kind === 'gap'),
     dead: lines.filter((line) => line.kind === 'dead'),
+    edges: lines.filter((line) => line.kind === 'edge'),
   }
 }
 

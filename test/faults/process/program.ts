@@ -4,7 +4,13 @@ import { appendFileSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { sqliteInbox, type SqliteInboxOptions } from '../../../adapters/inbox/sqlite.ts'
-import { createReceiver, type HandlerContext, type ReceiverOptions } from '../../../src/index.ts'
+import {
+  type Change,
+  createReceiver,
+  type Edge,
+  type HandlerContext,
+  type ReceiverOptions,
+} from '../../../src/index.ts'
 import { behaviours, type BehaviourName, isBehaviour } from './behaviours.ts'
 import type { JournalLine } from './journal.ts'
 
@@ -16,6 +22,8 @@ export interface Settings {
   readonly journal: string
   /** The duration of a handler without a behaviour, in milliseconds. A random one takes up to twice as long. */
   readonly handlerMs: number
+  /** Writes each change of a vehicle's `Odometer` to the journal, as an edge reports it. */
+  readonly edges?: boolean
   /** Handlers never end, so every acknowledged message stays pending. */
   readonly holds?: boolean
   /** The clock keeps jumping forward and back by this many milliseconds. */
@@ -79,6 +87,7 @@ async function work(vin: string, number: number, { delivery }: HandlerContext): 
 const receiver = createReceiver({
   secret: process.env['WEBHOOK_SECRET'],
   inbox: sqliteInbox({ ...settings.inbox, path: settings.path }),
+  ...(settings.edges === true ? { vehicles: { fields: ['Odometer'] } as const } : {}),
   ...settings.options,
 })
   .on('data', (event, context) => work(event.vin, event.data.Odometer ?? -1, context))
@@ -94,6 +103,20 @@ const receiver = createReceiver({
     })
     console.log(`gap ${reason} ${to.getTime() - from.getTime()}`)
   })
+
+const driven: Edge<Change> = {
+  ...{ name: 'driven', fields: ['Odometer'], reads: ['Odometer'], topics: [] },
+  detect({ changes: [change] }) {
+    return change === undefined || change.first ? undefined : { happened: change }
+  },
+  where: () => driven,
+}
+
+if (settings.edges === true) {
+  receiver.when(driven, ({ vin, change, id }) => {
+    note({ kind: 'edge', pid: process.pid, vin, from: Number(change.from), to: Number(change.to), id })
+  })
+}
 
 async function noteDeadLetters(): Promise<void> {
   for (let after: string | undefined; ;) {

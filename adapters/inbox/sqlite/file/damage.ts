@@ -78,7 +78,7 @@ function quarantineOf(path: string, fresh: DatabaseSync, nowMs: number): string 
   const isRenamed = !existsSync(path)
   if (isRenamed && state?.['closed'] !== incomplete) return undefined
   const name = isRenamed ? String(state?.['last_id']) : unusedName(path, nowMs)
-  fresh.exec('DELETE FROM messages; DELETE FROM pending; DELETE FROM dead; DELETE FROM holes')
+  fresh.exec('DELETE FROM messages; DELETE FROM pending; DELETE FROM dead; DELETE FROM holes; DELETE FROM vehicles')
   fresh.prepare('UPDATE state SET closed = ?, last_id = ?').run(incomplete, name)
   const folder = dirname(path)
   const quarantine = join(folder, name)
@@ -170,9 +170,9 @@ async function copyReadable(
   const addPending = inserter(
     fresh,
     'pending',
-    'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed',
+    'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
   )
-  const addDead = inserter(fresh, 'dead', 'place, bytes, error, attempts, died_at')
+  const addDead = inserter(fresh, 'dead', 'place, bytes, error, attempts, died_at, changed')
   const isPending = fresh.prepare('SELECT 1 FROM pending WHERE place = ?')
   const isDead = fresh.prepare('SELECT 1 FROM dead WHERE place = ?')
 
@@ -227,6 +227,7 @@ async function copyReadable(
     const createdMs = statSync(quarantine, { throwIfNoEntry: false })?.birthtimeMs ?? 0
     addGap(fresh, { reason: 'inbox_damaged', from_ms: Math.floor(Math.max(gapFromMs, createdMs)) })
   }
+  copyVehicles(old, fresh)
   copyState(old, fresh, isOurs)
   return { rescued, lost, unreadableParts: parts.length }
 }
@@ -241,8 +242,26 @@ function copyState(old: DatabaseSync | undefined, fresh: DatabaseSync, isOurs: b
   const closed = isOurs || aliveAt === 0 ? 1 : Number(state?.['closed'] ?? 0)
   for (const row of read('SELECT * FROM holes')) addGap(fresh, row)
   // Last: from here on the new file counts as complete.
-  const setState = fresh.prepare('UPDATE state SET closed = ?, alive_at = ?, last_id = ?, uptime_ms = ?')
-  setState.run(closed, aliveAt, ids.at(-1) ?? null, state?.['uptime_ms'] ?? null)
+  const setState = fresh.prepare(
+    'UPDATE state SET closed = ?, alive_at = ?, last_id = ?, uptime_ms = ?, vehicles_seq = ?',
+  )
+  // Not held: the next start says that the states are as old as this.
+  const seq = state?.['vehicles_seq'] ?? null
+  setState.run(closed, aliveAt, ids.at(-1) ?? null, state?.['uptime_ms'] ?? null, seq)
+}
+
+/** Copies the states of vehicles that can be read. Messages that they have not seen stay in the damaged file. */
+function copyVehicles(old: DatabaseSync | undefined, fresh: DatabaseSync): void {
+  const read = prepared(old, 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT ?')
+  const add = inserter(fresh, 'vehicles', 'vin, place, seen_at, crc, text')
+  for (let after = ''; ;) {
+    const rows: readonly SqlRow[] = attempt(() => read?.all(after, mostRows)) ?? []
+    fresh.exec('BEGIN IMMEDIATE')
+    for (const row of rows) if (isIntact(row)) add(row)
+    fresh.exec('COMMIT')
+    if (rows.length < mostRows) return
+    after = String(rows.at(-1)?.['vin'])
+  }
 }
 
 function addGap(fresh: DatabaseSync, row: SqlRow): void {
@@ -254,7 +273,7 @@ function addGap(fresh: DatabaseSync, row: SqlRow): void {
 function inserter(db: DatabaseSync, table: string, columns: string): (row: SqlRow) => void {
   const names = columns.split(', ')
   const insert = db.prepare(`INSERT OR IGNORE INTO ${table} (${columns}) VALUES (${names.map(() => '?').join(', ')})`)
-  return (row) => void insert.run(...names.map((name) => row[name] ?? 0))
+  return (row) => void insert.run(...names.map((name) => row[name] ?? (name === 'changed' ? null : 0)))
 }
 
 /** The most rows that one read returns. */

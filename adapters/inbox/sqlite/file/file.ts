@@ -4,6 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
+import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { Selection } from '../../../../src/inbox/inbox.ts'
 import type { FileSettings } from '../options.ts'
 import { isHalfReplaced, replaceDamaged } from './damage.ts'
@@ -14,10 +15,12 @@ import type {
   InboxFile,
   Move,
   OpenedFile,
+  OpenedVehicles,
   Page,
   SignOfLife,
   StoredMessage,
   Transaction,
+  VehicleWrites,
 } from './interface.ts'
 import { createSpaceKeeper, ensureReserve, releaseReserve, type SpaceKeeper } from './retention.ts'
 import { findSiblings, type FoundSiblings } from './siblings.ts'
@@ -26,9 +29,11 @@ import {
   deadLetterOf,
   downtimeOf,
   gapOf,
+  isIntact,
   listedOf,
   messageOf,
   prepareStatements,
+  vehicleOf,
   type SqlRow,
   type Statements,
   waitingOf,
@@ -65,6 +70,8 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   let hasSuspects = false
   /** This process has opened the file before, so an unclosed file is not a sign of a crash. */
   let isOurs = false
+  /** Settled messages after this `seq` stay: the states of their vehicles are not written yet. */
+  let heldAfter = Infinity
 
   /** Runs on the open file and translates errors. */
   function use<T>(run: (on: Connection) => T): T {
@@ -90,11 +97,16 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         isVisit || (isOurs && movedTo === undefined) ? noSiblings : await findSiblings(db, path, movedTo ?? adopt, sign)
       movedTo = undefined
       const statements = prepareStatements(db)
-      const space = createSpaceKeeper(db, statements, settings, walPages)
+      const space = createSpaceKeeper(db, statements, settings, walPages, () => heldAfter)
       const pending = await countPending(statements)
       settleJournal(db)
       const begun = beginUse(statements, sign, options)
-      const found = { ...begun, ...pending, siblings, unclean: begun.unclean || isSiblingUnclean }
+      const vehicles = isVisit ? heldVehicles(statements) : beginVehicles(statements, sign)
+      heldAfter = vehicles?.seq ?? Infinity
+      const found = {
+        ...{ ...begun, ...pending, siblings, unclean: begun.unclean || isSiblingUnclean },
+        ...(vehicles === undefined ? {} : { vehicles }),
+      }
       // Not earlier: a message that is written during the count could be counted or missed.
       connection = { db, statements, space }
       isOurs = true
@@ -215,6 +227,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         if (holdsGaps) for (const put of transaction.puts) if (put.kind === 'gap') removeReported(statements, put)
         statements.commit.run()
         deadLetters += written.dead
+        heldAfter = transaction.vehicles?.seq ?? heldAfter
         return { ...written, ...figures(statements), hasRoom: space.hasRoom() }
       } catch (error) {
         rollBack(statements)
@@ -284,6 +297,27 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       return use(({ space }) => space.hasRoom() && ensureReserve(path))
     },
 
+    unapplied: async (after) =>
+      use(({ statements }) => {
+        const rows = statements.unapplied.all(after, pageRows)
+        return { items: rows.filter(isIntact).map(messageOf), next: seqAfter(rows) }
+      }),
+
+    async vehicle(vin) {
+      const row = use(({ statements }) => statements.vehicle.get(vin))
+      return row === undefined ? undefined : vehicleOf(row)
+    },
+
+    vehicles: async (after, limit) =>
+      use(({ statements }) => statements.vehicles.all(after, limit).flatMap((row) => vehicleOf(row) ?? [])),
+
+    countVehicles: async () => use(({ statements }) => Number(statements.countVehicles.get()?.['vehicles'])),
+
+    removeUnseen: async (ms) =>
+      use(({ statements }) =>
+        inTransaction(statements, () => Number(statements.removeUnseen.run(ms, pageRows).changes)),
+      ),
+
     async close(sign) {
       const closing = connection
       connection = undefined
@@ -330,6 +364,27 @@ function noteStart(statements: Statements, state: SqlRow, sign: SignOfLife, opti
   if (state['closed'] === 0) statements.addGap.run('restarted', fromMs, toMs, null, 0)
   else if (isUsed && toMs > fromMs && !wasHeld) statements.addGap.run('stopped', fromMs, toMs, null, 0)
   statements.setState.run(0, sign.nowMs, sign.uptimeMs ?? null)
+}
+
+/** What the file says about vehicles while a receiver keeps their states in it. */
+function heldVehicles(statements: Statements): OpenedVehicles | undefined {
+  const state = statements.state.get() ?? {}
+  if (state['vehicles_held'] !== 1) return undefined
+  return { seq: Number(state['vehicles_seq']), upTo: Number(state['vehicles_up_to']) }
+}
+
+/** Notes whether this receiver keeps states of vehicles. One that does not lets retention drop what the states have not seen. */
+function beginVehicles(statements: Statements, { keepsVehicles }: SignOfLife): OpenedVehicles | undefined {
+  if (keepsVehicles !== true) {
+    statements.releaseVehicles.run()
+    return undefined
+  }
+  const held = heldVehicles(statements)
+  if (held !== undefined) return held
+  const before = statements.state.get()?.['vehicles_seq']
+  const seq = Number(statements.newestSeq.get()?.['place'] ?? -1)
+  statements.holdVehicles.run(seq, seq)
+  return { seq, upTo: seq, ...(before == null ? {} : { staleFromMs: msOfSeq(Number(before)) }) }
 }
 
 /** Connections can wait this long in the kernel, before their sender may give up. */
@@ -412,7 +467,16 @@ function write(statements: Statements, space: SpaceKeeper, transaction: Transact
   for (const seq of transaction.settled) statements.settle.run(seq)
   const counts = { dead: 0 }
   const moved = transaction.moves.map((move) => writeMove(statements, move, counts))
+  if (transaction.vehicles !== undefined) writeVehicles(statements, transaction.vehicles)
   return { moved, retracted, ...counts }
+}
+
+function writeVehicles(statements: Statements, { forgotten, rows, seq, upTo }: VehicleWrites): void {
+  for (const vin of forgotten) statements.removeVehicle.run(vin)
+  for (const { vin, seq: place, seenMs, text } of rows)
+    statements.setVehicle.run(vin, place, Math.max(0, seenMs), zlib.crc32(text), text)
+  if (upTo !== undefined) statements.setVehiclesUpTo.run(upTo)
+  if (seq !== undefined) statements.setVehiclesSeq.run(seq)
 }
 
 /** From this number of rows on, one statement that copies all of them is faster than one statement per row. */
@@ -447,14 +511,14 @@ function writeMove(statements: Statements, move: Move, counts: { dead: number })
       return bytes
     }
     case 'pending': {
-      const bytes = bytesOf(statements.revive.get(seq))
+      const bytes = bytesOf(statements.revive.get(move.changed ?? null, seq))
       if (bytes !== undefined && statements.removeDead.get(seq) !== undefined) counts.dead -= 1
       return bytes
     }
     case 'dead': {
       const bytes = bytesOf(statements.removePending.get(seq))
       if (bytes === undefined) return undefined
-      statements.addDead.run(seq, bytes, move.error, move.attempts, move.diedAt)
+      statements.addDead.run(seq, bytes, move.error, move.attempts, move.diedAt, move.changed ?? null)
       counts.dead += 1
       return bytes
     }

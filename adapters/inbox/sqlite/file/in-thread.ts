@@ -85,6 +85,11 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
     messages: (which, before) => call('messages', which, before),
     tidy: (sign, pendingBytes) => call('tidy', sign, pendingBytes),
     probe: (nowMs, pendingBytes) => call('probe', nowMs, pendingBytes),
+    unapplied: (after) => call('unapplied', after),
+    vehicle: (vin) => call('vehicle', vin),
+    vehicles: (after, limit) => call('vehicles', after, limit),
+    countVehicles: () => call('countVehicles'),
+    removeUnseen: (ms) => call('removeUnseen', ms),
     async close(sign) {
       if (worker === undefined) return
       const ending = worker

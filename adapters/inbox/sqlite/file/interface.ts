@@ -11,6 +11,7 @@ import type {
   Selection,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
+import type { StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 
 /**
@@ -38,6 +39,14 @@ export interface InboxFile {
   tidy(sign: SignOfLife, pendingBytes: number): Promise<Tidied>
   /** Drops what retention allows. Resolves to whether the disk and the budget have room again. */
   probe(nowMs: number, pendingBytes: number): Promise<boolean>
+  /** Messages that are settled or given up, and that the stored states may lack. */
+  unapplied(after: number): Promise<Page<InboxMessage>>
+  vehicle(vin: string): Promise<VehicleRow | undefined>
+  /** In the order of VINs. */
+  vehicles(after: string, limit: number): Promise<readonly VehicleRow[]>
+  countVehicles(): Promise<number>
+  /** Deletes some states of vehicles that were not seen since. Resolves to their number; 0 when none is left. */
+  removeUnseen(ms: number): Promise<number>
   /** Closes the file. Without a sign of life the file does not say that the process ended cleanly. */
   close(sign?: SignOfLife): Promise<void>
 }
@@ -49,6 +58,23 @@ export interface SignOfLife {
   readonly uptimeMs?: number
   /** The gaps that no stored event reports. Left out: those in the file stay. */
   readonly gaps?: readonly KeptGap[]
+  /** Whether the receiver keeps states of vehicles. Used at `open`. */
+  readonly keepsVehicles?: boolean
+}
+
+/** The stored state of a vehicle. */
+export interface VehicleRow extends Omit<StoredVehicle, 'text'> {
+  readonly text: string
+}
+
+/** What a commit writes about vehicles. */
+export interface VehicleWrites {
+  readonly rows: readonly VehicleRow[]
+  readonly forgotten: readonly string[]
+  /** Everything settled up to this `seq` is in the rows now. Left out: as before. */
+  readonly seq?: number
+  /** Nothing after this `seq` is settled. Left out: as before. */
+  readonly upTo?: number
 }
 
 /** Figures of the file after a change. */
@@ -72,11 +98,23 @@ export interface OpenedFile extends FileFigures {
   readonly bytes: number
   /** An earlier process ended without `close`, and messages of its time wait: its last claims may be missing in the file. */
   readonly unclean: boolean
+  /** For a receiver that keeps states of vehicles. */
+  readonly vehicles?: OpenedVehicles
   /** The version of SQLite. */
   readonly version: string
   /** The file was damaged and has been replaced. */
   readonly damage?: Damage
   readonly siblings: Siblings
+}
+
+/** What a file says about the states of vehicles in it. */
+export interface OpenedVehicles {
+  /** Everything settled up to this `seq` is in them. */
+  readonly seq: number
+  /** Nothing after this `seq` is settled. */
+  readonly upTo: number
+  /** A receiver without them used the file since then, in milliseconds since the epoch. */
+  readonly staleFromMs?: number
 }
 
 /** The files of other receivers that do not run. */
@@ -123,7 +161,8 @@ export interface PendingUpdate {
 
 /** A message changes its state, and the caller waits for the result. */
 export type Move =
-  | { readonly to: 'settled' | 'pending' | 'deleted'; readonly seq: number }
+  | { readonly to: 'settled' | 'deleted'; readonly seq: number }
+  | { readonly to: 'pending'; readonly seq: number; readonly changed?: string | undefined }
   | ({ readonly to: 'dead'; readonly seq: number } & DeadLetterReason)
 
 /** What one commit writes, in this order. */
@@ -134,6 +173,7 @@ export interface Transaction {
   readonly updates: readonly PendingUpdate[]
   readonly settled: readonly number[]
   readonly moves: readonly Move[]
+  readonly vehicles?: VehicleWrites
   readonly nowMs: number
   /** The space of all pending messages, the puts of this transaction included. */
   readonly pendingBytes: number

@@ -36,6 +36,7 @@ export function createSpaceKeeper(
   statements: Statements,
   { path, maxBytes, settled, dead }: FileSettings,
   walPages: number,
+  heldAfter: () => number,
 ): SpaceKeeper {
   const pageBytes = Number(valueOf(db, 'PRAGMA page_size'))
   // SQLite starts the journal over at `walPages`, and one transaction may still exceed that.
@@ -67,8 +68,11 @@ export function createSpaceKeeper(
     return isWhole
   }
 
-  /** The newest message stays: later ids must sort after its id. */
-  const newestSeq = (): number => Number(statements.newestSeq.get()?.['place'] ?? 0)
+  /**
+   * Messages from this `seq` on stay: the newest, because later ids must sort after its id, and those that the states of vehicles
+   * have not seen.
+   */
+  const keptFrom = (): number => Math.min(Number(statements.newestSeq.get()?.['place'] ?? 0), heldAfter() + 1)
 
   /** Returns whether it dropped any. */
   function dropOldDead(nowMs: number): boolean {
@@ -90,7 +94,7 @@ export function createSpaceKeeper(
       for (const { bytes } of puts) needed += bytes + rowBytes
       if (usedBytes() + needed <= budget) return
       for (let rounds = 0; rounds < 16 && usedBytes() + needed > budget; rounds += 1) {
-        if (!sweep(newestSeq(), stepRows) && rounds > 0) break
+        if (!sweep(keptFrom(), stepRows) && rounds > 0) break
       }
       if (usedBytes() + needed > budget) throw budgetUsed(path, maxBytes, pendingBytes)
     },
@@ -100,8 +104,8 @@ export function createSpaceKeeper(
       if (countdown > 0) return
       // Not at every commit: most of them would find nothing to do.
       countdown = stepRows
-      if (settledBytes(pendingBytes) > settled.maxBytes) sweep(newestSeq(), stepRows * 2)
-      else sweep(Math.min(newestSeq(), firstSeqAt(nowMs - settled.forMs)), stepRows * 2)
+      if (settledBytes(pendingBytes) > settled.maxBytes) sweep(keptFrom(), stepRows * 2)
+      else sweep(Math.min(keptFrom(), firstSeqAt(nowMs - settled.forMs)), stepRows * 2)
     },
 
     step(nowMs, pendingBytes) {
@@ -111,7 +115,7 @@ export function createSpaceKeeper(
         deadBytes = Number(statements.deadBytes.get()?.['bytes'])
       }
       const isOver = settledBytes(pendingBytes) > settled.maxBytes || usedBytes() > budget * 0.9
-      const before = isOver ? newestSeq() : Math.min(newestSeq(), firstSeqAt(nowMs - settled.forMs))
+      const before = isOver ? keptFrom() : Math.min(keptFrom(), firstSeqAt(nowMs - settled.forMs))
       return sweep(before, stepRows) || dropOldDead(nowMs)
     },
 

@@ -3,7 +3,7 @@ import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { GapReason } from '../../../../src/events/event.ts'
 import type { Claim, DeadLetter, InboxGap, InboxMessage, ListedMessage, Waiting } from '../../../../src/inbox/inbox.ts'
-import type { SignOfLife } from './interface.ts'
+import type { SignOfLife, VehicleRow } from './interface.ts'
 
 /** 'flht': marks a SQLite file as an inbox of fleethook. */
 export const applicationId = 0x66_6c_68_74
@@ -11,7 +11,7 @@ export const applicationId = 0x66_6c_68_74
 const time = (column: string): string => `strftime('%Y-%m-%dT%H:%M:%fZ', ${column} / 1000.0, 'unixepoch')`
 
 /** Each entry turns one version of the schema into the next. A released entry never changes. */
-const migrations: readonly string[] = [
+export const migrations: readonly string[] = [
   `
   -- Every message as it was received. Never updated. A message that is neither pending nor dead is settled.
   CREATE TABLE messages (
@@ -78,6 +78,26 @@ const migrations: readonly string[] = [
   ALTER TABLE holes ADD COLUMN missed INTEGER NOT NULL DEFAULT 0;
   -- How long the machine had been running at alive_at. No change of the clock affects it.
   ALTER TABLE state ADD COLUMN uptime_ms INTEGER;
+  `,
+  // SQLite keeps the roots of tables in the first pages of a file that can be vacuumed, so the first page stays that of a new file.
+  `
+  -- What a message changed in the state of its vehicle, for its replay.
+  ALTER TABLE pending ADD COLUMN changed TEXT;
+  ALTER TABLE dead ADD COLUMN changed TEXT;
+  -- Everything settled up to vehicles_seq is in the table of vehicles, and nothing after vehicles_up_to is settled.
+  ALTER TABLE state ADD COLUMN vehicles_seq INTEGER;
+  ALTER TABLE state ADD COLUMN vehicles_up_to INTEGER;
+  -- Whether that has to stay so: the receiver keeps states of vehicles.
+  ALTER TABLE state ADD COLUMN vehicles_held INTEGER NOT NULL DEFAULT 0;
+  -- The newest state of each vehicle. VIN '': what concerns all of them.
+  CREATE TABLE vehicles (
+    vin TEXT PRIMARY KEY,
+    place INTEGER NOT NULL,
+    seen_at INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    text TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX vehicles_seen ON vehicles (seen_at);
   `,
 ]
 
@@ -167,11 +187,11 @@ const statements = {
     'UPDATE pending SET deliveries = ifnull(?, deliveries) + ?, attempts = ?, not_before = ? WHERE place = ?',
   settle: 'DELETE FROM pending WHERE place = ?',
   removePending: 'DELETE FROM pending WHERE place = ? RETURNING bytes',
-  addDead: 'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at) VALUES (?, ?, ?, ?, ?)',
+  addDead: 'INSERT OR REPLACE INTO dead (place, bytes, error, attempts, died_at, changed) VALUES (?, ?, ?, ?, ?, ?)',
   removeDead: 'DELETE FROM dead WHERE place = ? RETURNING bytes',
   revive: `
-    INSERT INTO pending (place, id, lane, kind, bytes, replayed)
-    SELECT place, id, lane, kind, bytes, 1 FROM messages m
+    INSERT INTO pending (place, id, lane, kind, bytes, replayed, changed)
+    SELECT place, id, lane, kind, bytes, 1, ifnull(?, (SELECT changed FROM dead d WHERE d.place = m.place)) FROM messages m
     WHERE place = ? AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) RETURNING bytes`,
   state: 'SELECT * FROM state',
   setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?',
@@ -189,10 +209,10 @@ const statements = {
     FROM (SELECT place, bytes FROM pending WHERE place > ? ORDER BY place LIMIT ?)`,
   waiting: 'SELECT place, id, lane, kind, attempts, not_before FROM pending WHERE place > ? ORDER BY place LIMIT ?',
   pending: `
-    SELECT m.*, p.deliveries, p.replayed FROM pending p JOIN messages m USING (place) WHERE p.place = ?`,
+    SELECT m.*, p.deliveries, p.replayed, p.changed FROM pending p JOIN messages m USING (place) WHERE p.place = ?`,
   message: `SELECT m.* FROM messages m WHERE m.place = ?`,
   deadLetters: `
-    SELECT m.*, d.error, d.attempts, d.died_at FROM dead d JOIN messages m USING (place)
+    SELECT m.*, d.error, d.attempts, d.died_at, d.changed FROM dead d JOIN messages m USING (place)
     WHERE d.place > ? ORDER BY d.place LIMIT ?`,
   // Without the text, which is read only for the messages that the caller asked for.
   settled: `
@@ -200,6 +220,21 @@ const statements = {
       EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) OR
       EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place) AS elsewhere
     FROM messages m WHERE m.place > ? ORDER BY m.place LIMIT ?`,
+  // A revived message was settled before.
+  unapplied: `
+    SELECT m.* FROM messages m WHERE m.place > ? AND m.place <= (SELECT vehicles_up_to FROM state)
+      AND NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place AND p.replayed = 0) ORDER BY m.place LIMIT ?`,
+  holdVehicles: 'UPDATE state SET vehicles_seq = ?, vehicles_up_to = ?, vehicles_held = 1',
+  releaseVehicles: 'UPDATE state SET vehicles_held = 0 WHERE vehicles_held = 1',
+  setVehiclesSeq: 'UPDATE state SET vehicles_seq = ?',
+  setVehiclesUpTo: 'UPDATE state SET vehicles_up_to = ?',
+  setVehicle: 'INSERT OR REPLACE INTO vehicles (vin, place, seen_at, crc, text) VALUES (?, ?, ?, ?, ?)',
+  removeVehicle: 'DELETE FROM vehicles WHERE vin = ?',
+  removeUnseen: `
+    DELETE FROM vehicles WHERE vin IN (SELECT vin FROM vehicles WHERE seen_at < ? AND vin <> '' LIMIT ?)`,
+  vehicle: 'SELECT * FROM vehicles WHERE vin = ?',
+  vehicles: 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT ?',
+  countVehicles: "SELECT count(*) AS vehicles FROM vehicles INDEXED BY vehicles_seen WHERE vin <> ''",
   // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0010-observing.md).
   listed: `
     SELECT m.*, d.error, d.attempts, d.died_at, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits
@@ -262,17 +297,25 @@ export function messageOf(row: SqlRow): InboxMessage {
 }
 
 export function claimOf(row: SqlRow): Claim {
-  return { message: messageOf(row), deliveries: Number(row['deliveries']), replayed: row['replayed'] === 1 }
+  const { changed } = row
+  return {
+    message: messageOf(row),
+    deliveries: Number(row['deliveries']),
+    replayed: row['replayed'] === 1,
+    ...(typeof changed === 'string' ? { changed } : {}),
+  }
 }
 
 export function deadLetterOf(row: SqlRow): DeadLetter {
   const message = messageOf(row)
+  const { changed } = row
   return {
     id: message.id,
     message,
     error: String(row['error']),
     attempts: Number(row['attempts']),
     diedAt: Number(row['died_at']),
+    ...(typeof changed === 'string' ? { changed } : {}),
   }
 }
 
@@ -287,6 +330,17 @@ export function waitingOf({ id, lane, kind, attempts, not_before: notBefore }: S
   const waiting = { id: String(id), lane: String(lane), kind: kindOf(kind) }
   if (attempts === 0 && notBefore === 0) return waiting
   return { ...waiting, attempts: Number(attempts), notBefore: Number(notBefore) }
+}
+
+/** A state as it is stored. `undefined` when the text is not the one that was stored: then its state begins again. */
+export function vehicleOf(row: SqlRow): VehicleRow | undefined {
+  if (!isIntact(row)) return undefined
+  return {
+    vin: String(row['vin']),
+    seq: Number(row['place']),
+    seenMs: Number(row['seen_at']),
+    text: String(row['text']),
+  }
 }
 
 const gapReasons: readonly GapReason[] = [

@@ -149,9 +149,9 @@ async function takeOver(db: DatabaseSync, path: string, sign: SignOfLife): Promi
       const messages = await move(
         db,
         'pending',
-        'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed',
+        'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
       )
-      const deadLetters = await move(db, 'dead', 'place, bytes, error, attempts, died_at')
+      const deadLetters = await move(db, 'dead', 'place, bytes, error, attempts, died_at, changed')
       together(db, () => moveGaps(db, sign))
       return { path, messages, deadLetters }
     } finally {

@@ -27,7 +27,9 @@ const app = new Hono()
   .route('/', receiver.routes())
 
 const { serve } = await load(argv[2])
-await serve(app, { port: 0, hostname: '127.0.0.1', ...JSON.parse(env['SERVE'] ?? '{}') })
+// Alone, a receiver reads Node's own requests.
+const served = env['ALONE'] === '1' ? receiver : app
+await serve(served, { port: 0, hostname: '127.0.0.1', ...JSON.parse(env['SERVE'] ?? '{}') })
 
 async function load(
   runtime: string | undefined,

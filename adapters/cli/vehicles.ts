@@ -1,0 +1,100 @@
+import type { Command } from 'commander'
+import * as z from 'zod/mini'
+import { escapeControls } from '../../src/events/summarize.ts'
+import type { FieldReport, VehicleReport, VehicleSummary } from '../../src/operator/app.ts'
+import { whole } from './arguments.ts'
+import { operates } from './operator.ts'
+import { columns, table } from './terminal.ts'
+
+const known = {
+  vin: z.string(),
+  online: z.nullable(z.boolean()),
+  state: z.nullable(z.string()),
+  isOnlineCertain: z.boolean(),
+  seenAt: z.nullable(z.string()),
+}
+const listed = z.looseObject({
+  vehicles: z.array(z.looseObject({ ...known, fields: z.number() })),
+  next: z.nullable(z.string()),
+})
+const field = z.object({
+  value: z.unknown(),
+  at: z.string(),
+  ageMs: z.number(),
+  isCertain: z.boolean(),
+  invalidSince: z.exactOptional(z.string()),
+})
+const report = z.looseObject({ ...known, fields: z.record(z.string(), field) })
+
+interface Listing {
+  readonly limit: number
+  readonly after?: string
+}
+
+/** `fleethook vehicles` */
+export function defineVehicles(command: Command): void {
+  command
+    .description(
+      'Lists the vehicles whose newest state the receiver keeps (its option `vehicles`), or shows the newest value of each field of ' +
+        'one vehicle, with its age. `uncertain` means that messages of the vehicle may be missing since.',
+    )
+    .argument('[vin]', 'show this vehicle')
+    .option('--limit <n>', 'at most this many', whole(1, 1_000), 50)
+    .option('--after <vin>', 'the next page: vehicles after this one')
+  operates<[string | undefined], Listing>(command, async ({ connection, print }, { limit, after }, vin) => {
+    if (vin !== undefined) {
+      const vehicle = report.parse(await connection.ask('GET', `/vehicles/${encodeURIComponent(vin)}`))
+      print(vehicle, () => shown(vehicle))
+      return true
+    }
+    const query = new URLSearchParams({ limit: String(limit), ...(after === undefined ? {} : { after }) })
+    const { vehicles, next } = listed.parse(await connection.ask('GET', `/vehicles?${query}`))
+    print({ vehicles, next }, () => page(vehicles, next))
+    return true
+  })
+}
+
+function page(vehicles: readonly VehicleSummary[], next: string | null): string {
+  if (vehicles.length === 0) return 'No state of a vehicle is kept.'
+  const rows = vehicles.map((vehicle) => [vehicle.vin, linkOf(vehicle), timeOf(vehicle.seenAt), String(vehicle.fields)])
+  const text = table(['VIN', 'STATE', 'SEEN (UTC)', 'FIELDS'], rows)
+  return next === null ? text : `${text}\n\nThere may be more: --after ${escapeControls(next)}`
+}
+
+function shown({ fields, ...vehicle }: VehicleReport): string {
+  const about = columns([
+    ['vin', vehicle.vin],
+    ['state', linkOf(vehicle)],
+    ['seen (UTC)', timeOf(vehicle.seenAt)],
+  ])
+  const rows = Object.entries(fields).map(([name, value]) => [
+    name,
+    JSON.stringify(value.value),
+    ageOf(value.ageMs),
+    marksOf(value),
+  ])
+  return rows.length === 0 ? about : `${about}\n\n${table(['FIELD', 'VALUE', 'AGE', ''], rows)}`
+}
+
+function linkOf({ state, online, isOnlineCertain }: Omit<VehicleSummary, 'fields'>): string {
+  const said = state ?? (online === null ? '' : online ? 'online' : 'offline')
+  return said === '' || isOnlineCertain ? said : `${said}, uncertain`
+}
+
+function marksOf({ isCertain, invalidSince }: FieldReport): string {
+  const invalid = invalidSince === undefined ? [] : [`no value since ${timeOf(invalidSince)}`]
+  return [...(isCertain ? [] : ['uncertain']), ...invalid].join(', ')
+}
+
+const timeOf = (iso: string | null): string => iso?.replace('T', ' ').slice(0, 19) ?? ''
+
+/** The largest whole unit, for instance `3 h`. */
+function ageOf(ms: number): string {
+  const units: readonly (readonly [unit: string, ms: number])[] = [
+    ['d', 86_400_000],
+    ['h', 3_600_000],
+    ['min', 60_000],
+  ]
+  const [unit, size] = units.find(([, least]) => ms >= least) ?? ['s', 1_000]
+  return `${Math.floor(ms / size)} ${unit}`
+}

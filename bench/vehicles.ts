@@ -1,0 +1,190 @@
+/**
+ * What the option `vehicles` costs: the CPU of a message with and without it, in turns in one process; the memory of a hundred thousand
+ * vehicles; the start with a file that holds them; and a message among ten thousand rules.
+ */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { parseArgs } from 'node:util'
+import { sqliteInbox } from '../adapters/inbox/sqlite.ts'
+import { type Bounds, createReceiver, type Edge, type InboxFactory, memoryInbox, type Receiver } from '../src/index.ts'
+import { median } from './median.ts'
+import { table } from './table.ts'
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '9' },
+    count: { type: 'string', default: '20000' },
+    vehicles: { type: 'string', default: '100000' },
+  },
+})
+const rounds = Number(values.rounds)
+const count = Number(values.count)
+const many = Number(values.vehicles)
+const folder = mkdtempSync(join(tmpdir(), 'fleethook-bench-'))
+setFlagsFromString('--expose-gc')
+const collect: () => void = runInNewContext('gc')
+const log = { debug() {}, info() {}, warn() {}, error() {} }
+
+const fields = [
+  ...['BatteryLevel', 'Soc', 'Gear', 'VehicleSpeed', 'Odometer'],
+  ...['InsideTemp', 'OutsideTemp', 'DetailedChargeState', 'Location', 'Locked'],
+] as const
+
+const valueOf: Readonly<Record<(typeof fields)[number], (n: number) => unknown>> = {
+  BatteryLevel: (n) => 20 + (n % 7_000) / 100,
+  Soc: (n) => 20 + (n % 7_000) / 100,
+  Gear: (n) => ['P', 'R', 'D'][n % 3],
+  VehicleSpeed: (n) => n % 70,
+  Odometer: (n) => 10_000 + n / 10,
+  InsideTemp: (n) => 15 + (n % 100) / 10,
+  OutsideTemp: (n) => 10 + (n % 100) / 10,
+  DetailedChargeState: (n) => ['Charging', 'Stopped'][n % 2],
+  Location: (n) => ({ latitude: 40 + (n % 1_000) / 1_000, longitude: -90 + (n % 997) / 1_000 }),
+  Locked: (n) => n % 2 === 0,
+}
+
+/** A message with one or two fields, as in recordings: 1.5 on average. */
+function bodyOf(n: number, vins: number): string {
+  const named = n % 2 === 0 ? [n % 10] : [n % 10, (n + 3) % 10]
+  const data = Object.fromEntries(
+    named.map((at) => {
+      const field = fields[at] ?? 'Soc'
+      return [field, valueOf[field](n)]
+    }),
+  )
+  const createdAt = new Date(Date.now() - 1_000).toISOString()
+  return JSON.stringify({ data, vin: `0FLEETV14T${String(n % vins).padStart(7, '0')}`, createdAt })
+}
+
+type Vehicles = NonNullable<Parameters<typeof createReceiver>[0]['vehicles']>
+
+function make(inbox: InboxFactory, vehicles: Vehicles): Receiver {
+  return createReceiver({ secret: false, log, inbox, vehicles }).on('data', () => {})
+}
+
+async function handled(receiver: Receiver, bodies: readonly string[]): Promise<void> {
+  for (let at = 0; at < bodies.length; at += 64) {
+    const posts = bodies.slice(at, at + 64).map((body) => receiver.accept({ authorization: undefined, body }))
+    await Promise.all(posts)
+  }
+  while (receiver.stats().pending.messages > 0) await new Promise((resolve) => setImmediate(resolve))
+}
+
+async function cpuOf(receiver: Receiver, bodies: readonly string[]): Promise<number> {
+  const before = process.cpuUsage()
+  await handled(receiver, bodies)
+  const { user, system } = process.cpuUsage(before)
+  return (user + system) / bodies.length
+}
+
+let files = 0
+const file = (): InboxFactory => sqliteInbox({ path: join(folder, `${(files += 1)}.db`) })
+
+async function compare(name: string, inbox: () => InboxFactory): Promise<readonly unknown[]> {
+  const off = make(inbox(), false)
+  const on = make(inbox(), { fields })
+  const laps: { off: number; on: number }[] = []
+  for (let round = -2; round < rounds; round += 1) {
+    const bodies = Array.from({ length: count }, (_, n) => bodyOf(n + (round + 2) * count, 1_000))
+    const isFirst = round % 2 === 0
+    const first = await cpuOf(isFirst ? off : on, bodies)
+    const second = await cpuOf(isFirst ? on : off, bodies)
+    if (round >= 0) laps.push(isFirst ? { off: first, on: second } : { off: second, on: first })
+  }
+  await off.drain()
+  await on.drain()
+  const ratios = laps.map((lap) => lap.on / lap.off)
+  const figures = [median(laps.map((lap) => lap.off)), median(laps.map((lap) => lap.on))]
+  return [name, ...figures.map((figure) => figure.toFixed(2)), median(ratios).toFixed(3)]
+}
+
+/** A hundred thousand vehicles with ten fields each. */
+const full = (n: number): string =>
+  JSON.stringify({
+    data: Object.fromEntries(fields.map((field) => [field, valueOf[field](n)])),
+    vin: `0FLEETV14T${String(n).padStart(7, '0')}`,
+    createdAt: new Date(Date.now() - 1_000).toISOString(),
+  })
+
+async function fill(receiver: Receiver): Promise<void> {
+  for (let at = 0; at < many; at += 1_000)
+    await handled(
+      receiver,
+      Array.from({ length: Math.min(1_000, many - at) }, (_, n) => full(at + n)),
+    )
+}
+
+async function weigh(): Promise<number> {
+  const receiver = make(memoryInbox(), { fields })
+  collect()
+  const before = process.memoryUsage().heapUsed
+  await fill(receiver)
+  collect()
+  const bytes = process.memoryUsage().heapUsed - before
+  await receiver.drain()
+  return bytes / 1e6
+}
+
+async function starts(): Promise<readonly number[]> {
+  const path = join(folder, 'many.db')
+  const filled = make(sqliteInbox({ path }), { fields })
+  await fill(filled)
+  await filled.drain()
+  const laps: number[][] = [[], []]
+  for (let round = 0; round < 5; round += 1)
+    for (const [at, vehicles] of [{ fields }, false].entries()) {
+      const receiver = make(sqliteInbox({ path }), vehicles)
+      const startedAt = performance.now()
+      await receiver.open()
+      await receiver.accept({ authorization: undefined, body: full(5) })
+      laps[at]?.push(performance.now() - startedAt)
+      await receiver.drain()
+    }
+  return laps.map(median)
+}
+
+/** An edge that looks at a rectangle of the earth. */
+function fence(n: number): Edge {
+  const south = -60 + (n % 100)
+  const west = -170 + Math.floor(n / 100) * 3
+  const bounds: Bounds = { south, west, north: south + 0.01, east: west + 0.01 }
+  const edge: Edge = {
+    ...{ name: `fence ${n}`, fields: ['Location'], reads: ['Location'], topics: [], bounds },
+    detect: () => undefined,
+    where: () => edge,
+  }
+  return edge
+}
+
+async function rules(): Promise<readonly number[]> {
+  const few = make(memoryInbox(), { fields })
+  const lots = make(memoryInbox(), { fields })
+  for (let n = 0; n < 10_000; n += 1) lots.when(fence(n), () => {})
+  for (let n = 0; n < 10; n += 1) few.when(fence(n), () => {})
+  const laps: number[][] = [[], []]
+  for (let round = -1; round < rounds; round += 1) {
+    const bodies = Array.from({ length: count }, (_, n) => bodyOf(n, 1_000))
+    for (const [at, receiver] of [few, lots].entries()) {
+      const cpu = await cpuOf(receiver, bodies)
+      if (round >= 0) laps[at]?.push(cpu)
+    }
+  }
+  return laps.map(median)
+}
+
+const rows = [await compare('in memory', () => memoryInbox()), await compare('SQLite', file)]
+console.log(
+  table(
+    ['inbox', 'off, µs of CPU', 'ten fields, µs of CPU', 'ratio'],
+    rows.map((row) => row.map(String)),
+  ),
+)
+console.log(`${many} vehicles with ten fields in memory: ${(await weigh()).toFixed(1)} MB`)
+const [withThem = 0, without = 0] = await starts()
+console.log(`open a file with ${many} vehicles: ${withThem.toFixed(0)} ms, without the option ${without.toFixed(0)} ms`)
+const [ten = 0, tenThousand = 0] = await rules()
+console.log(`a message with 10 fences: ${ten.toFixed(2)} µs, with 10,000: ${tenThousand.toFixed(2)} µs`)
+rmSync(folder, { recursive: true, force: true })

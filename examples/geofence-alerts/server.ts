@@ -1,0 +1,53 @@
+import { createReceiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { exitWithError, serve } from 'fleethook/node'
+import { all, type Area, below, circle, enters, inside, is, leaves, polygon, starts } from 'fleethook/when'
+
+const { CHAT_WEBHOOK_URL, FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
+if (!CHAT_WEBHOOK_URL) exitWithError('CHAT_WEBHOOK_URL is not set. Set it to the incoming webhook of your chat.')
+const chat = new URL(CHAT_WEBHOOK_URL)
+
+/** Your places. A circle has a center and a radius, a polygon has its corners in order. */
+const places: Readonly<Record<string, Area>> = {
+  'the depot': circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 }),
+  'the harbor': polygon([
+    { latitude: 52.391, longitude: 4.89 },
+    { latitude: 52.391, longitude: 4.91 },
+    { latitude: 52.397, longitude: 4.91 },
+    { latitude: 52.397, longitude: 4.89 },
+  ]),
+}
+
+const receiver = createReceiver({
+  secret: WEBHOOK_SECRET,
+  inbox: sqliteInbox({ path: FLEETHOOK_INBOX }),
+  // Positions are personal data: a vehicle that is silent for 90 days is forgotten.
+  vehicles: { fields: ['BatteryLevel', 'Gear', 'Location'], forgetAfterMs: 90 * 86_400_000 },
+})
+
+for (const [name, area] of Object.entries(places)) {
+  // Positions jump by some meters. Without a margin, a vehicle that parks at the edge would come and go all day.
+  const margin = { marginMeters: 50 }
+  receiver
+    .when(enters(area, margin).named(`enters ${name}`), ({ vin, change, id }, { signal }) =>
+      post(`${vin} arrived at ${name} (${change.at.toISOString()})`, id, signal),
+    )
+    .when(leaves(area, margin).named(`leaves ${name}`), ({ vin, change, id }, { signal }) =>
+      post(`${vin} left ${name} (${change.at.toISOString()})`, id, signal),
+    )
+    .when(
+      starts(all(inside(area), is('Gear', 'P'), below('BatteryLevel', 20))).named(`low at ${name}`),
+      ({ vin, vehicle, id }, { signal }) =>
+        post(`${vin} is parked at ${name} with ${vehicle.value('BatteryLevel')} %`, id, signal),
+    )
+}
+
+/** A crash can repeat a post. Its `id` is the same then, for a chat that skips what it already has. */
+async function post(text: string, id: string, signal: AbortSignal): Promise<void> {
+  const headers = { 'content-type': 'application/json', 'idempotency-key': encodeURIComponent(id) }
+  const answer = await fetch(chat, { method: 'POST', headers, body: JSON.stringify({ text }), signal })
+  // The receiver runs the handler again.
+  if (!answer.ok) throw new Error(`The chat answered ${answer.status}.`)
+}
+
+await serve(receiver, { port: Number(PORT) })

@@ -1,0 +1,61 @@
+import { FleethookError } from '../base/errors.ts'
+import type { Encodable } from '../wire/encode.ts'
+import { type Deliverable, deliver, type DeliverOptions } from './deliver.ts'
+import { message, type MessageDetails, type MessageFactories } from './message.ts'
+
+/**
+ * A vehicle that does not exist and sends messages to a receiver: the functions of {@link message}, which deliver what they make.
+ * Each resolves when all handlers of its message, those of edges included, have succeeded or given up.
+ */
+export type TestVehicle = {
+  readonly [Topic in keyof MessageFactories]: (...given: Parameters<MessageFactories[Topic]>) => Promise<void>
+} & { readonly vin: string }
+
+/**
+ * A vehicle for tests of rules. Its first message sets the state: the first value of a field is no change. Every later message
+ * is a second younger than the one before it.
+ *
+ * A call rejects with `message_unreadable` when the receiver does not take the message, for instance because of the secret.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver } from 'fleethook'
+ * import { vehicle } from 'fleethook/testing'
+ * import { becomes, below } from 'fleethook/when'
+ *
+ * const receiver = createReceiver({ secret: false, vehicles: { fields: ['Gear', 'BatteryLevel'] } })
+ *   .when(becomes('Gear', 'P').where(below('BatteryLevel', 20)), ({ vin }) => console.log(vin, 'parks with little charge'))
+ *
+ * const car = vehicle(receiver, '0FLEETV14T0000004')
+ * await car.data({ Gear: 'D', BatteryLevel: 19 })
+ * await car.data({ Gear: 'P' }) // 0FLEETV14T0000004 parks with little charge
+ * ```
+ */
+export function vehicle(receiver: Deliverable, vin: string, options: DeliverOptions = {}): TestVehicle {
+  let nextMs = Date.parse('2026-11-21T10:00:00Z')
+
+  const details = (given: MessageDetails = {}): MessageDetails => {
+    const createdAt = new Date(nextMs).toISOString()
+    nextMs += 1_000
+    return { vin, createdAt, ...given }
+  }
+
+  async function send(made: Encodable): Promise<void> {
+    const { status, body, settled } = await deliver(receiver, made, options)
+    if (status !== 200)
+      throw new FleethookError('message_unreadable', `The receiver answered with status ${status}: ${body.text}.`, {
+        hint: body.hint,
+      })
+    await settled
+  }
+
+  return {
+    vin,
+    data: (data, given) => send(message.data(data, details(given))),
+    state: (state, given) => send(message.state(state, details(given))),
+    vehicleData: (document, given) => send(message.vehicleData(document, details(given))),
+    alerts: (alerts, given) => send(message.alerts(alerts, details(given))),
+    errors: (errors, given) => send(message.errors(errors, details(given))),
+    connectivity: (connection, given) => send(message.connectivity(connection, details(given))),
+  }
+}

@@ -1,0 +1,163 @@
+import { FleethookError } from '../base/errors.ts'
+import type { FleetEvent } from '../events/event.ts'
+import type { Location } from '../events/values.ts'
+import type { AnyVehicleView, Bounds, Edge, EdgeTopic } from './edge.ts'
+
+/** An edge that handlers were registered for. */
+interface Rule {
+  readonly edge: Edge
+  /** Its place in the order of registration. */
+  readonly number: number
+  /** The number of the last search that found it. */
+  foundIn: number
+}
+
+/** The rules that look at one field. */
+interface OfField {
+  readonly everywhere: Rule[]
+  /** Those with bounds, by the field of the position. */
+  readonly bounded: Map<string, Grid>
+}
+
+/**
+ * The edges of a receiver, found by what a message changed: a field, a topic, or a position. Ten thousand rules cost what the
+ * message touches, not all of them.
+ */
+export class Rules {
+  readonly #byName = new Map<string, Rule>()
+  readonly #byField = new Map<string, OfField>()
+  readonly #byTopic = new Map<EdgeTopic, Rule[]>()
+  #searches = 0
+
+  get size(): number {
+    return this.#byName.size
+  }
+
+  /** Throws `handler_invalid` when another edge has its name. */
+  add(edge: Edge): void {
+    const known = this.#byName.get(edge.name)
+    if (known !== undefined) {
+      if (known.edge === edge || shapeOf(known.edge) === shapeOf(edge)) return
+      throw new FleethookError('handler_invalid', `Two different edges have the name \`${edge.name}\`.`, {
+        hint: 'Give one of them another name: what is remembered of a vehicle, and the ids of what happened, depend on it.',
+      })
+    }
+    const rule: Rule = { edge, number: this.#byName.size, foundIn: 0 }
+    this.#byName.set(edge.name, rule)
+    for (const topic of edge.topics) {
+      const rules = this.#byTopic.get(topic)
+      if (rules === undefined) this.#byTopic.set(topic, [rule])
+      else rules.push(rule)
+    }
+    for (const field of edge.fields) {
+      let ofField = this.#byField.get(field)
+      if (ofField === undefined) {
+        ofField = { everywhere: [], bounded: new Map() }
+        this.#byField.set(field, ofField)
+      }
+      if (edge.bounds === undefined) {
+        ofField.everywhere.push(rule)
+        continue
+      }
+      const { boundsField = 'Location' } = edge
+      const grid = ofField.bounded.get(boundsField) ?? new Grid()
+      ofField.bounded.set(boundsField, grid)
+      grid.add(rule, edge.bounds)
+    }
+  }
+
+  has(name: string): boolean {
+    return this.#byName.has(name)
+  }
+
+  /** The edges that a message can make happen, in the order of registration. */
+  touched(
+    { topic }: FleetEvent,
+    fields: readonly string[],
+    before: AnyVehicleView,
+    after: AnyVehicleView,
+  ): readonly Edge[] {
+    if (this.#byName.size === 0) return []
+    this.#searches += 1
+    const found: Rule[] = []
+    const add = (rule: Rule): void => {
+      if (rule.foundIn === this.#searches) return
+      rule.foundIn = this.#searches
+      found.push(rule)
+    }
+    for (const rules of [this.#byTopic.get(edgeTopic(topic) ?? 'data')])
+      if (edgeTopic(topic) !== undefined) rules?.forEach(add)
+    for (const field of fields) {
+      const ofField = this.#byField.get(field)
+      if (ofField === undefined) continue
+      ofField.everywhere.forEach(add)
+      for (const [boundsField, grid] of ofField.bounded)
+        for (const view of [before, after]) {
+          const value = view.value(boundsField)
+          if (isLocation(value)) grid.at(value, add)
+        }
+    }
+    return found.toSorted((a, b) => a.number - b.number).map(({ edge }) => edge)
+  }
+}
+
+const topics: readonly string[] = ['data', 'vehicle_data', 'state', 'alerts', 'connectivity'] satisfies EdgeTopic[]
+
+function edgeTopic(topic: string): EdgeTopic | undefined {
+  return topics.includes(topic) ? (topic as EdgeTopic) : undefined
+}
+
+function isLocation(value: unknown): value is Location {
+  return typeof value === 'object' && value !== null && 'latitude' in value && 'longitude' in value
+}
+
+/** What tells two edges with the same name apart, as far as that can be seen. */
+function shapeOf({ fields, reads, topics: ofTopics, bounds, boundsField }: Edge): string {
+  return JSON.stringify([fields, reads, ofTopics, bounds, boundsField])
+}
+
+/** The finest cells are some meters wide. */
+const finest = 22
+
+/**
+ * Rectangles, found by a position. Each is in the cells of one level, whose cells are at least as large as it is, so it is in four of
+ * them at most. A search looks into one cell of each level that is in use.
+ */
+class Grid {
+  readonly #levels = new Map<number, Map<number, { readonly rule: Rule; readonly bounds: Bounds }[]>>()
+
+  add(rule: Rule, bounds: Bounds): void {
+    const { south, west, north, east } = bounds
+    const size = Math.max(north - south, east - west)
+    let level = 0
+    while (level < finest && cellDegrees(level + 1) >= size) level += 1
+    let cells = this.#levels.get(level)
+    if (cells === undefined) {
+      cells = new Map()
+      this.#levels.set(level, cells)
+    }
+    for (let row = rowOf(south, level); row <= rowOf(north, level); row += 1)
+      for (let column = columnOf(west, level); column <= columnOf(east, level); column += 1) {
+        const key = keyOf(row, column)
+        const held = cells.get(key)
+        if (held === undefined) cells.set(key, [{ rule, bounds }])
+        else held.push({ rule, bounds })
+      }
+  }
+
+  at({ latitude, longitude }: Location, found: (rule: Rule) => void): void {
+    for (const [level, cells] of this.#levels) {
+      const held = cells.get(keyOf(rowOf(latitude, level), columnOf(longitude, level)))
+      if (held === undefined) continue
+      for (const { rule, bounds } of held) {
+        const { south, west, north, east } = bounds
+        if (latitude >= south && latitude <= north && longitude >= west && longitude <= east) found(rule)
+      }
+    }
+  }
+}
+
+const cellDegrees = (level: number): number => 360 / 2 ** level
+const rowOf = (latitude: number, level: number): number => Math.floor((latitude + 90) / cellDegrees(level))
+const columnOf = (longitude: number, level: number): number => Math.floor((longitude + 180) / cellDegrees(level))
+const keyOf = (row: number, column: number): number => row * 2 ** 24 + column

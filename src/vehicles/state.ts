@@ -1,0 +1,541 @@
+import type { FleetEvent } from '../events/event.ts'
+import type { FieldValue } from '../events/values.ts'
+import { firstSeqAt } from '../inbox/delivery-id.ts'
+import type { StoredVehicle } from '../inbox/vehicle-store.ts'
+import { documentValues } from './document.ts'
+import type { AnyVehicleView, Change, EdgeMemory } from './edge.ts'
+
+/**
+ * Fields whose `null` is a value: there is none, for instance no destination. For every other field, `null` means that the vehicle
+ * does not report it now, and the last value stays.
+ */
+export const nullMeansNone: ReadonlySet<string> = new Set([
+  'DestinationName',
+  'MilesToArrival',
+  'MinutesToArrival',
+  'TimeToFullCharge',
+])
+
+/**
+ * Fields whose `null` has been seen with both meanings: "nothing is plugged in", and "asleep, not reported". They keep their last
+ * value, so a cable is not unplugged when the vehicle falls asleep. Ask for `{ invalid: true }` to see the change to `null`.
+ */
+export const nullIsAmbiguous: ReadonlySet<string> = new Set(['ChargingCableType', 'FastChargerPresent'])
+
+/** More fields than this are not kept: the catalogue has 251, and a sender could make up names without end. */
+const mostFields = 1_000
+
+/** The fields that are kept. Each has a slot, a small number that is the same in all states of a process. */
+export class Slots {
+  readonly names: string[] = []
+  readonly deltas: (number | undefined)[] = []
+  readonly #slots = new Map<string, number>()
+  readonly #keepsAll: boolean
+
+  constructor(fields: readonly string[] | undefined, deltas: Readonly<Record<string, number>> = {}) {
+    this.#keepsAll = fields === undefined
+    for (const name of fields ?? Object.keys(deltas)) this.#add(name, deltas[name])
+  }
+
+  /** `undefined`: the field is not kept. */
+  slotOf(name: string): number | undefined {
+    return this.#slots.get(name) ?? (this.#keepsAll ? this.#add(name) : undefined)
+  }
+
+  /** As {@link slotOf}, for a field that need not get a slot now. */
+  find(name: string): number | undefined {
+    return this.#slots.get(name)
+  }
+
+  /** Whether the field is kept, or would be when it comes. */
+  keeps(name: string): boolean {
+    return this.#keepsAll || this.#slots.has(name)
+  }
+
+  #add(name: string, delta?: number): number | undefined {
+    const slot = this.names.length
+    if (slot >= mostFields) return undefined
+    this.names.push(name)
+    this.deltas.push(delta)
+    this.#slots.set(name, slot)
+    return slot
+  }
+}
+
+/** What `state` and `connectivity` messages said. */
+interface Link {
+  readonly online: boolean | undefined
+  readonly state: string | undefined
+  /** When the state was reported, in milliseconds since the epoch. `-Infinity`: never. */
+  readonly stateMs: number
+  /** The `seq` of the newest of these messages. */
+  readonly heard: number
+  /** The open connections, and when each was opened. */
+  readonly connections: Readonly<Record<string, number>>
+}
+
+/** A vehicle has at most two networks. A missing end of a connection must not make the list grow. */
+const mostConnections = 8
+
+type Memory = Readonly<Record<string, EdgeMemory>>
+
+interface StateParts {
+  readonly seq: number
+  readonly seenMs: number
+  readonly values: readonly (FieldValue | undefined)[]
+  readonly ats: readonly number[]
+  readonly heard: readonly number[]
+  readonly invalid: Readonly<Record<number, number>> | undefined
+  readonly bases: Readonly<Record<number, number>> | undefined
+  readonly link: Link | undefined
+  readonly memory: Memory | undefined
+  readonly gapTo: number
+}
+
+const nothing: readonly never[] = []
+
+/**
+ * The newest values of one vehicle. Never changes: a message leads to another state. A class with plain lists by slot, because a
+ * hundred thousand of them have to fit into 100 MB.
+ */
+export class VehicleState implements StoredVehicle, StateParts {
+  readonly vin: string
+  readonly slots: Slots
+  /** The `seq` of the newest message that is in it. */
+  readonly seq: number
+  /** When that message was received, in milliseconds since the epoch. */
+  readonly seenMs: number
+  /** By slot: the last value. `undefined`: never heard. */
+  readonly values: readonly (FieldValue | undefined)[]
+  /** By slot: when the vehicle sent it, in milliseconds since the epoch, and never later than the receipt. */
+  readonly ats: readonly number[]
+  /** By slot: the `seq` of the message that last reported a value. */
+  readonly heard: readonly number[]
+  /** By slot: since when the vehicle has reported no value. */
+  readonly invalid: Readonly<Record<number, number>> | undefined
+  /** By slot: the last value that was reported as a change, for fields with a `delta`. */
+  readonly bases: Readonly<Record<number, number>> | undefined
+  readonly link: Link | undefined
+  /** What edges remember, by their names. */
+  readonly memory: Memory | undefined
+  /** What was heard up to this `seq` is uncertain, because messages of this vehicle may be missing. */
+  readonly gapTo: number
+
+  constructor(vin: string, slots: Slots, parts: StateParts) {
+    this.vin = vin
+    this.slots = slots
+    this.seq = parts.seq
+    this.seenMs = parts.seenMs
+    this.values = parts.values
+    this.ats = parts.ats
+    this.heard = parts.heard
+    this.invalid = parts.invalid
+    this.bases = parts.bases
+    this.link = parts.link
+    this.memory = parts.memory
+    this.gapTo = parts.gapTo
+  }
+
+  static unknown(vin: string, slots: Slots): VehicleState {
+    return new VehicleState(vin, slots, {
+      ...{ seq: -1, seenMs: -Infinity, values: nothing, ats: nothing, heard: nothing, gapTo: -1 },
+      ...{ invalid: undefined, bases: undefined, link: undefined, memory: undefined },
+    })
+  }
+
+  /** Reads what {@link text} wrote. Fields that are no longer kept are left out. */
+  static read({ vin, seq, seenMs, text }: ReadableRow, slots: Slots): VehicleState {
+    const row: Row = JSON.parse(text)
+    const values: (FieldValue | undefined)[] = []
+    const ats: number[] = []
+    const heard: number[] = []
+    const invalid: Record<number, number> = {}
+    const bases: Record<number, number> = {}
+    for (const [name, [value, at, heardSeq, invalidMs, base]] of Object.entries(row.fields)) {
+      const slot = slots.slotOf(name)
+      if (slot === undefined) continue
+      grow(values, ats, heard, slot)
+      values[slot] = value
+      ats[slot] = at
+      heard[slot] = heardSeq
+      if (invalidMs != null) invalid[slot] = invalidMs
+      if (base != null) bases[slot] = base
+    }
+    return new VehicleState(vin, slots, {
+      ...{ seq, seenMs, values, ats, heard },
+      invalid: orNone(invalid),
+      bases: orNone(bases),
+      link: row.link && {
+        ...{ online: row.link.online, state: row.link.state, heard: row.link.heard },
+        ...{ stateMs: row.link.stateMs ?? -Infinity, connections: row.link.connections },
+      },
+      memory: row.memory,
+      gapTo: row.gapTo ?? -1,
+    })
+  }
+
+  /** The state as JSON, with the names of the fields. */
+  text(): string {
+    // Without a prototype: a field can have any name.
+    const fields: Record<string, Row['fields'][string]> = Object.create(null)
+    for (const [slot, value] of this.values.entries()) {
+      const name = this.slots.names[slot]
+      if (value === undefined || name === undefined) continue
+      const invalidMs = this.invalid?.[slot]
+      const base = this.bases?.[slot]
+      const known = [value, this.ats[slot] ?? 0, this.heard[slot] ?? 0] as const
+      fields[name] = base === undefined && invalidMs === undefined ? known : [...known, invalidMs ?? null, base ?? null]
+    }
+    const { link, memory, gapTo } = this
+    const row: Row = {
+      fields,
+      ...(link === undefined
+        ? {}
+        : { link: { ...link, stateMs: Number.isFinite(link.stateMs) ? link.stateMs : null } }),
+      ...(memory === undefined ? {} : { memory }),
+      ...(gapTo < 0 ? {} : { gapTo }),
+    }
+    return JSON.stringify(row)
+  }
+
+  with(parts: Partial<StateParts>): VehicleState {
+    return new VehicleState(this.vin, this.slots, { ...partsOf(this), ...parts })
+  }
+}
+
+interface ReadableRow {
+  readonly vin: string
+  readonly seq: number
+  readonly seenMs: number
+  readonly text: string
+}
+
+/** A state as it is stored. `null` stands for what JSON cannot say. */
+interface Row {
+  readonly fields: Readonly<
+    Record<
+      string,
+      readonly [value: FieldValue, at: number, heard: number, invalidMs?: number | null, base?: number | null]
+    >
+  >
+  readonly link?: Omit<Link, 'stateMs' | 'online' | 'state'> & {
+    readonly stateMs: number | null
+    readonly online?: boolean | undefined
+    readonly state?: string | undefined
+  }
+  readonly memory?: Memory
+  readonly gapTo?: number
+}
+
+const partsOf = (state: VehicleState): StateParts => ({
+  seq: state.seq,
+  seenMs: state.seenMs,
+  values: state.values,
+  ats: state.ats,
+  heard: state.heard,
+  invalid: state.invalid,
+  bases: state.bases,
+  link: state.link,
+  memory: state.memory,
+  gapTo: state.gapTo,
+})
+
+function orNone<T extends object>(record: T): T | undefined {
+  return Object.keys(record).length === 0 ? undefined : record
+}
+
+/** Lists without holes stay small and fast. */
+function grow(values: (FieldValue | undefined)[], ats: number[], heard: number[], slot: number): void {
+  while (values.length <= slot) {
+    values.push(undefined)
+    ats.push(0)
+    heard.push(0)
+  }
+}
+
+/** One message, and when it arrived. */
+export interface Arrival {
+  readonly event: FleetEvent
+  readonly seq: number
+  /** What was heard up to this `seq` is uncertain, because messages of any vehicle may be missing. `-1`: nothing. */
+  readonly gapTo: number
+}
+
+/** The state after a message. */
+export interface Applied {
+  readonly after: VehicleState
+  readonly changes: readonly Change[]
+  /** The slots of the fields that changed or became certain. */
+  readonly touched: readonly number[]
+}
+
+/**
+ * The state after a message of this vehicle: for each field the newest value by `min(at, receivedAt)`, and of equals the one that
+ * arrived last. An older message moves nothing backward. Pure.
+ */
+export function applied(before: VehicleState, arrival: Arrival): Applied {
+  const { event, seq } = arrival
+  const receivedMs = event.receivedAt.getTime()
+  const common = { seq: Math.max(before.seq, seq), seenMs: Math.max(before.seenMs, receivedMs) }
+  switch (event.topic) {
+    case 'data': {
+      const draft = new Draft(before, arrival)
+      const atMs = Math.min(event.at.getTime(), receivedMs)
+      const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
+      for (const name in data) {
+        const value = data[name]
+        if (value === undefined || (value === null && Object.hasOwn(event.undecoded, name))) continue
+        draft.hear(name, value, atMs, false)
+      }
+      return draft.done(common)
+    }
+    case 'vehicle_data': {
+      const draft = new Draft(before, arrival)
+      const createdMs = Math.min(event.at.getTime(), receivedMs)
+      for (const { field, value, atMs, tolerance } of documentValues(event.vehicleData, createdMs))
+        draft.hear(field, value, Math.min(atMs, receivedMs), true, tolerance)
+      return draft.done(common)
+    }
+    case 'state':
+    case 'connectivity': {
+      const link = linked(before.link, event, Math.min(event.at.getTime(), receivedMs), seq)
+      return { after: before.with({ ...common, link }), changes: nothing, touched: nothing }
+    }
+    case 'gap': {
+      const gapTo = Math.max(before.gapTo, gapEnd(event, seq))
+      return { after: before.with({ seq: common.seq, gapTo }), changes: nothing, touched: nothing }
+    }
+    default:
+      return { after: before.with(common), changes: nothing, touched: nothing }
+  }
+}
+
+/** What was heard up to this `seq` may have changed unheard. Messages can follow the gap in the same millisecond. */
+export function gapEnd({ to }: Extract<FleetEvent, { topic: 'gap' }>, seq: number): number {
+  return Math.min(firstSeqAt(to.getTime() + 1) - 1, seq)
+}
+
+/** A state in the making. It copies a list only when it has to change it. */
+class Draft {
+  readonly #before: VehicleState
+  readonly #seq: number
+  readonly #uncertainTo: number
+  #values: (FieldValue | undefined)[] | undefined
+  #ats: number[] = []
+  #heard: number[] = []
+  #invalid: Record<number, number> | undefined
+  #bases: Record<number, number> | undefined
+  #changes: Change[] | undefined
+  #touched: number[] | undefined
+  #hasGrown = false
+
+  constructor(before: VehicleState, { seq, gapTo }: Arrival) {
+    this.#before = before
+    this.#seq = seq
+    this.#uncertainTo = Math.max(gapTo, before.gapTo)
+  }
+
+  /** A message reports a value. A document says nothing about a field that has none. */
+  hear(field: string, value: FieldValue, atMs: number, isDocument: boolean, tolerance: number = 0): void {
+    const before = this.#before
+    const slot = before.slots.slotOf(field)
+    if (slot === undefined) return
+    const known = before.values[slot]
+    const knownMs = before.ats[slot] ?? 0
+    const invalidMs = before.invalid?.[slot]
+    if (known !== undefined && atMs < Math.max(knownMs, invalidMs ?? -Infinity)) return
+    const isNone = value === null && !nullMeansNone.has(field)
+    if (isNone && (known === undefined || isDocument)) return
+    const wasCertain = known !== undefined && (before.heard[slot] ?? 0) > this.#uncertainTo
+    const about = { field, at: new Date(atMs), acrossGap: known !== undefined && !wasCertain, first: false }
+    if (isNone) {
+      if (invalidMs !== undefined) return
+      this.#invalid = { ...(this.#invalid ?? before.invalid), [slot]: atMs }
+      this.#change({ ...about, from: known, to: null, fromAt: new Date(knownMs), invalid: true }, slot)
+      return
+    }
+    const isSame = known !== undefined && this.#isSame(slot, known, value, tolerance)
+    this.#set(slot, isDocument && isSame && known !== undefined ? known : value, atMs)
+    if (invalidMs !== undefined) {
+      const { [slot]: _, ...others } = this.#invalid ?? before.invalid ?? {}
+      this.#invalid = others
+    }
+    if (known === undefined)
+      this.#change({ ...about, from: undefined, to: value, fromAt: undefined, first: true, invalid: false }, slot)
+    else if (!isSame)
+      this.#change(
+        { ...about, from: this.#from(slot, known), to: value, fromAt: new Date(knownMs), invalid: false },
+        slot,
+      )
+    else if (invalidMs !== undefined)
+      this.#change({ ...about, from: null, to: value, fromAt: new Date(invalidMs), invalid: true }, slot)
+    else if (!wasCertain) (this.#touched ??= []).push(slot)
+    if (before.slots.deltas[slot] !== undefined && typeof value === 'number' && !isSame)
+      this.#bases = { ...(this.#bases ?? before.bases), [slot]: value }
+  }
+
+  done(common: Pick<StateParts, 'seq' | 'seenMs'>): Applied {
+    const before = this.#before
+    const values = this.#values
+    const after = new VehicleState(before.vin, before.slots, {
+      ...common,
+      // A list that has grown has room for more, which a copy has not.
+      values: (this.#hasGrown ? values?.slice() : values) ?? before.values,
+      ats: values === undefined ? before.ats : this.#hasGrown ? this.#ats.slice() : this.#ats,
+      heard: values === undefined ? before.heard : this.#hasGrown ? this.#heard.slice() : this.#heard,
+      invalid: this.#invalid === undefined ? before.invalid : orNone(this.#invalid),
+      bases: this.#bases ?? before.bases,
+      link: before.link,
+      memory: before.memory,
+      gapTo: before.gapTo,
+    })
+    return { after, changes: this.#changes ?? nothing, touched: this.#touched ?? nothing }
+  }
+
+  /** Against the last value that was reported as a change, where a `delta` says so. A drift in small steps is a change, too. */
+  #isSame(slot: number, known: FieldValue, value: FieldValue, tolerance: number): boolean {
+    const least = Math.max(tolerance, this.#before.slots.deltas[slot] ?? 0)
+    const from = this.#from(slot, known)
+    if (least > 0 && typeof value === 'number' && typeof from === 'number') return Math.abs(value - from) < least
+    return isDeepEqual(from, value)
+  }
+
+  #from(slot: number, known: FieldValue): FieldValue {
+    return this.#before.bases?.[slot] ?? known
+  }
+
+  #set(slot: number, value: FieldValue, atMs: number): void {
+    const before = this.#before
+    if (this.#values === undefined) {
+      this.#values = before.values.slice()
+      this.#ats = before.ats.slice()
+      this.#heard = before.heard.slice()
+    }
+    if (slot >= this.#values.length) {
+      grow(this.#values, this.#ats, this.#heard, slot)
+      this.#hasGrown = true
+    }
+    this.#values[slot] = value
+    this.#ats[slot] = atMs
+    this.#heard[slot] = this.#seq
+  }
+
+  #change(change: Change, slot: number): void {
+    ;(this.#changes ??= []).push(change)
+    ;(this.#touched ??= []).push(slot)
+  }
+}
+
+/** Whether two JSON values are equal. The order of keys does not count. */
+export function isDeepEqual(one: FieldValue | undefined, other: FieldValue | undefined): boolean {
+  if (one === other) return true
+  if (typeof one !== 'object' || typeof other !== 'object' || one === null || other === null) return false
+  if (Array.isArray(one) !== Array.isArray(other)) return false
+  const left = Object.entries(one)
+  const right: ReadonlyMap<string, FieldValue> = new Map(Object.entries(other))
+  return (
+    left.length === right.size && left.every(([key, value]) => right.has(key) && isDeepEqual(value, right.get(key)))
+  )
+}
+
+const isOn: Readonly<Record<string, boolean>> = { online: true, driving: true, asleep: false, offline: false }
+
+const unheard: Link = { online: undefined, state: undefined, stateMs: -Infinity, heard: -1, connections: {} }
+
+function linked(
+  link: Link = unheard,
+  event: Extract<FleetEvent, { topic: 'state' | 'connectivity' }>,
+  atMs: number,
+  seq: number,
+): Link {
+  if (event.topic === 'state') {
+    if (atMs < link.stateMs) return link
+    const online = Object.hasOwn(isOn, event.state) ? isOn[event.state] : link.online
+    // What was not reported as closed is closed now.
+    const connections = online === false ? {} : link.connections
+    return { online, state: event.state, stateMs: atMs, heard: seq, connections }
+  }
+  const key = event.connectionId ?? event.networkInterface
+  const openedMs = Object.hasOwn(link.connections, key) ? (link.connections[key] ?? -Infinity) : -Infinity
+  // The state is newer, and knows better.
+  if (atMs < link.stateMs || atMs < openedMs) return link
+  if (event.status === 'connected') {
+    const connections = Object.entries({ ...link.connections, [key]: atMs }).toSorted(([, a], [, b]) => a - b)
+    return { ...link, online: true, heard: seq, connections: Object.fromEntries(connections.slice(-mostConnections)) }
+  }
+  if (event.status !== 'disconnected') return link
+  const connections = Object.fromEntries(Object.entries(link.connections).filter(([open]) => open !== key))
+  return { ...link, online: Object.keys(connections).length > 0, heard: seq, connections }
+}
+
+/** A state as handlers, edges and conditions see it. */
+export class Snapshot implements AnyVehicleView {
+  readonly #state: VehicleState
+  /** The moment of `ageMs`. */
+  readonly #nowMs: number
+  readonly #uncertainTo: number
+
+  constructor(state: VehicleState, nowMs: number, gapTo: number) {
+    this.#state = state
+    this.#nowMs = nowMs
+    this.#uncertainTo = Math.max(gapTo, state.gapTo)
+  }
+
+  get vin(): string {
+    return this.#state.vin
+  }
+
+  value(field: string): FieldValue | undefined {
+    return this.#known(field)
+  }
+
+  at(field: string): Date | undefined {
+    const ms = this.#known(field) === undefined ? undefined : this.#state.ats[this.#slot(field)]
+    return ms === undefined ? undefined : new Date(ms)
+  }
+
+  ageMs(field: string): number | undefined {
+    const ms = this.#known(field) === undefined ? undefined : this.#state.ats[this.#slot(field)]
+    return ms === undefined ? undefined : Math.max(0, this.#nowMs - ms)
+  }
+
+  isCertain(field: string): boolean {
+    return this.#known(field) !== undefined && (this.#state.heard[this.#slot(field)] ?? -1) > this.#uncertainTo
+  }
+
+  invalidSince(field: string): Date | undefined {
+    const ms = this.#state.invalid?.[this.#slot(field)]
+    return ms === undefined ? undefined : new Date(ms)
+  }
+
+  get fields(): readonly string[] {
+    const { values, slots } = this.#state
+    return slots.names.filter((_, slot) => values[slot] !== undefined)
+  }
+
+  get online(): boolean | undefined {
+    return this.#state.link?.online
+  }
+
+  get state(): string | undefined {
+    return this.#state.link?.state
+  }
+
+  get isOnlineCertain(): boolean {
+    const { link } = this.#state
+    return link !== undefined && link.heard > this.#uncertainTo
+  }
+
+  get seenAt(): Date | undefined {
+    const { seenMs } = this.#state
+    return Number.isFinite(seenMs) ? new Date(seenMs) : undefined
+  }
+
+  #slot(field: string): number {
+    return this.#state.slots.find(field) ?? -1
+  }
+
+  #known(field: string): FieldValue | undefined {
+    return this.#state.values[this.#slot(field)]
+  }
+}

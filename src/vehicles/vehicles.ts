@@ -1,0 +1,468 @@
+import type { Clock } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { FleetEvent, GapEvent } from '../events/event.ts'
+import { builtInFields, type BuiltInFields, type FieldCatalogue, nearestField } from '../events/fields.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import { firstSeqAt, seqOf } from '../inbox/delivery-id.ts'
+import type { InboxMessage } from '../inbox/inbox.ts'
+import { vinOf } from '../inbox/receipts.ts'
+import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
+import type { AnyVehicleView, Change, Edge, Occurrence, VehicleView } from './edge.ts'
+import { Rules } from './rules.ts'
+import { applied, type Arrival, gapEnd, type Slots, Snapshot, VehicleState } from './state.ts'
+
+/** The newest state of each vehicle: `receiver.vehicles`. */
+export interface Vehicles<Fields extends FieldCatalogue = BuiltInFields> {
+  /** The newest state, with what running handlers see already. `undefined`: nothing was heard of this vehicle. */
+  get(vin: string): Promise<VehicleView<Fields> | undefined>
+  /** Vehicles in the order of VINs, at most `limit` (default 100), from the first one after `after`. */
+  list(which?: {
+    readonly after?: string | undefined
+    readonly limit?: number | undefined
+  }): Promise<readonly VehicleView<Fields>[]>
+  /**
+   * Deletes the state of a vehicle, with what edges remember of it. Resolves to whether there was one. Messages that come later
+   * begin a new state. It does not delete messages that the inbox keeps.
+   */
+  forget(vin: string): Promise<boolean>
+  stats(): Promise<VehiclesStats>
+}
+
+/** Figures of `receiver.vehicles`. */
+export interface VehiclesStats {
+  /** The vehicles with a state. */
+  readonly vehicles: number
+  /** The part of them whose newest state the inbox has not written yet. It does so every few seconds. */
+  readonly unwritten: number
+  /** The edges that handlers are registered for. */
+  readonly edges: number
+}
+
+/** Something that happened, with the name of its edge; or the error that the edge threw. */
+type Happened = { readonly edge: string } & ({ readonly change: Occurrence } | { readonly error: unknown })
+
+/** What one message changed. Made when its lane opens the message, and kept until the message is over. */
+export class Step {
+  /** The changes that handlers see. */
+  readonly changes: readonly Change[]
+  /** Those changes, and those that only `first: true` and `invalid: true` ask for. */
+  readonly all: readonly Change[]
+  readonly happened: readonly Happened[]
+  /** The state that is settled with the message. */
+  readonly settled: StoredVehicle | undefined
+  readonly #state: VehicleState | undefined
+  readonly #nowMs: number
+  readonly #gapTo: number
+  #view: AnyVehicleView | undefined
+
+  constructor(
+    state: VehicleState | undefined,
+    arrival: { readonly nowMs: number; readonly gapTo: number },
+    all: readonly Change[] = none,
+    happened: readonly Happened[] = none,
+    settled?: StoredVehicle,
+  ) {
+    this.#state = state
+    this.#nowMs = arrival.nowMs
+    this.#gapTo = arrival.gapTo
+    this.all = all
+    this.changes = all.length === 0 ? all : all.filter(({ first, invalid }) => !first && !invalid)
+    this.happened = happened
+    this.settled = settled
+  }
+
+  /** The vehicle as of the message. `undefined` for a message without a VIN. */
+  get view(): AnyVehicleView | undefined {
+    return (this.#view ??= this.#state && new Snapshot(this.#state, this.#nowMs, this.#gapTo))
+  }
+
+  /** For the dead letters: what a replay has to show again. `undefined`: nothing. */
+  text(): string | undefined {
+    if (this.#state === undefined || (this.all.length === 0 && this.happened.length === 0)) return undefined
+    const { vin, seq, seenMs } = this.#state
+    const happened = this.happened.filter((each) => 'change' in each)
+    const kept: KeptStep = {
+      ...{ vin, seq, seenMs, text: this.#state.text(), nowMs: this.#nowMs, gapTo: this.#gapTo },
+      ...{ all: this.all, happened },
+    }
+    return JSON.stringify(kept)
+  }
+
+  /** Reads what {@link text} wrote. */
+  static read(text: string, slots: Slots): Step {
+    const kept: KeptStep = JSON.parse(text)
+    const happened = kept.happened.flatMap((each) => ('change' in each ? { ...each, change: dated(each.change) } : []))
+    return new Step(VehicleState.read(kept, slots), kept, kept.all.map(dated), happened)
+  }
+}
+
+interface KeptStep {
+  readonly vin: string
+  readonly seq: number
+  readonly seenMs: number
+  readonly text: string
+  readonly nowMs: number
+  readonly gapTo: number
+  readonly all: readonly Change[]
+  readonly happened: readonly Happened[]
+}
+
+/** JSON has no dates. */
+function dated<What extends Occurrence>(written: What): What {
+  const fromAt = 'fromAt' in written && written.fromAt !== undefined ? { fromAt: new Date(String(written.fromAt)) } : {}
+  return { ...written, at: new Date(written.at), ...fromAt }
+}
+
+const none: readonly never[] = []
+
+/** An interval in which messages of any vehicle may be missing, in `seq`. */
+interface Interval {
+  readonly from: number
+  readonly to: number
+}
+
+/** More intervals than this are of no use: only a backlog needs more than the newest. */
+const mostIntervals = 16
+
+/** Where messages of any vehicle may be missing. */
+class Intervals implements StoredVehicle {
+  readonly vin = ''
+  readonly seq: number
+  readonly seenMs: number
+  readonly list: readonly Interval[]
+
+  constructor(seq: number, seenMs: number, list: readonly Interval[]) {
+    this.seq = seq
+    this.seenMs = seenMs
+    this.list = list
+  }
+
+  text(): string {
+    return JSON.stringify({ gaps: this.list })
+  }
+
+  static read(stored: StoredVehicle | undefined): Intervals {
+    if (stored === undefined) return new Intervals(-1, -Infinity, [])
+    if (stored instanceof Intervals) return stored
+    const { gaps }: { gaps: readonly Interval[] } = JSON.parse(stored.text())
+    return new Intervals(stored.seq, stored.seenMs, gaps)
+  }
+
+  with(interval: Interval, seq: number, seenMs: number): Intervals {
+    const [first, second, ...rest] = [...this.list, interval]
+    // The two oldest as one: at most too much is uncertain then.
+    const list =
+      first !== undefined && second !== undefined && rest.length + 2 > mostIntervals
+        ? [{ from: Math.min(first.from, second.from), to: Math.max(first.to, second.to) }, ...rest]
+        : [...this.list, interval]
+    return new Intervals(Math.max(this.seq, seq), Math.max(this.seenMs, seenMs), list)
+  }
+}
+
+/** Beyond this number, gaps of single vehicles wait for their events. */
+const mostNoted = 10_000
+
+interface OpenVehicle {
+  state: VehicleState
+  /** Messages that led to `state` and are not over. */
+  steps: number
+}
+
+export interface FleetOptions {
+  readonly store: VehicleStore
+  readonly slots: Slots
+  readonly clock: Clock
+  readonly rules?: Rules
+}
+
+/**
+ * The newest state of each vehicle. A lane opens one message at a time, so the messages of a vehicle lead from one state to the next
+ * in order. The state of a vehicle is here while messages that led to it are not over, and otherwise in the store.
+ */
+export class Fleet {
+  readonly slots: Slots
+  readonly rules: Rules
+  readonly #store: VehicleStore
+  readonly #clock: Clock
+  readonly #open = new Map<string, OpenVehicle>()
+  /** Vehicles that were forgotten while messages of them were not over, and the newest of these messages. */
+  readonly #forgotten = new Map<string, number>()
+  /** Gaps that are known before their events: one interval per VIN, and '' for all vehicles. */
+  readonly #noted = new Map<string, Interval>()
+  #gaps = new Intervals(-1, -Infinity, [])
+  /** The newest message of earlier processes. */
+  #lastBefore = -1
+
+  constructor({ store, slots, clock, rules = new Rules() }: FleetOptions) {
+    this.#store = store
+    this.slots = slots
+    this.#clock = clock
+    this.rules = rules
+  }
+
+  /** After the inbox was opened: reads what concerns all vehicles, and applies again what a crash left out of the stored states. */
+  async recover(
+    unapplied: AsyncIterable<readonly InboxMessage[]> | undefined,
+    read: (message: InboxMessage) => FleetEvent | MalformedBody,
+    lastId?: string,
+  ): Promise<void> {
+    if (lastId !== undefined) this.#lastBefore = seqOf(lastId)
+    this.#gaps = Intervals.read(await this.#store.load(''))
+    if (unapplied === undefined) return
+    for await (const messages of unapplied) {
+      for (const message of messages) {
+        const seq = seqOf(message.id)
+        const event = readable(message, read)
+        if (event === undefined || event.topic === 'malformed') continue
+        if (event.vin === undefined) {
+          if (event.topic === 'gap' && seq > this.#gaps.seq) this.#store.keep(this.#gap(event, seq))
+          continue
+        }
+        const state = await this.find(message.lane)
+        // What the state has seen, it must not see twice: an older message would win over a later one of the same time.
+        if (state === undefined || seq <= state.seq) continue
+        this.#store.keep(this.#advance(state, event, seq).after)
+      }
+    }
+  }
+
+  /** The state before the next message of a lane. `undefined` for a lane without a VIN. */
+  find(lane: string): VehicleState | undefined | Promise<VehicleState | undefined> {
+    const vin = vinOf(lane)
+    if (vin === undefined) return undefined
+    const open = this.#open.get(vin)
+    if (open !== undefined) return open.state
+    const stored = this.#store.load(vin)
+    return stored instanceof Promise ? stored.then((found) => this.#read(vin, found)) : this.#read(vin, stored)
+  }
+
+  /** A message whose turn it is. A replayed one changes nothing, and shows what it showed before it was given up: `kept`. */
+  step(
+    id: string,
+    event: FleetEvent | MalformedBody,
+    state: VehicleState | undefined,
+    replay: { readonly replayed: boolean; readonly changed?: string | undefined },
+  ): Step | undefined {
+    if (event.topic === 'malformed') return undefined
+    const seq = seqOf(id)
+    const moment = { nowMs: event.receivedAt.getTime(), gapTo: -1 }
+    if (replay.replayed) {
+      if (replay.changed !== undefined) return Step.read(replay.changed, this.slots)
+      return new Step(state, { nowMs: this.#clock.now(), gapTo: this.#gapTo(seqNow, state?.vin) })
+    }
+    if (event.vin === undefined || state === undefined)
+      return event.topic === 'gap' ? new Step(undefined, moment, none, none, this.#gap(event, seq)) : undefined
+    if (event.topic === 'gap') this.#unnote(event, seq)
+    const { after, all, happened, gapTo } = this.#advance(state, event, seq)
+    const open = this.#open.get(state.vin)
+    if (open === undefined) this.#open.set(state.vin, { state: after, steps: 1 })
+    else {
+      open.state = after
+      open.steps += 1
+    }
+    return new Step(after, { ...moment, gapTo }, all, happened, after)
+  }
+
+  /** What the inbox stores when the message is settled or given up. */
+  settling(step: Step | undefined): StoredVehicle | undefined {
+    const settled = step?.settled
+    if (settled === undefined || this.#forgotten.size === 0) return settled
+    return settled.seq <= (this.#forgotten.get(settled.vin) ?? -1) ? undefined : settled
+  }
+
+  /** The message is over, and the store has what was settled with it. */
+  over(step: Step | undefined): void {
+    if (step?.settled === undefined) return
+    const { vin } = step.settled
+    const open = this.#open.get(vin)
+    if (open === undefined) return
+    open.steps -= 1
+    if (open.steps > 0) return
+    this.#open.delete(vin)
+    this.#forgotten.delete(vin)
+  }
+
+  /** Messages of this vehicle, or of any, may be missing. The event of the gap follows later, in its lane. */
+  noteGap(vin: string | undefined, fromMs: number, toMs: number): void {
+    const known = this.#noted.get(vin ?? '')
+    if (known === undefined && this.#noted.size >= mostNoted) return
+    const [from, to] = [firstSeqAt(fromMs), firstSeqAt(toMs + 1) - 1]
+    this.#noted.set(
+      vin ?? '',
+      known === undefined ? { from, to } : { from: Math.min(from, known.from), to: Math.max(to, known.to) },
+    )
+  }
+
+  /** States of their own, from the first message that is kept: for replays that report changes again. */
+  fresh(): (message: InboxMessage, event: FleetEvent | MalformedBody) => string | undefined {
+    const states = new Map<string, VehicleState>()
+    return (message, event) => {
+      if (event.topic === 'malformed' || event.vin === undefined) return undefined
+      const { vin } = event
+      const before = states.get(vin) ?? VehicleState.unknown(vin, this.slots)
+      const { after, all, happened, gapTo } = this.#advance(before, event, seqOf(message.id))
+      states.set(vin, after)
+      return new Step(after, { nowMs: message.receivedAt, gapTo }, all, happened).text()
+    }
+  }
+
+  /** `receiver.vehicles`, once the inbox is open. */
+  api(open: () => Promise<void>): Vehicles<FieldCatalogue> {
+    const view = (state: VehicleState): AnyVehicleView =>
+      new Snapshot(state, this.#clock.now(), this.#gapTo(seqNow, state.vin))
+    return {
+      get: async (vin) => {
+        await open()
+        const state = this.#open.get(vin)?.state ?? this.#read(vin, await this.#store.load(vin))
+        return state.seq < 0 ? undefined : view(state)
+      },
+      list: async ({ after, limit = 100 } = {}) => {
+        await open()
+        const stored = await this.#store.list({ after, limit })
+        return stored.map((each) => view(this.#open.get(each.vin)?.state ?? this.#read(each.vin, each)))
+      },
+      forget: async (vin) => {
+        await open()
+        const opened = this.#open.get(vin)
+        if (opened !== undefined) {
+          this.#forgotten.set(vin, opened.state.seq)
+          opened.state = VehicleState.unknown(vin, this.slots)
+        }
+        return (await this.#store.forget(vin)) || opened !== undefined
+      },
+      stats: async () => {
+        await open()
+        return { ...(await this.#store.count()), edges: this.rules.size }
+      },
+    }
+  }
+
+  #advance(before: VehicleState, event: FleetEvent, seq: number): Advanced {
+    const gapTo = this.#gapTo(seq, before.vin)
+    const arrival: Arrival = { event, seq, gapTo }
+    const { after, changes, touched } = applied(before, arrival)
+    const nowMs = event.receivedAt.getTime()
+    const { size } = this.rules
+    if (size === 0) return { after, all: changes, happened: none, gapTo }
+    const views = { before: new Snapshot(before, nowMs, gapTo), after: new Snapshot(after, nowMs, gapTo) }
+    const fields = touched.flatMap((slot) => this.slots.names[slot] ?? [])
+    const edges = this.rules.touched(event, fields, views.before, views.after)
+    if (edges.length === 0) return { after, all: changes, happened: none, gapTo }
+    const memory = new Map(Object.entries(before.memory ?? {}))
+    const happened: Happened[] = []
+    for (const edge of edges) {
+      const { name } = edge
+      try {
+        const result = edge.detect({ ...views, event, changes, memory: memory.get(name) })
+        if (result?.happened !== undefined) happened.push({ edge: name, change: result.happened })
+        if (result?.memory === null) memory.delete(name)
+        else if (result?.memory !== undefined) memory.set(name, result.memory)
+      } catch (error) {
+        happened.push({ edge: name, error })
+      }
+    }
+    return { after: remembering(after, memory, this.rules), all: changes, happened, gapTo }
+  }
+
+  #read(vin: string, stored: StoredVehicle | undefined): VehicleState {
+    if (stored === undefined) return VehicleState.unknown(vin, this.slots)
+    if (stored instanceof VehicleState && stored.slots === this.slots) return stored
+    return VehicleState.read({ vin, seq: stored.seq, seenMs: stored.seenMs, text: stored.text() }, this.slots)
+  }
+
+  /** Notes a gap of all vehicles. Its event has come. */
+  #gap(event: GapEvent, seq: number): Intervals {
+    const interval = { from: firstSeqAt(event.from.getTime()), to: this.#unnote(event, seq) }
+    this.#gaps = this.#gaps.with(interval, seq, event.receivedAt.getTime())
+    return this.#gaps
+  }
+
+  /** The event of a gap has come. Returns where the gap ends. What was missed later belongs to another event. */
+  #unnote(event: GapEvent, seq: number): number {
+    const key = event.vin ?? ''
+    const noted = this.#noted.get(key)
+    const end = gapEnd(event, seq)
+    if (noted === undefined) return end
+    // The event of a restart ends with the first message after it, whose values are certain. The note ends before that message.
+    const to = event.reason === 'restarted' || event.reason === 'stopped' ? Math.min(end, noted.to) : end
+    if (noted.to < firstSeqAt(event.to.getTime() + 1)) this.#noted.delete(key)
+    else this.#noted.set(key, { from: end + 1, to: noted.to })
+    return to
+  }
+
+  /** What was heard of a vehicle up to this `seq` is uncertain for a message with the given `seq`. */
+  #gapTo(seq: number, vin: string | undefined): number {
+    let gapTo = -1
+    // A gap that ends later was not known when an earlier process handled the message. What it found must be found again.
+    const counts = ({ from, to }: Interval): boolean => (seq <= this.#lastBefore ? to < seq : from <= seq)
+    for (const gap of this.#gaps.list) if (counts(gap) && gap.to > gapTo) gapTo = gap.to
+    if (this.#noted.size === 0) return gapTo
+    for (const gap of [this.#noted.get(''), this.#noted.get(vin ?? '')])
+      if (gap !== undefined && counts(gap) && gap.to > gapTo) gapTo = gap.to
+    return gapTo
+  }
+}
+
+interface Advanced {
+  readonly after: VehicleState
+  readonly all: readonly Change[]
+  readonly happened: readonly Happened[]
+  readonly gapTo: number
+}
+
+/** Later than every message. */
+const seqNow = Number.MAX_SAFE_INTEGER
+
+/** What edges remember, without those that are no longer registered. */
+function remembering(state: VehicleState, memory: Map<string, EdgeMemoryValue>, rules: Rules): VehicleState {
+  for (const name of memory.keys()) if (!rules.has(name)) memory.delete(name)
+  if (memory.size === 0) return state.memory === undefined ? state : state.with({ memory: undefined })
+  return state.with({ memory: Object.fromEntries(memory) })
+}
+
+type EdgeMemoryValue = NonNullable<VehicleState['memory']>[string]
+
+/** A message that cannot be read changes nothing: it is a dead letter. */
+function readable(
+  message: InboxMessage,
+  read: (message: InboxMessage) => FleetEvent | MalformedBody,
+): FleetEvent | MalformedBody | undefined {
+  try {
+    return message.event ?? read(message)
+  } catch {
+    return undefined
+  }
+}
+
+/** Throws `handler_invalid` for an edge over fields that are not kept, or that neither catalogue has. */
+export function checkEdge(edge: unknown, slots: Slots, ownFields: FieldCatalogue = {}): Edge {
+  if (!isEdge(edge)) {
+    throw new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
+      hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
+    })
+  }
+  const unknown = edge.reads.find((field) => !Object.hasOwn(builtInFields, field) && !Object.hasOwn(ownFields, field))
+  if (unknown !== undefined) {
+    const nearest = nearestField(unknown, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
+    throw new FleethookError(
+      'handler_invalid',
+      `The edge \`${edge.name}\` looks at \`${unknown}\`, which is not in the catalogue.`,
+      {
+        hint: `${nearest === undefined ? '' : `Did you mean \`${nearest}\`? `}Add a field of your own to the option \`fields\`.`,
+      },
+    )
+  }
+  const missing = edge.reads.find((field) => !slots.keeps(field))
+  if (missing !== undefined) {
+    throw new FleethookError(
+      'handler_invalid',
+      `The edge \`${edge.name}\` looks at \`${missing}\`, which is not among the \`fields\` of the option \`vehicles\`.`,
+      { hint: `Add '${missing}' to \`vehicles.fields\`.` },
+    )
+  }
+  return edge
+}
+
+export function isEdge(value: unknown): value is Edge {
+  return typeof value === 'object' && value !== null && 'detect' in value && 'name' in value && 'reads' in value
+}

@@ -1,0 +1,501 @@
+/**
+ * Edges and conditions for `receiver.when`: what happens to a vehicle, and what is true of it.
+ *
+ * @module
+ */
+import {
+  builtInFields,
+  type BuiltInFields,
+  type ExtendedBy,
+  type FieldCatalogue,
+  type FieldName,
+  type OtherField,
+  type ValueOf,
+} from './events/fields.ts'
+import type { FieldValue, Location } from './events/values.ts'
+import type { AlertOccurrence, Change, Condition } from './vehicles/edge.ts'
+import { isDeepEqual } from './vehicles/state.ts'
+import type { Area } from './when/areas.ts'
+import {
+  allOf,
+  anyOf,
+  checkConstant,
+  checkNumber,
+  invalid,
+  isInside,
+  notOf,
+  valueCondition,
+} from './when/conditions.ts'
+import {
+  alertEdge,
+  areaEdge,
+  asleepEdge,
+  becomesEdge,
+  ceasesEdge,
+  changedEdge,
+  crossesEdge,
+  type DeltaOption,
+  type FirstOption,
+  type InvalidOption,
+  type Limit,
+  type MarginOption,
+  movesEdge,
+  onlineEdge,
+  turnsEdge,
+  type VehicleEdge,
+} from './when/edges.ts'
+
+export type {
+  AlertOccurrence,
+  AnyVehicleView,
+  Bounds,
+  Change,
+  Condition,
+  Edge,
+  EdgeMemory,
+  EdgeResult,
+  EdgeStep,
+  EdgeTopic,
+  Occurrence,
+  VehicleView,
+} from './vehicles/edge.ts'
+export { type Area, circle, type Circle, polygon } from './when/areas.ts'
+export type { DeltaOption, FirstOption, InvalidOption, Limit, MarginOption, VehicleEdge } from './when/edges.ts'
+
+/** A value that a field can have. */
+export type ConstantOf<Fields extends FieldCatalogue, Name> = Name extends keyof Fields
+  ? ValueOf<Fields[Name]>
+  : FieldValue
+
+/** A field of a catalogue, or an {@link OtherField}. */
+export type AnyField<Fields extends FieldCatalogue = BuiltInFields> = FieldName<Fields> | OtherField
+
+/** A field of a catalogue whose values are numbers, or an {@link OtherField}. */
+export type NumberField<Fields extends FieldCatalogue = BuiltInFields> =
+  { [Name in FieldName<Fields>]: ValueOf<Fields[Name]> extends number ? Name : never }[FieldName<Fields>] | OtherField
+
+/** The edges and conditions whose types follow from a catalogue: the result of {@link rulesFor}. */
+export interface Rules<Fields extends FieldCatalogue = BuiltInFields> {
+  /** See {@link becomes}. */
+  becomes<const Name extends AnyField<Fields>>(
+    field: Name,
+    value: ConstantOf<Fields, Name> | null,
+    options?: FirstOption & InvalidOption,
+  ): VehicleEdge<Change<ConstantOf<Fields, Name>>>
+  /** See {@link ceases}. */
+  ceases<const Name extends AnyField<Fields>>(
+    field: Name,
+    value: ConstantOf<Fields, Name> | null,
+    options?: InvalidOption,
+  ): VehicleEdge<Change<ConstantOf<Fields, Name>>>
+  /** See {@link changed}. */
+  changed<const Name extends AnyField<Fields>>(
+    field: Name,
+    options?: FirstOption &
+      InvalidOption &
+      (Name extends NumberField<Fields> ? DeltaOption : { readonly delta?: never }),
+  ): VehicleEdge<Change<ConstantOf<Fields, Name>>>
+  /** See {@link crosses}. */
+  crosses(field: NumberField<Fields>, limit: Limit & FirstOption): VehicleEdge<Change<number>>
+  /** See {@link rises}. */
+  rises(field: NumberField<Fields>, options?: DeltaOption): VehicleEdge<Change<number>>
+  /** See {@link falls}. */
+  falls(field: NumberField<Fields>, options?: DeltaOption): VehicleEdge<Change<number>>
+  /** See {@link is}. */
+  is<const Name extends AnyField<Fields>>(field: Name, value: ConstantOf<Fields, Name> | null): Condition
+  /** See {@link below}. */
+  below(field: NumberField<Fields>, limit: number): Condition
+  /** See {@link above}. */
+  above(field: NumberField<Fields>, limit: number): Condition
+  /** See {@link between}. */
+  between(field: NumberField<Fields>, least: number, most: number): Condition
+}
+
+/**
+ * The edges and conditions that name a field, for a receiver with the option `fields`: with the types of your own fields. Pass the
+ * same object.
+ *
+ * @example
+ * ```ts
+ * import type { FieldCatalogue } from 'fleethook'
+ * import { rulesFor } from 'fleethook/when'
+ *
+ * export const fields = { Mood: { enum: ['Calm', 'Angry'] } } as const satisfies FieldCatalogue
+ * const { becomes } = rulesFor(fields)
+ * export const calmsDown = becomes('Mood', 'Calm')
+ * ```
+ */
+export function rulesFor<const Own extends FieldCatalogue>(fields: Own): Rules<ExtendedBy<Own>> {
+  return rulesOf<ExtendedBy<Own>>({ ...builtInFields, ...fields })
+}
+
+function rulesOf<Fields extends FieldCatalogue>(catalogue: FieldCatalogue): Rules<Fields> {
+  const rules = {
+    becomes: (field: string, value: FieldValue, options?: FirstOption & InvalidOption) =>
+      becomesEdge(catalogue, field, value, options),
+    ceases: (field: string, value: FieldValue, options?: InvalidOption) => ceasesEdge(catalogue, field, value, options),
+    changed: (field: string, options?: FirstOption & InvalidOption & DeltaOption) =>
+      changedEdge(catalogue, field, options),
+    crosses: (field: string, limit: Limit & FirstOption) => crossesEdge(catalogue, field, limit),
+    rises: (field: string, options?: DeltaOption) => movesEdge('rises', catalogue, field, options),
+    falls: (field: string, options?: DeltaOption) => movesEdge('falls', catalogue, field, options),
+    is(field: string, value: FieldValue) {
+      checkConstant('is', catalogue, field, value)
+      return valueCondition(`is(${field},${JSON.stringify(value)})`, field, (actual) => isDeepEqual(actual, value))
+    },
+    below(field: string, limit: number) {
+      checkNumber('below', catalogue, field, limit)
+      return numberCondition(`below(${field},${limit})`, field, (actual) => actual < limit)
+    },
+    above(field: string, limit: number) {
+      checkNumber('above', catalogue, field, limit)
+      return numberCondition(`above(${field},${limit})`, field, (actual) => actual > limit)
+    },
+    between(field: string, least: number, most: number) {
+      checkNumber('between', catalogue, field, least, most)
+      if (least > most) {
+        throw invalid(
+          `\`between\` of \`${field}\` is from ${least} to ${most}, which no number is`,
+          'Pass the smaller number first.',
+        )
+      }
+      return numberCondition(`between(${field},${least},${most})`, field, (actual) => actual >= least && actual <= most)
+    },
+  }
+  // The compiler cannot see that a change of a field has the field's values. The interface says it.
+  return rules as unknown as Rules<Fields> // oxlint-disable-line no-unsafe-type-assertion
+}
+
+const numberCondition = (name: string, field: string, isTrue: (value: number) => boolean): Condition =>
+  valueCondition(name, field, (value) => typeof value === 'number' && isTrue(value))
+
+const builtIn: Rules = /* @__PURE__ */ rulesOf<BuiltInFields>(builtInFields)
+
+/**
+ * Happens when a field gets this value from another one. The first value that the receiver sees of a vehicle is no change. With
+ * `first: true` it is.
+ *
+ * Throws `option_invalid` for a value that the field can never have.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver } from 'fleethook'
+ * import { becomes } from 'fleethook/when'
+ *
+ * createReceiver({ secret: 'a-long-random-value', vehicles: { fields: ['DetailedChargeState'] } })
+ *   .when(becomes('DetailedChargeState', 'Charging'), ({ vin, change }) => console.log(vin, 'was', change.from))
+ * ```
+ */
+export const becomes: Rules['becomes'] = builtIn.becomes
+
+/**
+ * Happens when a field had this value and gets another one.
+ *
+ * Throws `option_invalid` for a value that the field can never have.
+ *
+ * @example
+ * ```ts
+ * import { ceases } from 'fleethook/when'
+ *
+ * export const leavesPark = ceases('Gear', 'P')
+ * ```
+ */
+export const ceases: Rules['ceases'] = builtIn.ceases
+
+/**
+ * Happens when a field gets another value. Structures are compared member by member. With `delta`, a number must be so far from
+ * where it was when the edge happened last: many small steps in one direction add up.
+ *
+ * Throws `option_invalid` for a `delta` of a field without numbers.
+ *
+ * @example
+ * ```ts
+ * import { changed } from 'fleethook/when'
+ *
+ * export const opensOrCloses = changed('DoorState')
+ * export const everyTenPercent = changed('BatteryLevel', { delta: 10 })
+ * ```
+ */
+export const changed: Rules['changed'] = builtIn.changed
+
+/**
+ * Happens when a number gets below a limit (or above it), once, until it was back at `again`. Numbers jump around a limit, so
+ * choose `again` some steps away from it. At the limit itself, a number is neither below nor above it.
+ *
+ * Throws `option_invalid` for an `again` on the wrong side of the limit.
+ *
+ * @example
+ * ```ts
+ * import { crosses } from 'fleethook/when'
+ *
+ * export const isLow = crosses('BatteryLevel', { below: 20, again: 25 })
+ * export const isFull = crosses('BatteryLevel', { above: 79.5, again: 75 })
+ * ```
+ */
+export const crosses: Rules['crosses'] = builtIn.crosses
+
+/**
+ * Happens when a number gets larger. With `delta`, it must be so far above its lowest value since the edge happened last.
+ *
+ * @example
+ * ```ts
+ * import { rises } from 'fleethook/when'
+ *
+ * export const heatsUp = rises('InsideTemp', { delta: 5 })
+ * ```
+ */
+export const rises: Rules['rises'] = builtIn.rises
+
+/**
+ * Happens when a number gets smaller. With `delta`, it must be so far below its highest value since the edge happened last.
+ *
+ * @example
+ * ```ts
+ * import { falls, is } from 'fleethook/when'
+ *
+ * export const drainsWhileParked = falls('BatteryLevel', { delta: 5 }).where(is('Gear', 'P'))
+ * ```
+ */
+export const falls: Rules['falls'] = builtIn.falls
+
+/**
+ * Happens when a vehicle's `Location` gets into an area. With `marginMeters`, it must have been that far outside before.
+ *
+ * @example
+ * ```ts
+ * import { circle, enters } from 'fleethook/when'
+ *
+ * const depot = circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 })
+ * export const arrives = enters(depot, { marginMeters: 30 })
+ * ```
+ */
+export function enters(area: Area, options?: MarginOption & FirstOption): VehicleEdge<Change<Location>> {
+  return areaEdge('enters', area, options)
+}
+
+/**
+ * Happens when a vehicle's `Location` gets out of an area. With `marginMeters`, it happens that far outside.
+ *
+ * @example
+ * ```ts
+ * import { circle, leaves } from 'fleethook/when'
+ *
+ * const depot = circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 })
+ * export const departs = leaves(depot, { marginMeters: 30 })
+ * ```
+ */
+export function leaves(area: Area, options?: MarginOption): VehicleEdge<Change<Location>> {
+  return areaEdge('leaves', area, options)
+}
+
+/**
+ * Happens when a vehicle that was not online is online, by its `state` and `connectivity` messages.
+ *
+ * @example
+ * ```ts
+ * import { comesOnline } from 'fleethook/when'
+ *
+ * export const online = comesOnline()
+ * ```
+ */
+export function comesOnline(options?: FirstOption): VehicleEdge {
+  return onlineEdge('comesOnline', options)
+}
+
+/**
+ * Happens when a vehicle that was online is not, by its `state` and `connectivity` messages. A vehicle that falls asleep goes
+ * offline too.
+ *
+ * @example
+ * ```ts
+ * import { goesOffline, is, not } from 'fleethook/when'
+ *
+ * export const silentOnTheRoad = goesOffline().where(not(is('Gear', 'P')))
+ * ```
+ */
+export function goesOffline(options?: FirstOption): VehicleEdge {
+  return onlineEdge('goesOffline', options)
+}
+
+/**
+ * Happens when the state of a vehicle becomes `asleep`.
+ *
+ * @example
+ * ```ts
+ * import { above, fallsAsleep } from 'fleethook/when'
+ *
+ * export const asleepInTheSun = fallsAsleep().where(above('InsideTemp', 40))
+ * ```
+ */
+export function fallsAsleep(options?: FirstOption): VehicleEdge {
+  return asleepEdge(options)
+}
+
+/**
+ * Happens when a message lists an alert as active and no earlier message did. Without a name: any alert. `change.alerts` has the
+ * alerts that started with this message.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver } from 'fleethook'
+ * import { alertStarts } from 'fleethook/when'
+ *
+ * createReceiver({ secret: 'a-long-random-value', vehicles: true })
+ *   .when(alertStarts(), ({ vin, change }) => console.log(vin, change.alerts.map((alert) => alert.name)))
+ * ```
+ */
+export function alertStarts(name?: string): VehicleEdge<AlertOccurrence> {
+  return alertEdge('alertStarts', name)
+}
+
+/**
+ * Happens when an alert that a message listed as active has an end. Without a name: any alert.
+ *
+ * @example
+ * ```ts
+ * import { alertEnds } from 'fleethook/when'
+ *
+ * export const charged = alertEnds('LowVoltageBatteryLow')
+ * ```
+ */
+export function alertEnds(name?: string): VehicleEdge<AlertOccurrence> {
+  return alertEdge('alertEnds', name)
+}
+
+/**
+ * Happens when a condition turns true, whichever of its fields came last. While a value of it is unknown or uncertain, it is
+ * neither true nor false. It then happens when it is true again and was last false.
+ *
+ * @example
+ * ```ts
+ * import { all, below, circle, inside, is, starts } from 'fleethook/when'
+ *
+ * const depot = circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 })
+ * export const chargesLowAtTheDepot = starts(
+ *   all(is('DetailedChargeState', 'Charging'), inside(depot), below('BatteryLevel', 20)),
+ * )
+ * ```
+ */
+export function starts(condition: Condition, options?: FirstOption): VehicleEdge {
+  return turnsEdge('starts', condition, options)
+}
+
+/**
+ * Happens when a condition turns false, whichever of its fields came last. See {@link starts}.
+ *
+ * @example
+ * ```ts
+ * import { ends, is } from 'fleethook/when'
+ *
+ * export const unplugged = ends(is('ChargePortLatch', 'Engaged'))
+ * ```
+ */
+export function ends(condition: Condition, options?: FirstOption): VehicleEdge {
+  return turnsEdge('ends', condition, options)
+}
+
+/**
+ * True when a field has this value.
+ *
+ * Throws `option_invalid` for a value that the field can never have.
+ *
+ * @example
+ * ```ts
+ * import { is } from 'fleethook/when'
+ *
+ * export const isParked = is('Gear', 'P')
+ * ```
+ */
+export const is: Rules['is'] = builtIn.is
+
+/**
+ * True when a number is less than the limit.
+ *
+ * @example
+ * ```ts
+ * import { below } from 'fleethook/when'
+ *
+ * export const isLow = below('BatteryLevel', 20)
+ * ```
+ */
+export const below: Rules['below'] = builtIn.below
+
+/**
+ * True when a number is more than the limit.
+ *
+ * @example
+ * ```ts
+ * import { above } from 'fleethook/when'
+ *
+ * export const isFast = above('VehicleSpeed', 75)
+ * ```
+ */
+export const above: Rules['above'] = builtIn.above
+
+/**
+ * True when a number is from the first to the second, both included. Throws `option_invalid` when the first is the larger one.
+ *
+ * @example
+ * ```ts
+ * import { between } from 'fleethook/when'
+ *
+ * export const isComfortable = between('InsideTemp', 18, 24)
+ * ```
+ */
+export const between: Rules['between'] = builtIn.between
+
+/**
+ * True when the vehicle's `Location` is in an area.
+ *
+ * @example
+ * ```ts
+ * import { circle, inside } from 'fleethook/when'
+ *
+ * export const isAtTheDepot = inside(circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 }))
+ * ```
+ */
+export function inside(area: Area): Condition {
+  return isInside(area)
+}
+
+/**
+ * True when all of the conditions are true, false when one is false, and otherwise neither.
+ *
+ * @example
+ * ```ts
+ * import { all, below, is } from 'fleethook/when'
+ *
+ * export const isParkedLow = all(is('Gear', 'P'), below('BatteryLevel', 20))
+ * ```
+ */
+export function all(...conditions: readonly Condition[]): Condition {
+  return allOf(conditions)
+}
+
+/**
+ * True when one of the conditions is true, false when all are false, and otherwise neither.
+ *
+ * @example
+ * ```ts
+ * import { any, is } from 'fleethook/when'
+ *
+ * export const isPluggedIn = any(is('DetailedChargeState', 'Charging'), is('DetailedChargeState', 'Complete'))
+ * ```
+ */
+export function any(...conditions: readonly Condition[]): Condition {
+  return anyOf(conditions)
+}
+
+/**
+ * True when the condition is false, false when it is true, and otherwise neither.
+ *
+ * @example
+ * ```ts
+ * import { is, not } from 'fleethook/when'
+ *
+ * export const moves = not(is('Gear', 'P'))
+ * ```
+ */
+export function not(condition: Condition): Condition {
+  return notOf(condition)
+}

@@ -1,0 +1,192 @@
+import { FleethookError } from '../base/errors.ts'
+import { isObject } from '../base/options.ts'
+import { type FieldCatalogue, type FieldType, nearestField } from '../events/fields.ts'
+import type { FieldValue } from '../events/values.ts'
+import type { AnyVehicleView, Bounds, Condition } from '../vehicles/edge.ts'
+import { nullMeansNone } from '../vehicles/state.ts'
+import { type Area, isPlace } from './areas.ts'
+
+/** The field of a vehicle's position. */
+export const positionField = 'Location'
+
+/** The condition that one field's value decides. `null` is a value here: there is none. */
+export function valueCondition(name: string, field: string, isTrue: (value: FieldValue) => boolean): Condition {
+  return {
+    name,
+    fields: [field],
+    test(vehicle) {
+      const value = vehicle.value(field)
+      return value === undefined || !vehicle.isCertain(field) ? undefined : isTrue(value)
+    },
+  }
+}
+
+export function isInside(area: Area): Condition {
+  checkArea('inside', area)
+  return {
+    name: `inside(${area.name})`,
+    fields: [positionField],
+    bounds: area.bounds,
+    test(vehicle) {
+      const value = vehicle.value(positionField)
+      return isPlace(value) && vehicle.isCertain(positionField) ? area.metersTo(value) === 0 : undefined
+    },
+  }
+}
+
+/** True when all are true, false when one is false, and otherwise neither. */
+export function allOf(conditions: readonly Condition[]): Condition {
+  checkConditions('all', conditions)
+  const bounds = conditions.find((condition) => condition.bounds !== undefined)?.bounds
+  return {
+    ...joined('all', conditions),
+    // Where one is false, all of them together are.
+    ...(bounds === undefined ? {} : { bounds }),
+    test: (vehicle) => not(decided(conditions, vehicle, false)),
+  }
+}
+
+/** True when one is true, false when all are false, and otherwise neither. */
+export function anyOf(conditions: readonly Condition[]): Condition {
+  checkConditions('any', conditions)
+  const bounds = around(conditions)
+  return {
+    ...joined('any', conditions),
+    ...(bounds === undefined ? {} : { bounds }),
+    test: (vehicle) => decided(conditions, vehicle, true),
+  }
+}
+
+export function notOf(condition: Condition): Condition {
+  checkConditions('not', [condition])
+  return { ...joined('not', [condition]), test: (vehicle) => not(condition.test(vehicle)) }
+}
+
+const not = (truth: boolean | undefined): boolean | undefined => (truth === undefined ? undefined : !truth)
+
+/** True when one of the conditions is `deciding`, false when none can be, and otherwise neither. */
+function decided(conditions: readonly Condition[], vehicle: AnyVehicleView, deciding: boolean): boolean | undefined {
+  let isOpen = false
+  for (const condition of conditions) {
+    const truth = condition.test(vehicle)
+    if (truth === deciding) return true
+    isOpen ||= truth === undefined
+  }
+  return isOpen ? undefined : false
+}
+
+function joined(how: string, conditions: readonly Condition[]): Pick<Condition, 'name' | 'fields'> {
+  return {
+    name: `${how}(${conditions.map(({ name }) => name).join(',')})`,
+    fields: [...new Set(conditions.flatMap(({ fields }) => fields))],
+  }
+}
+
+/** The box around all boxes, when every condition has one. */
+function around(conditions: readonly Condition[]): Bounds | undefined {
+  const boxes = conditions.flatMap(({ bounds }) => (bounds === undefined ? [] : [bounds]))
+  if (boxes.length < conditions.length) return undefined
+  return {
+    south: Math.min(...boxes.map(({ south }) => south)),
+    west: Math.min(...boxes.map(({ west }) => west)),
+    north: Math.max(...boxes.map(({ north }) => north)),
+    east: Math.max(...boxes.map(({ east }) => east)),
+  }
+}
+
+/** The type that a catalogue gives a field. A field outside of it has any type, and the receiver decides whether it exists. */
+const typeOf = (catalogue: FieldCatalogue, field: string): FieldType =>
+  Object.hasOwn(catalogue, field) ? (catalogue[field] ?? 'any') : 'any'
+
+/** Throws when a field can never have a value. `what` is the edge or condition, for instance `becomes`. */
+export function checkConstant(
+  what: string,
+  catalogue: FieldCatalogue,
+  field: unknown,
+  value: unknown,
+  allowsNull = false,
+): void {
+  checkField(what, field)
+  if (value === null) {
+    if (allowsNull || nullMeansNone.has(field) || !Object.hasOwn(catalogue, field)) return
+    throw invalid(
+      `\`${what}\` compares \`${field}\` with null, and its last value stays when the vehicle reports none`,
+      'Leave the comparison out, or pass { invalid: true } to an edge that is to happen when the vehicle stops reporting a value.',
+    )
+  }
+  const type = typeOf(catalogue, field)
+  const [isPossible, needed] = possible(type, value)
+  if (isPossible) return
+  const nearest = typeof type === 'object' && typeof value === 'string' ? nearestField(value, type.enum) : undefined
+  throw invalid(
+    `\`${what}\` compares \`${field}\` with ${JSON.stringify(value) ?? String(value)}, which it can never be`,
+    `${nearest === undefined ? '' : `Did you mean '${nearest}'? `}It is ${needed}.`,
+  )
+}
+
+function possible(type: FieldType, value: unknown): readonly [isPossible: boolean, needed: string] {
+  if (typeof type === 'object')
+    return [typeof value === 'string' && type.enum.includes(value), `one of ${type.enum.join(', ')}`]
+  switch (type) {
+    case 'number':
+    case 'timestamp':
+      return [Number.isFinite(value), type === 'number' ? 'a number' : 'a number of seconds since 1970']
+    case 'string':
+      return [typeof value === 'string', 'a text']
+    case 'boolean':
+      return [typeof value === 'boolean', 'true or false']
+    case 'location':
+      return [isPlace(value), 'a { latitude, longitude }']
+    case 'doors':
+    case 'tires':
+    case 'time':
+      return [isObject(value) && !Array.isArray(value), `an object of ${type}`]
+    case 'any':
+      return [value !== undefined && typeof value !== 'function', 'any value']
+  }
+}
+
+/** Throws when a field has no numbers, or a limit is not a number. */
+export function checkNumber(
+  what: string,
+  catalogue: FieldCatalogue,
+  field: unknown,
+  ...limits: readonly unknown[]
+): void {
+  checkField(what, field)
+  const type = typeOf(catalogue, field)
+  if (type !== 'number' && type !== 'timestamp' && type !== 'any') {
+    throw invalid(
+      `\`${what}\` needs a field of numbers, and \`${field}\` is ${possible(type, undefined)[1]}`,
+      'Use `becomes`, `changed` or `is` for this field.',
+    )
+  }
+  for (const limit of limits)
+    if (!Number.isFinite(limit))
+      throw invalid(`\`${what}\` of \`${field}\` was given ${String(limit)}`, 'Pass a number.')
+}
+
+export function checkField(what: string, field: unknown): asserts field is string {
+  if (typeof field !== 'string' || field === '')
+    throw invalid(`\`${what}\` needs the name of a field`, 'Write it in quotes, as in the catalogue.')
+}
+
+export function checkArea(what: string, area: unknown): void {
+  if (isObject(area) && typeof area['metersTo'] === 'function') return
+  throw invalid(`\`${what}\` needs an area`, 'Make one with `circle` or `polygon`.')
+}
+
+export function checkConditions(what: string, conditions: readonly unknown[]): void {
+  if (conditions.length === 0) throw invalid(`\`${what}\` was given no condition`, 'Pass at least one.')
+  for (const condition of conditions) {
+    if (isObject(condition) && typeof condition['test'] === 'function') continue
+    throw invalid(
+      `\`${what}\` was given something other than a condition`,
+      'Conditions are is, below, above, between, inside, all, any and not. An edge, such as becomes, is for receiver.when.',
+    )
+  }
+}
+
+export function invalid(message: string, hint: string): FleethookError {
+  return new FleethookError('option_invalid', `${message}.`, { hint })
+}

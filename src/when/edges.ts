@@ -1,0 +1,506 @@
+import { checkOptions, numberBetween, type Rule, trueOrFalse } from '../base/options.ts'
+import type { FleetEvent } from '../events/event.ts'
+import type { FieldCatalogue } from '../events/fields.ts'
+import type { FieldValue, Location } from '../events/values.ts'
+import type {
+  AlertOccurrence,
+  AnyVehicleView,
+  Change,
+  Condition,
+  Edge,
+  EdgeResult,
+  EdgeStep,
+  EdgeTopic,
+  Occurrence,
+} from '../vehicles/edge.ts'
+import { isDeepEqual } from '../vehicles/state.ts'
+import { type Area, isPlace, widened } from './areas.ts'
+import {
+  checkArea,
+  checkConditions,
+  checkConstant,
+  checkField,
+  checkNumber,
+  invalid,
+  positionField,
+} from './conditions.ts'
+
+/** What `receiver.when` takes: an edge of `fleethook/when`. */
+export interface VehicleEdge<Happened extends Occurrence = Occurrence> extends Edge<Happened> {
+  /**
+   * The same edge, when all of these conditions are true after the message.
+   *
+   * @example
+   * ```ts
+   * import { becomes, below } from 'fleethook/when'
+   *
+   * export const parksLow = becomes('Gear', 'P').where(below('BatteryLevel', 20))
+   * ```
+   */
+  where(...conditions: readonly Condition[]): VehicleEdge<Happened>
+  /**
+   * The same edge under your own name, in place of the derived one. The name is part of the id of each occurrence, and the edge
+   * remembers under it. So give an edge a name that stays when you change its limits, and another one when it becomes another
+   * edge. Throws `option_invalid` for a name that is not 1 to 100 characters.
+   */
+  named(name: string): VehicleEdge<Happened>
+}
+
+/** Asks for changes that are not reported otherwise. */
+export interface FirstOption {
+  /** Also the first value that the receiver sees of a vehicle. Default `false`: the first value is no change. */
+  readonly first?: boolean
+}
+
+/** Asks for changes that are not reported otherwise. */
+export interface InvalidOption {
+  /**
+   * Also when the vehicle reports no value any more (the maker's `invalid`, the service's `null`), and when the same value returns.
+   * Default `false`: the last value stays meanwhile.
+   */
+  readonly invalid?: boolean
+}
+
+/** The size of a change. */
+export interface DeltaOption {
+  /** Happens when the number is this far from where it was the last time it happened. Above 0. Default: any change. */
+  readonly delta?: number
+}
+
+/** The limit of `crosses`: one of `below` and `above`. */
+export type Limit =
+  | {
+      /** Happens when the number gets below this one. */
+      readonly below: number
+      /** After it happened, it can happen again when the number was at this one or above. Default: `below`. */
+      readonly again?: number
+      readonly above?: never
+    }
+  | {
+      /** Happens when the number gets above this one. */
+      readonly above: number
+      /** After it happened, it can happen again when the number was at this one or below. Default: `above`. */
+      readonly again?: number
+      readonly below?: never
+    }
+
+/** How far outside an area is outside. */
+export interface MarginOption {
+  /**
+   * A vehicle that was inside is outside when it is more than this many meters away from the area. Positions of a parked vehicle
+   * jump by some meters, and without a margin each jump over the line counts. From 0 to 100,000. Default 0.
+   */
+  readonly marginMeters?: number
+}
+
+/** An edge before it has `where` and `named`. */
+interface Detecting<Happened extends Occurrence> extends Omit<Edge<Happened>, 'reads' | 'topics' | 'where'> {
+  readonly reads?: readonly string[]
+  readonly topics?: readonly EdgeTopic[]
+}
+
+function edge<Happened extends Occurrence>(detecting: Detecting<Happened>): VehicleEdge<Happened> {
+  const { fields, reads = fields, topics = [] } = detecting
+  return { ...detecting, reads, topics, where: (...conditions) => limited(detecting, conditions), named: (name) => renamed(detecting, name) } // prettier-ignore
+}
+
+/** The memory moves on while the conditions are not true: the edge has happened, and nobody is told. */
+function limited<Happened extends Occurrence>(
+  inner: Detecting<Happened> & { readonly given?: true },
+  conditions: readonly Condition[],
+): VehicleEdge<Happened> {
+  checkConditions('where', conditions)
+  return edge({
+    ...inner,
+    name: inner.given ? inner.name : `${inner.name}.where(${conditions.map(({ name }) => name).join(',')})`,
+    reads: [...new Set([...(inner.reads ?? inner.fields), ...conditions.flatMap(({ fields }) => fields)])],
+    detect(step) {
+      const found = inner.detect(step)
+      if (found?.happened === undefined || conditions.every(({ test }) => test(step.after) === true)) return found
+      return found.memory === undefined ? undefined : { memory: found.memory }
+    },
+  })
+}
+
+function renamed<Happened extends Occurrence>(inner: Detecting<Happened>, name: unknown): VehicleEdge<Happened> {
+  if (typeof name !== 'string' || name.length === 0 || name.length > 100)
+    throw invalid('The name of an edge must be a text of 1 to 100 characters', 'Leave `named` out for a derived name.')
+  const given: Detecting<Happened> & { readonly given: true } = { ...inner, name, given: true }
+  return edge(given)
+}
+
+const yesOrNo = (value: boolean | undefined): boolean => value === true
+
+/** The part of a derived name that says which options are set, for instance `,first`. */
+const marks = (options: object): string =>
+  Object.entries(options)
+    .filter(([, value]) => value !== undefined && value !== false)
+    .toSorted(([one], [two]) => (one < two ? -1 : 1))
+    .map(([name, value]) => (value === true ? `,${name}` : `,${name} ${String(value)}`))
+    .join('')
+
+/** The change of one field in a message, if the options ask for changes of its kind. */
+function changeOf(
+  { changes }: EdgeStep,
+  field: string,
+  { first, invalid: isInvalidAsked }: FirstOption & InvalidOption,
+): Change | undefined {
+  const change = changes.find((one) => one.field === field)
+  if (change === undefined || (change.first && !yesOrNo(first)) || (change.invalid && !yesOrNo(isInvalidAsked)))
+    return undefined
+  return change
+}
+
+export function becomesEdge(
+  catalogue: FieldCatalogue,
+  field: string,
+  value: FieldValue,
+  options: FirstOption & InvalidOption = {},
+): VehicleEdge<Change> {
+  checkOptions<FirstOption & InvalidOption>('becomes', options, { first: trueOrFalse, invalid: trueOrFalse })
+  checkConstant('becomes', catalogue, field, value, options.invalid)
+  return edge({
+    name: `becomes(${field},${JSON.stringify(value)}${marks(options)})`,
+    fields: [field],
+    detect(step) {
+      const change = changeOf(step, field, options)
+      return change !== undefined && isDeepEqual(change.to, value) ? { happened: change } : undefined
+    },
+  })
+}
+
+export function ceasesEdge(
+  catalogue: FieldCatalogue,
+  field: string,
+  value: FieldValue,
+  options: InvalidOption = {},
+): VehicleEdge<Change> {
+  checkOptions<InvalidOption>('ceases', options, { invalid: trueOrFalse })
+  checkConstant('ceases', catalogue, field, value, options.invalid)
+  return edge({
+    name: `ceases(${field},${JSON.stringify(value)}${marks(options)})`,
+    fields: [field],
+    detect(step) {
+      const change = changeOf(step, field, options)
+      return change !== undefined && isDeepEqual(change.from, value) ? { happened: change } : undefined
+    },
+  })
+}
+
+const aDelta: Rule = {
+  must: 'must be a number above 0',
+  accepts: (value) => typeof value === 'number' && value > 0 && value < Infinity,
+}
+
+export function changedEdge(
+  catalogue: FieldCatalogue,
+  field: string,
+  options: FirstOption & InvalidOption & DeltaOption = {},
+): VehicleEdge<Change> {
+  checkOptions<FirstOption & InvalidOption & DeltaOption>('changed', options, {
+    first: trueOrFalse,
+    invalid: trueOrFalse,
+    delta: aDelta,
+  })
+  const { delta, ...asked } = options
+  if (delta === undefined) checkField('changed', field)
+  else checkNumber('changed', catalogue, field)
+  return edge({
+    name: `changed(${field}${marks(options)})`,
+    fields: [field],
+    detect(step) {
+      const change = changeOf(step, field, asked)
+      if (delta === undefined || change === undefined || typeof change.to !== 'number')
+        return change === undefined ? undefined : { happened: change }
+      return moved(step, change, (from, to) => Math.abs(to - from) >= delta)
+    },
+  })
+}
+
+/** `up` is 1 for `rises` and -1 for `falls`. */
+export function movesEdge(
+  what: 'rises' | 'falls',
+  catalogue: FieldCatalogue,
+  field: string,
+  options: DeltaOption = {},
+): VehicleEdge<Change> {
+  checkOptions<DeltaOption>(what, options, { delta: aDelta })
+  checkNumber(what, catalogue, field)
+  const up = what === 'rises' ? 1 : -1
+  const { delta = 0 } = options
+  return edge({
+    name: `${what}(${field}${marks(options)})`,
+    fields: [field],
+    detect(step) {
+      const change = changeOf(step, field, {})
+      if (typeof change?.to !== 'number' || typeof change.from !== 'number') return undefined
+      const isUp = (from: number, to: number): boolean => (to - from) * up > 0 && Math.abs(to - from) >= delta
+      if (delta === 0) return isUp(change.from, change.to) ? { happened: change } : undefined
+      return moved(step, change, isUp, (from, to) => (to - from) * up < 0)
+    },
+  })
+}
+
+/**
+ * Compares a number with where it was when the edge happened last. `[value, time]` of that is remembered while the newest value
+ * is another one. `resets`: the number went the other way, so it starts from here.
+ */
+function moved(
+  { memory }: EdgeStep,
+  change: Change,
+  isFar: (from: number, to: number) => boolean,
+  resets: (from: number, to: number) => boolean = () => false,
+): EdgeResult<Change> | undefined {
+  const { to } = change
+  if (typeof to !== 'number') return undefined
+  const last = typeof memory === 'string' ? reference(memory) : undefined
+  const [from, fromMs] = last ?? [change.from, change.fromAt?.getTime()]
+  // The first value, where it is asked for, or a number after something else.
+  if (typeof from !== 'number') return { happened: change, memory: null }
+  if (isFar(from, to))
+    return {
+      happened: { ...change, from, fromAt: fromMs === undefined ? undefined : new Date(fromMs) },
+      memory: null,
+    }
+  return { memory: resets(from, to) ? null : JSON.stringify([from, fromMs]) }
+}
+
+function reference(memory: string): readonly [value: number, atMs: number | undefined] | undefined {
+  const read: unknown = JSON.parse(memory)
+  if (!Array.isArray(read) || typeof read[0] !== 'number') return undefined
+  return [read[0], typeof read[1] === 'number' ? read[1] : undefined]
+}
+
+export function crossesEdge(catalogue: FieldCatalogue, field: string, limit: Limit & FirstOption): VehicleEdge<Change> {
+  checkOptions<{ below?: number; above?: number; again?: number; first?: boolean }>('crosses', limit, {
+    below: anyNumber,
+    above: anyNumber,
+    again: anyNumber,
+    first: trueOrFalse,
+  })
+  const { below, above, again, first } = limit
+  if ((below === undefined) === (above === undefined))
+    throw invalid('`crosses` needs one limit', 'Pass { below: 20 } or { above: 80 }. For both, register two edges.')
+  checkNumber('crosses', catalogue, field)
+  const up = above === undefined ? -1 : 1
+  const line = above ?? below ?? 0
+  const back = again ?? line
+  if ((back - line) * up > 0) {
+    throw invalid(
+      `\`crosses\` of \`${field}\` has { ${up < 0 ? 'below' : 'above'}: ${line}, again: ${back} }, and \`again\` is on the wrong side`,
+      `Pass a number ${up < 0 ? 'above' : 'below'} ${line}: the value goes back there before the edge can happen again.`,
+    )
+  }
+  const isOver = (value: unknown): boolean => typeof value === 'number' && (value - line) * up > 0
+  const isBack = (value: unknown): boolean => typeof value !== 'number' || (value - back) * up <= 0
+  return edge({
+    name: `crosses(${field}${marks(limit)})`,
+    fields: [field],
+    detect(step) {
+      const change = changeOf(step, field, { first: true })
+      return change === undefined
+        ? undefined
+        : switched(step, change, { wasOn: isOver(change.from), isOver: isOver(change.to), isBack: isBack(change.to), happensOn: true, first }) // prettier-ignore
+    },
+  })
+}
+
+const anyNumber: Rule = { must: 'must be a number', accepts: (value) => Number.isFinite(value) }
+
+/**
+ * An edge with hysteresis. It is on from a value that is over the line to one that is back, and remembers only what the last
+ * value does not say: that it is still on.
+ */
+function switched<Value>(
+  { memory }: EdgeStep,
+  change: Change<Value>,
+  to: {
+    readonly wasOn: boolean
+    readonly isOver: boolean
+    readonly isBack: boolean
+    readonly happensOn: boolean
+    readonly first: boolean | undefined
+  },
+): EdgeResult<Change<Value>> {
+  const before = !change.first && (memory === true || to.wasOn)
+  const after = to.isOver || (before && !to.isBack)
+  const remembered = after && !to.isOver ? true : null
+  const happens = before !== after && after === to.happensOn && (!change.first || yesOrNo(to.first))
+  return happens ? { happened: change, memory: remembered } : { memory: remembered }
+}
+
+const aMargin: Rule = numberBetween(0, 100_000)
+
+export function areaEdge(
+  what: 'enters' | 'leaves',
+  area: Area,
+  options: MarginOption & FirstOption = {},
+): VehicleEdge<Change<Location>> {
+  checkArea(what, area)
+  if (what === 'enters')
+    checkOptions<MarginOption & FirstOption>(what, options, { marginMeters: aMargin, first: trueOrFalse }) // prettier-ignore
+  else checkOptions<MarginOption>(what, options, { marginMeters: aMargin })
+  const { marginMeters = 0, first } = options
+  const metersTo = (value: unknown): number => (isPlace(value) ? area.metersTo(value) : Infinity)
+  return edge({
+    name: `${what}(${area.name}${marks(options)})`,
+    fields: [positionField],
+    bounds: widened(area.bounds, marginMeters),
+    detect(step) {
+      const { memory } = step
+      const change = changeOf(step, positionField, { first: true })
+      if (!isMove(change)) return change && { memory: memory === true || metersTo(change.from) === 0 ? true : null }
+      const meters = metersTo(change.to)
+      return switched(step, change, {
+        wasOn: metersTo(change.from) === 0,
+        isOver: meters === 0,
+        isBack: meters > marginMeters,
+        happensOn: what === 'enters',
+        first,
+      })
+    },
+  })
+}
+
+/** A position that is no place on the earth is no position. */
+const isMove = (change: Change | undefined): change is Change<Location> => isPlace(change?.to)
+
+export function onlineEdge(name: 'comesOnline' | 'goesOffline', options: FirstOption = {}): VehicleEdge {
+  checkOptions<FirstOption>(name, options, { first: trueOrFalse })
+  const wanted = name === 'comesOnline'
+  return aboutTheVehicle(name, options, ({ online }) => (online === undefined ? undefined : online === wanted))
+}
+
+export function asleepEdge(options: FirstOption = {}): VehicleEdge {
+  checkOptions<FirstOption>('fallsAsleep', options, { first: trueOrFalse })
+  // A vehicle that is online is not asleep, also when no state of it was heard.
+  return aboutTheVehicle('fallsAsleep', options, ({ state, online }) =>
+    state === undefined ? (online === true ? false : undefined) : state === 'asleep',
+  )
+}
+
+function aboutTheVehicle(
+  name: string,
+  options: FirstOption,
+  isSo: (vehicle: AnyVehicleView) => boolean | undefined,
+): VehicleEdge {
+  return edge({
+    name: `${name}(${marks(options).slice(1)})`,
+    fields: [],
+    topics: ['state', 'connectivity', 'vehicle_data'],
+    detect({ before, after, event }) {
+      const was = isSo(before)
+      if (isSo(after) !== true || was === true || (was === undefined && !yesOrNo(options.first))) return undefined
+      return { happened: { at: timeOf(event), acrossGap: was !== undefined && !before.isOnlineCertain } }
+    },
+  })
+}
+
+/** When a message was sent, but never later than its receipt. Vehicles can be some minutes fast. */
+function timeOf({ at, receivedAt }: FleetEvent): Date {
+  return at > receivedAt ? receivedAt : at
+}
+
+/** The truth of the condition before a message, by the last values: what happened in a gap is seen after it. */
+function lastKnown(vehicle: AnyVehicleView): AnyVehicleView {
+  const { vin, fields, online, state, isOnlineCertain, seenAt } = vehicle
+  return {
+    vin,
+    fields,
+    online,
+    state,
+    isOnlineCertain,
+    seenAt,
+    value: (field) => vehicle.value(field),
+    at: (field) => vehicle.at(field),
+    ageMs: (field) => vehicle.ageMs(field),
+    isCertain: (field) => vehicle.value(field) !== undefined,
+    invalidSince: (field) => vehicle.invalidSince(field),
+  }
+}
+
+/** The memory of a condition that was neither true nor false yet. */
+const notKnown = 'unknown'
+
+export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options: FirstOption = {}): VehicleEdge {
+  checkConditions(what, [condition])
+  checkOptions<FirstOption>(what, options, { first: trueOrFalse })
+  const wanted = what === 'starts'
+  const { fields, bounds } = condition
+  return edge({
+    name: `${what}(${condition.name}${marks(options)})`,
+    fields,
+    ...(bounds === undefined ? {} : { bounds }),
+    detect({ before, after, event, memory }) {
+      const last = typeof memory === 'boolean' ? memory : condition.test(lastKnown(before))
+      const was = memory === notKnown ? undefined : last
+      const is = condition.test(after)
+      // Remembered only while it is neither true nor false. Otherwise the values say it.
+      if (is === undefined) return { memory: was ?? notKnown }
+      if (is !== wanted || was === is || (was === undefined && !yesOrNo(options.first))) return { memory: null }
+      const isAcross = fields.some((field) => before.value(field) !== undefined && !before.isCertain(field))
+      return { happened: { at: timeOf(event), acrossGap: isAcross }, memory: null }
+    },
+  })
+}
+
+/** The alerts that one edge remembers of a vehicle. A vehicle has a few. More would be reported again, and none is missed. */
+const mostAlerts = 100
+
+/** The newest alert of a name. */
+interface KnownAlert {
+  readonly isActive: boolean
+  /** When it started, or when it ended. */
+  readonly sinceMs: number
+}
+
+export function alertEdge(what: 'alertStarts' | 'alertEnds', name?: string): VehicleEdge<AlertOccurrence> {
+  if (name !== undefined && (typeof name !== 'string' || name === ''))
+    throw invalid(`\`${what}\` needs the name of an alert`, 'Leave it out for all alerts.')
+  return edge<AlertOccurrence>({
+    name: `${what}(${name === undefined ? '' : JSON.stringify(name)})`,
+    fields: [],
+    topics: ['alerts'],
+    detect({ event, memory }) {
+      if (event.topic !== 'alerts') return undefined
+      const known = knownAlerts(memory)
+      const alerts = event.alerts.filter((alert) => {
+        if (name !== undefined && alert.name !== name) return false
+        const { sinceMs, isActive: wasActive } = known.get(alert.name) ?? { sinceMs: -Infinity, isActive: false }
+        const messageMs = timeOf(event).getTime()
+        const startMs = msOf(alert.startedAt) ?? (wasActive ? sinceMs : messageMs)
+        const isActive = alert.endedAt === undefined
+        // A late message lists what was active earlier, and every message can repeat what an earlier one said.
+        if (isActive ? startMs <= sinceMs : startMs < sinceMs) return false
+        known.delete(alert.name)
+        known.set(alert.name, {
+          isActive,
+          sinceMs: isActive ? startMs : Math.max(startMs, msOf(alert.endedAt) ?? messageMs),
+        })
+        return what === 'alertStarts' ? isActive : wasActive && !isActive
+      })
+      const kept = [...known].slice(-mostAlerts).map(([alert, { sinceMs, isActive }]) => [alert, sinceMs, isActive])
+      return {
+        memory: JSON.stringify(kept),
+        ...(alerts.length === 0 ? {} : { happened: { at: timeOf(event), acrossGap: false, alerts } }),
+      }
+    },
+  })
+}
+
+function knownAlerts(memory: unknown): Map<string, KnownAlert> {
+  const read: unknown = typeof memory === 'string' ? JSON.parse(memory) : []
+  const known = new Map<string, KnownAlert>()
+  for (const entry of Array.isArray(read) ? read : []) {
+    if (!Array.isArray(entry)) continue
+    const [name, sinceMs, isActive]: readonly unknown[] = entry
+    if (typeof name === 'string' && typeof sinceMs === 'number')
+      known.set(name, { sinceMs, isActive: isActive === true })
+  }
+  return known
+}
+
+function msOf(time: string | undefined): number | undefined {
+  const ms = time === undefined ? Number.NaN : Date.parse(time)
+  return Number.isNaN(ms) ? undefined : ms
+}

@@ -1,0 +1,234 @@
+// `kill -9` under load, against the templates as they are: no session, trip or arrival is missed, and none is counted twice.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { DatabaseSync } from 'node:sqlite'
+import { fileURLToPath } from 'node:url'
+import type { FieldValues } from 'fleethook'
+import { encode } from 'fleethook/normalize'
+import { message } from 'fleethook/testing'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { form, inForm } from '../../form.ts'
+
+const root = fileURLToPath(new URL('../../..', import.meta.url))
+const secret = 'a-secret-for-this-test'
+const { kills, vehicles, rounds } = inForm({
+  full: { kills: 4, vehicles: 12, rounds: 6 },
+  long: { kills: 150, vehicles: 40, rounds: 60 },
+})
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'fleethook-template-'))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+/** A template in one process after the other. */
+class Killed {
+  kills = 0
+  url: string | undefined
+  #process: ChildProcess | undefined
+  readonly #template: string
+  readonly #env: NodeJS.ProcessEnv
+
+  constructor(template: string, env: NodeJS.ProcessEnv = {}) {
+    this.#template = template
+    this.#env = env
+  }
+
+  async start(): Promise<void> {
+    const server = spawn(
+      process.execPath,
+      ['--import', join(root, 'test/docs/resolve-sources.ts'), join(root, 'examples', this.#template, 'server.ts')],
+      {
+        cwd: folder,
+        env: {
+          ...process.env,
+          ...{ PORT: '0', WEBHOOK_SECRET: secret, DATABASE: join(folder, 'result.db') },
+          ...{ FLEETHOOK_INBOX: join(folder, 'inbox.db'), NO_COLOR: '1' },
+          ...this.#env,
+        },
+        stdio: ['ignore', 'pipe', 'inherit'],
+      },
+    )
+    this.#process = server
+    for await (const line of createInterface(server.stdout)) {
+      const url = /listening on (http:\S+)/.exec(line)?.[1]
+      if (url === undefined) continue
+      this.url = url
+      break
+    }
+    // The rest of its output must not fill the pipe.
+    server.stdout.resume()
+  }
+
+  async stop(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
+    const server = this.#process
+    if (server === undefined) return
+    this.#process = undefined
+    const exited = once(server, 'exit')
+    server.kill(signal)
+    await exited
+  }
+
+  /** Kills it again and again, until it has been killed often enough and the work is done. */
+  async during(work: Promise<unknown>): Promise<void> {
+    let isDone = false
+    void work.finally(() => (isDone = true))
+    await this.start()
+    while (!isDone || this.kills < kills) {
+      // A real time: the process must be anywhere in its work.
+      await new Promise((resolve) => setTimeout(resolve, 50 + Math.random() * 400))
+      if (this.kills < kills) {
+        await this.stop('SIGKILL')
+        this.kills += 1
+        await this.start()
+      }
+    }
+    await work
+  }
+}
+
+const startMs = Date.now() - 86_400_000
+const vinOf = (index: number): string => `0FLEETV14T${String(index).padStart(7, '0')}`
+
+/** Posts each message until it is acknowledged, in order, as a vehicle with a patient sender would. */
+async function send(receiver: Killed, vin: string, values: readonly FieldValues[]): Promise<void> {
+  for (const [index, data] of values.entries()) {
+    const createdAt = new Date(startMs + index * 10_000).toISOString()
+    const body = JSON.stringify(encode(message.data(data, { vin, createdAt }), 'service'))
+    for (;;) {
+      try {
+        const { url } = receiver
+        if (url !== undefined) {
+          const answer = await fetch(url, { method: 'POST', headers: { authorization: secret }, body })
+          await answer.arrayBuffer()
+          if (answer.status === 200) break
+        }
+      } catch {
+        // It was killed. The next one listens soon.
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+  }
+}
+
+async function run(receiver: Killed, script: readonly FieldValues[], isComplete: () => boolean): Promise<void> {
+  const senders = Array.from({ length: vehicles }, (_, index) => send(receiver, vinOf(index), script))
+  await receiver.during(Promise.all(senders))
+  const untilMs = Date.now() + 30_000
+  while (!isComplete() && Date.now() < untilMs) await new Promise((resolve) => setTimeout(resolve, 50))
+  await receiver.stop('SIGTERM')
+}
+
+/** All rows that a template has written. */
+function rowsOf(query: string): readonly Record<string, unknown>[] {
+  const db = new DatabaseSync(join(folder, 'result.db'), { readOnly: true })
+  try {
+    return db.prepare(query).all()
+  } finally {
+    db.close()
+  }
+}
+
+const timeout = inForm({ full: 120_000, long: 3_000_000 })
+const turns = Array.from({ length: rounds }, (_, round) => round)
+const everyVin = Array.from({ length: vehicles }, (_, index) => vinOf(index))
+
+describe.skipIf(form === 'short')('a template that is killed under load', () => {
+  test('charging-sessions has each session once, with its energy', { timeout }, async () => {
+    const script = turns.flatMap((round): FieldValues[] => [
+      { DetailedChargeState: 'Disconnected', BatteryLevel: 20 },
+      { DetailedChargeState: 'Charging', BatteryLevel: 20 },
+      { DetailedChargeState: 'Charging', ACChargingEnergyIn: 5 },
+      { DetailedChargeState: 'Charging', ACChargingEnergyIn: 10 + round, BatteryLevel: 60 },
+      { DetailedChargeState: 'Complete' },
+      { ACChargingEnergyIn: 0, DetailedChargeState: 'Complete' },
+    ])
+    const receiver = new Killed('charging-sessions')
+    const ended = 'SELECT * FROM sessions WHERE end_id IS NOT NULL ORDER BY vin, started_ms'
+    await run(receiver, script, () => rowsOf(ended).length >= vehicles * rounds)
+    const expected = everyVin.flatMap((vin) =>
+      turns.map((round) => ({
+        ...{ vin, started_ms: startMs + (round * 6 + 1) * 10_000, ended_ms: startMs + (round * 6 + 4) * 10_000 },
+        ...{ percent_from: 20, percent_to: 60, ac_kwh: 10 + round, dc_kwh: 0 },
+      })),
+    )
+    expect(receiver.kills).toBe(kills)
+    expect(
+      rowsOf(
+        'SELECT vin, started_ms, ended_ms, percent_from, percent_to, ac_kwh, dc_kwh FROM sessions ORDER BY vin, started_ms',
+      ),
+    ).toEqual(expected)
+  })
+
+  test('trips has each trip once, with its miles and energy', { timeout }, async () => {
+    const script = turns.flatMap((round): FieldValues[] => [
+      { Gear: 'P', Odometer: round * 10, EnergyRemaining: 60 },
+      { Gear: 'D' },
+      { Gear: 'D', Odometer: round * 10 + 4, EnergyRemaining: 58 },
+      { Gear: 'R', EnergyRemaining: 57 },
+      { Gear: 'P' },
+      { Gear: 'P', Odometer: round * 10 + 9 },
+    ])
+    const receiver = new Killed('trips')
+    const done = `SELECT * FROM trips WHERE end_id IS NOT NULL AND miles_to = ${(rounds - 1) * 10 + 9}`
+    await run(receiver, script, () => rowsOf(done).length >= vehicles)
+    const expected = everyVin.flatMap((vin) =>
+      turns.map((round) => ({
+        ...{ vin, started_ms: startMs + (round * 6 + 1) * 10_000, ended_ms: startMs + (round * 6 + 4) * 10_000 },
+        // The trip after this one begins with another odometer, sent while this one was the newest.
+        ...{ miles_from: round * 10, miles_to: round === rounds - 1 ? round * 10 + 9 : (round + 1) * 10 },
+        ...{ kwh_from: 60, kwh_to: 57 },
+      })),
+    )
+    expect(receiver.kills).toBe(kills)
+    expect(
+      rowsOf(
+        'SELECT vin, started_ms, ended_ms, miles_from, miles_to, kwh_from, kwh_to FROM trips ORDER BY vin, started_ms',
+      ),
+    ).toEqual(expected)
+  })
+
+  test(
+    'geofence-alerts posts each arrival and departure, and a repeated post has the same key',
+    { timeout },
+    async () => {
+      const posts = new Map<string, string>()
+      let repeated = 0
+      const chat = createServer(async (request, response) => {
+        let body = ''
+        for await (const chunk of request) body += chunk
+        const key = String(request.headers['idempotency-key'])
+        const { text }: { text: string } = JSON.parse(body)
+        if (posts.has(key)) repeated += 1
+        if (posts.has(key)) expect(posts.get(key)).toBe(text)
+        posts.set(key, text)
+        response.end()
+      }).listen(0)
+      await once(chat, 'listening')
+      const north = (meters: number): FieldValues => ({
+        Location: { latitude: 52.3731 + meters / 111_195, longitude: 4.8926 },
+      })
+      const script = turns.flatMap((): FieldValues[] => [-2_000, 100, 210, 190, 230, 300].map(north))
+      const { port } = chat.address() as AddressInfo
+      const receiver = new Killed('geofence-alerts', { CHAT_WEBHOOK_URL: `http://127.0.0.1:${port}` })
+      const expected = everyVin.flatMap((vin) =>
+        turns.flatMap((round) => [
+          `${vin} arrived at the depot (${new Date(startMs + (round * 6 + 1) * 10_000).toISOString()})`,
+          `${vin} left the depot (${new Date(startMs + (round * 6 + 5) * 10_000).toISOString()})`,
+        ]),
+      )
+      await run(receiver, script, () => posts.size >= expected.length)
+      chat.closeAllConnections()
+      chat.close()
+      console.log(`geofence-alerts: ${posts.size} posts, ${repeated} of them repeated, ${receiver.kills} kills`)
+      expect([...posts.values()].toSorted()).toEqual(expected.toSorted())
+    },
+  )
+})

@@ -1,0 +1,77 @@
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { expect, onTestFinished, test } from 'vitest'
+import { command, start } from '../cli/command.ts'
+import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { post } from '../runtimes/client.ts'
+import { programCommand } from '../runtimes/targets.ts'
+
+/** A receiver whose handler fails, with an SQLite inbox. */
+async function running(): Promise<{ readonly inbox: string; readonly target: Target }> {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-tail-'))
+  const [inbox, broken] = [join(folder, 'inbox.db'), join(folder, 'broken')]
+  writeFileSync(broken, '')
+  const program = join(import.meta.dirname, '../operator/program.ts')
+  const target = await spawnTarget(programCommand('node24', program, { INBOX: inbox, BROKEN: broken }))
+  onTestFinished(() => target[Symbol.asyncDispose]())
+  return { inbox, target }
+}
+
+/** `fleethook tail`, and its lines as they come. */
+function tail(...args: readonly string[]): {
+  line(pattern: RegExp): Promise<string>
+  end(): ReturnType<typeof command>
+} {
+  const { child, ended } = start(['tail', ...args])
+  onTestFinished(() => void child.kill('SIGKILL'))
+  const lines: string[] = []
+  if (child.stdout !== null) createInterface({ input: child.stdout }).on('line', (line) => lines.push(line))
+  return {
+    async line(pattern) {
+      await expect.poll(() => lines.some((line) => pattern.test(line)), { timeout: 20_000 }).toBe(true)
+      return lines.find((line) => pattern.test(line)) ?? ''
+    },
+    async end() {
+      child.kill('SIGINT')
+      await once(child, 'exit')
+      return ended
+    },
+  }
+}
+
+test('shows what happens, one line per event, and what went wrong before it began', { timeout: 60_000 }, async () => {
+  const { inbox, target } = await running()
+  expect((await fetch(target.url, { method: 'POST', headers: { authorization: 'wrong' } })).status).toBe(403)
+  const shown = tail('--inbox', inbox)
+  expect(await shown.line(/secret_wrong/)).toMatch(/^refused +403 {2}\d\d:\d\d:\d\d secret_wrong\. /)
+  expect(await post(target.url, '0FLEETV14T0000004', 1)).toBe(200)
+  expect(await shown.line(/^failed/)).toMatch(
+    /^failed +run 1 {2}.* 0FLEETV14T0000004 data .*the database is gone, next none$/,
+  )
+  expect(await shown.line(/^dead/)).toMatch(/^dead +1 run {2}.*fleethook dead show [\da-f-]{36}$/)
+  expect(await shown.end()).toMatchObject({ status: 0, stderr: '' })
+})
+
+test('with --json, each line is an item of the feed', { timeout: 60_000 }, async () => {
+  const { inbox, target } = await running()
+  const shown = tail('--json', '--inbox', inbox, '--vin', 'A')
+  await fetch(target.url, { method: 'POST', headers: { authorization: 'wrong' } })
+  await expect
+    .poll(async () => (await post(target.url, 'A', 1), shown.line(/"dead"/)), { timeout: 20_000 })
+    .toBeTruthy()
+  expect(JSON.parse(await shown.line(/"kind":"dead"/))).toMatchObject({
+    kind: 'dead',
+    event: { vin: 'A' },
+    attempts: 1,
+  })
+  await shown.end()
+})
+
+test('says what to do when no receiver runs', async () => {
+  const { status, stderr } = await command(['tail', '--inbox', join(tmpdir(), 'nothing-here.db')])
+  expect(status).toBe(1)
+  expect(stderr).toMatch(/No receiver runs with the inbox .*nothing-here\.db\. Start it, or name the file/)
+})

@@ -1,0 +1,80 @@
+import { cpSync, mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createReceiver, type Receiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { operatorRoutes } from 'fleethook/operator'
+import { vehicle } from 'fleethook/testing'
+import { expect, onTestFinished, test } from 'vitest'
+import { command } from '../cli/command.ts'
+
+const log = { debug() {}, info() {}, warn() {}, error() {} }
+const vins = ['0FLEETV14T0000001', '0FLEETV14T0000002', '0FLEETV14T0000003'] as const
+
+async function fed(options: Pick<Parameters<typeof createReceiver>[0], 'inbox'> = {}): Promise<Receiver> {
+  const receiver: Receiver = createReceiver({ secret: false, vehicles: true, log, ...options })
+  onTestFinished(async () => void (await receiver.drain()))
+  for (const [index, vin] of vins.entries()) {
+    const car = vehicle(receiver, vin)
+    await car.data({ BatteryLevel: 80 + index, Location: { latitude: 52, longitude: 5 } })
+    await car.data({ BatteryLevel: null, Gear: 'P' })
+    await car.state('asleep')
+  }
+  return receiver
+}
+
+test('GET /vehicles lists vehicles without values, in pages; GET /vehicles/:vin has the values with their ages', async () => {
+  const app = operatorRoutes(await fed(), { secret: 'an-operator' })
+  const ask = async (path: string): Promise<{ readonly status: number; readonly body: unknown }> => {
+    const response = await app.request(path, { headers: { authorization: 'an-operator' } })
+    return { status: response.status, body: await response.json() }
+  }
+  const first = await ask('/vehicles?limit=2')
+  expect(first.body).toEqual({
+    next: vins[1],
+    vehicles: vins.slice(0, 2).map((vin) => ({
+      ...{ vin, online: false, state: 'asleep', isOnlineCertain: true, fields: 3 },
+      seenAt: expect.stringMatching(/^\d{4}-.*Z$/),
+    })),
+  })
+  expect((await ask(`/vehicles?limit=2&after=${vins[1]}`)).body).toMatchObject({ next: null, vehicles: [{ vin: vins[2] }] })
+  expect((await ask(`/vehicles/${vins[0]}`)).body).toMatchObject({
+    vin: vins[0],
+    fields: {
+      BatteryLevel: { value: 80, isCertain: true, ageMs: expect.any(Number), invalidSince: expect.stringContaining('T') },
+      Gear: { value: 'P', isCertain: true, at: expect.stringContaining('T') },
+    },
+  })
+  expect(await ask('/vehicles/nobody')).toMatchObject({ status: 404, body: { error: 'vehicle_unknown' } })
+  expect(await ask('/vehicles?limit=0')).toMatchObject({ status: 400 })
+}) // prettier-ignore
+
+test('a receiver without the option says so', async () => {
+  const app = operatorRoutes(createReceiver({ secret: false, log }), { secret: 'an-operator' })
+  const response = await app.request('/vehicles', { headers: { authorization: 'an-operator' } })
+  expect([response.status, await response.text()]).toEqual([400, expect.stringContaining('which is off')])
+})
+
+test('`fleethook vehicles` shows what a running receiver has, and what the file of one that crashed has', { timeout: 60_000 }, async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-vehicles-'))
+  await fed({ inbox: sqliteInbox({ path: join(folder, 'inbox.db') }) })
+  const cli = (path: string, ...args: readonly string[]): ReturnType<typeof command> => command(['vehicles', ...args], { FLEETHOOK_INBOX: path })
+
+  const running = await cli(join(folder, 'inbox.db'), vins[1])
+  expect(running.stderr).toBe('')
+  expect(running.stdout).toMatch(/BatteryLevel +81 .*no value since/)
+  expect(running.stdout).toMatch(/Gear +"P"/)
+  expect(running.stdout).toMatch(/state +asleep/)
+  expect(running.stdout).not.toContain('uncertain')
+
+  // The states are not written yet: what they lack comes from the kept messages. Looking at them changes nothing in the file.
+  const copy = mkdtempSync(join(tmpdir(), 'fleethook-crashed-'))
+  cpSync(folder, copy, { recursive: true, filter: (path) => !path.endsWith('.sock') })
+  for (let look = 0; look < 2; look++) {
+    const stopped = await cli(join(copy, 'inbox.db'), '--json', '--limit', '2')
+    expect(JSON.parse(stopped.stdout)).toMatchObject({ next: vins[1], vehicles: [{ vin: vins[0], fields: 3 }, { vin: vins[1] }] })
+  }
+  expect((await cli(join(copy, 'inbox.db'), vins[2])).stdout).toMatch(/BatteryLevel +82 /)
+  const unknown = await cli(join(copy, 'inbox.db'), 'nobody')
+  expect([unknown.status, unknown.stderr]).toEqual([1, expect.stringContaining('Nothing was heard of a vehicle with this VIN.')])
+}) // prettier-ignore

@@ -1,0 +1,133 @@
+import type { FleetEvent, Location } from 'fleethook'
+import type { AnyVehicleView, Change, Edge, EdgeMemory, EdgeStep, Occurrence } from 'fleethook/when'
+
+/** What is known of one field, in the plainest form. */
+interface Known {
+  readonly value: unknown
+  readonly atMs: number
+  readonly isCertain: boolean
+  readonly invalidMs?: number | undefined
+}
+
+const meansNone = new Set(['DestinationName', 'MilesToArrival', 'MinutesToArrival', 'TimeToFullCharge'])
+
+/**
+ * The newest state of one vehicle, folded message by message without any cleverness: the model that the real one is compared with.
+ * It knows `data`, `state`, `alerts` and `gap`.
+ */
+export class Fold {
+  readonly #vin: string
+  #fields: ReadonlyMap<string, Known> = new Map()
+  #online: { readonly state: string; readonly atMs: number; readonly isCertain: boolean } | undefined
+  #seenAt: Date | undefined
+
+  constructor(vin: string) {
+    this.#vin = vin
+  }
+
+  /** Takes the next message in the order of arrival. */
+  take(event: FleetEvent): Omit<EdgeStep, 'memory'> {
+    const before = this.view(event.receivedAt)
+    const changes: Change[] = []
+    const atMs = Math.min(event.at.getTime(), event.receivedAt.getTime())
+    if (event.topic === 'gap') {
+      this.#fields = new Map([...this.#fields].map(([name, known]) => [name, { ...known, isCertain: false }]))
+      if (this.#online !== undefined) this.#online = { ...this.#online, isCertain: false }
+      return { before, after: this.view(event.receivedAt), event, changes }
+    }
+    this.#seenAt = event.receivedAt
+    if (event.topic === 'state' && (this.#online === undefined || atMs >= this.#online.atMs))
+      this.#online = { state: event.state, atMs, isCertain: true }
+    if (event.topic === 'data') {
+      const fields = new Map(this.#fields)
+      for (const [field, value] of Object.entries(event.data)) {
+        if (value === undefined || Object.hasOwn(event.undecoded, field)) continue
+        const known = fields.get(field)
+        if (known !== undefined && atMs < Math.max(known.atMs, known.invalidMs ?? -Infinity)) continue
+        const at = new Date(atMs)
+        const about = { field, at, acrossGap: known?.isCertain === false, first: false, invalid: false }
+        if (value === null && !meansNone.has(field)) {
+          if (known === undefined || known.invalidMs !== undefined) continue
+          fields.set(field, { ...known, invalidMs: atMs })
+          changes.push({ ...about, from: known.value as never, to: null, fromAt: new Date(known.atMs), invalid: true })
+          continue
+        }
+        fields.set(field, { value, atMs, isCertain: true })
+        if (known === undefined) changes.push({ ...about, from: undefined, to: value, fromAt: undefined, first: true })
+        else if (JSON.stringify(known.value) !== JSON.stringify(value))
+          changes.push({ ...about, from: known.value as never, to: value, fromAt: new Date(known.atMs) })
+        else if (known.invalidMs !== undefined)
+          changes.push({ ...about, from: null, to: value, fromAt: new Date(known.invalidMs), invalid: true })
+      }
+      this.#fields = fields
+    }
+    return { before, after: this.view(event.receivedAt), event, changes }
+  }
+
+  /** The state at a moment: later messages do not change it. */
+  view(now: Date): AnyVehicleView {
+    const fields = this.#fields
+    const online = this.#online
+    const ms = (field: string): number | undefined => fields.get(field)?.atMs
+    return {
+      vin: this.#vin,
+      value: (field) => fields.get(field)?.value as never,
+      at: (field) => dateOf(ms(field)),
+      ageMs: (field) => (fields.has(field) ? Math.max(0, now.getTime() - (ms(field) ?? 0)) : undefined),
+      isCertain: (field) => fields.get(field)?.isCertain === true,
+      invalidSince: (field) => dateOf(fields.get(field)?.invalidMs),
+      fields: [...fields.keys()],
+      online: online && (online.state === 'online' || online.state === 'driving'),
+      state: online?.state,
+      isOnlineCertain: online?.isCertain === true,
+      seenAt: this.#seenAt,
+    }
+  }
+}
+
+const dateOf = (ms: number | undefined): Date | undefined => (ms === undefined ? undefined : new Date(ms))
+
+/**
+ * What happened over the messages of one vehicle, by the edge and the plain fold. Messages are told apart by their index. The edge
+ * looks at the messages that `looks` lets through: by default at all of them.
+ */
+export function happenings<Happened extends Occurrence>(
+  edge: Edge<Happened>,
+  events: readonly FleetEvent[],
+  looks: (edge: Edge<Happened>, step: Omit<EdgeStep, 'memory'>) => boolean = () => true,
+): readonly { readonly index: number; readonly happened: Happened }[] {
+  const fold = new Fold(events[0]?.vin ?? '')
+  let memory: EdgeMemory | undefined
+  return events.flatMap((event, index) => {
+    const step = fold.take(event)
+    if (!looks(edge, step)) return []
+    const found = edge.detect({ ...step, memory })
+    // Through JSON, as a stored memory comes back.
+    if (found?.memory !== undefined)
+      memory = found.memory === null ? undefined : JSON.parse(JSON.stringify(found.memory))
+    return found?.happened === undefined ? [] : [{ index, happened: found.happened }]
+  })
+}
+
+/** As a receiver does it: when a field of the edge was touched and the position is or was in its bounds, or for its topics. */
+export function looksAsReceiver(edge: Edge, { before, after, event }: Omit<EdgeStep, 'memory'>): boolean {
+  if (edge.topics.some((topic) => topic === event.topic)) return true
+  const { bounds } = edge
+  const isNear = [before, after].some((view) => {
+    const place = view.value('Location') as Location | undefined
+    return (
+      bounds === undefined ||
+      (place !== undefined &&
+        place.latitude >= bounds.south &&
+        place.latitude <= bounds.north &&
+        place.longitude >= bounds.west &&
+        place.longitude <= bounds.east)
+    )
+  })
+  const isTouched = edge.fields.some(
+    (field) =>
+      JSON.stringify(before.value(field)) !== JSON.stringify(after.value(field)) ||
+      (!before.isCertain(field) && after.isCertain(field)),
+  )
+  return isNear && isTouched
+}

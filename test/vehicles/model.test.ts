@@ -1,0 +1,260 @@
+import fc from 'fast-check'
+import { type Change, createReceiver, type Receiver } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { type FakeClock, fakeClock } from 'fleethook/testing'
+import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, test } from 'vitest'
+import { inForm } from '../form.ts'
+import { edgeOf, silent } from './scene.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'fleethook-vehicles-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+/** What one message of a script says, and what happens around it. */
+interface Line {
+  readonly vin: string
+  readonly data: Readonly<Record<string, string | number | null>>
+  /** How much earlier the vehicle made it, in milliseconds. Negative: its clock is fast. */
+  readonly agoMs: number
+  /** The message comes twice. */
+  readonly twice: boolean
+  /** Before the message: the process ends without a word, and another one goes on. */
+  readonly crash: boolean
+  /** After the message: this much time passes, so the states may be written. */
+  readonly pauseMs: number
+  /** Its handler fails: for the last time, so that it is a dead letter. */
+  readonly dies: boolean
+  /** Its handler runs until this number of messages have come after it, or the process ends. */
+  readonly holds: number
+}
+
+const arbitraryLine: fc.Arbitrary<Line> = fc.record({
+  vin: fc.constantFrom('A', 'B'),
+  data: fc.record(
+    {
+      BatteryLevel: fc.option(fc.integer({ min: 0, max: 3 }), { nil: null }),
+      Gear: fc.constantFrom('P', 'R', 'D', null),
+      DestinationName: fc.constantFrom('Home', 'Work', null),
+    },
+    { requiredKeys: [] },
+  ),
+  agoMs: fc.constantFrom(0, 0, 0, 1_000, 5_000, 60_000, -60_000),
+  twice: fc.boolean(),
+  crash: fc.integer({ min: 0, max: 2 }).map((n) => n === 0),
+  pauseMs: fc.constantFrom(0, 10, 1_000, 6_000, 12_000),
+  dies: fc.integer({ min: 0, max: 6 }).map((n) => n === 0),
+  holds: fc.constantFrom(0, 0, 0, 1, 3),
+})
+
+const nullIsValue = 'DestinationName'
+
+/** The plainest reading of the promise: for each field the newest value, by the vehicle's time up to that of the receipt. */
+function naiveFold(): (vin: string, data: Line['data'], atMs: number, receivedMs: number) => string[] {
+  const known = new Map<string, { value: unknown; atMs: number; invalidMs: number | undefined }>()
+  return (vin, data, at, receivedMs) => {
+    const atMs = Math.min(at, receivedMs)
+    const changes: string[] = []
+    for (const [field, value] of Object.entries(data)) {
+      const before = known.get(`${vin} ${field}`)
+      if (before !== undefined && atMs < Math.max(before.atMs, before.invalidMs ?? 0)) continue
+      if (value === null && field !== nullIsValue) {
+        if (before !== undefined) before.invalidMs ??= atMs
+        continue
+      }
+      if (before !== undefined && before.value !== value)
+        changes.push(`${field} ${JSON.stringify(before.value)}>${JSON.stringify(value)}`)
+      known.set(`${vin} ${field}`, { value, atMs, invalidMs: undefined })
+    }
+    return changes
+  }
+}
+
+/** One run of the handlers of a message. */
+interface Run {
+  readonly changes: string
+  readonly edges: string[]
+  isDone: boolean
+}
+
+/** A receiver, what it reported, and the same again after a crash. */
+class Life {
+  readonly clock: FakeClock
+  /** What each receipt reported each time, by the number that the message carries. */
+  readonly told = new Map<number, Run[]>()
+  /** The numbers in the order in which a vehicle first reported an edge. */
+  readonly order = new Map<string, number[]>()
+  receiver!: Receiver
+  #path = ''
+  #files = 0
+  readonly #dying = new Set<number>()
+  /** Handlers that run, by the number of messages that still have to come. */
+  #held: { left: number; readonly release: () => void }[] = []
+  readonly #holds = new Map<number, number>()
+  readonly #durable: boolean
+
+  constructor(durable: boolean) {
+    this.clock = fakeClock()
+    this.#durable = durable
+  }
+
+  async begin(): Promise<void> {
+    const from = this.#path
+    this.#files += 1
+    // Its process is gone.
+    this.#held = []
+    this.#path = join(folder, `${Math.random()}-${this.#files}.db`)
+    // What a process leaves that ends without a word: the file and its journal, as they are at this moment.
+    for (const suffix of ['', '-wal']) if (existsSync(from + suffix)) cpSync(from + suffix, this.#path + suffix)
+    const receiver = createReceiver({
+      ...{ secret: false, clock: this.clock, log: silent, retry: { attempts: 1 } },
+      vehicles: { fields: ['BatteryLevel', 'Gear', 'DestinationName'] },
+      ...(this.#durable ? { inbox: sqliteInbox({ path: this.#path }) } : {}),
+    })
+    receiver.onError(() => {})
+    receiver.on('data', (event, { changes }) => {
+      const number = Number(event.raw['number'])
+      const run: Run = { changes: changes.map(shown).join(), edges: [], isDone: false }
+      this.told.set(number, [...(this.told.get(number) ?? []), run])
+      const left = this.#holds.get(number) ?? 0
+      if (left === 0) {
+        run.isDone = true
+        return undefined
+      }
+      return new Promise<void>((resolve) => {
+        const release = (): void => {
+          run.isDone = true
+          resolve()
+        }
+        this.#held.push({ left, release })
+      })
+    })
+    for (const field of ['BatteryLevel', 'Gear', 'DestinationName'])
+      receiver.when(edgeOf(field), ({ vin, change, event }) => {
+        const number = Number(event.raw?.['number'])
+        const seen = this.order.get(vin) ?? []
+        if (!seen.includes(number)) seen.push(number)
+        this.order.set(vin, seen)
+        this.told.get(number)?.at(-1)?.edges.push(shown(change))
+        if (this.#dying.has(number)) throw new Error('for the last time')
+      })
+    receiver.on('data', (event) => {
+      if (this.#dying.has(Number(event.raw['number']))) throw new Error('for the last time')
+    })
+    this.receiver = receiver
+    await receiver.open()
+    await this.settled()
+  }
+
+  async send(line: Line, number: number): Promise<void> {
+    if (line.dies) this.#dying.add(number)
+    this.#holds.set(number, line.holds)
+    const createdAt = new Date(this.clock.now() - line.agoMs).toISOString()
+    const body = { vin: line.vin, createdAt, data: line.data, number }
+    await this.receiver.accept({ authorization: undefined, body })
+    for (const held of this.#held) held.left -= 1
+    this.#release((left) => left <= 0)
+  }
+
+  #release(isOver: (left: number) => boolean): void {
+    const over = this.#held.filter(({ left }) => isOver(left))
+    this.#held = this.#held.filter(({ left }) => !isOver(left))
+    for (const { release } of over) release()
+  }
+
+  /** Waits until nothing waits. */
+  async settled(): Promise<void> {
+    this.#holds.clear()
+    for (;;) {
+      this.#release(() => true)
+      await this.clock.advance(0)
+      if (this.receiver.stats().pending.messages === 0) return
+    }
+  }
+
+  async replayDead(): Promise<void> {
+    this.#dying.clear()
+    await this.receiver.deadLetters.replay({})
+    await this.settled()
+  }
+}
+
+const shown = ({ field, from, to }: Change): string => `${field} ${JSON.stringify(from)}>${JSON.stringify(to)}`
+
+const script = fc.array(arbitraryLine, { minLength: 1, maxLength: 30 })
+
+async function played(lines: readonly Line[], durable: boolean): Promise<void> {
+  const life = new Life(durable)
+  await life.begin()
+  const fold = naiveFold()
+  const expected: (readonly string[])[] = []
+  const vins: string[] = []
+  for (const line of lines) {
+    if (line.crash && durable) await life.begin()
+    for (let time = 0; time < (line.twice ? 2 : 1); time += 1) {
+      const number = expected.length
+      expected.push(fold(line.vin, line.data, life.clock.now() - line.agoMs, life.clock.now()))
+      vins.push(line.vin)
+      await life.send(line, number)
+      await life.clock.advance(1)
+    }
+    await life.clock.advance(line.pauseMs)
+    // Long enough for a commit, so that a crash comes before or after it.
+    if (line.pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, 10))
+    if (!durable) await life.settled()
+  }
+  await life.settled()
+  await life.replayDead()
+  for (const [number, changes] of expected.entries()) {
+    const runs = life.told.get(number) ?? []
+    const done = runs.filter(({ isDone }) => isDone)
+    // Every change is in a run that came to its end, and none is reported that did not happen.
+    expect([number, done.some((run) => run.changes === changes.join())]).toEqual([number, true])
+    for (const run of runs) expect([changes.join(), '']).toContain(run.changes)
+    for (const run of done) expect(run.edges.join()).toBe(run.changes)
+  }
+  for (const [vin, order] of life.order) {
+    const first = expected.flatMap((changes, number) => (changes.length > 0 && vins[number] === vin ? [number] : []))
+    expect(order).toEqual(first)
+  }
+}
+
+const calm: Omit<Line, 'vin' | 'data'> = { agoMs: 0, twice: false, crash: false, pauseMs: 1_000, dies: false, holds: 0 }
+test('a message that runs while its vehicle is written shows its change again after a crash', async () => {
+  await played(
+    [
+      { ...calm, vin: 'A', data: { Gear: 'P' } },
+      { ...calm, vin: 'A', data: { Gear: 'R' }, holds: 3, pauseMs: 12_000 },
+      { ...calm, vin: 'B', data: { Gear: 'R' }, crash: true },
+    ],
+    true,
+  )
+})
+
+test('a message that is settled after newer ones were written is in the state after a crash', async () => {
+  await played(
+    [
+      { ...calm, vin: 'A', data: { Gear: 'P' } },
+      { ...calm, vin: 'A', data: { Gear: 'R' }, holds: 2 },
+      { ...calm, vin: 'B', data: { Gear: 'R' }, pauseMs: 12_000 },
+      { ...calm, vin: 'B', data: { Gear: 'P' }, pauseMs: 10 },
+      { ...calm, vin: 'A', data: { Gear: 'D' }, crash: true },
+    ],
+    true,
+  )
+})
+
+test('in memory, every change of a script is reported as a naive fold finds it', async () => {
+  await fc.assert(
+    fc.asyncProperty(script, (lines) => played(lines, false)),
+    { numRuns: inForm({ short: 10, full: 60, long: 1_000 }) },
+  )
+}, 280_000)
+
+test('in a file, no crash at any step loses a change, and none reports one that did not happen', async () => {
+  await fc.assert(
+    fc.asyncProperty(script, (lines) => played(lines, true)),
+    { numRuns: inForm({ short: 10, full: 60, long: 1_000 }) },
+  )
+}, 280_000)

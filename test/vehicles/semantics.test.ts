@@ -1,0 +1,311 @@
+import { createReceiver } from 'fleethook'
+import { message } from 'fleethook/testing'
+import { describe, expect, test } from 'vitest'
+import { edgeOf, shown, silent, vehicleScene, vin } from './scene.ts'
+
+const last = <T>(list: readonly T[]): T | undefined => list.at(-1)
+
+describe('the newest value wins', () => {
+  test('by the time of the vehicle, and an older message moves nothing backward', async () => {
+    const { receiver, send, told } = vehicleScene()
+    await send({ BatteryLevel: 50 })
+    await send({ BatteryLevel: 40 }, { agoMs: 60_000 })
+    expect(last(told)?.changes).toEqual([])
+    expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(50)
+  })
+
+  test('of equal times, the value that arrived last', async () => {
+    const { send, told } = vehicleScene()
+    await send({ BatteryLevel: 50 })
+    await send({ BatteryLevel: 51 }, { agoMs: 1_000 })
+    expect(last(told)?.changes).toEqual(['BatteryLevel 50>51'])
+  })
+
+  test('and a clock that is five minutes fast does not freeze the state', async () => {
+    const { receiver, send, told } = vehicleScene()
+    await send({ BatteryLevel: 50 }, { agoMs: -300_000 })
+    await send({ BatteryLevel: 49 })
+    expect(last(told)?.changes).toEqual(['BatteryLevel 50>49'])
+    expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(49)
+  })
+
+  test('per field: an older message still tells the first value of another field', async () => {
+    const { receiver, send } = vehicleScene()
+    await send({ BatteryLevel: 50 })
+    await send({ BatteryLevel: 40, Gear: 'P' }, { agoMs: 60_000 })
+    const vehicle = await receiver.vehicles.get(vin)
+    expect([vehicle?.value('BatteryLevel'), vehicle?.value('Gear')]).toEqual([50, 'P'])
+  })
+})
+
+describe('null', () => {
+  test('keeps the last value, and is no change', async () => {
+    const { receiver, send, told } = vehicleScene()
+    await send({ Gear: 'D' })
+    await send({ Gear: null })
+    expect(last(told)?.changes).toEqual([])
+    const asleep = await receiver.vehicles.get(vin)
+    expect(asleep?.value('Gear')).toBe('D')
+    expect(asleep?.invalidSince('Gear')).toBeInstanceOf(Date)
+    await send({ Gear: 'D' })
+    expect(last(told)?.changes).toEqual([])
+    expect((await receiver.vehicles.get(vin))?.invalidSince('Gear')).toBeUndefined()
+    await send({ Gear: null })
+    await send({ Gear: 'P' })
+    expect(last(told)?.changes).toEqual(['Gear "D">"P"'])
+  })
+
+  test('is a value of the fields for which it means none', async () => {
+    const { send, told } = vehicleScene()
+    await send({ DestinationName: 'Home' })
+    await send({ DestinationName: null })
+    expect(last(told)?.changes).toEqual(['DestinationName "Home">null'])
+  })
+
+  test('is a change for a handler that asks for it', async () => {
+    const { receiver, send } = vehicleScene()
+    const seen: string[] = []
+    receiver.on('data', (event) => void seen.push(String(event.data.Gear)), { changed: ['Gear'], invalid: true })
+    await send({ Gear: 'D' })
+    await send({ Gear: null })
+    await send({ Gear: 'D' })
+    expect(seen).toEqual(['null', 'D'])
+  })
+
+  test('in place of a value that did not read as its type changes nothing', async () => {
+    const { receiver, send } = vehicleScene()
+    await send({ BatteryLevel: 50 })
+    await send({ BatteryLevel: 'much' })
+    expect((await receiver.vehicles.get(vin))?.invalidSince('BatteryLevel')).toBeUndefined()
+  })
+})
+
+describe('changes', () => {
+  test('do not hold the first value of a field, unless a handler asks for it', async () => {
+    const { receiver, send, told } = vehicleScene()
+    const seen: unknown[] = []
+    receiver.on('data', (event) => void seen.push(event.data.Gear), { changed: ['Gear'], first: true })
+    await send({ Gear: 'P' })
+    await send({ Gear: 'P' })
+    await send({ Gear: 'R' })
+    expect(told.map(({ changes }) => changes)).toEqual([[], [], ['Gear "P">"R"']])
+    expect(seen).toEqual(['P', 'R'])
+  })
+
+  test('compare structures deeply', async () => {
+    const { send, told } = vehicleScene()
+    await send({ Location: { latitude: 1, longitude: 2 } })
+    await send({ Location: { longitude: 2, latitude: 1 } })
+    expect(last(told)?.changes).toEqual([])
+    await send({ Location: { latitude: 1, longitude: 3 } })
+    expect(last(told)?.changes).toHaveLength(1)
+  })
+
+  test('of a number with a delta are measured from the last one that counted', async () => {
+    const { send, told } = vehicleScene({ vehicles: { fields: ['BatteryLevel'], deltas: { BatteryLevel: 2 } } })
+    for (const BatteryLevel of [50, 51, 51.9, 52.1, 53, 50]) await send({ BatteryLevel })
+    expect(told.map(({ changes }) => changes.join())).toEqual([
+      '',
+      '',
+      '',
+      'BatteryLevel 50>52.1',
+      '',
+      'BatteryLevel 52.1>50',
+    ])
+  })
+
+  test('stay the same over retries', async () => {
+    const { receiver, clock, send } = vehicleScene({ retry: { attempts: 3, minMs: 500, maxMs: 500 } })
+    const seen: string[] = []
+    receiver.onError(() => {})
+    receiver.on('data', (_event, { changes, vehicle }) => {
+      seen.push(`${changes.map(shown).join()} ${vehicle?.value('Gear')}`)
+      if (seen.length === 2 || seen.length === 3) throw new Error('not yet')
+    })
+    await send({ Gear: 'P' })
+    const sent = send({ Gear: 'R' })
+    await clock.advance(5_000)
+    await sent
+    expect(seen.slice(1)).toEqual(Array(3).fill('Gear "P">"R" R'))
+  })
+})
+
+describe('a gap', () => {
+  test('makes values uncertain until they are heard again, and marks the change across it', async () => {
+    const { receiver, clock, send, told } = vehicleScene()
+    await send({ Gear: 'P', BatteryLevel: 50 })
+    await receiver.from({
+      async feed(sink) {
+        const from = new Date(clock.now() - 100)
+        await sink.tell({
+          ...{ topic: 'gap', from, to: new Date(clock.now()), reason: 'stream_interrupted', missed: 0 },
+          ...{ createdAt: from.toISOString(), at: from, receivedAt: new Date(clock.now()) },
+          ...{ format: null, raw: null, meta: {}, id: 'a gap' },
+        })
+      },
+    })
+    await clock.advance(10)
+    const uncertain = await receiver.vehicles.get(vin)
+    expect([uncertain?.isCertain('Gear'), uncertain?.value('Gear')]).toEqual([false, 'P'])
+    await send({ Gear: 'R' })
+    expect(last(told)?.changes).toEqual(['Gear "P">"R"~'])
+    const after = await receiver.vehicles.get(vin)
+    expect([after?.isCertain('Gear'), after?.isCertain('BatteryLevel')]).toEqual([true, false])
+    await send({ Gear: 'P' })
+    expect(last(told)?.changes).toEqual(['Gear "R">"P"'])
+  })
+})
+
+test('state and connectivity messages say whether a vehicle is online', async () => {
+  const { receiver, post, clock } = vehicleScene()
+  const online = async (): Promise<unknown> => (await receiver.vehicles.get(vin))?.online
+  const at = (): { vin: string; createdAt: string } => ({ vin, createdAt: new Date(clock.now()).toISOString() })
+  const posted = async (given: Parameters<typeof post>[0]): Promise<unknown> => {
+    await (
+      await post(given)
+    ).settled
+    await clock.advance(1_000)
+    return online()
+  }
+  expect(await posted(message.state('online', at()))).toBe(true)
+  expect(await posted(message.state('asleep', at()))).toBe(false)
+  expect((await receiver.vehicles.get(vin))?.state).toBe('asleep')
+  const connection = (status: string, networkInterface: string): Parameters<typeof post>[0] =>
+    message.connectivity({ status, networkInterface, connectionId: networkInterface }, at())
+  expect(await posted(connection('CONNECTED', 'wifi'))).toBe(true)
+  expect(await posted(connection('CONNECTED', 'cellular'))).toBe(true)
+  expect(await posted(connection('DISCONNECTED', 'wifi'))).toBe(true)
+  expect(await posted(connection('DISCONNECTED', 'cellular'))).toBe(false)
+})
+
+describe('receiver.when', () => {
+  test('runs its handler with what happened, the vehicle as of the message, and a stable id', async () => {
+    const { receiver, clock, send, told } = vehicleScene({ retry: { attempts: 2, minMs: 1, maxMs: 1 } })
+    const seen: unknown[] = []
+    receiver.onError(() => {})
+    receiver.when(edgeOf('Gear'), ({ vin: of, change, vehicle, edge, id, event }) => {
+      seen.push([of, shown(change), vehicle.value('Gear'), edge, id, event.topic])
+      if (seen.length === 1) throw new Error('once')
+    })
+    await send({ Gear: 'P' })
+    const sent = send({ Gear: 'R' })
+    await clock.advance(5_000)
+    await sent
+    const id = `${vin}:any Gear:${last(told)?.id}`
+    const once = [vin, 'Gear "P">"R"', 'R', 'any Gear', id, 'data']
+    expect(seen).toEqual([once, once])
+  })
+
+  test('remembers for an edge what it saw of a vehicle', async () => {
+    const { receiver, send } = vehicleScene()
+    const memories: unknown[] = []
+    const edge = edgeOf('Gear')
+    receiver.when({ ...edge, detect: (step) => (memories.push(step.memory), edge.detect(step)) }, () => {})
+    for (const Gear of ['P', 'P', 'R', 'D']) await send({ Gear })
+    await send({ Gear: 'D' }, { vin: 'another' })
+    expect(memories).toEqual([undefined, 1, 2, undefined])
+  })
+
+  test('gathers what happened for a batch', async () => {
+    const { receiver, send, clock } = vehicleScene()
+    const seen: unknown[] = []
+    receiver.batch(edgeOf('Gear'), { size: 10, withinMs: 100 }, (happenings, { vehicles }) => {
+      seen.push(
+        happenings.map(({ change }) => shown(change)),
+        vehicles.map((vehicle) => vehicle?.value('Gear')),
+      )
+    })
+    await send({ Gear: 'P' })
+    const sent = send({ Gear: 'R' })
+    await clock.advance(5_000)
+    await sent
+    expect(seen).toEqual([['Gear "P">"R"'], ['R']])
+  })
+
+  test('makes the message a dead letter when its handler fails, and a replay shows the same', async () => {
+    const { receiver, send, told } = vehicleScene({ retry: { attempts: 1 } })
+    const seen: string[] = []
+    receiver.onError(() => {})
+    receiver.when(edgeOf('Gear'), ({ change, vehicle, id }) => {
+      seen.push(`${shown(change)} ${vehicle.value('Gear')} ${id}`)
+      if (seen.length === 1) throw new Error('once')
+    })
+    await send({ Gear: 'P' })
+    await send({ Gear: 'R' })
+    await send({ Gear: 'D' })
+    expect(seen).toHaveLength(2)
+    expect(await receiver.deadLetters.replay({})).toBe(1)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    expect(seen[2]).toBe(seen[0])
+    expect(last(told)?.changes).toEqual(['Gear "P">"R"'])
+    expect((await receiver.vehicles.get(vin))?.value('Gear')).toBe('D')
+  })
+
+  test.each([
+    [
+      'an edge over a field that is not kept',
+      { fields: ['BatteryLevel'] } as const,
+      'add',
+      /`Gear`, which is not among/,
+    ],
+    ['the option is off', undefined, 'add', /option `vehicles`, which is off/],
+  ])('refuses %s', (_, vehicles, _add, text) => {
+    const receiver = createReceiver({ secret: false, log: silent, vehicles: vehicles ?? false })
+    expect(() => receiver.when(edgeOf('Gear'), () => {})).toThrow(text)
+  })
+
+  test('refuses two different edges with one name', () => {
+    const { receiver } = vehicleScene()
+    receiver.when(edgeOf('Gear', 'one'), () => {})
+    expect(() => receiver.when(edgeOf('BatteryLevel', 'one'), () => {})).toThrow('Two different edges')
+  })
+})
+
+describe('receiver.vehicles', () => {
+  test('lists vehicles in pages, and forgets one', async () => {
+    const { receiver, send } = vehicleScene()
+    for (const of of ['c', 'a', 'b']) await send({ Gear: 'P' }, { vin: of })
+    const vins = async (which?: { after?: string; limit?: number }): Promise<unknown> =>
+      (await receiver.vehicles.list(which)).map((vehicle) => vehicle.vin)
+    expect(await vins({ limit: 2 })).toEqual(['a', 'b'])
+    expect(await vins({ after: 'b' })).toEqual(['c'])
+    expect(await receiver.vehicles.forget('b')).toBe(true)
+    expect(await receiver.vehicles.forget('b')).toBe(false)
+    expect(await vins()).toEqual(['a', 'c'])
+    expect(await receiver.vehicles.get('b')).toBeUndefined()
+    expect(await receiver.vehicles.stats()).toEqual({ vehicles: 2, unwritten: 0, edges: 0 })
+  })
+
+  test('forgets vehicles that were not seen for a time', async () => {
+    const { receiver, send, clock } = vehicleScene({ vehicles: { fields: ['Gear'], forgetAfterMs: 3_600_000 } })
+    await send({ Gear: 'P' })
+    await clock.advance(3_500_000)
+    expect(await receiver.vehicles.get(vin)).toBeDefined()
+    await clock.advance(3_600_000)
+    expect(await receiver.vehicles.get(vin)).toBeUndefined()
+  })
+
+  test('says why there is none when the option is off', async () => {
+    const receiver = createReceiver({ secret: false, log: silent })
+    await expect(receiver.vehicles.get(vin)).rejects.toThrow('option `vehicles`, which is off')
+  })
+})
+
+describe('construction refuses', () => {
+  test.each([
+    ['an unknown field', { vehicles: { fields: ['BateryLevel'] } }, 'not in the catalogue'],
+    ['a delta of a field that is not kept', { vehicles: { fields: ['Gear'], deltas: { Soc: 1 } } }, 'not among'],
+    ['no fields', { vehicles: {} }, '`fields`'],
+    ["order: 'none'", { vehicles: true, order: 'none' }, "`order` is 'none'"],
+    ['decode: false', { vehicles: true, decode: false }, '`decode` is false'],
+  ])('%s', (_, options, text) => {
+    expect(() => Reflect.apply(createReceiver, undefined, [{ secret: false, ...options }])).toThrow(text)
+  })
+
+  test('an inbox that has no place for the state', () => {
+    const inbox = (): never => ({ durability: 'disk' }) as never
+    expect(() => createReceiver({ secret: false, log: silent, inbox, vehicles: true })).toThrow(
+      'needs an inbox that keeps',
+    )
+  })
+})

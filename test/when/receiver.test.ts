@@ -1,0 +1,180 @@
+import { createReceiver, type Location, type Receiver } from 'fleethook'
+import { vehicle } from 'fleethook/testing'
+import {
+  alertEnds,
+  alertStarts,
+  all,
+  becomes,
+  below,
+  ceases,
+  changed,
+  circle,
+  comesOnline,
+  crosses,
+  type Edge,
+  ends,
+  enters,
+  falls,
+  fallsAsleep,
+  goesOffline,
+  inside,
+  is,
+  leaves,
+  rises,
+  starts,
+} from 'fleethook/when'
+import { describe, expect, test } from 'vitest'
+import { createFleet } from '../../src/service/fleet/fleet.ts'
+import { wireMessage } from '../../src/service/fleet/messages.ts'
+import { inForm } from '../form.ts'
+import { happenings } from '../vehicles/fold.ts'
+import { eventsOf } from './messages.ts'
+
+const vin = '0FLEETV14T0000004'
+const place = { latitude: 52.3731, longitude: 4.8926 }
+const depot = circle({ ...place, radiusMeters: 200 })
+
+describe('`vehicle` of fleethook/testing', () => {
+  test('sets a state with its first message and sends changes with the next, and each call waits for the handlers', async () => {
+    const seen: unknown[] = []
+    const receiver = createReceiver({ secret: 'x', vehicles: true })
+      .when(starts(all(is('DetailedChargeState', 'Charging'), inside(depot), below('BatteryLevel', 20))), async (happening) => {
+        await new Promise((resolve) => setTimeout(resolve, 1))
+        seen.push([happening.vin, happening.vehicle.value('BatteryLevel')])
+      })
+      .when(comesOnline(), ({ change }) => seen.push(change.at.toISOString()))
+      .when(alertStarts('Low'), ({ change }) => seen.push(change.alerts.length)) // prettier-ignore
+    const car = vehicle(receiver, vin, { secret: 'x' })
+    await car.data({ BatteryLevel: 15, Location: place, DetailedChargeState: 'Stopped' })
+    expect(seen).toEqual([])
+    await car.data({ DetailedChargeState: 'Charging' })
+    expect(seen).toEqual([[vin, 15]])
+    await car.state('asleep')
+    await car.state('online')
+    await car.alerts([{ name: 'Low' }])
+    expect(seen.slice(1)).toEqual(['2026-11-21T10:00:03.000Z', 1])
+  })
+
+  test('rejects when the receiver does not take the message', async () => {
+    const receiver = createReceiver({ secret: 'x', vehicles: true, log: silent })
+    await expect(vehicle(receiver, vin, { secret: 'y' }).state('online')).rejects.toMatchObject({
+      code: 'message_unreadable',
+      message: expect.stringContaining('The receiver answered with status 403'),
+    })
+  })
+})
+
+const silent = { debug() {}, info() {}, warn() {}, error() {} }
+
+/** Every kind of edge, and a name for its kind. */
+const edges: readonly Edge[] = [
+  becomes('DetailedChargeState', 'Charging'),
+  ceases('Gear', 'P'),
+  changed('DoorState'),
+  changed('BatteryLevel', { delta: 5 }),
+  crosses('Soc', { below: 60, again: 65 }),
+  rises('Odometer', { delta: 1 }),
+  falls('EnergyRemaining', { delta: 1 }),
+  comesOnline(),
+  goesOffline(),
+  fallsAsleep(),
+  alertStarts(),
+  alertEnds(),
+  starts(all(is('Gear', 'P'), below('BatteryLevel', 75))),
+  ends(is('DetailedChargeState', 'Charging')),
+  becomes('Gear', 'P').where(below('Soc', 90)),
+]
+
+test('the simulated fleet makes every edge happen, and each of them has an id of its own', { timeout: 60_000 }, async () => {
+  const sent: unknown[] = []
+  let home: Location | undefined
+  for (const { event } of createFleet({ vins: 12, seed: 3, startAt: Date.UTC(2026, 9, 1, 8) })) {
+    if (event.topic === 'data') home ??= (event.data as { readonly Location?: Location }).Location
+    sent.push(wireMessage(event, 'service'))
+    if (sent.length === inForm({ short: 20_000, full: 40_000 })) break
+  }
+  if (home === undefined) throw new Error('No vehicle sent its position.')
+  const area = circle({ ...home, radiusMeters: 1_000 })
+  const found = new Map<string, string[]>()
+  const receiver: Receiver = createReceiver({ secret: false, vehicles: true, limits: { pendingMessages: 50_000 }, log: silent })
+  for (const edge of [...edges, enters(area, { marginMeters: 50 }), leaves(area, { marginMeters: 50 })]) {
+    const ids: string[] = []
+    found.set(edge.name, ids)
+    receiver.when(edge, ({ id }) => void ids.push(id))
+  }
+  for (let from = 0; from < sent.length; from += 500) {
+    const answer = await receiver.accept({ authorization: undefined, body: sent.slice(from, from + 500) })
+    expect(answer.status).toBe(200)
+  }
+  await receiver.drain()
+  const ids = [...found.values()].flat()
+  expect(new Set(ids).size).toBe(ids.length)
+  expect([...found].filter(([, happened]) => happened.length === 0).map(([name]) => name)).toEqual([])
+}) // prettier-ignore
+
+test('what the receiver reports over messages, gaps apart, is what the plain fold reports', async () => {
+  const told = [
+    ...[80, 62, 58, 63, 66, 50].map((Soc) => ({ data: { Soc } })),
+    ...['asleep', 'online'].map((state) => ({ state })),
+    ...[3_000, 1_000, 2_020, 2_060, 100].map((north) => ({ data: { Location: { latitude: place.latitude + north / 111_195, longitude: place.longitude } } })),
+    ...(['P', 'D', 'P'] as const).map((Gear) => ({ data: { Gear, BatteryLevel: 40 } })),
+    { alerts: [{ name: 'Low', startedAt: '2026-11-21T10:00:00Z' }] },
+    { alerts: [{ name: 'Low', startedAt: '2026-11-21T10:00:00Z', endedAt: '2026-11-21T10:00:09Z' }] },
+  ] // prettier-ignore
+  const seen: string[] = []
+  const receiver: Receiver = createReceiver({ secret: false, vehicles: true, log: silent })
+  const harbor = circle({ ...place, radiusMeters: 2_000 })
+  const all_ = [...edges, enters(harbor, { marginMeters: 50 }), leaves(harbor, { marginMeters: 50 })]
+  for (const edge of all_) receiver.when(edge, ({ event }) => void seen.push(`${edge.name} ${event.createdAt}`))
+  const events = eventsOf(told)
+  for (const event of events) {
+    const answer = await receiver.accept({ authorization: undefined, body: event.raw })
+    expect(answer.status).toBe(200)
+  }
+  await receiver.drain()
+  const expected = all_.flatMap((edge) => happenings(edge, events).map(({ index }) => `${edge.name} ${events[index]?.createdAt}`))
+  expect(seen.toSorted()).toEqual(expected.toSorted())
+  expect(new Set(expected.map((line) => line.split(' ')[0])).size).toBeGreaterThan(8)
+}) // prettier-ignore
+
+test.each<readonly [name: string, register: (receiver: Receiver) => unknown, message: string, hint: string]>([
+  ['a field that is not kept', (receiver) => receiver.when(becomes('Gear', 'P'), () => {}), 'looks at `Gear`, which is not among', "Add 'Gear'"],
+  ['a field of a condition that is not kept', (receiver) => receiver.when(changed('Soc').where(is('Gear', 'P')), () => {}), 'looks at `Gear`', "Add 'Gear'"],
+  ['a condition', (receiver) => receiver.when(is('Soc', 1) as never, () => {}), 'is not an edge', 'starts(…)'],
+  ['a name that two edges have', (receiver) => receiver.when(changed('Soc').named('x'), () => {}).when(comesOnline().named('x'), () => {}), 'Two different edges have the name `x`', 'another name'],
+])('%s is refused at registration', (_, register, text, hint) => {
+  const receiver = createReceiver({ secret: false, vehicles: { fields: ['Soc'] }, log: silent })
+  expect(() => register(receiver)).toThrow(
+    expect.objectContaining({ code: 'handler_invalid', message: expect.stringContaining(text), hint: expect.stringContaining(hint) }),
+  )
+}) // prettier-ignore
+
+test('a misspelled field is refused at registration, with the nearest name', () => {
+  const receiver = createReceiver({ secret: false, vehicles: true, log: silent })
+  expect(() => receiver.when(changed('BateryLevel' as never), () => {})).toThrow(
+    expect.objectContaining({ message: expect.stringContaining('BateryLevel'), hint: expect.stringContaining('BatteryLevel') }),
+  )
+}) // prettier-ignore
+
+test('of ten thousand rules over places, a message is looked at by those of its own place', async () => {
+  let looks = 0
+  const receiver: Receiver = createReceiver({ secret: false, vehicles: true, log: silent })
+  for (let index = 0; index < 10_000; index++) {
+    const area = circle({ latitude: (index % 100) / 10, longitude: Math.floor(index / 100) / 10, radiusMeters: 2_000 })
+    const edge = starts(all(inside(area), is('Gear', 'P'), below('BatteryLevel', 20)))
+    receiver.when({ ...edge, detect: (step) => ((looks += 1), edge.detect(step)) }, () => {})
+  }
+  const seen: string[] = []
+  const here = circle({ latitude: 5, longitude: 5, radiusMeters: 100 })
+  receiver.when(starts(all(inside(here), below('BatteryLevel', 20))), ({ change }) =>
+    seen.push(change.at.toISOString()),
+  )
+  const car = vehicle(receiver, vin)
+  await car.data({ Gear: 'P', BatteryLevel: 30, Location: { latitude: 5, longitude: 5 } })
+  await car.data({ BatteryLevel: 19 })
+  await car.data({ Location: { latitude: 6, longitude: 6 } })
+  await car.data({ Location: { latitude: 5.05, longitude: 5.05 } })
+  await car.data({ BatteryLevel: 18 })
+  expect(seen).toEqual(['2026-11-21T10:00:01.000Z'])
+  expect(looks).toBe(5)
+})
