@@ -94,23 +94,14 @@ test.skipIf(form !== 'long')(
   longMs,
 )
 
-interface Cut {
-  readonly side: 'receivers' | 'handlers'
-  readonly how: 'cut' | 'freeze'
-  readonly ms: number
-}
+const cuts = [
+  { side: 'receivers', how: 'cut', ms: 5_000 },
+  { side: 'receivers', how: 'freeze', ms: 5_000 },
+  { side: 'handlers', how: 'cut', ms: 15_000 },
+  { side: 'handlers', how: 'freeze', ms: 15_000 },
+] as const
 
-const cuts = inForm<readonly Cut[]>({
-  full: [{ side: 'receivers', how: 'cut', ms: 5_000 }],
-  long: [
-    { side: 'receivers', how: 'cut', ms: 5_000 },
-    { side: 'receivers', how: 'freeze', ms: 5_000 },
-    { side: 'handlers', how: 'cut', ms: 15_000 },
-    { side: 'handlers', how: 'freeze', ms: 15_000 },
-  ],
-})
-
-test.each(cuts)(
+test.skipIf(form !== 'long').each(cuts)(
   'a network that fails between $side and brokers ($how) for $ms ms: nothing is refused or lost, and the order stays',
   async ({ side, how, ms }) => {
     await using fleet = await createFleet({ brokers, inbox: { sessionMs: 6_000, quiesceMs: 2_000 } })
