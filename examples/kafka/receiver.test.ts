@@ -5,10 +5,12 @@ import { createReceiver } from 'fleethook'
 import { deliver, message } from 'fleethook/testing'
 import { addHandlers } from './handlers.ts'
 
+const secret = 'a-secret-for-this-test'
+
 test('the handlers report a low battery', async (context) => {
   const log = context.mock.method(console, 'log', () => {})
-  const receiver = addHandlers(createReceiver({ secret: 'a-secret-for-this-test' }))
-  const { status, settled } = await deliver(receiver, message.data({ BatteryLevel: 11 }))
+  const receiver = addHandlers(createReceiver({ secret }))
+  const { status, settled } = await deliver(receiver, message.data({ BatteryLevel: 11 }), { secret })
   await settled
   assert.equal(status, 200)
   assert.match(String(log.mock.calls.at(-1)?.arguments[0]), /needs a charge: 11 %/)
@@ -17,7 +19,7 @@ test('the handlers report a low battery', async (context) => {
 test('a receiver without a cluster says so and ends', () => {
   const { status, stderr } = spawnSync(process.execPath, ['receiver.ts'], {
     cwd: import.meta.dirname,
-    env: { ...process.env, PORT: '0', WEBHOOK_SECRET: 'a-secret-for-this-test', KAFKA_BROKERS: '127.0.0.1:9' },
+    env: { ...process.env, PORT: '0', WEBHOOK_SECRET: secret, KAFKA_BROKERS: '127.0.0.1:9' },
     encoding: 'utf8',
   })
   assert.equal(status, 1)

@@ -301,7 +301,10 @@ export class KafkaBackend implements Backend {
       } catch (error) {
         const failure = clusterError(error, this.#settings)
         if (failure.code === 'option_invalid' || clock.now() >= untilMs) throw failure
-        await this.#pause(500)
+        // It keeps the process alive: nothing else does before the port is open.
+        await new Promise<void>((resolve) => {
+          clock.after(500, resolve)
+        })
       } finally {
         await closeClient(admin)
       }
