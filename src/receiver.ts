@@ -87,6 +87,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
       if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
       if ('error' in body) {
+        if (body.error === 'body_too_large')
+          backend.noteGap({ reason: body.error, fromMs: clock.now(), missed: 1 }, arrival)
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), arrival)
         return body
       }

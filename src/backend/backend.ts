@@ -5,7 +5,7 @@ import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '..
 import type { Refusal } from '../http/answers.ts'
 import type { ReplaySelection } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
-import { type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
+import { type InboxGap, type InboxMessage, isRelayInbox, type RelayInbox } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
 import type { Settings } from '../receiver/options.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
@@ -50,6 +50,8 @@ export interface Backend extends Required<OperatorApi> {
   put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined>
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
   putInternal(message: InboxMessage, from: Surroundings): Promise<boolean>
+  /** Messages are missing for a reason that `put` does not see. An event reports it as soon as it can be kept. */
+  noteGap(gap: InboxGap, from?: Surroundings): void
   /** Why it would refuse a message just now, if it would. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
   open(options?: OpenOptions): Promise<void>

@@ -105,7 +105,7 @@ export class LocalBackend implements Backend {
       onCapacity: () => this.#emitGap(surroundings),
       onWaiting: (page) => this.#take(page),
       onGap: (gap) => {
-        this.#noteGap(gap)
+        this.noteGap(gap)
         this.#emitGap(surroundings)
       },
       openGaps: () => {
@@ -298,7 +298,7 @@ export class LocalBackend implements Backend {
     const { receipts, reports } = this.#parts
     const { lastId, gaps = [], waiting, unapplied } = await this.#inbox.open(options)
     if (lastId !== undefined) receipts.follow(lastId)
-    for (const gap of gaps) this.#noteGap(gap)
+    for (const gap of gaps) this.noteGap(gap)
     this.#recovered = this.#during(async () => {
       try {
         await this.#fleet?.recover(unapplied, receipts.reread, lastId)
@@ -369,7 +369,7 @@ export class LocalBackend implements Backend {
     return page.map((waiting) => ((waiting.notBefore ?? 0) > latest ? { ...waiting, notBefore: latest } : waiting))
   }
 
-  #noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap): void {
+  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap): void {
     this.#noteMissing(vin, reason, fromMs, missed, toMs)
   }
 

@@ -155,7 +155,11 @@ export class RelayBackend implements Backend {
       // The other side does not know that it was out of reach, so this side reports the gap.
       for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), 'inbox_unavailable', receivedAt)
     })
-    if (refusal !== undefined) return refusal
+    if (refusal !== undefined) {
+      if (refusal.error === 'body_too_large')
+        for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), refusal.error, receivedAt)
+      return refusal
+    }
     this.#parts.reports.noteAccepted(messages)
     if (this.#gaps.size > 0) this.#hold(from, this.#emitGaps(from.env))
     return undefined

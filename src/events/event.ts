@@ -150,7 +150,7 @@ export type GapReason =
   | 'inbox_damaged'
   /** Messages were gone from a topic before they were handled: its retention was too short, or all replicas lost them. */
   | 'inbox_expired'
-  /** The body of a known vehicle was larger than the limit. */
+  /** A body with the right secret was larger than the limit, so it was not read. */
   | 'body_too_large'
   /** The receiver was stopped, and nobody listened until it started again. */
   | 'stopped'

@@ -132,6 +132,10 @@ export class KafkaBackend implements Backend {
     return this.#front === undefined ? handlesOnly : this.#front.put(messages, from)
   }
 
+  noteGap(gap: InboxGap, from?: Surroundings): void {
+    this.#front?.noteGap(gap, from)
+  }
+
   async putInternal(message: InboxMessage, from: Surroundings): Promise<boolean> {
     return this.#front === undefined ? false : this.#front.putInternal(message, from)
   }

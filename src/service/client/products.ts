@@ -81,7 +81,7 @@ export interface CommandResult {
  * The reads of one shared vehicle: `client.vehicle(vin)`. Each resolves to the `response` of the maker's answer, unchanged.
  *
  * A read does not wake the vehicle. `data` and others reject with `vehicle_unavailable` while it is asleep or offline, and every
- * read rejects with `vehicle_not_found` when the vehicle is not shared with your business.
+ * read rejects with `business_product_not_consented` when the vehicle is not shared with your business.
  *
  * @example
  * ```ts
@@ -125,7 +125,8 @@ export interface VehicleResource {
 
 /**
  * The reads and settings of one shared energy site: `client.energySite(id)`. Each read resolves to the `response` of the maker's
- * answer, unchanged, and rejects with `energy_site_not_found` when the site is not shared with your business.
+ * answer, unchanged, and rejects with `business_product_not_consented` when the site is not shared with your
+ * business.
  *
  * @example
  * ```ts
