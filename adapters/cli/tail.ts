@@ -53,9 +53,9 @@ export function defineTail(command: Command): void {
   command
     .description(
       'Shows what happens in a running receiver until Ctrl+C, one line per event: its outcome, the time from receipt to the ' +
-        'outcome, and what it says. Goes on when the receiver restarts. With --json, each line is an item of the feed.',
+        'outcome, and a short text. Continues when the receiver restarts. With --json, each line is an item of the feed.',
     )
-    .option('--vin <vin>', 'only what is about this vehicle')
+    .option('--vin <vin>', 'only items about this vehicle')
     .option('--topic <topic>', 'only messages of this topic')
     .option('--errors', 'only refused requests, failed handlers, dead letters, lost messages, gaps and test messages')
     .option('-n, --last <n>', 'begin with the last n items; the receiver keeps up to 500 errors', whole(0, 500), 10)
@@ -86,7 +86,7 @@ export function defineTail(command: Command): void {
           if (error instanceof z.core.$ZodError) throw error
         }
         if (ended.signal.aborted) break
-        if (!isLost) console.error('The receiver stopped. Waiting until it runs again; Ctrl+C ends.')
+        if (!isLost) console.error('The receiver stopped. Waiting until it runs again. Press Ctrl+C to end.')
         isLost = true
         await setTimeout(againMs, undefined, { signal: ended.signal }).catch(() => {})
       }

@@ -39,7 +39,7 @@ export class Rules {
     if (known !== undefined) {
       if (known.edge === edge || shapeOf(known.edge) === shapeOf(edge)) return
       throw new FleethookError('handler_invalid', `Two different edges have the name \`${edge.name}\`.`, {
-        hint: 'Give one of them another name: what is remembered of a vehicle, and the ids of what happened, depend on it.',
+        hint: 'Give one of them another name with `named`. The stored state and the ids of occurrences depend on the name.',
       })
     }
     const rule: Rule = { edge, number: this.#byName.size, foundIn: 0 }

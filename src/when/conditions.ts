@@ -111,7 +111,7 @@ export function checkConstant(
     if (allowsNull || nullMeansNone.has(field) || !Object.hasOwn(catalogue, field)) return
     throw invalid(
       `\`${what}\` compares \`${field}\` with null, and its last value stays when the vehicle reports none`,
-      'Leave the comparison out, or pass { invalid: true } to an edge that is to happen when the vehicle stops reporting a value.',
+      'Leave the comparison out, or pass { invalid: true } to an edge that should happen when the vehicle stops reporting a value.',
     )
   }
   const type = typeOf(catalogue, field)

@@ -117,7 +117,7 @@ describe('the member of the group', () => {
     await membership.commit([{ partition: 0, offset: 7 }])
     expect(consumer().committed).toEqual([{ topic: 'fleethook', partition: 0, offset: 7n, leaderEpoch: -1 }])
     consumer().emit('error', new Error('joinGroup failed'))
-    await expect(membership.commit([{ partition: 0, offset: 8 }])).rejects.toThrow('no member')
+    await expect(membership.commit([{ partition: 0, offset: 8 }])).rejects.toThrow('not a member')
   })
 
   test('a client that fails again and again is replaced by a new one', async () => {

@@ -63,7 +63,7 @@ export async function* checkInbox({ inbox, ask }: Circumstances): AsyncIterable<
   if (damaged.length > 0)
     yield warn(
       'inbox.damaged',
-      `A damaged file lies beside it: ${damaged.join(', ')}. What could be read is in the inbox.`,
+      `There is a damaged file beside it: ${damaged.join(', ')}. The messages that could be read are in the inbox.`,
       'Find out why (docs/inbox.md), then delete it.',
     )
   yield await deadLetters(ask)
@@ -83,7 +83,7 @@ function fileSystem(folder: string): Finding {
   if (passing !== undefined)
     return warn(
       id,
-      `${folder} is on ${passing}: it is gone with the machine or the container.`,
+      `${folder} is on ${passing}: the inbox is lost with the machine or the container.`,
       'Mount a volume there.',
     )
   return ok(id, `a local file system (type 0x${(type >>> 0).toString(16)})`)
@@ -102,7 +102,7 @@ function freeSpace(folder: string): Finding {
   return bavail * bsize < usualBytes
     ? warn(
         id,
-        `${mebibytes} MiB are free. What is kept by default can take 1,280 MiB.`,
+        `${mebibytes} MiB are free. With the default retention, the inbox can take 1,280 MiB.`,
         'Free space, or lower the retention of the inbox.',
       )
     : ok(id, `${mebibytes} MiB free`)

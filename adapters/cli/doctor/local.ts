@@ -85,14 +85,14 @@ export async function* checkSecret({ variable, envFile }: Circumstances): AsyncI
   if (/^["'`].*["'`]$/.test(secret))
     yield fail(
       'secret.quotes',
-      'The secret begins and ends with a quote. Most likely the quotes were meant for the file or the shell.',
+      'The secret begins and ends with a quote. They probably belong to the syntax of the file or the shell.',
       'Remove the quotes.',
     )
   if (/^(bearer|basic|splunk|token) /i.test(secret))
     yield warn(
       'secret.scheme',
-      'The secret begins with the word of a scheme. The service sends `auth` exactly as it was set.',
-      'Keep the word only if `auth` of the webhook begins with it too.',
+      'The secret begins with the name of an authentication scheme. The service sends `auth` exactly as it was set.',
+      'Keep the name only if `auth` of the webhook begins with it too.',
     )
   const bits = guessedBits(secret)
   if (exampleValues.includes(secret.toLowerCase()))
@@ -139,7 +139,7 @@ export async function* checkClock({ serviceUrl, signal }: Circumstances): AsyncI
     else if (Math.abs(apartSeconds) > 30)
       yield warn(
         'clock.service',
-        `The clock of this machine and that of the service are ${Math.abs(apartSeconds)} s apart. Vehicles may be up to five minutes fast by themselves.`,
+        `The clock of this machine and that of the service are ${Math.abs(apartSeconds)} s apart. The clock of a vehicle may add up to five minutes.`,
         'Turn time synchronization on: timedatectl set-ntp true.',
       )
     else yield ok('clock.service', `within ${Math.max(1, Math.abs(apartSeconds))} s of the service's clock`)

@@ -33,7 +33,7 @@ export async function* checkNetwork({ url }: Circumstances): AsyncIterable<Findi
     : fail(
         'network.https',
         `${url.origin} is not encrypted: everybody on the way can read the secret.`,
-        'Put TLS before the receiver.',
+        'Put a proxy with TLS in front of the receiver.',
       )
   try {
     await reach(url)
@@ -42,7 +42,7 @@ export async function* checkNetwork({ url }: Circumstances): AsyncIterable<Findi
     yield fail(
       'network.port',
       `No connection to ${url.host}, port ${portOf(url)}: ${codeOf(error)}.`,
-      'Is the proxy or the receiver running, and does the firewall let this port in?',
+      'Is the proxy or the receiver running, and does the firewall allow this port?',
     )
   }
 }
@@ -134,7 +134,7 @@ export async function* checkTls({ url, ca }: Circumstances): AsyncIterable<Findi
       )
     const days = Math.floor((Date.parse(certificate.valid_to) - Date.now()) / 86_400_000)
     if (days >= enoughDays) yield ok('tls.days', `valid for ${days} days`)
-    else if (days >= 0) yield warn('tls.days', `The certificate ends in ${days} days.`, 'Renew it.')
+    else if (days >= 0) yield warn('tls.days', `The certificate expires in ${days} days.`, 'Renew it.')
     const protocol = socket.getProtocol() ?? 'unknown'
     yield protocol === 'TLSv1.2' || protocol === 'TLSv1.3'
       ? ok('tls.version', protocol)

@@ -127,7 +127,7 @@ function verdict(url: URL, { status, headers, own }: Answer): Finding {
       return fail(
         id,
         `The receiver has no webhook at ${url.pathname}.`,
-        'Give the path at which the receiver is mounted.',
+        'Use the path at which the receiver is mounted.',
       )
     default:
       return fail(
@@ -169,7 +169,7 @@ async function* checkStrangers(
       yield fail(
         'proxy.stranger',
         `${url.href} takes messages with a wrong secret.`,
-        'Does the proxy set the header itself, or has the receiver `secret: false`?',
+        'Does the proxy set the header itself, or does the receiver have `secret: false`?',
       )
     else
       yield warn(

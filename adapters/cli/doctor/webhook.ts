@@ -23,7 +23,7 @@ export async function* checkWebhook(circumstances: Circumstances): AsyncIterable
       : fail(
           'webhook.enabled',
           'The webhook is paused: no message is delivered.',
-          'fleethook webhook set, without --paused.',
+          'Run fleethook webhook set without --paused.',
         )
     if (url !== undefined)
       yield sameAddress(webhook.url, url.href)
@@ -38,14 +38,14 @@ export async function* checkWebhook(circumstances: Circumstances): AsyncIterable
       : fail(
           'webhook.auth',
           'The service sends no Authorization header. A receiver with a secret refuses every message.',
-          'fleethook webhook set, without --no-auth.',
+          'Run fleethook webhook set without --no-auth.',
         )
     yield webhook.verify
       ? ok('webhook.verify', 'the service checks the certificate')
       : warn(
           'webhook.verify',
           'The service does not check the certificate of the webhook.',
-          'fleethook webhook set, without --no-verify.',
+          'Run fleethook webhook set without --no-verify.',
         )
     const updatedAt = Date.parse(webhook.updated_at)
     const savedAt = existsSync(envFile) ? statSync(envFile).mtimeMs : Number.NaN
@@ -53,7 +53,7 @@ export async function* checkWebhook(circumstances: Circumstances): AsyncIterable
       yield warn(
         'webhook.rotation',
         `${envFile} was changed after the webhook was set (${webhook.updated_at}). Was the secret rotated on one side only?`,
-        'fleethook webhook set, which sends the secret of the file.',
+        'Run fleethook webhook set. It sends the secret of the file.',
       )
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error
@@ -141,7 +141,7 @@ export async function* checkEndToEnd({ client, vin, ask, signal }: Circumstances
     yield warn(
       'end-to-end.message',
       `The service read ${vin}, and no vehicle_data message arrived within ${longestMs / 1_000} s. The specification names the topic, not what makes the service send it.`,
-      'Look at the other groups. If they are well, wait for a message of the vehicle itself with fleethook tail.',
+      'Look at the other groups. If they passed, wait for a message from the vehicle with fleethook tail.',
     )
   } catch (error) {
     yield fail(

@@ -155,7 +155,7 @@ export class KafkaBackend implements Backend {
       ...(role === 'handle' ? [] : [found?.isWeak === true ? weak : strong]),
       ...(spool === undefined || opened === undefined
         ? []
-        : ['While brokers do not confirm, a 2xx means: the message is on the disk of this machine.']),
+        : ['While brokers do not confirm, a 2xx means that the message is on the disk of this machine.']),
     ]
   }
 
@@ -349,7 +349,7 @@ export class KafkaBackend implements Backend {
     })
     if (inbox.durability === 'memory') {
       throw new FleethookError('option_invalid', 'Option `spool` of kafkaInbox keeps messages in memory only.', {
-        hint: "Give an inbox on the disk: sqliteInbox({ path: 'data/spool.db' }).",
+        hint: "Pass an inbox that keeps messages on disk: sqliteInbox({ path: 'data/spool.db' }).",
       })
     }
     const spool = new Spool({
@@ -483,15 +483,15 @@ function chunksOf(messages: readonly InboxMessage[]): readonly Chunk[] {
 const unknownTopics: FoundTopics = { mostBytes: 1_048_588, retentionMs: undefined, isWeak: false }
 
 async function inTopic(): Promise<never> {
-  throw new FleethookError('inbox_unavailable', 'The messages of a Kafka inbox are in its topic, which has no list.', {
-    hint: 'Read the topic with the tools of Kafka. `receiver.replay` handles a time of it again.',
+  throw new FleethookError('inbox_unavailable', 'A Kafka inbox cannot list its messages.', {
+    hint: 'Read the topic with the tools of Kafka. `receiver.replay` handles the messages of a time range again.',
   })
 }
 
 const strong =
-  'Machines are brokers here: at least two have the message, and may hold it in memory. A power cut of all of them can lose it.'
+  'These machines are Kafka brokers: at least two have the message, possibly only in memory. It can be lost when all of them lose power at once.'
 const weak =
-  'The topics are weaker than two brokers, and `allowWeak` accepts it: a message that one broker confirmed is lost with that broker.'
+  'The topics promise less than two brokers, and `allowWeak` accepts it: an acknowledged message can be lost with one broker.'
 
 const handlesOnly: Refusal = {
   error: 'inbox_unavailable',

@@ -165,7 +165,10 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
     )
   const certificate = [...codes].find((code) => untrusted.test(code))
   if (certificate !== undefined)
-    return fails(`The certificate of the brokers is not trusted: ${certificate}.`, 'Give its authority: `tls: { ca }`.')
+    return fails(
+      `The certificate of the brokers is not trusted: ${certificate}.`,
+      'Pass its certificate authority: `tls: { ca }`.',
+    )
   if (codes.has('UNSUPPORTED_SASL_MECHANISM'))
     return fails(`${them} do not offer the SASL mechanism ${sasl?.mechanism}.`, 'Ask which mechanism the cluster uses.')
   if (codes.has('PLT_KFK_AUTHENTICATION') || codes.has('SASL_AUTHENTICATION_FAILED'))
@@ -188,7 +191,7 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
     const hint =
       sasl === undefined
         ? 'They may want `tls` or `sasl`.'
-        : 'The client reports a wrong password in this way too: check `sasl`, and whether the port wants `tls`.'
+        : 'The client reports a wrong password in the same way. Check `sasl`, and whether the port needs `tls`.'
     return fails(`${them} closed the connection.`, hint)
   }
   const code =
@@ -201,6 +204,6 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
   const protocol = [...codes].find((name) => !name.startsWith('PLT_'))
   return fails(
     `The cluster failed: ${protocol ?? texts[0] ?? 'unknown error'}.`,
-    'The log of the brokers says more. The inbox goes on by itself when they work again.',
+    'Look at the log of the brokers. The inbox continues when they work again.',
   )
 }

@@ -113,12 +113,12 @@ export class Membership {
   }
 
   /**
-   * Commits offsets. Rejects when this process is no member of the group's current generation: another one may have the partitions.
+   * Commits offsets. Rejects when this process is not a member of the group's current generation: another one may have the partitions.
    * The client does not repeat it, because it makes no retries.
    */
   async commit(offsets: readonly Offset[]): Promise<void> {
     if (offsets.length === 0) return
-    if (!this.#isJoined) throw new Error('This process is no member of the group.')
+    if (!this.#isJoined) throw new Error('This process is not a member of the group.')
     const { topic } = this.#options.settings
     await this.#member().commit({
       offsets: offsets.map(({ partition, offset }) => ({ topic, partition, offset: BigInt(offset), leaderEpoch: -1 })),
@@ -141,7 +141,7 @@ export class Membership {
   }
 
   #member(): Consumer {
-    if (this.#consumer === undefined) throw new Error('This process is no member of the group.')
+    if (this.#consumer === undefined) throw new Error('This process is not a member of the group.')
     return this.#consumer
   }
 

@@ -534,13 +534,13 @@ export class Reader implements Inbox {
     part.unsettled.set(offset, placeholder)
     this.#byId.set(message.id, placeholder)
     this.#bytes += message.bytes
-    this.#log.error('a record in the topic is no message of fleethook, and becomes a dead letter', {
+    this.#log.error('a record in the topic is not a message of fleethook, and becomes a dead letter', {
       topic: this.#options.settings.topic,
       partition: part.partition,
       offset,
       delivery: message.id,
     })
-    const error = `The record at offset ${offset} of partition ${part.partition} is no message of fleethook.`
+    const error = `The record at offset ${offset} of partition ${part.partition} is not a message of fleethook.`
     const bury = async (): Promise<void> => {
       while (!this.#isClosed && this.#byId.get(message.id) !== undefined) {
         try {

@@ -126,7 +126,7 @@ function checkPartitions(plan: TopicPlan, topic: ClusterTopicMetadata, settings:
     throw new FleethookError(
       'option_invalid',
       `The topic ${plan.name} has ${partitionsCount} partitions, and option \`partitions\` of kafkaInbox is ${plan.partitions}.`,
-      { hint: `Write partitions: ${partitionsCount} in every process, or add partitions to the topic.` },
+      { hint: `Set partitions: ${partitionsCount} in every process, or add partitions to the topic.` },
     )
   }
   if (plan.name !== settings.topic || partitionsCount === plan.partitions) return
@@ -145,19 +145,19 @@ function weaknessOf(
   const replicas = Math.min(...partitions.map((partition) => partition.replicas.length))
   const least = Number(configs?.get('min.insync.replicas') ?? Number.NaN)
   const hint =
-    'Create the topics again with fleethook kafka topics --apply, or write allowWeak: true to accept the loss.'
+    'fleethook kafka topics prints the settings that the topics need. allowWeak: true accepts that messages can be lost.'
   if (replicas < 3)
     return new FleethookError(
       'option_invalid',
-      `The topic ${name} is on ${replicas} of the 3 brokers that keep a message safe.`,
+      `The topic ${name} has ${replicas} of the 3 replicas that keep a message safe.`,
       { hint },
     )
   if (Number.isNaN(least))
     return new FleethookError(
       'option_invalid',
-      `The settings of the topic ${name} cannot be read, so nobody knows how safe it is.`,
+      `The settings of the topic ${name} cannot be read, so the receiver cannot check that it keeps messages safe.`,
       {
-        hint: 'Allow DescribeConfigs for this user, or write allowWeak: true.',
+        hint: 'Allow DescribeConfigs for this user, or set allowWeak: true.',
       },
     )
   if (least < 2)
@@ -196,7 +196,7 @@ export async function applyTopics(admin: Admin, settings: KafkaSettings): Promis
           `The cluster has fewer than ${replicas} brokers for the topic ${plan.name}.`,
           {
             cause: error,
-            hint: 'Add brokers, or accept less with --allow-weak.',
+            hint: 'Add brokers, or accept fewer replicas with --allow-weak.',
           },
         )
       if (!codes.has('TOPIC_ALREADY_EXISTS')) throw error

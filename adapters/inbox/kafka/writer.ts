@@ -399,7 +399,7 @@ function closedError(): FleethookError {
 
 function fullError(): FleethookError {
   return new FleethookError('inbox_full', `Messages of ${mostWaiting} bytes wait for the brokers, and no more fit.`, {
-    hint: 'The brokers are away or too slow. With a `spool`, messages wait on the disk.',
+    hint: 'The brokers do not answer or are too slow. With a `spool`, messages wait on the disk.',
   })
 }
 
@@ -416,7 +416,7 @@ function unconfirmed(settings: KafkaSettings, cause: unknown): FleethookError {
     `The brokers did not confirm a message within ${settings.confirmMs} ms: ${why}`,
     {
       cause,
-      hint: 'The message is refused. The inbox goes on by itself when enough brokers are in sync again.',
+      hint: 'The message is refused. The inbox continues when enough brokers are in sync again.',
     },
   )
 }

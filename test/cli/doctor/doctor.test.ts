@@ -213,7 +213,7 @@ describe('the certificate', () => {
     })
     const soon = await authority.issue('127.0.0.1', 5)
     expect((await check({ key: soon.key, cert: soon.chain }, authority.root))['tls.days']).toMatch(
-      /^warn: The certificate ends in [45] days\.$/,
+      /^warn: The certificate expires in [45] days\.$/,
     )
   })
 

@@ -235,7 +235,7 @@ const statements = {
   vehicle: 'SELECT * FROM vehicles WHERE vin = ?',
   vehicles: 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT ?',
   countVehicles: "SELECT count(*) AS vehicles FROM vehicles INDEXED BY vehicles_seen WHERE vin <> ''",
-  // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0010-observing.md).
+  // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0011-observing.md).
   listed: `
     SELECT m.*, d.error, d.attempts, d.died_at, EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place) AS waits
     FROM (SELECT place, lane, received_at FROM messages WHERE place < ? ORDER BY place DESC LIMIT ?) s
