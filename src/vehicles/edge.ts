@@ -133,7 +133,8 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
   readonly reads: readonly string[]
   readonly topics: readonly EdgeTopic[]
   /**
-   * It can happen, or change its memory, only if the position before or after the message lies in these bounds. Left out: it is
+   * It can happen, or change its memory, only if the position before or after the message lies in these bounds or is
+   * not known yet. Left out: it is
    * looked at wherever the vehicle is.
    */
   readonly bounds?: Bounds

@@ -91,11 +91,12 @@ export class Rules {
       const ofField = this.#byField.get(field)
       if (ofField === undefined) continue
       ofField.everywhere.forEach(add)
-      for (const [boundsField, grid] of ofField.bounded)
-        for (const view of [before, after]) {
-          const value = view.value(boundsField)
-          if (isLocation(value)) grid.at(value, add)
-        }
+      for (const [boundsField, grid] of ofField.bounded) {
+        const [from, to] = [before.value(boundsField), after.value(boundsField)]
+        // An edge may remember something from before the first position.
+        if (to === undefined || (from === undefined && before.seenAt !== undefined)) grid.all(add)
+        for (const value of [from, to]) if (isLocation(value)) grid.at(value, add)
+      }
     }
     return found.toSorted((a, b) => a.number - b.number).map(({ edge }) => edge)
   }
@@ -143,6 +144,11 @@ class Grid {
         if (held === undefined) cells.set(key, [{ rule, bounds }])
         else held.push({ rule, bounds })
       }
+  }
+
+  all(found: (rule: Rule) => void): void {
+    for (const cells of this.#levels.values())
+      for (const held of cells.values()) for (const { rule } of held) found(rule)
   }
 
   at({ latitude, longitude }: Location, found: (rule: Rule) => void): void {

@@ -166,7 +166,8 @@ class Fleet {
   /** While time passes, messages to receivers that do not run are lost. */
   async #pass(ms: number): Promise<void> {
     const { length: started } = this.#emitted
-    const down = this.#lives.some((life, at) => life === undefined && existsSync(this.#path(at)))
+    // No message is lost in no time.
+    const down = ms > 0 && this.#lives.some((life, at) => life === undefined && existsSync(this.#path(at)))
     if (down) this.#lose()
     await this.#fake.advance(ms)
     if (down) this.#lose()

@@ -109,21 +109,28 @@ export function happenings<Happened extends Occurrence>(
   })
 }
 
-/** As a receiver does it: when a field of the edge was touched and the position is or was in its bounds, or for its topics. */
+/**
+ * As a receiver does it: when a field of the edge was touched and the position is or was in its bounds or is not known yet, or for its
+ * topics.
+ */
 export function looksAsReceiver(edge: Edge, { before, after, event }: Omit<EdgeStep, 'memory'>): boolean {
   if (edge.topics.some((topic) => topic === event.topic)) return true
   const { bounds } = edge
-  const isNear = [before, after].some((view) => {
-    const place = view.value('Location') as Location | undefined
-    return (
-      bounds === undefined ||
-      (place !== undefined &&
-        place.latitude >= bounds.south &&
-        place.latitude <= bounds.north &&
-        place.longitude >= bounds.west &&
-        place.longitude <= bounds.east)
-    )
-  })
+  const isFirstPlace = before.value('Location') === undefined && before.seenAt !== undefined
+  const isNear =
+    after.value('Location') === undefined ||
+    isFirstPlace ||
+    [before, after].some((view) => {
+      const place = view.value('Location') as Location | undefined
+      return (
+        bounds === undefined ||
+        (place !== undefined &&
+          place.latitude >= bounds.south &&
+          place.latitude <= bounds.north &&
+          place.longitude >= bounds.west &&
+          place.longitude <= bounds.east)
+      )
+    })
   const isTouched = edge.fields.some(
     (field) =>
       JSON.stringify(before.value(field)) !== JSON.stringify(after.value(field)) ||

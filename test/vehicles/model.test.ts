@@ -113,7 +113,11 @@ class Life {
       ...(this.#durable ? { inbox: sqliteInbox({ path: this.#path }) } : {}),
     })
     receiver.onError(() => {})
+    const life = this.#files
+    // A process that is gone runs no handler, however long the fake clock goes on.
+    const isGone = (): boolean => this.#files !== life
     receiver.on('data', (event, { changes }) => {
+      if (isGone()) return undefined
       const number = Number(event.raw['number'])
       const run: Run = { changes: changes.map(shown).join(), edges: [], isDone: false }
       this.told.set(number, [...(this.told.get(number) ?? []), run])
@@ -132,6 +136,7 @@ class Life {
     })
     for (const field of ['BatteryLevel', 'Gear', 'DestinationName'])
       receiver.when(edgeOf(field), ({ vin, change, event }) => {
+        if (isGone()) return
         const number = Number(event.raw?.['number'])
         const seen = this.order.get(vin) ?? []
         if (!seen.includes(number)) seen.push(number)
@@ -140,6 +145,7 @@ class Life {
         if (this.#dying.has(number)) throw new Error('for the last time')
       })
     receiver.on('data', (event) => {
+      if (isGone()) return
       if (this.#dying.has(Number(event.raw['number']))) throw new Error('for the last time')
     })
     this.receiver = receiver
