@@ -142,7 +142,8 @@ class Fleet {
     const gap = life?.open.shift()
     if (life === undefined || gap === undefined) return
     const event = { ...gap, from: new Date(gap.fromMs), to: new Date(gap.toMs ?? this.#clock.now()) }
-    const message = this.#message(life, 'gap', JSON.stringify(event))
+    // Two gaps of one moment can be equal. The number tells their messages apart.
+    const message = this.#message(life, 'gap', JSON.stringify({ ...event, n: (this.#sent += 1) }))
     await life.inbox.put([message])
     await life.inbox.settle(message.id)
     this.#emitted.push({ ...gap, toMs: event.to.getTime() })
