@@ -69,7 +69,7 @@ describe.concurrent('messages are kept on a queue, and handled by its consumer',
     expect(running.target.output.join('\n')).toMatch(/a message of topic data is a dead letter after 3 attempts/)
   })
 
-  test('a message over what the platform takes is refused with 413 before anything of its body is kept', async ({
+  test('a message over what the platform takes is refused with 413 before anything of its body is kept, and is a gap', async ({
     expect,
   }) => {
     await using running = await started({})
@@ -86,7 +86,9 @@ describe.concurrent('messages are kept on a queue, and handled by its consumer',
       hint: expect.stringMatching(/up to 127000 bytes and one of these has 127\d+/),
     })
     expect(await post(running.target.url, 'V2', 2)).toBe(200)
-    await expect.poll(() => running.entries.map(({ vin }) => vin), patiently).toEqual(['V2'])
+    // Nothing of the body is handled. The vehicle of the large message has a gap.
+    const handled = (): readonly string[] => running.entries.map(({ vin, number }) => `${vin} ${number}`).toSorted()
+    await expect.poll(handled, patiently).toEqual(['V1 gap', 'V2 2'])
   })
 })
 
