@@ -1,5 +1,5 @@
 /**
- * What a backlog weighs that a durable inbox keeps: a receiver that idles, and the same with so many messages waiting in
+ * What a backlog weighs that a durable inbox keeps: a receiver that idles, and the same with many messages waiting in
  * its SQLite inbox, none of which its handlers get done with. Then the same after a restart.
  *
  *     npm run bench:waiting -- --messages 500000 --vins 1000

@@ -1,5 +1,5 @@
 /**
- * How many messages a second are on disk, of so many producers that each wait for one before they put the next: the
+ * How many messages a second are on disk, of a number of producers that each wait for one before they put the next: the
  * SQLite inbox against a raw file with fdatasync and the same batching.
  *
  *     npm run bench:durable

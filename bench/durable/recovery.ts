@@ -1,5 +1,5 @@
 /**
- * A process that ended with so many messages waiting, and the next one: when is the first of them handled, when the last,
+ * A process that ended with many messages waiting, and the next one: when is the first of them handled, when the last,
  * and what does it take of memory meanwhile.
  *
  *     npm run bench:recovery

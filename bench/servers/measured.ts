@@ -8,7 +8,7 @@ export interface Taken {
   readonly loopDelayP99Ms: number | undefined
 }
 
-/** What a measured server says to whoever started it. */
+/** What a measured server reports to the process that started it. */
 export type Report = { readonly port: number } | { readonly began: true } | Taken
 
 /**

@@ -50,6 +50,6 @@ test('has handled a message when it answers', async (t) => {
   assert.match(log.mock.calls.at(-1)?.arguments.join(' ') ?? '', /BatteryLevel 81.5/)
 })
 
-test('refuses whoever does not know the secret', async () => {
+test('refuses a sender without the secret', async () => {
   assert.equal((await handler(posted('service', { headers: { authorization: 'wrong' } }))).statusCode, 403)
 })

@@ -85,7 +85,7 @@ export interface Surroundings {
 /** Surroundings of work that no request brought. */
 export const nowhere: Surroundings = { env: undefined, context: undefined }
 
-/** The messages of one request, and whoever waits for them. */
+/** The messages of one request, and the promises that wait for them. */
 export class RequestWork implements Surroundings {
   readonly env: unknown
   readonly context: ExecutionContext | undefined

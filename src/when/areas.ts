@@ -113,7 +113,7 @@ export function isWithin({ south, west, north, east }: Bounds, at: Location): bo
   return at.latitude >= south && at.latitude <= north && at.longitude >= west && at.longitude <= east
 }
 
-/** A box with at least so many meters added on each side. At a pole or the date line it goes all around the earth. */
+/** A box with at least `meters` added on each side. At a pole or the date line it goes all around the earth. */
 export function widened({ south, west, north, east }: Bounds, meters: number): Bounds {
   // A little more, because the box must not cut off what rounding puts on its side.
   const latitudes = (meters / metersPerDegree) * 1.001

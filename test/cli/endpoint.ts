@@ -15,7 +15,7 @@ export interface Endpoint extends AsyncDisposable {
   readonly url: string
   readonly posted: readonly Posted[]
   readonly connections: () => number
-  /** Resolves once so many messages have arrived. */
+  /** Resolves once `count` messages have arrived. */
   readonly received: (count: number) => Promise<void>
 }
 

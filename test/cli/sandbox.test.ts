@@ -25,7 +25,7 @@ afterEach(async () => {
   for (const one of opened.splice(0)) await one[Symbol.asyncDispose]()
 })
 
-/** Starts a sandbox; the environment of whoever asks it. */
+/** Starts a sandbox. Returns the environment of a client that asks it. */
 async function sandbox(...args: string[]): Promise<{ readonly env: Record<string, string>; readonly it: Running }> {
   const it = start(['sandbox', '--port', '0', '--dotenv', '/nowhere', ...args], { SERVICE_API_KEY: key })
   running.push(it)

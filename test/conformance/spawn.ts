@@ -75,7 +75,7 @@ export async function spawnTarget({
     child.once('error', reject)
     child.once('close', (status, signal) => resolve({ status, signal }))
   })
-  // Whoever asks for it hears of it.
+  // A caller that waits for it gets the error.
   exited.catch(() => {})
 
   function line(pattern: RegExp): Promise<string> {

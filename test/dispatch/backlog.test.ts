@@ -65,7 +65,7 @@ describe('what waits far behind', () => {
     expect(receiver.stats()).toMatchObject({ handled: 90, lanes: 0, running: 0, pending: { messages: 0 } })
   })
 
-  test('is told of by a drain as left, and is found by the next process', async () => {
+  test('is counted by a drain as left, and is found by the next process', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on) })
     first.receiver.on('data', () => new Promise(() => {}))

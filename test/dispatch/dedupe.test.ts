@@ -75,7 +75,7 @@ test('neither a replay nor the same delivery again is a duplicate', async () => 
   expect(receiver.stats()).toMatchObject({ handled: 2, deadLettered: 1, duplicates: 0 })
 })
 
-test('so many are remembered, the newest', async () => {
+test('only the newest are remembered, up to the limit', async () => {
   const { receiver, post } = scene({ dedupe: { withinMs: 100_000, maxEntries: 2 }, order: 'none', concurrency: 1 })
   const seen: unknown[] = []
   receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))

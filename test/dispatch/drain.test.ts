@@ -110,7 +110,7 @@ describe('drain', () => {
     expect(gaps).toEqual(['A', 'B'])
   })
 
-  test('says in the log when a gap could not be told of any more', async () => {
+  test('logs a gap that it could not report any more', async () => {
     const inbox = storedInbox(disk(), {
       put() {
         throw new Error('EIO')

@@ -95,7 +95,7 @@ describe('where the runtime binds work to its request', () => {
     expect([isHeld('first'), isHeld('second')]).toEqual([false, false])
   })
 
-  test('after 25 s what is unfinished is aborted, counted as lost, logged and told of by a gap; the rest goes on', async () => {
+  test('after 25 s what is unfinished is aborted, counted as lost, logged, and reported in a gap; the rest continues', async () => {
     const { receiver, send, isHeld, clock, lines } = isolate({ concurrency: 2 })
     const gate = gates()
     const seen: unknown[] = []

@@ -71,10 +71,10 @@ interface Part {
 const defaultMessages = 10_000
 const defaultBytes = 64 * 1_048_576
 
-/** So many settled records are read again when a partition comes, to know records that are in the log a second time. */
+/** The number of settled records that are read again when a partition is assigned, to find records that the log has twice. */
 const readBefore = 500
 
-/** The most settled messages above the oldest unsettled one of a partition: so many are handled again after a crash. */
+/** The most settled messages above the oldest unsettled one of a partition. After a crash, at most this many are handled again. */
 const mostAbove = 50_000
 
 const commitMs = 1_000
