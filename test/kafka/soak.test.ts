@@ -5,7 +5,7 @@ import { form } from '../form.ts'
 import type { ServerRuntime } from '../runtimes/targets.ts'
 import { startBrokers } from './brokers.ts'
 import { broken, createFleet, nothingBroken, pause, rowOf, underLoad } from './fleet.ts'
-import { moveLeaders } from './topics.ts'
+import { inSync, moveLeaders } from './topics.ts'
 
 /** `KAFKA_SOAK_MINUTES=10 npm run test:faults -- test/kafka/soak.test.ts`: an hour by default. */
 const minutes = Number(process.env['KAFKA_SOAK_MINUTES'] ?? 60)
@@ -38,30 +38,47 @@ test.skipIf(form !== 'long')(
     await using brokers = await startBrokers({ properties })
     await using fleet = await createFleet({ brokers, partitions: 24 })
     const roles = ['receive', 'receive', 'handle', 'handle', 'handle'] as const
-    await Promise.all(roles.map((role) => fleet.start(role)))
+    const members = await Promise.all(roles.map((role) => fleet.start(role)))
+    const tell = (what: string): void => console.log(`${new Date().toISOString()} ${what}`)
     const kills = { broker: 0, receive: 0, handle: 0 }
-    const found = await underLoad(fleet, { ratePerSecond, vehicles: 100, handledWithinMs: 180_000 }, async () => {
-      for (const endsAt = performance.now() + minutes * 60_000; performance.now() < endsAt;) {
-        await pause(randomInt(2_000, 8_000))
-        const choice = randomInt(0, 8)
-        const broker = brokers.all[choice]
-        if (broker !== undefined) {
-          kills.broker += 1
-          await broker.kill('SIGKILL')
-          await pause(randomInt(0, 5_000))
-          await broker.start()
-          // Its replicas catch up, so that the next broker may go.
-          await pause(5_000)
-          continue
+    const found = await underLoad(
+      fleet,
+      { ratePerSecond, vehicles: 100, handledWithinMs: 180_000 },
+      async ({ sent }) => {
+        let seen = 0
+        for (const endsAt = performance.now() + minutes * 60_000; performance.now() < endsAt;) {
+          await pause(randomInt(2_000, 8_000))
+          for (const { status, error, sentAtMs, endedAtMs } of sent.slice(seen).filter((each) => each.status !== 200))
+            tell(
+              `a message of ${new Date(sentAtMs).toISOString()}: ${status} ${error} after ${endedAtMs - sentAtMs} ms`,
+            )
+          seen = sent.length
+          const choice = randomInt(0, 8)
+          const broker = brokers.all[choice]
+          if (broker !== undefined) {
+            kills.broker += 1
+            tell(`broker ${broker.id} killed`)
+            await broker.kill('SIGKILL')
+            await pause(randomInt(0, 5_000))
+            await broker.start()
+            tell(`broker ${broker.id} started`)
+            // The promise needs two brokers, so the next one may go when every replica is back.
+            await inSync(brokers.addresses)
+            tell('all in sync')
+            continue
+          }
+          const member = [...fleet.members][choice - 3]
+          // The last receiver stays: while none listens, nobody acknowledges.
+          if (member === undefined) continue
+          kills[member.role === 'receive' ? 'receive' : 'handle'] += 1
+          tell(`${member.role} ${member.pid} killed`)
+          await member.stop('SIGKILL')
+          members.push(await fleet.start(member.role))
         }
-        const member = [...fleet.members][choice - 3]
-        // The last receiver stays: while none listens, nobody acknowledges.
-        if (member === undefined) continue
-        kills[member.role === 'receive' ? 'receive' : 'handle'] += 1
-        await member.stop('SIGKILL')
-        await fleet.start(member.role)
-      }
-    })
+      },
+    )
+    for (const { role, pid, output } of members)
+      for (const line of output) if (!line.includes('istening on')) tell(`${role} ${pid} printed: ${line}`)
     const what = `${minutes} min at ${ratePerSecond}/s: ${kills.broker} brokers, ${kills.receive} receivers, ${kills.handle} handler processes killed`
     rows.push(rowOf(what, found))
     console.log(rows.at(-1), found.unanswered)
