@@ -60,9 +60,9 @@ export async function configure(
   })
 }
 
-/** Tries until it does not throw, for 30 seconds. */
-export async function eventually(attempt: () => Promise<void>): Promise<void> {
-  for (const giveUpAt = performance.now() + 30_000; ;) {
+/** Tries until it does not throw, for 30 seconds by default. */
+export async function eventually(attempt: () => Promise<void>, withinMs = 30_000): Promise<void> {
+  for (const giveUpAt = performance.now() + withinMs; ;) {
     try {
       return await attempt()
     } catch (error) {
@@ -108,7 +108,7 @@ export async function inSync(brokers: readonly string[]): Promise<void> {
       partitions.filter(({ isrNodes, replicaNodes }) => isrNodes.length < replicaNodes.length),
     )
     if (behind.length > 0) throw new Error(`${behind.length} partitions have replicas that are not in sync.`)
-  })
+  }, 120_000)
 }
 
 /** Gives each partition of the topic another order of its replicas. A broker of the tests makes the first of them leader within a second. */
