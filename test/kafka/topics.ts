@@ -117,13 +117,35 @@ export async function moveLeaders(brokers: readonly string[], topic: string): Pr
   const { brokers: alive } = await admin.metadata({ topics: [], forceUpdate: true })
   const found = (await readTopics(brokers)).find(({ name }) => name === topic)
   if (found === undefined) throw new Error(`There is no topic ${topic}.`)
-  const moved = found.partitions.map(({ partitionIndex, leaderId, replicaNodes }) => {
+  const placed = found.partitions.map(({ partitionIndex, leaderId, replicaNodes }) => {
     const others = replicaNodes.filter((id) => id !== leaderId && alive.has(id))
     const next = others[Math.floor(Math.random() * others.length)]
     if (next === undefined) throw new Error(`Partition ${partitionIndex} has no other replica that is alive.`)
-    return { partitionIndex, replicas: [next, ...replicaNodes.filter((id) => id !== next)] }
+    return [next, ...replicaNodes.filter((id) => id !== next)]
   })
+  await placeReplicas(brokers, topic, placed)
+}
+
+/** Puts the replicas of each partition, by its number, on these brokers. The first one becomes the leader. */
+export async function placeReplicas(
+  brokers: readonly string[],
+  topic: string,
+  placed: readonly (readonly number[])[],
+): Promise<void> {
+  const partitions = placed.map((replicas, partitionIndex) => ({ partitionIndex, replicas: [...replicas] }))
   await asked(brokers, (connection) =>
-    alterPartitionReassignmentsV1.api.async(connection, 5_000, false, [{ name: topic, partitions: moved }]),
+    alterPartitionReassignmentsV1.api.async(connection, 5_000, true, [{ name: topic, partitions }]),
   )
+}
+
+/** Resolves when each partition, by its number, has this leader. */
+export async function ledBy(brokers: readonly string[], topic: string, leaders: readonly number[]): Promise<void> {
+  await eventually(async () => {
+    const found = (await readTopics(brokers)).find(({ name }) => name === topic)
+    const wrong = leaders.filter(
+      (leader, partition) =>
+        !found?.partitions.some(({ partitionIndex, leaderId }) => partitionIndex === partition && leaderId === leader),
+    )
+    if (wrong.length > 0) throw new Error(`${wrong.length} partitions of ${topic} have another leader.`)
+  })
 }
