@@ -462,7 +462,7 @@ export class LocalBackend implements Backend {
   }
 }
 
-/** How often unseen vehicles are forgotten, in milliseconds. */
+/** The time between two removals of vehicles that were not seen, in milliseconds. */
 const forgetMs = 3_600_000
 
 /** The newest state of each vehicle. Throws `option_invalid` for an inbox that cannot keep it. */

@@ -29,7 +29,7 @@ export function createDeliveryIds(): DeliveryIds {
   return {
     next(nowMs) {
       counter += 1
-      // A clock that was put back stands still here; it moves on when there is no number left.
+      // A clock that was set back stands still here; it moves on when there is no number left.
       if (nowMs > lastMs || counter === perMs) begin(Math.max(nowMs, lastMs + 1))
       return head + counter.toString(16).padStart(3, '0') + tail
     },

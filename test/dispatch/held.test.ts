@@ -162,7 +162,7 @@ describe('where the runtime binds work to its request', () => {
     expect(receiver.stats()).toMatchObject({ received: 4, lost: 2, handled: 2, lanes: 0, running: 0 })
   })
 
-  test('a gap is told of within a request, with its bindings and held by it', async () => {
+  test('a gap event within a request has its bindings and keeps it open', async () => {
     const { receiver, send, isHeld } = isolate({ limits: { pendingMessages: 1 } })
     const gate = gates()
     const seen: unknown[] = []
@@ -193,7 +193,7 @@ describe('where the runtime binds work to its request', () => {
     expect(receiver.stats()).toMatchObject({ lost: 1, refused: { inbox_unavailable: 1 } })
   })
 
-  test('replay takes the bindings and the request of whoever asks for it', async () => {
+  test('replay takes the bindings and the request of its caller', async () => {
     const { receiver, send } = isolate({ retry: { attempts: 1 } })
     const seen: unknown[] = []
     receiver.on('data', (_, { env, delivery }) => {

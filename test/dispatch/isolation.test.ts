@@ -320,7 +320,7 @@ describe('dead letters', () => {
     expect(receiver.stats()).toMatchObject({ deadLettered: 5, deadLettersDropped: 3 })
   })
 
-  test('onDeadLetter is told of each', async () => {
+  test('onDeadLetter receives each one', async () => {
     const letters: string[] = []
     const { receiver, post } = scene({
       ...giveUp,
@@ -447,7 +447,7 @@ describe('dead letters', () => {
 })
 
 describe('onError', () => {
-  test('is told of every failed run, with the event and the delivery', async () => {
+  test('receives every failed run, with the event and the delivery', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2 } })
     const told: unknown[] = []
     receiver

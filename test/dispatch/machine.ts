@@ -60,7 +60,7 @@ interface Message {
   status: number | undefined
 }
 
-/** What the model knows of the handing over of one message: between crashes, and for each replay anew. */
+/** What the model knows about the delivery of one message. A crash and each replay start a new record. */
 interface Passage {
   readonly number: number
   readonly vin: string
@@ -69,7 +69,7 @@ interface Passage {
   readonly handlers: readonly string[]
   readonly generation: number
   readonly succeeded: Set<string>
-  /** How often each was run here. */
+  /** The number of runs of each message in this process. */
   readonly attempts: Map<string, number>
   /** Those that have failed as often as they may. */
   readonly exhausted: Set<string>
@@ -136,7 +136,7 @@ export function machine(configuration: Configuration): {
         if (alive !== generation) return
         const passage = passages.get(id)
         if (passage === undefined) {
-          // It was handed out by so many processes that ended, and not by this one.
+          // That many processes, now ended, handed it out, and this one did not.
           observe(() =>
             expect({ error, generation }).toMatchObject({ error: expect.stringContaining('processes ended') }),
           )

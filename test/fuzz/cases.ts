@@ -30,10 +30,10 @@ export interface Summary {
 /** A body of at most half a megabyte that takes a processor longer than this, three times, holds a process up. */
 const tooSlowMs = 1_000
 
-/** After so many failures the rest would be more of the same. */
+/** After this number of failures, more would show nothing new. */
 const enough = 10
 
-/** How often it is looked at what only several cases together show. */
+/** The number of cases after which the checks over several cases run. */
 const together = 500
 
 /** Runs cases on a face. */

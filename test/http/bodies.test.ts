@@ -139,7 +139,7 @@ describe('An authentic body that cannot be parsed is handed, bounded, to `on(mal
     expect(await watching.handled()).toMatchObject([{ error: 'body_gzip_broken', text: '', length: 0 }])
   })
 
-  test("'*' is not told of it, and a receiver that does not ask keeps nothing", async () => {
+  test("'*' does not receive it, and a receiver that does not ask keeps nothing", async () => {
     const receiver = createReceiver({ secret, log: remember() }).on('*', () => expect.unreachable())
     const errors: unknown[] = []
     receiver.onError((error) => void errors.push(error))

@@ -23,7 +23,7 @@ const feeder = `
 
 /** A Worker with Durable Objects whose storage outlives the process. */
 export interface StoredWorker extends Disposable {
-  /** Starts it anew, each time on the same storage. */
+  /** Starts it again, each time on the same storage. */
   readonly commands: Readonly<Record<Platform, TargetCommand>>
   /** Where everything is. */
   readonly folder: string

@@ -23,7 +23,7 @@ export interface Settings {
   readonly concurrency?: number
 }
 
-/** What the app tells of itself at `GET /seen`. */
+/** What the app reports at `GET /seen`. */
 export interface Seen {
   /** `stored VIN`, `failed VIN`, `handled VIN`, in order. */
   readonly steps: readonly string[]

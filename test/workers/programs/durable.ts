@@ -23,7 +23,7 @@ export interface DurableSettings {
   readonly failing?: Readonly<Record<string, number>>
   /** A vehicle whose first message is written down and then never done. */
   readonly hanging?: string
-  /** Handle so many at once, and write down how many, and the sum of their numbers. */
+  /** Handle this number at once, and record their count and the sum of their numbers. */
   readonly batch?: number
 }
 

@@ -13,7 +13,7 @@ export interface Attack {
 const head = (...lines: readonly string[]): string =>
   ['POST / HTTP/1.1', 'Host: localhost', `Authorization: ${secret}`, ...lines, '', ''].join('\r\n')
 
-/** Begins an attack of so many connections, and resolves when all of them are there. */
+/** Starts an attack with `count` connections, and resolves when all of them are open. */
 type Begin = (port: number, amount: number) => Promise<Attack>
 
 const silent = ''
@@ -60,7 +60,7 @@ function drip(socket: Socket, everyMs: number): void {
   socket.on('close', () => clearInterval(timer))
 }
 
-/** So many senders at once, each of which begins again when it was answered or cut off. */
+/** `count` senders at once. Each starts again when it was answered or cut off. */
 function pour(send: (port: number, turn: number) => Promise<string>): Begin {
   return async (port, amount) => {
     const counts: Record<string, number> = {}
