@@ -62,6 +62,7 @@ const rules: Rules<DurableObjectInboxOptions<never>> = {
 /** What {@link inboxObject} has to know of an inbox. */
 interface Made {
   readonly keeping: Omit<Keeping, 'pendingMessages' | 'pendingBytes'>
+  readonly bind: (env: unknown) => void
   parts: BackendParts | undefined
 }
 
@@ -97,13 +98,14 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
   const { objects, shards = 4, maxBytes = 1024 * mebibyte, retention = {} } = options
   const settled = { forMs: 0, maxBytes: 64 * mebibyte, ...defined(retention.settled) }
   const dead = { forMs: 30 * dayMs, maxBytes: 64 * mebibyte, ...defined(retention.dead) }
-  const own: Made = { keeping: { maxBytes, settled, dead }, parts: undefined }
   let bindings: unknown
+  const bind = (env: unknown): void => {
+    bindings = env
+  }
+  const own: Made = { keeping: { maxBytes, settled, dead }, bind, parts: undefined }
   const inbox: AttachableInbox = {
     kind: 'relay',
-    bind(env) {
-      bindings = env
-    },
+    bind,
     attach(parts) {
       if (own.parts !== undefined) {
         throw new FleethookError('option_invalid', 'One durableObjectInbox was given to two receivers.', {
@@ -112,7 +114,12 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
       }
       refuseConflation(parts.settings)
       own.parts = parts
-      const relay = createObjectRelay({ objects, shards, receipts: parts.receipts, bindings: () => bindings })
+      const { receipts, settings, vehicles } = parts
+      const relay = createObjectRelay({
+        ...{ objects, shards, receipts, settings },
+        slots: vehicles?.slots,
+        bindings: () => bindings,
+      })
       return new RelayBackend(relay, parts)
     },
   }
@@ -149,5 +156,5 @@ export function inboxObject({ inbox }: Pick<Drainable, 'inbox'>): InboxObjectCla
     )
   }
   const { pendingMessages = 50_000, pendingBytes = own.keeping.maxBytes } = own.parts.settings.limits
-  return createInboxObject(own.parts, { ...own.keeping, pendingMessages, pendingBytes })
+  return createInboxObject(own.parts, { ...own.keeping, pendingMessages, pendingBytes }, own.bind)
 }

@@ -468,6 +468,17 @@ function linked(
   return { ...link, online: Object.keys(connections).length > 0, heard: seq, connections }
 }
 
+/** A vehicle as one process describes it to another one. JSON can hold it. */
+export interface VehicleReport {
+  readonly vin: string
+  readonly seq: number
+  /** `null`: no message of the vehicle was received. */
+  readonly seenMs: number | null
+  readonly text: string
+  /** What was heard up to this `seq` is uncertain. */
+  readonly gapTo: number
+}
+
 /** A state as handlers, edges and conditions see it. */
 export class Snapshot implements AnyVehicleView {
   readonly #state: VehicleState
@@ -479,6 +490,17 @@ export class Snapshot implements AnyVehicleView {
     this.#state = state
     this.#nowMs = nowMs
     this.#uncertainTo = Math.max(gapTo, state.gapTo)
+  }
+
+  report(): VehicleReport {
+    const { vin, seq, seenMs } = this.#state
+    const seen = Number.isFinite(seenMs) ? seenMs : null
+    return { vin, seq, seenMs: seen, text: this.#state.text(), gapTo: this.#uncertainTo }
+  }
+
+  /** Reads what {@link report} returned. */
+  static read({ seenMs, gapTo, ...row }: VehicleReport, slots: Slots, nowMs: number): Snapshot {
+    return new Snapshot(VehicleState.read({ ...row, seenMs: seenMs ?? -Infinity }, slots), nowMs, gapTo)
   }
 
   get vin(): string {

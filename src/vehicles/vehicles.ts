@@ -168,6 +168,12 @@ interface OpenVehicle {
   steps: number
 }
 
+/** `receiver.vehicles` of the process that has the states. */
+export interface FleetVehicles extends Vehicles<FieldCatalogue> {
+  get(vin: string): Promise<Snapshot | undefined>
+  list(which?: Parameters<Vehicles['list']>[0]): Promise<readonly Snapshot[]>
+}
+
 export interface FleetOptions {
   readonly store: VehicleStore
   readonly slots: Slots
@@ -266,6 +272,8 @@ export class Fleet {
   /** What the inbox stores when the message is settled or given up. */
   settling(step: Step | undefined): StoredVehicle | undefined {
     const settled = step?.settled
+    // What concerns all vehicles may have grown since.
+    if (settled?.vin === '') return this.#gaps
     if (settled === undefined || this.#forgotten.size === 0) return settled
     return settled.seq <= (this.#forgotten.get(settled.vin) ?? -1) ? undefined : settled
   }
@@ -293,6 +301,15 @@ export class Fleet {
     )
   }
 
+  /** As {@link noteGap}, where the event of a gap of all vehicles goes to another process. */
+  noteGapElsewhere(vin: string | undefined, fromMs: number, toMs: number): void {
+    if (vin !== undefined) return this.noteGap(vin, fromMs, toMs)
+    const [from, to] = [firstSeqAt(fromMs), firstSeqAt(toMs + 1) - 1]
+    if (this.#gaps.list.some((known) => known.from <= from && known.to >= to)) return
+    this.#gaps = this.#gaps.with({ from, to }, -1, -Infinity)
+    this.#store.keep(this.#gaps)
+  }
+
   /** States of their own, from the first message that is kept: for replays that report changes again. */
   fresh(): (message: InboxMessage, event: FleetEvent | MalformedBody) => string | undefined {
     const states = new Map<string, VehicleState>()
@@ -307,8 +324,8 @@ export class Fleet {
   }
 
   /** `receiver.vehicles`, once the inbox is open. */
-  api(open: () => Promise<void>): Vehicles<FieldCatalogue> {
-    const view = (state: VehicleState): AnyVehicleView =>
+  api(open: () => Promise<void>): FleetVehicles {
+    const view = (state: VehicleState): Snapshot =>
       new Snapshot(state, this.#clock.now(), this.#gapTo(seqNow, state.vin))
     return {
       get: async (vin) => {
