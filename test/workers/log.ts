@@ -9,6 +9,8 @@ export interface Entry {
   readonly attempt: number
   readonly redelivered: boolean
   readonly replayed: boolean
+  /** What happened to the vehicle, with the id of the occurrence. Left out: a message was handled. */
+  readonly happened?: { readonly id: string; readonly line: string; readonly from?: unknown; readonly to?: unknown }
 }
 
 /** Where handlers write down what they have handled. */

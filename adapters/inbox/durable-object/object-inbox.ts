@@ -1,14 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
-import type {
-  Inbox,
-  InboxGap,
-  InboxMessage,
-  ListedMessage,
-  Listing,
-  Opened,
-  Waiting,
-} from '../../../src/inbox/inbox.ts'
+import type { Inbox, InboxMessage, ListedMessage, Listing, Opened, Waiting } from '../../../src/inbox/inbox.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
 import { createRoom, type Keeping, type Retained } from './room.ts'
@@ -113,15 +105,15 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
   }
 
   /** The states of vehicles miss what a receiver without them settles. Returns the gap that says so to the next one with them. */
-  function staleness(): readonly InboxGap[] {
+  function staleness(): Pick<Opened, 'gaps'> {
     const noted = readMeta(sql, staleKey)
     if (vehicles === undefined && noted === undefined) {
       const [newest] = rows('SELECT max(place) AS place FROM fleethook_vehicles')
       if (typeof newest?.['place'] === 'number') writeMeta(sql, staleKey, String(msOfSeq(newest['place'])))
     }
-    if (vehicles === undefined || noted === undefined) return []
+    if (vehicles === undefined || noted === undefined) return {}
     staleFromMs = Number(noted)
-    return [{ reason: 'stopped', fromMs: staleFromMs }]
+    return { gaps: [{ reason: 'stopped', fromMs: staleFromMs }] }
   }
 
   /** Writes the state of a vehicle and what led to it, or neither. */
@@ -141,7 +133,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     lastId = last === undefined ? left : messageOf(last).id
     if (left !== undefined && lastId !== undefined && left > lastId) lastId = left
     if (room.pending.messages > 0) kept()
-    return { ...(lastId === undefined ? {} : { lastId }), gaps: staleness(), waiting: found() }
+    return { ...(lastId === undefined ? {} : { lastId }), ...staleness(), waiting: found() }
   }
 
   return {

@@ -1,22 +1,25 @@
 import { createObjectInbox } from '../../../adapters/inbox/durable-object/object-inbox.ts'
 import type { ObjectStorage, SqlValue } from '../../../adapters/inbox/durable-object.ts'
-import type { Inbox, InboxSettings } from '../../../src/index.ts'
-import { inboxConformance } from '../../../src/testing.ts'
+import type { Inbox, InboxSettings, StoredVehicle } from '../../../src/index.ts'
+import { inboxConformance, type InboxUnderTest, vehiclesConformance } from '../../../src/testing.ts'
 
 /** What a check came to: nothing, or why it failed. */
 export type Outcome = readonly [name: string, failure: string | undefined]
 
-function inboxOn(storage: ObjectStorage, { pendingMessages = 1_000, pendingBytes = 1_000_000 }: InboxSettings): Inbox {
+function inboxOn(storage: ObjectStorage, settings: InboxSettings): Inbox {
+  const { pendingMessages = 1_000, pendingBytes = 1_000_000, keepsVehicles = false } = settings
   return createObjectInbox(storage, {
-    ...{ ...limits, inOrder: true },
+    ...{ ...limits, inOrder: true, keepsVehicles },
     ...{ pendingMessages, pendingBytes },
   })
 }
 
 const counted = { id: '018dd9c4-3fd4-7000-8000-000000000000', lane: 'V', text: '{}', bytes: 2, receivedAt: 1 }
 
-/** Rows that the platform would bill for a message, from `put` to `settle`, with another one kept beside it. */
-async function rowsWritten(storage: CountingStorage): Promise<number> {
+const state: StoredVehicle = { vin: 'V', seq: 1, seenMs: 1, text: () => '{}' }
+
+/** Rows that the platform would bill for a message, from `put` to `settle`. */
+async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Promise<number> {
   let rows = 0
   const inbox = createObjectInbox(
     {
@@ -31,13 +34,14 @@ async function rowsWritten(storage: CountingStorage): Promise<number> {
         },
       },
     },
-    { inOrder: true, ...limits },
+    { inOrder: true, keepsVehicles, ...limits },
   )
   await inbox.open()
+  inbox.vehicles?.keep(state)
   rows = 0
   await inbox.put([{ ...counted, door: 'root', kind: 'wire' }])
   await inbox.claim(counted.id)
-  await inbox.settle(counted.id)
+  await inbox.settle(counted.id, keepsVehicles ? state : undefined)
   return rows
 }
 
@@ -100,17 +104,19 @@ export class FleethookInbox {
   async fetch(request: Request): Promise<Response> {
     const storage = this.#storage
     if (request.url.endsWith('/retention')) return Response.json(await retention(storage))
-    if (request.url.endsWith('/rows')) return Response.json(await rowsWritten(storage))
+    if (request.url.endsWith('/rows')) return Response.json(await rowsWritten(storage, false))
+    if (request.url.endsWith('/rows-with-vehicles')) return Response.json(await rowsWritten(storage, true))
     const outcomes: Outcome[] = []
-    const checks = inboxConformance({
+    const subject: InboxUnderTest = {
       create(settings) {
-        for (const table of ['messages', 'meta']) storage.sql.exec(`DROP TABLE IF EXISTS fleethook_${table}`)
+        for (const table of ['messages', 'vehicles', 'meta'])
+          storage.sql.exec(`DROP TABLE IF EXISTS fleethook_${table}`)
         return inboxOn(storage, settings)
       },
       reopen: (_, settings) => inboxOn(storage, settings),
       reportsGaps: false,
-    })
-    for (const { name, run } of checks) {
+    }
+    for (const { name, run } of [...inboxConformance(subject), ...vehiclesConformance(subject)]) {
       try {
         await run()
         outcomes.push([name, undefined])
