@@ -33,7 +33,7 @@ export interface DurableObjectInboxOptions<Bindings> {
   readonly objects: (env: Bindings) => ObjectNamespace
   /**
    * The number of objects that share the vehicles. Default 4: one object takes some hundred messages a second. Raise it only
-   * while nothing waits: a vehicle can move to another object, which does not know what waits in the old one.
+   * while nothing waits: a vehicle can move to another object, which does not know what waits in the old one, nor the vehicle's state.
    */
   readonly shards?: number
   /**
@@ -72,6 +72,8 @@ const made = new WeakMap<RelayInbox, Made>()
  * Keeps messages in Durable Objects with SQLite storage, `shards` of them: each vehicle has its place in one. A 2xx is sent
  * once the message is on several machines; its handlers run inside the object, in order of arrival per VIN, and again after
  * whatever ends it.
+ *
+ * With the option `vehicles`, an object also keeps the states of its vehicles. Each message writes one more row then.
  *
  * The class of the objects is made by {@link inboxObject}; `limits` and `concurrency` of the receiver hold for each object.
  * A body with messages of several vehicles is kept whole by each object or not at all.

@@ -22,7 +22,7 @@ export interface Vehicles<Fields extends FieldCatalogue = BuiltInFields> {
   }): Promise<readonly VehicleView<Fields>[]>
   /**
    * Deletes the state of a vehicle, with what edges remember of it. Resolves to whether there was one. Messages that come later
-   * begin a new state. It does not delete messages that the inbox keeps.
+   * begin a new state. It deletes no messages: those that wait, handled ones that the inbox keeps for replays, and dead letters stay.
    */
   forget(vin: string): Promise<boolean>
   stats(): Promise<VehiclesStats>
