@@ -77,7 +77,7 @@ export const rules: readonly Edge[] = [
 /** A message of the service, or a gap: of one vehicle, or of all of them. */
 export type Line = { readonly body: object; readonly vin: string } | { readonly gap: string | undefined }
 
-export const vins = ['V1', 'V2', 'V3', 'V4', 'V5']
+export const vins: readonly string[] = ['V1', 'V2', 'V3', 'V4', 'V5']
 
 /** Numbers that look random and are the same everywhere. */
 function numbers(seed: number): (below: number) => number {

@@ -7,7 +7,7 @@ import {
 } from '../../../adapters/inbox/durable-object.ts'
 import { worker, type Worker } from '../../../adapters/workers.ts'
 import { type Change, createReceiver, type Receiver, type ReceiverOptions } from '../../../src/index.ts'
-import { type AnyVehicleView, changed, type Edge } from '../../../src/when.ts'
+import { changed, type Edge, type VehicleView } from '../../../src/when.ts'
 import { gapNow, lineOf, rules } from '../../vehicles/everywhere.ts'
 
 export interface Bindings {
@@ -112,17 +112,13 @@ export function durableWorker(settings: DurableSettings): {
   }
 }
 
-const shown = (vehicle: AnyVehicleView | undefined): unknown =>
-  vehicle && {
-    vin: vehicle.vin,
-    ...{ online: vehicle.online ?? null, seenAt: vehicle.seenAt ?? null },
-    values: Object.fromEntries(
-      vehicle.fields.map((field) => [
-        field,
-        [vehicle.value(field), vehicle.isCertain(field) ? 'certain' : 'uncertain'],
-      ]),
-    ),
-  }
+function shown(vehicle: VehicleView | undefined): unknown {
+  if (vehicle === undefined) return undefined
+  const { vin, online = null, seenAt = null } = vehicle
+  const level = vehicle.value('BatteryLevel')
+  const certainty = vehicle.isCertain('BatteryLevel') ? 'certain' : 'uncertain'
+  return { vin, online, seenAt, values: level === undefined ? {} : { BatteryLevel: [level, certainty] } }
+}
 
 /** It as the module of a Worker. Its path `/evict` ends one object without a word. */
 export function durableSource(settings: DurableSettings): string {
