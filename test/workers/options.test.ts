@@ -10,7 +10,7 @@ import {
   type ReceiverOptions,
 } from '../../src/index.ts'
 
-/** Objects that answer as they are told to, and note what they are asked. */
+/** Objects with prepared answers that record their calls. */
 function objects(answer: (shard: string) => unknown): { readonly namespace: ObjectNamespace; readonly asked: Asked[] } {
   const asked: Asked[] = []
   return {

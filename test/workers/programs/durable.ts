@@ -17,17 +17,17 @@ export interface Bindings {
 export interface DurableSettings {
   readonly receiver?: Omit<ReceiverOptions<{ Bindings: Bindings }>, 'secret' | 'inbox'>
   readonly inbox?: Omit<DurableObjectInboxOptions<Bindings>, 'objects'>
-  /** How long a handler takes before it writes down what it has handled. */
+  /** The time that a handler takes before it records what it handled. */
   readonly handlerMs?: number
   /** Vehicles whose messages fail until this attempt, unless they are replayed. */
   readonly failing?: Readonly<Record<string, number>>
-  /** A vehicle whose first message is written down and then never done. */
+  /** A vehicle whose first message is recorded and then never done. */
   readonly hanging?: string
   /** Handle this number at once, and record their count and the sum of their numbers. */
   readonly batch?: number
 }
 
-/** A receiver whose handlers write down what they handle. */
+/** A receiver whose handlers record what they handle. */
 export function receiverOf(
   { receiver: options, handlerMs, failing = {}, hanging, batch }: DurableSettings,
   inbox: NonNullable<ReceiverOptions['inbox']>,
@@ -52,7 +52,7 @@ export function receiverOf(
   })
 }
 
-/** A Worker whose handlers write down what they handle, and beside it what its dead letters and its counts are. */
+/** A Worker whose handlers record what they handle. It also shows its dead letters and its counts. */
 export function durableWorker(settings: DurableSettings): {
   readonly FleethookInbox: InboxObjectClass
   readonly main: Worker<Bindings>
