@@ -4,16 +4,16 @@ import { describe, expect, test } from 'vitest'
 import { type FakeClock, fakeClock, turn } from './fake-clock.ts'
 import { data, gates, type Scene, scene } from './scene.ts'
 
-/** Which request the code that runs now belongs to. */
+/** The request that the running code belongs to. */
 const request = new AsyncLocalStorage<string>()
 
-/** A runtime that binds work to requests and ends it when nothing holds it any more, as Workers do. */
+/** A runtime that binds work to requests and ends it when nothing holds the request any more, as Workers do. */
 interface Isolate extends Scene {
   /** Posts as a request of its own. */
   send(name: string, body: unknown): Promise<number>
   /** Whether something still holds the request. */
   isHeld(name: string): boolean
-  /** Ends a request without a word: none of its timers ever fires. */
+  /** Ends a request without notice. None of its timers fires. */
   kill(name: string): void
 }
 
@@ -109,7 +109,7 @@ describe('where the runtime binds work to its request', () => {
       })
       .on('gap', ({ vin, reason, missed, from }) => void seen.push({ vin, reason, missed, from }))
     const from = new Date(clock.now())
-    // The first hangs and the second waits behind it; the request of the others began later.
+    // The first handler hangs and the second message waits behind it. The request of the others began later.
     await send('first', [data('A', 1), data('A', 1)])
     await clock.advance(10_000)
     await send('second', [data('A', 2), data('B', 2)])

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** What a handler says of a message: outside the process under test, so that no kill takes it away. */
+/** A handler's report of a message, stored outside the process under test, so that no kill removes it. */
 export interface Entry {
   readonly vin: string
   readonly number: number
@@ -13,7 +13,7 @@ export interface Entry {
   readonly happened?: { readonly id: string; readonly line: string; readonly from?: unknown; readonly to?: unknown }
 }
 
-/** Where handlers write down what they have handled. */
+/** The place where handlers record what they handled. */
 export interface HandledLog extends AsyncDisposable {
   readonly port: number
   readonly entries: Entry[]

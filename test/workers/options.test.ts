@@ -18,7 +18,7 @@ import { message } from '../../src/testing/kept-message.ts'
 import { fnv1a } from '../../src/wire/identity.ts'
 import { objectStorage } from './object-storage.ts'
 
-/** Objects that answer as they are told to, and note what they are asked. */
+/** Objects with prepared answers that record their calls. */
 function objects(answer: (shard: string) => unknown): { readonly namespace: ObjectNamespace; readonly asked: Asked[] } {
   const asked: Asked[] = []
   return {

@@ -3,7 +3,7 @@ import type { ObjectStorage, SqlValue } from '../../../adapters/inbox/durable-ob
 import type { Inbox, InboxSettings, StoredVehicle } from '../../../src/index.ts'
 import { inboxConformance, type InboxUnderTest, vehiclesConformance } from '../../../src/testing.ts'
 
-/** What a check came to: nothing, or why it failed. */
+/** The result of a check: nothing, or why it failed. */
 export type Outcome = readonly [name: string, failure: string | undefined]
 
 function inboxOn(storage: ObjectStorage, settings: InboxSettings): Inbox {
@@ -45,7 +45,7 @@ async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Pr
   return rows
 }
 
-/** What is kept beyond its handling, within what it may take: messages of 100 bytes each. */
+/** Messages that are kept after their handling, within the limit. Each has 100 bytes. */
 async function retention(storage: ObjectStorage): Promise<object> {
   const text = 'x'.repeat(100)
   const idOf = (n: number): string => `018dd9c4-3fd${n}-7000-8000-000000000000`
@@ -67,7 +67,8 @@ async function retention(storage: ObjectStorage): Promise<object> {
   for (const n of [5, 6, 7])
     dropped.push(await put(n).then(() => inbox.deadLetter(idOf(n), { error: 'no', attempts: 1, diedAt: n })))
   const letters = await ids(inbox.deadLetters({ limit: 10 }))
-  // 3 waits, 2 and 4 are settled, 6 and 7 are dead: there is room for one, and for two more when the settled ones go.
+  // 3 waits, 2 and 4 are settled, 6 and 7 are dead. So there is room for one, and for two more without the settled
+  // ones.
   for (const n of [8, 9, 0]) await put(n)
   const left = await settled()
   const full = await put(1).then(
@@ -78,7 +79,7 @@ async function retention(storage: ObjectStorage): Promise<object> {
   return { newest, revived: revived?.id === idOf(3), replayed, dropped, letters, left, full, swept: await settled() }
 }
 
-/** Storage that also tells what a statement has written. */
+/** Storage that also reports the rows that a statement wrote. */
 interface CountingStorage extends ObjectStorage {
   readonly sql: {
     exec(
@@ -93,7 +94,7 @@ const limits = {
   ...{ settled: { forMs: 0, maxBytes: 0 }, dead: { forMs: 60_000, maxBytes: 100_000 } },
 }
 
-/** An object that puts its own inbox to the test. */
+/** An object that tests its own inbox. */
 export class FleethookInbox {
   readonly #storage: CountingStorage
 

@@ -19,11 +19,11 @@ export interface Bindings {
 export interface DurableSettings {
   readonly receiver?: Omit<ReceiverOptions<{ Bindings: Bindings }>, 'secret' | 'inbox'>
   readonly inbox?: Omit<DurableObjectInboxOptions<Bindings>, 'objects'>
-  /** How long a handler takes before it writes down what it has handled. */
+  /** The time that a handler takes before it records what it handled. */
   readonly handlerMs?: number
   /** Vehicles whose messages fail until this attempt, unless they are replayed. */
   readonly failing?: Readonly<Record<string, number>>
-  /** A vehicle whose first message is written down and then never done. */
+  /** A vehicle whose first message is recorded and then never done. */
   readonly hanging?: string
   /** Also write down what happens to vehicles: by the rules of `everywhere.ts`, or each change of the number. */
   readonly edges?: 'rules' | 'numbers'
@@ -31,7 +31,7 @@ export interface DurableSettings {
   readonly batch?: number
 }
 
-/** A receiver whose handlers write down what they handle. */
+/** A receiver whose handlers record what they handle. */
 export function receiverOf(
   { receiver: options, handlerMs, failing = {}, hanging, edges, batch }: DurableSettings,
   inbox: NonNullable<ReceiverOptions['inbox']>,
@@ -68,7 +68,7 @@ export function receiverOf(
   })
 }
 
-/** A Worker whose handlers write down what they handle, and beside it what its dead letters and its counts are. */
+/** A Worker whose handlers record what they handle. It also shows its dead letters and its counts. */
 export function durableWorker(settings: DurableSettings): {
   readonly FleethookInbox: InboxObjectClass
   readonly main: Worker<Bindings>
