@@ -375,9 +375,9 @@ export class LocalBackend implements Backend {
   /** Messages may be missing, and another process reports it. Their vehicles are uncertain from now on. */
   async noteGapElsewhere({ vin, fromMs, toMs }: KeptGap): Promise<void> {
     await this.#whenRecovered()
-    const now = this.#parts.settings.clock.now()
-    // The clocks of two processes differ.
-    this.#fleet?.noteGapElsewhere(vin, Math.min(fromMs, now), Math.min(toMs, now))
+    // The clocks of two processes differ, and messages that come from now on are after the gap.
+    const endMs = this.#parts.settings.clock.now() - 1
+    this.#fleet?.noteGapElsewhere(vin, Math.min(fromMs, endMs), Math.min(toMs, endMs))
   }
 
   /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows. */

@@ -47,7 +47,7 @@ const patiently = { timeout: 15_000 }
 const numbers: DurableSettings = { edges: 'numbers', receiver: { vehicles: { fields: ['BatteryLevel'] } } }
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
-describe.concurrent('states of vehicles in Durable Objects', () => {
+describe('states of vehicles in Durable Objects', () => {
   test(
     'the same rules over the same messages find the same edges as in memory',
     { timeout: 60_000 },
