@@ -1,4 +1,4 @@
-import { backgroundTimer, type Timer } from '../base/clock.ts'
+import { backgroundTimer, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import type { Lifecycle } from '../dispatch/running.ts'
@@ -432,15 +432,18 @@ export class LocalBackend implements Backend {
   }
 
   async #drain(options: DrainOptions): Promise<DrainResult> {
-    // The sockets close from now on, some time before the inbox.
-    const stoppedAtMs = this.#parts.settings.clock.now()
-    this.#stopWatching()
+    const { clock } = this.#parts.settings
+    let refusesSinceMs = Infinity
     this.#forgetting?.cancel()
     this.#endCatchUp()
     this.#startEmitting(this.#surroundings)
-    const { takeUntil } = options
+    const { takeUntil, notListeningMs = () => 0 } = options
     const refuse = (): void => {
+      if (this.isDraining) return
+      refusesSinceMs = elapsedMs(clock)
       this.isDraining = true
+      this.#stopWatching()
+      this.#endCatchUp()
     }
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()
@@ -449,7 +452,8 @@ export class LocalBackend implements Backend {
     refuse()
     this.#isClosed = true
     this.#parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)
-    await this.#inbox.close(stoppedAtMs)
+    const stoppedForMs = Math.max(elapsedMs(clock) - refusesSinceMs, notListeningMs())
+    await this.#inbox.close(clock.now() - Math.ceil(stoppedForMs))
     return result
   }
 
