@@ -6,12 +6,14 @@ import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
 import type { FieldCatalogue } from '../../../src/events/fields.ts'
 import type { InboxMessage, KeptGap, ListedMessage, Listing } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts, vinOf } from '../../../src/inbox/receipts.ts'
-import { type Slots, Snapshot, type VehicleReport } from '../../../src/vehicles/state.ts'
+import type { Slots } from '../../../src/vehicles/state.ts'
+import type { AnyVehicleView } from '../../../src/vehicles/edge.ts'
 import type { Vehicles } from '../../../src/vehicles/vehicles.ts'
 import { fnv1a } from '../../../src/wire/identity.ts'
 import type { Settings } from '../../../src/receiver/options.ts'
 import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
+import { type VehicleReport, viewOf } from './vehicles.ts'
 
 /** The number of times that a Worker asks an object that was just moved or restarted. */
 const tries = 3
@@ -114,7 +116,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
   }
 
   function vehiclesFrom(known: Slots): Vehicles<FieldCatalogue> {
-    const view = (report: VehicleReport): Snapshot => Snapshot.read(report, known, settings.clock.now())
+    const view = (report: VehicleReport): AnyVehicleView => viewOf(report, known, settings.clock.now())
     return {
       async get(vin) {
         const report = await ask(shardOf(laneOf(vin)), bindings(), 'vehicle', vin)
