@@ -73,7 +73,7 @@ describe('states of vehicles in Durable Objects', () => {
           entry.vin === vin && entry.happened !== undefined ? [entry.happened.line] : [],
         )
       const count = Object.values(all).flat().length
-      await expect.poll(() => vins.flatMap(happened).length, patiently).toBe(count)
+      await expect.poll(() => vins.flatMap(happened).length, { timeout: 60_000 }).toBe(count)
       expect(Object.fromEntries(vins.map((vin) => [vin, happened(vin)]))).toEqual(all)
       expect(new Set(running.entries.flatMap(({ happened: each }) => each?.id ?? [])).size).toBe(count)
     },

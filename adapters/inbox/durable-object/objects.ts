@@ -141,12 +141,6 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     }
   }
 
-  /** Makes the vehicles of an object uncertain, before the messages that follow the gaps. */
-  function noteGaps(shard: number, env: unknown, gaps: readonly KeptGap[]): Promise<void> {
-    const concerned = gaps.filter(({ vin }) => vin === undefined || shardOf(laneOf(vin)) === shard)
-    return concerned.length === 0 ? Promise.resolve() : ask(shard, env, 'noteGaps', concerned)
-  }
-
   return {
     durability: 'replicated',
     ...(slots === undefined ? {} : { vehicles: vehiclesFrom(slots) }),
@@ -157,7 +151,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     async put(messages, env, gaps = []) {
       // One object gets the event of a gap of all vehicles. The states in the others become uncertain, too.
       const ofAll = slots === undefined ? [] : messages.flatMap(gapOfAll)
-      if (ofAll.length > 0) await Promise.all(everyShard.map((shard) => noteGaps(shard, env, ofAll)))
+      if (ofAll.length > 0) await Promise.all(everyShard.map((shard) => ask(shard, env, 'noteGaps', ofAll)))
       const byShard = new Map<number, InboxMessage[]>()
       for (const { event: _, ...message } of messages) {
         const shard = shardOf(message.lane)
@@ -166,8 +160,10 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
         else group.push(message)
       }
       const answers = [...byShard].map(async ([shard, group]) => {
+        const lanes = new Set(group.map(({ lane }) => lane))
+        const concerned = gaps.filter(({ vin }) => vin === undefined || lanes.has(laneOf(vin)))
         // A message without the mark of a gap is better than none.
-        if (gaps.length > 0) await noteGaps(shard, env, gaps).catch(() => {})
+        if (concerned.length > 0) await ask(shard, env, 'noteGaps', concerned).catch(() => {})
         return ask(shard, env, 'put', group)
       })
       return (await Promise.all(answers)).find((refusal): refusal is Refusal => refusal !== undefined)
