@@ -146,7 +146,7 @@ function timeoutsOf(options: NodeServeOptions): ServerOptions {
     headersTimeout,
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
-    // How often Node looks for connections that are over these limits.
+    // The time between two checks for connections over these limits.
     connectionsCheckingInterval: Math.min(1_000, headersTimeout),
   }
 }

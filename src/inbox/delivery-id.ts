@@ -41,7 +41,7 @@ export function createDeliveryIds(): DeliveryIds {
   return {
     next(nowMs) {
       counter += 1
-      // A clock that was put back stands still here; it moves on when there is no number left.
+      // A clock that was set back stands still here; it moves on when there is no number left.
       if (nowMs > lastMs || counter === perMs) begin(Math.max(nowMs, lastMs + 1))
       return head + counter.toString(16).padStart(3, '0') + tail
     },
@@ -71,8 +71,15 @@ export function idWithSeq(id: string, seq: number): string {
   return `${ms.slice(0, 8)}-${ms.slice(8)}-${id.slice(counterAt - 1, counterAt)}${counter}${id.slice(counterAt + 3)}`
 }
 
+let lastTime = 'none'
+let lastMs = NaN
+
+/** Many ids in a row are of one millisecond. */
 function millisecondOf(id: string): number {
-  return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
+  if (id.startsWith(lastTime)) return lastMs
+  lastTime = id.slice(0, 13)
+  lastMs = Number.parseInt(lastTime.slice(0, 8) + lastTime.slice(9), 16)
+  return lastMs
 }
 
 /** The `seq` of the first id of a millisecond. */

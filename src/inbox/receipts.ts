@@ -144,6 +144,9 @@ const brokenAt = (eventNumber: number): Refusal => ({ error: 'body_not_json', ev
 /** The longest `test` of a test message, in characters: a UUID has 36. */
 const testLength = 64
 
+/** A request with this header carries a test message. When it is refused, nothing of the service is lost. */
+export const testHeader = 'fleethook-test'
+
 /** Adds a message to `tests` when it is one such as `{"fleethook":{"test":"<uuid>"}}`. Returns whether it is. */
 function noteTest(tests: ReceivedTest[], value: JsonObject, text: string): boolean {
   const { fleethook } = value
