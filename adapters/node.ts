@@ -85,7 +85,7 @@ const node: Runtime<NodeServeOptions> = {
       : createServer(timeouts, listener)
     server.on('checkContinue', (incoming, outgoing) => {
       continueWhenRead(incoming, outgoing)
-      listener(incoming, outgoing)
+      void listener(incoming, outgoing)
     })
     server.maxConnections = options.maxConnections ?? 20_000
     countRefusals(server, options.tls !== undefined, refused)

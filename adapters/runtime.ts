@@ -131,9 +131,11 @@ async function start<Options extends ServeOptions>(
   let stopping: Promise<DrainResult> | undefined
   const env = runtime.variables()
   const isReceiver = isDrainable(served)
+  // Made once. Looking for a name in the variables themselves is a call into Deno: 0.5 µs of each message.
+  const envOfReceiver = envOfRequest(env, {})
   const answer = (request: Request, connection: object): Response | Promise<Response> =>
     // The context says that nothing has to be held. An app gets the connection beside the environment variables.
-    served.fetch(request, (isReceiver ? env : envOfRequest(env, connection)) as never, detachedContext)
+    served.fetch(request, (isReceiver ? envOfReceiver : envOfRequest(env, connection)) as never, detachedContext)
   const listening: Listening = await runtime
     .listen(
       {

@@ -93,7 +93,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       }
       const { messages, tests, broken } = receipts.read(body, door)
       if (tests !== undefined && tests.length > 0) noteTests(tests, arrival, door)
-      const full = await backend.put(messages, arrival)
+      const kept = backend.put(messages, arrival)
+      const full = kept instanceof Promise ? await kept : kept
       if (broken !== undefined) noteUnread(broken, arrival)
       if (full !== undefined) return { ...full, messages }
       if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), arrival)

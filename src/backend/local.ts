@@ -164,8 +164,7 @@ export class LocalBackend implements Backend {
     return this.#inbox.refusing()
   }
 
-  async put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
-    const { reports } = this.#parts
+  put(messages: readonly InboxMessage[], from: Surroundings): Refusal | undefined | Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
     if (this.#takesNothing()) return { error: 'draining' }
     if (this.ack === 'received' && this.durability !== 'memory') {
@@ -173,18 +172,30 @@ export class LocalBackend implements Backend {
       return undefined
     }
     const request = this.#scheduler.add(messages, from)
-    try {
-      if (this.#atOnce === undefined) await this.#inbox.put(messages)
-      else this.#atOnce.put(messages)
-    } catch (error) {
+    const refused = (error: unknown): Refusal => {
       this.#scheduler.cancel(request)
       return { error: this.#noteRefused(messages, error) }
     }
-    reports.noteAccepted(messages)
+    try {
+      if (this.#atOnce === undefined)
+        return this.#inbox.put(messages).then(() => this.#accept(messages, request), refused)
+      this.#atOnce.put(messages)
+    } catch (error) {
+      return refused(error)
+    }
+    return this.#accept(messages, request)
+  }
+
+  /** The inbox has messages of the service: their handlers start. The answer may wait for them. */
+  #accept(messages: readonly InboxMessage[], request: RequestWork): undefined | Promise<Refusal | undefined> {
+    this.#parts.reports.noteAccepted(messages)
     this.#scheduler.start(request)
-    if (this.#gaps.size > 0) this.#startEmitting(from)
-    from.context?.watch?.(request.settled())
-    if (this.ack !== 'handled') return undefined
+    if (this.#gaps.size > 0) this.#startEmitting(request)
+    request.context?.watch?.(request.settled())
+    return this.ack === 'handled' ? this.#whenHandled(request) : undefined
+  }
+
+  async #whenHandled(request: RequestWork): Promise<Refusal | undefined> {
     // No handler of this process will run for it any more.
     if (this.lifecycle.isStopped) return { error: 'draining' }
     await request.settled()

@@ -32,6 +32,8 @@ import {
   type Work,
 } from './work.ts'
 
+const none: readonly never[] = []
+
 interface SchedulerOptions {
   readonly inbox: Inbox
   readonly atOnce: AtOnce | undefined
@@ -132,8 +134,8 @@ export class Scheduler {
     const backlog = this.#backlog
     for (const work of request.works)
       if (!backlog.keepsIds || !backlog.shelve(work, this.#lanes)) this.#started.push(work)
+    if (!request.isHeld) request.works = none
     this.#yielding.later(request.isHeld)
-    request.started()
   }
 
   /** The inbox did not take its messages. */
