@@ -174,7 +174,7 @@ describe('while it runs', () => {
     const own = received('own', [0])
     await life.inbox.put(own)
     const sibling = await filled(join(at, 'inbox-b.db'), theirs)
-    await sibling.deadLetter(theirs[7]?.id ?? '', reason)
+    await sibling.deadLetter(theirs[7]?.id ?? '', { ...reason, diedAt: clock.now() })
     await sibling.settle(theirs[8]?.id ?? '')
     await sibling.close()
     await clock.advance(59_000)
@@ -187,7 +187,9 @@ describe('while it runs', () => {
     expect(life.inbox.stats?.()).toMatchObject({ deadLetters: 1 })
     await clock.advance(300_000)
     expect(life.taken).toHaveLength(2_498)
-    expect(life.log.filter((line) => line.includes('took over'))).toHaveLength(3)
+    expect(life.log.filter((line) => line.includes('took over'))).toEqual([
+      `took over 2498 messages and 1 dead letters from the inbox ${join(at, 'inbox-b.db')}`,
+    ])
     const before = life.inbox.usage()
     // It goes on as before: it writes, and after a crash everything is there.
     await life.inbox.put(received('own', [9_000]))
@@ -257,6 +259,7 @@ test.each(['at the start', 'while it runs'])(
   { timeout: 300_000 },
   async (moment) => {
     const program = fileURLToPath(new URL('sqlite-adopting.ts', import.meta.url))
+    let moved = 0
     for (let round = 0; round < rounds; round += 1) {
       const at = folder()
       const times = Array.from({ length: 6_000 }, (_, n) => n)
@@ -283,11 +286,14 @@ test.each(['at the start', 'while it runs'])(
         const numbers = (by: string): number[] => texts.map((text): { by: string; n: number } => JSON.parse(text)).filter((each) => each.by === by).map(({ n }) => n) // prettier-ignore
         for (const by of ['b', 'c']) expect(numbers(by)).toEqual(numbers(by).toSorted((a, b) => a - b))
         found.push(...texts)
+        if (path === paths[0]) moved += texts.length
         await life.inbox.close()
         expect(integrity(path)).toBe('ok')
       }
       expect(found.toSorted()).toEqual(expected.toSorted())
     }
+    // The first file was empty.
+    expect(moved).toBeGreaterThan(0)
   },
 )
 

@@ -16,7 +16,7 @@ export interface Deployment extends AsyncDisposable {
   restart(): Promise<void>
   /** Every line that its processes have printed. */
   output(): readonly string[]
-  /** What the handlers of all its processes got. Waits until nothing is left to handle, which takes it another process sometimes. */
+  /** What the handlers of all its processes got so far. Waits until one that runs now has nothing to do. */
   journal(): Promise<Journal>
 }
 
