@@ -10,7 +10,7 @@ import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '..
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
-import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
+import type { Inbox, InboxFactory, InboxGap, InboxMessage, KeptGap, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { type AtOnce, atOnceOf } from '../inbox/memory.ts'
 import { vinOf } from '../inbox/receipts.ts'
@@ -19,8 +19,7 @@ import { type Backend, type BackendParts, type BackendState, statsOf } from './b
 import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import type { GapReason } from '../events/event.ts'
-import type { FieldCatalogue } from '../events/fields.ts'
-import { Fleet, type Vehicles } from '../vehicles/vehicles.ts'
+import { Fleet, type FleetVehicles } from '../vehicles/vehicles.ts'
 import { watchForStalls } from './stalls.ts'
 
 interface LocalBackendOptions extends BackendParts {
@@ -52,7 +51,7 @@ export class LocalBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
-  readonly vehicles: Vehicles<FieldCatalogue> | undefined
+  readonly vehicles: FleetVehicles | undefined
   readonly messages: Messages
   readonly lifecycle: Lifecycle
   isDraining = false
@@ -349,7 +348,7 @@ export class LocalBackend implements Backend {
     const { clock, vehicles } = this.#parts.settings
     const afterMs = vehicles?.forgetAfterMs
     const store = this.#inbox.vehicles
-    if (afterMs === undefined || store === undefined) return
+    if (afterMs === undefined || store === undefined || !this.#isWatched) return
     this.#forgetting = backgroundTimer(clock, Math.min(afterMs / 2, forgetMs), () => {
       store
         .forgetUnseen(clock.now() - afterMs)
@@ -371,6 +370,14 @@ export class LocalBackend implements Backend {
 
   noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap): void {
     this.#noteMissing(vin, reason, fromMs, missed, toMs)
+  }
+
+  /** Messages may be missing, and another process reports it. Their vehicles are uncertain from now on. */
+  async noteGapElsewhere({ vin, fromMs, toMs }: KeptGap): Promise<void> {
+    await this.#whenRecovered()
+    const now = this.#parts.settings.clock.now()
+    // The clocks of two processes differ.
+    this.#fleet?.noteGapElsewhere(vin, Math.min(fromMs, now), Math.min(toMs, now))
   }
 
   /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows. */
@@ -466,7 +473,7 @@ export class LocalBackend implements Backend {
   }
 }
 
-/** How often unseen vehicles are forgotten, in milliseconds. */
+/** The time between two removals of vehicles that were not seen, in milliseconds. */
 const forgetMs = 3_600_000
 
 /** The newest state of each vehicle. Throws `option_invalid` for an inbox that cannot keep it. */
@@ -476,7 +483,7 @@ function fleetOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbo
     throw new FleethookError(
       'option_invalid',
       'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one has no place for it.',
-      { hint: 'Use sqliteInbox(…) or memoryInbox().' },
+      { hint: 'Use sqliteInbox(…), durableObjectInbox(…) or memoryInbox().' },
     )
   }
   return new Fleet({ ...vehicles, store, clock: settings.clock })

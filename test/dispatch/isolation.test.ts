@@ -24,7 +24,7 @@ const hostile = new Proxy(new Error('x'), {
   },
 })
 
-/** Every way in which a handler can end badly at once, and what `onError` is told. */
+/** The ways in which a handler can fail at once, and what `onError` gets. */
 const failures: readonly (readonly [name: string, fail: () => unknown, error: unknown])[] = [
   [
     'throws',
@@ -249,7 +249,7 @@ describe('back-off', () => {
   test('differs by chance, so that what failed together does not come back together', async () => {
     const { receiver, post, clock } = scene({ retry: { minMs: 10_000 }, concurrency: 200 })
     receiver.on('data', ({ vin }) => {
-      // It works for some vehicles, so that the handler does not rest as a whole.
+      // The handler works for some vehicles, so it does not rest as a whole.
       if (vin.startsWith('VIN')) throw new Error('always')
     })
     for (let n = 0; n < 100; n += 1) await post([data(`VIN${n}`, n), data(`GOOD${n}`, n)])
@@ -349,7 +349,7 @@ describe('dead letters', () => {
     expect(receiver.stats()).toMatchObject({ deadLettered: 5, deadLettersDropped: 3 })
   })
 
-  test('onDeadLetter is told of each', async () => {
+  test('onDeadLetter receives each one', async () => {
     const letters: string[] = []
     const { receiver, post } = scene({
       ...giveUp,
@@ -476,7 +476,7 @@ describe('dead letters', () => {
 })
 
 describe('onError', () => {
-  test('is told of every failed run, with the event and the delivery', async () => {
+  test('receives every failed run, with the event and the delivery', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2 } })
     const told: unknown[] = []
     receiver

@@ -12,7 +12,7 @@ const object = (text: string): object => JSON.parse(text)
 
 interface Watched {
   readonly receiver: Receiver
-  /** What its handlers were given, once they have had it all. */
+  /** What its handlers got, when they are done. */
   readonly handled: () => Promise<readonly (FleetEvent | MalformedBody)[]>
 }
 

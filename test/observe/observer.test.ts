@@ -62,7 +62,7 @@ describe('an observer', () => {
     expect(first('refused')).toMatchObject(['refused', { error: 'body_not_json', isAuthentic: true }])
   })
 
-  test('is told of duplicates, of merged and lost messages, and of gaps', async () => {
+  test('receives duplicates, merged and lost messages, and gaps', async () => {
     const { told, observer } = recording()
     const twice = scene({ observe: observer, dedupe: { withinMs: 60_000 } })
     twice.receiver.on('data', () => {})

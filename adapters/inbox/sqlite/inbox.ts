@@ -94,7 +94,6 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     onCommitted,
     onFailed: health.failed,
     health,
-    inThread: options.thread,
     vehicles,
   })
 
