@@ -1,4 +1,4 @@
-// A process whose inbox adopts others at the start or while it runs, and that says when it is done. A test kills it before that.
+// A process whose inbox adopts others at the start or while it runs, and that says when it begins. A test kills it before the end.
 import { mkdirSync, readdirSync, renameSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import process from 'node:process'
@@ -27,6 +27,8 @@ const inbox = sqliteInbox({ path, adopt, waitMs: 0 })({
   onConflated: silent,
   onFailure: silent,
   onCapacity: silent,
+  // Called after each part.
+  onWaiting: () => process.stdout.write('takes\n'),
 })
 mkdirSync(aside, { recursive: true })
 // An earlier process may have been killed before it moved them back.
@@ -36,9 +38,7 @@ if (isAtStart) process.stdout.write('starts\n')
 await inbox.open()
 if (!isAtStart) {
   moveOthers(aside, folder)
-  process.stdout.write('starts\n')
-  // Two looks at the files.
+  // Some looks at the files.
   await new Promise((resolve) => setTimeout(resolve, 2_000))
 }
-process.stdout.write('done\n')
 process.kill(process.pid, 'SIGKILL')
