@@ -10,7 +10,7 @@ import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '..
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
-import type { Inbox, InboxFactory, InboxGap, InboxMessage, KeptGap, Waiting } from '../inbox/inbox.ts'
+import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { type AtOnce, atOnceOf } from '../inbox/memory.ts'
 import { vinOf } from '../inbox/receipts.ts'
@@ -370,14 +370,6 @@ export class LocalBackend implements Backend {
 
   noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap): void {
     this.#noteMissing(vin, reason, fromMs, missed, toMs)
-  }
-
-  /** Messages may be missing, and another process reports it. Their vehicles are uncertain from now on. */
-  async noteGapElsewhere({ vin, fromMs, toMs }: KeptGap): Promise<void> {
-    await this.#whenRecovered()
-    const now = this.#parts.settings.clock.now()
-    // The clocks of two processes differ.
-    this.#fleet?.noteGapElsewhere(vin, Math.min(fromMs, now), Math.min(toMs, now))
   }
 
   /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows. */

@@ -506,17 +506,6 @@ function linked(
   return { ...link, online: Object.keys(connections).length > 0, heard: seq, connections }
 }
 
-/** A vehicle as one process describes it to another one. JSON can hold it. */
-export interface VehicleReport {
-  readonly vin: string
-  readonly seq: number
-  /** `null`: no message of the vehicle was received. */
-  readonly seenMs: number | null
-  readonly text: string
-  /** What was heard up to this `seq` is uncertain. */
-  readonly gapTo: number
-}
-
 /** A state as handlers, edges and conditions see it. */
 export class Snapshot implements AnyVehicleView {
   readonly #state: VehicleState
@@ -530,15 +519,9 @@ export class Snapshot implements AnyVehicleView {
     this.#uncertainTo = Math.max(gapTo, state.gapTo)
   }
 
-  report(): VehicleReport {
-    const { vin, seq, seenMs } = this.#state
-    const seen = Number.isFinite(seenMs) ? seenMs : null
-    return { vin, seq, seenMs: seen, text: this.#state.text(), gapTo: this.#uncertainTo }
-  }
-
-  /** Reads what {@link report} returned. */
-  static read({ seenMs, gapTo, ...row }: VehicleReport, slots: Slots, nowMs: number): Snapshot {
-    return new Snapshot(VehicleState.read({ ...row, seenMs: seenMs ?? -Infinity }, slots), nowMs, gapTo)
+  /** What it was made of. */
+  parts(): { readonly state: VehicleState; readonly gapTo: number } {
+    return { state: this.#state, gapTo: this.#uncertainTo }
   }
 
   get vin(): string {

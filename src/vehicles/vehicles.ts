@@ -5,7 +5,7 @@ import type { FleetEvent, GapEvent } from '../events/event.ts'
 import { builtInFields, type BuiltInFields, type FieldCatalogue, nearestField } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { firstSeqAt, seqOf } from '../inbox/delivery-id.ts'
-import type { InboxMessage } from '../inbox/inbox.ts'
+import type { InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import type { AnyVehicleView, Change, Edge, Occurrence, VehicleView } from './edge.ts'
@@ -180,6 +180,8 @@ interface OpenVehicle {
 export interface FleetVehicles extends Vehicles<FieldCatalogue> {
   get(vin: string): Promise<Snapshot | undefined>
   list(which?: Parameters<Vehicles['list']>[0]): Promise<readonly Snapshot[]>
+  /** Messages may be missing, as another process noticed. The event of a gap of all vehicles goes elsewhere. */
+  noteGap(gap: Pick<KeptGap, 'vin' | 'fromMs' | 'toMs'>): Promise<void>
 }
 
 export interface FleetOptions {
@@ -309,15 +311,6 @@ export class Fleet {
     )
   }
 
-  /** As {@link noteGap}, where the event of a gap of all vehicles goes to another process. */
-  noteGapElsewhere(vin: string | undefined, fromMs: number, toMs: number): void {
-    if (vin !== undefined) return this.noteGap(vin, fromMs, toMs)
-    const [from, to] = [firstSeqAt(fromMs), firstSeqAt(toMs + 1) - 1]
-    if (this.#gaps.list.some((known) => known.from <= from && known.to >= to)) return
-    this.#gaps = this.#gaps.with({ from, to }, -1, -Infinity)
-    this.#store.keep(this.#gaps)
-  }
-
   /** States of their own, from the first message that is kept: for replays that report changes again. */
   fresh(): (message: InboxMessage, event: FleetEvent | MalformedBody) => string | undefined {
     const states = new Map<string, VehicleState>()
@@ -354,6 +347,15 @@ export class Fleet {
           opened.state = VehicleState.unknown(vin, this.slots)
         }
         return (await this.#store.forget(vin)) || opened !== undefined
+      },
+      noteGap: async ({ vin, fromMs, toMs }) => {
+        await open()
+        // The clocks of two processes differ, and messages that come from now on are after the gap.
+        const endMs = this.#clock.now() - 1
+        if (vin !== undefined) return this.noteGap(vin, Math.min(fromMs, endMs), Math.min(toMs, endMs))
+        const [from, to] = [firstSeqAt(Math.min(fromMs, endMs)), firstSeqAt(Math.min(toMs, endMs) + 1) - 1]
+        if (this.#gaps.list.some((known) => known.from <= from && known.to >= to)) return
+        this.#store.keep((this.#gaps = this.#gaps.with({ from, to }, -1, -Infinity)))
       },
       stats: async () => {
         await open()

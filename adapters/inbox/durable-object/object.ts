@@ -7,12 +7,12 @@ import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
-import type { VehicleReport } from '../../../src/vehicles/state.ts'
 import type { FleetVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
 import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
 import type { InboxObject, InboxObjectClass, ObjectState, ObjectStorage } from './platform.ts'
 import { createRestingClock, type RestingClock } from './resting-clock.ts'
 import type { Keeping } from './room.ts'
+import { reportOf, type VehicleReport } from './vehicles.ts'
 
 /** Which messages a call is about. Its times arrive as JSON text. */
 export type Which = string | (MessageSelection & { readonly dryRun?: boolean | undefined })
@@ -138,7 +138,7 @@ class Shard implements Questions {
 
   async noteGaps(gaps: readonly KeptGap[]): Promise<void> {
     this.#clock.wake()
-    for (const gap of gaps) await this.#backend.noteGapElsewhere(gap)
+    for (const gap of gaps) await this.#vehicles().noteGap(gap)
   }
 
   async deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
@@ -165,11 +165,12 @@ class Shard implements Questions {
   }
 
   async vehicle(vin: string): Promise<VehicleReport | undefined> {
-    return (await this.#vehicles().get(vin))?.report()
+    const found = await this.#vehicles().get(vin)
+    return found && reportOf(found)
   }
 
   async vehicles(which: Parameters<FleetVehicles['list']>[0]): Promise<readonly VehicleReport[]> {
-    return (await this.#vehicles().list(which)).map((vehicle) => vehicle.report())
+    return (await this.#vehicles().list(which)).map(reportOf)
   }
 
   forgetVehicle(vin: string): Promise<boolean> {
@@ -181,8 +182,7 @@ class Shard implements Questions {
   }
 
   replay(which: ReplaySelection): Promise<number> {
-    const { from = new Date(0), to = new Date(8.64e15), ...others } = withDates(which)
-    return this.#backend.replay({ ...others, from, to }, { env: this.#surroundings.env })
+    return this.#backend.replay(withDates(which), { env: this.#surroundings.env })
   }
 
   #vehicles(): FleetVehicles {

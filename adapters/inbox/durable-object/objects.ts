@@ -6,12 +6,14 @@ import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
 import type { FieldCatalogue } from '../../../src/events/fields.ts'
 import type { InboxMessage, KeptGap, ListedMessage, Listing } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts, vinOf } from '../../../src/inbox/receipts.ts'
-import { type Slots, Snapshot, type VehicleReport } from '../../../src/vehicles/state.ts'
+import type { Slots } from '../../../src/vehicles/state.ts'
+import type { AnyVehicleView } from '../../../src/vehicles/edge.ts'
 import type { Vehicles } from '../../../src/vehicles/vehicles.ts'
 import { fnv1a } from '../../../src/wire/identity.ts'
 import type { Settings } from '../../../src/receiver/options.ts'
 import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
+import { type VehicleReport, viewOf } from './vehicles.ts'
 
 /** The number of times that a Worker asks an object that was just moved or restarted. */
 const tries = 3
@@ -114,7 +116,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
   }
 
   function vehiclesFrom(known: Slots): Vehicles<FieldCatalogue> {
-    const view = (report: VehicleReport): Snapshot => Snapshot.read(report, known, settings.clock.now())
+    const view = (report: VehicleReport): AnyVehicleView => viewOf(report, known, settings.clock.now())
     return {
       async get(vin) {
         const report = await ask(shardOf(laneOf(vin)), bindings(), 'vehicle', vin)
@@ -139,12 +141,6 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     }
   }
 
-  /** Makes the vehicles of an object uncertain, before the messages that follow the gaps. */
-  function noteGaps(shard: number, env: unknown, gaps: readonly KeptGap[]): Promise<void> {
-    const concerned = gaps.filter(({ vin }) => vin === undefined || shardOf(laneOf(vin)) === shard)
-    return concerned.length === 0 ? Promise.resolve() : ask(shard, env, 'noteGaps', concerned)
-  }
-
   return {
     durability: 'replicated',
     ...(slots === undefined ? {} : { vehicles: vehiclesFrom(slots) }),
@@ -155,7 +151,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     async put(messages, env, gaps = []) {
       // One object gets the event of a gap of all vehicles. The states in the others become uncertain, too.
       const ofAll = slots === undefined ? [] : messages.flatMap(gapOfAll)
-      if (ofAll.length > 0) await Promise.all(everyShard.map((shard) => noteGaps(shard, env, ofAll)))
+      if (ofAll.length > 0) await Promise.all(everyShard.map((shard) => ask(shard, env, 'noteGaps', ofAll)))
       const byShard = new Map<number, InboxMessage[]>()
       for (const { event: _, ...message } of messages) {
         const shard = shardOf(message.lane)
@@ -164,8 +160,10 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
         else group.push(message)
       }
       const answers = [...byShard].map(async ([shard, group]) => {
+        const lanes = new Set(group.map(({ lane }) => lane))
+        const concerned = gaps.filter(({ vin }) => vin === undefined || lanes.has(laneOf(vin)))
         // A message without the mark of a gap is better than none.
-        if (gaps.length > 0) await noteGaps(shard, env, gaps).catch(() => {})
+        if (concerned.length > 0) await ask(shard, env, 'noteGaps', concerned).catch(() => {})
         return ask(shard, env, 'put', group)
       })
       return (await Promise.all(answers)).find((refusal): refusal is Refusal => refusal !== undefined)

@@ -1,4 +1,5 @@
 import type { StoredVehicle, VehicleStore } from '../../../src/inbox/vehicle-store.ts'
+import { type Slots, Snapshot, VehicleState } from '../../../src/vehicles/state.ts'
 import type { Row, Rows } from './rows.ts'
 
 /** The states of vehicles in the database of an object. */
@@ -82,4 +83,26 @@ export function createObjectVehicles(rows: Rows): ObjectVehicles {
 function storedOf(row: Row): StoredVehicle {
   const text = String(row['text'])
   return { vin: String(row['vin']), seq: Number(row['place']), seenMs: Number(row['seen_at']), text: () => text }
+}
+
+/** A vehicle as an object describes it to a Worker. JSON can hold it. */
+export interface VehicleReport {
+  readonly vin: string
+  readonly seq: number
+  /** `null`: no message of the vehicle was received. */
+  readonly seenMs: number | null
+  readonly text: string
+  /** What was heard up to this `seq` is uncertain. */
+  readonly gapTo: number
+}
+
+export function reportOf(vehicle: Snapshot): VehicleReport {
+  const { state, gapTo } = vehicle.parts()
+  const { vin, seq, seenMs } = state
+  return { vin, seq, seenMs: Number.isFinite(seenMs) ? seenMs : null, text: state.text(), gapTo }
+}
+
+/** Reads what {@link reportOf} returned. */
+export function viewOf({ seenMs, gapTo, ...row }: VehicleReport, slots: Slots, nowMs: number): Snapshot {
+  return new Snapshot(VehicleState.read({ ...row, seenMs: seenMs ?? -Infinity }, slots), nowMs, gapTo)
 }
