@@ -132,3 +132,20 @@ test('with an inbox in memory too, a process that stood still emits a gap for th
     expect(gaps[0]?.to.getTime()).toBeGreaterThanOrEqual(fromMs + 20_000)
   }
 })
+
+test('a process that stood still right before it stops emits a gap until its sockets are closed', async () => {
+  const clock = settableClock()
+  const { receiver } = scene({ clock })
+  const gaps: GapEvent[] = []
+  receiver.on('gap', (gap) => void gaps.push(gap))
+  await receiver.open()
+  await clock.fake.advance(10_000)
+  clock.set(20_000)
+  await clock.fake.advance(1_000)
+  const drained = receiver.drain({
+    takeUntil: new Promise((resolve) => clock.fake.after(1_500, () => resolve(undefined))),
+  })
+  await clock.fake.advance(1_500)
+  await drained
+  expect(gaps).toMatchObject([{ reason: 'stalled', to: new Date(clock.now()) }])
+})
