@@ -438,7 +438,6 @@ export class LocalBackend implements Backend {
     const { clock } = this.#parts.settings
     let refusesSinceMs = Infinity
     this.#forgetting?.cancel()
-    this.#endCatchUp()
     this.#startEmitting(this.#surroundings)
     const { takeUntil, notListeningMs = () => 0 } = options
     const refuse = (): void => {
@@ -446,7 +445,9 @@ export class LocalBackend implements Backend {
       refusesSinceMs = elapsedMs(clock)
       this.isDraining = true
       this.#stopWatching()
+      // What is lost from here on lies in the gap of the stop.
       this.#endCatchUp()
+      this.#emitGap(this.#surroundings)
     }
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()

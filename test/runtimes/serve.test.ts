@@ -13,6 +13,15 @@ import { head, open } from './connection.ts'
 import { appCommand, secret } from './targets.ts'
 
 describe.concurrent.each(['node24', 'bun', 'deno'] as const)('serve on %s', (runtime) => {
+  test.skipIf(runtime === 'node24')('says that it cannot use a socket of LISTEN_FDS', async ({ expect }) => {
+    const command = await appCommand(runtime, {})
+    await using target = await spawnTarget({ ...command, env: { ...command.env, LISTEN_FDS: '1' } })
+    expect(target.output.join('\n')).toMatch(
+      /LISTEN_FDS is set, and .* So this process listens on a socket of its own\./,
+    )
+    expect(await post(target.url, 'V1')).toBe(200)
+  })
+
   test('environment variables reach the secret function and handlers as env', async ({ expect }) => {
     await using target = await spawnTarget(await appCommand(runtime, {}))
     expect(await post(target.url, 'V1')).toBe(200)

@@ -119,17 +119,23 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     for (const gap of gaps) if (gap.reason === 'inbox_damaged') settings.onGap?.(gap)
   }
 
+  /** What was taken over of a file of which only a part is here. */
+  let taken = { messages: 0, deadLetters: 0 }
+
   /** Messages of a receiver that no longer runs are in this inbox now. */
-  function onPart({ path: from, waiting, bytes, deadLetters, unclean, gaps }: Part, found: FileFigures): void {
+  function onPart({ path: from, waiting, bytes, deadLetters, unclean, gaps, isLast }: Part, found: FileFigures): void {
     figures = found
     pending.messages += waiting.length
     pending.bytes += bytes
     unopened = unopened.filter((other) => other.path !== from)
+    taken = { messages: taken.messages + waiting.length, deadLetters: taken.deadLetters + deadLetters }
+    if (isLast) {
+      logAdopted(settings.log, { path: from, ...taken })
+      taken = { messages: 0, deadLetters: 0 }
+    }
     const newest = waiting.at(-1)
     if (newest !== undefined && unclean) crashSuspects.begin(seqOf(newest.id))
-    if (waiting.length + deadLetters > 0)
-      logAdopted(settings.log, { path: from, messages: waiting.length, deadLetters })
-    if (waiting.length > 0)
+    if (newest !== undefined)
       settings.onWaiting?.(unclean ? waiting.map((each) => ({ ...each, redelivered: true })) : waiting)
     for (const gap of gaps) settings.onGap?.(gap)
   }
@@ -447,7 +453,7 @@ function before(sign: SignOfLife, atMs: number): SignOfLife {
 
 /** What the file notes now. */
 function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings): SignOfLife {
-  const uptimeMs = clock === systemClock ? machineUptimeMs() : elapsedMs(clock)
+  const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
   const gaps = openGaps?.()
   return {
     nowMs: clock.now(),
