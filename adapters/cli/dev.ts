@@ -62,8 +62,10 @@ The inspector needs a receiver with sqliteInbox. The command listens and posts o
     .action(async (program: string, args: readonly string[], given: Given) => {
       const variable = environment(given.dotenv)
       const secret = variable('WEBHOOK_SECRET') ?? randomBytes(24).toString('hex')
-      process.env['WEBHOOK_SECRET'] ??= secret
       const port = portFor(given)
+      // The program inherits both.
+      process.env['WEBHOOK_SECRET'] ??= secret
+      process.env['PORT'] = String(port)
       const held = await holdSocket(port, '127.0.0.1')
       if (typeof held === 'string') {
         printError({ message: held, hint: 'Give --port another one, or stop the process that has it.' })

@@ -60,7 +60,7 @@ export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Res
         ...(body === undefined ? {} : { body }),
       })
       say(false, 'The receiver runs again.')
-      return new Response(ReadableStream.from(answer.body), {
+      return new Response(streamOf(answer.body), {
         status: answer.status,
         headers: { 'content-type': answer.type },
       })
@@ -70,6 +70,20 @@ export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Res
       return Response.json({ error: 'receiver_stopped', text }, { status: 503 })
     }
   }
+}
+
+function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
+  const chunks = body[Symbol.asyncIterator]()
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await chunks.next()
+      if (done) controller.close()
+      else controller.enqueue(value)
+    },
+    async cancel() {
+      await chunks.return?.()
+    },
+  })
 }
 
 /** Opens an address where a person and a desktop are. Without them, it does nothing. */

@@ -30,7 +30,14 @@ export async function servePage(
     return c.json({ error: 'origin_refused', text: 'This page is only for its own address.' }, 403)
   })
   app.route('/', createShell())
-  app.route('/', guardRoutes('servePage', secret, new Hono().all('*', (c) => data(c.req.raw))))
+  app.route(
+    '/',
+    guardRoutes(
+      'servePage',
+      secret,
+      new Hono().all('*', (c) => data(c.req.raw)),
+    ),
+  )
   const server = serve({ fetch: app.fetch, port, hostname: '127.0.0.1', overrideGlobalObjects: false }) as Server // oxlint-disable-line no-unsafe-type-assertion -- no createServer is given: it is one of node:http
   if (!server.listening) await once(server, 'listening')
   const address = server.address()

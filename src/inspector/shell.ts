@@ -35,7 +35,9 @@ export function createShell(): Hono {
     for (const [name, value] of Object.entries(guards)) c.header(name, value)
     if (!c.res.headers.has('cache-control')) c.header('cache-control', 'no-store')
   })
-  // The page finds its assets beside it, so its address has to end with a slash.
+  const shell = (c: Context): Response => c.body(page.html, 200, { 'content-type': 'text/html; charset=utf-8' })
+  // The page finds its assets beside it, so its address has to end with a slash. Hono matches that slash as an empty name.
+  app.get('/:nothing{^$}', shell)
   app.get('/', (c) => {
     const { pathname } = new URL(c.req.url)
     const name = pathname.slice(pathname.lastIndexOf('/') + 1)
@@ -50,5 +52,3 @@ export function createShell(): Hono {
   })
   return app
 }
-
-const shell = (c: Context): Response => c.body(page.html, 200, { 'content-type': 'text/html; charset=utf-8' })

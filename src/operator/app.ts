@@ -128,18 +128,21 @@ export interface FieldReport {
   readonly invalidSince?: string
 }
 
-function vehicleHeadOf({ vin, online, state, isOnlineCertain, seenAt }: KnownVehicle): Omit<VehicleReport, 'fields'> {
+function vehicleHeadOf(
+  { vin, online, state, isOnlineCertain, seenAt }: KnownVehicle,
+  { payloads }: Shows,
+): Omit<VehicleReport, 'fields'> {
   return {
-    ...{ vin, online: online ?? null, state: state ?? null, isOnlineCertain },
-    seenAt: seenAt?.toISOString() ?? null,
+    ...{ vin, online: (payloads ? online : undefined) ?? null, state: (payloads ? state : undefined) ?? null },
+    ...{ isOnlineCertain, seenAt: seenAt?.toISOString() ?? null },
   }
 }
 
-function vehicleSummaryOf(vehicle: KnownVehicle, { payloads }: Shows): VehicleSummary {
+function vehicleSummaryOf(vehicle: KnownVehicle, shows: Shows): VehicleSummary {
   return {
-    ...vehicleHeadOf(vehicle),
+    ...vehicleHeadOf(vehicle, shows),
     fields: vehicle.fields.length,
-    location: payloads ? locationOf(vehicle) : null,
+    location: shows.payloads ? locationOf(vehicle) : null,
   }
 }
 
@@ -153,17 +156,17 @@ function locationOf(vehicle: KnownVehicle): VehicleSummary['location'] {
     : null
 }
 
-function vehicleReportOf(vehicle: KnownVehicle, { payloads }: Shows): VehicleReport {
+function vehicleReportOf(vehicle: KnownVehicle, shows: Shows): VehicleReport {
   const fields = vehicle.fields.toSorted().map((field): [string, FieldReport] => {
     const invalidSince = vehicle.invalidSince(field)
     const report = {
-      ...(payloads ? { value: vehicle.value(field) } : {}),
+      ...(shows.payloads ? { value: vehicle.value(field) } : {}),
       at: vehicle.at(field)?.toISOString() ?? '',
       ...{ ageMs: vehicle.ageMs(field) ?? 0, isCertain: vehicle.isCertain(field) },
     }
     return [field, invalidSince === undefined ? report : { ...report, invalidSince: invalidSince.toISOString() }]
   })
-  return { ...vehicleHeadOf(vehicle), fields: Object.fromEntries(fields) }
+  return { ...vehicleHeadOf(vehicle, shows), fields: Object.fromEntries(fields) }
 }
 
 function vinOf(event: FleetEvent | MalformedBody): string | undefined {

@@ -14,9 +14,13 @@ export function guardRoutes<E extends Env>(
   if (secret === undefined)
     throw new FleethookError('secret_missing', `Option \`secret\` of ${owner} is missing.`, { hint })
   if (secret === false) {
-    throw new FleethookError('option_invalid', `Option \`secret\` of ${owner} is false, and these routes show payloads.`, {
-      hint,
-    })
+    throw new FleethookError(
+      'option_invalid',
+      `Option \`secret\` of ${owner} is false, and these routes show payloads.`,
+      {
+        hint,
+      },
+    )
   }
   // On a runtime without bindings, the function gets what the runtime passes in their place.
   const guard = createSecretCheck(secret, consoleLog)
