@@ -14,7 +14,7 @@ import { markHosted } from './receiver/hosted.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import type { Backend, BackendParts } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
-import { createReceipts, type ReceivedTest } from './inbox/receipts.ts'
+import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { Receiver } from './receiver/interface.ts'
 import { Rules } from './vehicles/rules.ts'
@@ -87,20 +87,28 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
       if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
       if ('error' in body) {
-        if (body.error === 'body_too_large')
-          backend.noteGap({ reason: body.error, fromMs: clock.now(), missed: 1 }, arrival)
+        noteUnread(body, arrival)
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), arrival)
         return body
       }
       const { messages, tests, broken } = receipts.read(body, door)
       if (tests !== undefined && tests.length > 0) noteTests(tests, arrival, door)
       const full = await backend.put(messages, arrival)
+      if (broken !== undefined) noteUnread(broken, arrival)
       if (full !== undefined) return { ...full, messages }
       if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), arrival)
       return broken
     } finally {
       backend.lifecycle.leave()
     }
+  }
+
+  /** The service sent something that nobody could read, and it does not send it again. */
+  function noteUnread({ error }: Refusal, arrival: AuthorizedRequest): void {
+    for (const [name] of arrival.headers?.() ?? []) if (name === testHeader) return
+    const reason = error === 'body_too_large' ? error : 'body_unreadable'
+    const now = clock.now()
+    backend.noteGap({ reason, fromMs: now, toMs: now, missed: 1 }, arrival)
   }
 
   function noteTests(tests: readonly ReceivedTest[], arrival: AuthorizedRequest, door: Door): void {

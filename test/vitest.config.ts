@@ -8,7 +8,7 @@ const source = (path: string): string => fileURLToPath(new URL(`../${path}`, imp
 
 /** Tests of what runs anywhere: they need no server of Node's. `test/runtimes/units.test.ts` runs them inside Bun and Deno. */
 export const units: readonly string[] = [
-  'test/{wire,events,dispatch,testing,when}/*.test.ts',
+  'test/{wire,events,dispatch,testing,vehicles,when}/*.test.ts',
   'test/client/!(runtimes|sandbox).test.ts',
   'test/http/!(sockets|comparisons).test.ts',
   'test/sandbox/!(receiver).test.ts',

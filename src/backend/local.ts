@@ -1,4 +1,4 @@
-import { backgroundTimer, type Timer } from '../base/clock.ts'
+import { backgroundTimer, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import type { Lifecycle } from '../dispatch/running.ts'
@@ -20,8 +20,7 @@ import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import type { FieldCatalogue } from '../events/fields.ts'
-import { Fleet, type Vehicles } from '../vehicles/vehicles.ts'
+import { Fleet, type FleetVehicles } from '../vehicles/vehicles.ts'
 import { watchForStalls } from './stalls.ts'
 
 interface LocalBackendOptions extends BackendParts {
@@ -53,7 +52,7 @@ export class LocalBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
-  readonly vehicles: Vehicles<FieldCatalogue> | undefined
+  readonly vehicles: FleetVehicles | undefined
   readonly messages: Messages
   readonly lifecycle: Lifecycle
   isDraining = false
@@ -354,7 +353,7 @@ export class LocalBackend implements Backend {
     const { clock, vehicles } = this.#parts.settings
     const afterMs = vehicles?.forgetAfterMs
     const store = this.#inbox.vehicles
-    if (afterMs === undefined || store === undefined) return
+    if (afterMs === undefined || store === undefined || !this.#isWatched) return
     this.#forgetting = backgroundTimer(clock, Math.min(afterMs / 2, forgetMs), () => {
       store
         .forgetUnseen(clock.now() - afterMs)
@@ -430,15 +429,18 @@ export class LocalBackend implements Backend {
   }
 
   async #drain(options: DrainOptions): Promise<DrainResult> {
-    // The sockets close from now on, some time before the inbox.
-    const stoppedAtMs = this.#parts.settings.clock.now()
-    this.#stopWatching()
+    const { clock } = this.#parts.settings
+    let refusesSinceMs = Infinity
     this.#forgetting?.cancel()
     this.#endCatchUp()
     this.#startEmitting(this.#surroundings)
-    const { takeUntil } = options
+    const { takeUntil, notListeningMs = () => 0 } = options
     const refuse = (): void => {
+      if (this.isDraining) return
+      refusesSinceMs = elapsedMs(clock)
       this.isDraining = true
+      this.#stopWatching()
+      this.#endCatchUp()
     }
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()
@@ -447,7 +449,8 @@ export class LocalBackend implements Backend {
     refuse()
     this.#isClosed = true
     this.#parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)
-    await this.#inbox.close(stoppedAtMs)
+    const stoppedForMs = Math.max(elapsedMs(clock) - refusesSinceMs, notListeningMs())
+    await this.#inbox.close(clock.now() - Math.ceil(stoppedForMs))
     return result
   }
 
@@ -467,7 +470,7 @@ export class LocalBackend implements Backend {
   }
 }
 
-/** How often unseen vehicles are forgotten, in milliseconds. */
+/** The time between two removals of vehicles that were not seen, in milliseconds. */
 const forgetMs = 3_600_000
 
 /** The newest state of each vehicle. Throws `option_invalid` for an inbox that cannot keep it. */
@@ -477,7 +480,7 @@ function fleetOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbo
     throw new FleethookError(
       'option_invalid',
       'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one has no place for it.',
-      { hint: 'Use sqliteInbox(…) or memoryInbox().' },
+      { hint: 'Use sqliteInbox(…), durableObjectInbox(…) or memoryInbox().' },
     )
   }
   return new Fleet({ ...vehicles, store, clock: settings.clock })

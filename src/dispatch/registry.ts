@@ -194,9 +194,10 @@ export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (fie
     },
 
     handlersFor(event, step) {
-      const ofTopic = matching(byTopic.get(event.topic) ?? nobody, event, step)
-      if (step === undefined || step.happened.length === 0) return ofTopic
-      const all = [ofTopic, ...step.happened.map(({ edge }) => matching(byEdge.get(edge) ?? nobody, event, step))]
+      const topic = byTopic.get(event.topic) ?? nobody
+      if (step === undefined || step.happened.length === 0) return topic.unfiltered ?? matching(topic, event, step)
+      const subscriptions = [topic, ...step.happened.map(({ edge }) => byEdge.get(edge) ?? nobody)]
+      const all = subscriptions.map((each) => each.unfiltered ?? matching(each, event, step))
       return { handlers: all.flatMap(({ handlers }) => handlers), gatherers: all.flatMap(({ gatherers }) => gatherers) }
     },
 
@@ -219,17 +220,12 @@ function subscribed(all: readonly Registered[], gatherers: readonly Gatherer[]):
   return { all, gatherers, unfiltered: isFiltered ? undefined : { handlers, gatherers } }
 }
 
-function matching(
-  { all, gatherers, unfiltered }: Subscribed,
-  event: FleetEvent | MalformedBody,
-  step: Step | undefined,
-): Matching {
-  return (
-    unfiltered ?? {
-      handlers: all.flatMap((registered) => wanting(registered, event, step)),
-      gatherers: gatherers.filter(({ wants }) => wanted(wants, event, step)),
-    }
-  )
+/** What an event is for, by the filters of those that are subscribed. */
+function matching({ all, gatherers }: Subscribed, event: FleetEvent | MalformedBody, step: Step | undefined): Matching {
+  return {
+    handlers: all.flatMap((registered) => wanting(registered, event, step)),
+    gatherers: gatherers.filter(({ wants }) => wanted(wants, event, step)),
+  }
 }
 
 function checkBatch({ size, withinMs }: Omit<BatchOptions, keyof HandlerFilter>): void {

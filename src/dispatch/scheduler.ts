@@ -180,7 +180,7 @@ export class Scheduler {
       else this.#lanes.ready(work)
     }
     this.#pump()
-    for (const work of started) this.#backlog.shelveHead(work, this.#lanes)
+    if (this.#backlog.keepsIds) for (const work of started) this.#backlog.shelveHead(work, this.#lanes)
   }
 
   /** Starts what may start. */

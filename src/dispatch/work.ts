@@ -104,7 +104,7 @@ export class RequestWork implements Surroundings {
   constructor(messages: readonly Waiting[], { env, context }: Surroundings, isWatched: boolean = false) {
     this.env = env
     this.context = context
-    this.isHeld = isHeld(context)
+    this.isHeld = context !== undefined && isHeld(context)
     this.isWatched = isWatched || context?.watch !== undefined
     this.#unfinished = messages.length
     const works: Work[] = []

@@ -145,6 +145,9 @@ const brokenAt = (eventNumber: number): Refusal => ({ error: 'body_not_json', ev
 /** The longest `test` of a test message, in characters: a UUID has 36. */
 const testLength = 64
 
+/** A request with this header carries a test message. When it is refused, nothing of the service is lost. */
+export const testHeader = 'fleethook-test'
+
 /** What `{"fleethook":{"test":"<uuid>"}}` is marked with. `undefined` for every other message. */
 function testOf(value: JsonObject): string | undefined {
   const { fleethook } = value

@@ -3,6 +3,7 @@ import { request as httpRequest, type IncomingHttpHeaders } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { gzipSync } from 'node:zlib'
 import { FleethookError } from '../../../src/base/errors.ts'
+import { testHeader } from '../../../src/inbox/receipts.ts'
 import { isLoopback } from '../../../src/service/client/webhook-url.ts'
 import { problemWithSecret } from '../send/post.ts'
 import { type ArrivedTest, type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
@@ -256,7 +257,12 @@ function exchange(
       {
         method,
         signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
-        headers: { 'user-agent': 'fleethook-doctor', 'content-length': String(Buffer.byteLength(body)), ...headers },
+        headers: {
+          'user-agent': 'fleethook-doctor',
+          [testHeader]: '1',
+          'content-length': String(Buffer.byteLength(body)),
+          ...headers,
+        },
         agent: false,
         ...(isSecure ? { ca: trusted(ca) } : {}),
       },

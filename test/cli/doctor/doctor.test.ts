@@ -1,7 +1,7 @@
 import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type Observer } from 'fleethook'
+import { createReceiver, type Observer, type Receiver } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
 import { Hono } from 'hono'
@@ -52,11 +52,15 @@ async function found(findings: AsyncIterable<Finding>): Promise<Record<string, s
 /** A receiver behind a proxy, and what reached it. */
 async function receiverBehind(
   fault: Fault,
-  receiverSecret = secret,
-): Promise<Required<Pick<Circumstances, 'arrived'>> & { readonly url: URL }> {
+  receiverSecret: string = secret,
+): Promise<Pick<Circumstances, 'arrived'> & { readonly url: URL }> {
   const tests = new Map<string, ArrivedTest>()
   const observe: Observer = { tested: (message) => tests.set(message.test, message) }
-  const receiver = createReceiver({ secret: receiverSecret, log: silent, observe })
+  const url = await behind(fault, createReceiver({ secret: receiverSecret, log: silent, observe }))
+  return { url, arrived: async (test) => tests.get(test) }
+}
+
+async function behind(fault: Fault, receiver: Receiver): Promise<URL> {
   const app = new Hono().route('/telemetry', receiver.routes())
   const server = await serve(app, { port: 0, hostname: '127.0.0.1', signals: [] })
   const front = await proxy(server.url, fault)
@@ -64,7 +68,7 @@ async function receiverBehind(
     await front[Symbol.asyncDispose]()
     await server.close()
   })
-  return { url: front.url, arrived: async (test) => tests.get(test) }
+  return front.url
 }
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} }
@@ -167,6 +171,15 @@ describe('a proxy before the receiver', () => {
   test('one that removes Content-Encoding is named', async () => {
     const findings = await check({ headers: ({ 'content-encoding': _, ...rest }) => rest })
     expect(findings['proxy.gzip']).toMatch(/^fail: A gzip body was refused by the receiver: status 400/)
+  })
+
+  test('what the receiver refuses of its messages is no gap', async () => {
+    const receiver = createReceiver({ secret, log: silent, limits: { bodyBytes: 10_000 } })
+    const url = await behind({ headers: ({ 'content-encoding': _, ...rest }) => rest }, receiver)
+    const findings = await found(checkProxy(circumstances({ url })))
+    expect(findings['proxy.gzip']).toMatch(/^fail: A gzip body was refused by the receiver/)
+    expect(findings['proxy.body']).toMatch(/^fail: .* was refused by the receiver: status 413/)
+    expect(receiver.stats()).toMatchObject({ refused: { body_not_json: 1, body_too_large: 1 }, openGaps: 0 })
   })
 
   test('one that cuts the connection is named with the error', async () => {
