@@ -3,7 +3,7 @@ import type { Surroundings } from './dispatch/work.ts'
 import { createRegistry } from './dispatch/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
-import { type Answer, notReady, type Refusal, refuse, success } from './http/answers.ts'
+import { type Answer, type Readiness, readinessOf, type Refusal, refuse, success } from './http/answers.ts'
 import { readGiven } from './http/body.ts'
 import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
@@ -16,7 +16,7 @@ import type { Backend, BackendParts } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
-import type { Readiness, Receiver } from './receiver/interface.ts'
+import type { Receiver } from './receiver/interface.ts'
 import { Rules } from './vehicles/rules.ts'
 import { Slots } from './vehicles/state.ts'
 import { checkEdge, isEdge, type Vehicles } from './vehicles/vehicles.ts'
@@ -141,10 +141,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   /** From the call of `drain` on, load balancers look for another process, even while messages are still taken. */
   const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
     isStopping ? 'draining' : backend.refusing()
-  const readiness = (): Readiness => {
-    const reason = busy()
-    return reason === undefined ? { ready: true } : { ready: false, reason: notReady[reason] }
-  }
+  const readiness = (): Readiness => readinessOf(busy())
 
   const { app, fetch, answer } = createRoutes<E>({
     receive,
@@ -202,6 +199,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       return backend.drain(options)
     },
     readiness,
+    handlersOf: (event) => registry.namesFor(event),
     stats: backend.stats,
     observe: backend.observe,
     deadLetters: backend.deadLetters,

@@ -39,7 +39,7 @@ export function configFor(form: Form): ViteUserConfig {
       alias: [
         { find: /^fleethook$/, replacement: source('src/index.ts') },
         {
-          find: /^fleethook\/(normalize|schemas|client|metrics|operator|otel|sandbox|testing|when)$/,
+          find: /^fleethook\/(normalize|schemas|client|inspector|metrics|operator|otel|sandbox|testing|when)$/,
           replacement: source('src/$1.ts'),
         },
         { find: /^fleethook\/(node|bun|deno|workers|inbox\/[\w-]+)$/, replacement: source('adapters/$1.ts') },

@@ -32,7 +32,7 @@ export interface VehicleParts {
 }
 
 /** What keeps messages and has them handled: in this process (`local.ts`), or elsewhere (`relay.ts`). */
-export interface Backend extends Required<OperatorApi> {
+export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handlersOf'>> {
   readonly ack: Ack
   readonly durability: Durability
   /** The newest state of each vehicle. `undefined`: the option `vehicles` is off. */

@@ -8,7 +8,7 @@ import { Scheduler } from '../dispatch/scheduler.ts'
 import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
-import type { Refusal } from '../http/answers.ts'
+import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
@@ -18,7 +18,8 @@ import type { Stats } from '../inbox/stats.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
-import type { GapReason } from '../events/event.ts'
+import type { FleetEvent, GapReason } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
 import { Fleet, type FleetVehicles } from '../vehicles/vehicles.ts'
 import { watchForStalls } from './stalls.ts'
 
@@ -244,6 +245,10 @@ export class LocalBackend implements Backend {
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
 
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
+
+  readonly readiness = (): Readiness => readinessOf(this.isDraining ? 'draining' : this.refusing())
+
+  readonly handlersOf = (event: FleetEvent | MalformedBody): readonly string[] => this.#parts.registry.namesFor(event)
 
   state(): BackendState {
     const { counts, lanes } = this.#scheduler

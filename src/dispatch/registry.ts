@@ -86,6 +86,8 @@ export interface Registry {
   addEdgeBatch(edge: string, options: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter, handler: unknown): void
   /** What an event is for, with what it changed. */
   handlersFor(event: FleetEvent | MalformedBody, step?: Step): Matching
+  /** The labels of what an event is for, without the handlers of edges. */
+  namesFor(event: FleetEvent | MalformedBody): readonly string[]
 }
 
 /** The handlers for an event, in order, and the batches that want it. */
@@ -153,7 +155,7 @@ export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (fie
       byTopic.set(topic, change(byTopic.get(topic) ?? nobody, handler))
   }
 
-  return {
+  const registry: Registry = {
     add(given, handler, filter) {
       const wants = wantsOf(filter)
       subscribe<AnyHandler>(given, handler, ({ all, gatherers }, checkedHandler) =>
@@ -198,7 +200,13 @@ export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (fie
       const all = subscriptions.map((each) => each.unfiltered ?? matching(each, event, step))
       return { handlers: all.flatMap(({ handlers }) => handlers), gatherers: all.flatMap(({ gatherers }) => gatherers) }
     },
+
+    namesFor(event) {
+      const { handlers, gatherers } = registry.handlersFor(event)
+      return [...handlers, ...gatherers].map(labelOf)
+    },
   }
+  return registry
 }
 
 /** The type is right because a handler is only called with events of the topics it was registered for. */
