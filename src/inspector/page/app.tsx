@@ -1,0 +1,229 @@
+import { effect, signal, type Signal } from '@preact/signals'
+import type { JSX } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import { Dead } from './dead.tsx'
+import { commands, notCopied } from './detail.tsx'
+import { numberOf, timeOf } from './format.ts'
+import { Health } from './health.tsx'
+import { move, openMarked } from './list.tsx'
+import { Live } from './live.tsx'
+import { forgetSecret, isRefused, secret, useSecret } from './receiver.ts'
+import { goTo, linkTo, route, type View, views } from './route.ts'
+import { connection, isPaused, lost, rate, stats, toast } from './store.ts'
+import { Vehicles } from './vehicles.tsx'
+
+const names: Readonly<Record<View, string>> = { live: 'Live', vehicles: 'Vehicles', dead: 'Dead letters', health: 'Health' }
+
+const isHelpOpen: Signal<boolean> = signal(false)
+
+const keys: readonly (readonly [key: string, what: string])[] = [
+  ...([['j', 'Next row'], ['k', 'Row before'], ['Enter', 'Open the row'], ['Esc', 'Close']] as const),
+  ...([['p', 'Pause or resume the live list'], ['/', 'Search'], ['r', 'Replay the open dead letter']] as const),
+  ...([['c', 'Copy the open message as curl'], ['t', 'Copy the open message as a test']] as const),
+  ...([['1', 'Live'], ['2', 'Vehicles'], ['3', 'Dead letters'], ['4', 'Health'], ['?', 'These keys']] as const),
+]
+
+/** Closes what is open: a message first, then a vehicle. */
+function close(): void {
+  const { view, parts, query } = route.value
+  if (parts.length > 0) goTo(linkTo(view, parts.slice(0, -1), query))
+}
+
+const actions: Readonly<Record<string, () => void>> = {
+  j: () => walk(1),
+  k: () => walk(-1),
+  ArrowDown: () => walk(1),
+  ArrowUp: () => walk(-1),
+  Enter: openMarked,
+  Escape: close,
+  p: () => (isPaused.value = !isPaused.value),
+  '/': () => document.querySelector<HTMLElement>('#search')?.focus(),
+  r: () => commands.value.replay?.(),
+  c: () => commands.value.curl?.(),
+  t: () => commands.value.test?.(),
+  '?': () => (isHelpOpen.value = true),
+  ...Object.fromEntries(views.map((view, index) => [String(index + 1), () => goTo(linkTo(view))])),
+}
+
+/** A list that moves on would take the row away. */
+function walk(by: 1 | -1): void {
+  if (route.value.view === 'live') isPaused.value = true
+  move(by)
+}
+
+const controls = 'input, select, textarea, button, a, [role=link], dialog'
+
+export function listenToKeys(): void {
+  addEventListener('keydown', (event) => {
+    const { key, target, altKey, ctrlKey, metaKey } = event
+    const on = target instanceof Element ? target : document.body
+    if (secret.value === undefined || altKey || ctrlKey || metaKey || document.querySelector('dialog[open]') !== null) return
+    if (on.matches('input, select, textarea')) {
+      if (key === 'Escape' && on instanceof HTMLElement) on.blur()
+      return
+    }
+    // Enter is for the control that has the focus, and arrows scroll what can be scrolled.
+    if (key === 'Enter' && on.matches(controls)) return
+    if (key.startsWith('Arrow') && on !== document.body && !on.matches('.scroll, .row a')) return
+    const act = actions[key]
+    if (act === undefined) return
+    event.preventDefault()
+    act()
+  })
+}
+
+const themes = ['auto', 'light', 'dark'] as const
+
+const theme: Signal<(typeof themes)[number]> = signal(themes.find((name) => name === localStorage.getItem('fleethook.theme')) ?? 'auto')
+
+export function followTheme(): void {
+  effect(() => {
+    document.documentElement.dataset['theme'] = theme.value
+    localStorage.setItem('fleethook.theme', theme.value)
+  })
+}
+
+export function App(): JSX.Element {
+  if (secret.value === undefined) return <Door />
+  const { view } = route.value
+  return (
+    <>
+      <header class="top">
+        <a class="brand" href={linkTo('live')}>
+          fleethook
+        </a>
+        <nav aria-label="Views">
+          {views.map((each) => (
+            <a key={each} href={linkTo(each)} aria-current={each === view ? 'page' : undefined}>
+              {names[each]}
+              {each === 'dead' && <Count />}
+            </a>
+          ))}
+        </nav>
+        <span class="grow" />
+        <Pulse />
+        <button
+          class="plain"
+          onClick={() => (theme.value = themes[(themes.indexOf(theme.value) + 1) % themes.length] ?? 'auto')}
+          aria-label={`Colors: ${theme.value}`}
+          title={`Colors: ${theme.value}`}
+        >
+          {{ auto: '◐', light: '○', dark: '●' }[theme.value]}
+        </button>
+        <button class="plain" onClick={() => (isHelpOpen.value = true)} aria-label="Keys" title="Keys (?)">
+          ?
+        </button>
+      </header>
+      <Gone />
+      <main>
+        {view === 'live' && <Live />}
+        {view === 'vehicles' && <Vehicles />}
+        {view === 'dead' && <Dead />}
+        {view === 'health' && <Health />}
+      </main>
+      <p class={toast.value === '' ? 'toast' : 'toast on'} role="status">
+        {toast.value}
+      </p>
+      <Help />
+      <NotCopied />
+    </>
+  )
+}
+
+function Count(): JSX.Element | null {
+  const many = stats.value?.inbox.deadLetters ?? stats.value?.deadLettered ?? 0
+  return many === 0 ? null : <span class="count">{numberOf(many)}</span>
+}
+
+/** Whether the page hears the receiver, and what arrives. */
+function Pulse(): JSX.Element {
+  const words = { open: 'Connected', connecting: 'Connecting', lost: 'Reconnecting' }[connection.value]
+  return (
+    <span class={`pulse ${connection.value}`}>
+      <span class="figures">{rate.value === undefined ? '' : `${numberOf(Math.round(rate.value * 10) / 10)}/s`}</span>
+      <span role="status">{words}</span>
+    </span>
+  )
+}
+
+/** The receiver is gone. */
+function Gone(): JSX.Element | null {
+  if (lost.value === undefined) return null
+  const { at, text } = lost.value
+  return (
+    <p class="gone" role="alert">
+      <b>The receiver is gone since {timeOf(at)} UTC.</b> {text} The page reconnects by itself. What you see is from before. If it does
+      not come back, look at the log of its process.
+    </p>
+  )
+}
+
+/** Asks for the secret. */
+function Door(): JSX.Element {
+  const field = useRef<HTMLInputElement>(null)
+  const enter = (event: Event): void => {
+    event.preventDefault()
+    if (field.current !== null && field.current.value !== '') useSecret(field.current.value.trim())
+  }
+  return (
+    <main class="door">
+      <form onSubmit={enter}>
+        <h1>fleethook inspector</h1>
+        {isRefused.value && (
+          <p class="error" role="alert">
+            The receiver refused this secret. Use the one that <code>inspectorRoutes</code> was mounted with, not the secret of the webhook.
+            With <code>npx fleethook inspect</code>, open the address that the command printed last.
+          </p>
+        )}
+        <label>
+          Secret
+          <input ref={field} type="password" autocomplete="current-password" required />
+        </label>
+        <button class="primary">Open</button>
+        <p class="quiet">The secret stays in this tab. It is sent to this receiver only, in the header Authorization.</p>
+      </form>
+    </main>
+  )
+}
+
+function Help(): JSX.Element {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const isOpen = isHelpOpen.value
+  useEffect(() => (isOpen ? dialog.current?.showModal() : dialog.current?.close()), [isOpen])
+  return (
+    <dialog ref={dialog} aria-labelledby="keys" onClose={() => (isHelpOpen.value = false)}>
+      <h2 id="keys">Keys</h2>
+      <dl class="keys">
+        {keys.map(([key, what]) => (
+          <div key={key}>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <p class="actions">
+        <button onClick={() => (isHelpOpen.value = false)}>Close</button>
+        <button onClick={forgetSecret}>Forget the secret</button>
+      </p>
+    </dialog>
+  )
+}
+
+/** A page that is not on localhost or HTTPS has no clipboard. */
+function NotCopied(): JSX.Element {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const text = notCopied.value
+  useEffect(() => (text === undefined ? dialog.current?.close() : dialog.current?.showModal()), [text])
+  return (
+    <dialog ref={dialog} aria-labelledby="not-copied" onClose={() => (notCopied.value = undefined)}>
+      <h2 id="not-copied">Copy it from here</h2>
+      <p class="quiet">The browser gives the clipboard to pages on localhost and HTTPS only.</p>
+      <textarea readOnly rows={12} aria-label="Text to copy" value={text ?? ''} onFocus={({ currentTarget }) => currentTarget.select()} />
+      <p class="actions">
+        <button onClick={() => (notCopied.value = undefined)}>Close</button>
+      </p>
+    </dialog>
+  )
+}

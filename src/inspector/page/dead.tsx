@@ -1,0 +1,155 @@
+import { type Signal, useSignal } from '@preact/signals'
+import type { JSX } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import type { Letter } from './answers.ts'
+import { Detail } from './detail.tsx'
+import { countOf } from './format.ts'
+import { Empty, List, useReading } from './list.tsx'
+import { Choice, topics } from './live.tsx'
+import { post, queryOf, read } from './receiver.ts'
+import { linkTo, route, setQuery } from './route.ts'
+import { rowOfLetter } from './rows.ts'
+import { replay, say, stats } from './store.ts'
+
+/** The route answers at most this many at once, oldest first. */
+const mostLetters = 1_000
+
+/** What the filters select, as the routes write it: `datetime-local` has no zone, and all times are in UTC. */
+function selection(): Readonly<Record<string, string>> {
+  const { vin = '', topic = '', from = '', to = '' } = route.value.query
+  const given = { vin, topic, from: from && `${from}Z`, to: to && `${to}Z` }
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== ''))
+}
+
+export function Dead(): JSX.Element {
+  const { parts, query } = route.value
+  const [opened] = parts
+  const which = selection()
+  const isFiltered = Object.keys(which).length > 0
+  const replays = useSignal(0)
+  const asked = useSignal<number | undefined>(undefined)
+  const { data, error } = useReading(
+    [JSON.stringify(which), replays.value, stats.value?.deadLettered, stats.value?.inbox.deadLetters],
+    (signal) => read<{ letters: readonly Letter[]; next: string | null }>(`dead?${queryOf({ ...which, limit: mostLetters })}`, signal),
+  )
+  const rows = (data?.letters ?? []).map(rowOfLetter).sort((a, b) => b.atMs - a.atMs)
+  const replayed = (): void => void (replays.value += 1)
+  const ask = async (): Promise<void> => {
+    try {
+      asked.value = (await post<{ messages: number }>('dead/replay', { ...which, dryRun: true })).messages
+    } catch (failure) {
+      say(failure instanceof Error ? failure.message : 'The receiver does not answer.')
+    }
+  }
+
+  return (
+    <div class={opened === undefined ? 'panes' : 'panes open'}>
+      <section class="pane" aria-label="Dead letters">
+        <div class="bar">
+          <input
+            id="search"
+            class="vin-filter"
+            placeholder="VIN"
+            aria-label="Only this VIN"
+            spellcheck={false}
+            value={query['vin'] ?? ''}
+            onChange={({ currentTarget }) => setQuery({ vin: currentTarget.value.trim() })}
+          />
+          <Choice label="Topic" all="All topics" values={topics} value={query['topic'] ?? ''} onChange={(topic) => setQuery({ topic })} />
+          <Moment name="from" label="Received from" />
+          <Moment name="to" label="to" />
+          <span class="grow" />
+          <button class="primary" disabled={rows.length === 0} onClick={() => void ask()}>
+            {isFiltered ? 'Replay these…' : 'Replay all…'}
+          </button>
+        </div>
+        <List
+          label="Dead letters, newest first"
+          rows={rows}
+          opened={opened}
+          linkOf={(row) => linkTo('dead', [row.key], query)}
+        >
+          {error !== undefined && (
+            <Empty title="The dead letters cannot be read">
+              <p>{error.message}</p>
+            </Empty>
+          )}
+          {error === undefined && data !== undefined && rows.length === 0 && (
+            <Empty title={isFiltered ? 'No dead letter matches the filters' : 'No dead letters'}>
+              {isFiltered ? (
+                <button onClick={() => setQuery({ vin: '', topic: '', from: '', to: '' })}>Clear the filters</button>
+              ) : (
+                <p>A message becomes a dead letter when one of its handlers has failed in every attempt. You replay it from here.</p>
+              )}
+            </Empty>
+          )}
+          {rows.length > 0 && (
+            <p class="foot">
+              {countOf(rows.length, 'dead letter')}
+              {data?.next != null && ', the oldest of more. Choose a time to see the others.'}
+            </p>
+          )}
+        </List>
+      </section>
+      {opened !== undefined && <Detail id={opened} closeTo={linkTo('dead', [], query)} onReplayed={replayed} />}
+      <Confirm asked={asked} which={which} onReplayed={replayed} />
+    </div>
+  )
+}
+
+function Moment({ name, label }: { readonly name: 'from' | 'to'; readonly label: string }): JSX.Element {
+  return (
+    <label class="moment">
+      {label}
+      <input
+        type="datetime-local"
+        step="1"
+        aria-label={`${label} (UTC)`}
+        value={route.value.query[name] ?? ''}
+        onChange={({ currentTarget }) => setQuery({ [name]: currentTarget.value })}
+      />
+    </label>
+  )
+}
+
+interface ConfirmProps {
+  /** The number of dead letters that match. `undefined`: nobody asked. */
+  readonly asked: Signal<number | undefined>
+  readonly which: Readonly<Record<string, string>>
+  readonly onReplayed: () => void
+}
+
+/** Says how many would be replayed before it does so. */
+function Confirm({ asked, which, onReplayed }: ConfirmProps): JSX.Element {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const many = asked.value
+  useEffect(() => {
+    if (many === undefined) dialog.current?.close()
+    else dialog.current?.showModal()
+  }, [many])
+  const close = (): void => void (asked.value = undefined)
+  const run = (): void => {
+    close()
+    void replay('dead/replay', which).then((isDone) => isDone && onReplayed())
+  }
+  return (
+    <dialog ref={dialog} aria-labelledby="confirm" onClose={close}>
+      <h2 id="confirm">{`Replay ${countOf(many ?? 0, 'dead letter')}?`}</h2>
+      <p>All of their handlers run again, also those that succeeded.</p>
+      <dl class="facts">
+        {Object.entries(which).map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      <p class="actions">
+        <button class="primary" onClick={run} disabled={many === 0}>
+          Replay
+        </button>
+        <button onClick={close}>Cancel</button>
+      </p>
+    </dialog>
+  )
+}

@@ -1,0 +1,300 @@
+import { signal, type Signal } from '@preact/signals'
+import type { ComponentChildren, JSX } from 'preact'
+import { useEffect, useRef } from 'preact/hooks'
+import type { Event, Item, StoredMessage } from './answers.ts'
+import { curlOf, isCopyable, testOf } from './copy.ts'
+import { countOf, durationOf, momentOf, rawFieldsOf, timeOf, valueOf } from './format.ts'
+import { Badge, Empty, useReading } from './list.tsx'
+import { read } from './receiver.ts'
+import { linkTo } from './route.ts'
+import { type Row, withStored } from './rows.ts'
+import { about, changes, isLoading, knownRow, replay, say } from './store.ts'
+
+/** Text that the clipboard did not take. */
+export const notCopied: Signal<string | undefined> = signal(undefined)
+
+async function copy(what: string, text: string): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text)
+    say(`Copied ${what}.`)
+  } catch {
+    notCopied.value = text
+  }
+}
+
+/** What the keys do with the message that is open. */
+export const commands: Signal<{ readonly replay?: () => void; readonly curl?: () => void; readonly test?: () => void }> = signal({})
+
+interface DetailProps {
+  readonly id: string
+  readonly closeTo: string
+  readonly onReplayed?: () => void
+}
+
+/** One message, or one thing that happened without one. */
+export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
+  const known = (changes.value, knownRow(id))
+  // What the inbox says is read again when the outcome changes.
+  const stored = useReading([id, known?.outcome], async (signal) =>
+    known !== undefined && known.id === undefined
+      ? undefined
+      : read<StoredMessage>(`messages/${encodeURIComponent(id)}`, signal),
+  )
+  const message = stored.data?.id === id ? stored.data : undefined
+  const row = message === undefined ? known : withStored(known, message)
+  const heading = useRef<HTMLHeadingElement>(null)
+  useEffect(() => heading.current?.focus(), [id])
+
+  const { event } = row ?? {}
+  const canCopy = event !== undefined && isCopyable(event)
+  const canReplay = row?.outcome === 'dead' && row.id !== undefined
+  const replayIt = (): void =>
+    void replay(`dead/${encodeURIComponent(id)}/replay`).then((isDone) => isDone && onReplayed?.())
+  commands.value = {
+    ...(canReplay && { replay: replayIt }),
+    ...(canCopy && {
+      curl: () => void copy('the curl command', curlOf(event)),
+      test: () => void copy('the test', testOf(event)),
+    }),
+  }
+  useEffect(() => () => void (commands.value = {}), [])
+
+  return (
+    <section class="pane detail" aria-label="Details">
+      <header class="bar">
+        <h2 ref={heading} tabIndex={-1}>
+          {row === undefined ? 'Message' : <Badge outcome={row.outcome} />} {row?.topic}
+        </h2>
+        {row !== undefined && row.vin !== '' && (
+          <a class="vin" href={linkTo('vehicles', [row.vin])}>
+            {row.vin}
+          </a>
+        )}
+        <span class="grow" />
+        <a class="button" href={closeTo} aria-label="Close" title="Close (Esc)">
+          ✕
+        </a>
+      </header>
+      <div class="body" tabIndex={0} role="region" aria-label="Message">
+        {row === undefined ? (
+          stored.error !== undefined && !isLoading.value && (
+            <Empty title="This message is not here any more">
+              <p>{stored.error.message}</p>
+              <p>An inbox deletes settled messages after a time that its option `retention` sets.</p>
+            </Empty>
+          )
+        ) : (
+          <>
+            {(canReplay || canCopy) && (
+              <p class="actions">
+                {canReplay && (
+                  <button class="primary" onClick={replayIt}>
+                    Replay
+                  </button>
+                )}
+                {canCopy && (
+                  <>
+                    <button onClick={() => commands.value.curl?.()}>Copy as curl</button>
+                    <button onClick={() => commands.value.test?.()}>Copy as test</button>
+                    <button onClick={() => void copy('the message', JSON.stringify(event.raw, undefined, 2))}>Copy JSON</button>
+                  </>
+                )}
+              </p>
+            )}
+            <Story row={row} />
+            {event !== undefined && <Payload event={event} />}
+            {row.item !== undefined && row.item.kind !== 'gap' && <Facts item={row.item} />}
+          </>
+        )}
+      </div>
+    </section>
+  )
+}
+
+/** Where the message went, in the order of time. */
+function Story({ row }: { readonly row: Row }): JSX.Element {
+  const { event, failures, handlers, outcome, lagMs, attempts, acknowledgedMs, error, id } = row
+  const lateMs = event?.createdAt === undefined ? 0 : Date.parse(event.receivedAt) - Date.parse(event.createdAt)
+  const runs = attempts === undefined ? '' : ` in ${attempts === 1 ? '1 run' : `${attempts} runs`}`
+  const ends: Readonly<Record<string, string>> = {
+    handled: `Handled${lagMs === undefined ? '' : ` ${durationOf(lagMs)} after receipt`}${runs}`,
+    dead: `Dead letter after ${attempts === 1 ? '1 run' : `${attempts ?? 'its'} runs`}`,
+    duplicate: 'Skipped: the same message was handled before',
+    conflated: 'Merged into another message of this vehicle',
+    lost: 'Lost: this process gave it up',
+    waiting: 'Waits for its handlers',
+    failed: 'Waits for its next run',
+  }
+  return (
+    <>
+      <h3>Where it went</h3>
+      <ol class="story">
+        {event?.createdAt !== undefined && (
+          <Step at={momentOf(event.createdAt)}>
+            Made by the vehicle{lateMs > 60_000 && <b class="note"> {durationOf(lateMs)} before receipt</b>}
+          </Step>
+        )}
+        {event !== undefined && (
+          <Step at={momentOf(event.receivedAt)}>
+            Received{event.format == null ? '' : ` as ${event.format}`}
+            {acknowledgedMs === undefined ? '' : `, acknowledged after ${durationOf(acknowledgedMs)}`}
+          </Step>
+        )}
+        {failures.map(({ at, attempt, handler, error, nextAt }) => (
+          <Step key={`${at} ${handler}`} at={momentOf(at)} tone="failed">
+            {attempt === undefined ? 'Failed' : `Run ${attempt} failed`}
+            {handler !== undefined && <> in {handler}</>}
+            {nextAt !== undefined && `, next run at ${timeOf(nextAt)}`}
+            <pre class="error">{error}</pre>
+          </Step>
+        ))}
+        {ends[outcome] !== undefined && (
+          <Step at="" tone={outcome}>
+            {ends[outcome]}
+            {outcome === 'dead' && error !== undefined && failures.at(-1)?.error !== error && <pre class="error">{error}</pre>}
+          </Step>
+        )}
+      </ol>
+      <dl class="facts">
+        {handlers !== undefined && (
+          <>
+            <dt>Handlers</dt>
+            <dd>
+              {handlers.length === 0
+                ? 'None: no handler is registered for it, so it was settled at once.'
+                : handlers.join(', ')}
+            </dd>
+          </>
+        )}
+        {id !== undefined && (
+          <>
+            <dt>Delivery</dt>
+            <dd class="mono">{id}</dd>
+          </>
+        )}
+      </dl>
+    </>
+  )
+}
+
+function Step({ at, tone = '', children }: { readonly at: string; readonly tone?: string; readonly children: ComponentChildren }): JSX.Element {
+  return (
+    <li class={tone}>
+      <time>{at}</time>
+      <div>{children}</div>
+    </li>
+  )
+}
+
+/** As it came beside what handlers see. */
+function Payload({ event }: { readonly event: Event }): JSX.Element | null {
+  const { topic, data, undecoded = {}, raw, text } = event
+  if (topic === 'malformed')
+    return (
+      <>
+        <h3>As it came</h3>
+        <pre>{valueOf(text ?? 'Its text is hidden.')}</pre>
+      </>
+    )
+  if (raw === undefined || raw === null)
+    return about.value?.payloads === false ? (
+      <Empty title="Payloads are hidden">
+        <p>{(event.fields ?? []).join(', ')}</p>
+        <p>
+          These routes were mounted with <code>payloads: false</code>. Mount them without it to see values.
+        </p>
+      </Empty>
+    ) : (
+      <Json title="As handlers see it" value={event} />
+    )
+  if (topic !== 'data' || data === undefined)
+    return (
+      <div class="beside">
+        <Json title="As it came" value={raw} />
+        <Json title="As handlers see it" value={withoutRaw(event)} />
+      </div>
+    )
+  const came = rawFieldsOf(event)
+  return (
+    <>
+      <h3 id="fields">Fields</h3>
+      <table class="fields" aria-labelledby="fields">
+        <thead>
+          <tr>
+            <th scope="col">Field</th>
+            <th scope="col">As it came</th>
+            <th scope="col">As handlers see it</th>
+          </tr>
+        </thead>
+        <tbody>
+          {Object.entries(data).map(([field, value]) => (
+            <tr key={field} class={Object.hasOwn(undecoded, field) ? 'undecoded' : ''}>
+              <th scope="row">{field}</th>
+              <td>{JSON.stringify(came.get(field)) ?? ''}</td>
+              <td>
+                {typeof value === 'string' ? JSON.stringify(value) : valueOf(value)}
+                {Object.hasOwn(undecoded, field) && <b class="note"> undecoded</b>}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {Object.keys(undecoded).length > 0 && (
+        <p class="quiet">
+          An undecoded value does not have the type of the catalogue. Handlers get null, and the value in event.undecoded.
+        </p>
+      )}
+      <div class="beside">
+        <Json title="Message as it came" value={raw} />
+        <Json title="Event as handlers see it" value={withoutRaw(event)} />
+      </div>
+    </>
+  )
+}
+
+const withoutRaw = (event: Event): object => Object.fromEntries(Object.entries(event).filter(([name]) => name !== 'raw'))
+
+function Json({ title, value }: { readonly title: string; readonly value: unknown }): JSX.Element {
+  return (
+    <div>
+      <h3>{title}</h3>
+      <pre tabIndex={0} role="region" aria-label={title}>
+        {JSON.stringify(value, undefined, 2)}
+      </pre>
+    </div>
+  )
+}
+
+/** What is known of a refused request or a test message. */
+function Facts({ item }: { readonly item: Item }): JSX.Element {
+  const { kind, at, error, status, hint, isAuthentic, messages = 0, vins = [], count, test, bytes, encoding, headers } = item
+  const facts: readonly (readonly [string, string | undefined])[] = [
+    ['When', momentOf(at)],
+    ['Reason', error],
+    ['Answer', status === undefined ? undefined : status === 0 ? 'none: the connection was closed' : String(status)],
+    ['What to do', hint],
+    ['Secret', isAuthentic === undefined ? undefined : isAuthentic ? 'right: the service has lost a message' : 'wrong or not checked: a stranger may have sent it'],
+    ['Lost', messages === 0 ? undefined : `${countOf(messages, 'message')} of ${vins.join(', ')}`],
+    ['Since the start', count === undefined ? undefined : `${count} for this reason`],
+    ['Test message', test],
+    ['Size', bytes === undefined ? undefined : `${bytes} bytes`],
+    ['Encoding', kind === 'test' ? (encoding ?? 'read by the host') : undefined],
+    ['Headers', headers?.map(({ name, length }) => `${name} (${length})`).join(', ')],
+  ]
+  return (
+    <>
+      <h3>{kind === 'refused' ? 'Refused request' : 'Test message'}</h3>
+      <dl class="facts">
+        {facts.map(
+          ([name, value]) =>
+            value !== undefined && (
+              <>
+                <dt>{name}</dt>
+                <dd>{value}</dd>
+              </>
+            ),
+        )}
+      </dl>
+    </>
+  )
+}

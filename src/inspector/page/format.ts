@@ -1,0 +1,81 @@
+import type { Event } from './answers.ts'
+
+/** `10:00:01`, in UTC as in the log and on the command line. */
+export const timeOf = (iso: string): string => iso.slice(11, 19)
+
+/** `2026-11-21 10:00:01.250` */
+export const momentOf = (iso: string): string => iso.slice(0, 23).replace('T', ' ').replace('Z', '')
+
+/** `12 ms`, `1.4 s`, `3 min`, `2 h`, `5 d` */
+export function durationOf(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)} ms`
+  if (ms < 10_000) return `${(ms / 1_000).toFixed(1)} s`
+  if (ms < 120_000) return `${Math.round(ms / 1_000)} s`
+  if (ms < 7_200_000) return `${Math.round(ms / 60_000)} min`
+  return ms < 172_800_000 ? `${Math.round(ms / 3_600_000)} h` : `${Math.round(ms / 86_400_000)} d`
+}
+
+export const countOf = (n: number, word: string): string => `${numberOf(n)} ${word}${n === 1 ? '' : 's'}`
+
+const grouping = new Intl.NumberFormat('en-US', { maximumFractionDigits: 1 })
+
+/** `12,345.6` */
+export const numberOf = (n: number): string => grouping.format(n)
+
+/** `1.4 MB` */
+export function bytesOf(n: number): string {
+  if (n < 1_000) return `${n} B`
+  return n < 1_000_000 ? `${numberOf(n / 1_000)} kB` : `${numberOf(n / 1_000_000)} MB`
+}
+
+/** A value on one line. */
+export function valueOf(value: unknown): string {
+  if (value === null || value === undefined) return 'null'
+  if (typeof value === 'string') return value
+  if (typeof value === 'number') return String(Math.round(value * 1e6) / 1e6)
+  return JSON.stringify(value)
+}
+
+/** What a row says of an event. */
+export function gistOf(event: Event): string {
+  const { topic, data, fields } = event
+  const list = (value: unknown): string =>
+    Array.isArray(value) ? value.map((entry) => valueOf(memberOf(entry, 'name'))).join(', ') : ''
+  switch (topic) {
+    case 'data': {
+      if (data === undefined) return (fields ?? []).join(', ')
+      const told = Object.entries(data).map(([field, value]) => `${field} ${valueOf(value)}`)
+      return told.join(', ').slice(0, 300)
+    }
+    case 'alerts':
+    case 'errors':
+      return list(event[topic]).slice(0, 300)
+    case 'vehicle_data':
+      return Object.keys(objectOf(event['vehicleData'])).join(', ').slice(0, 300)
+    case 'gap':
+      return `${valueOf(event['reason'])}: ${event['missed'] === 0 ? 'some' : valueOf(event['missed'])} missing`
+    case 'malformed':
+      return `${valueOf(event['error'])} ${valueOf(event['text'] ?? '')}`.slice(0, 300)
+    default: {
+      const words = [event['state'], event['status'], event['networkInterface'], event['reason']]
+      return words
+        .flatMap((word) => (typeof word === 'string' ? [word] : []))
+        .join(' ')
+        .slice(0, 300)
+    }
+  }
+}
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null
+
+export const objectOf = (value: unknown): Readonly<Record<string, unknown>> => (isObject(value) ? value : {})
+
+export const memberOf = (value: unknown, name: string): unknown => objectOf(value)[name]
+
+/** The value of each field as the message brought it, whatever its format. */
+export function rawFieldsOf({ raw }: Event): ReadonlyMap<string, unknown> {
+  const data = memberOf(raw, 'data') ?? memberOf(memberOf(raw, 'event'), 'data')
+  if (!Array.isArray(data)) return new Map(Object.entries(objectOf(data)))
+  return new Map(data.map((entry) => [String(memberOf(entry, 'key')), memberOf(entry, 'value')]))
+}

@@ -1,0 +1,257 @@
+import type { ComponentChildren, JSX } from 'preact'
+import type { Sample, Stats, StoredMessage } from './answers.ts'
+import { bytesOf, countOf, durationOf, momentOf, numberOf, timeOf } from './format.ts'
+import { Empty, useReading } from './list.tsx'
+import { read } from './receiver.ts'
+import { linkTo } from './route.ts'
+import { about, samples, stats } from './store.ts'
+
+export function Health(): JSX.Element {
+  const now = stats.value
+  return (
+    <section class="page health" aria-label="Health">
+      <Charts all={samples.value} />
+      {now === undefined ? <Empty title="No figures yet">{null}</Empty> : <Checks stats={now} />}
+      <Gaps open={now?.openGaps ?? 0} />
+      {now !== undefined && <Drift stats={now} />}
+    </section>
+  )
+}
+
+/** What a chart shows of a sample; `undefined` where there is nothing to show. */
+type Points = readonly (number | undefined)[]
+
+/** How much a count grew per second since the sample before. */
+function perSecond(all: readonly Sample[], name: 'received' | 'refused' | 'dead'): Points {
+  return all.map((sample, index) => {
+    const before = all[index - 1]
+    if (before === undefined || sample[name] < before[name]) return undefined
+    return ((sample[name] - before[name]) * 1_000) / Math.max(1, Date.parse(sample.at) - Date.parse(before.at))
+  })
+}
+
+const eachSecond = (n: number): string => `${numberOf(n)}/s`
+
+function Charts({ all }: { readonly all: readonly Sample[] }): JSX.Element {
+  return (
+    <div class="charts">
+      <Chart title="Received" all={all} points={perSecond(all, 'received')} unit={eachSecond} />
+      <Chart title="Acknowledged after, p99" all={all} points={all.map(({ ack }) => ack?.p99)} unit={durationOf} />
+      <Chart title="Backlog" all={all} points={all.map(({ waiting }) => waiting)} unit={numberOf} />
+      <Chart title="Age of the oldest waiting" all={all} points={all.map(({ oldestMs = 0 }) => oldestMs)} unit={durationOf} />
+      <Chart title="Refused" tone="bad" all={all} points={perSecond(all, 'refused')} unit={eachSecond} />
+      <Chart title="Dead letters" tone="bad" all={all} points={perSecond(all, 'dead')} unit={eachSecond} />
+    </div>
+  )
+}
+
+interface ChartProps {
+  readonly title: string
+  readonly all: readonly Sample[]
+  readonly points: Points
+  readonly unit: (value: number) => string
+  readonly tone?: 'bad'
+}
+
+const chartWidth = 180
+const chartHeight = 48
+/** 15 minutes of samples. */
+const mostPoints = 180
+
+/** One small chart: the newest value, the highest, and how it went. */
+function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
+  const known = points.filter((point) => point !== undefined)
+  const most = Math.max(0, ...known)
+  const newest = points.at(-1)
+  const place = (value: number, index: number): string =>
+    `${(chartWidth - (points.length - 1 - index) * (chartWidth / mostPoints)).toFixed(1)},${(chartHeight - 2 - (most === 0 ? 0 : (value / most) * (chartHeight - 6))).toFixed(1)}`
+  const line = points
+    .map((point, index) => (point === undefined ? '' : `${points[index - 1] === undefined ? 'M' : 'L'}${place(point, index)}`))
+    .join('')
+  const since = all[0]?.at
+  return (
+    <figure class={tone === 'bad' && most > 0 ? 'chart bad' : 'chart'}>
+      <figcaption>{title}</figcaption>
+      <p>
+        <b>{newest === undefined ? '–' : unit(newest)}</b>
+        <span class="quiet">{known.length > 1 ? `most ${unit(most)}` : ''}</span>
+      </p>
+      <svg viewBox={`0 0 ${chartWidth} ${chartHeight}`} preserveAspectRatio="none" role="img" aria-label={`${title} since ${since === undefined ? 'now' : timeOf(since)}`}>
+        <path d={line} />
+      </svg>
+    </figure>
+  )
+}
+
+interface Check {
+  readonly name: string
+  readonly value: string
+  /** What to do. Left out: all is well. */
+  readonly todo?: ComponentChildren
+}
+
+/** What an operator looks at first, with what to do about it. */
+function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
+  const { pending, inbox, resting, refused, lost, lastReceivedAtMs, draining } = stats
+  const { deadLetters = stats.deadLettered, mostMessages, bytes, unopened = [], spooled = 0 } = inbox
+  const ready = about.value?.ready
+  const silentMs = lastReceivedAtMs === undefined ? undefined : Math.max(0, Date.now() - lastReceivedAtMs)
+  const refusals = Object.entries(refused).filter(([, count]) => count > 0)
+  const checks: readonly Check[] = [
+    {
+      name: 'Receiver',
+      value: draining ? 'draining' : ready?.ready === false ? 'not ready' : 'takes messages',
+      ...(ready?.ready === false && { todo: ready.reason ?? 'See its log.' }),
+    },
+    {
+      name: 'Last message',
+      value: silentMs === undefined ? 'none since the start' : `${durationOf(silentMs)} ago`,
+      ...((silentMs === undefined || silentMs > 900_000) && {
+        todo: (
+          <>
+            Run <code>npx fleethook doctor --url …</code> to test the way from the service.
+          </>
+        ),
+      }),
+    },
+    {
+      name: 'Refused requests',
+      value: numberOf(refusals.reduce((sum, [, count]) => sum + count, 0)),
+      ...(refusals.length > 0 && {
+        todo: (
+          <>
+            {refusals.map(([reason, count]) => `${reason} ${numberOf(count)}`).join(', ')}.{' '}
+            <a href={linkTo('live', [], { outcome: 'refused' })}>See why</a>
+          </>
+        ),
+      }),
+    },
+    {
+      name: 'Dead letters',
+      value: numberOf(deadLetters),
+      ...(deadLetters > 0 && { todo: <a href={linkTo('dead')}>Look at the errors, fix the handler, replay</a> }),
+    },
+    {
+      name: 'Lost',
+      value: numberOf(lost),
+      ...(lost > 0 && { todo: 'These messages were never handled. The gaps below say which time to refill.' }),
+    },
+    {
+      name: 'Handlers',
+      value: resting.length === 0 ? 'none rests' : `${resting.length} rest`,
+      ...(resting.length > 0 && {
+        todo: resting.map(
+          ({ handler, since, nextTryAt }) =>
+            `${handler} fails for every vehicle since ${timeOf(since)}. It is tried again at ${timeOf(nextTryAt)}. `,
+        ),
+      }),
+    },
+    {
+      name: 'Backlog',
+      value: `${numberOf(pending.messages)}${mostMessages === undefined ? '' : ` of ${numberOf(mostMessages)}`}`,
+      ...(mostMessages !== undefined && pending.messages > mostMessages * 0.8 && {
+        todo: 'A full inbox refuses messages. Make handlers faster, or raise `concurrency`.',
+      }),
+    },
+    ...(bytes === undefined ? [] : [{ name: 'Inbox', value: bytesOf(bytes) }]),
+    ...(spooled === 0
+      ? []
+      : [{ name: 'Spooled', value: numberOf(spooled), todo: 'The brokers are out of reach. These messages wait on the disk.' }]),
+    ...unopened.map(({ path, messages }) => ({
+      ...{ name: 'Other inbox', value: countOf(messages, 'message') },
+      todo: `${path} belongs to a receiver that does not run. Start one with this file.`,
+    })),
+  ]
+  return (
+    <>
+      <h2>Health</h2>
+      <ul class="checks">
+        {checks.map(({ name, value, todo }) => (
+          <li key={`${name} ${value}`} class={todo === undefined ? 'well' : 'look'}>
+            <span class="name">{name}</span>
+            <b>{value}</b>
+            <span class="todo">{todo ?? 'well'}</span>
+          </li>
+        ))}
+      </ul>
+    </>
+  )
+}
+
+function Gaps({ open }: { readonly open: number }): JSX.Element {
+  const { data, error } = useReading([open], (signal) =>
+    read<{ messages: readonly StoredMessage[] }>('messages?topic=gap&limit=50', signal),
+  )
+  const gaps = data?.messages ?? []
+  return (
+    <>
+      <h2>Gaps</h2>
+      {open > 0 && <p>{countOf(open, 'gap')} will be reported when the inbox has room.</p>}
+      {error !== undefined && <p class="quiet">{error.message}</p>}
+      {error === undefined && gaps.length === 0 && open === 0 && (
+        <p class="quiet">No message is missing, as far as the receiver knows.</p>
+      )}
+      {gaps.length > 0 && (
+        <table class="wide">
+          <thead>
+            <tr>
+              <th scope="col">From</th>
+              <th scope="col">To</th>
+              <th scope="col">Vehicle</th>
+              <th scope="col">Reason</th>
+              <th scope="col" class="number">Missing</th>
+            </tr>
+          </thead>
+          <tbody>
+            {gaps.map(({ id, event }) => (
+              <tr key={id}>
+                <td>
+                  <a href={linkTo('live', [id])}>{momentOf(String(event['from'])).slice(0, 19)}</a>
+                </td>
+                <td>{timeOf(String(event['to']))}</td>
+                <td class="vin">{event.vin ?? 'any'}</td>
+                <td>{String(event['reason'])}</td>
+                <td class="number">{event['missed'] === 0 ? 'not known' : String(event['missed'])}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </>
+  )
+}
+
+function Drift({ stats: { drift, drifted } }: { readonly stats: Stats }): JSX.Element {
+  return (
+    <>
+      <h2>Drift</h2>
+      {drift.length === 0 ? (
+        <p class="quiet">Every value had the type that the catalogue has for its field.</p>
+      ) : (
+        <>
+          <p class="quiet">
+            {countOf(drifted, 'value')} did not have the type of the catalogue. Handlers got null and found them in <code>event.undecoded</code>.
+          </p>
+          <table class="wide">
+            <thead>
+              <tr>
+                <th scope="col">Field</th>
+                <th scope="col">Came as</th>
+                <th scope="col" class="number">Values</th>
+              </tr>
+            </thead>
+            <tbody>
+              {drift.slice(0, 200).map(({ field, seen, count }) => (
+                <tr key={`${field} ${seen}`}>
+                  <th scope="row">{field}</th>
+                  <td>{seen}</td>
+                  <td class="number">{numberOf(count)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </>
+      )}
+    </>
+  )
+}

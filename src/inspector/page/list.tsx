@@ -1,0 +1,183 @@
+import { signal, type Signal, useSignal } from '@preact/signals'
+import type { ComponentChildren, JSX, TargetedEvent } from 'preact'
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+import { durationOf, timeOf } from './format.ts'
+import { goTo } from './route.ts'
+import { type Outcome, type Row, textOf } from './rows.ts'
+
+/** The list that the keys move in. */
+interface Active {
+  readonly rows: readonly Row[]
+  readonly linkOf: (row: Row) => string
+  readonly opened: string | undefined
+}
+
+const active: Signal<Active | undefined> = signal(undefined)
+
+/** The row that the keys have marked. */
+const marked: Signal<string | undefined> = signal(undefined)
+
+/** The key of the row that the keys act on. */
+export const current = (): string | undefined => active.peek()?.opened ?? marked.peek()
+
+/** Marks the next row or the one before; when a row is open, opens that one instead. */
+export function move(by: 1 | -1): void {
+  const list = active.peek()
+  if (list === undefined || list.rows.length === 0) return
+  const at = list.rows.findIndex(({ key }) => key === (list.opened ?? marked.peek()))
+  const next = list.rows[Math.min(list.rows.length - 1, Math.max(0, at + by))]
+  if (next === undefined) return
+  marked.value = next.key
+  if (list.opened !== undefined) goTo(list.linkOf(next))
+}
+
+export function openMarked(): void {
+  const list = active.peek()
+  const row = list?.rows.find(({ key }) => key === marked.peek())
+  if (list !== undefined && row !== undefined) goTo(list.linkOf(row))
+}
+
+export function Badge({ outcome }: { readonly outcome: Outcome }): JSX.Element {
+  return <span class={`badge ${outcome}`}>{outcome}</span>
+}
+
+/** A list narrower than this has two lines for each row. */
+const narrowPx = 620
+const oneLinePx = 34
+const twoLinesPx = 58
+
+interface ListProps {
+  readonly label: string
+  readonly rows: readonly Row[]
+  readonly opened: string | undefined
+  readonly linkOf: (row: Row) => string
+  /** What the last column says, and what it is for a screen reader. */
+  readonly measureOf?: (row: Row) => string
+  /** The reader points at the list or has scrolled down in it. */
+  readonly busy?: Signal<boolean>
+  /** A list that shows one vehicle does not repeat its VIN. */
+  readonly hasVin?: boolean
+  /** What follows the last row. */
+  readonly children?: ComponentChildren
+}
+
+/** Draws only the rows that are in sight, so that a list of any length costs the same. */
+export function List({ label, rows, opened, linkOf, measureOf = lagOf, busy, hasVin = true, children }: ListProps): JSX.Element {
+  const scroller = useRef<HTMLDivElement>(null)
+  const top = useSignal(0)
+  const size = useSignal({ width: 1_000, height: 800 })
+  const rowPx = size.value.width < narrowPx ? twoLinesPx : oneLinePx
+
+  active.value = { rows, linkOf, opened }
+  useEffect(() => () => void (active.value = undefined), [])
+
+  useLayoutEffect(() => {
+    const { current } = scroller
+    if (current === null) return
+    const observer = new ResizeObserver(() => {
+      size.value = { width: current.clientWidth, height: current.clientHeight }
+    })
+    observer.observe(current)
+    return () => observer.disconnect()
+  }, [])
+
+  const wanted = opened ?? marked.value
+  useEffect(() => {
+    const at = rows.findIndex(({ key }) => key === wanted)
+    const { current } = scroller
+    if (at === -1 || current === null) return
+    if (at * rowPx < current.scrollTop) current.scrollTop = at * rowPx
+    else if ((at + 1) * rowPx > current.scrollTop + current.clientHeight)
+      current.scrollTop = (at + 1) * rowPx - current.clientHeight
+  }, [wanted, rowPx])
+
+  const isIn = useRef(new Set<'pointer' | 'focus' | 'scroll'>())
+  const hold = (why: 'pointer' | 'focus' | 'scroll', isOn: boolean): void => {
+    if (isOn) isIn.current.add(why)
+    else isIn.current.delete(why)
+    if (busy !== undefined) busy.value = isIn.current.size > 0
+  }
+  useEffect(() => () => void (busy === undefined ? undefined : (busy.value = false)), [])
+  const scrolled = ({ currentTarget }: TargetedEvent<HTMLDivElement>): void => {
+    top.value = currentTarget.scrollTop
+    hold('scroll', currentTarget.scrollTop > rowPx)
+  }
+
+  const first = Math.max(0, Math.floor(top.value / rowPx) - 4)
+  const inSight = rows.slice(first, first + Math.ceil(size.value.height / rowPx) + 8)
+  return (
+    <div
+      ref={scroller}
+      class={`scroll ${rowPx === twoLinesPx ? 'narrow' : ''} ${hasVin ? '' : 'no-vin'}`}
+      role="region"
+      aria-label={label}
+      tabIndex={0}
+      onScroll={scrolled}
+      onPointerEnter={({ pointerType }) => pointerType === 'mouse' && hold('pointer', true)}
+      onPointerLeave={() => hold('pointer', false)}
+      onFocusIn={({ target }) => hold('focus', target instanceof HTMLElement && target.matches('a:focus-visible'))}
+      onFocusOut={() => hold('focus', false)}
+    >
+      <ol class="rows" style={{ height: `${rows.length * rowPx}px` }} aria-label={label}>
+        {inSight.map((row, index) => (
+          // Nodes are used again for other rows: the key is the place.
+          <li key={index} class="row" style={{ transform: `translateY(${(first + index) * rowPx}px)` }}>
+            <a
+              href={linkOf(row)}
+              class={row.key === wanted ? 'marked' : ''}
+              aria-current={row.key === opened ? 'true' : undefined}
+            >
+              <Badge outcome={row.outcome} />
+              <time>{timeOf(new Date(row.atMs).toISOString())}</time>
+              {hasVin && <span class="vin">{row.vin}</span>}
+              <span class="topic">{row.topic}</span>
+              <span class="text">{textOf(row)}</span>
+              <span class="measure">{measureOf(row)}</span>
+            </a>
+          </li>
+        ))}
+      </ol>
+      {children}
+    </div>
+  )
+}
+
+export function lagOf({ lagMs, outcome, attempts, item }: Row): string {
+  if (outcome === 'refused') return item?.status === undefined || item.status === 0 ? '' : String(item.status)
+  if (outcome === 'failed' || outcome === 'dead')
+    return attempts === undefined ? '' : `${attempts} ${attempts === 1 ? 'run' : 'runs'}`
+  return lagMs === undefined ? '' : durationOf(lagMs)
+}
+
+/** What to show in place of data that is not there, and what to do next. */
+export function Empty({ title, children }: { readonly title: string; readonly children?: ComponentChildren }): JSX.Element {
+  return (
+    <div class="empty">
+      <p class="title">{title}</p>
+      {children}
+    </div>
+  )
+}
+
+/** Data that is read from a route when something changes. */
+export interface Reading<Data> {
+  readonly data: Data | undefined
+  readonly error: Error | undefined
+}
+
+/** Reads again when one of `inputs` changes, and keeps the last data until then. */
+export function useReading<Data>(inputs: readonly unknown[], run: (signal: AbortSignal) => Promise<Data>): Reading<Data> {
+  const state = useSignal<Reading<Data>>({ data: undefined, error: undefined })
+  useEffect(() => {
+    const ended = new AbortController()
+    run(ended.signal).then(
+      (data) => ended.signal.aborted || (state.value = { data, error: undefined }),
+      (error: unknown) =>
+        ended.signal.aborted ||
+        (state.value = { data: state.peek().data, error: error instanceof Error ? error : new Error(String(error)) }),
+    )
+    return () => ended.abort()
+  }, inputs)
+  return state.value
+}
+

@@ -1,0 +1,162 @@
+import { useSignal } from '@preact/signals'
+import type { JSX } from 'preact'
+import { useEffect } from 'preact/hooks'
+import { Detail } from './detail.tsx'
+import { numberOf } from './format.ts'
+import { Empty, List } from './list.tsx'
+import { linkTo, route, setQuery } from './route.ts'
+import { type Outcome, type Row, rowOf, textOf } from './rows.ts'
+import { isBusy, isLoading, isPaused, missed, readOlder, say, shown, unseen } from './store.ts'
+
+export const topics: readonly string[] = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'unknown', 'gap', 'malformed']
+const outcomes: readonly Outcome[] = [
+  ...(['waiting', 'handled', 'failed', 'dead', 'refused', 'lost', 'duplicate', 'conflated', 'gap', 'test'] as const),
+]
+
+export function Live(): JSX.Element {
+  const { parts, query } = route.value
+  const [opened] = parts
+  const { vin = '', topic = '', outcome = '', text = '' } = query
+  const older = useSignal<readonly Row[]>([])
+  const hasOlder = useSignal(true)
+  useEffect(() => {
+    older.value = []
+    hasOlder.value = true
+  }, [vin, topic])
+
+  const newest = shown.value
+  const keys = new Set(older.value.length === 0 ? [] : newest.map(({ key }) => key))
+  const all = [...newest, ...older.value.filter(({ key }) => !keys.has(key))]
+  const words = text.toLowerCase()
+  const rows = all.filter(
+    (row) =>
+      (outcome === '' || row.outcome === outcome) &&
+      (words === '' || `${row.vin} ${row.topic} ${textOf(row)} ${row.key}`.toLowerCase().includes(words)),
+  )
+  const isFiltered = vin !== '' || topic !== '' || outcome !== '' || text !== ''
+
+  const loadOlder = async (): Promise<void> => {
+    const oldest = all.findLast(({ id }) => id !== undefined)?.id
+    if (oldest === undefined) return
+    try {
+      const { older: found, next } = await readOlder(oldest)
+      older.value = [...older.peek(), ...found.map(rowOf)]
+      hasOlder.value = next !== null
+    } catch (error) {
+      say(error instanceof Error ? error.message : 'The inbox does not answer.')
+    }
+  }
+
+  return (
+    <div class={opened === undefined ? 'panes' : 'panes open'}>
+      <section class="pane" aria-label="Messages">
+        <div class="bar">
+          <input
+            type="search"
+            id="search"
+            placeholder="Search"
+            aria-label="Search in the list"
+            value={text}
+            onInput={({ currentTarget }) => setQuery({ text: currentTarget.value })}
+          />
+          <input
+            class="vin-filter"
+            placeholder="VIN"
+            aria-label="Only this VIN"
+            value={vin}
+            spellcheck={false}
+            onChange={({ currentTarget }) => setQuery({ vin: currentTarget.value.trim() })}
+          />
+          <Choice label="Topic" all="All topics" values={topics} value={topic} onChange={(topic) => setQuery({ topic })} />
+          <Choice
+            label="Outcome"
+            all="All outcomes"
+            values={outcomes}
+            value={outcome}
+            onChange={(outcome) => setQuery({ outcome })}
+          />
+          <span class="grow" />
+          <Progress />
+        </div>
+        <List label="Messages, newest first" rows={rows} opened={opened} busy={isBusy} linkOf={(row) => linkTo('live', [row.key], query)}>
+          {rows.length > 0 && (
+            <p class="foot">
+              {numberOf(rows.length)} {isFiltered ? 'shown' : 'newest'}
+              {hasOlder.value && <button onClick={() => void loadOlder()}>Show older messages</button>}
+            </p>
+          )}
+          {rows.length === 0 && !isLoading.value && (isFiltered ? <NoMatch onOlder={hasOlder.value ? loadOlder : undefined} /> : <Nothing />)}
+        </List>
+      </section>
+      {opened !== undefined && <Detail id={opened} closeTo={linkTo('live', [], query)} />}
+    </div>
+  )
+}
+
+/** Whether the list follows, and what it does not show. */
+function Progress(): JSX.Element {
+  const isHeld = isPaused.value || isBusy.value
+  const follow = (): void => {
+    isPaused.value = false
+    document.querySelector('.scroll')?.scrollTo({ top: 0 })
+  }
+  return (
+    <>
+      {missed.value > 0 && (
+        <span class="quiet" title="They came faster than the feed sends. The inbox has them.">
+          {numberOf(missed.value)} not shown
+        </span>
+      )}
+      <button class={unseen.value > 0 && isHeld ? 'news some' : 'news'} disabled={unseen.value === 0} onClick={follow}>
+        {isHeld ? `${numberOf(unseen.value)} new` : 'Live'}
+      </button>
+      <button aria-pressed={isPaused.value} onClick={() => (isPaused.value = !isPaused.value)}>
+        {isPaused.value ? 'Resume' : 'Pause'}
+      </button>
+    </>
+  )
+}
+
+function Nothing(): JSX.Element {
+  return (
+    <Empty title="No message has arrived yet">
+      <p>Post one to the receiver:</p>
+      <pre>npx fleethook send --url http://localhost:3000/</pre>
+      <p>
+        When the service should be sending already, <code>npx fleethook doctor</code> finds what is in the way.
+      </p>
+    </Empty>
+  )
+}
+
+function NoMatch({ onOlder }: { readonly onOlder: (() => Promise<void>) | undefined }): JSX.Element {
+  return (
+    <Empty title="No row matches the filters">
+      <p class="actions">
+        <button onClick={() => setQuery({ vin: '', topic: '', outcome: '', text: '' })}>Clear the filters</button>
+        {onOlder !== undefined && <button onClick={() => void onOlder()}>Search older messages</button>}
+      </p>
+    </Empty>
+  )
+}
+
+interface ChoiceProps {
+  readonly label: string
+  readonly all: string
+  readonly values: readonly string[]
+  readonly value: string
+  readonly onChange: (value: string) => void
+}
+
+export function Choice({ label, all, values, value, onChange }: ChoiceProps): JSX.Element {
+  return (
+    <select aria-label={label} value={value} onChange={({ currentTarget }) => onChange(currentTarget.value)}>
+      <option value="">{all}</option>
+      {values.map((each) => (
+        <option key={each} value={each}>
+          {each}
+        </option>
+      ))}
+    </select>
+  )
+}

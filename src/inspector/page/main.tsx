@@ -1,0 +1,13 @@
+import { render } from 'preact'
+import { App, followTheme, listenToKeys } from './app.tsx'
+import { useSecret } from './receiver.ts'
+import { followAddress, secretInAddress } from './route.ts'
+import { start } from './store.ts'
+
+const given = secretInAddress()
+if (given !== undefined) useSecret(given)
+followTheme()
+followAddress()
+listenToKeys()
+start()
+render(<App />, document.body)

@@ -1,0 +1,93 @@
+import type { JSX } from 'preact'
+import type { Place } from './answers.ts'
+import { goTo } from './route.ts'
+
+export interface Marker extends Place {
+  readonly label: string
+  readonly link?: string
+  readonly isFaint?: boolean
+}
+
+const width = 800
+const height = 360
+const margin = 28
+/** A single vehicle gets this much of the world around it, in degrees. */
+const leastDegrees = 0.02
+
+/** Lines of the grid are this far apart, so that there are three to eight. */
+const steps = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45]
+
+/**
+ * Places on a plain map: a grid of degrees, no tiles. Longitudes are shortened by the cosine of the middle latitude, so
+ * shapes and distances are right within a region.
+ */
+export function PlainMap({ markers, path = [], label }: { readonly markers: readonly Marker[]; readonly path?: readonly Place[]; readonly label: string }): JSX.Element {
+  const all = [...markers, ...path]
+  const [south, north] = boundsOf(all.map(({ latitude }) => latitude))
+  const [west, east] = boundsOf(all.map(({ longitude }) => longitude))
+  const middle = (south + north) / 2
+  const narrowing = Math.max(0.05, Math.cos((middle * Math.PI) / 180))
+  const pxPerDegree = Math.min(
+    (height - 2 * margin) / Math.max(leastDegrees, north - south),
+    (width - 2 * margin) / Math.max(leastDegrees, (east - west) * narrowing),
+  )
+  const x = (longitude: number): number => width / 2 + (longitude - (west + east) / 2) * narrowing * pxPerDegree
+  const y = (latitude: number): number => height / 2 - (latitude - middle) * pxPerDegree
+  const grid = steps.find((step) => step * pxPerDegree >= 70) ?? 90
+  const digits = grid < 0.01 ? 3 : grid < 0.1 ? 2 : grid < 1 ? 1 : 0
+  const parallels = linesOf(middle, height / pxPerDegree, grid)
+  const meridians = linesOf((west + east) / 2, width / pxPerDegree / narrowing, grid)
+  return (
+    <svg class="map" viewBox={`0 0 ${width} ${height}`} role="group" aria-label={label}>
+      {parallels.map((latitude) => (
+        <g key={`p${latitude}`}>
+          <line x1={0} x2={width} y1={y(latitude)} y2={y(latitude)} />
+          <text x={6} y={y(latitude) - 4}>{`${Math.abs(latitude).toFixed(digits)}° ${latitude < 0 ? 'S' : 'N'}`}</text>
+        </g>
+      ))}
+      {meridians.map((longitude) => (
+        <g key={`m${longitude}`}>
+          <line y1={0} y2={height} x1={x(longitude)} x2={x(longitude)} />
+          <text x={x(longitude) + 4} y={height - 6}>{`${Math.abs(longitude).toFixed(digits)}° ${longitude < 0 ? 'W' : 'E'}`}</text>
+        </g>
+      ))}
+      {path.length > 1 && (
+        <polyline points={path.map(({ latitude, longitude }) => `${x(longitude).toFixed(1)},${y(latitude).toFixed(1)}`).join(' ')} />
+      )}
+      {markers.map(({ latitude, longitude, label, link, isFaint }) => (
+        <circle
+          key={label}
+          cx={x(longitude)}
+          cy={y(latitude)}
+          r={6}
+          class={isFaint === true ? 'faint' : ''}
+          {...(link === undefined
+            ? {}
+            : {
+                ...{ role: 'link', tabIndex: 0, 'aria-label': label, onClick: () => goTo(link) },
+                onKeyDown: ({ key }: KeyboardEvent) => key === 'Enter' && goTo(link),
+              })}
+        >
+          <title>{label}</title>
+        </circle>
+      ))}
+    </svg>
+  )
+}
+
+function boundsOf(values: readonly number[]): readonly [number, number] {
+  return [values.reduce((a, b) => Math.min(a, b), 180), values.reduce((a, b) => Math.max(a, b), -180)]
+}
+
+function linesOf(middle: number, span: number, step: number): readonly number[] {
+  const first = Math.ceil((middle - span / 2) / step)
+  const last = Math.floor((middle + span / 2) / step)
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => (first + index) * step)
+}
+
+/** A value of the field `Location`. */
+export function placeOf(value: unknown): Place | undefined {
+  if (typeof value !== 'object' || value === null || !('latitude' in value) || !('longitude' in value)) return undefined
+  const { latitude, longitude } = value
+  return typeof latitude === 'number' && typeof longitude === 'number' ? { latitude, longitude } : undefined
+}

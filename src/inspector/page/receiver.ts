@@ -1,0 +1,108 @@
+import { createParser } from 'eventsource-parser'
+import { signal, type Signal } from '@preact/signals'
+import type { Item } from './answers.ts'
+
+/** The scripts are in `assets/`, and the routes with the data are beside it. */
+const mount = new URL('..', import.meta.url)
+
+const secretKey = 'fleethook.secret'
+
+/** The secret of these routes, until the tab is closed. */
+export const secret: Signal<string | undefined> = signal(sessionStorage.getItem(secretKey) ?? undefined)
+
+/** The receiver refused the last secret. */
+export const isRefused: Signal<boolean> = signal(false)
+
+export function useSecret(given: string): void {
+  sessionStorage.setItem(secretKey, given)
+  isRefused.value = false
+  secret.value = given
+}
+
+export function forgetSecret(): void {
+  sessionStorage.removeItem(secretKey)
+  secret.value = undefined
+}
+
+/** A request without an answer, or with one that is not the data. The message is for people. */
+export class RequestError extends Error {
+  readonly code: string
+  constructor(code: string, text: string) {
+    super(text)
+    this.code = code
+  }
+}
+
+async function request(path: string, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers)
+  headers.set('authorization', secret.value ?? '')
+  const asked = secret.value
+  const answer = await fetch(new URL(path, mount), { ...init, headers, cache: 'no-store' }).catch((error: unknown) => {
+    if (init.signal?.aborted === true) throw error
+    throw new RequestError('gone', 'The receiver does not answer.')
+  })
+  if (answer.ok) return answer
+  if ((answer.status === 401 || answer.status === 403) && asked === secret.value) {
+    isRefused.value = true
+    forgetSecret()
+  }
+  const { error = 'failed', text = `The answer has status ${answer.status}.` }: { error?: string; text?: string } =
+    await answer.json().catch(() => ({}))
+  throw new RequestError(error, text)
+}
+
+/** The JSON that the route answers. */
+export async function read<Answer>(path: string, signal?: AbortSignal): Promise<Answer> {
+  return (await request(path, signal === undefined ? {} : { signal })).json()
+}
+
+export async function post<Answer>(path: string, body: object = {}): Promise<Answer> {
+  const headers = { 'content-type': 'application/json' }
+  return (await request(path, { method: 'POST', headers, body: JSON.stringify(body) })).json()
+}
+
+/** The members of a query that have a value. */
+export function queryOf(members: Readonly<Record<string, string | number | undefined>>): string {
+  const given = Object.entries(members).filter(([, value]) => value !== undefined && value !== '')
+  return new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString()
+}
+
+/** The stream says that it is alive every 15 seconds. One that is silent for longer than this is dead. */
+const silentMs = 40_000
+
+export interface Batch {
+  readonly items: readonly Item[]
+  /** The number of items that were dropped before they could be sent. */
+  readonly missed?: number
+  /** What to go on after. Only the last batch of several that belong together has one. */
+  readonly cursor: string | undefined
+}
+
+/** Reads the feed until it ends or breaks. `opened` is called when the receiver has answered. */
+export async function readFeed(
+  query: string,
+  signal: AbortSignal,
+  opened: () => void,
+  take: (batch: Batch) => void,
+): Promise<void> {
+  const silence = new AbortController()
+  let timer = setTimeout(() => silence.abort(), silentMs)
+  const parser = createParser({
+    onEvent: ({ id, data }) => {
+      const { items, missed = 0 }: { items: readonly Item[]; missed?: number } = JSON.parse(data)
+      take({ items, missed, cursor: id })
+    },
+  })
+  try {
+    const { body } = await request(`feed?${query}`, { signal: AbortSignal.any([signal, silence.signal]) })
+    opened()
+    const reader = body?.pipeThrough(new TextDecoderStream()).getReader()
+    for (let part = await reader?.read(); part !== undefined && !part.done; part = await reader?.read()) {
+      clearTimeout(timer)
+      timer = setTimeout(() => silence.abort(), silentMs)
+      parser.feed(part.value)
+    }
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,211 @@
+import { batch, computed, effect, type ReadonlySignal, signal, type Signal } from '@preact/signals'
+import type { About, Item, Sample, Stats, StoredMessage } from './answers.ts'
+import { post, queryOf, read, readFeed, RequestError, secret } from './receiver.ts'
+import { route } from './route.ts'
+import { type Row, Rows } from './rows.ts'
+
+/** The list holds this many rows, as the receiver's feed does. */
+const mostRows = 500
+
+/** The list is drawn anew at most this often. */
+const drawMs = 250
+
+/** Items that wait to be drawn, for a tab in the background. */
+const mostWaiting = 2_000
+
+const rows = new Rows(mostRows)
+
+export const connection: Signal<'connecting' | 'open' | 'lost'> = signal('connecting')
+/** Since when the receiver is gone, and what it said last. */
+export const lost: Signal<{ readonly at: string; readonly text: string } | undefined> = signal(undefined)
+export const about: Signal<About | undefined> = signal(undefined)
+export const stats: Signal<Stats | undefined> = signal(undefined)
+/** Accepted messages a second. */
+export const rate: Signal<number | undefined> = signal(undefined)
+export const samples: Signal<readonly Sample[]> = signal([])
+
+/** The list as it is shown, newest first. */
+export const shown: Signal<readonly Row[]> = signal([])
+/** Rows that came while the list was held. */
+export const unseen: Signal<number> = signal(0)
+/** Items that the feed dropped, because they came faster than it sends. */
+export const missed: Signal<number> = signal(0)
+/** The first items have not come yet. */
+export const isLoading: Signal<boolean> = signal(true)
+/** Counts the changes of what is known of messages. */
+export const changes: Signal<number> = signal(0)
+
+export const isPaused: Signal<boolean> = signal(false)
+/** The reader points at the list, or has scrolled down in it. */
+export const isBusy: Signal<boolean> = signal(false)
+const isHeld: ReadonlySignal<boolean> = computed(() => isPaused.value || isBusy.value)
+
+export const toast: Signal<string> = signal('')
+let endOfToast: ReturnType<typeof setTimeout> | undefined
+
+/** A short text that goes away by itself. */
+export function say(text: string): void {
+  clearTimeout(endOfToast)
+  toast.value = text
+  endOfToast = setTimeout(() => (toast.value = ''), 4_000)
+}
+
+export const knownRow = (key: string): Row | undefined => rows.get(key)
+
+/** What the receiver itself filters by. It is part of the live list only. */
+const feedFilter: ReadonlySignal<string> = computed(() => {
+  const { view, query } = route.value
+  return view === 'live' ? queryOf({ vin: query['vin'], topic: query['topic'] }) : ''
+})
+
+let waiting: Item[] = []
+let timer: ReturnType<typeof setTimeout> | undefined
+
+function draw(): void {
+  timer = undefined
+  const items = waiting
+  waiting = []
+  const added = rows.add(items)
+  batch(() => {
+    changes.value += 1
+    show(added)
+  })
+}
+
+/** A held list keeps its rows in their places, and shows what is new of them. */
+function show(added: number): void {
+  if (isHeld.peek() && shown.peek().length > 0) {
+    unseen.value = Math.min(mostRows, unseen.peek() + added)
+    shown.value = shown.peek().map((row) => rows.get(row.key) ?? row)
+  } else {
+    unseen.value = 0
+    shown.value = rows.list()
+  }
+}
+
+function take(items: readonly Item[], missing: number): void {
+  if (items.length === 0 && missing === 0) return
+  waiting.push(...items)
+  const dropped = Math.max(0, waiting.length - mostWaiting)
+  waiting.splice(0, dropped)
+  missed.value += missing + dropped
+  timer ??= setTimeout(() => requestAnimationFrame(draw), drawMs)
+}
+
+/** Messages that were settled before the page was opened are in the inbox, not in the feed. */
+async function readStored(filter: string, signal: AbortSignal): Promise<void> {
+  const { messages } = await read<{ messages: readonly StoredMessage[] }>(`messages?limit=100&${filter}`, signal)
+  rows.addStored(messages)
+  show(0)
+}
+
+/** Adds older messages than those that are shown to the end of the list. Resolves to whether there may be more. */
+export async function readOlder(before: string): Promise<{ readonly older: readonly StoredMessage[]; readonly next: string | null }> {
+  const { messages, next } = await read<{ messages: readonly StoredMessage[]; next: string | null }>(
+    `messages?${queryOf({ limit: 100, before })}&${feedFilter.peek()}`,
+  )
+  return { older: messages, next }
+}
+
+async function follow(filter: string, signal: AbortSignal): Promise<void> {
+  let cursor: string | undefined
+  for (let tries = 0; !signal.aborted; tries += 1) {
+    try {
+      const opened = (): void => {
+        tries = 0
+        lost.value = undefined
+        connection.value = 'open'
+        void readAbout()
+        readStored(filter, signal)
+          .catch(() => {})
+          .finally(() => (isLoading.value = false))
+      }
+      const query = [filter, queryOf({ since: cursor })].filter((part) => part !== '').join('&')
+      await readFeed(query, signal, opened, (batch) => {
+        cursor = batch.cursor ?? cursor
+        take(batch.items, batch.missed ?? 0)
+      })
+      note('The connection ended.')
+    } catch (error) {
+      if (!signal.aborted) note(error instanceof Error ? error.message : '')
+    }
+    await new Promise((resolve) => setTimeout(resolve, Math.min(5_000, 500 * 2 ** tries)))
+  }
+
+  function note(text: string): void {
+    if (signal.aborted || secret.peek() === undefined) return
+    connection.value = 'lost'
+    lost.value = { at: lost.peek()?.at ?? new Date().toISOString(), text }
+  }
+}
+
+async function readAbout(): Promise<void> {
+  about.value = await read<About>('about').catch(() => undefined)
+}
+
+/** Runs until the signal aborts, `everyMs` after the run before. */
+function repeat(everyMs: number, signal: AbortSignal, run: () => Promise<void>): void {
+  const again = async (): Promise<void> => {
+    if (signal.aborted) return
+    if (document.visibilityState === 'visible') await run().catch(() => {})
+    if (!signal.aborted) setTimeout(() => void again(), everyMs)
+  }
+  void again()
+}
+
+/** Reads from the receiver for as long as there is a secret. */
+export function start(): void {
+  effect(() => {
+    if (secret.value === undefined) return
+    const filter = feedFilter.value
+    const ended = new AbortController()
+    rows.clear()
+    batch(() => {
+      shown.value = []
+      unseen.value = 0
+      missed.value = 0
+      isLoading.value = true
+    })
+    void follow(filter, ended.signal)
+    return () => {
+      ended.abort()
+      waiting = []
+    }
+  })
+  effect(() => {
+    if (secret.value === undefined) return
+    const ended = new AbortController()
+    let before: { readonly at: number; readonly received: number } | undefined
+    repeat(2_000, ended.signal, async () => {
+      const now = await read<Stats>('stats', ended.signal)
+      const at = performance.now()
+      if (before !== undefined && now.received >= before.received)
+        rate.value = ((now.received - before.received) * 1_000) / (at - before.at)
+      before = { at, received: now.received }
+      stats.value = now
+    })
+    repeat(5_000, ended.signal, async () => {
+      samples.value = (await read<{ samples: readonly Sample[] }>('samples', ended.signal)).samples
+    })
+    return () => ended.abort()
+  })
+  effect(() => {
+    if (!isHeld.value) show(0)
+  })
+}
+
+/** Replays dead letters. Resolves to whether it went well. */
+export async function replay(path: string, which: object = {}): Promise<boolean> {
+  try {
+    const { messages } = await post<{ messages: number }>(path, which)
+    say(
+      messages === 0
+        ? 'Nothing was replayed: it is no dead letter any more.'
+        : `${messages === 1 ? '1 dead letter was' : `${messages} dead letters were`} replayed. Their handlers run again.`,
+    )
+    return true
+  } catch (error) {
+    say(error instanceof RequestError ? `Nothing was replayed. ${error.message}` : 'Nothing was replayed.')
+    return false
+  }
+}

@@ -1,0 +1,228 @@
+import { useSignal } from '@preact/signals'
+import type { JSX } from 'preact'
+import { useEffect } from 'preact/hooks'
+import type { StoredMessage, Vehicle, VehicleInList } from './answers.ts'
+import { Detail } from './detail.tsx'
+import { countOf, durationOf, momentOf, valueOf } from './format.ts'
+import { Empty, List, useReading } from './list.tsx'
+import { type Marker, placeOf, PlainMap } from './map.tsx'
+import { queryOf, read, RequestError } from './receiver.ts'
+import { goTo, linkTo, route, setQuery } from './route.ts'
+import { rowOf } from './rows.ts'
+import { about, shown } from './store.ts'
+
+/** The newest state is read this often while somebody looks. */
+const refreshMs = 5_000
+
+function useRefresh(): number {
+  const times = useSignal(0)
+  useEffect(() => {
+    const timer = setInterval(() => document.visibilityState === 'visible' && (times.value += 1), refreshMs)
+    return () => clearInterval(timer)
+  }, [])
+  return times.value
+}
+
+export function Vehicles(): JSX.Element {
+  const [vin, message] = route.value.parts
+  return vin === undefined ? <Fleet /> : <OneVehicle key={vin} vin={vin} opened={message} />
+}
+
+/** Every vehicle, on a map and as a list. */
+function Fleet(): JSX.Element {
+  const words = (route.value.query['text'] ?? '').toLowerCase()
+  const times = useRefresh()
+  const { data, error } = useReading([times], async (signal) => {
+    const all: VehicleInList[] = []
+    for (let after: string | undefined, isMore = true; isMore && all.length < 5_000; ) {
+      const { vehicles, next }: { vehicles: readonly VehicleInList[]; next: string | null } = await read(
+        `vehicles?${queryOf({ limit: 1000, after })}`,
+        signal,
+      )
+      all.push(...vehicles)
+      after = next ?? undefined
+      isMore = next !== null
+    }
+    return all
+  })
+  const found = (data ?? []).filter(({ vin }) => vin.toLowerCase().includes(words))
+  const markers = found.flatMap(({ vin, location, online }): readonly Marker[] =>
+    location == null ? [] : [{ ...location, label: vin, link: linkTo('vehicles', [vin]), isFaint: online === false }],
+  )
+  const isOff = error instanceof RequestError && (error.code === 'option_invalid' || about.value?.vehicles === false)
+  return (
+    <section class="page" aria-label="Vehicles">
+      <div class="bar">
+        <input
+          type="search"
+          id="search"
+          placeholder="VIN"
+          aria-label="Find a VIN"
+          spellcheck={false}
+          value={route.value.query['text'] ?? ''}
+          onInput={({ currentTarget }) => setQuery({ text: currentTarget.value })}
+          onKeyDown={({ key, currentTarget }) =>
+            key === 'Enter' && currentTarget.value !== '' && goTo(linkTo('vehicles', [found[0]?.vin ?? currentTarget.value.trim()]))
+          }
+        />
+        <span class="quiet">{data !== undefined && countOf(found.length, 'vehicle')}</span>
+      </div>
+      {isOff && (
+        <Empty title="This receiver keeps no state of vehicles">
+          <p>Turn it on to see the newest value of each field, and the vehicles on a map:</p>
+          <pre>{"createReceiver({ …, vehicles: { fields: ['Location', 'BatteryLevel', 'Gear'] } })"}</pre>
+          <p>The messages of a vehicle are here without it. Type its VIN above and press Enter.</p>
+          <p class="actions">
+            {[...new Set(shown.value.map((row) => row.vin))].filter(Boolean).slice(0, 12).map((vin) => (
+              <a key={vin} class="button vin" href={linkTo('vehicles', [vin])}>
+                {vin}
+              </a>
+            ))}
+          </p>
+        </Empty>
+      )}
+      {error !== undefined && !isOff && (
+        <Empty title="The vehicles cannot be read">
+          <p>{error.message}</p>
+        </Empty>
+      )}
+      {markers.length > 0 && <PlainMap markers={markers} label="Where the vehicles were last" />}
+      {error === undefined && data?.length === 0 && (
+        <Empty title="No vehicle was heard yet">
+          <p>A vehicle is here after its first message.</p>
+        </Empty>
+      )}
+      {found.length > 0 && (
+        <table class="wide">
+          <thead>
+            <tr>
+              <th scope="col">VIN</th>
+              <th scope="col">State</th>
+              <th scope="col" class="number">Fields</th>
+              <th scope="col" class="number">Last heard</th>
+            </tr>
+          </thead>
+          <tbody>
+            {found.slice(0, 500).map(({ vin, seenAt, fields, ...vehicle }) => (
+              <tr key={vin}>
+                <th scope="row">
+                  <a class="vin" href={linkTo('vehicles', [vin])}>
+                    {vin}
+                  </a>
+                </th>
+                <td>{stateOf(vehicle)}</td>
+                <td class="number">{fields}</td>
+                <td class="number">{seenAt === null ? '' : ago(seenAt)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {found.length > 500 && <p class="foot">The first 500 are shown. Type a part of a VIN to find others.</p>}
+    </section>
+  )
+}
+
+const ago = (iso: string): string => `${durationOf(Math.max(0, Date.now() - Date.parse(iso)))} ago`
+
+function stateOf({ online, state, isOnlineCertain }: Pick<Vehicle, 'online' | 'state' | 'isOnlineCertain'>): string {
+  const words = [state ?? (online === null ? 'not known' : online ? 'online' : 'offline')]
+  if (state !== null && online === false && state === 'online') words.push('not connected')
+  if (!isOnlineCertain && online !== null) words.push('not certain')
+  return words.join(', ')
+}
+
+/** The newest state of a vehicle, where it was, and its messages. */
+function OneVehicle({ vin, opened }: { readonly vin: string; readonly opened: string | undefined }): JSX.Element {
+  const times = useRefresh()
+  const state = useReading([times], (signal) => read<Vehicle>(`vehicles/${encodeURIComponent(vin)}`, signal))
+  const history = useReading([times], (signal) =>
+    read<{ messages: readonly StoredMessage[] }>(`messages?${queryOf({ vin, limit: 200 })}`, signal),
+  )
+  const vehicle = state.data
+  const messages = history.data?.messages ?? []
+  const path = messages.flatMap(({ event }) => placeOf(event.data?.['Location']) ?? [])
+  const place = placeOf(vehicle?.fields['Location']?.value) ?? path[0]
+  return (
+    <div class={opened === undefined ? 'panes vehicle' : 'panes vehicle open'}>
+      <section class="pane" aria-label="Vehicle">
+        <header class="bar">
+          <a class="button" href={linkTo('vehicles')}>
+            ← Vehicles
+          </a>
+          <h2 class="vin">{vin}</h2>
+          <span class="quiet">
+            {vehicle !== undefined && `${stateOf(vehicle)}${vehicle.seenAt === null ? '' : `, heard ${ago(vehicle.seenAt)}`}`}
+          </span>
+        </header>
+        <div class="halves">
+          <div class="body" tabIndex={0} role="region" aria-label="Newest state">
+            {place !== undefined && <PlainMap markers={[{ ...place, label: vin }]} path={path} label={`Where ${vin} was`} />}
+            {vehicle !== undefined && <State vehicle={vehicle} />}
+            {vehicle === undefined && state.error !== undefined && (
+              <Empty title="No newest state">
+                <p>{state.error.message}</p>
+              </Empty>
+            )}
+          </div>
+          <List
+            label="Messages of this vehicle, newest first"
+            rows={messages.map(rowOf)}
+            opened={opened}
+            hasVin={false}
+            linkOf={(row) => linkTo('vehicles', [vin, row.key])}
+            measureOf={() => ''}
+          >
+            {history.data !== undefined && messages.length === 0 && (
+              <Empty title="The inbox has no message of this vehicle">
+                <p>It keeps settled messages for a time only, which its option `retention` sets.</p>
+              </Empty>
+            )}
+            {history.error !== undefined && (
+              <Empty title="The messages cannot be read">
+                <p>{history.error.message}</p>
+              </Empty>
+            )}
+          </List>
+        </div>
+      </section>
+      {opened !== undefined && <Detail id={opened} closeTo={linkTo('vehicles', [vin])} />}
+    </div>
+  )
+}
+
+function State({ vehicle }: { readonly vehicle: Vehicle }): JSX.Element {
+  const fields = Object.entries(vehicle.fields)
+  return (
+    <>
+      <table class="fields" aria-label="Newest state">
+        <thead>
+          <tr>
+            <th scope="col">Field</th>
+            <th scope="col">Newest value</th>
+            <th scope="col" class="number">Age</th>
+          </tr>
+        </thead>
+        <tbody>
+          {fields.map(([name, { value, at, ageMs, isCertain, invalidSince }]) => (
+            <tr key={name}>
+              <th scope="row">{name}</th>
+              <td>
+                {value === undefined ? 'hidden' : valueOf(value)}
+                {invalidSince !== undefined && <b class="note"> not reported since {momentOf(invalidSince)}</b>}
+                {!isCertain && <b class="note"> not certain</b>}
+              </td>
+              <td class="number" title={`${momentOf(at)} UTC`}>
+                {durationOf(ageMs)}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {fields.length === 0 && <p class="quiet">No value of a field was heard yet.</p>}
+      {fields.some(([, { isCertain }]) => !isCertain) && (
+        <p class="quiet">Not certain: a gap came after the value, so a newer one may be missing.</p>
+      )}
+    </>
+  )
+}
