@@ -193,25 +193,30 @@ async function rules(): Promise<readonly number[]> {
   return laps.map(median)
 }
 
-const rows: (readonly unknown[])[] = []
-if (parts.has('memory')) rows.push(await compare('in memory', () => memoryInbox()))
-if (parts.has('sqlite')) rows.push(await compare('SQLite', file))
-if (rows.length > 0)
+const budgets: Readonly<Record<string, string>> = { 'in memory': '1.05', SQLite: '1.10' }
+const compared: (readonly unknown[])[] = []
+if (parts.has('memory')) compared.push(await compare('in memory', () => memoryInbox()))
+if (parts.has('sqlite')) compared.push(await compare('SQLite', file))
+if (compared.length > 0)
   console.log(
     table(
-      ['inbox', 'off, µs of CPU', 'ten fields, µs of CPU', 'ratio'],
-      rows.map((row) => row.map(String)),
+      ['inbox', 'off, µs of CPU', 'ten fields, µs of CPU', 'ratio', 'budget'],
+      compared.map((row) => [...row.map(String), budgets[String(row[0])] ?? '']),
     ),
   )
-if (parts.has('weight')) console.log(`${many} vehicles with ten fields in memory: ${(await weigh()).toFixed(1)} MB`)
+
+const measured: string[][] = []
+if (parts.has('weight'))
+  measured.push([`${many} vehicles with ten fields in memory, MB`, (await weigh()).toFixed(1), '100'])
 if (parts.has('start')) {
   const [withThem = 0, without = 0] = await starts()
-  console.log(
-    `open a file with ${many} vehicles: ${withThem.toFixed(0)} ms, without the option ${without.toFixed(0)} ms`,
-  )
+  measured.push([`open a file with ${many} vehicles, ms`, withThem.toFixed(0), '500'])
+  measured.push(['the same file without the option, ms', without.toFixed(0), ''])
 }
 if (parts.has('rules')) {
   const [ten = 0, tenThousand = 0] = await rules()
-  console.log(`a message with 10 fences: ${ten.toFixed(2)} µs, with 10,000: ${tenThousand.toFixed(2)} µs`)
+  measured.push(['a message with 10 fences, CPU µs', ten.toFixed(2), ''])
+  measured.push(['a message with 10,000 fences, CPU µs', tenThousand.toFixed(2), ''])
 }
+if (measured.length > 0) console.log(`\n${table(['what', 'measured', 'budget'], measured)}`)
 rmSync(folder, { recursive: true, force: true })

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Env, Hono } from 'hono'
+import type { Env, Hono } from 'hono'
 import type { Secret } from './http/secret.ts'
 import { createOperatorApp } from './operator/app.ts'
 import { guardRoutes } from './operator/guard.ts'

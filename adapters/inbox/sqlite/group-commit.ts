@@ -108,7 +108,7 @@ export function createGroupCommit({
     if (puts.length === 0) setImmediate(write)
     else
       whenQuiet({
-        ...{ count: () => puts.length, expected: expectedPuts, ready: write },
+        ...{ count: () => puts.length, expected: expectedPuts, ready: () => void write() },
         commitMs: Math.min(commitMs, longestWaitMs),
       })
   }
