@@ -266,9 +266,8 @@ describe('kubernetes.yaml', () => {
   })
 
   test('brokers have properties that Kafka knows, and the topics and programs find all of them', () => {
-    const brokers = resources.filter((each) => each.kind === 'StatefulSet')
-    const [set] = brokers
-    const [broker] = workloads.filter(({ kind }) => kind === 'StatefulSet')
+    const set = resources.find((each) => each.kind === 'StatefulSet')
+    const broker = workloads.find(({ kind }) => kind === 'StatefulSet')
     const ids = Array.from({ length: set?.spec.replicas ?? 0 }, (_, n) => n)
     const host = (n: number): string => `${set?.metadata.name}-${n}.${set?.spec.serviceName}`
     const exported = [...(broker?.args?.[0] ?? '').matchAll(/export (?<name>\w+)=/g)].map(({ groups }) => [
