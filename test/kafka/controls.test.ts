@@ -19,7 +19,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { type Row, writeFigures } from '../faults/figures.ts'
 import { messageOf } from '../faults/process/traffic.ts'
-import { form } from '../form.ts'
+import { form, inForm } from '../form.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { judge, pause, readJournal } from './fleet.ts'
@@ -273,12 +273,13 @@ test('a consumer with `retries: true` stalls when partitions move from one broke
   await expect.poll(handledOnes, { timeout: 30_000, interval: 100 }).toBe(partitions)
   await place((partition) => 2 + (partition % 2))
   await send(2)
-  await pause(15_000)
+  const waitMs = inForm({ full: 5_000, long: 15_000 })
+  await pause(waitMs)
   const missing = 2 * partitions - handledOnes()
   rows.push({
     control: '`retries: true`, partitions moved from one broker to two others',
     messages: 2 * partitions,
-    failure: `${missing} not handled 15 s later`,
+    failure: `${missing} not handled ${waitMs / 1_000} s later`,
   })
   expect(peer.pid).toBeGreaterThan(0)
   expect(missing).toBeGreaterThan(0)
