@@ -1,12 +1,13 @@
 import { effect, signal, type Signal } from '@preact/signals'
 import type { JSX } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useRef } from 'preact/hooks'
 import { Dead } from './dead.tsx'
 import { commands, notCopied } from './detail.tsx'
 import { numberOf, timeOf } from './format.ts'
 import { Health } from './health.tsx'
 import { move, openMarked } from './list.tsx'
 import { Live } from './live.tsx'
+import { Dialog, Facts } from './parts.tsx'
 import { forgetSecret, isRefused, secret, useSecret } from './receiver.ts'
 import { goTo, linkTo, route, type View, views } from './route.ts'
 import { connection, isPaused, lost, rate, stats, toast } from './store.ts'
@@ -38,9 +39,9 @@ const actions: Readonly<Record<string, () => void>> = {
   Escape: close,
   p: () => (isPaused.value = !isPaused.value),
   '/': () => document.querySelector<HTMLElement>('#search')?.focus(),
-  r: () => commands.value.replay?.(),
-  c: () => commands.value.curl?.(),
-  t: () => commands.value.test?.(),
+  r: () => commands.replay?.(),
+  c: () => commands.curl?.(),
+  t: () => commands.test?.(),
   '?': () => (isHelpOpen.value = true),
   ...Object.fromEntries(views.map((view, index) => [String(index + 1), () => goTo(linkTo(view))])),
 }
@@ -187,43 +188,25 @@ function Door(): JSX.Element {
 }
 
 function Help(): JSX.Element {
-  const dialog = useRef<HTMLDialogElement>(null)
-  const isOpen = isHelpOpen.value
-  useEffect(() => (isOpen ? dialog.current?.showModal() : dialog.current?.close()), [isOpen])
   return (
-    <dialog ref={dialog} aria-labelledby="keys" onClose={() => (isHelpOpen.value = false)}>
-      <h2 id="keys">Keys</h2>
-      <dl class="keys">
-        {keys.map(([key, what]) => (
-          <div key={key}>
-            <dt>
-              <kbd>{key}</kbd>
-            </dt>
-            <dd>{what}</dd>
-          </div>
-        ))}
-      </dl>
-      <p class="actions">
-        <button onClick={() => (isHelpOpen.value = false)}>Close</button>
-        <button onClick={forgetSecret}>Forget the secret</button>
-      </p>
-    </dialog>
+    <Dialog
+      title="Keys"
+      isOpen={isHelpOpen.value}
+      close={() => (isHelpOpen.value = false)}
+      actions={<button onClick={forgetSecret}>Forget the secret</button>}
+    >
+      <Facts of={keys.map(([key, what]) => [<kbd>{key}</kbd>, what])} />
+    </Dialog>
   )
 }
 
 /** A page that is not on localhost or HTTPS has no clipboard. */
 function NotCopied(): JSX.Element {
-  const dialog = useRef<HTMLDialogElement>(null)
   const text = notCopied.value
-  useEffect(() => (text === undefined ? dialog.current?.close() : dialog.current?.showModal()), [text])
   return (
-    <dialog ref={dialog} aria-labelledby="not-copied" onClose={() => (notCopied.value = undefined)}>
-      <h2 id="not-copied">Copy it from here</h2>
+    <Dialog title="Copy it from here" isOpen={text !== undefined} close={() => (notCopied.value = undefined)}>
       <p class="quiet">The browser gives the clipboard to pages on localhost and HTTPS only.</p>
       <textarea readOnly rows={12} aria-label="Text to copy" value={text ?? ''} onFocus={({ currentTarget }) => currentTarget.select()} />
-      <p class="actions">
-        <button onClick={() => (notCopied.value = undefined)}>Close</button>
-      </p>
-    </dialog>
+    </Dialog>
   )
 }

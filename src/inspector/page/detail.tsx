@@ -4,7 +4,7 @@ import { useEffect, useRef } from 'preact/hooks'
 import type { Event, Item, StoredMessage } from './answers.ts'
 import { curlOf, isCopyable, testOf } from './copy.ts'
 import { countOf, durationOf, momentOf, rawFieldsOf, timeOf, valueOf } from './format.ts'
-import { Badge, Empty, useReading } from './list.tsx'
+import { Badge, Empty, Facts, Table, useReading } from './parts.tsx'
 import { read } from './receiver.ts'
 import { linkTo } from './route.ts'
 import { type Row, withStored } from './rows.ts'
@@ -23,7 +23,7 @@ async function copy(what: string, text: string): Promise<void> {
 }
 
 /** What the keys do with the message that is open. */
-export const commands: Signal<{ readonly replay?: () => void; readonly curl?: () => void; readonly test?: () => void }> = signal({})
+export const commands: { replay?: () => void; curl?: () => void; test?: () => void } = {}
 
 interface DetailProps {
   readonly id: string
@@ -50,14 +50,12 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
   const canReplay = row?.outcome === 'dead' && row.id !== undefined
   const replayIt = (): void =>
     void replay(`dead/${encodeURIComponent(id)}/replay`).then((isDone) => isDone && onReplayed?.())
-  commands.value = {
-    ...(canReplay && { replay: replayIt }),
-    ...(canCopy && {
-      curl: () => void copy('the curl command', curlOf(event)),
-      test: () => void copy('the test', testOf(event)),
-    }),
+  if (canReplay) commands.replay = replayIt
+  if (canCopy) {
+    commands.curl = () => void copy('the curl command', curlOf(event))
+    commands.test = () => void copy('the test', testOf(event))
   }
-  useEffect(() => () => void (commands.value = {}), [])
+  useEffect(() => () => Object.keys(commands).forEach((name) => Reflect.deleteProperty(commands, name)), [id, canReplay, canCopy])
 
   return (
     <section class="pane detail" aria-label="Details">
@@ -94,8 +92,8 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
                 )}
                 {canCopy && (
                   <>
-                    <button onClick={() => commands.value.curl?.()}>Copy as curl</button>
-                    <button onClick={() => commands.value.test?.()}>Copy as test</button>
+                    <button onClick={() => commands.curl?.()}>Copy as curl</button>
+                    <button onClick={() => commands.test?.()}>Copy as test</button>
                     <button onClick={() => void copy('the message', JSON.stringify(event.raw, undefined, 2))}>Copy JSON</button>
                   </>
                 )}
@@ -103,7 +101,7 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
             )}
             <Story row={row} />
             {event !== undefined && <Payload event={event} />}
-            {row.item !== undefined && row.item.kind !== 'gap' && <Facts item={row.item} />}
+            {row.item !== undefined && row.item.kind !== 'gap' && <Happened item={row.item} />}
           </>
         )}
       </div>
@@ -155,24 +153,12 @@ function Story({ row }: { readonly row: Row }): JSX.Element {
           </Step>
         )}
       </ol>
-      <dl class="facts">
-        {handlers !== undefined && (
-          <>
-            <dt>Handlers</dt>
-            <dd>
-              {handlers.length === 0
-                ? 'None: no handler is registered for it, so it was settled at once.'
-                : handlers.join(', ')}
-            </dd>
-          </>
-        )}
-        {id !== undefined && (
-          <>
-            <dt>Delivery</dt>
-            <dd class="mono">{id}</dd>
-          </>
-        )}
-      </dl>
+      <Facts
+        of={[
+          ['Handlers', handlers?.length === 0 ? 'None is registered for it, so it was settled at once.' : handlers?.join(', ')],
+          ['Delivery', id],
+        ]}
+      />
     </>
   )
 }
@@ -215,30 +201,23 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
       </div>
     )
   const came = rawFieldsOf(event)
+  const fields = Object.entries(data)
   return (
     <>
-      <h3 id="fields">Fields</h3>
-      <table class="fields" aria-labelledby="fields">
-        <thead>
-          <tr>
-            <th scope="col">Field</th>
-            <th scope="col">As it came</th>
-            <th scope="col">As handlers see it</th>
-          </tr>
-        </thead>
-        <tbody>
-          {Object.entries(data).map(([field, value]) => (
-            <tr key={field} class={Object.hasOwn(undecoded, field) ? 'undecoded' : ''}>
-              <th scope="row">{field}</th>
-              <td>{JSON.stringify(came.get(field)) ?? ''}</td>
-              <td>
-                {typeof value === 'string' ? JSON.stringify(value) : valueOf(value)}
-                {Object.hasOwn(undecoded, field) && <b class="note"> undecoded</b>}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <h3>Fields</h3>
+      <Table
+        name="Fields"
+        head={['Field', 'As it came', 'As handlers see it']}
+        marked={(index) => Object.hasOwn(undecoded, fields[index]?.[0] ?? '')}
+        rows={fields.map(([field, value]) => [
+          field,
+          <code>{JSON.stringify(came.get(field))}</code>,
+          <>
+            <code>{typeof value === 'string' ? JSON.stringify(value) : valueOf(value)}</code>
+            {Object.hasOwn(undecoded, field) && <b class="note"> undecoded</b>}
+          </>,
+        ])}
+      />
       {Object.keys(undecoded).length > 0 && (
         <p class="quiet">
           An undecoded value does not have the type of the catalogue. Handlers get null, and the value in event.undecoded.
@@ -266,7 +245,7 @@ function Json({ title, value }: { readonly title: string; readonly value: unknow
 }
 
 /** What is known of a refused request or a test message. */
-function Facts({ item }: { readonly item: Item }): JSX.Element {
+function Happened({ item }: { readonly item: Item }): JSX.Element {
   const { kind, at, error, status, hint, isAuthentic, messages = 0, vins = [], count, test, bytes, encoding, headers } = item
   const facts: readonly (readonly [string, string | undefined])[] = [
     ['When', momentOf(at)],
@@ -284,17 +263,7 @@ function Facts({ item }: { readonly item: Item }): JSX.Element {
   return (
     <>
       <h3>{kind === 'refused' ? 'Refused request' : 'Test message'}</h3>
-      <dl class="facts">
-        {facts.map(
-          ([name, value]) =>
-            value !== undefined && (
-              <>
-                <dt>{name}</dt>
-                <dd>{value}</dd>
-              </>
-            ),
-        )}
-      </dl>
+      <Facts of={facts} />
     </>
   )
 }

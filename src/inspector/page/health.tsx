@@ -1,7 +1,7 @@
 import type { ComponentChildren, JSX } from 'preact'
 import type { Sample, Stats, StoredMessage } from './answers.ts'
 import { bytesOf, countOf, durationOf, momentOf, numberOf, timeOf } from './format.ts'
-import { Empty, useReading } from './list.tsx'
+import { Empty, Failed, Table, useReading } from './parts.tsx'
 import { read } from './receiver.ts'
 import { linkTo } from './route.ts'
 import { about, samples, stats } from './store.ts'
@@ -179,43 +179,28 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
 }
 
 function Gaps({ open }: { readonly open: number }): JSX.Element {
-  const { data, error } = useReading([open], (signal) =>
+  const reading = useReading([open], (signal) =>
     read<{ messages: readonly StoredMessage[] }>('messages?topic=gap&limit=50', signal),
   )
+  const { data, error } = reading
   const gaps = data?.messages ?? []
   return (
     <>
       <h2>Gaps</h2>
       {open > 0 && <p>{countOf(open, 'gap')} will be reported when the inbox has room.</p>}
-      {error !== undefined && <p class="quiet">{error.message}</p>}
+      <Failed of={reading} />
       {error === undefined && gaps.length === 0 && open === 0 && (
         <p class="quiet">No message is missing, as far as the receiver knows.</p>
       )}
       {gaps.length > 0 && (
-        <table class="wide">
-          <thead>
-            <tr>
-              <th scope="col">From</th>
-              <th scope="col">To</th>
-              <th scope="col">Vehicle</th>
-              <th scope="col">Reason</th>
-              <th scope="col" class="number">Missing</th>
-            </tr>
-          </thead>
-          <tbody>
-            {gaps.map(({ id, event }) => (
-              <tr key={id}>
-                <td>
-                  <a href={linkTo('live', [id])}>{momentOf(String(event['from'])).slice(0, 19)}</a>
-                </td>
-                <td>{timeOf(String(event['to']))}</td>
-                <td class="vin">{event.vin ?? 'any'}</td>
-                <td>{String(event['reason'])}</td>
-                <td class="number">{event['missed'] === 0 ? 'not known' : String(event['missed'])}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          name="Gaps"
+          head={['From', 'To', 'Vehicle', 'Reason', 'Missing#']}
+          rows={gaps.map(({ id, event: { from, to, vin, reason, missed } }) => [
+            <a href={linkTo('live', [id])}>{momentOf(String(from)).slice(0, 19)}</a>,
+            ...[timeOf(String(to)), vin ?? 'any', String(reason), missed === 0 ? 'not known' : String(missed)],
+          ])}
+        />
       )}
     </>
   )
@@ -232,24 +217,11 @@ function Drift({ stats: { drift, drifted } }: { readonly stats: Stats }): JSX.El
           <p class="quiet">
             {countOf(drifted, 'value')} did not have the type of the catalogue. Handlers got null and found them in <code>event.undecoded</code>.
           </p>
-          <table class="wide">
-            <thead>
-              <tr>
-                <th scope="col">Field</th>
-                <th scope="col">Came as</th>
-                <th scope="col" class="number">Values</th>
-              </tr>
-            </thead>
-            <tbody>
-              {drift.slice(0, 200).map(({ field, seen, count }) => (
-                <tr key={`${field} ${seen}`}>
-                  <th scope="row">{field}</th>
-                  <td>{seen}</td>
-                  <td class="number">{numberOf(count)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Table
+            name="Drift"
+            head={['Field', 'Came as', 'Values#']}
+            rows={drift.slice(0, 200).map(({ field, seen, count }) => [field, seen, numberOf(count)])}
+          />
         </>
       )}
     </>
