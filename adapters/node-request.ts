@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { detachedContext, type ExecutionContext } from '../src/hosting/execution-context.ts'
 import { type Answer, type Refusal, success } from '../src/http/answers.ts'
 import { type Body, type Chunks, filled, isGzip, readChunks, tooLarge } from '../src/http/body.ts'
 import { type PathTarget, targetOf } from '../src/http/paths.ts'
@@ -8,11 +7,11 @@ import type { HttpRequest } from '../src/http/routes.ts'
 /** Hosts that are valid without a doubt. The port is below 60,000. */
 const plainHost = /^[a-z\d._-]+(?::[1-5]?\d{1,4})?$/
 
+/** The last plain host, because a service uses one name. */
 let knownHost: string | undefined
 
-/** Whether a Host header is plain. Remembers the last one, because a service uses one name. */
+/** Whether a Host header is plain, which is remembered of the last one. */
 function isPlain(host: string | undefined): boolean {
-  if (host === knownHost) return true
   if (host !== undefined && !plainHost.test(host)) return false
   knownHost = host
   return true
@@ -28,16 +27,20 @@ export class NodeRequest implements HttpRequest {
   readonly target: PathTarget | undefined
   readonly authorization: string | undefined
   readonly env: unknown
-  readonly context: ExecutionContext = detachedContext
+  /** Node ends no work with its request. */
+  readonly context: undefined
   readonly #incoming: IncomingMessage
 
   constructor(incoming: IncomingMessage, env: unknown) {
     const { method = '', url = '' } = incoming
+    const { host } = incoming.headers
     const query = url.indexOf('?')
+    const isOurs = host === knownHost || isPlain(host)
     this.method = method
-    this.target = isPlain(incoming.headers.host) ? targetOf(query === -1 ? url : url.slice(0, query)) : undefined
+    this.target = isOurs ? targetOf(query === -1 ? url : url.slice(0, query)) : undefined
     this.authorization = authorizationOf(incoming.rawHeaders)
     this.env = env
+    this.context = undefined
     this.#incoming = incoming
   }
 
@@ -48,15 +51,12 @@ export class NodeRequest implements HttpRequest {
   }
 
   read(limitBytes: number): Promise<Body | Refusal> {
-    const { 'content-encoding': encoding, 'content-length': length } = this.#incoming.headers
+    const incoming = this.#incoming
+    const { 'content-encoding': encoding, 'content-length': length } = incoming.headers
     const gzip = encoding === undefined ? false : isGzip(encoding)
     if (gzip === undefined) return Promise.resolve({ error: 'encoding_unsupported' })
     if (Number(length) > limitBytes) return Promise.resolve(tooLarge(limitBytes))
-    return gzip ? readChunks(chunksOf(this.#incoming), true, limitBytes) : this.#readWhole(limitBytes)
-  }
-
-  #readWhole(limitBytes: number): Promise<Body | Refusal> {
-    const incoming = this.#incoming
+    if (gzip) return readChunks(chunksOf(incoming), true, limitBytes)
     return new Promise((resolve) => {
       const chunks: Buffer[] = []
       let bytes = 0

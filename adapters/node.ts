@@ -16,7 +16,7 @@ import type { ListenOptions, Socket } from 'node:net'
 import { FleethookError } from '../src/base/errors.ts'
 import type { RuntimeRefusal } from '../src/hosting/drainable.ts'
 import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
-import { type Answer, refuse } from '../src/http/answers.ts'
+import { refuse } from '../src/http/answers.ts'
 import { NodeRequest, writeAnswer } from './node-request.ts'
 import { launcherVariable, type LauncherMessage } from './serve-options.ts'
 import { type Runtime, type Served, type ServedHere, type ServeOptions, type Server, serveOn } from './runtime.ts'
@@ -65,33 +65,30 @@ const node: Runtime<NodeServeOptions> = {
     const listen = (): Promise<RequestListener> => requestListener(fetch)
     let answer = receiver === undefined ? await listen() : undefined
     const timeouts = timeoutsOf(options)
-    const listener = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
+    const listener = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
       if (isStopping) lastRequests.set(incoming.socket, incoming)
       const request = new NodeRequest(incoming, env)
       if (receiver === undefined || request.target === undefined) {
-        if (answer !== undefined) answer(incoming, outgoing)
-        else
-          void listen().then((loaded) => {
-            answer = loaded
-            loaded(incoming, outgoing)
-          })
+        answer ??= await listen()
+        answer(incoming, outgoing)
         return
       }
-      const write = (given: Answer): void =>
+      try {
+        const given = await receiver.answer(request.target, request)
         writeAnswer(given, incoming, outgoing, isStopping && lastRequests.get(incoming.socket) === incoming)
-      const given = receiver.answer(request.target, request)
-      if (given instanceof Promise) void given.then(write, () => outgoing.writeHead(500).end())
-      else write(given)
+      } catch {
+        outgoing.writeHead(500).end()
+      }
     }
     const server: HttpServer = options.tls
       ? createSecureServer({ ...timeouts, ...options.tls }, listener)
       : createServer(timeouts, listener)
     server.on('checkContinue', (incoming, outgoing) => {
       continueWhenRead(incoming, outgoing)
-      listener(incoming, outgoing)
+      void listener(incoming, outgoing)
     })
     server.maxConnections = options.maxConnections ?? 20_000
-    countRefusals(server, refused)
+    countRefusals(server, options.tls !== undefined, refused)
     const sockets = new Map<Socket, number>()
     server.on('connection', (socket: Socket) => {
       sockets.set(socket, performance.now())
@@ -149,7 +146,7 @@ function timeoutsOf(options: NodeServeOptions): ServerOptions {
     headersTimeout,
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
-    // How often Node looks for connections that are over these limits.
+    // The time between two checks for connections over these limits.
     connectionsCheckingInterval: Math.min(1_000, headersTimeout),
   }
 }
@@ -228,15 +225,14 @@ function tellLauncher(step: LauncherMessage['fleethook']): void {
 }
 
 /** Counts the requests that Node refuses before a handler sees them. Node answers them as it always does. */
-function countRefusals(server: HttpServer, refused: (error: RuntimeRefusal) => void): void {
-  // A listener for `clientError` would have to answer instead of Node, with what only Node knows of the connection.
-  const emit: (name: string, ...args: unknown[]) => boolean = server.emit.bind(server)
-  Object.defineProperty(server, 'emit', {
-    value(name: string, ...args: unknown[]): boolean {
-      const why = name === 'clientError' ? reasonOf(...args) : undefined
+function countRefusals(server: HttpServer, isSecure: boolean, refused: (error: RuntimeRefusal) => void): void {
+  // A listener for `clientError` would have to answer instead of Node, with what only Node knows of the connection. Node ends
+  // the connection with the same error.
+  server.on(isSecure ? 'secureConnection' : 'connection', (socket: Socket) => {
+    socket.on('error', (error) => {
+      const why = reasonOf(error, socket)
       if (why !== undefined) refused(why)
-      return emit(name, ...args)
-    },
+    })
   })
   server.on('checkExpectation', (_incoming, outgoing) => {
     refused('expectation_unsupported')
@@ -247,9 +243,8 @@ function countRefusals(server: HttpServer, refused: (error: RuntimeRefusal) => v
 }
 
 /** `undefined` when no request was refused: the connection broke, or the receiver answers the request that is under way. */
-function reasonOf(error?: unknown, socket?: unknown): RuntimeRefusal | undefined {
-  if (!(error instanceof Error) || !('code' in error) || typeof socket !== 'object' || socket === null) return undefined
-  if (Reflect.get(socket, '_httpMessage') || Reflect.get(socket, 'bytesRead') === 0) return undefined
+function reasonOf(error: Error, socket: Socket): RuntimeRefusal | undefined {
+  if (!('code' in error) || Reflect.get(socket, '_httpMessage') || socket.bytesRead === 0) return undefined
   if (error.code === 'HPE_HEADER_OVERFLOW') return 'headers_too_large'
   if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') return 'request_timeout'
   return String(error.code).startsWith('HPE_') ? 'request_malformed' : undefined

@@ -71,7 +71,7 @@ function refuseForgetting(served: object): void {
   throw new FleethookError(
     'option_invalid',
     'Option `vehicles` of createReceiver keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
-    { hint: 'Run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
+    { hint: 'Use durableObjectInbox(…), or run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
   )
 }
 

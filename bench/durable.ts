@@ -3,18 +3,16 @@
  * as on volumes in a cloud. `npm run bench:durable`, about ten minutes; the slow syncs take Linux and a C compiler.
  */
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { cpus, release, tmpdir, type } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { DatabaseSync } from 'node:sqlite'
+import { canSlowSyncs, memoryFolder, slowSyncs } from './durable/slow-disk.ts'
 import { canPin, measuredCore, pinned } from './pin.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'fleethook-bench-'))
-const shim = join(scratch, 'slow-sync.so')
-const source = fileURLToPath(new URL('durable/slow-sync.c', import.meta.url))
-const canSlow =
-  spawnSync('cc', ['-shared', '-fPIC', '-O2', '-o', shim, source, '-ldl'], { stdio: 'inherit' }).status === 0
+const canSlow = canSlowSyncs(scratch)
 
 interface Disk {
   readonly name: string
@@ -22,12 +20,10 @@ interface Disk {
   readonly syncMicroseconds: number
 }
 
-// A file system in memory, so that the delay is all that a sync takes.
-const memory = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 const disks: readonly Disk[] = [
   { name: 'the disk of this machine', folder: '.', syncMicroseconds: 0 },
-  { name: 'a file system in memory, each sync 2 ms', folder: memory, syncMicroseconds: 2_000 },
-  { name: 'a file system in memory, each sync 10 ms', folder: memory, syncMicroseconds: 10_000 },
+  { name: 'a file system in memory, each sync 2 ms', folder: memoryFolder, syncMicroseconds: 2_000 },
+  { name: 'a file system in memory, each sync 10 ms', folder: memoryFolder, syncMicroseconds: 10_000 },
 ]
 
 /** Runs a part. The one over HTTP pins its own processes. */
@@ -35,8 +31,7 @@ function part(script: string, { folder, syncMicroseconds }: Disk, pin: boolean):
   const path = fileURLToPath(new URL(`durable/${script}`, import.meta.url))
   const plain = [process.execPath, path, '--folder', folder]
   const [command = process.execPath, ...args] = pin ? pinned(measuredCore, plain) : plain
-  const slow = { LD_PRELOAD: shim, SLOW_SYNC_MICROSECONDS: String(syncMicroseconds) }
-  const env = { ...process.env, ...(syncMicroseconds === 0 ? {} : slow) }
+  const env = { ...process.env, ...(syncMicroseconds === 0 ? {} : slowSyncs(scratch, syncMicroseconds)) }
   if (spawnSync(command, args, { stdio: 'inherit', env }).status !== 0) process.exitCode = 1
 }
 

@@ -11,7 +11,7 @@ export interface LoadOptions {
   readonly ratePerSecond?: number
 }
 
-/** What became of it. */
+/** The result. */
 export interface LoadResult {
   readonly seconds: number
   /** From writing a request to the last byte of its answer, in milliseconds; with a rate, from the moment it was due. */

@@ -1,16 +1,17 @@
 // What observers cost: CPU time of a message through `receiver.accept`, its handler included, with an inbox in memory. Every
 // round runs each variant once, so that all of them see the same machine.
-import { TraceIdRatioBasedSampler } from '@opentelemetry/sdk-trace'
+import { TraceIdRatioBasedSampler, TracerProvider } from '@opentelemetry/sdk-trace'
 import {
   AggregationTemporality,
   InMemoryMetricExporter,
   MeterProvider,
   PeriodicExportingMetricReader,
 } from '@opentelemetry/sdk-metrics'
-import { TracerProvider } from '@opentelemetry/sdk-trace'
 import { createReceiver, type Observer } from '../src/index.ts'
 import { Feed } from '../src/operator/feed.ts'
 import { otel } from '../src/otel.ts'
+import { median } from './median.ts'
+import { table } from './table.ts'
 
 const messages = 20_000
 const rounds = 7
@@ -61,10 +62,15 @@ for (let round = -1; round < rounds; round += 1)
     // The first round warms up.
     if (round >= 0) results.get(name)?.push(us)
   }
-const median = (values: readonly number[]): number =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
-const base = median(results.get('no observer') ?? [])
-for (const [name, values] of results)
-  console.log(
-    `${name.padEnd(26)} ${median(values).toFixed(2)} us  ${(median(values) - base >= 0 ? '+' : '') + (median(values) - base).toFixed(2)}`,
-  )
+const base = results.get('no observer') ?? []
+console.log(
+  table(
+    ['what', 'CPU µs', 'more', 'ratio'],
+    [...results].map(([name, values]) => [
+      name,
+      median(values).toFixed(2),
+      median(values.map((value, round) => value - (base[round] ?? Number.NaN))).toFixed(2),
+      median(values.map((value, round) => value / (base[round] ?? Number.NaN))).toFixed(3),
+    ]),
+  ),
+)

@@ -10,6 +10,7 @@ import { parseArgs } from 'node:util'
 import { type Bar, chart } from './chart.ts'
 import { corpus } from './corpus.ts'
 import { load, requestOf } from './load.ts'
+import { writeBetween } from './marks.ts'
 import { median, percentile } from './median.ts'
 import { canPin, loadCore, pinThis } from './pin.ts'
 import { type ServerProcess, startServer } from './server-process.ts'
@@ -141,12 +142,7 @@ const measured = [
 console.log(`${measured}\n\n${figures}\n\n${((performance.now() - started) / 1000).toFixed(0)} seconds`)
 
 if (!values.print) {
-  const page = fileURLToPath(new URL('README.md', import.meta.url))
-  const [begin, end] = ['<!-- measured: begin -->', '<!-- measured: end -->']
-  const text = readFileSync(page, 'utf8')
-  if (!text.includes(begin) || !text.includes(end)) throw new Error(`${page} has no place for the table.`)
-  const before = text.slice(0, text.indexOf(begin) + begin.length)
-  writeFileSync(page, `${before}\n\n${measured}\n\n${figures}\n\n${text.slice(text.indexOf(end))}`)
+  writeBetween(fileURLToPath(new URL('README.md', import.meta.url)), 'measured', `${measured}\n\n${figures}`)
   const bars = courses.map((course): Bar => ({
     label: course.name,
     group: course.keeps === 'memory' ? 'kept in memory' : 'on disk before the answer',

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import { measuredCore, pinned } from './pin.ts'
+import { measuredCore, onEveryCore, pinned } from './pin.ts'
 import type { Report, Taken } from './servers/measured.ts'
 
 /** A server in a process of its own. */
@@ -14,14 +14,16 @@ export interface ServerProcess {
   stop(): Promise<void>
 }
 
-/** Starts one of `bench/servers`, on the measured core where processes can be pinned. */
+/** Starts one of `bench/servers`, on the measured core where processes can be pinned, or on every core. */
 export async function startServer(
   name: string,
   nodeOptions: readonly string[] = [],
   variables: Readonly<Record<string, string>> = {},
+  isPinned = true,
 ): Promise<ServerProcess> {
   const script = fileURLToPath(new URL(`servers/${name}.ts`, import.meta.url))
-  const [command = process.execPath, ...args] = pinned(measuredCore, [process.execPath, ...nodeOptions, script])
+  const plain = [process.execPath, ...nodeOptions, script]
+  const [command = process.execPath, ...args] = isPinned ? pinned(measuredCore, plain) : onEveryCore(plain)
   const child = spawn(command, args, {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     env: { ...process.env, ...variables },

@@ -55,7 +55,7 @@ const make = (): Receiver =>
   )
 const texts = corpus({ messages: 5000, vins, format: 'service' })
 
-/** The corpus has as many vehicles as messages at most: beyond it they are named anew. */
+/** The corpus has at most one vehicle for each message. More vehicles get new names. */
 function bodyOf(from: number): string {
   const parts = Array.from({ length: bodyMessages }, (_, n) => {
     const message: Record<string, unknown> = JSON.parse(texts[(from + n) % texts.length] ?? '{}')

@@ -38,6 +38,9 @@ const javaFlags = [
   '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
 ]
 
+/** The class path of the brokers. */
+export const kafkaClasses = (): string => `${installed}/jars/*`
+
 /** The command of a broker with this file of properties. `npm run test:kafka` installs it first. */
 export function kafkaCommand(properties: string): readonly string[] {
   if (!existsSync(installed)) throw new Error('Kafka is not installed. Run "node scripts/kafka.ts".')

@@ -2,12 +2,14 @@
 // their network, and a receiver handles what they send, in all three formats.
 import { randomBytes } from 'node:crypto'
 import { styleText } from 'node:util'
+import { servePage } from '../adapters/cli/page-server.ts'
 import { serve } from '../adapters/node.ts'
 import { sqliteInbox } from '../adapters/inbox/sqlite.ts'
 import { createClient } from '../src/client.ts'
 import type { WireTopic } from '../src/events/event.ts'
 import { createReceiver, type Format, type FleetEvent, summarize } from '../src/index.ts'
 import { createNormalizer } from '../src/normalize.ts'
+import { createOperatorApp } from '../src/operator/app.ts'
 import { createSandbox } from '../src/sandbox.ts'
 import { postByFetch } from '../src/service/sandbox/options.ts'
 
@@ -38,6 +40,7 @@ const receiver = createReceiver({
   )
 })
 const server = await serve(receiver, { port: Number(process.env['PORT'] ?? 0), announce: false, signals: false })
+const page = await servePage(createOperatorApp(receiver).fetch)
 
 // 2. The service: a sandbox with vehicles that wake up now. Counts what the receiver accepts.
 const { normalize } = createNormalizer()
@@ -97,6 +100,9 @@ console.log(`The receiver listens on
   ${server.url}
 
 and handles what ${vins.length} simulated vehicles send, in all three formats. Ctrl+C stops.
+The inspector shows them at
+
+  ${page.url}
 
 ${styleText('dim', 'handled  (its time)  vehicle           format    topic')}`)
 await setFormat('service')()
@@ -118,6 +124,7 @@ process.stdout.on('error', stop)
 async function finish(): Promise<void> {
   for (const timer of timers) clearTimeout(timer)
   await sandbox.close()
+  await page.close()
   const { left, lost } = await server.close()
   console.log(`\n${table()}\n\nreceived ${sum(received)}, handled ${sum(handled)}, left ${left}, lost ${lost}`)
   if (recovered > 0) console.log(`recovered from the last run and handled: ${recovered}`)

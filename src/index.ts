@@ -59,7 +59,7 @@ export type {
 export type { MalformedBody } from './events/malformed.ts'
 export { summarize } from './events/summarize.ts'
 export type { Doors, FieldValue, Json, Location, TimeOfDay, Tires } from './events/values.ts'
-export type { Answer, RefusalError } from './http/answers.ts'
+export type { Answer, Readiness, RefusalError } from './http/answers.ts'
 export type { ExecutionContext } from './hosting/execution-context.ts'
 export type { Secret } from './http/secret.ts'
 export type {
@@ -95,7 +95,7 @@ export type {
 export { memoryInbox } from './inbox/memory.ts'
 export type { Log } from './base/log.ts'
 export type { ReceiverOptions, VehiclesOptions } from './receiver/options.ts'
-export type { GivenMessage, Readiness, Receiver } from './receiver/interface.ts'
+export type { GivenMessage, Receiver } from './receiver/interface.ts'
 export { createReceiver } from './receiver.ts'
 export type { Source } from './receiver/source.ts'
 export type { Histogram, InboxStats, Stats, UnopenedInbox } from './inbox/stats.ts'

@@ -3,12 +3,10 @@
  *
  * @module
  */
-import { type Env, Hono } from 'hono'
-import { FleethookError } from './base/errors.ts'
-import { createSecretCheck, type Secret } from './http/secret.ts'
-import { refuse } from './http/answers.ts'
-import { consoleLog } from './base/log.ts'
+import type { Env, Hono } from 'hono'
+import type { Secret } from './http/secret.ts'
 import { createOperatorApp } from './operator/app.ts'
+import { guardRoutes } from './operator/guard.ts'
 import type { OperatorApi } from './inbox/observer.ts'
 
 export type { FieldReport, Letter, LetterSummary, VehicleReport, VehicleSummary } from './operator/app.ts'
@@ -53,30 +51,5 @@ export interface OperatorOptions<E extends Env = Env> {
  * ```
  */
 export function operatorRoutes<E extends Env = Env>(operator: OperatorApi, { secret }: OperatorOptions<E>): Hono<E> {
-  if (secret === undefined) {
-    throw new FleethookError('secret_missing', 'Option `secret` of operatorRoutes is missing.', {
-      hint: 'Pass a secret of its own, not the webhook’s.',
-    })
-  }
-  const given: unknown = secret
-  if (given === false) {
-    throw new FleethookError(
-      'option_invalid',
-      'Option `secret` of operatorRoutes is false, and these routes show payloads.',
-      {
-        hint: 'Pass a secret of its own, not the webhook’s.',
-      },
-    )
-  }
-  // On a runtime without bindings, the function gets what the runtime passes in their place.
-  const guard = createSecretCheck(secret, consoleLog)
-  const app = new Hono<E>()
-  app.use(async (c, next) => {
-    const refusal = await guard(c.req.header('authorization'), 'root', c.env as NonNullable<E['Bindings']>)
-    if (refusal === undefined) return next()
-    const { status, headers, body } = refuse(refusal)
-    return new Response(body, { status, headers })
-  })
-  app.route('/', createOperatorApp(operator))
-  return app
+  return guardRoutes('operatorRoutes', secret, createOperatorApp(operator))
 }

@@ -3,7 +3,7 @@ import type { Surroundings } from './dispatch/work.ts'
 import { createRegistry } from './dispatch/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
-import { type Answer, notReady, type Refusal, refuse, success } from './http/answers.ts'
+import { type Answer, type Readiness, readinessOf, type Refusal, refuse, success } from './http/answers.ts'
 import { readGiven } from './http/body.ts'
 import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
@@ -14,9 +14,9 @@ import { markHosted } from './receiver/hosted.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import type { Backend, BackendParts } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
-import { createReceipts, type ReceivedTest } from './inbox/receipts.ts'
+import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
-import type { Readiness, Receiver } from './receiver/interface.ts'
+import type { Receiver } from './receiver/interface.ts'
 import { Rules } from './vehicles/rules.ts'
 import { Slots } from './vehicles/state.ts'
 import { checkEdge, isEdge, type Vehicles } from './vehicles/vehicles.ts'
@@ -87,20 +87,29 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
       if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
       if ('error' in body) {
-        if (body.error === 'body_too_large')
-          backend.noteGap({ reason: body.error, fromMs: clock.now(), missed: 1 }, arrival)
+        noteUnread(body, arrival)
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), arrival)
         return body
       }
       const { messages, tests, broken } = receipts.read(body, door)
       if (tests !== undefined && tests.length > 0) noteTests(tests, arrival, door)
-      const full = await backend.put(messages, arrival)
+      const kept = backend.put(messages, arrival)
+      const full = kept instanceof Promise ? await kept : kept
+      if (broken !== undefined) noteUnread(broken, arrival)
       if (full !== undefined) return { ...full, messages }
       if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), arrival)
       return broken
     } finally {
       backend.lifecycle.leave()
     }
+  }
+
+  /** The service sent something that nobody could read, and it does not send it again. */
+  function noteUnread({ error }: Refusal, arrival: AuthorizedRequest): void {
+    for (const [name] of arrival.headers?.() ?? []) if (name === testHeader) return
+    const reason = error === 'body_too_large' ? error : 'body_unreadable'
+    const now = clock.now()
+    backend.noteGap({ reason, fromMs: now, toMs: now, missed: 1 }, arrival)
   }
 
   function noteTests(tests: readonly ReceivedTest[], arrival: AuthorizedRequest, door: Door): void {
@@ -132,10 +141,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   /** From the call of `drain` on, load balancers look for another process, even while messages are still taken. */
   const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
     isStopping ? 'draining' : backend.refusing()
-  const readiness = (): Readiness => {
-    const reason = busy()
-    return reason === undefined ? { ready: true } : { ready: false, reason: notReady[reason] }
-  }
+  const readiness = (): Readiness => readinessOf(busy())
 
   const { app, fetch, answer } = createRoutes<E>({
     receive,
@@ -193,6 +199,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       return backend.drain(options)
     },
     readiness,
+    handlersOf: (event) => registry.namesFor(event),
     stats: backend.stats,
     observe: backend.observe,
     deadLetters: backend.deadLetters,

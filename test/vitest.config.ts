@@ -8,7 +8,7 @@ const source = (path: string): string => fileURLToPath(new URL(`../${path}`, imp
 
 /** Tests of what runs anywhere: they need no server of Node's. `test/runtimes/units.test.ts` runs them inside Bun and Deno. */
 export const units: readonly string[] = [
-  'test/{wire,events,dispatch,testing,when}/*.test.ts',
+  'test/{wire,events,dispatch,testing,vehicles,when}/*.test.ts',
   'test/client/!(runtimes|sandbox).test.ts',
   'test/http/!(sockets|comparisons).test.ts',
   'test/sandbox/!(receiver).test.ts',
@@ -39,7 +39,7 @@ export function configFor(form: Form): ViteUserConfig {
       alias: [
         { find: /^fleethook$/, replacement: source('src/index.ts') },
         {
-          find: /^fleethook\/(normalize|schemas|client|metrics|operator|otel|sandbox|testing|when)$/,
+          find: /^fleethook\/(normalize|schemas|client|inspector|metrics|operator|otel|sandbox|testing|when)$/,
           replacement: source('src/$1.ts'),
         },
         { find: /^fleethook\/(node|bun|deno|workers|inbox\/[\w-]+)$/, replacement: source('adapters/$1.ts') },

@@ -1,9 +1,11 @@
 import { type Command, InvalidArgumentError } from 'commander'
+import * as z from 'zod/mini'
 import { FleethookError } from '../../src/base/errors.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { createClient } from '../../src/service/client/client.ts'
 import { environment } from './arguments.ts'
 import {
+  type ArrivedTest,
   type Check,
   type Circumstances,
   codeOf,
@@ -42,6 +44,9 @@ const checks: Readonly<Record<Group, Check>> = {
   clock: checkClock,
   'end-to-end': checkEndToEnd,
 }
+
+/** The feed sends what it kept at once. */
+const feedMs = 5_000
 
 /** Groups that need nothing but this machine. */
 const offline: readonly Group[] = ['runtime', 'secret', 'inbox', 'receiver']
@@ -110,6 +115,7 @@ async function diagnose(given: Given, chosen: readonly Group[]): Promise<readonl
         await connection.close()
       }
     },
+    arrived: (test) => findTest(inbox, test),
   }
   const findings: Finding[] = []
   for (const group of chosen) {
@@ -121,6 +127,29 @@ async function diagnose(given: Given, chosen: readonly Group[]): Promise<readonl
     }
   }
   return findings
+}
+
+const kept = z.looseObject({
+  items: z.array(
+    z.looseObject({
+      kind: z.string(),
+      test: z.optional(z.string()),
+      bytes: z.optional(z.number()),
+      headers: z.optional(z.array(z.object({ name: z.string(), length: z.number() }))),
+    }),
+  ),
+})
+
+/** Looks for a test message in what the feed of the receiver has kept. */
+async function findTest(inbox: string, test: string): Promise<ArrivedTest | undefined> {
+  const { stream } = await connect({ inbox, url: undefined, secret: undefined }, 'receiver')
+  for await (const { id, data } of stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
+    for (const item of kept.parse(JSON.parse(data)).items)
+      if (item.kind === 'test' && item.test === test) return { bytes: item.bytes ?? 0, headers: item.headers ?? [] }
+    // The last part of what was kept has the cursor.
+    if (id !== undefined) return undefined
+  }
+  return undefined
 }
 
 async function knownUrl(client: Circumstances['client']): Promise<URL | undefined> {

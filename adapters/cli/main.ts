@@ -30,6 +30,14 @@ const commands: Readonly<Record<string, Entry>> = {
     summary: 'find out why messages do not arrive',
     load: async () => (await import('./doctor.ts')).defineDoctor,
   },
+  dev: {
+    summary: 'run a receiver with simulated vehicles and its inspector, and restart it when its files change',
+    load: async () => (await import('./dev.ts')).defineDev,
+  },
+  inspect: {
+    summary: 'show a running receiver on a page in the browser',
+    load: async () => (await import('./inspect.ts')).defineInspect,
+  },
   webhook: {
     summary: 'set, show or delete the webhook of the business',
     load: async () => (await import('./webhook.ts')).defineWebhook,

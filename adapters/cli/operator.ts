@@ -23,6 +23,8 @@ import { jsonText, logTo, printError } from './terminal.ts'
 
 /** What a command for operators gets. */
 export interface Operating {
+  /** Which receiver. */
+  readonly to: ConnectionOptions
   readonly connection: Pick<Connection, 'to' | 'ask' | 'stream'>
   readonly isJson: boolean
   /** Prints a result: as JSON, or as `text` writes it. */
@@ -132,7 +134,7 @@ async function run<Arguments extends unknown[], Options extends object>(
   }
   const print: Operating['print'] = (value, text) => console.log(options.json ? jsonText(value) : text())
   try {
-    return await work({ connection, isJson: options.json === true, print, agreed: ask }, options, ...args)
+    return await work({ to, connection, isJson: options.json === true, print, agreed: ask }, options, ...args)
   } finally {
     await current?.close()
   }
@@ -163,10 +165,12 @@ interface Connection {
   ask(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown>
   /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks. */
   stream(path: string, signal: AbortSignal): AsyncGenerator<EventSourceMessage>
+  /** Asks, and returns the answer as it is. Rejects when there is none. */
+  readonly pass: (asked: Asked) => Promise<Answer>
   close(): Promise<void>
 }
 
-interface ConnectionOptions {
+export interface ConnectionOptions {
   /** The file of the inbox. */
   readonly inbox: string
   /** The address at which `operatorRoutes` are mounted, when the receiver is not on this machine. */
@@ -176,6 +180,8 @@ interface ConnectionOptions {
 
 interface Answer {
   readonly status: number
+  /** The media type. */
+  readonly type: string
   readonly body: AsyncIterable<Uint8Array>
 }
 
@@ -222,8 +228,8 @@ function notRunning(inbox: string): FleethookError {
   })
 }
 
-function answerOf({ status, body }: Response): Answer {
-  return { status, body: body ?? nothing() }
+function answerOf({ status, headers, body }: Response): Answer {
+  return { status, type: headers.get('content-type') ?? '', body: body ?? nothing() }
 }
 
 async function* nothing(): AsyncGenerator<Uint8Array> {}
@@ -250,12 +256,13 @@ function connection(
         yield* ready.splice(0)
       }
     },
+    pass: open,
     close,
   }
 }
 
 /** The JSON of an answer. Rejects with a `FleethookError` when it is an error or no JSON. */
-async function valueOf({ status, body }: Answer): Promise<unknown> {
+async function valueOf({ status, body }: Pick<Answer, 'status' | 'body'>): Promise<unknown> {
   const chunks: Uint8Array[] = []
   for await (const chunk of body) chunks.push(chunk)
   const value = parsed(Buffer.concat(chunks).toString())
@@ -293,7 +300,8 @@ function listens(socketPath: string): Promise<boolean> {
 function overSocket(socketPath: string, { method, path, body, signal }: Asked): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const asking = request({ socketPath, path, method, ...(signal === undefined ? {} : { signal }) }, (response) => {
-      resolve({ status: response.statusCode ?? 0, body: response })
+      const { statusCode: status = 0, headers } = response
+      resolve({ status, type: headers['content-type'] ?? '', body: response })
     })
     asking.once('error', reject)
     asking.end(body)

@@ -92,7 +92,7 @@ for signal in TERM INT HUP; do trap "kill -$signal $!" $signal; done
 while wait $!; status=$?; kill -0 $! 2>/dev/null; do :; done
 exit $status`
 
-function portFor(options: RunOptions): number {
+export function portFor(options: Pick<RunOptions, 'port' | 'dotenv'>): number {
   if (options.port !== undefined) return options.port
   const given = Number(environment(options.dotenv)('PORT'))
   return Number.isInteger(given) && given >= 1 && given <= 65_535 ? given : 3000
@@ -120,7 +120,7 @@ interface HeldSocket {
 }
 
 /** Resolves to an error text when the port cannot be held. */
-async function holdSocket(wanted: number, hostname: string | undefined): Promise<HeldSocket | string> {
+export async function holdSocket(wanted: number, hostname: string | undefined): Promise<HeldSocket | string> {
   let why = 'no address'
   for (const { address, family } of await addressesOf(hostname)) {
     const held = bind(address, wanted, family)
@@ -173,7 +173,7 @@ interface Receiver {
 }
 
 /** Keeps one receiver running on a socket. */
-class Launcher {
+export class Launcher {
   readonly #socket: HeldSocket
   readonly #command: readonly string[]
   readonly #dotenv: string
@@ -196,7 +196,7 @@ class Launcher {
   /** Resolves to the exit status, when the receiver was stopped. */
   run(): Promise<number> {
     const stop = (signal: NodeJS.Signals): void => this.#stop(signal)
-    const reload = (): void => this.#reload()
+    const reload = (): void => this.reload('SIGHUP')
     process.on('SIGTERM', stop).on('SIGINT', stop).on('SIGHUP', reload)
     this.#current = this.#start()
     const ended = new Promise<number>((resolve) => {
@@ -231,13 +231,14 @@ class Launcher {
     return receiver
   }
 
-  #reload(): void {
+  /** Replaces the receiver by a fresh process. `why` begins the line that says so. */
+  reload(why: string): void {
     if (this.#stopSignal !== undefined) return
     if (this.#next !== undefined || this.#restart !== undefined || this.#current?.isStopping === true) {
       this.#reloadAgain = this.#restart === undefined
       return
     }
-    say('SIGHUP: starting a new receiver')
+    say(`${why}: starting a new receiver`)
     const next = this.#start()
     this.#next = next
     setTimeout(() => {
@@ -267,7 +268,7 @@ class Launcher {
     say(`process ${this.#current.child.pid} has replaced the receiver`)
     if (this.#reloadAgain) {
       this.#reloadAgain = false
-      this.#reload()
+      this.reload('again')
     }
   }
 

@@ -18,7 +18,7 @@ const listed = z.looseObject({
   next: z.nullable(z.string()),
 })
 const field = z.object({
-  value: z.unknown(),
+  value: z.optional(z.unknown()),
   at: z.string(),
   ageMs: z.number(),
   isCertain: z.boolean(),
@@ -54,7 +54,7 @@ export function defineVehicles(command: Command): void {
   })
 }
 
-function page(vehicles: readonly VehicleSummary[], next: string | null): string {
+function page(vehicles: readonly Omit<VehicleSummary, 'location'>[], next: string | null): string {
   if (vehicles.length === 0) return 'No state of a vehicle is kept.'
   const rows = vehicles.map((vehicle) => [vehicle.vin, linkOf(vehicle), timeOf(vehicle.seenAt), String(vehicle.fields)])
   const text = table(['VIN', 'STATE', 'SEEN (UTC)', 'FIELDS'], rows)
@@ -76,7 +76,7 @@ function shown({ fields, ...vehicle }: VehicleReport): string {
   return rows.length === 0 ? about : `${about}\n\n${table(['FIELD', 'VALUE', 'AGE', ''], rows)}`
 }
 
-function linkOf({ state, online, isOnlineCertain }: Omit<VehicleSummary, 'fields'>): string {
+function linkOf({ state, online, isOnlineCertain }: Omit<VehicleReport, 'fields'>): string {
   const said = state ?? (online === null ? '' : online ? 'online' : 'offline')
   return said === '' || isOnlineCertain ? said : `${said}, uncertain`
 }

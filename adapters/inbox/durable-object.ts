@@ -33,7 +33,7 @@ export interface DurableObjectInboxOptions<Bindings> {
   readonly objects: (env: Bindings) => ObjectNamespace
   /**
    * The number of objects that share the vehicles. Default 4: one object takes some hundred messages a second. Raise it only
-   * while nothing waits: a vehicle can move to another object, which does not know what waits in the old one.
+   * while nothing waits: a vehicle can move to another object, which does not know what waits in the old one, nor the vehicle's state.
    */
   readonly shards?: number
   /**
@@ -62,6 +62,7 @@ const rules: Rules<DurableObjectInboxOptions<never>> = {
 /** What {@link inboxObject} has to know of an inbox. */
 interface Made {
   readonly keeping: Omit<Keeping, 'pendingMessages' | 'pendingBytes'>
+  readonly bind: (env: unknown) => void
   parts: BackendParts | undefined
 }
 
@@ -71,6 +72,8 @@ const made = new WeakMap<RelayInbox, Made>()
  * Keeps messages in Durable Objects with SQLite storage, `shards` of them: each vehicle has its place in one. A 2xx is sent
  * once the message is on several machines; its handlers run inside the object, in order of arrival per VIN, and again after
  * whatever ends it.
+ *
+ * With the option `vehicles`, an object also keeps the states of its vehicles. Each message writes one more row then.
  *
  * The class of the objects is made by {@link inboxObject}; `limits` and `concurrency` of the receiver hold for each object.
  * A body with messages of several vehicles is kept whole by each object or not at all.
@@ -97,13 +100,14 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
   const { objects, shards = 4, maxBytes = 1024 * mebibyte, retention = {} } = options
   const settled = { forMs: 0, maxBytes: 64 * mebibyte, ...defined(retention.settled) }
   const dead = { forMs: 30 * dayMs, maxBytes: 64 * mebibyte, ...defined(retention.dead) }
-  const own: Made = { keeping: { maxBytes, settled, dead }, parts: undefined }
   let bindings: unknown
+  const bind = (env: unknown): void => {
+    bindings = env
+  }
+  const own: Made = { keeping: { maxBytes, settled, dead }, bind, parts: undefined }
   const inbox: AttachableInbox = {
     kind: 'relay',
-    bind(env) {
-      bindings = env
-    },
+    bind,
     attach(parts) {
       if (own.parts !== undefined) {
         throw new FleethookError('option_invalid', 'One durableObjectInbox was given to two receivers.', {
@@ -112,7 +116,12 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
       }
       refuseConflation(parts.settings)
       own.parts = parts
-      const relay = createObjectRelay({ objects, shards, receipts: parts.receipts, bindings: () => bindings })
+      const { receipts, settings, vehicles } = parts
+      const relay = createObjectRelay({
+        ...{ objects, shards, receipts, settings },
+        slots: vehicles?.slots,
+        bindings: () => bindings,
+      })
       return new RelayBackend(relay, parts)
     },
   }
@@ -149,5 +158,5 @@ export function inboxObject({ inbox }: Pick<Drainable, 'inbox'>): InboxObjectCla
     )
   }
   const { pendingMessages = 50_000, pendingBytes = own.keeping.maxBytes } = own.parts.settings.limits
-  return createInboxObject(own.parts, { ...own.keeping, pendingMessages, pendingBytes })
+  return createInboxObject(own.parts, { ...own.keeping, pendingMessages, pendingBytes }, own.bind)
 }

@@ -21,6 +21,7 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '1' },
     connections: { type: 'string', default: '1,16,64,256' },
+    only: { type: 'string', default: '' },
   },
 })
 const rounds = Number(values.rounds)
@@ -35,6 +36,7 @@ const contenders = [
   { name: 'sqliteInbox, thread', server: 'durable', inbox: 'thread' },
   { name: 'insert by hand', server: 'by-hand-sqlite', inbox: 'by-hand' },
 ] as const
+const chosen = contenders.filter(({ inbox }) => values.only === '' || values.only.split(',').includes(inbox))
 
 interface Lap {
   readonly perSecond: number
@@ -60,7 +62,7 @@ pinThis(loadCore)
 const rows: string[][] = []
 for (const connections of values.connections.split(',').map(Number)) {
   const courses = await Promise.all(
-    contenders.map(async ({ name, server, inbox }) => ({
+    chosen.map(async ({ name, server, inbox }) => ({
       name,
       process: await startServer(server, [], { BENCH_INBOX: inbox, BENCH_FOLDER: folder }),
       laps: [] as Lap[],

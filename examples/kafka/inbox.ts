@@ -1,6 +1,6 @@
 import { kafkaInbox } from 'fleethook/inbox/kafka'
 
-const { KAFKA_BROKERS = 'localhost:9092', KAFKA_USER, KAFKA_PASSWORD } = process.env
+const { KAFKA_BROKERS = 'localhost:9092', KAFKA_USERNAME, KAFKA_PASSWORD } = process.env
 
 /** Every process has the same topic and the same number of partitions: a vehicle keeps its partition. */
 export const inboxFor = (role: 'receive' | 'handle'): ReturnType<typeof kafkaInbox> =>
@@ -10,7 +10,7 @@ export const inboxFor = (role: 'receive' | 'handle'): ReturnType<typeof kafkaInb
     partitions: 24,
     role,
     // A cluster with passwords has TLS too.
-    ...(KAFKA_USER && KAFKA_PASSWORD
-      ? { tls: true, sasl: { mechanism: 'SCRAM-SHA-512', username: KAFKA_USER, password: KAFKA_PASSWORD } }
+    ...(KAFKA_USERNAME && KAFKA_PASSWORD
+      ? { tls: true, sasl: { mechanism: 'SCRAM-SHA-512', username: KAFKA_USERNAME, password: KAFKA_PASSWORD } }
       : {}),
   })

@@ -32,7 +32,7 @@ export interface VehicleParts {
 }
 
 /** What keeps messages and has them handled: in this process (`local.ts`), or elsewhere (`relay.ts`). */
-export interface Backend extends Required<OperatorApi> {
+export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handlersOf'>> {
   readonly ack: Ack
   readonly durability: Durability
   /** The newest state of each vehicle. `undefined`: the option `vehicles` is off. */
@@ -46,8 +46,8 @@ export interface Backend extends Required<OperatorApi> {
   readonly isReady: boolean
   /** Resolves to whether it is ready now. */
   becomeReady(): Promise<boolean>
-  /** Keeps messages. Resolves when the answer may leave; to a refusal when they are not kept. */
-  put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined>
+  /** Keeps messages. Returns or resolves when the answer may leave; with a refusal when they are not kept. */
+  put(messages: readonly InboxMessage[], from: Surroundings): Refusal | undefined | Promise<Refusal | undefined>
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
   putInternal(message: InboxMessage, from: Surroundings): Promise<boolean>
   /** Messages are missing for a reason that `put` does not see. An event reports it as soon as it can be kept. */

@@ -1,4 +1,4 @@
-import { backgroundTimer, type Timer } from '../base/clock.ts'
+import { backgroundTimer, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
 import type { Lifecycle } from '../dispatch/running.ts'
@@ -8,7 +8,7 @@ import { Scheduler } from '../dispatch/scheduler.ts'
 import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
-import type { Refusal } from '../http/answers.ts'
+import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
@@ -18,9 +18,9 @@ import type { Stats } from '../inbox/stats.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
-import type { GapReason } from '../events/event.ts'
-import type { FieldCatalogue } from '../events/fields.ts'
-import { Fleet, type Vehicles } from '../vehicles/vehicles.ts'
+import type { FleetEvent, GapReason } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import { Fleet, type FleetVehicles } from '../vehicles/vehicles.ts'
 import { watchForStalls } from './stalls.ts'
 
 interface LocalBackendOptions extends BackendParts {
@@ -52,7 +52,7 @@ export class LocalBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
-  readonly vehicles: Vehicles<FieldCatalogue> | undefined
+  readonly vehicles: FleetVehicles | undefined
   readonly messages: Messages
   readonly lifecycle: Lifecycle
   isDraining = false
@@ -165,8 +165,7 @@ export class LocalBackend implements Backend {
     return this.#inbox.refusing()
   }
 
-  async put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
-    const { reports } = this.#parts
+  put(messages: readonly InboxMessage[], from: Surroundings): Refusal | undefined | Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
     if (this.#takesNothing()) return { error: 'draining' }
     if (this.ack === 'received' && this.durability !== 'memory') {
@@ -174,18 +173,30 @@ export class LocalBackend implements Backend {
       return undefined
     }
     const request = this.#scheduler.add(messages, from)
-    try {
-      if (this.#atOnce === undefined) await this.#inbox.put(messages)
-      else this.#atOnce.put(messages)
-    } catch (error) {
+    const refused = (error: unknown): Refusal => {
       this.#scheduler.cancel(request)
       return { error: this.#noteRefused(messages, error) }
     }
-    reports.noteAccepted(messages)
+    try {
+      if (this.#atOnce === undefined)
+        return this.#inbox.put(messages).then(() => this.#accept(messages, request), refused)
+      this.#atOnce.put(messages)
+    } catch (error) {
+      return refused(error)
+    }
+    return this.#accept(messages, request)
+  }
+
+  /** The inbox has messages of the service: their handlers start. The answer may wait for them. */
+  #accept(messages: readonly InboxMessage[], request: RequestWork): undefined | Promise<Refusal | undefined> {
+    this.#parts.reports.noteAccepted(messages)
     this.#scheduler.start(request)
-    if (this.#gaps.size > 0) this.#startEmitting(from)
-    from.context?.watch?.(request.settled())
-    if (this.ack !== 'handled') return undefined
+    if (this.#gaps.size > 0) this.#startEmitting(request)
+    request.context?.watch?.(request.settled())
+    return this.ack === 'handled' ? this.#whenHandled(request) : undefined
+  }
+
+  async #whenHandled(request: RequestWork): Promise<Refusal | undefined> {
     // No handler of this process will run for it any more.
     if (this.lifecycle.isStopped) return { error: 'draining' }
     await request.settled()
@@ -234,6 +245,10 @@ export class LocalBackend implements Backend {
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
 
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
+
+  readonly readiness = (): Readiness => readinessOf(this.isDraining ? 'draining' : this.refusing())
+
+  readonly handlersOf = (event: FleetEvent | MalformedBody): readonly string[] => this.#parts.registry.namesFor(event)
 
   state(): BackendState {
     const { counts, lanes } = this.#scheduler
@@ -349,7 +364,7 @@ export class LocalBackend implements Backend {
     const { clock, vehicles } = this.#parts.settings
     const afterMs = vehicles?.forgetAfterMs
     const store = this.#inbox.vehicles
-    if (afterMs === undefined || store === undefined) return
+    if (afterMs === undefined || store === undefined || !this.#isWatched) return
     this.#forgetting = backgroundTimer(clock, Math.min(afterMs / 2, forgetMs), () => {
       store
         .forgetUnseen(clock.now() - afterMs)
@@ -425,15 +440,19 @@ export class LocalBackend implements Backend {
   }
 
   async #drain(options: DrainOptions): Promise<DrainResult> {
-    // The sockets close from now on, some time before the inbox.
-    const stoppedAtMs = this.#parts.settings.clock.now()
-    this.#stopWatching()
+    const { clock } = this.#parts.settings
+    let refusesSinceMs = Infinity
     this.#forgetting?.cancel()
-    this.#endCatchUp()
     this.#startEmitting(this.#surroundings)
-    const { takeUntil } = options
+    const { takeUntil, notListeningMs = () => 0 } = options
     const refuse = (): void => {
+      if (this.isDraining) return
+      refusesSinceMs = elapsedMs(clock)
       this.isDraining = true
+      this.#stopWatching()
+      // What is lost from here on lies in the gap of the stop.
+      this.#endCatchUp()
+      this.#emitGap(this.#surroundings)
     }
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()
@@ -442,7 +461,8 @@ export class LocalBackend implements Backend {
     refuse()
     this.#isClosed = true
     this.#parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)
-    await this.#inbox.close(stoppedAtMs)
+    const stoppedForMs = Math.max(elapsedMs(clock) - refusesSinceMs, notListeningMs())
+    await this.#inbox.close(clock.now() - Math.ceil(stoppedForMs))
     return result
   }
 
@@ -462,7 +482,7 @@ export class LocalBackend implements Backend {
   }
 }
 
-/** How often unseen vehicles are forgotten, in milliseconds. */
+/** The time between two removals of vehicles that were not seen, in milliseconds. */
 const forgetMs = 3_600_000
 
 /** The newest state of each vehicle. Throws `option_invalid` for an inbox that cannot keep it. */
@@ -472,7 +492,7 @@ function fleetOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbo
     throw new FleethookError(
       'option_invalid',
       'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one has no place for it.',
-      { hint: 'Use sqliteInbox(…) or memoryInbox().' },
+      { hint: 'Use sqliteInbox(…), durableObjectInbox(…) or memoryInbox().' },
     )
   }
   return new Fleet({ ...vehicles, store, clock: settings.clock })

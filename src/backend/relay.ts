@@ -5,11 +5,13 @@ import { nowhere, type Surroundings } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
+import type { FieldCatalogue } from '../events/fields.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { InboxGap, InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Stats } from '../inbox/stats.ts'
+import type { Vehicles } from '../vehicles/vehicles.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 
@@ -18,11 +20,14 @@ export interface Relay {
   readonly durability: Durability
   /**
    * Resolves when all of the messages are as durable as `durability` says, or to a refusal when they are not kept. Rejects
-   * when the other side is out of reach.
+   * when the other side is out of reach. `gaps`: what no kept event reports yet. Only for a relay with `vehicles`, where a change over a
+   * gap says so.
    */
-  put(messages: readonly InboxMessage[], env: unknown): Promise<Refusal | undefined>
+  put(messages: readonly InboxMessage[], env: unknown, gaps?: readonly KeptGap[]): Promise<Refusal | undefined>
   readonly deadLetters: DeadLetters
   readonly messages: Messages
+  /** The states of vehicles, where the other side keeps them. Left out: it cannot. */
+  readonly vehicles?: Vehicles<FieldCatalogue>
   /** Replays messages that were handled. */
   replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
 }
@@ -38,7 +43,7 @@ export class RelayBackend implements Backend {
   readonly messages: Messages
   readonly lifecycle: Lifecycle
   /** The state of a vehicle is where its messages are handled. */
-  readonly vehicles = undefined
+  readonly vehicles: Vehicles<FieldCatalogue> | undefined
   readonly isReady = true
   isDraining = false
   readonly #relay: Relay
@@ -49,11 +54,11 @@ export class RelayBackend implements Backend {
 
   constructor(relay: Relay, parts: BackendParts) {
     const { ack = 'stored' } = parts.settings
-    if (parts.vehicles !== undefined) {
+    if (parts.vehicles !== undefined && relay.vehicles === undefined) {
       throw new FleethookError(
         'option_invalid',
         'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one passes messages on to where they are handled.',
-        { hint: 'Use sqliteInbox(…), or memoryInbox() in a process that stays.' },
+        { hint: 'Use sqliteInbox(…) or durableObjectInbox(…), or memoryInbox() in a process that stays.' },
       )
     }
     if (ack === 'handled') {
@@ -67,6 +72,7 @@ export class RelayBackend implements Backend {
     this.durability = relay.durability
     this.deadLetters = relay.deadLetters
     this.messages = relay.messages
+    this.vehicles = parts.vehicles && relay.vehicles
     this.lifecycle = new Lifecycle(parts.settings.clock)
     this.#relay = relay
     this.#gaps = new Gaps(parts.settings.clock)
@@ -139,7 +145,8 @@ export class RelayBackend implements Backend {
     outOfReach: () => void = () => {},
   ): Promise<Refusal | undefined> {
     const { settings, reports } = this.#parts
-    const refusal = await this.#relay.put(messages, env).catch((error: unknown): Refusal => {
+    const gaps = this.vehicles === undefined ? [] : this.#gaps.list()
+    const refusal = await this.#relay.put(messages, env, gaps).catch((error: unknown): Refusal => {
       reports.dispatch.inboxFailed(error)
       outOfReach()
       return { error: 'inbox_unavailable' }

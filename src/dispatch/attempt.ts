@@ -33,6 +33,8 @@ interface FailedRun extends NextRun {
   readonly handler: object
   /** The number of messages of a batch. */
   readonly messages?: number
+  /** The handler rests as a whole from now on, after this number of failures. 0: it does not. */
+  readonly failures: number
 }
 
 /** When a handler runs again. */
@@ -66,7 +68,12 @@ export interface DispatchEvents extends BreakerEvents {
   /** A message was given up, and the inbox dropped this number of older dead letters for it. */
   died(letter: DeadLetter, dropped: number): void
   /** A handler ignored its signal and ended this long after its time limit: it ran beside its retry. */
-  endedLate(lateMs: number): void
+  endedLate(
+    lateMs: number,
+    event: FleetEvent | MalformedBody,
+    delivery: { readonly id: string; readonly attempt: number },
+    run: Pick<FailedRun, 'handler' | 'messages'>,
+  ): void
   /** The inbox itself failed. */
   inboxFailed(error: unknown): void
   /** Acknowledged messages were given up, because a drain reached its deadline or the runtime ended their request. */
@@ -270,6 +277,13 @@ export class Attempts {
     this.#options = options
   }
 
+  readonly #endedLate = (
+    lateMs: number,
+    event: FleetEvent | MalformedBody,
+    delivery: Delivery,
+    handler: object,
+  ): void => this.#options.events.endedLate(lateMs, event, delivery, { handler })
+
   /**
    * One attempt at a message: claims it, runs the handlers that still have to succeed one after another, and tells the inbox
    * the result. When the inbox fails, the next attempt goes on where this one stopped. Never rejects.
@@ -327,7 +341,7 @@ export class Attempts {
             countAttempt(work, counts)
             delivery = deliveryOf(work, opened.claim)
           }
-          const result = runner.run(handler, opened.event, work.request, delivery, work.step)
+          const result = runner.run(handler, opened.event, work.request, delivery, work.step, this.#endedLate)
           const failure = result instanceof Promise ? await result : result
           if (failure !== undefined) {
             if (observed !== undefined) observed.failure = failure
@@ -415,11 +429,12 @@ export class Attempts {
     }
     left.handlers.push(handler)
     const isFailure = request === undefined && !lifecycle.isStopped
-    const rests = isFailure && breakers.failed(handler, work.laneKey)
+    const failures = isFailure ? breakers.failed(handler, work.laneKey) : 0
+    const rests = failures > 0
     const restMs = rests ? breakers.restMs(handler) : Math.max(left.failure?.restMs ?? 0, outcome.restMs(work, error))
     if (isFailure) {
       const delivered = { id: work.id, attempt: work.attempt }
-      events.failed(error, event, delivered, { handler, ...outcome.next(work, restMs, rests) })
+      events.failed(error, event, delivered, { handler, failures, ...outcome.next(work, restMs, rests) })
     } else breakers.askedToWait(handler)
     if (rests) {
       exemptAttempt(work)

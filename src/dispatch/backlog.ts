@@ -37,9 +37,8 @@ export class Backlog {
     this.#inOrder = order === 'vin'
   }
 
-  /** Keeps only the id of a work that has started, when there are enough works. Returns whether it did. */
+  /** Keeps only the id of a work that has started, when there are enough works. Returns whether it did. Only if `keepsIds`. */
   shelve(work: Work, lanes: Lanes<Work>): boolean {
-    if (!this.keepsIds) return false
     const { lane, previous } = work
     const isFull = lanes.items > mostWorks || this.#unordered.size > 0
     if (lane === undefined || (!isFull && lane.items <= mostOfLane)) return false
@@ -57,9 +56,9 @@ export class Backlog {
     return true
   }
 
-  /** Keeps only the id of the only work of a lane in the queue, when there are enough works and it was never tried. */
+  /** Keeps only the id of the only work of a lane in the queue, when there are enough works and it was never tried. Only if `keepsIds`. */
   shelveHead(work: Work, lanes: Lanes<Work>): void {
-    if (!this.keepsIds || !this.#inOrder || lanes.items <= mostWorks) return
+    if (!this.#inOrder || lanes.items <= mostWorks) return
     if (work.state !== 'waiting' || work.pending !== undefined || work.rest !== undefined) return
     const kept = this.#idOf(work)
     if (kept !== undefined) lanes.foldHead(work, kept)

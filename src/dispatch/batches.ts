@@ -174,7 +174,11 @@ export class Batches {
     }
     const { runner, events } = this.#options
     const call = (): Failure | undefined | Promise<Failure | undefined> =>
-      runner.run(run, messages, owner ?? works[0]?.request ?? nobody, undefined)
+      runner.run(run, messages, owner ?? works[0]?.request ?? nobody, undefined, undefined, (lateMs) => {
+        if (messages[0] === undefined) return
+        const { event, delivery } = messages[0]
+        events.endedLate(lateMs, event, delivery, { handler: gatherer, messages: messages.length })
+      })
     const { around } = events.observers
     if (around === undefined) return call()
     return around(async () => ({ failure: await call() }), { messages, isBatch: true }).then(({ failure }) => failure)
@@ -212,13 +216,14 @@ export class Batches {
     if (first?.opened === undefined) return none
     const { id, attempt } = first
     const isRequest = requestOf(error) !== undefined
-    const rests = !isRequest && breakers.failed(batch.gatherer, first.laneKey)
+    const failures = isRequest ? 0 : breakers.failed(batch.gatherer, first.laneKey)
+    const rests = failures > 0
     const restMs = rests ? breakers.restMs(batch.gatherer) : outcome.restMs(first, error)
     if (isRequest) breakers.askedToWait(batch.gatherer)
     else {
       const isSplit = !rests && works.length > 1
       const next = outcome.next(first, isSplit ? 0 : restMs, rests || isSplit)
-      const run = { handler: batch.gatherer, messages: works.length, ...next }
+      const run = { handler: batch.gatherer, messages: works.length, failures, ...next }
       events.failed(error, first.opened.event, { id, attempt }, run)
       if (rests) {
         for (const work of works) exemptAttempt(work)

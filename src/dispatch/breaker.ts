@@ -2,7 +2,7 @@ import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 
 /** What the receiver hears from circuit breakers. */
 export interface BreakerEvents {
-  /** A handler fails for every vehicle: it rests as a whole until `atMs`. `failures`: runs that failed in a row. */
+  /** A resting handler asked to wait when it was tried: it rests on until `atMs`. `failures`: runs that failed in a row. */
   resting(handler: object, atMs: number, failures: number): void
   /** A handler that rested has succeeded again. */
   recovered(handler: object): void
@@ -86,8 +86,11 @@ export class Breakers {
     return breaker === undefined ? 0 : Math.max(firstRestMs, this.#leftMs(breaker))
   }
 
-  /** A run of the handler failed for a message of this lane. Returns whether the handler rests from now on. */
-  failed(handler: object, lane: string): boolean {
+  /**
+   * A run of the handler failed for a message of this lane. Returns 0, or the number of failures since its last success when
+   * the handler rests from now on.
+   */
+  failed(handler: object, lane: string): number {
     let breaker = this.failing.get(handler)
     if (breaker === undefined) {
       breaker = {
@@ -99,7 +102,7 @@ export class Breakers {
     breaker.failures += 1
     if (breaker.lanes.size < mostLanes) breaker.lanes.add(lane)
     if (breaker.sinceMs === undefined) {
-      if (breaker.lanes.size < lanesToOpen) return false
+      if (breaker.lanes.size < lanesToOpen) return 0
       breaker.sinceMs = this.#clock.now()
       this.#rest(handler, breaker)
     } else if (breaker.isProbing) {
@@ -108,7 +111,7 @@ export class Breakers {
         this.#rest(handler, breaker)
       } else breaker.isProbing = false
     }
-    return true
+    return breaker.failures
   }
 
   succeeded(handler: object): void {
@@ -124,7 +127,9 @@ export class Breakers {
   /** A run asked to be repeated later (`Retry`): neither a success nor a failure, unless the handler was on trial. */
   askedToWait(handler: object): void {
     const breaker = this.failing.get(handler)
-    if (breaker?.isProbing === true) this.#rest(handler, breaker)
+    if (breaker?.isProbing !== true) return
+    this.#rest(handler, breaker)
+    this.#events.resting(handler, this.#clock.now() + this.#leftMs(breaker), breaker.failures)
   }
 
   /** The handlers that rest as a whole. */
@@ -145,7 +150,6 @@ export class Breakers {
     const restMs = Math.round(breaker.restMs * (0.75 + Math.random() / 4))
     breaker.nextTryMs = elapsedMs(this.#clock) + restMs
     this.#arm(handler, breaker, restMs)
-    this.#events.resting(handler, this.#clock.now() + restMs, breaker.failures)
   }
 
   #leftMs({ nextTryMs }: Breaker): number {

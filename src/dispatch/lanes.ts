@@ -57,7 +57,7 @@ export class Lanes<Item extends InLane<Item>> {
       lane = { key, head: none, tail: none, turn: none, items: 0, isQueued: false, next: none, folded: none }
       this.#lanes.set(key, lane)
     }
-    this.#unfold(lane)
+    if (lane.folded !== undefined) this.#unfold(lane, lane.folded)
     item.lane = lane
     item.previous = lane.tail
     if (lane.tail === undefined) lane.head = item
@@ -82,7 +82,7 @@ export class Lanes<Item extends InLane<Item>> {
       if (this.first === undefined) this.#last = undefined
       lane.isQueued = false
       lane.next = undefined
-      this.#unfold(lane)
+      if (lane.folded !== undefined) this.#unfold(lane, lane.folded)
       const { turn } = lane
       // The item can have been removed while the lane waited.
       if (!turn?.isReady) continue
@@ -199,10 +199,9 @@ export class Lanes<Item extends InLane<Item>> {
   }
 
   /** Makes the first item of a lane again of which only ids are kept. */
-  #unfold(lane: Lane<Item>): void {
-    const { folded } = lane
-    const kept = folded && this.#ids.shift(folded)
-    if (folded === undefined || kept === undefined) return
+  #unfold(lane: Lane<Item>, folded: WaitingIds): void {
+    const kept = this.#ids.shift(folded)
+    if (kept === undefined) return
     lane.folded = undefined
     this.folded -= 1
     const item = this.#restore(lane.key, kept)

@@ -86,6 +86,8 @@ export interface Registry {
   addEdgeBatch(edge: string, options: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter, handler: unknown): void
   /** What an event is for, with what it changed. */
   handlersFor(event: FleetEvent | MalformedBody, step?: Step): Matching
+  /** The labels of what an event is for, without the handlers of edges. */
+  namesFor(event: FleetEvent | MalformedBody): readonly string[]
 }
 
 /** The handlers for an event, in order, and the batches that want it. */
@@ -153,7 +155,7 @@ export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (fie
       byTopic.set(topic, change(byTopic.get(topic) ?? nobody, handler))
   }
 
-  return {
+  const registry: Registry = {
     add(given, handler, filter) {
       const wants = wantsOf(filter)
       subscribe<AnyHandler>(given, handler, ({ all, gatherers }, checkedHandler) =>
@@ -192,12 +194,19 @@ export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (fie
     },
 
     handlersFor(event, step) {
-      const ofTopic = matching(byTopic.get(event.topic) ?? nobody, event, step)
-      if (step === undefined || step.happened.length === 0) return ofTopic
-      const all = [ofTopic, ...step.happened.map(({ edge }) => matching(byEdge.get(edge) ?? nobody, event, step))]
+      const topic = byTopic.get(event.topic) ?? nobody
+      if (step === undefined || step.happened.length === 0) return topic.unfiltered ?? matching(topic, event, step)
+      const subscriptions = [topic, ...step.happened.map(({ edge }) => byEdge.get(edge) ?? nobody)]
+      const all = subscriptions.map((each) => each.unfiltered ?? matching(each, event, step))
       return { handlers: all.flatMap(({ handlers }) => handlers), gatherers: all.flatMap(({ gatherers }) => gatherers) }
     },
+
+    namesFor(event) {
+      const { handlers, gatherers } = registry.handlersFor(event)
+      return [...handlers, ...gatherers].map(labelOf)
+    },
   }
+  return registry
 }
 
 /** The type is right because a handler is only called with events of the topics it was registered for. */
@@ -211,17 +220,12 @@ function subscribed(all: readonly Registered[], gatherers: readonly Gatherer[]):
   return { all, gatherers, unfiltered: isFiltered ? undefined : { handlers, gatherers } }
 }
 
-function matching(
-  { all, gatherers, unfiltered }: Subscribed,
-  event: FleetEvent | MalformedBody,
-  step: Step | undefined,
-): Matching {
-  return (
-    unfiltered ?? {
-      handlers: all.flatMap((registered) => wanting(registered, event, step)),
-      gatherers: gatherers.filter(({ wants }) => wanted(wants, event, step)),
-    }
-  )
+/** What an event is for, by the filters of those that are subscribed. */
+function matching({ all, gatherers }: Subscribed, event: FleetEvent | MalformedBody, step: Step | undefined): Matching {
+  return {
+    handlers: all.flatMap((registered) => wanting(registered, event, step)),
+    gatherers: gatherers.filter(({ wants }) => wanted(wants, event, step)),
+  }
 }
 
 function checkBatch({ size, withinMs }: Omit<BatchOptions, keyof HandlerFilter>): void {

@@ -26,6 +26,8 @@ interface ActiveRun {
   readonly owner: Owner
   readonly context: Context<unknown>
   readonly resolve: (failure: Failure | undefined) => void
+  /** Reports that the handler ended this long after its time was over. */
+  readonly endedLate: (lateMs: number) => void
   timer: Timer | undefined
   /** When its time was over, in milliseconds since the epoch. */
   timedOutAtMs: number | undefined
@@ -35,23 +37,22 @@ interface RunnerOptions {
   readonly clock: Clock
   readonly log: Log
   readonly timeoutMs: number
-  /** A handler ignored its signal and ended this long after its time limit: it ran beside its retry. */
-  readonly events: { endedLate(lateMs: number): void }
 }
+
+/** Called when a handler ignored its signal and ended after its time limit, with what it was given. */
+type EndedLate<What, Receipt> = (lateMs: number, what: What, delivery: Receipt, handler: object) => void
 
 /** Runs handlers under a time limit, and never throws, whatever a handler does. */
 export class Runner {
   readonly #clock: Clock
   readonly #log: Log
   readonly #timeoutMs: number
-  readonly #events: RunnerOptions['events']
   readonly #active = new PassingMap<ActiveRun, ActiveRun>()
 
-  constructor({ clock, log, timeoutMs, events }: RunnerOptions) {
+  constructor({ clock, log, timeoutMs }: RunnerOptions) {
     this.#clock = clock
     this.#log = log
     this.#timeoutMs = timeoutMs
-    this.#events = events
   }
 
   /** `undefined` when the handler is done, or why it failed; a promise of that when the handler is asynchronous. */
@@ -60,14 +61,15 @@ export class Runner {
     what: What,
     owner: Owner,
     delivery: Receipt,
-    step?: Step,
+    step: Step | undefined,
+    endedLate: EndedLate<What, Receipt>,
   ): Failure | undefined | Promise<Failure | undefined> {
     const context = new Context(this.#log, owner.env ?? {}, delivery, step)
     try {
       const result = handler(what, context)
       // A handler that is done at once costs neither a timer nor a place among the active runs.
       return (typeof result === 'object' || typeof result === 'function') && isThenable(result)
-        ? this.#finished(result, context, owner)
+        ? this.#finished(result, context, owner, (lateMs) => endedLate(lateMs, what, delivery, handler))
         : undefined
     } catch (error) {
       return { error }
@@ -79,9 +81,14 @@ export class Runner {
     for (const run of this.#active.values()) if (owner === undefined || run.owner === owner) this.#abort(run, reason)
   }
 
-  #finished(result: PromiseLike<unknown>, context: Context<unknown>, owner: Owner): Promise<Failure | undefined> {
+  #finished(
+    result: PromiseLike<unknown>,
+    context: Context<unknown>,
+    owner: Owner,
+    endedLate: ActiveRun['endedLate'],
+  ): Promise<Failure | undefined> {
     return new Promise((resolve) => {
-      const run: ActiveRun = { owner, context, resolve, timer: undefined, timedOutAtMs: undefined }
+      const run: ActiveRun = { owner, context, resolve, endedLate, timer: undefined, timedOutAtMs: undefined }
       this.#active.set(run, run)
       run.timer = this.#clock.after(this.#timeoutMs, () => {
         run.timedOutAtMs = this.#clock.now()
@@ -100,7 +107,7 @@ export class Runner {
 
   #finish(run: ActiveRun, failure: Failure | undefined): void {
     if (!this.#active.delete(run)) {
-      if (run.timedOutAtMs !== undefined) this.#events.endedLate(this.#clock.now() - run.timedOutAtMs)
+      if (run.timedOutAtMs !== undefined) run.endedLate(this.#clock.now() - run.timedOutAtMs)
       return
     }
     run.timer?.cancel()

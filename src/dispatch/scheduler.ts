@@ -32,6 +32,8 @@ import {
   type Work,
 } from './work.ts'
 
+const none: readonly never[] = []
+
 interface SchedulerOptions {
   readonly inbox: Inbox
   readonly atOnce: AtOnce | undefined
@@ -132,8 +134,8 @@ export class Scheduler {
     const backlog = this.#backlog
     for (const work of request.works)
       if (!backlog.keepsIds || !backlog.shelve(work, this.#lanes)) this.#started.push(work)
+    if (!request.isHeld) request.works = none
     this.#yielding.later(request.isHeld)
-    request.started()
   }
 
   /** The inbox did not take its messages. */
@@ -180,7 +182,7 @@ export class Scheduler {
       else this.#lanes.ready(work)
     }
     this.#pump()
-    for (const work of started) this.#backlog.shelveHead(work, this.#lanes)
+    if (this.#backlog.keepsIds) for (const work of started) this.#backlog.shelveHead(work, this.#lanes)
   }
 
   /** Starts what may start. */

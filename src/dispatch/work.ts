@@ -93,7 +93,7 @@ export class RequestWork implements Surroundings {
   readonly isHeld: boolean
   /** Whether somebody waits, or may wait, until all is settled. */
   readonly isWatched: boolean
-  /** Its messages, until they have started; and for as long as the runtime holds them. */
+  /** Its messages, until they have started. A request that the runtime may end has to know them to its end. Only the scheduler changes it. */
   works: readonly Work[]
   /** Messages that this process will not handle. */
   unhandled = 0
@@ -104,7 +104,7 @@ export class RequestWork implements Surroundings {
   constructor(messages: readonly Waiting[], { env, context }: Surroundings, isWatched: boolean = false) {
     this.env = env
     this.context = context
-    this.isHeld = isHeld(context)
+    this.isHeld = context !== undefined && isHeld(context)
     this.isWatched = isWatched || context?.watch !== undefined
     this.#unfinished = messages.length
     const works: Work[] = []
@@ -119,11 +119,6 @@ export class RequestWork implements Surroundings {
       this.#resolve = resolve
       if (this.#unfinished === 0) resolve()
     }))
-  }
-
-  /** Its messages have started. Only a request that the runtime may end still has to know them. */
-  started(): void {
-    if (!this.isHeld) this.works = nothing
   }
 
   /** One more of its messages is over. */

@@ -152,6 +152,8 @@ export type GapReason =
   | 'inbox_expired'
   /** A body with the right secret was larger than the limit, so it was not read. */
   | 'body_too_large'
+  /** A body with the right secret could not be read: it was cut, was no JSON, or had an encoding other than gzip. */
+  | 'body_unreadable'
   /** The receiver was stopped, and nobody listened until it started again. */
   | 'stopped'
   /** The receiver crashed, and nobody listened until it started again. */

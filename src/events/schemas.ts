@@ -169,6 +169,7 @@ const gap = z.object({
     'inbox_damaged',
     'inbox_expired',
     'body_too_large',
+    'body_unreadable',
     'stopped',
     'restarted',
     'stalled',

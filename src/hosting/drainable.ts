@@ -28,6 +28,11 @@ export interface DrainOptions {
   readonly handlerGraceMs?: number | undefined
   /** Until this promise resolves, the receiver still takes messages: its server's sockets are not closed yet. */
   readonly takeUntil?: Promise<unknown> | undefined
+  /**
+   * How long the server has accepted no new connections, in milliseconds. Asked when the drain ends: from then on nobody
+   * listened, and a `gap` event begins. Default: as long as the receiver has taken no more messages.
+   */
+  readonly notListeningMs?: (() => number) | undefined
 }
 
 /** What a server knows when it opens a receiver. */

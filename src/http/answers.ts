@@ -199,6 +199,18 @@ export const notReady = {
   inbox_unavailable: 'the inbox cannot store messages',
 } as const
 
+/** Whether a receiver takes messages now. */
+export interface Readiness {
+  readonly ready: boolean
+  /** Why it is not ready, in plain words. */
+  readonly reason?: string
+}
+
+/** `why`: what it would refuse a message with just now. */
+export function readinessOf(why: keyof typeof notReady | undefined): Readiness {
+  return why === undefined ? { ready: true } : { ready: false, reason: notReady[why] }
+}
+
 /** The answer to `GET /readyz`. `reason`: why the receiver is not ready. */
 export function readyOrNot(reason: string | undefined): Answer {
   return reason === undefined ? plain(200, 'ready') : plain(503, `not ready: ${reason}`)

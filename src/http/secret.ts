@@ -36,10 +36,7 @@ const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 /** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for a secret that can never work. */
 export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log): SecretCheck<Bindings> {
   if (secret === false) return () => undefined
-  if (typeof secret !== 'function') {
-    const expected = prepare(secret)
-    return (authorization, door) => check(authorization, door, expected)
-  }
+  if (typeof secret !== 'function') return check.bind(undefined, prepare(secret))
 
   let known: { readonly of: string; readonly expected: readonly Expected[] } | undefined
   let complained = false
@@ -62,7 +59,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
       complained = true
       return { error: 'secret_unavailable' }
     }
-    return check(authorization, door, known.expected)
+    return check(known.expected, authorization, door)
   }
 }
 
@@ -113,9 +110,9 @@ function splitScheme(value: string): { readonly scheme: string | undefined; read
 }
 
 function check(
+  expected: readonly Expected[],
   authorization: string | null | undefined,
   door: Door,
-  expected: readonly Expected[],
 ): Refusal | undefined {
   if (typeof authorization !== 'string' || authorization.trim() === '') return { error: 'authorization_missing' }
 

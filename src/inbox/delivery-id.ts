@@ -1,6 +1,10 @@
 /** The number of ids in a millisecond. */
 const perMs = 2048
 
+/** Random words that wait to be used. Each call for new ones is a system call: 18 µs at one in a millisecond. */
+const words = new Uint32Array(1024)
+let nextWord = words.length
+
 /** Makes ids by UUIDv7 that sort by arrival. */
 export interface DeliveryIds {
   next(nowMs: number): string
@@ -16,6 +20,7 @@ export function createDeliveryIds(): DeliveryIds {
   let lastMs = 0
   let counter = 0
   let head = ''
+  /** The last two parts of a UUID: two bits that say how to read it, and 62 random ones. */
   let tail = ''
 
   function begin(ms: number): void {
@@ -23,13 +28,20 @@ export function createDeliveryIds(): DeliveryIds {
     counter = 0
     const time = ms.toString(16).padStart(12, '0')
     head = `${time.slice(0, 8)}-${time.slice(8)}-7`
-    tail = randomTail()
+    if (nextWord === words.length) {
+      crypto.getRandomValues(words)
+      nextWord = 0
+    }
+    const first = words[nextWord++] ?? 0
+    const second = words[nextWord++] ?? 0
+    const high = (((first & 0x3fff_ffff) | 0x8000_0000) >>> 0).toString(16)
+    tail = `-${high.slice(0, 4)}-${high.slice(4)}${second.toString(16).padStart(8, '0')}`
   }
 
   return {
     next(nowMs) {
       counter += 1
-      // A clock that was put back stands still here; it moves on when there is no number left.
+      // A clock that was set back stands still here; it moves on when there is no number left.
       if (nowMs > lastMs || counter === perMs) begin(Math.max(nowMs, lastMs + 1))
       return head + counter.toString(16).padStart(3, '0') + tail
     },
@@ -39,22 +51,6 @@ export function createDeliveryIds(): DeliveryIds {
       if (ms >= lastMs) begin(ms + 1)
     },
   }
-}
-
-/** Random words that wait to be used. Each call for new ones is a system call: 18 µs at one in a millisecond. */
-const words = new Uint32Array(1024)
-let nextWord = words.length
-
-/** The last two parts of a UUID: two bits that say how to read it, and 62 random ones. */
-function randomTail(): string {
-  if (nextWord === words.length) {
-    crypto.getRandomValues(words)
-    nextWord = 0
-  }
-  const first = words[nextWord++] ?? 0
-  const second = words[nextWord++] ?? 0
-  const high = ((first & 0x3fff_ffff) | 0x8000_0000) >>> 0
-  return `-${high.toString(16).slice(0, 4)}-${high.toString(16).slice(4)}${second.toString(16).padStart(8, '0')}`
 }
 
 /** Where the counter is in the text of an id, behind the time and the version. */
@@ -75,8 +71,15 @@ export function idWithSeq(id: string, seq: number): string {
   return `${ms.slice(0, 8)}-${ms.slice(8)}-${id.slice(counterAt - 1, counterAt)}${counter}${id.slice(counterAt + 3)}`
 }
 
+let lastTime = 'none'
+let lastMs = NaN
+
+/** Many ids in a row are of one millisecond. */
 function millisecondOf(id: string): number {
-  return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
+  if (id.startsWith(lastTime)) return lastMs
+  lastTime = id.slice(0, 13)
+  lastMs = Number.parseInt(lastTime.slice(0, 8) + lastTime.slice(9), 16)
+  return lastMs
 }
 
 /** The `seq` of the first id of a millisecond. */

@@ -1,7 +1,7 @@
 import type { FleetEvent, GapEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { RuntimeRefusal } from '../hosting/drainable.ts'
-import type { RefusalError } from '../http/answers.ts'
+import type { Readiness, RefusalError } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
 import type { DeadLetters, DeadMessage, Messages, ReplaySelection, KnownVehicles } from './dead-letters.ts'
 import type { Stats } from './stats.ts'
@@ -169,4 +169,8 @@ export interface OperatorApi {
   readonly stats?: () => Stats
   /** Adds an observer. Returns a function that removes it. Left out when no receiver runs. */
   readonly observe?: (observer: Observer) => () => void
+  /** Whether the receiver takes messages now. Left out when no receiver runs. */
+  readonly readiness?: () => Readiness
+  /** `receiver.handlersOf`. Left out when no receiver runs, or when handlers run elsewhere. */
+  readonly handlersOf?: (event: FleetEvent | MalformedBody) => readonly string[]
 }

@@ -10,7 +10,7 @@ import type { InboxMessage } from './inbox.ts'
 import { checkEnvelope } from '../wire/envelope.ts'
 import type { Normalizer } from '../wire/normalizer.ts'
 import { isJsonObject, type JsonObject } from '../wire/record.ts'
-import { type Piece, split, splitValue, type ValuePiece } from '../wire/split.ts'
+import { split, splitValue } from '../wire/split.ts'
 
 /** What was read of a body: messages, and where it stopped being readable. */
 export interface Receipt {
@@ -73,26 +73,25 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
       const receivedAt = clock.now()
       const messages: InboxMessage[] = []
       const tests: ReceivedTest[] = []
-      const noteTest = (value: JsonObject, text: string): boolean => {
-        const test = testOf(value)
-        if (test !== undefined) tests.push({ test, bytes: text.length })
-        return test !== undefined
-      }
       const { pieces, broken } = 'text' in body ? split(body.text) : splitValue(body.value)
       if (pieces.length > mostMessages) return { messages, broken: tooMany(mostMessages) }
       for (const piece of pieces) {
-        const text = textOf(piece, body)
+        let text: string
+        if ('text' in body && 'start' in piece) {
+          const part = body.text.slice(piece.start, piece.end)
+          text = part.length * 2 > body.text.length ? part : copied(part)
+        } else text = written(piece.value)
         // No JSON parser makes a value that JSON cannot write.
         if (text === '') return { messages, tests, broken: brokenAt(messages.length + tests.length) }
         const { value } = piece
         const flaw = checkEnvelope(value, door)
         if (flaw !== undefined) {
-          if (noteTest(value, text)) continue
+          if (noteTest(tests, value, text)) continue
           return { messages, tests, broken: { error: flaw, eventNumber: messages.length + tests.length } }
         }
         const event = normalizer.normalize(value, receivedAt)
         // A test message is no telemetry, so telemetry is not looked at once more.
-        if (event.topic === 'unknown' && noteTest(value, text)) continue
+        if (event.topic === 'unknown' && noteTest(tests, value, text)) continue
         messages.push({
           id: ids.next(receivedAt),
           lane: event.vin === undefined ? '*unknown' : laneOf(event.vin),
@@ -145,12 +144,17 @@ const brokenAt = (eventNumber: number): Refusal => ({ error: 'body_not_json', ev
 /** The longest `test` of a test message, in characters: a UUID has 36. */
 const testLength = 64
 
-/** What `{"fleethook":{"test":"<uuid>"}}` is marked with. `undefined` for every other message. */
-function testOf(value: JsonObject): string | undefined {
+/** A request with this header carries a test message. When it is refused, nothing of the service is lost. */
+export const testHeader = 'fleethook-test'
+
+/** Adds a message to `tests` when it is one such as `{"fleethook":{"test":"<uuid>"}}`. Returns whether it is. */
+function noteTest(tests: ReceivedTest[], value: JsonObject, text: string): boolean {
   const { fleethook } = value
-  if (!isJsonObject(fleethook) || Object.keys(value).length > 1) return undefined
+  if (!isJsonObject(fleethook) || Object.keys(value).length > 1) return false
   const { test } = fleethook
-  return typeof test === 'string' && test !== '' && test.length <= testLength ? test : undefined
+  if (typeof test !== 'string' || test === '' || test.length > testLength) return false
+  tests.push({ test, bytes: text.length })
+  return true
 }
 
 function tooMany(mostMessages: number): Refusal {
@@ -158,13 +162,6 @@ function tooMany(mostMessages: number): Refusal {
     error: 'body_too_large',
     hint: `A body has at most ${mostMessages} messages: send smaller batches, or raise \`limits.pendingMessages\`.`,
   }
-}
-
-/** The text of one message of a body; empty for a value that JSON cannot write. */
-function textOf(piece: Piece | ValuePiece, body: Body): string {
-  if (!('text' in body && 'start' in piece)) return written(piece.value)
-  const part = body.text.slice(piece.start, piece.end)
-  return part.length * 2 > body.text.length ? part : copied(part)
 }
 
 /**
@@ -176,7 +173,7 @@ function copied(part: string): string {
   return joined.lastIndexOf(' ') === -1 ? part : joined.slice(1)
 }
 
-/** A parsed value as JSON, as long as JSON can write it. */
+/** A parsed value as JSON; empty when JSON cannot write it. */
 function written(value: unknown): string {
   try {
     return JSON.stringify(value) ?? ''

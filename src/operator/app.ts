@@ -5,9 +5,17 @@ import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, whol
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
-import type { DeadMessage, KnownVehicle, KnownVehicles, MessageRecord } from '../inbox/dead-letters.ts'
+import type {
+  DeadMessage,
+  KnownVehicle,
+  KnownVehicles,
+  MessageRecord,
+  Messages,
+  MessageSelection,
+} from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
 import { Feed, type FeedItem } from './feed.ts'
+import { Samples } from './samples.ts'
 
 /** A dead letter in a list, without its payload. Times are ISO 8601 in UTC. */
 export interface LetterSummary {
@@ -27,7 +35,7 @@ export interface Letter extends LetterSummary {
   readonly event: unknown
 }
 
-function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage): LetterSummary {
+function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage, shows: Shows): LetterSummary {
   return {
     id,
     vin: vinOf(event) ?? null,
@@ -35,35 +43,54 @@ function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage): LetterS
     receivedAt: event.receivedAt.toISOString(),
     diedAt: diedAt.toISOString(),
     attempts,
-    error,
+    error: shownError(error, shows),
   }
 }
 
-function letterOf(message: DeadMessage): Letter {
-  return { ...summaryOf(message), event: whole(message.event) }
+function letterOf(message: DeadMessage, shows: Shows): Letter {
+  return { ...summaryOf(message, shows), event: shown(message.event, shows) }
+}
+
+/** What the answers show of a message. */
+interface Shows {
+  /** Values, raw messages, and the texts of errors, which can quote them. */
+  readonly payloads: boolean
 }
 
 /** The id of an event is a getter on its prototype, so a copy by spreading does not have it. */
-function whole(event: FleetEvent | MalformedBody): object {
-  return 'id' in event ? { ...event, id: event.id } : event
-}
-
-/** A message that the inbox keeps, as JSON. */
-function recordOf({ event, ...record }: MessageRecord): object {
-  return { ...record, ...lineOf(event, event.receivedAt), event: whole(event) }
+function shown(event: FleetEvent | MalformedBody, { payloads }: Shows): object {
+  if (event.topic === 'malformed') return payloads ? event : { ...event, text: undefined }
+  if (payloads || event.topic === 'gap') return { ...event, id: event.id }
+  const { topic, vin, createdAt, at, receivedAt, format, id } = event
+  const about = { topic, vin, createdAt, at, receivedAt, format, id }
+  return event.topic === 'data' ? { ...about, fields: Object.keys(event.data) } : about
 }
 
 /** What `summarize` says of an event. */
-function lineOf(event: FleetEvent | MalformedBody, at: Date): { readonly line?: string } {
-  return event.topic === 'malformed' ? {} : { line: summarize(event, at) }
+function lineOf(event: FleetEvent | MalformedBody, at: Date, { payloads }: Shows): { readonly line?: string } {
+  return event.topic === 'malformed' || !payloads ? {} : { line: summarize(event, at) }
+}
+
+/** An error as text begins with its name. */
+function shownError(error: string, { payloads }: Shows): string {
+  return payloads ? error : (/^\w{1,60}(?=:|$)/.exec(error)?.[0] ?? 'Error')
+}
+
+/** A message that the inbox keeps, as JSON. */
+function recordOf({ event, death, ...record }: MessageRecord, shows: Shows): object {
+  return {
+    ...{ ...record, ...lineOf(event, event.receivedAt, shows), event: shown(event, shows) },
+    ...(death === undefined ? {} : { death: { ...death, error: shownError(death.error, shows) } }),
+  }
 }
 
 /** An item of the feed as JSON: `line` is what `summarize` says of its event. */
-function itemOf({ atMs, ...item }: FeedItem): object {
+function itemOf({ atMs, ...item }: FeedItem, shows: Shows): object {
   const at = new Date(atMs)
   const event = 'event' in item ? item.event : undefined
-  if (event === undefined) return { at, ...item }
-  return { at, ...item, event: whole(event), ...lineOf(event, at) }
+  const error = item.kind === 'failed' || item.kind === 'dead' ? { error: shownError(item.error, shows) } : {}
+  if (event === undefined) return { at, ...item, ...error }
+  return { at, ...item, ...error, event: shown(event, shows), ...lineOf(event, at, shows) }
 }
 
 /** A vehicle in a list, without its values. Times are ISO 8601 in UTC. */
@@ -79,16 +106,19 @@ export interface VehicleSummary {
   readonly seenAt: string | null
   /** The number of fields that were heard. */
   readonly fields: number
+  /** The last value of the field `Location`, if it is kept. */
+  readonly location: { readonly latitude: number; readonly longitude: number; readonly at: string } | null
 }
 
 /** The newest state of a vehicle. */
-export interface VehicleReport extends Omit<VehicleSummary, 'fields'> {
+export interface VehicleReport extends Omit<VehicleSummary, 'fields' | 'location'> {
   readonly fields: { readonly [field: string]: FieldReport }
 }
 
 /** The newest value of a field. */
 export interface FieldReport {
-  readonly value: unknown
+  /** Left out when payloads are hidden. */
+  readonly value?: unknown
   /** When the vehicle sent it. */
   readonly at: string
   readonly ageMs: number
@@ -98,23 +128,45 @@ export interface FieldReport {
   readonly invalidSince?: string
 }
 
-function vehicleSummaryOf({ vin, online, state, isOnlineCertain, seenAt, fields }: KnownVehicle): VehicleSummary {
+function vehicleHeadOf(
+  { vin, online, state, isOnlineCertain, seenAt }: KnownVehicle,
+  { payloads }: Shows,
+): Omit<VehicleReport, 'fields'> {
   return {
-    ...{ vin, online: online ?? null, state: state ?? null, isOnlineCertain },
-    ...{ seenAt: seenAt?.toISOString() ?? null, fields: fields.length },
+    ...{ vin, online: (payloads ? online : undefined) ?? null, state: (payloads ? state : undefined) ?? null },
+    ...{ isOnlineCertain, seenAt: seenAt?.toISOString() ?? null },
   }
 }
 
-function vehicleReportOf(vehicle: KnownVehicle): VehicleReport {
+function vehicleSummaryOf(vehicle: KnownVehicle, shows: Shows): VehicleSummary {
+  return {
+    ...vehicleHeadOf(vehicle, shows),
+    fields: vehicle.fields.length,
+    location: shows.payloads ? locationOf(vehicle) : null,
+  }
+}
+
+function locationOf(vehicle: KnownVehicle): VehicleSummary['location'] {
+  const [place, at] = [vehicle.value('Location'), vehicle.at('Location')]
+  if (at === undefined || typeof place !== 'object' || place === null) return null
+  if (!('latitude' in place && 'longitude' in place)) return null
+  const { latitude, longitude } = place
+  return typeof latitude === 'number' && typeof longitude === 'number'
+    ? { latitude, longitude, at: at.toISOString() }
+    : null
+}
+
+function vehicleReportOf(vehicle: KnownVehicle, shows: Shows): VehicleReport {
   const fields = vehicle.fields.toSorted().map((field): [string, FieldReport] => {
     const invalidSince = vehicle.invalidSince(field)
     const report = {
-      ...{ value: vehicle.value(field), at: vehicle.at(field)?.toISOString() ?? '' },
+      ...(shows.payloads ? { value: vehicle.value(field) } : {}),
+      at: vehicle.at(field)?.toISOString() ?? '',
       ...{ ageMs: vehicle.ageMs(field) ?? 0, isCertain: vehicle.isCertain(field) },
     }
     return [field, invalidSince === undefined ? report : { ...report, invalidSince: invalidSince.toISOString() }]
   })
-  return { ...vehicleSummaryOf(vehicle), fields: Object.fromEntries(fields) }
+  return { ...vehicleHeadOf(vehicle, shows), fields: Object.fromEntries(fields) }
 }
 
 function vinOf(event: FleetEvent | MalformedBody): string | undefined {
@@ -144,10 +196,11 @@ const pageRules: Rules<Selected & { limit?: number; after?: string }> = {
   after: text,
 }
 const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit: pageRules.limit, after: text }
-const listingRules: Rules<Selected & { limit?: number; before?: string }> = {
+const listingRules: Rules<Selected & { limit?: number; before?: string; state?: MessageRecord['state'] }> = {
   ...filterRules,
   limit: wholeNumber(1, 1000),
   before: text,
+  state: oneOf('waiting', 'settled', 'dead'),
 }
 const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'; since?: string }> = {
   ...{ vin: text, topic: text, since: text },
@@ -169,22 +222,47 @@ const atOnce = 50
 /** The default length of a page. */
 const usualLimit = 100
 
+/** One search for a topic or a state reads this number of messages at most: each of them is parsed. */
+const mostSearched = 10_000
+
+/** What {@link createOperatorApp} shows beside what the inbox keeps, and how much of a message. */
+export interface OperatorAppOptions {
+  /** Default: one of its own, when a receiver runs. */
+  readonly feed?: Feed | undefined
+  /** Default: one of its own, when a receiver runs. */
+  readonly samples?: Samples | undefined
+  /** `false` hides values, raw messages and the texts of errors. Default `true`. */
+  readonly payloads?: boolean
+}
+
 /**
  * The operator's requests as JSON over HTTP, and the feed as a stream. It does not check a secret. Guard it wherever you mount it.
  */
-export function createOperatorApp(
-  operator: OperatorApi,
-  feed: Feed | undefined = operator.observe && new Feed(operator.observe),
-): Hono {
+export function createOperatorApp(operator: OperatorApi, options: OperatorAppOptions = {}): Hono {
   const { deadLetters } = operator
+  const {
+    feed = operator.observe && new Feed(operator.observe),
+    samples = operator.stats && new Samples(operator.stats, operator.observe),
+    payloads = true,
+  } = options
+  const shows: Shows = { payloads }
   const app = new Hono()
+
+  app.get('/about', async (c) =>
+    c.json({
+      payloads,
+      receiver: feed !== undefined,
+      vehicles: await keepsVehicles(operator),
+      ready: operator.readiness?.(),
+    }),
+  )
 
   app.get('/dead', async (c) => {
     const { limit = usualLimit, ...which } = read(queryOf(c), pageRules)
     const found = await deadLetters.list({ ...dated(which), limit })
     const last = found.at(-1)
     return c.json({
-      letters: found.map(summaryOf),
+      letters: found.map((letter) => summaryOf(letter, shows)),
       // A full page can have another one after it.
       next: found.length === limit && last !== undefined ? last.id : null,
     })
@@ -199,7 +277,7 @@ export function createOperatorApp(
 
   app.get('/dead/:id', async (c) => {
     const letter = await deadLetters.get(c.req.param('id'))
-    return letter === undefined ? c.json(unknownLetter, 404) : c.json(letterOf(letter))
+    return letter === undefined ? c.json(unknownLetter, 404) : c.json(letterOf(letter, shows))
   })
 
   app.post('/dead/:id/replay', async (c) => c.json({ messages: await deadLetters.replay(c.req.param('id')) }))
@@ -218,51 +296,62 @@ export function createOperatorApp(
     const found = await vehiclesOf(operator).list({ after, limit })
     const last = found.at(-1)
     return c.json({
-      vehicles: found.map(vehicleSummaryOf),
+      vehicles: found.map((vehicle) => vehicleSummaryOf(vehicle, shows)),
       next: found.length === limit && last !== undefined ? last.vin : null,
     })
   })
 
   app.get('/vehicles/:vin', async (c) => {
     const vehicle = await vehiclesOf(operator).get(c.req.param('vin'))
-    return vehicle === undefined ? c.json(unknownVehicle, 404) : c.json(vehicleReportOf(vehicle))
+    return vehicle === undefined ? c.json(unknownVehicle, 404) : c.json(vehicleReportOf(vehicle, shows))
   })
 
   app.get('/messages', async (c) => {
     const { limit = usualLimit, ...which } = read(queryOf(c), listingRules)
-    const found = await operator.messages.list({ ...dated(which), limit })
-    const last = found.at(-1)
-    return c.json({
-      messages: found.map(recordOf),
-      next: found.length === limit && last !== undefined ? last.id : null,
-    })
+    const { found, next } = await search(operator.messages, { ...dated(which), limit })
+    return c.json({ messages: found.map((message) => recordOf(message, shows)), next })
   })
 
   app.get('/messages/:id', async (c) => {
-    const found = await operator.messages.get(c.req.param('id'))
-    return found === undefined ? c.json(unknownMessage, 404) : c.json(recordOf(found))
+    const id = c.req.param('id')
+    const found = await operator.messages.get(id)
+    if (found === undefined) return c.json(unknownMessage, 404)
+    const handlers = operator.handlersOf?.(found.event)
+    const happened = feed?.about(id).map((item) => itemOf(item, shows)) ?? []
+    return c.json({ ...recordOf(found, shows), handlers, happened })
   })
 
   const { stats } = operator
   if (stats !== undefined) app.get('/stats', (c) => c.json(stats()))
+  if (samples !== undefined) {
+    app.get('/samples', (c) => {
+      samples.take()
+      return c.json({ stepMs: Samples.stepMs, samples: samples.list() })
+    })
+  }
   if (feed !== undefined) {
     app.get('/feed', (c) => {
       const { since = c.req.header('last-event-id'), errors, ...about } = read(c.req.query(), feedRules)
       const which = { ...about, errors: errors === 'true' }
+      const toJson = (item: FeedItem): object => itemOf(item, shows)
       return streamSSE(c, async (stream) => {
         const ended = new AbortController()
         stream.onAbort(() => ended.abort())
         const alive = setInterval(() => void stream.write(': alive\n\n'), aliveMs)
+        const sampling = setInterval(() => samples?.take(), Samples.stepMs)
+        const stopTiming = samples?.timeAnswers()
         try {
           for await (const { items, missed, cursor } of feed.read(which, since, ended.signal)) {
             // A cursor is for the whole batch, so only its last part has one.
             for (let at = 0; at + atOnce < items.length; at += atOnce)
-              await stream.writeSSE({ data: JSON.stringify({ items: items.slice(at, at + atOnce).map(itemOf) }) })
-            const last = items.slice(Math.max(0, Math.ceil(items.length / atOnce) - 1) * atOnce).map(itemOf)
+              await stream.writeSSE({ data: JSON.stringify({ items: items.slice(at, at + atOnce).map(toJson) }) })
+            const last = items.slice(Math.max(0, Math.ceil(items.length / atOnce) - 1) * atOnce).map(toJson)
             await stream.writeSSE({ id: cursor, data: JSON.stringify({ items: last, missed }) })
           }
         } finally {
           clearInterval(alive)
+          clearInterval(sampling)
+          stopTiming?.()
         }
       })
     })
@@ -277,12 +366,51 @@ export function createOperatorApp(
   return app
 }
 
+/** Newest first. `next` is where the next page begins, also when this one ended because it read enough. */
+async function search(
+  messages: Messages,
+  {
+    limit,
+    topic,
+    state,
+    before,
+    ...which
+  }: MessageSelection & { readonly limit: number; readonly before?: string; readonly state?: MessageRecord['state'] },
+): Promise<{ readonly found: readonly MessageRecord[]; readonly next: string | null }> {
+  const isSearch = topic !== undefined || state !== undefined
+  const size = isSearch ? Math.max(limit, usualLimit) : limit
+  const found: MessageRecord[] = []
+  let last = before
+  for (let searched = 0; searched < mostSearched; searched += size) {
+    const page = await messages.list({ ...which, limit: size, before: last })
+    for (const message of page) {
+      last = message.id
+      if ((topic === undefined || message.event.topic === topic) && (state === undefined || message.state === state))
+        found.push(message)
+      if (found.length === limit) return { found, next: last }
+    }
+    if (page.length < size) return { found, next: null }
+  }
+  return { found, next: last ?? null }
+}
+
 const unknownVehicle = { error: 'vehicle_unknown', text: 'Nothing was heard of a vehicle with this VIN.' }
 
 function vehiclesOf({ vehicles }: OperatorApi): KnownVehicles {
   if (vehicles !== undefined) return vehicles
   throw new FleethookError('option_invalid', 'This receiver keeps no state of vehicles: its option `vehicles` is off.')
 }
+
+/** A receiver has these methods also when it keeps no vehicles. */
+async function keepsVehicles({ vehicles }: OperatorApi): Promise<boolean> {
+  return (
+    vehicles?.list({ limit: 1 }).then(
+      () => true,
+      () => false,
+    ) ?? false
+  )
+}
+
 const unknownMessage = { error: 'message_unknown', text: 'The inbox has no message with this id.' }
 
 const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }

@@ -156,6 +156,14 @@ export class Feed {
     }
   }
 
+  /** What is kept about a message, in the order in which it happened. */
+  about(id: string): readonly FeedItem[] {
+    return [...this.#ordinary.after(0), ...this.#errors.after(0)]
+      .filter(({ item }) => 'id' in item && item.id === id)
+      .toSorted((one, other) => one.place - other.place)
+      .map(({ item }) => item)
+  }
+
   /**
    * What happened after the cursor `since`, or all that is kept; then what happens, until the signal aborts. Yields at once,
    * even when nothing is kept, and then at most ten batches a second.

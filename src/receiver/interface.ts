@@ -13,7 +13,9 @@ import type { Edge, Occurrence } from '../vehicles/edge.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
-import type { Answer } from '../http/answers.ts'
+import type { Answer, Readiness } from '../http/answers.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import type { FleetEvent } from '../events/event.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
 import type { Drainable, OpenOptions } from '../hosting/drainable.ts'
 import type { ErrorDetails, Observer, RefusedHandler } from '../inbox/observer.ts'
@@ -34,13 +36,6 @@ export interface GivenMessage {
   readonly env?: unknown
   /** The runtime's `waitUntil`, where the runtime ends a request's work with its answer. */
   readonly context?: ExecutionContext
-}
-
-/** Whether a receiver takes messages now. */
-export interface Readiness {
-  readonly ready: boolean
-  /** Why it is not ready, in plain words. */
-  readonly reason?: string
 }
 
 /** The receiver of one webhook. */
@@ -182,7 +177,12 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   /** Counts since construction, and what is going on right now. */
   readonly stats: () => Stats
   /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
-  readiness(): Readiness
+  readonly readiness: () => Readiness
+  /**
+   * The names of the handlers that an event is for, in their order, batches last. A handler without a name has the place where it was
+   * registered. Handlers of `receiver.when` are not among them, because they depend on what the event changed.
+   */
+  readonly handlersOf: (event: FleetEvent | MalformedBody) => readonly string[]
   readonly deadLetters: DeadLetters
   /**
    * The messages that the inbox keeps, newest first: those that wait, dead letters, and handled ones as long as the retention of

@@ -71,8 +71,8 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
   readonly dedupe?: Dedupe
   /**
    * Keeps the newest value of these fields for each vehicle, for `context.vehicle` and `context.changes`, the filter `changed`,
-   * `receiver.when` and `receiver.vehicles`. `true`: all fields. Default: off. It needs an inbox that can keep them: in memory or in
-   * SQLite.
+   * `receiver.when` and `receiver.vehicles`. `true`: all fields. Default: off. It needs an inbox that can keep them: in memory, in
+   * SQLite or in Durable Objects.
    */
   readonly vehicles?: boolean | VehiclesOptions<Fields>
   /** The longest that one run of a handler may take before its signal is aborted, in milliseconds. Default 30,000. */

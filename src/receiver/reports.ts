@@ -73,6 +73,10 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
 
   const where = (error: unknown, vin?: string): Record<string, unknown> => failureDetails(error, logErrorText, vin)
 
+  function sayRests(details: Record<string, unknown>, key: unknown): void {
+    say.error('a handler fails for every vehicle and rests as a whole: its messages wait', details, key)
+  }
+
   function noteAccepted(messages: readonly InboxMessage[]): void {
     for (const { kind, event, receivedAt } of messages) {
       if (kind !== 'wire' || event === undefined) continue
@@ -134,36 +138,31 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
 
     dispatch: {
       observers,
-      failed(error, event, delivery, { handler, messages, nextAtMs, limit, untilMs }) {
+      failed(error, event, delivery, { handler, messages, failures, nextAtMs, limit, untilMs }) {
         const batch = messages === undefined ? {} : { messages }
         const vin = event.topic === 'malformed' ? undefined : event.vin
         const { id, attempt } = delivery
         const name = labelOf(handler)
-        say.warn(
-          `a handler for ${messages === undefined ? '' : 'a batch of '}${event.topic} failed`,
-          {
-            handler: name,
-            ...vehicleDetails(vin),
-            delivery: id,
-            attempt: limit === Infinity ? attempt : `${attempt} of ${limit}`,
-            next: nextAtMs === undefined ? 'none' : iso(nextAtMs),
-            ...(untilMs === Infinity || nextAtMs === undefined ? {} : { until: iso(untilMs) }),
-            ...batch,
-            ...where(error, vin),
-          },
-          `failed ${event.topic} ${name}`,
-        )
+        const details = {
+          handler: name,
+          ...vehicleDetails(vin),
+          delivery: id,
+          attempt: limit === Infinity ? attempt : `${attempt} of ${limit}`,
+          next: nextAtMs === undefined ? 'none' : iso(nextAtMs),
+          ...(untilMs === Infinity || nextAtMs === undefined ? {} : { until: iso(untilMs) }),
+          ...batch,
+          ...where(error, vin),
+        }
+        const what = messages === undefined ? event.topic : `a batch of ${event.topic}`
+        if (failures > 0) sayRests({ topic: event.topic, failures, ...details }, `failed ${event.topic} ${name}`)
+        else say.warn(`a handler for ${what} failed`, details, `failed ${event.topic} ${name}`)
         observers.failed?.(error, {
           ...{ kind: 'handler', event, delivery, ...batch, handler: name },
           ...(nextAtMs === undefined ? {} : { nextAt: new Date(nextAtMs) }),
         })
       },
       resting(handler, atMs, failures) {
-        say.error(
-          'a handler fails for every vehicle and rests as a whole: its messages wait',
-          { handler: labelOf(handler), failures, next: iso(atMs) },
-          handler,
-        )
+        sayRests({ handler: labelOf(handler), failures, next: iso(atMs) }, handler)
       },
       recovered(handler) {
         say.warn('a handler that rested succeeds again: its messages go on', { handler: labelOf(handler) })
@@ -172,8 +171,21 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
         counts.discarded += messages
         say.warn(`a handler for ${topic} discarded what it was given`, { reason: reason.slice(0, 200), messages })
       },
-      endedLate(lateMs) {
-        say.warn('a handler ignored its signal and ended after its time limit: it ran beside its retry', { lateMs })
+      endedLate(lateMs, event, { id, attempt }, { handler, messages }) {
+        const name = labelOf(handler)
+        say.warn(
+          'a handler ignored its signal and ended after its time limit: it ran beside its retry',
+          {
+            handler: name,
+            topic: event.topic,
+            ...vehicleDetails(event.topic === 'malformed' ? undefined : event.vin),
+            delivery: id,
+            attempt,
+            ...(messages === undefined ? {} : { messages }),
+            lateMs,
+          },
+          `late ${event.topic} ${name}`,
+        )
       },
       inboxFailed(error) {
         say.error('the inbox failed', where(error))

@@ -264,6 +264,7 @@ export interface Arrival {
 /** The state after a message. */
 export interface Applied {
   readonly after: VehicleState
+  /** Made when they are asked for: most handlers never look at them. */
   readonly changes: readonly Change[]
   /** The slots of the fields that changed or became certain. */
   readonly touched: readonly number[]
@@ -274,12 +275,12 @@ export interface Applied {
  * arrived last. An older message moves nothing backward. Pure.
  */
 export function applied(before: VehicleState, arrival: Arrival): Applied {
-  const { event, seq } = arrival
+  const { event, seq, gapTo } = arrival
   const receivedMs = event.receivedAt.getTime()
   const common = { seq: Math.max(before.seq, seq), seenMs: Math.max(before.seenMs, receivedMs) }
   switch (event.topic) {
     case 'data': {
-      const draft = new Draft(before, arrival)
+      const draft = new Draft(before, seq, receivedMs, gapTo)
       const atMs = Math.min(event.at.getTime(), receivedMs)
       const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
       for (const name in data) {
@@ -287,14 +288,14 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
         if (value === undefined || (value === null && Object.hasOwn(event.undecoded, name))) continue
         draft.hear(name, value, atMs, false)
       }
-      return draft.done(common)
+      return draft
     }
     case 'vehicle_data': {
-      const draft = new Draft(before, arrival)
+      const draft = new Draft(before, seq, receivedMs, gapTo)
       const createdMs = Math.min(event.at.getTime(), receivedMs)
       for (const { field, value, atMs, tolerance } of documentValues(event.vehicleData, createdMs))
         draft.hear(field, value, Math.min(atMs, receivedMs), true, tolerance)
-      return draft.done(common)
+      return draft
     }
     case 'state':
     case 'connectivity': {
@@ -302,8 +303,8 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
       return { after: before.with({ ...common, link }), changes: nothing, touched: nothing }
     }
     case 'gap': {
-      const gapTo = Math.max(before.gapTo, gapEnd(event, seq))
-      return { after: before.with({ seq: common.seq, gapTo }), changes: nothing, touched: nothing }
+      const end = Math.max(before.gapTo, gapEnd(event, seq))
+      return { after: before.with({ seq: common.seq, gapTo: end }), changes: nothing, touched: nothing }
     }
     default:
       return { after: before.with(common), changes: nothing, touched: nothing }
@@ -315,21 +316,52 @@ export function gapEnd({ to }: Extract<FleetEvent, { topic: 'gap' }>, seq: numbe
   return Math.min(firstSeqAt(to.getTime() + 1) - 1, seq)
 }
 
-/** A state in the making. It copies a list only when it has to change it. */
-class Draft {
+/** A {@link Change} before anybody looks at it. */
+interface Difference {
+  readonly slot: number
+  readonly from: FieldValue | undefined
+  readonly to: FieldValue
+  /** When the vehicle sent `from`, in milliseconds since the epoch. */
+  readonly fromMs: number | undefined
+  readonly atMs: number
+  readonly acrossGap: boolean
+  readonly invalid: boolean
+}
+
+/** A state in the making. It copies a list only when it has to change it, because each message makes a state. */
+class Draft implements StateParts, Applied {
+  readonly seq: number
+  readonly seenMs: number
+  values: readonly (FieldValue | undefined)[]
+  ats: readonly number[]
+  heard: readonly number[]
+  invalid: Readonly<Record<number, number>> | undefined
+  bases: Readonly<Record<number, number>> | undefined
+  readonly link: Link | undefined
+  readonly memory: Memory | undefined
+  readonly gapTo: number
   readonly #before: VehicleState
   readonly #seq: number
   readonly #uncertainTo: number
-  #values: (FieldValue | undefined)[] | undefined
-  #ats: number[] = []
-  #heard: number[] = []
-  #invalid: Record<number, number> | undefined
-  #bases: Record<number, number> | undefined
-  #changes: Change[] | undefined
-  #touched: number[] | undefined
+  #own: { readonly values: (FieldValue | undefined)[]; readonly ats: number[]; readonly heard: number[] } | undefined
+  #differences: Difference[] | undefined
+  /** The slots of values that are the same, and certain again. */
+  #certain: number[] | undefined
   #hasGrown = false
+  #after: VehicleState | undefined
+  #changes: readonly Change[] | undefined
 
-  constructor(before: VehicleState, { seq, gapTo }: Arrival) {
+  constructor(before: VehicleState, seq: number, receivedMs: number, gapTo: number) {
+    this.seq = Math.max(before.seq, seq)
+    this.seenMs = Math.max(before.seenMs, receivedMs)
+    this.values = before.values
+    this.ats = before.ats
+    this.heard = before.heard
+    this.invalid = before.invalid
+    this.bases = before.bases
+    this.link = before.link
+    this.memory = before.memory
+    this.gapTo = before.gapTo
     this.#before = before
     this.#seq = seq
     this.#uncertainTo = Math.max(gapTo, before.gapTo)
@@ -346,50 +378,51 @@ class Draft {
     if (known !== undefined && atMs < Math.max(knownMs, invalidMs ?? -Infinity)) return
     const isNone = value === null && !nullMeansNone.has(field)
     if (isNone && (known === undefined || isDocument)) return
-    const wasCertain = known !== undefined && (before.heard[slot] ?? 0) > this.#uncertainTo
-    const about = { field, at: new Date(atMs), acrossGap: known !== undefined && !wasCertain, first: false }
+    const acrossGap = known !== undefined && (before.heard[slot] ?? 0) <= this.#uncertainTo
     if (isNone) {
       if (invalidMs !== undefined) return
-      this.#invalid = { ...(this.#invalid ?? before.invalid), [slot]: atMs }
-      this.#change({ ...about, from: known, to: null, fromAt: new Date(knownMs), invalid: true }, slot)
+      this.invalid = { ...this.invalid, [slot]: atMs }
+      this.#change({ slot, from: known, to: null, fromMs: knownMs, atMs, acrossGap, invalid: true })
       return
     }
     const isSame = known !== undefined && this.#isSame(slot, known, value, tolerance)
-    this.#set(slot, isDocument && isSame && known !== undefined ? known : value, atMs)
+    this.#set(slot, isDocument && isSame ? known : value, atMs)
     if (invalidMs !== undefined) {
-      const { [slot]: _, ...others } = this.#invalid ?? before.invalid ?? {}
-      this.#invalid = others
+      const { [slot]: _, ...others } = this.invalid ?? {}
+      this.invalid = orNone(others)
     }
     if (known === undefined)
-      this.#change({ ...about, from: undefined, to: value, fromAt: undefined, first: true, invalid: false }, slot)
+      this.#change({ slot, from: undefined, to: value, fromMs: undefined, atMs, acrossGap, invalid: false })
     else if (!isSame)
-      this.#change(
-        { ...about, from: this.#from(slot, known), to: value, fromAt: new Date(knownMs), invalid: false },
-        slot,
-      )
+      this.#change({ slot, from: this.#from(slot, known), to: value, fromMs: knownMs, atMs, acrossGap, invalid: false })
     else if (invalidMs !== undefined)
-      this.#change({ ...about, from: null, to: value, fromAt: new Date(invalidMs), invalid: true }, slot)
-    else if (!wasCertain) (this.#touched ??= []).push(slot)
+      this.#change({ slot, from: null, to: value, fromMs: invalidMs, atMs, acrossGap, invalid: true })
+    else if (acrossGap) (this.#certain ??= []).push(slot)
     if (before.slots.deltas[slot] !== undefined && typeof value === 'number' && !isSame)
-      this.#bases = { ...(this.#bases ?? before.bases), [slot]: value }
+      this.bases = { ...this.bases, [slot]: value }
   }
 
-  done(common: Pick<StateParts, 'seq' | 'seenMs'>): Applied {
-    const before = this.#before
-    const values = this.#values
-    const after = new VehicleState(before.vin, before.slots, {
-      ...common,
+  get after(): VehicleState {
+    return (this.#after ??= this.#done())
+  }
+
+  get changes(): readonly Change[] {
+    return (this.#changes ??= this.#differences?.map((found) => changeOf(found, this.#before.slots)) ?? nothing)
+  }
+
+  get touched(): readonly number[] {
+    return [...(this.#differences ?? nothing).map(({ slot }) => slot), ...(this.#certain ?? nothing)]
+  }
+
+  #done(): VehicleState {
+    const own = this.#own
+    if (own !== undefined) {
       // A list that has grown has room for more, which a copy has not.
-      values: (this.#hasGrown ? values?.slice() : values) ?? before.values,
-      ats: values === undefined ? before.ats : this.#hasGrown ? this.#ats.slice() : this.#ats,
-      heard: values === undefined ? before.heard : this.#hasGrown ? this.#heard.slice() : this.#heard,
-      invalid: this.#invalid === undefined ? before.invalid : orNone(this.#invalid),
-      bases: this.#bases ?? before.bases,
-      link: before.link,
-      memory: before.memory,
-      gapTo: before.gapTo,
-    })
-    return { after, changes: this.#changes ?? nothing, touched: this.#touched ?? nothing }
+      this.values = this.#hasGrown ? own.values.slice() : own.values
+      this.ats = this.#hasGrown ? own.ats.slice() : own.ats
+      this.heard = this.#hasGrown ? own.heard.slice() : own.heard
+    }
+    return new VehicleState(this.#before.vin, this.#before.slots, this)
   }
 
   /** Against the last value that was reported as a change, where a `delta` says so. A drift in small steps is a change, too. */
@@ -405,24 +438,29 @@ class Draft {
   }
 
   #set(slot: number, value: FieldValue, atMs: number): void {
-    const before = this.#before
-    if (this.#values === undefined) {
-      this.#values = before.values.slice()
-      this.#ats = before.ats.slice()
-      this.#heard = before.heard.slice()
-    }
-    if (slot >= this.#values.length) {
-      grow(this.#values, this.#ats, this.#heard, slot)
+    const { values, ats, heard } = (this.#own ??= {
+      values: this.values.slice(),
+      ats: this.ats.slice(),
+      heard: this.heard.slice(),
+    })
+    if (slot >= values.length) {
+      grow(values, ats, heard, slot)
       this.#hasGrown = true
     }
-    this.#values[slot] = value
-    this.#ats[slot] = atMs
-    this.#heard[slot] = this.#seq
+    values[slot] = value
+    ats[slot] = atMs
+    heard[slot] = this.#seq
   }
 
-  #change(change: Change, slot: number): void {
-    ;(this.#changes ??= []).push(change)
-    ;(this.#touched ??= []).push(slot)
+  #change(difference: Difference): void {
+    ;(this.#differences ??= []).push(difference)
+  }
+}
+
+function changeOf({ slot, from, to, fromMs, atMs, acrossGap, invalid }: Difference, { names }: Slots): Change {
+  return {
+    ...{ field: names[slot] ?? '', from, to, at: new Date(atMs), acrossGap, first: from === undefined, invalid },
+    fromAt: fromMs === undefined ? undefined : new Date(fromMs),
   }
 }
 
@@ -479,6 +517,11 @@ export class Snapshot implements AnyVehicleView {
     this.#state = state
     this.#nowMs = nowMs
     this.#uncertainTo = Math.max(gapTo, state.gapTo)
+  }
+
+  /** What it was made of. */
+  parts(): { readonly state: VehicleState; readonly gapTo: number } {
+    return { state: this.#state, gapTo: this.#uncertainTo }
   }
 
   get vin(): string {

@@ -1,15 +1,16 @@
 import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
+import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent, GapEvent } from '../events/event.ts'
 import { builtInFields, type BuiltInFields, type FieldCatalogue, nearestField } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { firstSeqAt, seqOf } from '../inbox/delivery-id.ts'
-import type { InboxMessage } from '../inbox/inbox.ts'
+import type { InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import type { AnyVehicleView, Change, Edge, Occurrence, VehicleView } from './edge.ts'
 import { Rules } from './rules.ts'
-import { applied, type Arrival, gapEnd, type Slots, Snapshot, VehicleState } from './state.ts'
+import { applied, type Applied, type Arrival, gapEnd, type Slots, Snapshot, VehicleState } from './state.ts'
 
 /** The newest state of each vehicle: `receiver.vehicles`. */
 export interface Vehicles<Fields extends FieldCatalogue = BuiltInFields> {
@@ -22,7 +23,7 @@ export interface Vehicles<Fields extends FieldCatalogue = BuiltInFields> {
   }): Promise<readonly VehicleView<Fields>[]>
   /**
    * Deletes the state of a vehicle, with what edges remember of it. Resolves to whether there was one. Messages that come later
-   * begin a new state. It does not delete messages that the inbox keeps.
+   * begin a new state. It deletes no messages: those that wait, handled ones that the inbox keeps for replays, and dead letters stay.
    */
   forget(vin: string): Promise<boolean>
   stats(): Promise<VehiclesStats>
@@ -43,32 +44,39 @@ type Happened = { readonly edge: string } & ({ readonly change: Occurrence } | {
 
 /** What one message changed. Made when its lane opens the message, and kept until the message is over. */
 export class Step {
-  /** The changes that handlers see. */
-  readonly changes: readonly Change[]
-  /** Those changes, and those that only `first: true` and `invalid: true` ask for. */
-  readonly all: readonly Change[]
   readonly happened: readonly Happened[]
   /** The state that is settled with the message. */
   readonly settled: StoredVehicle | undefined
   readonly #state: VehicleState | undefined
   readonly #nowMs: number
   readonly #gapTo: number
+  readonly #applied: Pick<Applied, 'changes'> | undefined
+  #changes: readonly Change[] | undefined
   #view: AnyVehicleView | undefined
 
   constructor(
     state: VehicleState | undefined,
     arrival: { readonly nowMs: number; readonly gapTo: number },
-    all: readonly Change[] = none,
+    applied?: Pick<Applied, 'changes'>,
     happened: readonly Happened[] = none,
     settled?: StoredVehicle,
   ) {
     this.#state = state
     this.#nowMs = arrival.nowMs
     this.#gapTo = arrival.gapTo
-    this.all = all
-    this.changes = all.length === 0 ? all : all.filter(({ first, invalid }) => !first && !invalid)
+    this.#applied = applied
     this.happened = happened
     this.settled = settled
+  }
+
+  /** The changes that handlers see. */
+  get changes(): readonly Change[] {
+    return (this.#changes ??= this.all.filter(({ first, invalid }) => !first && !invalid))
+  }
+
+  /** Those changes, and those that only `first: true` and `invalid: true` ask for. */
+  get all(): readonly Change[] {
+    return this.#applied?.changes ?? none
   }
 
   /** The vehicle as of the message. `undefined` for a message without a VIN. */
@@ -92,7 +100,7 @@ export class Step {
   static read(text: string, slots: Slots): Step {
     const kept: KeptStep = JSON.parse(text)
     const happened = kept.happened.flatMap((each) => ('change' in each ? { ...each, change: dated(each.change) } : []))
-    return new Step(VehicleState.read(kept, slots), kept, kept.all.map(dated), happened)
+    return new Step(VehicleState.read(kept, slots), kept, { changes: kept.all.map(dated) }, happened)
   }
 }
 
@@ -168,6 +176,14 @@ interface OpenVehicle {
   steps: number
 }
 
+/** `receiver.vehicles` of the process that has the states. */
+export interface FleetVehicles extends Vehicles<FieldCatalogue> {
+  get(vin: string): Promise<Snapshot | undefined>
+  list(which?: Parameters<Vehicles['list']>[0]): Promise<readonly Snapshot[]>
+  /** Messages may be missing, as another process noticed. The event of a gap of all vehicles goes elsewhere. */
+  noteGap(gap: Pick<KeptGap, 'vin' | 'fromMs' | 'toMs'>): Promise<void>
+}
+
 export interface FleetOptions {
   readonly store: VehicleStore
   readonly slots: Slots
@@ -184,7 +200,7 @@ export class Fleet {
   readonly rules: Rules
   readonly #store: VehicleStore
   readonly #clock: Clock
-  readonly #open = new Map<string, OpenVehicle>()
+  readonly #open = new PassingMap<string, OpenVehicle>()
   /** Vehicles that were forgotten while messages of them were not over, and the newest of these messages. */
   readonly #forgotten = new Map<string, number>()
   /** Gaps that are known before their events: one interval per VIN, and '' for all vehicles. */
@@ -251,21 +267,23 @@ export class Fleet {
       return new Step(state, { nowMs: this.#clock.now(), gapTo: this.#gapTo(seqNow, state?.vin) })
     }
     if (event.vin === undefined || state === undefined)
-      return event.topic === 'gap' ? new Step(undefined, moment, none, none, this.#gap(event, seq)) : undefined
+      return event.topic === 'gap' ? new Step(undefined, moment, undefined, none, this.#gap(event, seq)) : undefined
     if (event.topic === 'gap') this.#unnote(event, seq)
-    const { after, all, happened, gapTo } = this.#advance(state, event, seq)
+    const { after, found, happened, gapTo } = this.#advance(state, event, seq)
     const open = this.#open.get(state.vin)
     if (open === undefined) this.#open.set(state.vin, { state: after, steps: 1 })
     else {
       open.state = after
       open.steps += 1
     }
-    return new Step(after, { ...moment, gapTo }, all, happened, after)
+    return new Step(after, { nowMs: moment.nowMs, gapTo }, found, happened, after)
   }
 
   /** What the inbox stores when the message is settled or given up. */
   settling(step: Step | undefined): StoredVehicle | undefined {
     const settled = step?.settled
+    // What concerns all vehicles may have grown since.
+    if (settled?.vin === '') return this.#gaps
     if (settled === undefined || this.#forgotten.size === 0) return settled
     return settled.seq <= (this.#forgotten.get(settled.vin) ?? -1) ? undefined : settled
   }
@@ -300,15 +318,15 @@ export class Fleet {
       if (event.topic === 'malformed' || event.vin === undefined) return undefined
       const { vin } = event
       const before = states.get(vin) ?? VehicleState.unknown(vin, this.slots)
-      const { after, all, happened, gapTo } = this.#advance(before, event, seqOf(message.id))
+      const { after, found, happened, gapTo } = this.#advance(before, event, seqOf(message.id))
       states.set(vin, after)
-      return new Step(after, { nowMs: message.receivedAt, gapTo }, all, happened).text()
+      return new Step(after, { nowMs: message.receivedAt, gapTo }, found, happened).text()
     }
   }
 
   /** `receiver.vehicles`, once the inbox is open. */
-  api(open: () => Promise<void>): Vehicles<FieldCatalogue> {
-    const view = (state: VehicleState): AnyVehicleView =>
+  api(open: () => Promise<void>): FleetVehicles {
+    const view = (state: VehicleState): Snapshot =>
       new Snapshot(state, this.#clock.now(), this.#gapTo(seqNow, state.vin))
     return {
       get: async (vin) => {
@@ -330,6 +348,15 @@ export class Fleet {
         }
         return (await this.#store.forget(vin)) || opened !== undefined
       },
+      noteGap: async ({ vin, fromMs, toMs }) => {
+        await open()
+        // The clocks of two processes differ, and messages that come from now on are after the gap.
+        const endMs = this.#clock.now() - 1
+        if (vin !== undefined) return this.noteGap(vin, Math.min(fromMs, endMs), Math.min(toMs, endMs))
+        const [from, to] = [firstSeqAt(Math.min(fromMs, endMs)), firstSeqAt(Math.min(toMs, endMs) + 1) - 1]
+        if (this.#gaps.list.some((known) => known.from <= from && known.to >= to)) return
+        this.#store.keep((this.#gaps = this.#gaps.with({ from, to }, -1, -Infinity)))
+      },
       stats: async () => {
         await open()
         return { ...(await this.#store.count()), edges: this.rules.size }
@@ -340,16 +367,18 @@ export class Fleet {
   #advance(before: VehicleState, event: FleetEvent, seq: number): Advanced {
     const gapTo = this.#gapTo(seq, before.vin)
     const arrival: Arrival = { event, seq, gapTo }
-    const { after, changes, touched } = applied(before, arrival)
+    const found = applied(before, arrival)
+    const { after } = found
     const nowMs = event.receivedAt.getTime()
     const { size } = this.rules
-    if (size === 0) return { after, all: changes, happened: none, gapTo }
+    if (size === 0) return { after, found, happened: none, gapTo }
     const views = { before: new Snapshot(before, nowMs, gapTo), after: new Snapshot(after, nowMs, gapTo) }
-    const fields = touched.flatMap((slot) => this.slots.names[slot] ?? [])
+    const fields = found.touched.flatMap((slot) => this.slots.names[slot] ?? [])
     const edges = this.rules.touched(event, fields, views.before, views.after)
-    if (edges.length === 0) return { after, all: changes, happened: none, gapTo }
+    if (edges.length === 0) return { after, found, happened: none, gapTo }
     const memory = new Map(Object.entries(before.memory ?? {}))
     const happened: Happened[] = []
+    const { changes } = found
     for (const edge of edges) {
       const { name } = edge
       try {
@@ -361,7 +390,7 @@ export class Fleet {
         happened.push({ edge: name, error })
       }
     }
-    return { after: remembering(after, memory, this.rules), all: changes, happened, gapTo }
+    return { after: remembering(after, memory, this.rules), found, happened, gapTo }
   }
 
   #read(vin: string, stored: StoredVehicle | undefined): VehicleState {
@@ -392,20 +421,25 @@ export class Fleet {
 
   /** What was heard of a vehicle up to this `seq` is uncertain for a message with the given `seq`. */
   #gapTo(seq: number, vin: string | undefined): number {
-    let gapTo = -1
-    // A gap that ends later was not known when an earlier process handled the message. What it found must be found again.
-    const counts = ({ from, to }: Interval): boolean => (seq <= this.#lastBefore ? to < seq : from <= seq)
-    for (const gap of this.#gaps.list) if (counts(gap) && gap.to > gapTo) gapTo = gap.to
-    if (this.#noted.size === 0) return gapTo
-    for (const gap of [this.#noted.get(''), this.#noted.get(vin ?? '')])
-      if (gap !== undefined && counts(gap) && gap.to > gapTo) gapTo = gap.to
-    return gapTo
+    const { list } = this.#gaps
+    if (list.length === 0 && this.#noted.size === 0) return -1
+    return Math.max(
+      -1,
+      ...[...list, this.#noted.get(''), this.#noted.get(vin ?? '')].flatMap((gap) =>
+        gap !== undefined && this.#counts(gap, seq) ? [gap.to] : [],
+      ),
+    )
+  }
+
+  /** A gap that ends later was not known when an earlier process handled the message. What it found must be found again. */
+  #counts({ from, to }: Interval, seq: number): boolean {
+    return seq <= this.#lastBefore ? to < seq : from <= seq
   }
 }
 
 interface Advanced {
   readonly after: VehicleState
-  readonly all: readonly Change[]
+  readonly found: Pick<Applied, 'changes'>
   readonly happened: readonly Happened[]
   readonly gapTo: number
 }

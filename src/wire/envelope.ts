@@ -107,11 +107,6 @@ function fits(key: string, value: unknown): boolean {
   return value !== undefined
 }
 
-function isPayload(key: string, topic: WireTopic | undefined): boolean {
-  if (key === 'vin' || key === 'createdAt') return true
-  return topic === 'connectivity' ? key === 'networkInterface' || key === 'status' : key === topic
-}
-
 type OpenMeta = { -readonly [Key in keyof Meta]: Meta[Key] }
 
 function withKey(meta: Meta, key: string, value: unknown): Meta {
@@ -123,8 +118,12 @@ function withKey(meta: Meta, key: string, value: unknown): Meta {
 /** Adds to `meta` what a message carries beside its payload. */
 export function messageMeta(meta: Meta, message: JsonObject, topic: WireTopic | undefined): Meta {
   let added = meta
+  // The payload of `connectivity` has no key of its own.
+  const payload = topic === 'connectivity' ? 'networkInterface' : topic
   for (const key in message) {
-    if (!isPayload(key, topic) && fits(key, message[key])) added = withKey(added, key, message[key])
+    if (key === payload || key === 'vin' || key === 'createdAt') continue
+    if (topic === 'connectivity' && key === 'status') continue
+    if (fits(key, message[key])) added = withKey(added, key, message[key])
   }
   return added
 }

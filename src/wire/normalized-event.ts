@@ -11,14 +11,14 @@ const ids: WeakMap<NormalizedEvent, string> = /* @__PURE__ */ new WeakMap()
  * costs nothing. A getter on each object would cost more than the rest of the event.
  */
 export class NormalizedEvent {
-  readonly topic: string
+  declare readonly topic: string
   declare readonly vin?: string
-  readonly createdAt: string
-  readonly at: Date
-  readonly receivedAt: Date
-  readonly format: Format
-  readonly meta: Meta
-  readonly raw: JsonObject
+  declare readonly createdAt: string
+  declare readonly at: Date
+  declare readonly receivedAt: Date
+  declare readonly format: Format
+  declare readonly meta: Meta
+  declare readonly raw: JsonObject
   declare data?: unknown
   declare undecoded?: unknown
   declare state?: unknown

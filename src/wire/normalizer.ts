@@ -82,19 +82,12 @@ function unknown(
   return event
 }
 
-/** The format of a message without an envelope. Only `data` differs between `service` and `vehicle_maker`. */
-function plainFormat(raw: JsonObject, topic: WireTopic | undefined, pinned: 'auto' | Format): Format {
-  if (topic === 'data') {
-    const data = raw['data']
-    if (Array.isArray(data)) return 'vehicle_maker'
-    if (typeof data === 'object') return 'service'
-  }
-  return pinned === 'vehicle_maker' ? pinned : 'service'
-}
-
 function readPlain(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format, rules: FieldRules): NormalizedEvent {
   const topic = topicOf(raw)
-  const format = plainFormat(raw, topic, pinned)
+  // Only `data` differs between `service` and `vehicle_maker`.
+  const data = topic === 'data' ? raw['data'] : undefined
+  const isMaker = Array.isArray(data) || (pinned === 'vehicle_maker' && typeof data !== 'object')
+  const format = isMaker ? 'vehicle_maker' : 'service'
   const createdAt = raw['createdAt']
   const text = typeof createdAt === 'string' ? createdAt : undefined
   const createdMs = text === undefined ? Number.NaN : readInstant(text)

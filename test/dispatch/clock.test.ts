@@ -1,3 +1,4 @@
+import type { GapEvent } from 'fleethook'
 import { describe, expect, test } from 'vitest'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { settableClock, turn } from './fake-clock.ts'
@@ -109,4 +110,42 @@ test('after the clock was set forward by a day, a message that fails is still re
   await clock.fake.advance(60_000)
   expect(receiver.stats()).toMatchObject({ handled: 1, deadLettered: 0 })
   expect(handled).toBe(1)
+})
+
+test('with an inbox in memory too, a process that stood still emits a gap for that time, also while it stops', async () => {
+  for (const isStopping of [false, true]) {
+    const clock = settableClock()
+    const { receiver } = scene({ clock })
+    const gaps: GapEvent[] = []
+    receiver.on('gap', (gap) => void gaps.push(gap))
+    await receiver.open()
+    await clock.fake.advance(10_000)
+    const fromMs = clock.now()
+    const takeUntil = new Promise((resolve) => clock.fake.after(10_000, () => resolve(undefined)))
+    const drained = isStopping ? receiver.drain({ takeUntil }) : undefined
+    // Time passes, and no timer runs until the end.
+    clock.set(20_000)
+    await clock.fake.advance(10_000)
+    await drained
+    expect(gaps).toMatchObject([{ reason: 'stalled' }])
+    expect(gaps[0]?.from.getTime()).toBeLessThanOrEqual(fromMs)
+    expect(gaps[0]?.to.getTime()).toBeGreaterThanOrEqual(fromMs + 20_000)
+  }
+})
+
+test('a process that stood still right before it stops emits a gap until its sockets are closed', async () => {
+  const clock = settableClock()
+  const { receiver } = scene({ clock })
+  const gaps: GapEvent[] = []
+  receiver.on('gap', (gap) => void gaps.push(gap))
+  await receiver.open()
+  await clock.fake.advance(10_000)
+  clock.set(20_000)
+  await clock.fake.advance(1_000)
+  const drained = receiver.drain({
+    takeUntil: new Promise((resolve) => clock.fake.after(1_500, () => resolve(undefined))),
+  })
+  await clock.fake.advance(1_500)
+  await drained
+  expect(gaps).toMatchObject([{ reason: 'stalled', to: new Date(clock.now()) }])
 })

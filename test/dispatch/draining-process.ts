@@ -1,4 +1,4 @@
-// A process of its own that drains and is then expected to end, without `process.exit`.
+// A process that drains and must then end by itself, without `process.exit`.
 import { createReceiver } from '../../src/receiver.ts'
 
 const data = (vin: string): object => ({ vin, createdAt: '2024-02-24T04:58:44Z', data: { Odometer: 1 } })

@@ -1,7 +1,12 @@
+import type { ReceiverOptions } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test } from 'vitest'
+import { createFiles } from '../inbox/sqlite-files.ts'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { turn } from './fake-clock.ts'
 import { data, gates, scene } from './scene.ts'
+
+const files = createFiles()
 
 describe('the drain of a durable inbox', () => {
   test('starts no handler, and leaves what waits to the next process in order', async () => {
@@ -74,33 +79,50 @@ describe('the drain of a durable inbox', () => {
 })
 
 describe('a handler that fails for every vehicle', () => {
-  test('rests as a whole: ten minutes without its database make no dead letter and keep the order', async () => {
-    const { receiver, post, clock, lines } = scene({ limits: { pendingMessages: 100_000 } })
-    const seen = new Map<string, unknown[]>()
-    let isAway = true
-    let runs = 0
-    receiver.on('data', async function save({ vin, data: { Odometer } }) {
-      runs += 1
-      if (isAway) throw new Error('connection refused')
-      seen.set(vin, [...(seen.get(vin) ?? []), Odometer])
-    })
-    const vins = 50
-    const perSecond = 40
-    let sent = 0
-    for (let second = 0; second < 600; second += 5) {
-      await post(Array.from({ length: 5 * perSecond }, () => data(`VIN${sent % vins}`, (sent += 1))))
-      await clock.advance(5_000)
-    }
-    expect(receiver.stats()).toMatchObject({ handled: 0, deadLettered: 0, resting: [{ handler: 'save' }] })
-    expect(runs).toBeLessThan(200)
-    expect(lines.length).toBeLessThanOrEqual(60)
-    isAway = false
-    await clock.advance(60_000)
-    await turn()
-    while (receiver.stats().pending.messages > 0) await clock.advance(10)
-    expect(receiver.stats()).toMatchObject({ handled: sent, deadLettered: 0 })
-    for (const numbers of seen.values()) expect(numbers).toEqual([...numbers].toSorted((a, b) => Number(a) - Number(b)))
-  })
+  test.each<[string, Partial<ReceiverOptions>]>([
+    ['in memory', { limits: { pendingMessages: 100_000 } }],
+    ['with SQLite', { inbox: sqliteInbox({ path: files.path() }) }],
+  ])(
+    'rests as a whole: ten minutes without its database make no dead letter and keep the order (%s)',
+    async (_, options) => {
+      const { receiver, post, clock, lines } = scene(options)
+      const seen = new Map<string, unknown[]>()
+      let isAway = true
+      let runs = 0
+      receiver.on('data', async function save({ vin, data: { Odometer } }) {
+        runs += 1
+        if (isAway) throw new Error('connection refused')
+        seen.set(vin, [...(seen.get(vin) ?? []), Odometer])
+      })
+      await receiver.open()
+      const perSecond = 40
+      let sent = 0
+      /** The number of lines in each ten seconds. */
+      const logged: number[] = []
+      for (let second = 0; second < 600; second += 5) {
+        const before = lines.length
+        const body = Array.from({ length: 5 * perSecond }, () => data(`VIN${sent % 50}`, (sent += 1)))
+        expect((await post(body)).status).toBe(200)
+        await clock.advance(5_000)
+        if (second % 10 === 0) logged.push(lines.length - before)
+        else logged.push((logged.pop() ?? 0) + lines.length - before)
+      }
+      expect(receiver.stats()).toMatchObject({ handled: 0, deadLettered: 0, resting: [{ handler: 'save' }] })
+      expect(runs).toBeLessThan(200)
+      expect(logged).toHaveLength(60)
+      expect(Math.max(...logged), lines.join('\n')).toBeLessThanOrEqual(1)
+      isAway = false
+      for (let waited = 0; receiver.stats().pending.messages > 0 && waited < 120; waited += 1)
+        await clock.advance(1_000)
+      expect(receiver.stats()).toMatchObject({ handled: sent, deadLettered: 0, pending: { messages: 0 } })
+      for (const numbers of seen.values())
+        expect(numbers).toEqual([...numbers].toSorted((a, b) => Number(a) - Number(b)))
+      const drained = receiver.drain()
+      await clock.advance(2_000)
+      expect(await drained).toMatchObject({ left: 0, lost: 0 })
+    },
+    60_000,
+  )
 
   test('does not delay vehicles for which it works', async () => {
     const { receiver, post, clock } = scene({ inbox: storedInbox(disk()) })

@@ -25,7 +25,7 @@ describe('on', () => {
     ])
   })
 
-  test("'malformed' gets the body that was refused, bounded, and '*' does not", async () => {
+  test("'malformed' gets the body that was refused, bounded, and '*' gets a gap", async () => {
     const { receiver, post, clock } = scene()
     const seen: unknown[] = []
     receiver.on('malformed', (body) => void seen.push(body)).on('*', ({ topic }) => void seen.push(topic))
@@ -41,6 +41,7 @@ describe('on', () => {
         length: text.length,
         eventNumber: 0,
       },
+      'gap',
     ])
     expect(receiver.stats()).toMatchObject({ received: 0, handled: 0, refused: { body_not_json: 1 }, lanes: 0 })
   })

@@ -4,16 +4,16 @@ import { describe, expect, test } from 'vitest'
 import { type FakeClock, fakeClock, turn } from './fake-clock.ts'
 import { data, gates, type Scene, scene } from './scene.ts'
 
-/** Which request the code that runs now belongs to. */
+/** The request that the running code belongs to. */
 const request = new AsyncLocalStorage<string>()
 
-/** A runtime that binds work to requests and ends it when nothing holds it any more, as Workers do. */
+/** A runtime that binds work to requests and ends it when nothing holds the request any more, as Workers do. */
 interface Isolate extends Scene {
   /** Posts as a request of its own. */
   send(name: string, body: unknown): Promise<number>
   /** Whether something still holds the request. */
   isHeld(name: string): boolean
-  /** Ends a request without a word: none of its timers ever fires. */
+  /** Ends a request without notice. None of its timers fires. */
   kill(name: string): void
 }
 
@@ -109,7 +109,7 @@ describe('where the runtime binds work to its request', () => {
       })
       .on('gap', ({ vin, reason, missed, from }) => void seen.push({ vin, reason, missed, from }))
     const from = new Date(clock.now())
-    // The first hangs and the second waits behind it; the request of the others began later.
+    // The first handler hangs and the second message waits behind it. The request of the others began later.
     await send('first', [data('A', 1), data('A', 1)])
     await clock.advance(10_000)
     await send('second', [data('A', 2), data('B', 2)])
@@ -162,7 +162,7 @@ describe('where the runtime binds work to its request', () => {
     expect(receiver.stats()).toMatchObject({ received: 4, lost: 2, handled: 2, lanes: 0, running: 0 })
   })
 
-  test('a gap is told of within a request, with its bindings and held by it', async () => {
+  test('a gap event within a request has its bindings and keeps it open', async () => {
     const { receiver, send, isHeld } = isolate({ limits: { pendingMessages: 1 } })
     const gate = gates()
     const seen: unknown[] = []
@@ -193,7 +193,7 @@ describe('where the runtime binds work to its request', () => {
     expect(receiver.stats()).toMatchObject({ lost: 1, refused: { inbox_unavailable: 1 } })
   })
 
-  test('replay takes the bindings and the request of whoever asks for it', async () => {
+  test('replay takes the bindings and the request of its caller', async () => {
     const { receiver, send } = isolate({ retry: { attempts: 1 } })
     const seen: unknown[] = []
     receiver.on('data', (_, { env, delivery }) => {

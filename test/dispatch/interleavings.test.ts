@@ -3,7 +3,7 @@ import { afterEach, beforeEach, test, vi } from 'vitest'
 import { inForm } from '../form.ts'
 import { type Action, type Configuration, machine } from './machine.ts'
 
-// Handlers start in timer tasks: here the test decides when such a task comes.
+// Handlers start in timer tasks. Here the test decides when such a task runs.
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
 afterEach(() => void vi.useRealTimers())
 

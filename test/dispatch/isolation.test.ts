@@ -1,7 +1,7 @@
 import { FleethookError } from 'fleethook'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { turn } from './fake-clock.ts'
-import { data, gates, scene } from './scene.ts'
+import { data, gates, scene, state } from './scene.ts'
 
 const unhandled: unknown[] = []
 const note = (error: unknown): void => void unhandled.push(error)
@@ -24,7 +24,7 @@ const hostile = new Proxy(new Error('x'), {
   },
 })
 
-/** Every way in which a handler can end badly at once, and what `onError` is told. */
+/** The ways in which a handler can fail at once, and what `onError` gets. */
 const failures: readonly (readonly [name: string, fail: () => unknown, error: unknown])[] = [
   [
     'throws',
@@ -249,7 +249,7 @@ describe('back-off', () => {
   test('differs by chance, so that what failed together does not come back together', async () => {
     const { receiver, post, clock } = scene({ retry: { minMs: 10_000 }, concurrency: 200 })
     receiver.on('data', ({ vin }) => {
-      // It works for some vehicles, so that the handler does not rest as a whole.
+      // The handler works for some vehicles, so it does not rest as a whole.
       if (vin.startsWith('VIN')) throw new Error('always')
     })
     for (let n = 0; n < 100; n += 1) await post([data(`VIN${n}`, n), data(`GOOD${n}`, n)])
@@ -262,16 +262,45 @@ test('a handler that ends after its time limit is reported, because it ran besid
   const { receiver, post, clock, lines } = scene({ timeoutMs: 1_000, retry: { minMs: 10_000, maxMs: 10_000 } })
   const gate = gates()
   const attempts: number[] = []
-  receiver.on('data', (_, { delivery: { attempt } }) => {
+  const vin = '0FLEETV14T0000004'
+  const ids: string[] = []
+  receiver.on('data', function save(_, { delivery: { attempt, id } }) {
     attempts.push(attempt)
+    ids.push(id)
     return attempt === 1 ? gate.wait('first') : undefined
   })
-  await post(data('A', 1))
+  await post(data(vin, 1))
   await clock.advance(12_000)
   expect(attempts).toEqual([1, 2])
   gate.open('first')
   await turn()
-  expect(lines.join('\n')).toMatch(/ended after its time limit.*"lateMs":11000/)
+  const said = lines.filter((line) => line.includes('ended after its time limit'))
+  expect(said).toEqual([
+    expect.stringContaining(
+      `{"handler":"save","topic":"data","vehicle":"…0004","delivery":"${ids[0]}","attempt":1,"lateMs":11000}`,
+    ),
+  ])
+})
+
+test('handlers that end late are reported at most once in ten seconds, those of a batch with their number', async () => {
+  const { receiver, post, clock, lines } = scene({ timeoutMs: 1_000, retry: { attempts: 1 } })
+  const gate = gates()
+  receiver.on('data', ({ vin }) => gate.wait(vin))
+  let calls = 0
+  receiver.batch('state', { size: 2, withinMs: 100 }, function insert() {
+    return gate.wait(`batch ${(calls += 1)}`)
+  })
+  for (let n = 0; n < 3; n += 1) await post(data(`V${n}`, n))
+  for (const vin of ['A', 'B']) await post(state(vin, 'online'))
+  await clock.advance(5_000)
+  for (let n = 0; n < 3; n += 1) gate.open(`V${n}`)
+  gate.open('batch 1')
+  await turn()
+  const said = lines.filter((line) => line.includes('ended after its time limit'))
+  expect(said).toHaveLength(2)
+  expect(said.join('\n')).toMatch(
+    /"handler":"insert","topic":"state","vehicle":"…A","delivery":"[^"]+","attempt":1,"messages":2,"lateMs":4\d{3}/,
+  )
 })
 
 describe('dead letters', () => {
@@ -320,7 +349,7 @@ describe('dead letters', () => {
     expect(receiver.stats()).toMatchObject({ deadLettered: 5, deadLettersDropped: 3 })
   })
 
-  test('onDeadLetter is told of each', async () => {
+  test('onDeadLetter receives each one', async () => {
     const letters: string[] = []
     const { receiver, post } = scene({
       ...giveUp,
@@ -447,7 +476,7 @@ describe('dead letters', () => {
 })
 
 describe('onError', () => {
-  test('is told of every failed run, with the event and the delivery', async () => {
+  test('receives every failed run, with the event and the delivery', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2 } })
     const told: unknown[] = []
     receiver

@@ -1,17 +1,17 @@
 import { type Answer, createReceiver, type Log, type Receiver, type ReceiverOptions } from 'fleethook'
 import { type FakeClock, fakeClock } from './fake-clock.ts'
 
-/** A receiver with everything around it that a test looks at. */
+/** A receiver with everything around it that a test checks. */
 export interface Scene {
   readonly receiver: Receiver
   readonly clock: FakeClock
-  /** Everything that was logged, each line as one text. */
+  /** Everything that was logged, one text for each line. */
   readonly lines: readonly string[]
-  /** Hands in a message as the host of `receiver.accept` does. */
+  /** Passes in a message as the host of `receiver.accept` does. */
   post(body: unknown): Promise<Answer>
 }
 
-/** Options whose secret and clock the scene brings. */
+/** Options. The scene adds the secret and the clock. */
 export function scene(options: Partial<ReceiverOptions> = {}, clock: FakeClock = fakeClock()): Scene {
   const lines: string[] = []
   const receiver = createReceiver({ secret: false, clock, log: logInto(lines), ...options })
@@ -43,7 +43,7 @@ export function state(vin: string, value: string): object {
 
 /** Handlers that end when the test says so. */
 export interface Gates {
-  /** Waits under a name until it is opened or failed. */
+  /** Waits under a name until the test opens it or makes it fail. */
   wait(name: string): Promise<void>
   open(name: string): void
   fail(name: string, error: unknown): void

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { fakeClock, turn } from './fake-clock.ts'
 import { logInto } from './scene.ts'
 
-/** Ways in which code of a user's lets a payload get into an error. */
+/** Ways in which a user's code puts a payload into an error. */
 const failing: readonly ((payload: string) => unknown)[] = [
   (payload) => {
     throw new Error(payload)

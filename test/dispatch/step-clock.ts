@@ -1,6 +1,6 @@
 import type { FakeClock } from './fake-clock.ts'
 
-/** A fake clock for tests that decide themselves when a task comes: `letRun` lets run what has fallen due. */
+/** A fake clock for tests that decide when a task runs: `letRun` runs what is due. */
 export function stepClock(letRun: () => Promise<void>): FakeClock {
   let now = Date.parse('2024-02-24T05:00:00Z')
   const out = new Set<{ readonly atMs: number; readonly run: () => void }>()

@@ -29,7 +29,7 @@ describe('Retry', () => {
     expect(receiver.stats()).toMatchObject({ retried: 1, deadLettered: 1 })
   })
 
-  test('a dead letter tells of its cause', async () => {
+  test('a dead letter has its cause', async () => {
     const { receiver, post } = scene({ retry: { attempts: 1 } })
     receiver.on('data', () => {
       throw new Retry(0, { cause: new RangeError('busy') })

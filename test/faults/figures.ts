@@ -6,11 +6,11 @@ import { format, resolveConfig } from 'prettier'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
 import { form } from '../form.ts'
 
-/** One row of a table of figures; every row of a table has the same columns, which are its heading. */
+/** One row of a table of figures. Every row of a table has the same columns, which are its heading. */
 export type Row = Readonly<Record<string, string | number>>
 
 export interface Figures {
-  /** The file's name: `docs/figures/<piece>.md`. One piece belongs to one test file, which is all that writes it. */
+  /** The file's name: `docs/figures/<piece>.md`. Only one test file writes each piece. */
   readonly piece: string
   readonly title: string
   /** The test file, as `npm run test:faults -- <file>` takes it. */
@@ -18,7 +18,7 @@ export interface Figures {
   /** What was done and what the columns mean, in plain words. */
   readonly about: string
   readonly tables: readonly { readonly title: string; readonly rows: readonly Row[] }[]
-  /** Versions of what else took part: Bun, Deno, a file system. Node's and the kernel's are always told. */
+  /** Versions of other software that took part: Bun, Deno, a file system. Node and the kernel are always included. */
   readonly versions?: Readonly<Record<string, string>>
 }
 
@@ -49,7 +49,7 @@ export async function writeFigures(figures: Figures): Promise<void> {
   writeFileSync(path, await format(text, { ...(await resolveConfig(path)), filepath: path }))
 }
 
-/** Which versions of these runtimes took part, for {@link Figures.versions}. */
+/** The versions of these runtimes, for {@link Figures.versions}. */
 export function versionsOf(runtimes: readonly Runtime[]): Readonly<Record<string, string>> {
   const version = (runtime: Runtime): string => {
     const [line = ''] = execFileSync(runtimePath(runtime), ['--version'], { encoding: 'utf8' }).split('\n')

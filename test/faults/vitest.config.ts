@@ -2,7 +2,7 @@ import type { ViteUserConfig } from 'vitest/config'
 import { formVariable } from '../form.ts'
 import base from '../vitest.config.ts'
 
-/** `npm run test:faults`: one file at a time, because they measure, and each takes as long as it needs. */
+/** `npm run test:faults`: one file at a time, because the files measure, and each takes the time that it needs. */
 const config: ViteUserConfig = {
   ...base,
   test: {

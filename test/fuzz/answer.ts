@@ -1,4 +1,4 @@
-/** The contract's table: what an answer with this `error` has for a status and a code. */
+/** The status and code of an answer with this `error`, by the contract's table. */
 const table: Readonly<Record<string, readonly [status: number, code: number]>> = {
   request_unreadable: [400, 6],
   authorization_missing: [401, 2],
@@ -22,14 +22,14 @@ const table: Readonly<Record<string, readonly [status: number, code: number]>> =
   draining: [503, 23],
 }
 
-/** What an answer says, when it is one of the contract's table. */
+/** The content of an answer that is in the contract's table. */
 export interface Answered {
   readonly error: string | undefined
-  /** How many messages before a broken one were taken. */
+  /** The number of messages that were taken before a broken one. */
   readonly eventNumber: number | undefined
 }
 
-/** Reads an answer as the contract has it, whatever was sent. A text says what is wrong with it. */
+/** Reads an answer by the contract. Returns a text that says what is wrong with it. */
 export function readAnswer(status: number, text: string, method = 'POST'): Answered | string {
   if (method === 'HEAD') return text === '' ? { error: undefined, eventNumber: undefined } : 'HEAD has a body.'
   let answer: unknown

@@ -34,7 +34,7 @@ const value: fc.Arbitrary<string> = fc.oneof(
   fc.integer({ min: 1, max: 5000 }).map((length) => 'x'.repeat(length)),
 )
 
-/** Headers, mostly with the secret, so that what comes after it is reached. */
+/** Headers, mostly with the secret, so that the code behind it is reached. */
 export function headers(secret: string): fc.Arbitrary<Record<string, string>> {
   const authorization = fc.oneof(
     { weight: 4, arbitrary: fc.constantFrom(secret, `Splunk ${secret}`, `Basic ${btoa(`x:${secret}`)}`) },
@@ -84,7 +84,7 @@ const hostile = [
   'length',
 ]
 
-/** JSON values in which the names that mean something turn up where they should not. */
+/** JSON values with known names in places where they do not belong. */
 function jsonValues(marker: string): fc.Arbitrary<unknown> {
   const key = fc.oneof(
     { weight: 3, arbitrary: fc.constantFrom(...names) },
@@ -106,14 +106,14 @@ function jsonValues(marker: string): fc.Arbitrary<unknown> {
       { depthSize: 'small', withCrossShrink: true },
       leaf,
       fc.array(tie('tree'), { maxLength: 4 }),
-      // Not `fc.dictionary`: `__proto__` has to become a key of its own, as from JSON.parse.
+      // Not `fc.dictionary`: `__proto__` must become an own key, as from JSON.parse.
       fc.array(fc.tuple(key, tie('tree')), { maxLength: 6 }).map((entries) => Object.fromEntries(entries)),
     ),
   }))
   return tree
 }
 
-/** A message, or something like one: the keys of a format with a value of any shape each. */
+/** A message or something similar: the keys of a format, each with a value of any shape. */
 function messages(marker: string): fc.Arbitrary<unknown> {
   const inner = jsonValues(marker)
   const vin = fc.oneof({ weight: 5, arbitrary: fc.constantFrom('A', 'B', marker) }, { weight: 1, arbitrary: inner })
@@ -132,7 +132,7 @@ function messages(marker: string): fc.Arbitrary<unknown> {
   )
 }
 
-/** Texts of JSON, whole, several, in lists, cut, with a piece of something else in them. */
+/** JSON texts: whole, several, in lists, cut off, or with a foreign piece. */
 export function jsonTexts(marker: string): fc.Arbitrary<string> {
   const text = messages(marker).map((message) => JSON.stringify(message) ?? 'null')
   const batch = fc

@@ -13,8 +13,8 @@ const campaign = join(import.meta.dirname, 'campaign.ts')
 const flags: Partial<Record<Runtime, readonly string[]>> = { bun: ['run'], deno: ['run', '--allow-all'] }
 
 /**
- * A short form that found something new on each run would be one that fails for some and not for others: it runs the same
- * cases every time. The long form runs new ones, and says which.
+ * The short form runs the same cases every time, so that it fails for everybody or for nobody. The long form runs new
+ * cases and prints their numbers.
  */
 const run = inForm({ full: 1, long: Math.floor(Date.now() / 1000) % 1_000_000_000 })
 
@@ -44,7 +44,7 @@ const campaigns = inForm<readonly (readonly [Runtime, 'normalizer' | 'http', num
   ],
 })
 
-/** Processes of one campaign: in the long form one for each of two cores, one campaign after another. */
+/** Processes of one campaign. In the long form there is one for each of two cores, one campaign after another. */
 const processes = inForm({ full: 1, long: 2 })
 
 const rows: Row[] = []

@@ -1,5 +1,5 @@
-// Runs cases on one face, on whatever runtime runs it: `campaign.ts <normalizer|http> <run> <from> <cases>`. Prints what
-// came out as one line of JSON; with a single case also what that case is about.
+// Runs cases on one face, on any runtime: `campaign.ts <normalizer|http> <run> <from> <cases>`. Prints the result as
+// one line of JSON. With a single case it also prints the content of that case.
 import { argv } from 'node:process'
 import { runCases } from './cases.ts'
 import { createHttpFace } from './http-face.ts'

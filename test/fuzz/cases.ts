@@ -5,7 +5,7 @@ import { randomOfCase } from './mutation.ts'
 
 /** Which cases: the same ones every time. */
 export interface Wanted {
-  /** Any whole number: other numbers, other cases. */
+  /** Any whole number. Another number runs other cases. */
   readonly run: number
   readonly from: number
   readonly cases: number
@@ -19,21 +19,21 @@ export interface Failure {
 
 /** What came out of them. */
 export interface Summary {
-  /** How many were run to their end: each is one body that was made, sent and looked at. */
+  /** The number of finished cases. Each one makes, sends and checks one body. */
   readonly cases: number
   readonly failures: readonly Failure[]
   readonly seconds: number
-  /** How long the case took that took longest, in milliseconds. */
+  /** The duration of the longest case, in milliseconds. */
   readonly slowestMs: number
 }
 
-/** A body of at most half a megabyte that takes a processor longer than this, three times, holds a process up. */
+/** A body of at most half a megabyte is too slow when it takes more CPU time than this, three times. */
 const tooSlowMs = 1_000
 
-/** After so many failures the rest would be more of the same. */
+/** After this number of failures, more would show nothing new. */
 const enough = 10
 
-/** How often it is looked at what only several cases together show. */
+/** The number of cases after which the checks over several cases run. */
 const together = 500
 
 /** Runs cases on a face. */
@@ -64,7 +64,7 @@ async function timed(
   const checked = face.check(random())
   const flaw = checked instanceof Promise ? await checked : checked
   let ms = performance.now() - startedAt
-  // Once more when it was slow, by the processor's time: the machine may have been busy with something else.
+  // Repeats a slow case and measures its CPU time, because the machine may have been busy.
   for (let turn = 0; turn < 3 && flaw === undefined && ms >= tooSlowMs; turn++) {
     const before = cpuUsage()
     const flaw = await face.check(random())

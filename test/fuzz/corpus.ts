@@ -3,7 +3,7 @@ import { builtInFields, encode, type Format } from '../../src/normalize.ts'
 
 const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
 
-/** What public sources have, that the simulated fleet does not say. */
+/** Messages from public sources of a kind that the simulated fleet does not send. */
 const collected = [
   '{"data":{"Location":{"latitude":30.22,"longitude":-97.62},"VehicleSpeed":"34.797"},"createdAt":"2024-02-24T04:58:44.983607402Z","vin":"A","isCache":true}',
   '{"vin":"A","data":[{"key":"Gear","value":{"shiftStateValue":"ShiftStateD"}},{"key":179,"value":{"longValue":"9007199254740993"}}],"createdAt":null,"isResend":true}',
@@ -20,7 +20,7 @@ const collected = [
   '{}',
 ]
 
-/** Messages as the service sends them, of every topic and in all three formats: what mutations start from. */
+/** Messages as the service sends them, of every topic and in all three formats. Mutations start from them. */
 export const corpus: readonly string[] = (() => {
   const texts: string[] = [...collected]
   const wanted = new Map<string, number>()
@@ -29,7 +29,7 @@ export const corpus: readonly string[] = (() => {
     wanted.set(event.topic, count + 1)
     for (const format of formats) {
       const text = JSON.stringify(encode(event, format))
-      // Most messages are short. A few long ones are enough, and cases stay quick.
+      // Most messages are short. A few long ones are enough, and cases stay fast.
       if (count < (text.length > 700 ? 1 : 40)) texts.push(text)
     }
     if ([...wanted.values()].reduce((sum, number) => sum + number) > 20_000) break
@@ -37,7 +37,7 @@ export const corpus: readonly string[] = (() => {
   return texts
 })()
 
-/** Words that mean something somewhere, for where they should not stand. */
+/** Words that have a meaning in one place, for use in other places. */
 export const names: readonly string[] = [
   ...['vin', 'createdAt', 'isCache', 'isResend', 'state', 'data', 'alerts', 'errors', 'networkInterface', 'status'],
   ...[
@@ -82,7 +82,7 @@ export const names: readonly string[] = [
   ...Object.keys(builtInFields),
 ]
 
-/** Values as JSON text, such as break readers. */
+/** Values as JSON text that often break parsers. */
 export const values: readonly string[] = [
   ...['null', 'true', 'false', '0', '-0', '1', '-1', '0.1', '1e999', '-1e999', '1e308', '5e-324', '9007199254740993'],
   ...[

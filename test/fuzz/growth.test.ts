@@ -14,7 +14,7 @@ function read(text: string): void {
   expect(read % 32).toBe(0)
 }
 
-/** The least of several times: what else the machine does only ever adds. */
+/** The shortest of several times, because other work of the machine only adds to it. */
 function leastMs(run: (text: string) => void, text: string): number {
   const taken = Array.from({ length: 3 }, () => {
     const startedAt = performance.now()
@@ -31,9 +31,9 @@ interface Growth {
 }
 
 /**
- * How much longer four times the size takes: 4 when time is linear, 16 when it is quadratic. Looked at again while it seems
- * steep, and the least of all looks counts; what takes less than a twentieth of a millisecond is not looked at: that is
- * the clock.
+ * How much longer four times the size takes: 4 when the time is linear, 16 when it is quadratic. Measures again while
+ * the result seems steep, and takes the smallest one. Times below a twentieth of a millisecond do not count, because
+ * they show the clock.
  */
 function growthOf(run: (text: string) => void, textOf: (size: number) => string, looks = 10): Growth {
   const [text, fourfold] = [textOf(size), textOf(4 * size)]

@@ -58,7 +58,7 @@ function sentBy(random: Random): Sent {
   }
 }
 
-/** Posts what was never meant, by `fetch` and by `accept`, and holds the answers against the table and against each other. */
+/** Posts odd requests through `fetch` and `accept`, and compares the answers with the table and with each other. */
 export function createHttpFace(): Face {
   let receiver = fresh()
   let taken = 0
@@ -70,7 +70,8 @@ export function createHttpFace(): Face {
       const flaw = answerFlaw(sent, got) ?? pollution()
       if (flaw !== undefined) return flaw
       taken += takenBy(sent, got)
-      // `accept` sees no method and has no health checks, and a body that was inflated already may have kept its header.
+      // `accept` sees no method and has no health checks, and a body that is already inflated may still have its
+      // header.
       if (sent.method !== 'POST' || !isTaken(sent) || sent.encoding !== undefined) return undefined
       const { authorization, bytes: body, path } = sent
       const { status, body: text } = await receiver.accept({ authorization, body, path })
@@ -83,7 +84,7 @@ export function createHttpFace(): Face {
 
   return {
     check,
-    /** Everything that was acknowledged, and nothing else, is there and is handled. */
+    /** Everything that was acknowledged is there and is handled, and nothing else. */
     async checkAll() {
       const { lost } = await receiver.drain()
       const { received, handled, pending, running, deadLettered } = receiver.stats()
@@ -130,7 +131,7 @@ function pieces(bytes: Uint8Array<ArrayBuffer>, random: Random): ReadableStream<
 
 const isTaken = ({ path }: Sent): boolean => path === '/' || collected.some((known) => known === path)
 
-/** How many messages an answer acknowledges: what came before a broken one was taken too. */
+/** The number of messages that an answer acknowledges. Messages before a broken one were taken too. */
 function takenBy(sent: Sent, { status, text }: Got): number {
   if (sent.method !== 'POST' || !isTaken(sent)) return 0
   if (status === 200) return piecesOf(sent)?.pieces.length ?? 0
@@ -166,7 +167,7 @@ function answerFlaw(sent: Sent, { status, text }: Got): string | undefined {
   if (answer.error === 'body_gzip_broken' && sent.encoding === undefined) return `What is no gzip got ${text}`
   const isWhole = result.broken === undefined && result.pieces.length > 0
   if (status === 200 && !isWhole) return 'What is broken was acknowledged.'
-  // What follows the end of whole gzip makes it broken to the receiver, and not to zlib.
+  // Bytes after the end of a gzip body make it broken for the receiver, but not for zlib.
   const mayRefuse = ['time_invalid', 'event_missing', 'event_blank', 'encoding_unsupported', 'body_gzip_broken']
   return isWhole && status !== 200 && !mayRefuse.includes(answer.error ?? '') ? `What is whole got ${text}` : undefined
 }

@@ -24,7 +24,7 @@ afterAll(async () => {
   expect(Object.keys(Object.prototype)).toEqual([])
 })
 
-/** Nothing that is sent may stand in a log, nor the secret. */
+/** Neither a sent value nor the secret may be in a log. */
 const marker = 'PAYLOAD-MARKER'
 const log: Log = (() => {
   const look = (message: string, details?: unknown): void => {
@@ -39,10 +39,10 @@ function tested(): Receiver {
     .on('malformed', () => {})
 }
 
-/** What a host that the receiver is mounted in answers itself. */
+/** Answers of a host in which the receiver is mounted. */
 const hostsOwn = '{"error":"host"}'
 
-/** The promises that hold for every answer, whatever was sent. */
+/** Promises that hold for every answer to any request. */
 function checkAnswer(status: number, text: string, method = 'POST'): void {
   if (text !== hostsOwn) expect(readAnswer(status, text, method)).toBeTypeOf('object')
   expect(text).not.toContain(secret)
@@ -230,7 +230,8 @@ describe('Input that breaks parsers', () => {
       checkAnswer(answer.status, answer.body)
       if (path === '/' && status !== undefined) expect(answer.status).toBe(status)
     }
-    // Linear, so that no sender can hold the process: generous, since the machine may be busy.
+    // The time is linear, so that no sender can block the process. The limit is generous, because the machine may be
+    // busy.
     expect(performance.now() - started).toBeLessThan(5_000)
     await receiver.drain()
     expect(receiver.stats()).toMatchObject({ pending: { messages: 0 }, deadLettersDropped: 0 })

@@ -1,7 +1,7 @@
 import { chance, oneOf, type Random, randomFrom, whole } from '../../src/service/fleet/random.ts'
 import { corpus, names, values } from './corpus.ts'
 
-/** The same run and number, the same case: that is all that it takes to see a failure again. */
+/** The same run and number give the same case, so both are enough to repeat a failure. */
 export function randomOfCase(run: number, number: number): Random {
   return randomFrom((run + Math.imul(number + 1, 0x9e3779b1)) | 0)
 }
@@ -14,7 +14,7 @@ function pick<T>(random: Random, list: readonly T[]): T {
 
 const documents: readonly unknown[] = corpus.map((text): unknown => JSON.parse(text))
 
-/** Text of a document of the corpus, in which mostly a little is not as it was. */
+/** The text of a document of the corpus, mostly with a small change. */
 export function mutatedText(random: Random): string {
   const share = oneOf(random, [0, 0.01, 0.03, 0.1, 0.3])
   let text = printed(random, pick(random, documents), share, 0)
@@ -23,7 +23,7 @@ export function mutatedText(random: Random): string {
   return text
 }
 
-/** Writes a value as JSON, and now and then something else in its place. */
+/** Writes a value as JSON, and sometimes another value in its place. */
 function printed(random: Random, value: unknown, share: number, depth: number): string {
   if (share > 0 && chance(random, share)) return instead(random, value, share, depth)
   if (Array.isArray(value)) return `[${value.map((item) => printed(random, item, share, depth + 1)).join()}]`
@@ -69,7 +69,7 @@ function nested(random: Random): string {
   return open.repeat(depth) + pick(random, values) + close.repeat(depth)
 }
 
-/** In place of a member: none, the same twice, with another name, another value or another one beside it. */
+/** Replaces a member: removes it, repeats it, renames it, changes its value, or adds another one. */
 function otherMembers(random: Random, key: string, member: string, share: number): readonly string[] {
   const other = (name: string): string => `${JSON.stringify(name)}:${pick(random, values)}`
   switch (whole(random, 0, 5)) {
@@ -127,7 +127,7 @@ const pieces = [
   ...['{}', '[]', '""', '{"a":1}', '}{', '][', ',,', '"}', '\x1f\x8b', 'data=', '--boundary'],
 ] as const
 
-/** A text with a piece cut out, put in, doubled or moved. */
+/** A text with a piece removed, inserted, repeated or moved. */
 function damaged(random: Random, text: string): string {
   const at = whole(random, 0, text.length)
   const end = Math.min(text.length, at + whole(random, 0, oneOf(random, [1, 4, 30, 1_000])))
@@ -175,7 +175,7 @@ const sequences = [
   ],
 ]
 
-/** The bytes of a text, in which mostly nothing, and sometimes something, is not as it was. */
+/** The bytes of a text, mostly unchanged, sometimes with a change. */
 export function mutatedBytes(random: Random, text: string): Uint8Array<ArrayBuffer> {
   let bytes = encoder.encode(text)
   if (chance(random, 0.75)) return bytes
@@ -183,7 +183,7 @@ export function mutatedBytes(random: Random, text: string): Uint8Array<ArrayBuff
   return bytes
 }
 
-/** Bytes with one flipped, some left out, or some put in. */
+/** Bytes with one flipped, some removed, or some inserted. */
 export function damagedBytes(random: Random, bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   const at = whole(random, 0, bytes.length)
   switch (whole(random, 0, 3)) {

@@ -10,13 +10,13 @@ const auto = createNormalizer()
 const others = [createNormalizer({ decode: false }), ...formats.map((format) => createNormalizer({ format }))] as const
 const topics = new Set(['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'unknown'])
 
-/** Splits a text and normalises what is in it. */
+/** Splits a text and normalizes its parts. */
 export const normalizerFace: Face = {
   check: (random) => flawOf(mutatedText(random), random),
   checkAll: hiddenPollution,
 }
 
-/** What the normaliser does with a text that it must not do. */
+/** Describes what the normalizer must not do with a text, if it did so. */
 export function flawOf(text: string, random: Random): string | undefined {
   try {
     const found = split(text)
@@ -37,7 +37,7 @@ function parsed(text: string): { readonly value: unknown } | undefined {
 const isObject = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Pieces are what `JSON.parse` makes of their part of the text, one after another; a whole text is one piece or a list. */
+/** Pieces are the results of `JSON.parse` for their part of the text, in order. A whole text is one piece or a list. */
 function splitFlaw(text: string, { pieces, broken }: Split): string | undefined {
   const whole = parsed(text.startsWith('\ufeff') ? text.slice(1) : text)
   if (whole && isObject(whole.value) && (pieces.length !== 1 || broken)) return 'An object is not one piece.'
@@ -87,13 +87,15 @@ function eventFlaw(event: WireEvent, message: object): string | undefined {
   return undefined
 }
 
-/** JSON reads these as infinity and writes that as null, so that they do not survive being written. */
+/**
+ * JSON.parse reads these as infinity, and JSON.stringify writes infinity as null. So they do not survive a round trip.
+ */
 const beyondDoubles = /\d{300}|[eE]\+?\d{3}/
 
-/** Deeper than this `JSON.stringify` cannot write. */
+/** `JSON.stringify` cannot write a deeper value. */
 const longest = 4_000
 
-/** Written in any format and read again, it is the same message: the id tells. */
+/** A message that is written in any format and read again has the same id. */
 function resendFlaw(event: WireEvent, format: Format, sent: string): string | undefined {
   if (sent.length > longest || beyondDoubles.test(sent)) return undefined
   const text = JSON.stringify(encode(event, format))

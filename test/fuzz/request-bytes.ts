@@ -83,7 +83,7 @@ const encoder = new TextEncoder()
 /** Text as the bytes of a head: Latin-1. */
 const latin1 = (text: string): Uint8Array<ArrayBuffer> => Uint8Array.from(text, (letter) => letter.charCodeAt(0) & 0xff)
 
-/** A body in chunks, with sizes that are mostly right. */
+/** A chunked body whose sizes are mostly right. */
 function chunked(random: Random, body: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   const cut = whole(random, 0, body.length)
   const parts = [body.subarray(0, cut), body.subarray(cut)].filter(({ length }) => length > 0)
@@ -105,7 +105,7 @@ function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return all
 }
 
-/** What somebody writes into a socket: mostly a request with something about it that is not as it should be. */
+/** Bytes for a socket: mostly a request with one fault. */
 export function requestBytes(random: Random, secret: string): Uint8Array<ArrayBuffer> {
   const body = chance(random, 0.1) ? encoder.encode('') : mutatedBytes(random, mutatedText(random)).subarray(0, 60_000)
   const inChunks = chance(random, 0.4)

@@ -15,10 +15,10 @@ const cases = inForm({ short: 300, full: 1_000, long: 100_000 })
 const atOnce = 50
 const rows: Row[] = []
 
-/** What a server of HTTP may say of what is no request, besides what a receiver says. */
+/** What an HTTP server may answer to bytes that are no request, beside the receiver's own answers. */
 const allowed = new Set([...'100 200 400 401 403 404 405 408 411 413 414 415 417 426 431 501 503 505'.split(' ')])
 
-/** Sends bytes and takes what comes back, until the server closes or has been silent for a while. */
+/** Sends bytes and collects the answer until the server closes or has been silent for a while. */
 function exchange(port: number, bytes: Uint8Array): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1')
@@ -26,7 +26,7 @@ function exchange(port: number, bytes: Uint8Array): Promise<string> {
     socket.setTimeout(500, () => socket.destroy())
     socket.on('data', (chunk: Buffer) => {
       received += chunk.toString('latin1')
-      // One answer is enough, and the connection might be kept.
+      // One answer is enough. The server may keep the connection open.
       if (/\r\n\r\n/.test(received)) socket.setTimeout(5)
     })
     socket.on('error', () => {})

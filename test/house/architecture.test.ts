@@ -51,10 +51,11 @@ describe('what is in src/ runs anywhere', () => {
 /** The folders of src/ in the order of imports: a file may import from its own folder and from those before it. */
 const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'vehicles', 'dispatch', 'receiver', 'backend']
 /** Beside the way of a message: what stands on all of it. */
-const beside = ['when', 'operator', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
+const beside = ['when', 'operator', 'inspector', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
 const entries = [
   'client',
   'index',
+  'inspector',
   'metrics',
   'normalize',
   'operator',
@@ -97,6 +98,14 @@ describe('imports point one way', () => {
     const loose = [...imports.keys()].filter((path) => /^src\/[^/]+$/.test(path))
     expect(loose).toEqual(entries.map((name) => `src/${name}.ts`))
     expect([...new Set(found)].sort()).toEqual(['', ...order, ...beside].sort())
+  })
+
+  test('only its entry and the command line know the page of the inspector, so a receiver without it does not load it', () => {
+    const knowing = [...imports].filter(([, targets]) => targets.some((target) => target.startsWith('src/inspector')))
+    expect(knowing.map(([path]) => path).filter((path) => !path.startsWith('src/inspector/'))).toEqual([
+      'src/inspector.ts',
+      'adapters/cli/page-server.ts',
+    ])
   })
 
   test('control: a cycle and a backward import are found', () => {

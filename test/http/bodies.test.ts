@@ -3,6 +3,7 @@ import { createReceiver, type FleetEvent, type MalformedBody, type Receiver, typ
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { describe, expect, test } from 'vitest'
+import { fakeClock } from 'fleethook/testing'
 import { remember, requestOf, streaming, streamed } from './ways.ts'
 
 const secret = 'a-long-random-value'
@@ -11,7 +12,7 @@ const object = (text: string): object => JSON.parse(text)
 
 interface Watched {
   readonly receiver: Receiver
-  /** What its handlers were given, once they have had it all. */
+  /** What its handlers got, when they are done. */
   readonly handled: () => Promise<readonly (FleetEvent | MalformedBody)[]>
 }
 
@@ -111,8 +112,11 @@ describe('Events before a broken one are accepted', () => {
     const answer = await accept(watching, body, path)
     expect(answer).toMatchObject({ status: 400, error, 'invalid-event-number': number })
     const events = await watching.handled()
-    expect(vins(events)).toEqual(['A', 'B', 'malformed'])
-    expect(events[2]).toMatchObject({ error, eventNumber: number, text: expect.any(String) })
+    expect(vins(events.slice(0, 2))).toEqual(['A', 'B'])
+    expect(events.slice(2)).toMatchObject([
+      { topic: 'malformed', error, eventNumber: number, text: expect.any(String) },
+      { topic: 'gap', reason: 'body_unreadable', missed: 1 },
+    ])
     expect(watching.receiver.stats()).toMatchObject({ received: 2, refused: { [error]: 1 } })
   })
 })
@@ -129,23 +133,28 @@ describe('An authentic body that cannot be parsed is handed, bounded, to `on(mal
   test('a parsed value as its JSON', async () => {
     const watching = watched()
     await accept(watching, [['list']])
-    expect(await watching.handled()).toMatchObject([{ text: '[["list"]]', length: 10 }])
+    expect(await watching.handled()).toMatchObject([{ text: '[["list"]]', length: 10 }, { topic: 'gap' }])
   })
 
   test('broken gzip without its bytes', async () => {
     const watching = watched()
     const body = Uint8Array.of(0x1f, 0x8b, 8, 0, 0)
     await watching.receiver.accept({ authorization: secret, body, contentEncoding: 'gzip' })
-    expect(await watching.handled()).toMatchObject([{ error: 'body_gzip_broken', text: '', length: 0 }])
+    expect(await watching.handled()).toMatchObject([
+      { error: 'body_gzip_broken', text: '', length: 0 },
+      { topic: 'gap' },
+    ])
   })
 
-  test("'*' is not told of it, and a receiver that does not ask keeps nothing", async () => {
-    const receiver = createReceiver({ secret, log: remember() }).on('*', () => expect.unreachable())
+  test("'*' gets the gap alone, and a receiver that does not ask keeps nothing", async () => {
+    const topics: string[] = []
+    const receiver = createReceiver({ secret, log: remember() }).on('*', ({ topic }) => void topics.push(topic))
     const errors: unknown[] = []
     receiver.onError((error) => void errors.push(error))
     await receiver.accept({ authorization: secret, body: 'hello' })
     await receiver.drain()
     expect(errors).toEqual([])
+    expect(topics).toEqual(['gap'])
     expect(receiver.stats().pending).toEqual({ messages: 0, bytes: 0 })
   })
 
@@ -160,6 +169,88 @@ describe('An authentic body that cannot be parsed is handed, bounded, to `on(mal
     expect(await accept(watching, 'x'.repeat(900))).toMatchObject({ status: 400 })
     for (let turn = 0; turn < 20; turn++) await accept(watching, 'x'.repeat(900))
     expect(watching.receiver.stats().pending.bytes).toBeLessThanOrEqual(1000)
+  })
+})
+
+describe('A body with the right secret that cannot be read is a gap', () => {
+  const cases: readonly [
+    what: string,
+    posted: Omit<RequestInit, 'method'>,
+    error: string,
+    reason: string,
+    path?: string,
+  ][] = [
+    ['cut', { body: '{"vin":"A"' }, 'body_not_json', 'body_unreadable'],
+    ['no JSON', { body: 'hello' }, 'body_not_json', 'body_unreadable'],
+    ['empty', { body: '' }, 'body_empty', 'body_unreadable'],
+    ['a wrong time', { body: '{"event":{},"source":"C","time":"x"}' }, 'time_invalid', 'body_unreadable'],
+    [
+      'another encoding',
+      { body: state('A'), headers: { 'content-encoding': 'br' } },
+      'encoding_unsupported',
+      'body_unreadable',
+    ],
+    ['no gzip', { body: state('A'), headers: { 'content-encoding': 'gzip' } }, 'body_gzip_broken', 'body_unreadable'],
+    ['without an event', { body: '{"source":"A"}' }, 'event_missing', 'body_unreadable', '/services/collector'],
+    ['with a blank event', { body: '{"event":""}' }, 'event_blank', 'body_unreadable', '/services/collector'],
+    ['too large', { body: ' '.repeat(1001) }, 'body_too_large', 'body_too_large'],
+    ['of too many messages', { body: state('A').repeat(11) }, 'body_too_large', 'body_too_large'],
+  ]
+  const limits = { bodyBytes: 1000, pendingMessages: 10 }
+  const ask = async (
+    watching: Watched,
+    posted: RequestInit,
+    path = '/',
+    headers: Record<string, string> = {},
+  ): Promise<unknown> => {
+    const authorization = `Splunk ${secret}`
+    const all = { authorization, ...Object.fromEntries(new Headers(posted.headers)), ...headers }
+    const request = new Request(`http://localhost${path}`, { ...posted, method: 'POST', headers: all })
+    return (await watching.receiver.fetch(request)).json()
+  }
+
+  test.each(cases)('%s', async (_what, posted, error, reason, path) => {
+    const watching = watched({ limits })
+    expect(await ask(watching, posted, path)).toMatchObject({ error })
+    expect(await ask(watching, posted, path, { authorization: 'another' })).not.toMatchObject({ error })
+    expect(watching.receiver.stats()).toMatchObject({ refused: { [error]: 1 } })
+    const gaps = (await watching.handled()).filter(({ topic }) => topic === 'gap')
+    expect(gaps).toMatchObject([{ reason, missed: 1 }])
+    expect(gaps[0]).not.toHaveProperty('vin')
+  })
+
+  test('one that the host read before is one too', async () => {
+    const watching = watched()
+    const request = new Request('http://localhost/', {
+      method: 'POST',
+      body: state('A'),
+      headers: { authorization: secret },
+    })
+    await request.text()
+    expect(await (await watching.receiver.fetch(request)).json()).toMatchObject({ error: 'body_consumed' })
+    expect(await watching.handled()).toMatchObject([{ topic: 'gap', reason: 'body_unreadable', missed: 1 }])
+  })
+
+  test('several in a row are one gap that counts them, from the first to the last', async () => {
+    const clock = fakeClock()
+    const gaps: unknown[] = []
+    const receiver = createReceiver({ secret, log: remember(), clock, limits }).on('gap', (gap) => void gaps.push(gap))
+    const post = (): Promise<unknown> => receiver.accept({ authorization: secret, body: ' '.repeat(1001) })
+    const from = new Date(clock.now())
+    await post()
+    await clock.advance(5_000)
+    await post()
+    const to = new Date(clock.now())
+    await clock.advance(5_000)
+    await receiver.drain()
+    expect(gaps).toMatchObject([{ missed: 2, from, to }])
+  })
+
+  test.each(cases)('but not when the request is marked as a test (%s)', async (_what, posted, error, _reason, path) => {
+    const watching = watched({ limits })
+    expect(await ask(watching, posted, path, { 'fleethook-test': '1' })).toMatchObject({ error })
+    expect((await watching.handled()).filter(({ topic }) => topic === 'gap')).toEqual([])
+    expect(watching.receiver.stats()).toMatchObject({ refused: { [error]: 1 }, openGaps: 0 })
   })
 })
 

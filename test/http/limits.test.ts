@@ -22,7 +22,7 @@ async function post(
   return { status: response.status, error }
 }
 
-/** A body that never ends, and how much of it was taken. */
+/** A body that never ends, and how much of it was read. */
 function endless(
   chunk: Uint8Array<ArrayBuffer>,
   first: Uint8Array<ArrayBuffer> = chunk,
@@ -34,7 +34,7 @@ function endless(
         controller.enqueue(taken === 0 ? first : chunk)
         taken += chunk.byteLength
       },
-      // A sender that does not stop when it is asked to.
+      // A sender that does not stop when it is told to.
       cancel: () => new Promise(() => {}),
     },
     { highWaterMark: 0 },
@@ -134,7 +134,7 @@ describe('The limit counts inflated bytes', () => {
         status: 413,
       })
     }
-    // Inflating them whole would take 10 GB, and seconds.
+    // Inflating them completely would take 10 GB and several seconds.
     const after = process.memoryUsage()
     expect(after.rss - before.rss).toBeLessThan(200 * 1_048_576)
     expect(process.cpuUsage(start).user / 1000).toBeLessThan(2_000)

@@ -4,7 +4,7 @@ import { withHint } from '../../src/base/errors.ts'
 
 const plain = 'a-long-random-value'
 
-/** As from JavaScript, where no compiler looks at options. */
+/** Called as from JavaScript, where no compiler checks options. */
 function errorOf(options: unknown): FleethookError {
   try {
     createReceiver(options as ReceiverOptions)

@@ -1,10 +1,10 @@
 import { connect, type Socket } from 'node:net'
 
-/** A connection on which bytes are sent as they are, and what came back on it. */
+/** A connection that sends bytes unchanged, and the bytes that it received. */
 export interface RawConnection {
-  /** Resolves once the bytes are on their way; rejects when the connection is closed. */
+  /** Resolves when the bytes were sent. Rejects when the connection is closed. */
   readonly send: (bytes: string | Uint8Array) => Promise<void>
-  /** What came back, once it holds `text`. Rejects when the connection closes before. */
+  /** The received text, when it contains `text`. Rejects when the connection closes before. */
   readonly until: (text: string) => Promise<string>
   readonly closed: Promise<void>
   readonly received: () => string

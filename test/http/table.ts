@@ -5,7 +5,7 @@ export const secret = 'a-long-random-value'
 /** The limit on a body in this table. */
 export const limit = 400
 
-/** What is sent, and what must be answered: the contract's table of answers. */
+/** A request and the answer that it must get: the contract's table of answers. */
 export interface Row extends Sent {
   readonly case: string
   readonly status: number
@@ -18,7 +18,7 @@ export interface Row extends Sent {
   readonly answers?: Readonly<Record<string, string>>
   /** Only over HTTP: a method, a header or a path that `accept` does not see. */
   readonly http?: true
-  /** Only where the receiver answers for every path. */
+  /** Only where the receiver answers on every path. */
   readonly alone?: true
 }
 

@@ -4,7 +4,7 @@ import { Hono as TinyHono } from 'hono/tiny'
 import { createReceiver, type Log, type Receiver, type ReceiverOptions } from 'fleethook'
 import { serve } from 'fleethook/node'
 
-/** A request, as every way into a receiver can carry it. */
+/** A request that every way into a receiver can carry. */
 export interface Sent {
   readonly method?: string
   /** Below wherever the receiver is mounted. */
@@ -13,7 +13,7 @@ export interface Sent {
   readonly body?: string | Uint8Array<ArrayBuffer>
 }
 
-/** An answer, whichever way it came. Names of headers are lower case. */
+/** An answer, whichever way it came. Header names are lower case. */
 export interface Answered {
   readonly status: number
   readonly headers: Readonly<Record<string, string | undefined>>
@@ -27,12 +27,12 @@ export interface Entrance {
   readonly close: () => Promise<unknown>
 }
 
-/** A way into a receiver, by how people would call it. */
+/** A way into a receiver, named as people call it. */
 export interface Way {
   readonly name: string
-  /** Whether methods, paths and headers beside the two of `accept` exist here. */
+  /** Whether methods, paths and headers exist here, beside the two headers of `accept`. */
   readonly http: boolean
-  /** Whether the receiver answers for paths that are not its own. */
+  /** Whether the receiver answers on paths that are not its own. */
   readonly alone: boolean
   readonly open: (options: ReceiverOptions) => Promise<Entrance>
 }
@@ -55,7 +55,7 @@ export function remember(): Remembered {
 
 const nothing = async (): Promise<void> => {}
 
-/** A body on its way that has no declared length, as over a chunked connection. */
+/** A body without a declared length, as over a chunked connection. */
 export function streamed(
   ...chunks: readonly (string | Uint8Array<ArrayBuffer>)[]
 ): ReadableStream<Uint8Array<ArrayBuffer>> {
@@ -76,12 +76,12 @@ export function streaming(
   headers: Readonly<Record<string, string>>,
   body: ReadableStream<Uint8Array<ArrayBuffer>>,
 ): Request {
-  // Node wants to be told that the answer may come before the body has ended; the types do not know of it.
+  // Node needs this option when the answer may come before the body has ended. The types do not have it.
   const init = { method: 'POST', headers, body, duplex: 'half' }
   return new Request(`http://receiver.test${path}`, init)
 }
 
-/** A request as a runtime hands it over: with the length of its body, when it has one. */
+/** A request as a runtime passes it on, with the length of its body when it has one. */
 export function requestOf({ method = 'POST', path = '/', headers = {}, body }: Sent, mount = ''): Request {
   const length = body === undefined ? undefined : Buffer.byteLength(body)
   return new Request(`http://receiver.test${mount}${path}`, {
@@ -136,7 +136,7 @@ function given(name: string, bodyOf: (body: Sent['body']) => unknown): Way {
   }
 }
 
-/** Sends over a socket exactly what is given: `fetch` would add headers, and forbids some methods. */
+/** Sends exactly these bytes over a socket. `fetch` would add headers, and forbids some methods. */
 export function post(url: string, { method = 'POST', path = '/', headers = {}, body }: Sent): Promise<Answered> {
   return new Promise((resolve, reject) => {
     const { hostname, port } = new URL(url)

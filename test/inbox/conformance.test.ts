@@ -35,7 +35,7 @@ describe('control: the suite finds an inbox that', () => {
     ['is never full', { create: (s) => memoryInbox()({ ...s, pendingMessages: 1e9, pendingBytes: 1e9 }) }],
     ['loses dead letters', { create: (s) => ({ ...memoryInbox()(s), deadLetters: async () => [] }) }],
     ['says that nothing waits', { create: (s) => ({ ...memoryInbox()(s), usage: () => ({ messages: 0, bytes: 0 }) }) }],
-    ['starts anew', { create: memoryInbox(), reopen: (_, s) => memoryInbox()(s) }],
+    ['starts empty', { create: memoryInbox(), reopen: (_, s) => memoryInbox()(s) }],
   ]
   test.each(broken)('%s', async (_, subject) => {
     const outcomes = await Promise.allSettled(inboxConformance(subject).map(({ run }) => run()))

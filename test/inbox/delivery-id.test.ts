@@ -2,7 +2,7 @@ import { validate, version } from 'uuid'
 import { expect, test } from 'vitest'
 import { createDeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
 
-test('delivery ids are UUIDv7 that sort by arrival: within a millisecond, from one to the next, and when the clock is put back', () => {
+test('delivery ids are UUIDv7 that sort by arrival: within a millisecond, from one to the next, and when the clock is set back', () => {
   const deliveryIds = createDeliveryIds()
   const start = 1_771_632_000_000
   const ids = [0, 0, 0, 1, 1, -3_600_000, 0, 2, 2, 500].flatMap((ms) =>
@@ -24,7 +24,7 @@ test('two processes that start in the same millisecond do not make the same ids'
   expect(new Set(ids).size).toBe(ids.length)
 })
 
-test('ids follow one that an earlier process made, also when the clock was put back since', () => {
+test('ids follow one that an earlier process made, also after the clock was set back', () => {
   const earlier = createDeliveryIds().next(5000)
   const deliveryIds = createDeliveryIds()
   deliveryIds.follow(earlier)

@@ -58,7 +58,7 @@ describe("ack: 'stored'", () => {
     expect(seen).toEqual([2])
   })
 
-  test('what the inbox does not take is refused with inbox_unavailable, and a gap tells of it once it takes again', async () => {
+  test('what the inbox does not take is refused with inbox_unavailable, and a gap reports it when the inbox recovers', async () => {
     let broken = true
     const inbox = storedInbox(disk(), {
       put() {
@@ -109,7 +109,7 @@ describe("ack: 'stored'", () => {
     expect(gaps).toEqual([{ from, to: new Date(clock.now()) }])
   })
 
-  test('an inbox that fails while a message is handled is told of, and the message is handled once all the same', async () => {
+  test('an inbox that fails while a message is handled is reported, and the message is still handled once', async () => {
     let claims = 0
     let settles = 0
     const inbox = storedInbox(disk(), {
@@ -186,7 +186,7 @@ describe("ack: 'received' with a durable inbox", () => {
     expect(drained).toEqual({ handled: 0, left: 1, lost: 0 })
   })
 
-  test('what the inbox did not take after the answer is counted as lost, logged, and a gap tells of it', async () => {
+  test('what the inbox did not take after the answer is counted as lost, logged, and reported by a gap', async () => {
     let broken = true
     const inbox = storedInbox(disk(), {
       put() {
@@ -244,7 +244,7 @@ describe('after a restart', () => {
     expect(on.messages.size).toBe(0)
   })
 
-  test('it comes before what arrives anew', async () => {
+  test('it comes before new messages', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on) })
     first.receiver.on('*', () => new Promise(() => {}))
@@ -439,7 +439,7 @@ describe('after a restart', () => {
     expect(receiver.stats()).toMatchObject({ recovered: 2, deadLettered: 1, handled: 1, lanes: 0 })
   })
 
-  test('after an unclean stop a gap tells of the time from the last sign of life to now; after a drain none does', async () => {
+  test('after an unclean stop a gap covers the time from the last sign of life to now; after a drain there is none', async () => {
     const on = disk()
     const clock = fakeClock()
     const life = clock.now()
@@ -464,7 +464,7 @@ describe('after a restart', () => {
     expect((await open()).gaps).toEqual([])
   })
 
-  test('an inbox that cannot be read is told of, and new messages are taken', async () => {
+  test('an inbox that cannot be read is reported, and new messages are taken', async () => {
     const told: unknown[] = []
     const base = storedInbox(disk())
     const { receiver, post } = scene({

@@ -32,7 +32,7 @@ describe('a full inbox', () => {
     expect(receiver.stats()).toMatchObject({ received: 1, lanes: 1, openGaps: 1 })
   })
 
-  test('tells of one gap for each VIN, with from, to, missed and reason, once there is room', async () => {
+  test('emits one gap for each VIN, with from, to, missed and reason, when there is room again', async () => {
     const { receiver, post, clock } = scene({ limits: { pendingMessages: 1 } })
     const gate = gates()
     const gaps: unknown[] = []

@@ -14,43 +14,110 @@ async function turnAt(ms: number): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve))
 }
 
-describe('a commit in a thread waits for more messages', () => {
+describe('a commit waits for more messages', () => {
+  const started = (commitMs: number, expected: number) => {
+    const wait = { puts: 1, ready: vi.fn<() => void>() }
+    whenQuiet({ ...{ count: () => wait.puts, expected, commitMs }, ready: wait.ready })
+    return wait
+  }
+
   test("until none has arrived for 5% of a commit's duration", async () => {
-    let count = 1
-    const ready = vi.fn<() => void>()
-    whenQuiet(() => count, 100, ready)
+    const wait = started(100, 3)
     await turnAt(4)
-    count = 2
+    wait.puts = 2
     await turnAt(6)
     await turnAt(10)
-    expect(ready).not.toHaveBeenCalled()
+    expect(wait.ready).not.toHaveBeenCalled()
     await turnAt(11)
-    expect(ready).toHaveBeenCalledOnce()
+    expect(wait.ready).toHaveBeenCalledOnce()
     await turnAt(500)
-    expect(ready).toHaveBeenCalledOnce()
+    expect(wait.ready).toHaveBeenCalledOnce()
+  })
+
+  test('and one turn more after a long turn of the event loop, in which nothing could be read', async () => {
+    const wait = started(100, 3)
+    await turnAt(50)
+    wait.puts = 2
+    await turnAt(51)
+    await turnAt(60)
+    expect(wait.ready).not.toHaveBeenCalled()
+    await turnAt(60)
+    expect(wait.ready).toHaveBeenCalledOnce()
   })
 
   test('but no longer than one commit takes', async () => {
-    let count = 1
-    const ready = vi.fn<() => void>()
-    whenQuiet(() => count, 10, ready)
+    const wait = started(10, 1000)
     for (let ms = 0.25; ms < 10; ms += 0.25) {
-      count += 1
+      wait.puts += 1
       await turnAt(ms)
     }
-    expect(ready).not.toHaveBeenCalled()
-    count += 1
+    expect(wait.ready).not.toHaveBeenCalled()
+    wait.puts += 1
     await turnAt(10)
-    expect(ready).toHaveBeenCalledOnce()
+    expect(wait.ready).toHaveBeenCalledOnce()
+  })
+
+  test('only until a turn brings none, once as many wait as before', async () => {
+    const wait = started(100, 2)
+    wait.puts = 2
+    await turnAt(1)
+    expect(wait.ready).not.toHaveBeenCalled()
+    await turnAt(1)
+    expect(wait.ready).toHaveBeenCalledOnce()
   })
 
   test('and not at all when commits take no time', async () => {
-    const ready = vi.fn<() => void>()
-    whenQuiet(() => 1, 0, ready)
+    const wait = started(0, 1)
     await turnAt(0)
-    expect(ready).toHaveBeenCalledOnce()
+    expect(wait.ready).toHaveBeenCalledOnce()
   })
 })
+
+test('two groups of callers that take turns are in one commit afterwards', async () => {
+  const sizes: number[] = []
+  const waiting: (() => void)[] = []
+  const queue = createGroupCommit({
+    file: {
+      async commit({ puts, moves }) {
+        sizes.push(puts.length)
+        await new Promise<void>((resolve) => waiting.push(resolve))
+        nowMs += 10
+        return { ...written, moved: moves.map(() => undefined) }
+      },
+    },
+    clock: { now: () => nowMs },
+    pendingBytes: () => 0,
+    onCommitted: () => {},
+    onFailed: () => {},
+    health: { isUsable: true },
+  })
+  let seq = 0
+  const put = async (): Promise<void> => {
+    for (let n = 0; n < 4; n += 1) {
+      seq += 1
+      await queue.put([
+        { seq, id: String(seq), lane: 'a', receivedAt: 0, door: 'root', kind: 'wire', bytes: 1, text: '1' },
+      ])
+      // Its next message arrives in a later turn.
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+  }
+  const first = put()
+  while (waiting.length === 0) await turnAt(nowMs + 1)
+  const others = Promise.all([put(), put(), put()])
+  while (sizes.reduce((sum, size) => sum + size, 0) < 16) {
+    waiting.shift()?.()
+    await turnAt(nowMs + 1)
+  }
+  waiting.shift()?.()
+  await Promise.all([first, others])
+  expect(sizes).toEqual([1, 4, 4, 4, 3])
+})
+
+const written = {
+  ...{ retracted: { messages: 0, bytes: 0 }, hasRoom: true },
+  ...{ oldest: undefined, deadLetters: 0 },
+}
 
 test('after a stalled commit, the next one does not wait as long', async () => {
   let commits = 0
@@ -59,13 +126,7 @@ test('after a stalled commit, the next one does not wait as long', async () => {
       async commit({ moves }) {
         commits += 1
         if (commits === 1) nowMs += 10_000
-        return {
-          moved: moves.map(() => undefined),
-          retracted: { messages: 0, bytes: 0 },
-          hasRoom: true,
-          oldest: undefined,
-          deadLetters: 0,
-        }
+        return { ...written, moved: moves.map(() => undefined) }
       },
     },
     clock: { now: () => nowMs },
@@ -73,7 +134,6 @@ test('after a stalled commit, the next one does not wait as long', async () => {
     onCommitted: () => {},
     onFailed: () => {},
     health: { isUsable: true },
-    inThread: true,
   })
   await queue.put([])
   for (let ms = 0; ms < 60; ms += 1) {

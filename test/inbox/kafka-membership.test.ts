@@ -147,7 +147,7 @@ describe('the member of the group', () => {
     ])
   })
 
-  test('a member that the group never lets in joins anew', async () => {
+  test('a member that the group never lets in joins again', async () => {
     const { clock } = await setup(() => {})
     await clock.advance(21_000)
     expect(Consumer.made.length).toBe(2)

@@ -57,6 +57,15 @@ test.each([
   expect(make).toThrow(expect.objectContaining({ code: 'option_invalid', message: text }))
 })
 
+test.each(['both', 'receive', 'handle'] as const)('kafkaInbox in the role %s refuses states of vehicles', (role) => {
+  expect(() => createReceiver({ secret: 'a', inbox: kafkaInbox({ brokers, role }), vehicles: true })).toThrow(
+    expect.objectContaining({
+      code: 'option_invalid',
+      message: expect.stringContaining('Option `vehicles` of createReceiver needs an inbox that keeps the state'),
+    }),
+  )
+})
+
 test('one kafkaInbox belongs to one receiver, and keeps every message as it came', () => {
   const inbox = kafkaInbox({ brokers })
   createReceiver({ secret: 'a-long-random-value', inbox })

@@ -28,7 +28,7 @@ class Cluster {
   readonly logs = new Map<number, number[]>()
   readonly acks: unknown[] = []
   readonly batches: number[] = []
-  /** Partitions with a request under way, and how often two were. */
+  /** Partitions with a request under way, and the number of times that one had two. */
   readonly #underWay = new Set<number>()
   overlaps = 0
   isAway = false

@@ -6,10 +6,10 @@ import process from 'node:process'
 import { DatabaseSync } from 'node:sqlite'
 import { fileURLToPath } from 'node:url'
 import { setTimeout } from 'node:timers/promises'
-import type { Inbox, InboxMessage, Opened } from 'fleethook'
+import { createReceiver, type Inbox, type InboxGap, type InboxMessage, type Opened, type Waiting } from 'fleethook'
 import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
 import { reason } from '../../src/testing/kept-message.ts'
 import { inForm } from '../form.ts'
@@ -137,13 +137,130 @@ test('without `adopt`, the log and `stats()` name stopped siblings that hold mes
   await life.inbox.close()
 })
 
-const rounds = inForm({ short: 3, full: 25 })
+describe('while it runs', () => {
+  interface Running extends Life {
+    readonly taken: Waiting[]
+    readonly gaps: InboxGap[]
+    texts(): Promise<readonly unknown[]>
+  }
 
-test(
-  `each message is taken over exactly once by processes that are killed in the middle (${rounds} rounds)`,
+  async function running(at: string): Promise<Running> {
+    const taken: Waiting[] = []
+    const gaps: InboxGap[] = []
+    const { settings, reported } = settingsOf({
+      clock,
+      openGaps: () => [],
+      onWaiting: (page) => void taken.push(...page),
+      onGap: (gap) => void gaps.push(gap),
+    })
+    const inbox = sqliteInbox({ path: join(at, 'inbox-a.db'), adopt: join(at, 'inbox-*.db'), waitMs: 0 })(settings)
+    const opened = await inbox.open()
+    async function texts(): Promise<readonly unknown[]> {
+      const found: unknown[] = []
+      for (const { id } of taken) found.push(JSON.parse((await inbox.claim(id))?.message.text ?? '{}'))
+      return found
+    }
+    return { inbox, opened, log: reported.log, taken, gaps, texts }
+  }
+
+  test('it takes over what a receiver left that stopped more than a minute ago, once and in order', async () => {
+    const at = folder()
+    const life = await running(at)
+    // More than one part, and the first of them has the place of an own message.
+    const theirs = received(
+      'theirs',
+      Array.from({ length: 2_500 }, (_, n) => n),
+    )
+    const own = received('own', [0])
+    await life.inbox.put(own)
+    const sibling = await filled(join(at, 'inbox-b.db'), theirs)
+    await sibling.deadLetter(theirs[7]?.id ?? '', { ...reason, diedAt: clock.now() })
+    await sibling.settle(theirs[8]?.id ?? '')
+    await sibling.close()
+    await clock.advance(59_000)
+    expect(life.taken).toEqual([])
+    await clock.advance(120_000)
+    expect(life.taken).toHaveLength(2_498)
+    const left = theirs.filter((_, n) => n !== 7 && n !== 8).map(({ text }): unknown => JSON.parse(text))
+    expect(await life.texts()).toEqual(left)
+    expect(life.inbox.usage().messages).toBe(2_499)
+    expect(life.inbox.stats?.()).toMatchObject({ deadLetters: 1 })
+    await clock.advance(300_000)
+    expect(life.taken).toHaveLength(2_498)
+    expect(life.log.filter((line) => line.includes('took over'))).toEqual([
+      `took over 2498 messages and 1 dead letters from the inbox ${join(at, 'inbox-b.db')}`,
+    ])
+    const before = life.inbox.usage()
+    // It goes on as before: it writes, and after a crash everything is there.
+    await life.inbox.put(received('own', [9_000]))
+    files.copy(join(at, 'inbox-a.db'), join(at, 'copied.db'))
+    await life.inbox.close()
+    const again = await begin(join(at, 'copied.db'))
+    expect(again.inbox.usage().messages).toBe(before.messages + 1)
+    expect(await textsIn(again)).toHaveLength(2_500)
+    await again.inbox.close()
+    const emptied = await begin(join(at, 'inbox-b.db'))
+    expect(emptied.inbox.usage().messages).toBe(0)
+    await emptied.inbox.close()
+  })
+
+  test('it leaves a file alone whose receiver runs, or comes back within a minute', async () => {
+    const at = folder()
+    const life = await running(at)
+    const busy = await filled(join(at, 'inbox-b.db'), received('busy', [1]))
+    await clock.advance(180_000)
+    await busy.close()
+    await clock.advance(50_000)
+    const back = await begin(join(at, 'inbox-b.db'))
+    expect(back.inbox.usage().messages).toBe(1)
+    await clock.advance(180_000)
+    expect(life.taken).toEqual([])
+    await back.inbox.close()
+    await life.inbox.close()
+  })
+
+  test('it takes over the gaps of a receiver that crashed, and marks its messages as redelivered', async () => {
+    const at = folder()
+    const life = await running(at)
+    const sibling = await filled(join(at, 'other.db'), received('theirs', [1, 2]))
+    files.copy(join(at, 'other.db'), join(at, 'inbox-b.db'))
+    await sibling.close()
+    const crashedMs = clock.now()
+    await clock.advance(180_000)
+    expect(life.taken).toMatchObject([{ redelivered: true }, { redelivered: true }])
+    expect(life.gaps).toMatchObject([{ reason: 'restarted', fromMs: crashedMs }])
+    await life.inbox.close()
+  })
+
+  test('a receiver handles them', async () => {
+    const at = folder()
+    const silent = { debug() {}, info() {}, warn() {}, error() {} }
+    const inbox = sqliteInbox({ path: join(at, 'inbox-a.db'), adopt: join(at, 'inbox-*.db'), waitMs: 0 })
+    const seen: unknown[] = []
+    const receiver = createReceiver({ secret: false, inbox, clock, log: silent }).on('unknown', ({ raw }) => {
+      seen.push(raw)
+    })
+    await receiver.open()
+    const theirs = received('theirs', [1, 2, 3])
+    await (await filled(join(at, 'inbox-b.db'), theirs)).close()
+    await clock.advance(180_000)
+    expect(seen).toEqual(theirs.map(({ text }): unknown => JSON.parse(text)))
+    expect(receiver.stats()).toMatchObject({ recovered: 3, handled: 3, pending: { messages: 0 } })
+    const drained = receiver.drain()
+    await clock.advance(2_000)
+    await drained
+  })
+})
+
+test.each([
+  ['at the start', inForm({ short: 3, full: 25 })],
+  ['while it runs', inForm({ short: 1, full: 25 })],
+])(
+  'each message is taken over exactly once by processes that are killed in the middle (%s, %i rounds)',
   { timeout: 300_000 },
-  async () => {
+  async (moment, rounds) => {
     const program = fileURLToPath(new URL('sqlite-adopting.ts', import.meta.url))
+    let moved = 0
     for (let round = 0; round < rounds; round += 1) {
       const at = folder()
       const times = Array.from({ length: 6_000 }, (_, n) => n)
@@ -156,10 +273,11 @@ test(
       }
       const paths = ['a', 'b', 'c'].map((name) => join(at, `inbox-${name}.db`))
       for (let kill = 0; kill < 4; kill += 1) {
-        const child = spawn(process.execPath, [program, paths[kill % 2] ?? '', join(at, 'inbox-*.db')])
+        const child = spawn(process.execPath, [program, paths[kill % 2] ?? '', join(at, 'inbox-*.db'), moment])
         const ended = once(child, 'exit')
-        await once(child.stdout, 'data')
-        await setTimeout(Math.random() * 250)
+        // Nothing may be left to take over.
+        await Promise.race([once(child.stdout, 'data'), ended])
+        await setTimeout(Math.random() * (moment === 'at the start' ? 250 : 50))
         child.kill('SIGKILL')
         await ended
       }
@@ -170,11 +288,14 @@ test(
         const numbers = (by: string): number[] => texts.map((text): { by: string; n: number } => JSON.parse(text)).filter((each) => each.by === by).map(({ n }) => n) // prettier-ignore
         for (const by of ['b', 'c']) expect(numbers(by)).toEqual(numbers(by).toSorted((a, b) => a - b))
         found.push(...texts)
+        if (path === paths[0]) moved += texts.length
         await life.inbox.close()
         expect(integrity(path)).toBe('ok')
       }
       expect(found.toSorted()).toEqual(expected.toSorted())
     }
+    // The first file was empty.
+    expect(moved).toBeGreaterThan(0)
   },
 )
 

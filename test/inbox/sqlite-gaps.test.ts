@@ -63,6 +63,51 @@ describe('the time in which nobody listened', () => {
     await third.inbox.close()
   })
 
+  test('begins when the server stops listening, or when the receiver refuses messages, whichever is earlier', async () => {
+    const clock = fakeClock(startMs)
+    const silent = { debug() {}, info() {}, warn() {}, error() {} }
+    /** The gap after a stop in which the server listens for `listensMs` and its last connection ends after `endsMs`. */
+    const gapAfter = async (ack: 'stored' | 'handled', listensMs: number, endsMs: number): Promise<unknown> => {
+      const path = files.path()
+      const options = { secret: false, inbox: sqliteInbox({ path, waitMs: 0 }), ack, clock, log: silent } as const
+      const receiver = createReceiver(options)
+      await receiver.open()
+      const fromMs = clock.now()
+      const drained = receiver.drain({
+        deadlineMs: 60_000,
+        takeUntil: new Promise((resolve) => clock.after(endsMs, () => resolve(undefined))),
+        notListeningMs: () => Math.max(0, clock.now() - fromMs - listensMs),
+      })
+      await clock.advance(endsMs)
+      await drained
+      const { inbox, gaps } = await begin(path, clock)
+      await inbox.close()
+      return gaps.map((gap) => ({ reason: gap.reason, fromMs: gap.fromMs - fromMs }))
+    }
+    expect(await gapAfter('stored', 30_000, 31_000)).toEqual([{ reason: 'stopped', fromMs: 30_000 }])
+    // An answer that waits for handlers is refused from the start.
+    expect(await gapAfter('handled', 30_000, 31_000)).toEqual([{ reason: 'stopped', fromMs: 0 }])
+  })
+
+  test('is no gap when the socket was kept, however long the old process went on listening', async () => {
+    const path = files.path()
+    const clock = fakeClock(startMs)
+    const silent = { debug() {}, info() {}, warn() {}, error() {} }
+    const receiver = createReceiver({ secret: false, inbox: sqliteInbox({ path, waitMs: 0 }), clock, log: silent })
+    await receiver.open()
+    const drained = receiver.drain({
+      deadlineMs: 60_000,
+      takeUntil: new Promise((resolve) => clock.after(30_000, () => resolve(undefined))),
+      notListeningMs: () => Math.max(0, clock.now() - startMs - 29_000),
+    })
+    await clock.advance(30_000)
+    await drained
+    await clock.advance(1_000)
+    const { inbox, gaps } = await begin(path, clock, [], true)
+    expect(gaps).toEqual([])
+    await inbox.close()
+  })
+
   test('is a gap after a crash, although the listening socket was kept: open connections broke', async () => {
     const path = files.path()
     const clock = fakeClock(startMs)

@@ -49,6 +49,10 @@ export interface Brokers extends AsyncDisposable {
   readonly otherAddresses: readonly string[]
   /** The addresses of the listeners that ask for the user and the password of `cluster` in scripts/kafka.ts: SASL PLAIN or SCRAM-SHA-512. */
   readonly addressesWithPassword: readonly string[]
+  /** The addresses of the listeners with TLS. They ask for a certificate of the client. */
+  readonly addressesWithTls: readonly string[]
+  /** The addresses of the listeners with TLS and a login. */
+  readonly addressesWithTlsAndLogin: readonly string[]
   readonly get: (id: number) => Broker
 }
 
@@ -59,6 +63,8 @@ export interface BrokersOptions {
   readonly properties?: Readonly<Record<string, string | number | boolean>>
   /** Where the broker writes its log. Default: a temporary folder, which is removed at the end. */
   readonly folder?: (id: number) => string
+  /** Certificates as PEM text. With them, the brokers listen with TLS too. */
+  readonly tls?: { readonly chain: string; readonly key: string; readonly authority: string }
   /** The port that clients without a password connect to, given the broker's own. Default: the same. */
   readonly proxied?: (port: number, listener: 'first' | 'other', id: number) => Promise<number>
 }
@@ -69,6 +75,8 @@ interface Ports {
   readonly inside: number
   readonly controller: number
   readonly password: number
+  readonly tls: number
+  readonly tlsLogin: number
 }
 
 const prefix = 'fleethook-kafka-'
@@ -79,10 +87,11 @@ export async function startBrokers(options: BrokersOptions = {}): Promise<Broker
   removeLeftovers()
   const place = mkdtempSync(join(tmpdir(), `${prefix}${process.pid}-`))
   const ids = Array.from({ length: count }, (_, n) => n + 1)
-  const free = await freePorts(count * 5)
+  const free = await freePorts(count * 7)
   const portsOf = (id: number): Ports => {
-    const [client = 0, other = 0, inside = 0, controller = 0, password = 0] = free.slice((id - 1) * 5)
-    return { client, other, inside, controller, password }
+    const own = free.slice((id - 1) * 7)
+    const [client = 0, other = 0, inside = 0, controller = 0, password = 0, tls = 0, tlsLogin = 0] = own
+    return { client, other, inside, controller, password, tls, tlsLogin }
   }
   const voters = ids.map((id) => `${id}@127.0.0.1:${portsOf(id).controller}`).join(',')
   const all = await Promise.all(
@@ -94,7 +103,7 @@ export async function startBrokers(options: BrokersOptions = {}): Promise<Broker
         client: await proxied(ports.client, 'first', id),
         other: await proxied(ports.other, 'other', id),
       }
-      const properties = { ...defaults(id, ports, seen, voters, folder), ...options.properties }
+      const properties = { ...defaults(id, { ports, seen, voters, folder, tls: options.tls }), ...options.properties }
       return createBroker(id, seen, { folder, properties, ports, place })
     }),
   )
@@ -103,6 +112,8 @@ export async function startBrokers(options: BrokersOptions = {}): Promise<Broker
     addresses: all.map(({ address }) => address),
     otherAddresses: all.map(({ otherAddress }) => otherAddress),
     addressesWithPassword: ids.map((id) => `127.0.0.1:${portsOf(id).password}`),
+    addressesWithTls: ids.map((id) => `127.0.0.1:${portsOf(id).tls}`),
+    addressesWithTlsAndLogin: ids.map((id) => `127.0.0.1:${portsOf(id).tlsLogin}`),
     get(id) {
       const found = all.find((broker) => broker.id === id)
       if (found === undefined) throw new Error(`There is no broker ${id}.`)
@@ -122,16 +133,30 @@ export async function startBrokers(options: BrokersOptions = {}): Promise<Broker
   return brokers
 }
 
-function defaults(
-  id: number,
-  ports: Ports,
-  seen: Ports,
-  voters: string,
-  folder: string,
-): Record<string, string | number | boolean> {
+interface Place {
+  readonly ports: Ports
+  /** The ports that clients see. */
+  readonly seen: Ports
+  readonly voters: string
+  readonly folder: string
+  readonly tls: BrokersOptions['tls']
+}
+
+function defaults(id: number, { ports, seen, voters, folder, tls }: Place): Record<string, string | number | boolean> {
   const at = (name: string, port: number): string => `${name}://127.0.0.1:${port}`
   const plain = 'org.apache.kafka.common.security.plain.PlainLoginModule'
   const scram = 'org.apache.kafka.common.security.scram.ScramLoginModule'
+  const bearer = 'org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule'
+  const withTls = tls === undefined ? [] : [at('TLS', ports.tls), at('TLS_LOGIN', ports.tlsLogin)]
+  const logins: Record<string, string> = {}
+  for (const listener of ['password', 'tls_login']) {
+    logins[`listener.name.${listener}.plain.sasl.jaas.config`] =
+      `${plain} required user_${cluster.user}="${cluster.password}";`
+    logins[`listener.name.${listener}.scram-sha-512.sasl.jaas.config`] = `${scram} required;`
+    // Tokens that nobody signed, as the tests of Kafka use them.
+    logins[`listener.name.${listener}.oauthbearer.sasl.jaas.config`] =
+      `${bearer} required unsecuredLoginStringClaim_sub="brokers";`
+  }
   return {
     'process.roles': 'broker,controller',
     'node.id': id,
@@ -142,20 +167,22 @@ function defaults(
       at('INSIDE', ports.inside),
       at('CONTROLLER', ports.controller),
       at('PASSWORD', ports.password),
+      ...withTls,
     ].join(','),
     'advertised.listeners': [
       at('CLIENT', seen.client),
       at('OTHER', seen.other),
       at('INSIDE', ports.inside),
       at('PASSWORD', ports.password),
+      ...withTls,
     ].join(','),
     'listener.security.protocol.map':
-      'CLIENT:PLAINTEXT,OTHER:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT,PASSWORD:SASL_PLAINTEXT',
+      'CLIENT:PLAINTEXT,OTHER:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT,PASSWORD:SASL_PLAINTEXT,TLS:SSL,TLS_LOGIN:SASL_SSL',
+    ...logins,
+    ...(tls === undefined ? {} : tlsProperties(tls)),
     'inter.broker.listener.name': 'INSIDE',
     'controller.listener.names': 'CONTROLLER',
-    'sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-512',
-    'listener.name.password.plain.sasl.jaas.config': `${plain} required user_${cluster.user}="${cluster.password}";`,
-    'listener.name.password.scram-sha-512.sasl.jaas.config': `${scram} required;`,
+    'sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-512,OAUTHBEARER',
     'log.dirs': folder,
     'auto.create.topics.enable': false,
     'default.replication.factor': 3,
@@ -171,6 +198,19 @@ function defaults(
     'leader.imbalance.per.broker.percentage': 0,
     'num.io.threads': 4,
     'num.network.threads': 2,
+  }
+}
+
+function tlsProperties({ chain, key, authority }: NonNullable<BrokersOptions['tls']>): Record<string, string> {
+  // Java reads the ends of lines in a value as `\n`.
+  const inLine = (pem: string): string => pem.replaceAll(/\r?\n/g, String.raw`\n`)
+  return {
+    'ssl.keystore.type': 'PEM',
+    'ssl.keystore.certificate.chain': inLine(chain),
+    'ssl.keystore.key': inLine(key),
+    'ssl.truststore.type': 'PEM',
+    'ssl.truststore.certificates': inLine(authority),
+    'listener.name.tls.ssl.client.auth': 'required',
   }
 }
 

@@ -288,7 +288,11 @@ export interface Loaded extends Found {
 }
 
 /** Sends to the fleet while something happens, waits until all is handled, and judges. */
-export async function underLoad(fleet: Fleet, load: Load, happens: () => Promise<void>): Promise<Loaded> {
+export async function underLoad(
+  fleet: Fleet,
+  load: Load,
+  happens: (traffic: Pick<Traffic, 'sent'>) => Promise<void>,
+): Promise<Loaded> {
   const { ratePerSecond = 500, vehicles = 200, handledWithinMs = 60_000 } = load
   const vins = Array.from({ length: vehicles }, (_, n) => `V${n}`)
   const traffic = createTraffic({ vins, ratePerSecond, goesOn: true })
@@ -296,7 +300,7 @@ export async function underLoad(fleet: Fleet, load: Load, happens: () => Promise
   const pouring = traffic.pour(fleet.url, () => isOver)
   try {
     await expect.poll(() => traffic.acknowledged.size, { timeout: 30_000, interval: 20 }).toBeGreaterThan(vehicles)
-    await happens()
+    await happens(traffic)
     await pause(1_000)
   } finally {
     isOver = true

@@ -11,7 +11,7 @@ import { createReceiver, type GapEvent, type Log, type Receiver } from '../../sr
 import { form } from '../form.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { createProxy, type Proxy } from './proxy.ts'
-import { createAdmin, createTopics } from './topics.ts'
+import { createAdmin, createTopics, ledBy, placeReplicas } from './topics.ts'
 
 const proxy: Proxy = createProxy()
 let brokers: Brokers
@@ -295,6 +295,24 @@ describe('what is wrong is one clear sentence', () => {
     await expect(opened({ brokers: brokers.addressesWithPassword })).rejects.toMatchObject({
       code: 'inbox_unavailable',
       hint: 'They may want `tls` or `sasl`.',
+    })
+  })
+
+  test('a topic with too few replicas', async () => {
+    const topic = await newTopic()
+    await placeReplicas(
+      brokers.otherAddresses,
+      topic,
+      count(partitions).map(() => [1, 2]),
+    )
+    await ledBy(
+      brokers.otherAddresses,
+      topic,
+      count(partitions).map(() => 1),
+    )
+    await expect(opened({ topic })).rejects.toMatchObject({
+      code: 'option_invalid',
+      message: `The topic ${topic} has 2 of the 3 replicas that keep a message safe.`,
     })
   })
 

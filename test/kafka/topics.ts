@@ -1,6 +1,6 @@
 // Topics of the tests: made, changed, and moved between brokers.
 import { setTimeout as pause } from 'node:timers/promises'
-import { Admin, alterPartitionReassignmentsV1, ConfigResourceTypes, Connection } from '@platformatic/kafka'
+import { Admin, alterPartitionReassignmentsV1, ConfigResourceTypes, Connection, metadataV12 } from '@platformatic/kafka'
 
 /** Makes the topics that the inbox of this topic needs, and waits until every partition has a leader. */
 export async function createTopics(
@@ -60,9 +60,9 @@ export async function configure(
   })
 }
 
-/** Tries until it does not throw, for 30 seconds. */
-export async function eventually(attempt: () => Promise<void>): Promise<void> {
-  for (const giveUpAt = performance.now() + 30_000; ;) {
+/** Tries until it does not throw, for 30 seconds by default. */
+export async function eventually(attempt: () => Promise<void>, withinMs = 30_000): Promise<void> {
+  for (const giveUpAt = performance.now() + withinMs; ;) {
     try {
       return await attempt()
     } catch (error) {
@@ -72,29 +72,80 @@ export async function eventually(attempt: () => Promise<void>): Promise<void> {
   }
 }
 
-/** Gives each partition of the topic another order of its replicas. A broker of the tests makes the first of them leader within a second. */
-export async function moveLeaders(brokers: readonly string[], topic: string): Promise<void> {
-  await using admin = createAdmin(brokers)
-  const { topics, brokers: alive } = await admin.metadata({ topics: [topic], forceUpdate: true })
-  const ids = [...alive.keys()]
-  const moved = (topics.get(topic)?.partitions ?? []).map(({ leader, replicas }, partitionIndex) => {
-    const others = replicas.filter((id) => id !== leader && ids.includes(id))
-    const next = others[Math.floor(Math.random() * others.length)]
-    if (next === undefined) throw new Error(`Partition ${partitionIndex} has no other replica that is alive.`)
-    return { partitionIndex, replicas: [next, ...replicas.filter((id) => id !== next)] }
-  })
+type TopicInCluster = Awaited<ReturnType<typeof metadataV12.api.async>>['topics'][number]
+
+/** The topics of the cluster, as one broker knows them. The client itself leaves out those of Kafka, such as `__consumer_offsets`. */
+async function readTopics(brokers: readonly string[]): Promise<readonly TopicInCluster[]> {
+  return asked(brokers, async (connection) => (await metadataV12.api.async(connection, null, false, false)).topics)
+}
+
+/** The answer of the first broker that gives one. */
+async function asked<Answer>(
+  brokers: readonly string[],
+  ask: (connection: Connection) => Promise<Answer>,
+): Promise<Answer> {
+  const failures: unknown[] = []
   for (const address of brokers) {
     const [host = '', port = ''] = address.split(':')
-    const connection = new Connection('tests')
+    const connection = new Connection('tests', { connectTimeout: 2_000, requestTimeout: 5_000 })
+    connection.on('error', () => {})
     try {
       await connection.connect(host, Number(port))
-      await alterPartitionReassignmentsV1.api.async(connection, 5_000, false, [{ name: topic, partitions: moved }])
-      return
-    } catch {
-      // The next broker may be alive.
+      return await ask(connection)
+    } catch (error) {
+      failures.push(error)
     } finally {
       await connection.close()
     }
   }
-  throw new Error('No broker moved the leaders.')
+  throw new AggregateError(failures, 'No broker answered.')
+}
+
+/** Resolves when every replica of every topic is in sync. */
+export async function inSync(brokers: readonly string[]): Promise<void> {
+  await eventually(async () => {
+    const behind = (await readTopics(brokers)).flatMap(({ partitions }) =>
+      partitions.filter(({ isrNodes, replicaNodes }) => isrNodes.length < replicaNodes.length),
+    )
+    if (behind.length > 0) throw new Error(`${behind.length} partitions have replicas that are not in sync.`)
+  }, 120_000)
+}
+
+/** Gives each partition of the topic another order of its replicas. A broker of the tests makes the first of them leader within a second. */
+export async function moveLeaders(brokers: readonly string[], topic: string): Promise<void> {
+  await using admin = createAdmin(brokers)
+  const { brokers: alive } = await admin.metadata({ topics: [], forceUpdate: true })
+  const found = (await readTopics(brokers)).find(({ name }) => name === topic)
+  if (found === undefined) throw new Error(`There is no topic ${topic}.`)
+  const placed = found.partitions.map(({ partitionIndex, leaderId, replicaNodes }) => {
+    const others = replicaNodes.filter((id) => id !== leaderId && alive.has(id))
+    const next = others[Math.floor(Math.random() * others.length)]
+    if (next === undefined) throw new Error(`Partition ${partitionIndex} has no other replica that is alive.`)
+    return [next, ...replicaNodes.filter((id) => id !== next)]
+  })
+  await placeReplicas(brokers, topic, placed)
+}
+
+/** Puts the replicas of each partition, by its number, on these brokers. The first one becomes the leader. */
+export async function placeReplicas(
+  brokers: readonly string[],
+  topic: string,
+  placed: readonly (readonly number[])[],
+): Promise<void> {
+  const partitions = placed.map((replicas, partitionIndex) => ({ partitionIndex, replicas: [...replicas] }))
+  await asked(brokers, (connection) =>
+    alterPartitionReassignmentsV1.api.async(connection, 5_000, true, [{ name: topic, partitions }]),
+  )
+}
+
+/** Resolves when each partition, by its number, has this leader. */
+export async function ledBy(brokers: readonly string[], topic: string, leaders: readonly number[]): Promise<void> {
+  await eventually(async () => {
+    const found = (await readTopics(brokers)).find(({ name }) => name === topic)
+    const wrong = leaders.filter(
+      (leader, partition) =>
+        !found?.partitions.some(({ partitionIndex, leaderId }) => partitionIndex === partition && leaderId === leader),
+    )
+    if (wrong.length > 0) throw new Error(`${wrong.length} partitions of ${topic} have another leader.`)
+  })
 }

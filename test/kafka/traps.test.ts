@@ -10,7 +10,7 @@ import { createReceiver, type Log, type Receiver } from '../../src/index.ts'
 import { cluster } from '../../scripts/kafka.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { createProxy, errorCodes, type Proxy } from './proxy.ts'
-import { createAdmin, createTopics, moveLeaders } from './topics.ts'
+import { createAdmin, createTopics, ledBy, moveLeaders, placeReplicas } from './topics.ts'
 
 const proxy: Proxy = createProxy()
 let brokers: Brokers
@@ -132,6 +132,28 @@ describe('traps of the client', () => {
     await expect.poll(() => one.runs.length, patience).toBe(250)
     for (const vehicle of count(10))
       expect(numbersOf(one, `V${vehicle}`)).toEqual(count(250).filter((n) => n % 10 === vehicle))
+  })
+
+  test('4: partitions that move from one broker to two others are read on', async () => {
+    const topic = await newTopic({ 'min.insync.replicas': '1' })
+    const place = async (leaders: readonly number[]): Promise<void> => {
+      await placeReplicas(
+        brokers.otherAddresses,
+        topic,
+        leaders.map((leader) => [leader]),
+      )
+      await ledBy(brokers.otherAddresses, topic, leaders)
+    }
+    await place(count(partitions).map(() => 1))
+    await using one = await run({ topic, allowWeak: true })
+    for (const n of count(50)) expect(await one.post(`V${n % 10}`, n)).toBe(200)
+    await expect.poll(() => one.runs.length, patience).toBe(50)
+    // The broker that has all of them keeps none: a request for several of them has no single leader any more.
+    await place(count(partitions).map((partition) => 2 + (partition % 2)))
+    for (const n of count(50)) expect(await one.post(`V${n % 10}`, 50 + n)).toBe(200)
+    await expect.poll(() => one.runs.length, patience).toBe(100)
+    for (const vehicle of count(10))
+      expect(numbersOf(one, `V${vehicle}`)).toEqual(count(100).filter((n) => n % 10 === vehicle))
   })
 
   test('5: what came before the first process with handlers is handled', async () => {

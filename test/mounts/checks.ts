@@ -4,7 +4,7 @@ import { expect } from 'vitest'
 
 export const secret = 'a-long-random-value'
 
-/** A receiver that remembers what its handlers were given. */
+/** A receiver that records what its handlers got. */
 export function remembering(): {
   readonly receiver: Receiver
   readonly events: () => Promise<readonly HandledEvent[]>
@@ -15,16 +15,16 @@ export function remembering(): {
 }
 
 /**
- * A host that reads bodies itself answers what is no POST, and reads before it asks. A body that is not gzip although its header says so
- * has been inflated by the host, as far as `accept` can know.
+ * A host that reads bodies itself answers requests that are no POST, and reads before the secret is checked. It also
+ * inflates a body whose header says gzip, so `accept` cannot know that the body was not gzip.
  */
 const ofHosts =
   /OPTIONS|GET|PUT|HEAD|DELETE|method|health|before the body has arrived|not gzip although its header says so/
 export const answeredByHost = (name: string): boolean => ofHosts.test(name)
 
 /**
- * Runs the whole conformance suite against a mount, and says what failed. Without `events` what became of the messages is
- * not asked. `except`: what the host itself answers.
+ * Runs the whole conformance suite against a mount, and reports what failed. Without `events` it does not check what
+ * handlers got. `except`: cases that the host itself answers.
  */
 export async function conforms(
   url: string,

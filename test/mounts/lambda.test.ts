@@ -33,7 +33,7 @@ beforeAll(async () => {
   handler = imported
 })
 
-/** A request as a function URL hands it over: text as it is when its type says so, everything else as base64. */
+/** A request as a function URL passes it on: as text when its type says so, otherwise as base64. */
 async function eventOf(request: IncomingMessage): Promise<FunctionUrlEvent> {
   const { pathname, search } = new URL(request.url ?? '/', 'http://function.test')
   const { headers } = request

@@ -28,7 +28,7 @@ test('keeps what goes wrong from the start, and what goes well while somebody re
   const ended = new AbortController()
   const reader = feed.read({}, undefined, ended.signal)
   const first = await next(reader)
-  expect(kinds(first)).toEqual(['refused', 'failed', 'dead'])
+  expect(kinds(first)).toEqual(['refused', 'failed', 'gap', 'dead'])
   await post(data('A', 2))
   await clock.advance(1_000)
   const second = await next(reader)

@@ -120,7 +120,7 @@ test('what was handled and is still held is replayed by time and vehicle, after 
   expect(target.output.filter((line) => line.startsWith('handled B'))).toHaveLength(1)
 }, 60_000)
 
-test('the inbox of a receiver that does not run is read from its file, and what is put back is handled at the next start', async () => {
+test('the inbox of a receiver that does not run is read from its file, and what is replayed is handled at the next start', async () => {
   const at = site('node24')
   let letters: Listed['letters'] = []
   {

@@ -44,6 +44,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       StreamingConfig VehicleCommand VehicleImage VehicleResource VehicleSummary Webhook WebhookResource`,
   },
   'fleethook/otel': { values: 'otel', types: 'OtelOptions' },
+  'fleethook/inspector': { values: 'inspectorRoutes', types: 'InspectorOptions' },
   'fleethook/operator': {
     values: 'operatorRoutes',
     types:

@@ -18,7 +18,7 @@ import { formVariable } from '../form.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** The tarball that `npm pack` made of this working tree, built anew. */
+    /** The tarball that `npm pack` made of this working tree after a fresh build. */
     readonly tarball: string
     /** A user's project: the tarball, its peers and compilers are installed. The short form has one compiler. */
     readonly consumer: string

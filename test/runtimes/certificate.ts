@@ -1,4 +1,4 @@
-// Made for these tests, known to everybody: worth nothing anywhere else. Valid for a hundred years.
+// Made for these tests and known to everybody, so worthless anywhere else. Valid for a hundred years.
 
 export const certificate: string = `-----BEGIN CERTIFICATE-----
 MIIBmzCCAUGgAwIBAgIUChpmMe96ZkaW5iAJWsL2aEiyKFgwCgYIKoZIzj0EAwIw

@@ -6,7 +6,7 @@ export function message(vin: string, number = 0): string {
   return JSON.stringify({ data: { BatteryLevel: number }, createdAt: '2026-05-01T00:00:00.000Z', vin })
 }
 
-/** Posts a message and resolves to the answer's status, once the answer is here whole. */
+/** Posts a message and resolves to the status when the answer is complete. */
 export async function post(
   url: string,
   vin: string,
@@ -27,7 +27,7 @@ export async function seen(url: string): Promise<Seen> {
   return (await fetch(`${url}/seen`)).json() as Promise<Seen>
 }
 
-/** Lets the app go on with what it was told to hold. */
+/** Lets the app continue with what it holds. */
 export async function letIt(url: string, step: 'store' | 'handle'): Promise<void> {
   await fetch(`${url}/let/${step}`, { method: 'POST' })
 }

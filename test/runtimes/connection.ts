@@ -2,10 +2,10 @@ import { connect, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { secret } from './targets.ts'
 
-/** A connection on which a test sends what it wants, when it wants. */
+/** A connection on which a test decides what to send and when. */
 export interface Connection extends Disposable {
   send(bytes: string): void
-  /** What came back, once the server has closed the connection or a reset ended it. */
+  /** The received text, when the server has closed the connection or a reset ended it. */
   readonly received: Promise<string>
 }
 
@@ -13,7 +13,7 @@ export interface Connection extends Disposable {
 export const head = (bodyBytes: number): string =>
   `POST / HTTP/1.1\r\nhost: localhost\r\nauthorization: ${secret}\r\ncontent-length: ${bodyBytes}\r\n\r\n`
 
-/** Connects, and resolves when the first bytes are on their way. */
+/** Connects, and resolves when the first bytes were sent. */
 export async function open(url: string, bytes = ''): Promise<Connection> {
   const socket: Socket = connect(Number(new URL(url).port), '127.0.0.1')
   let before = ''

@@ -7,7 +7,7 @@ import { appCommand, secret } from './targets.ts'
 const connections = 32
 const vehicles = 50
 
-/** Posts until the server is gone, on many connections at once; counts the answers. */
+/** Posts over many connections at once until the server is gone, and counts the answers. */
 function pour(url: string): { readonly answers: Map<number, number>; readonly over: Promise<unknown> } {
   const agent = new Agent({ keepAlive: true, maxSockets: connections })
   const answers = new Map<number, number>()
@@ -22,7 +22,7 @@ function pour(url: string): { readonly answers: Map<number, number>; readonly ov
           resolve(true)
         })
       })
-      // A connection that was closed between two messages says nothing of the server: only a refused one does.
+      // A connection that closed between two messages does not mean that the server is gone. A refused one does.
       posting.once('error', (error) => resolve(!('code' in error && error.code === 'ECONNREFUSED')))
       sent += 1
       posting.end(message(`V${sent % vehicles}`, sent))
@@ -47,7 +47,7 @@ describe.each(['node24', 'bun', 'deno'] as const)('SIGTERM under load on %s', (r
     const acknowledged = answers.get(200) ?? 0
     expect(acknowledged).toBeGreaterThanOrEqual(500)
     expect({ handled, lost }).toEqual({ handled: received, lost: 0 })
-    // A message can have been taken in without its answer getting through; never the other way around.
+    // A message can be accepted without its answer arriving. The opposite must not happen.
     expect(received).toBeGreaterThanOrEqual(acknowledged)
     expect([...answers.keys()].filter((status) => status !== 200 && status !== 503)).toEqual([])
   })

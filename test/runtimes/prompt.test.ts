@@ -7,7 +7,7 @@ import { appCommand, everywhere } from './targets.ts'
 describe.each(everywhere)('on %s', (runtime) => {
   test('a handler that burns CPU does not delay the answer to its own message', async ({ expect }) => {
     await using target = await spawnTarget(await appCommand(runtime, { burns: true }))
-    // What is loaded and compiled on first use is not what is asked about.
+    // The first use loads and compiles code, so it does not count.
     await post(target.url, 'V0')
     await expect.poll(() => seen(target.url), { timeout: 10_000 }).toMatchObject({ stats: { handled: 1 } })
 

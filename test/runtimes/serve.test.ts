@@ -13,6 +13,15 @@ import { head, open } from './connection.ts'
 import { appCommand, secret } from './targets.ts'
 
 describe.concurrent.each(['node24', 'bun', 'deno'] as const)('serve on %s', (runtime) => {
+  test.skipIf(runtime === 'node24')('says that it cannot use a socket of LISTEN_FDS', async ({ expect }) => {
+    const command = await appCommand(runtime, {})
+    await using target = await spawnTarget({ ...command, env: { ...command.env, LISTEN_FDS: '1' } })
+    expect(target.output.join('\n')).toMatch(
+      /LISTEN_FDS is set, and .* So this process listens on a socket of its own\./,
+    )
+    expect(await post(target.url, 'V1')).toBe(200)
+  })
+
   test('environment variables reach the secret function and handlers as env', async ({ expect }) => {
     await using target = await spawnTarget(await appCommand(runtime, {}))
     expect(await post(target.url, 'V1')).toBe(200)
@@ -55,7 +64,7 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('serve on %s', (run
     await using target = await spawnTarget(await appCommand(runtime, {}))
     const port = Number(new URL(target.url).port)
     const second = appCommand(runtime, {}, { port }).then(spawnTarget)
-    // Where it does listen, it ends with the test.
+    // Where it listens after all, it ends with the test.
     await using _listening = await second.catch(() => undefined)
     await expect(second).rejects.toThrow(/EADDRINUSE|AddrInUse/)
   })

@@ -32,7 +32,7 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('stopping on %s', (
     await using target = await spawnTarget(await appCommand(runtime, {}))
     const body = message('V1')
     using client = await open(target.url, head(body.length) + body.slice(0, 10))
-    // Answered on another connection: by then the server knows of the first one.
+    // This answer comes over another connection. By then the server knows the first one.
     await seen(target.url)
     await terminate(target)
     client.send(body.slice(10))

@@ -65,9 +65,9 @@ export function appWorker(settings: Settings): string {
 export interface WorkerOptions {
   readonly compatibilityDate?: string
   readonly compatibilityFlags?: readonly string[]
-  /** Where the Worker's imports are seen from. Default `programs/`. */
+  /** The folder from which the Worker's imports are resolved. Default `programs/`. */
   readonly resolveFrom?: string
-  /** Whether its `fetch` may reach servers on this machine; else only those of the internet. */
+  /** Whether its `fetch` may reach servers on this machine. Otherwise it reaches only the internet. */
   readonly reachesThisMachine?: boolean
 }
 
@@ -91,7 +91,7 @@ const config :Workerd.Config = (
   sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
 );
 `
-  // The same Worker has the same folder, so that tests leave no more of them behind each time they run.
+  // The same Worker has the same folder, so that test runs do not fill the disk.
   const folder = join(tmpdir(), `fleethook-worker-${createHash('sha256').update(code).update(config).digest('hex')}`)
   if (!existsSync(folder)) {
     const own = mkdtempSync(join(tmpdir(), 'fleethook-worker-'))

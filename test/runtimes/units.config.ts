@@ -1,7 +1,7 @@
 import type { ViteUserConfig } from 'vitest/config'
 import base, { replacing, units } from '../vitest.config.ts'
 
-/** The tests of what runs anywhere, for runtimes other than Node. */
+/** The tests of code that runs anywhere, for runtimes other than Node. */
 const config: ViteUserConfig = {
   ...base,
   test: { include: [...units, replacing], testTimeout: 60_000, reporters: ['json'] },

@@ -77,7 +77,7 @@ describe.concurrent('one receiver of a module serves the requests of its isolate
   })
 })
 
-// Real waiting: workerd ends a request half a minute after its answer.
+// Waits in real time: workerd ends a request half a minute after its answer.
 describe.skipIf(form === 'short')('work that is not done when workerd ends its request', { concurrent: true }, () => {
   const lost = /acknowledged messages were not handled in time and are lost/
 
@@ -93,7 +93,7 @@ describe.skipIf(form === 'short')('work that is not done when workerd ends its r
   }, 60_000)
 
   test('is counted and reported when the platform ends it without a signal', async ({ expect }) => {
-    // This context holds nothing, so the request's work ends with its answer: the handler is never started.
+    // This context holds nothing, so the request's work ends with its answer, and the handler never starts.
     const command = await workerCommand(`
       import { createApp } from './app.ts'
       import { worker } from '../../../adapters/workers.ts'

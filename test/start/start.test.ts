@@ -46,16 +46,17 @@ test.each([
 
     const shown = lines.filter((line) => line !== '')
     expect(shown[1]).toMatch(/^ *http:\/\/localhost:\d+$/)
+    expect(shown[4]).toMatch(/^ *http:\/\/127\.0\.0\.1:\d+\/#secret=[\w-]{24}$/)
     expect(shown.filter((line) => line.length > 100)).toEqual([])
     // The banner before the events, the table after them, and one line for each event.
-    expect(shown.slice(4, -8).filter((line) => !eventLine.test(line))).toEqual([])
+    expect(shown.slice(6, -8).filter((line) => !eventLine.test(line))).toEqual([])
     expect(shown.at(-8)).toMatch(/^handled +service +vehicle_maker +event_collector$/)
     expect(shown.slice(-7, -1).map((line) => line.replaceAll(/ +\d+ of \d+/g, ' n'))).toEqual(
       topics.map((topic) => `${topic} n n n`),
     )
     const [, received, handled] = /^received (\d+), handled (\d+), left 0, lost 0$/.exec(shown.at(-1) ?? '') ?? []
     expect(handled).toBe(received)
-    expect(Number(handled)).toBe(shown.length - 4 - 8)
+    expect(Number(handled)).toBe(shown.length - 6 - 8)
     rmSync(folder, { recursive: true })
   },
 )

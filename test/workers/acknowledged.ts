@@ -1,13 +1,13 @@
 import { post } from '../runtimes/client.ts'
 import type { Entry } from './log.ts'
 
-/** What was posted and answered with a 2xx: counted here, outside the process under test. */
+/** The messages that got a 2xx, counted outside the process under test. */
 export interface Acknowledged {
   readonly byVin: ReadonlyMap<string, readonly number[]>
   readonly count: number
   /** Resolves when there is one more. */
   next(): Promise<void>
-  /** Posts messages of each vehicle one after another, until `stop` or until the server is gone. */
+  /** Posts the messages of each vehicle one after another, until `stop` or until the server is gone. */
   load(url: string, vins: readonly string[]): { stop(): Promise<void> }
 }
 
@@ -21,7 +21,7 @@ export function createAcknowledged(): Acknowledged {
     while (going()) {
       const number = (next.get(vin) ?? 0) + 1
       next.set(vin, number)
-      // What is not answered may have arrived or not: it is nobody's promise.
+      // A message without an answer may have arrived or not. Nothing was promised for it.
       const status = await post(url, vin, number).catch(() => 0)
       if (status === 0) return
       if (status !== 200) continue
@@ -63,8 +63,8 @@ export function missingFrom(entries: readonly Entry[], { byVin }: Acknowledged):
 }
 
 /**
- * What breaks the order of a VIN, or is a duplicate without need. A message may only come again directly after itself: its
- * handler had run, and nothing after it, when the process was killed.
+ * Messages that break the order of a VIN, and duplicates without a reason. A message may come again only directly
+ * after itself: its handler had run, and no later one, when the process was killed.
  */
 export function disorderIn(entries: readonly Entry[]): readonly string[] {
   const last = new Map<string, number>()

@@ -3,8 +3,8 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /**
- * A queue that outlives the Worker, as the platform's does: workerd posts to it what a Worker sends, in the platform's own
- * protocol. What it hands over and is not told about comes again.
+ * A queue that outlives the Worker, as the platform's does. workerd posts to it what a Worker sends, in the platform's
+ * own protocol. A message comes again when the queue gets no result for it.
  */
 export interface Broker extends AsyncDisposable {
   readonly port: number
@@ -12,7 +12,7 @@ export interface Broker extends AsyncDisposable {
   readonly taken: number
   /** How many it has left. */
   readonly left: number
-  /** Hands batches to the Worker behind this address, until `stop`. */
+  /** Delivers batches to the Worker at this address, until `stop`. */
   feed(url: string): { stop(): Promise<void> }
 }
 
@@ -22,7 +22,7 @@ interface Queued {
   attempts: number
 }
 
-/** What the Worker's `queue` handler came to, as workerd tells it. */
+/** The result of the Worker's `queue` handler, as workerd reports it. */
 interface Outcome {
   readonly outcome: string
   readonly ackAll: boolean

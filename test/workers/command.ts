@@ -23,16 +23,16 @@ const feeder = `
 
 /** A Worker with Durable Objects whose storage outlives the process. */
 export interface StoredWorker extends Disposable {
-  /** Starts it anew, each time on the same storage. */
+  /** Starts it again, each time on the same storage. */
   readonly commands: Readonly<Record<Platform, TargetCommand>>
   /** Where everything is. */
   readonly folder: string
 }
 
 /**
- * Bundles a Worker as wrangler does, for workerd and for miniflare, with the binding `FLEETHOOK_INBOX` of its class `FleethookInbox` and, when
- * there are ports, `LOG` and `FLEETHOOK_QUEUE`, which reach these ports of this machine. What is posted to the socket
- * `feeder` is handed to the Worker's `queue` handler.
+ * Bundles a Worker as wrangler does, for workerd and for miniflare, with the binding `FLEETHOOK_INBOX` of its class
+ * `FleethookInbox`. With ports it also has the bindings `LOG` and `FLEETHOOK_QUEUE`, which reach these ports of this
+ * machine. A post to the socket `feeder` goes to the Worker's `queue` handler.
  */
 export async function storedWorker(source: string, logPort?: number, queuePort?: number): Promise<StoredWorker> {
   const { code } = await bundleWorker(source, fileURLToPath(new URL('programs/', import.meta.url)))
@@ -96,7 +96,7 @@ const config :Workerd.Config = (
   }
 }
 
-/** Ends a server as a power cut would, and the workerd that miniflare has started for it. */
+/** Kills a server as a power cut would, and also the workerd that miniflare started for it. */
 export async function kill(target: Target): Promise<void> {
   const children = execFileSync('ps', ['-A', '-o', 'pid=,ppid='], { encoding: 'utf8' })
     .split('\n')
@@ -106,7 +106,7 @@ export async function kill(target: Target): Promise<void> {
   await target.exited
 }
 
-/** Where the socket `feeder` of a Worker in workerd is. */
+/** The address of the socket `feeder` of a Worker in workerd. */
 export async function feederUrl(target: Target): Promise<string> {
   const line = await target.line(/"socket":"feeder"/)
   return `http://127.0.0.1:${/"port":(\d+)/.exec(line)?.[1]}`

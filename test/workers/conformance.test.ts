@@ -7,18 +7,23 @@ const source = `
   export { FleethookInbox } from './conformance.ts'
   export default { fetch: (request, env) => env.FLEETHOOK_INBOX.get(env.FLEETHOOK_INBOX.idFromName('any')).fetch(request) }`
 
-test("a Durable Object's inbox does what every inbox does, inside a real one", async ({ expect }) => {
+test("a Durable Object's inbox and its states of vehicles do what every inbox does, inside a real one", async ({
+  expect,
+}) => {
   using worker = await storedWorker(source)
   await using target = await spawnTarget(worker.commands.workerd)
   const outcomes: readonly Outcome[] = JSON.parse(await (await fetch(target.url)).text())
   expect(outcomes.filter(([, failure]) => failure !== null)).toEqual([])
-  expect(outcomes.length).toBeGreaterThan(20)
+  expect(outcomes.length).toBeGreaterThan(30)
 })
 
-test('a message that is handled costs two rows written, which is most of its price', async ({ expect }) => {
+test('a message that is handled costs two rows written, which is most of its price, and a third one with the state of its vehicle', async ({
+  expect,
+}) => {
   using worker = await storedWorker(source)
   await using target = await spawnTarget(worker.commands.workerd)
   expect(await (await fetch(`${target.url}/rows`)).text()).toBe('2')
+  expect(await (await fetch(`${target.url}/rows-with-vehicles`)).text()).toBe('3')
 })
 
 test('settled messages and dead letters are kept within their bounds, and settled ones make room', async ({

@@ -10,7 +10,7 @@ const numbersOf = ({ entries }: HandledLog, vin: string): readonly unknown[] =>
 const upTo = (count: number): readonly number[] => Array.from({ length: count }, (_, n) => n + 1)
 const json = async (target: Target, path: string): Promise<unknown> => (await fetch(target.url + path)).json()
 
-/** A Worker that runs, and what its handlers have seen. */
+/** A running Worker, and what its handlers saw. */
 async function started(settings: DurableSettings): Promise<
   AsyncDisposable & {
     readonly target: Target
@@ -125,7 +125,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
   test('a replay handles settled messages again while the inbox still has them', async ({ expect }) => {
     await using running = await started({ inbox: { retention: { settled: { forMs: 60_000 } } } })
     for (const vin of ['V1', 'V2', 'V3']) expect(await post(running.target.url, vin, 1)).toBe(200)
-    // Its handler notes a message before it is settled.
+    // Its handler records a message before it is settled.
     const settled = async (): Promise<unknown> => json(running.target, '/replay-handled?dryRun')
     await expect.poll(settled, patiently).toBe(3)
     expect(await json(running.target, '/replay-handled?vin=V2')).toBe(1)
@@ -163,7 +163,7 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
       inbox: { shards: 1 },
     })
     for (const number of upTo(2)) expect(await post(running.target.url, 'BAD', number)).toBe(200)
-    // The first time is not written down, since that would cost a row for each message.
+    // The first time is not stored, because that would cost a row for each message.
     for (let time = 1; time <= 4; time++) {
       await expect.poll(() => running.entries.length, patiently).toBe(time)
       await running.again()

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** What a handler says of a message: outside the process under test, so that no kill takes it away. */
+/** A handler's report of a message, stored outside the process under test, so that no kill removes it. */
 export interface Entry {
   readonly vin: string
   readonly number: number
@@ -9,9 +9,11 @@ export interface Entry {
   readonly attempt: number
   readonly redelivered: boolean
   readonly replayed: boolean
+  /** What happened to the vehicle, with the id of the occurrence. Left out: a message was handled. */
+  readonly happened?: { readonly id: string; readonly line: string; readonly from?: unknown; readonly to?: unknown }
 }
 
-/** Where handlers write down what they have handled. */
+/** The place where handlers record what they handled. */
 export interface HandledLog extends AsyncDisposable {
   readonly port: number
   readonly entries: Entry[]

@@ -1,5 +1,9 @@
+import { fakeClock } from 'fleethook/testing'
+import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
 import { durableObjectInbox, inboxObject, type ObjectNamespace } from '../../adapters/inbox/durable-object.ts'
+import { createObjectInbox } from '../../adapters/inbox/durable-object/object-inbox.ts'
+import { queueInbox } from '../../adapters/inbox/queue.ts'
 import { worker } from '../../adapters/workers.ts'
 import { withHint } from '../../src/base/errors.ts'
 import {
@@ -9,8 +13,12 @@ import {
   type InboxMessage,
   type ReceiverOptions,
 } from '../../src/index.ts'
+import { msOfSeq, seqOf } from '../../src/inbox/delivery-id.ts'
+import { message } from '../../src/testing/kept-message.ts'
+import { fnv1a } from '../../src/wire/identity.ts'
+import { objectStorage } from './object-storage.ts'
 
-/** Objects that answer as they are told to, and note what they are asked. */
+/** Objects with prepared answers that record their calls. */
 function objects(answer: (shard: string) => unknown): { readonly namespace: ObjectNamespace; readonly asked: Asked[] } {
   const asked: Asked[] = []
   return {
@@ -34,6 +42,12 @@ interface Asked {
   readonly question: string
   readonly about: readonly InboxMessage[]
 }
+
+const keeping = {
+  ...{ maxBytes: 1_000_000, pendingMessages: 100, pendingBytes: 1_000_000 },
+  ...{ settled: { forMs: 0, maxBytes: 0 }, dead: { forMs: 60_000, maxBytes: 100_000 } },
+}
+const shardOf = (lane: string): string => `shard-${Number.parseInt(fnv1a(lane).slice(-8), 16) % 4}`
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} }
 const receiverWith = (
@@ -63,6 +77,11 @@ describe('options of durableObjectInbox', () => {
       /`retention.settled.forMs`/,
     ],
     ['overflow', () => receiverWith(namespace, { overflow: 'conflate' }), /`overflow` is 'conflate'/],
+    [
+      'vehicles without an order',
+      () => receiverWith(namespace, { vehicles: true, order: 'none' }),
+      /needs the order of each vehicle's messages, and option `order` is 'none'/,
+    ],
     ['a receiver with another inbox', () => inboxObject(createReceiver({ secret: 'a' })), /durableObjectInbox\(\{/],
     [
       'two receivers with one inbox',
@@ -85,6 +104,122 @@ describe('options of durableObjectInbox', () => {
     expect(() => receiverWith(namespace, { ack: 'handled' })).toThrow(
       expect.objectContaining({ code: 'ack_unavailable' }),
     )
+  })
+})
+
+describe('states of vehicles', () => {
+  const queue = { send: async () => undefined, sendBatch: async () => undefined }
+
+  test('in the memory of a Worker are refused with the reason', () => {
+    const receiver = createReceiver({ secret: 'a', log: silent, vehicles: true })
+    const why = /in memory here, and a Worker loses its memory at any time\.[^]*durableObjectInbox\(…\)/
+    expect(() => worker(receiver)).toThrow(expect.toSatisfy((error: FleethookError) => why.test(withHint(error))))
+    const app = new Hono().route('/telemetry', receiver.routes())
+    expect(() => worker(app)).toThrow(expect.objectContaining({ code: 'option_invalid' }))
+    expect(worker(createReceiver({ secret: 'a', log: silent }))).toHaveProperty('fetch')
+  })
+
+  test.each([
+    [{ order: 'none' }, /`vehicles`.* needs the order of each vehicle's messages, and option `order` is 'none'/],
+    [{}, /a queue of the platform keeps no order/],
+  ] as const)('with a queue are refused with the reason: %j', (order, why) => {
+    const inbox = queueInbox({ queue: () => queue })
+    expect(() => createReceiver({ secret: 'a', log: silent, vehicles: true, inbox, ...order })).toThrow(
+      expect.objectContaining({ code: 'option_invalid', message: expect.stringMatching(why) }),
+    )
+  })
+
+  test('every object hears of a gap of all vehicles before its event is kept, and one object keeps the event', async () => {
+    const { namespace: shards, asked } = objects(() => ({}))
+    const { vin: _, ...ofAll } = gap
+    await receiverWith(shards, { vehicles: true }).from({ feed: async ({ tell }) => void (await tell(ofAll)) })
+    const noted = asked.filter(({ question }) => question === 'noteGaps')
+    expect(noted.map(({ shard }) => shard).toSorted()).toEqual(['shard-0', 'shard-1', 'shard-2', 'shard-3'])
+    expect(noted[0]?.about).toEqual([{ reason: 'stream_interrupted', fromMs: 0, toMs: 0, missed: 0 }])
+    expect(asked.at(-1)).toMatchObject({ question: 'put', about: [{ kind: 'gap' }] })
+    expect(asked).toHaveLength(5)
+  })
+
+  test('the object of a vehicle hears of its gap before the next message, and others do not', async () => {
+    let reachable = false
+    const { namespace: shards, asked } = objects(() => {
+      if (!reachable) throw new Error('the object was reset')
+      return {}
+    })
+    const receiver = receiverWith(shards, { vehicles: true })
+    const post = async (vin: string): Promise<number> =>
+      (await receiver.accept({ authorization: 'a', body: { ...body, vin } })).status
+    expect(await post('V1')).toBe(503)
+    const mine = asked[0]?.shard
+    const other = Array.from({ length: 20 }, (_, n) => `W${n}`).find((vin) => shardOf(vin) !== mine) ?? ''
+    asked.length = 0
+    reachable = true
+    const both = [post(other), post('V1')]
+    expect(await Promise.all(both)).toEqual([200, 200])
+    await receiver.drain()
+    expect(asked.filter(({ shard }) => shard !== mine).map(({ question }) => question)).toEqual(['put'])
+    const told = asked.filter(({ shard }) => shard === mine).map(({ question, about }) => [question, about[0]?.kind])
+    expect(told[0]).toEqual(['noteGaps', undefined])
+    expect(told).toContainEqual(['put', 'wire'])
+    expect(told).toContainEqual(['put', 'gap'])
+  })
+
+  test('a silent vehicle is forgotten by an alarm, without a further message', async () => {
+    const clock = fakeClock()
+    const alarms: number[] = []
+    const storage = objectStorage(async (at) => void alarms.push(at))
+    const vehicles = { fields: ['BatteryLevel'], forgetAfterMs: 7_200_000 } as const
+    const object = new (inboxObject(receiverWith(namespace, { vehicles, clock })))({ storage }, {})
+    const ask = async (question: string, about: unknown): Promise<unknown> => {
+      const request = { method: 'POST', body: JSON.stringify({ question, about }) }
+      const answer = await object.fetch(new Request('https://object.invalid/', request))
+      return Reflect.get(Object(await answer.json()), 'value')
+    }
+    const alarm = async (): Promise<void> => {
+      const ringing = object.alarm()
+      await clock.advance(1_000)
+      await ringing
+    }
+    await ask('put', [{ ...message(1), lane: 'V1', receivedAt: clock.now(), text: JSON.stringify(body) }])
+    await clock.advance(5_000)
+    await alarm()
+    expect(await ask('vehicle', 'V1')).toMatchObject({ vin: 'V1' })
+    const forgetAt = alarms.at(-1) ?? 0
+    expect(forgetAt - clock.now()).toBeGreaterThan(7_100_000)
+    await clock.advance(forgetAt - clock.now() - 5_000)
+    await alarm()
+    expect(await ask('vehicle', 'V1')).toMatchObject({ vin: 'V1' })
+    await clock.advance(5_000)
+    const before = alarms.length
+    await alarm()
+    expect(await ask('vehicle', 'V1')).toBeUndefined()
+    expect(await ask('countVehicles', undefined)).toMatchObject({ vehicles: 0 })
+    expect(alarms.length).toBe(before)
+  })
+
+  test('what a receiver without the option settles is a gap for the next one with it, until its event is kept', async () => {
+    const storage = objectStorage()
+    let puts: InboxMessage['kind'][] = ['wire']
+    const open = async (keepsVehicles: boolean): Promise<readonly unknown[]> => {
+      const inbox = createObjectInbox(storage, { ...keeping, inOrder: true, keepsVehicles })
+      const { gaps = [] } = await inbox.open()
+      for (const [n, kind] of puts.entries()) {
+        const { id } = message(n + 1)
+        await inbox.put([{ ...message(n + 1), kind }])
+        await inbox.settle(id, keepsVehicles ? { vin: 'V1', seq: seqOf(id), seenMs: 1, text: () => '{}' } : undefined)
+      }
+      puts = []
+      return gaps
+    }
+    expect(await open(true)).toEqual([])
+    expect(await open(true)).toEqual([])
+    expect(await open(false)).toEqual([])
+    expect(await open(false)).toEqual([])
+    const stale = [{ reason: 'stopped', fromMs: msOfSeq(seqOf(message(1).id)) }]
+    expect(await open(true)).toEqual(stale)
+    puts = ['wire', 'gap']
+    expect(await open(true)).toEqual(stale)
+    expect(await open(true)).toEqual([])
   })
 })
 

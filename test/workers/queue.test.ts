@@ -8,7 +8,7 @@ import { type Entry, startLog } from './log.ts'
 import type { DurableSettings } from './programs/durable.ts'
 import { queuedSource } from './programs/queued.ts'
 
-/** A Worker that runs in miniflare, with a queue and a dead letter queue, and what its handlers have seen. */
+/** A Worker in miniflare, with a queue and a dead letter queue, and what its handlers saw. */
 async function started(
   settings: DurableSettings,
 ): Promise<AsyncDisposable & { readonly target: Target; readonly entries: readonly Entry[] }> {

@@ -5,7 +5,7 @@ import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { inForm } from '../form.ts'
 import { type StoredWorker, storedWorker } from './command.ts'
 
-// In workerd an object runs in the isolate of its Worker, so what its handlers have seen can be asked for there.
+// In workerd an object runs in the isolate of its Worker, so the Worker can answer what its handlers saw.
 const source = `
   import { durableObjectInbox, inboxObject } from '../../../adapters/inbox/durable-object.ts'
   import { worker } from '../../../adapters/workers.ts'

@@ -13,7 +13,7 @@ test('a message refused for lack of space drops no settled message, and the used
   await inbox.deadLetter(kept(1).id, reason)
   await inbox.settle(kept(2).id)
   const settled = async (): Promise<readonly string[]> => (await inbox.settled({ limit: 10 })).map(({ id }) => id)
-  // It would not fit if there were no settled message at all.
+  // It would not fit even without any settled message.
   for (let n = 0; n < 3; n += 1) await expect(inbox.put([kept(4, 500)])).rejects.toMatchObject({ code: 'inbox_full' })
   expect(await settled()).toEqual([kept(2).id])
   await inbox.put([kept(5, 200)])

@@ -49,6 +49,14 @@ export interface Circumstances {
   readonly signal: AbortSignal
   /** A running receiver of this machine. Rejects when none runs. */
   readonly ask: Operating['connection']['ask']
+  /** What reached this receiver as the test message `test`; `undefined`: it did not come. Rejects when none runs. */
+  readonly arrived: (test: string) => Promise<ArrivedTest | undefined>
+}
+
+/** What the feed of a receiver says about a test message. */
+export interface ArrivedTest {
+  readonly bytes: number
+  readonly headers: readonly { readonly name: string; readonly length: number }[]
 }
 
 /** Some checks that belong together. They run one after another, because later ones stand on earlier ones. */

@@ -2,9 +2,11 @@ import { randomUUID } from 'node:crypto'
 import { request as httpRequest, type IncomingHttpHeaders } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { gzipSync } from 'node:zlib'
+import { FleethookError } from '../../../src/base/errors.ts'
+import { testHeader } from '../../../src/inbox/receipts.ts'
 import { isLoopback } from '../../../src/service/client/webhook-url.ts'
 import { problemWithSecret } from '../send/post.ts'
-import { type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
+import { type ArrivedTest, type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
 import { trusted } from './network.ts'
 
 /** The default of `limits.bodyBytes`, less 1 KiB. */
@@ -45,9 +47,10 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
   ): Promise<Answer> => exchange(circumstances, url, { method, body, headers, ...(path === undefined ? {} : { path }) })
   const json = { 'content-type': 'application/json' }
 
+  const test = randomUUID()
   let first: Answer
   try {
-    first = await send(marked(randomUUID()), { ...json, authorization: secret })
+    first = await send(marked(test), { ...json, authorization: secret })
   } catch (error) {
     yield fail(
       'proxy.answer',
@@ -58,6 +61,7 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
   }
   yield verdict(url, first)
   if (first.status === 200 && first.own?.code === 0) {
+    yield await arrival(circumstances, test, marked(test).length, secret.length)
     yield first.ms < slowMs
       ? ok('proxy.time', `answered within ${Math.max(1, Math.round(first.ms))} ms`)
       : warn(
@@ -136,6 +140,37 @@ function verdict(url: URL, { status, headers, own }: Answer): Finding {
         'Look this code up in docs/troubleshooting.md.',
       )
   }
+}
+
+/** What the receiver of this machine got, by its feed. */
+async function arrival(
+  { arrived, inbox }: Circumstances,
+  test: string,
+  bytes: number,
+  secretLength: number,
+): Promise<Finding> {
+  const id = 'proxy.headers'
+  let found: ArrivedTest | undefined
+  try {
+    found = await arrived(test)
+  } catch (error) {
+    return skip(id, `what arrives cannot be seen: ${error instanceof FleethookError ? error.message : codeOf(error)}`)
+  }
+  if (found === undefined)
+    return warn(
+      id,
+      `Another receiver answered: the one with the inbox ${inbox} did not get the message.`,
+      'Look for a second process or machine behind this address, or name the right inbox with --inbox.',
+    )
+  const names = found.headers.map(({ name, length }) => `${name} (${length})`).join(', ')
+  const length = found.headers.find(({ name }) => name === 'authorization')?.length
+  if (found.bytes !== bytes || (length !== undefined && length !== secretLength))
+    return warn(
+      id,
+      `The message was changed on the way: ${bytes} bytes became ${found.bytes}. Headers that arrived, with their lengths: ${names}.`,
+      'Let the proxy pass requests on unchanged.',
+    )
+  return ok(id, `${found.bytes} bytes arrived unchanged, with the headers ${names}`)
 }
 
 async function outcome(id: Finding['id'], what: string, attempt: () => Promise<Answer>): Promise<Finding> {
@@ -222,7 +257,12 @@ function exchange(
       {
         method,
         signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
-        headers: { 'user-agent': 'fleethook-doctor', 'content-length': String(Buffer.byteLength(body)), ...headers },
+        headers: {
+          'user-agent': 'fleethook-doctor',
+          [testHeader]: '1',
+          'content-length': String(Buffer.byteLength(body)),
+          ...headers,
+        },
         agent: false,
         ...(isSecure ? { ca: trusted(ca) } : {}),
       },

@@ -1,10 +1,13 @@
 import { FleethookError } from '../../../src/base/errors.ts'
-import { seqOf } from '../../../src/inbox/delivery-id.ts'
+import { msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox, InboxMessage, ListedMessage, Listing, Opened, Waiting } from '../../../src/inbox/inbox.ts'
+import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
 import { createRoom, type Keeping, type Retained } from './room.ts'
 import {
+  changedOf,
   dead,
+  deleteMeta,
   letterOf,
   listedOf,
   listing,
@@ -18,9 +21,11 @@ import {
   waiting,
   writeMeta,
 } from './rows.ts'
+import { createObjectVehicles, type ObjectVehicles } from './vehicles.ts'
 
 /** An inbox in the database of the object that runs this. */
 export interface ObjectInbox extends Inbox {
+  readonly vehicles?: ObjectVehicles
   messages(which: Listing): Promise<readonly ListedMessage[]>
   /** The number of messages that are handed out, and of all claims: they show when everything is quiet. */
   activity(): { readonly handedOut: number; readonly claims: number }
@@ -31,9 +36,14 @@ export interface ObjectInbox extends Inbox {
 interface ObjectInboxOptions extends Keeping {
   /** Within a lane only the first message can have been handed out when the object ended. */
   readonly inOrder: boolean
+  /** The receiver keeps states of vehicles. Default `false`. */
+  readonly keepsVehicles?: boolean
   /** Called in the same step in which a message is stored. */
   readonly kept?: () => void
 }
+
+/** The key under which an object notes since when the states of vehicles lack messages. */
+const staleKey = 'vehicles_stale_from'
 
 /** The number of waiting messages in a page. */
 const pageSize = 1_000
@@ -44,10 +54,13 @@ const pageSize = 1_000
  */
 export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOptions): ObjectInbox {
   const { sql } = storage
-  const { inOrder, kept = () => {} } = options
+  const { inOrder, keepsVehicles = false, kept = () => {} } = options
   const keepsSettled = options.settled.forMs > 0
   const rows: Rows = (query, ...bindings) => sql.exec(query, ...bindings).toArray()
   const room = createRoom(rows, options)
+  const vehicles = keepsVehicles ? createObjectVehicles(rows) : undefined
+  /** The states of vehicles are as of then, and no gap event says so yet. */
+  let staleFromMs: number | undefined
   let lastId: string | undefined
   let closed = false
   let claims = 0
@@ -91,6 +104,27 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     return row === undefined ? 0 : room.left(Number(row['bytes']), as)
   }
 
+  /** The states of vehicles miss what a receiver without them settles. Returns the gap that says so to the next one with them. */
+  function staleness(): Pick<Opened, 'gaps'> {
+    const noted = readMeta(sql, staleKey)
+    if (vehicles === undefined && noted === undefined) {
+      const [newest] = rows('SELECT max(place) AS place FROM fleethook_vehicles')
+      if (typeof newest?.['place'] === 'number') writeMeta(sql, staleKey, String(msOfSeq(newest['place'])))
+    }
+    if (vehicles === undefined || noted === undefined) return {}
+    staleFromMs = Number(noted)
+    return { gaps: [{ reason: 'stopped', fromMs: staleFromMs }] }
+  }
+
+  /** Writes the state of a vehicle and what led to it, or neither. */
+  function withState<Result>(vehicle: StoredVehicle | undefined, change: () => Result): Result {
+    if (vehicle === undefined || vehicles === undefined) return change()
+    return storage.transactionSync(() => {
+      vehicles.keep(vehicle)
+      return change()
+    })
+  }
+
   function open(): Opened {
     storage.transactionSync(() => migrate(sql))
     room.count()
@@ -99,11 +133,12 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     lastId = last === undefined ? left : messageOf(last).id
     if (left !== undefined && lastId !== undefined && left > lastId) lastId = left
     if (room.pending.messages > 0) kept()
-    return { ...(lastId === undefined ? {} : { lastId }), waiting: found() }
+    return { ...(lastId === undefined ? {} : { lastId }), ...staleness(), waiting: found() }
   }
 
   return {
     durability: 'replicated',
+    ...(vehicles === undefined ? {} : { vehicles }),
 
     open: async () => open(),
 
@@ -114,6 +149,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       storage.transactionSync(() => {
         room.make(messages.length, bytes)
         for (const message of messages) insert(message)
+        if (staleFromMs !== undefined && messages.some(({ kind }) => kind === 'gap')) deleteMeta(sql, staleKey)
       })
       room.entered(messages.length, bytes)
       kept()
@@ -130,14 +166,16 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       // Written, so that a message that ends the object each time it is handled becomes a dead letter.
       if (isInherited)
         sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, seqOf(id))
-      return { message: messageOf(row), deliveries, replayed: row['replayed'] === 1 }
+      return { message: messageOf(row), deliveries, replayed: row['replayed'] === 1, ...changedOf(row) }
     },
 
-    async settle(id) {
+    async settle(id, vehicle) {
       const change = keepsSettled
-        ? `UPDATE fleethook_messages SET state = ${settled}`
+        ? `UPDATE fleethook_messages SET state = ${settled}, changed = NULL`
         : 'DELETE FROM fleethook_messages'
-      const gone = rows(`${change} WHERE place = ? AND state = ${waiting} RETURNING bytes`, seqOf(id))
+      const gone = withState(vehicle, () =>
+        rows(`${change} WHERE place = ? AND state = ${waiting} RETURNING bytes`, seqOf(id)),
+      )
       leaves(id, gone, keepsSettled ? 'settled' : 'gone')
     },
 
@@ -151,11 +189,13 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       inherited.delete(id)
     },
 
-    async deadLetter(id, { error, attempts, diedAt }) {
-      const gone = rows(
-        `UPDATE fleethook_messages SET state = ${dead}, error = ?, attempts = ?, died_at = ?
-         WHERE place = ? AND state = ${waiting} RETURNING bytes`,
-        ...[error, attempts, diedAt, seqOf(id)],
+    async deadLetter(id, { error, attempts, diedAt, changed = null }, vehicle) {
+      const gone = withState(vehicle, () =>
+        rows(
+          `UPDATE fleethook_messages SET state = ${dead}, error = ?, attempts = ?, died_at = ?, changed = coalesce(?, changed)
+           WHERE place = ? AND state = ${waiting} RETURNING bytes`,
+          ...[error, attempts, diedAt, changed, seqOf(id)],
+        ),
       )
       return leaves(id, gone, 'dead')
     },
@@ -171,7 +211,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
 
     messages: async (which) => listing(rows, which).map(listedOf),
 
-    async revive(id) {
+    async revive(id, changed) {
       const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state <> ${waiting}`, seqOf(id))
       if (row === undefined) return undefined
       const bytes = Number(row['bytes'])
@@ -185,8 +225,8 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       }
       sql.exec(
         `UPDATE fleethook_messages SET state = ${waiting}, replayed = 1, deliveries = 0, attempts = 0, not_before = 0,
-           error = NULL, died_at = NULL WHERE place = ?`,
-        seqOf(id),
+           error = NULL, died_at = NULL, changed = coalesce(?, changed) WHERE place = ?`,
+        ...[changed ?? null, seqOf(id)],
       )
       kept()
       return messageOf(row)

@@ -5,25 +5,36 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { Surroundings } from '../../../src/dispatch/work.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { MessageSelection } from '../../../src/inbox/dead-letters.ts'
-import type { DeadLetter, InboxMessage, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
+import type { MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
+import type { FleetVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
 import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
 import type { InboxObject, InboxObjectClass, ObjectState, ObjectStorage } from './platform.ts'
 import { createRestingClock, type RestingClock } from './resting-clock.ts'
 import type { Keeping } from './room.ts'
+import { reportOf, type VehicleReport } from './vehicles.ts'
 
 /** Which messages a call is about. Its times arrive as JSON text. */
 export type Which = string | (MessageSelection & { readonly dryRun?: boolean | undefined })
 
+/** A longest silence is looked for at most this often, in milliseconds, because that reads every row. */
+const forgetMs = 3_600_000
+
 /** What a Worker asks an object. */
 export interface Questions {
   put(messages: readonly InboxMessage[]): Promise<Refusal | undefined>
+  /** Messages of vehicles of this object may be missing. Another object, or a later question, gets the event. */
+  noteGaps(gaps: readonly KeptGap[]): Promise<void>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
   messages(which: Listing): Promise<readonly ListedMessage[]>
   replayDead(which: Which): Promise<number>
   discardDead(which: Which): Promise<number>
-  replay(which: MessageSelection): Promise<number>
+  replay(which: ReplaySelection): Promise<number>
+  vehicle(vin: string): Promise<VehicleReport | undefined>
+  vehicles(which: { readonly after?: string | undefined; readonly limit: number }): Promise<readonly VehicleReport[]>
+  forgetVehicle(vin: string): Promise<boolean>
+  countVehicles(about: undefined): Promise<VehiclesStats>
 }
 
 /** What an object answers: a value, or the error for the caller in the Worker. */
@@ -32,11 +43,17 @@ export type Reply =
   | { readonly error: Pick<FleethookError, 'code' | 'message'> & { readonly hint?: string | undefined } }
 
 /** The class that a binding finds. The platform wants no more than these two methods. */
-export function createInboxObject(parts: BackendParts, keeping: Keeping): InboxObjectClass {
+export function createInboxObject(
+  parts: BackendParts,
+  keeping: Keeping,
+  bind: (env: unknown) => void,
+): InboxObjectClass {
   return class FleethookInbox implements InboxObject {
     readonly #shard: Shard
 
     constructor({ storage }: ObjectState, env: unknown) {
+      // A handler can ask for what other objects have.
+      bind(env)
       this.#shard = new Shard(parts, keeping, storage, env)
     }
 
@@ -85,6 +102,8 @@ class Shard implements Questions {
   /** The time of the alarm that is set, as far as this object knows. */
   #alarmAt: number | undefined
   #isInAlarm = false
+  /** When silent vehicles are to be looked for. */
+  #forgetAtMs = 0
 
   constructor(parts: BackendParts, keeping: Keeping, storage: ObjectStorage, env: unknown) {
     const { settings } = parts
@@ -92,6 +111,7 @@ class Shard implements Questions {
     const inbox = createObjectInbox(storage, {
       ...keeping,
       inOrder: settings.order === 'vin',
+      keepsVehicles: parts.vehicles !== undefined,
       kept: () => this.#lookAfter(clock.now() + lookAfterMs),
     })
     this.#parts = parts
@@ -114,6 +134,11 @@ class Shard implements Questions {
       messages.map((message) => this.#parts.receipts.arrived(message)),
       this.#surroundings,
     )
+  }
+
+  async noteGaps(gaps: readonly KeptGap[]): Promise<void> {
+    this.#clock.wake()
+    for (const gap of gaps) await this.#vehicles().noteGap(gap)
   }
 
   async deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
@@ -139,9 +164,44 @@ class Shard implements Questions {
     return this.#backend.deadLetters.discard(withDates(which))
   }
 
-  replay(which: MessageSelection): Promise<number> {
-    const { from = new Date(0), to = new Date(8.64e15), ...others } = withDates(which)
-    return this.#backend.replay({ ...others, from, to }, { env: this.#surroundings.env })
+  async vehicle(vin: string): Promise<VehicleReport | undefined> {
+    const found = await this.#vehicles().get(vin)
+    return found && reportOf(found)
+  }
+
+  async vehicles(which: Parameters<FleetVehicles['list']>[0]): Promise<readonly VehicleReport[]> {
+    return (await this.#vehicles().list(which)).map(reportOf)
+  }
+
+  forgetVehicle(vin: string): Promise<boolean> {
+    return this.#vehicles().forget(vin)
+  }
+
+  countVehicles(): Promise<VehiclesStats> {
+    return this.#vehicles().stats()
+  }
+
+  replay(which: ReplaySelection): Promise<number> {
+    return this.#backend.replay(withDates(which), { env: this.#surroundings.env })
+  }
+
+  #vehicles(): FleetVehicles {
+    const { vehicles } = this.#backend
+    if (vehicles !== undefined) return vehicles
+    throw new FleethookError('option_invalid', 'This object keeps no state of vehicles: the option `vehicles` is off.')
+  }
+
+  /** Forgets vehicles that were silent for too long. Resolves to when the next one may have to be forgotten. */
+  async #forgetSilent(): Promise<number | undefined> {
+    const afterMs = this.#parts.settings.vehicles?.forgetAfterMs
+    const { vehicles } = this.#inbox
+    if (afterMs === undefined || vehicles === undefined) return undefined
+    const now = this.#clock.now()
+    if (now < this.#forgetAtMs) return this.#forgetAtMs
+    await vehicles.forgetUnseen(now - afterMs)
+    const oldestMs = vehicles.oldestSeenMs()
+    if (oldestMs === undefined) return undefined
+    return (this.#forgetAtMs = Math.max(oldestMs + afterMs + 1, now + Math.min(afterMs / 2, forgetMs)))
   }
 
   /** Goes on with what waits, until all of it is done or rests. */
@@ -151,15 +211,18 @@ class Shard implements Questions {
     this.#alarmAt = undefined
     this.#isInAlarm = true
     let restsUntil: number | undefined
+    let forgetAtMs: number | undefined
     try {
       clock.wake()
       // Rejects when the inbox cannot be opened: then the platform tries the alarm again.
       await this.#backend.open()
       if (await this.#isQuiet()) restsUntil = clock.sleep()
       inbox.sweep(clock.now())
+      forgetAtMs = await this.#forgetSilent()
     } finally {
       this.#isInAlarm = false
       if (inbox.usage().messages > 0) this.#lookAfter(restsUntil ?? clock.now() + lookAfterMs)
+      else if (forgetAtMs !== undefined) this.#lookAfter(forgetAtMs)
     }
   }
 
@@ -193,7 +256,7 @@ function pause(clock: Clock, ms: number): Promise<void> {
   })
 }
 
-function withDates(which: Exclude<Which, string>): Exclude<Which, string>
+function withDates<Selected extends Exclude<Which, string>>(which: Selected): Selected
 function withDates(which: Which): Which
 function withDates(which: Which): Which {
   if (typeof which === 'string') return which

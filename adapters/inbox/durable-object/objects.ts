@@ -3,11 +3,17 @@ import type { Relay } from '../../../src/backend/relay.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
-import type { InboxMessage, ListedMessage, Listing } from '../../../src/inbox/inbox.ts'
-import type { Receipts } from '../../../src/inbox/receipts.ts'
+import type { FieldCatalogue } from '../../../src/events/fields.ts'
+import type { InboxMessage, KeptGap, ListedMessage, Listing } from '../../../src/inbox/inbox.ts'
+import { laneOf, type Receipts, vinOf } from '../../../src/inbox/receipts.ts'
+import type { Slots } from '../../../src/vehicles/state.ts'
+import type { AnyVehicleView } from '../../../src/vehicles/edge.ts'
+import type { Vehicles } from '../../../src/vehicles/vehicles.ts'
 import { fnv1a } from '../../../src/wire/identity.ts'
+import type { Settings } from '../../../src/receiver/options.ts'
 import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
+import { type VehicleReport, viewOf } from './vehicles.ts'
 
 /** The number of times that a Worker asks an object that was just moved or restarted. */
 const tries = 3
@@ -17,13 +23,19 @@ interface ObjectRelayOptions {
   /** The number of objects that share the vehicles. */
   readonly shards: number
   readonly receipts: Receipts
+  readonly settings: Pick<Settings, 'clock'>
+  /** The fields of the option `vehicles`. `undefined`: it is off. */
+  readonly slots: Slots | undefined
   /** The bindings of the last request, for calls that bring none. */
   readonly bindings: () => unknown
 }
 
 /** Takes messages to the objects of their lanes, and asks the objects for dead letters and replays. */
-export function createObjectRelay({ objects, shards, receipts, bindings }: ObjectRelayOptions): Relay {
+export function createObjectRelay(options: ObjectRelayOptions): Relay {
+  const { objects, shards, receipts, settings, slots, bindings } = options
   const everyShard = Array.from({ length: shards }, (_, shard) => shard)
+  // Always the same object for a lane, as long as the number of shards stays.
+  const shardOf = (lane: string): number => Number.parseInt(fnv1a(lane).slice(-8), 16) % shards
 
   async function send(shard: number, env: unknown, body: string): Promise<Reply> {
     const namespace = bound(objects(env as never))
@@ -92,25 +104,77 @@ export function createObjectRelay({ objects, shards, receipts, bindings }: Objec
     discard: (which) => total((shard) => ask(shard, bindings(), 'discardDead', which)),
   }
 
+  /** The vehicles of an object, without those that moved to another one because `shards` changed. */
+  async function vehiclesOf(shard: number, after: string | undefined, limit: number): Promise<VehicleReport[]> {
+    const found: VehicleReport[] = []
+    for (let last = after; ;) {
+      const page = await ask(shard, bindings(), 'vehicles', { after: last, limit })
+      found.push(...page.filter(({ vin }) => shardOf(laneOf(vin)) === shard))
+      last = page.at(-1)?.vin
+      if (page.length < limit || found.length >= limit) return found
+    }
+  }
+
+  function vehiclesFrom(known: Slots): Vehicles<FieldCatalogue> {
+    const view = (report: VehicleReport): AnyVehicleView => viewOf(report, known, settings.clock.now())
+    return {
+      async get(vin) {
+        const report = await ask(shardOf(laneOf(vin)), bindings(), 'vehicle', vin)
+        return report && view(report)
+      },
+      async list({ after, limit = 100 } = {}) {
+        const lists = await Promise.all(everyShard.map((shard) => vehiclesOf(shard, after, limit)))
+        return lists
+          .flat()
+          .toSorted((a, b) => (a.vin < b.vin ? -1 : 1))
+          .slice(0, limit)
+          .map(view)
+      },
+      // All objects: one that had the vehicle before `shards` changed may still have a state of it.
+      forget: async (vin) =>
+        (await total(async (shard) => Number(await ask(shard, bindings(), 'forgetVehicle', vin)))) > 0,
+      async stats() {
+        const all = await Promise.all(everyShard.map((shard) => ask(shard, bindings(), 'countVehicles', undefined)))
+        const sum = (name: 'vehicles' | 'unwritten'): number => all.reduce((count, stats) => count + stats[name], 0)
+        return { vehicles: sum('vehicles'), unwritten: sum('unwritten'), edges: all[0]?.edges ?? 0 }
+      },
+    }
+  }
+
   return {
     durability: 'replicated',
+    ...(slots === undefined ? {} : { vehicles: vehiclesFrom(slots) }),
     deadLetters,
     messages: createMessages(lists, receipts.reread),
     replay: (which, { env = bindings() } = {}) => total((shard) => ask(shard, env, 'replay', which)),
 
-    async put(messages, env) {
+    async put(messages, env, gaps = []) {
+      // One object gets the event of a gap of all vehicles. The states in the others become uncertain, too.
+      const ofAll = slots === undefined ? [] : messages.flatMap(gapOfAll)
+      if (ofAll.length > 0) await Promise.all(everyShard.map((shard) => ask(shard, env, 'noteGaps', ofAll)))
       const byShard = new Map<number, InboxMessage[]>()
       for (const { event: _, ...message } of messages) {
-        // Always the same object for a lane, as long as the number of shards stays.
-        const shard = Number.parseInt(fnv1a(message.lane).slice(-8), 16) % shards
+        const shard = shardOf(message.lane)
         const group = byShard.get(shard)
         if (group === undefined) byShard.set(shard, [message])
         else group.push(message)
       }
-      const answers = [...byShard].map(([shard, group]) => ask(shard, env, 'put', group))
+      const answers = [...byShard].map(async ([shard, group]) => {
+        const lanes = new Set(group.map(({ lane }) => lane))
+        const concerned = gaps.filter(({ vin }) => vin === undefined || lanes.has(laneOf(vin)))
+        // A message without the mark of a gap is better than none.
+        if (concerned.length > 0) await ask(shard, env, 'noteGaps', concerned).catch(() => {})
+        return ask(shard, env, 'put', group)
+      })
       return (await Promise.all(answers)).find((refusal): refusal is Refusal => refusal !== undefined)
     },
   }
+}
+
+function gapOfAll({ lane, event }: InboxMessage): readonly KeptGap[] {
+  if (event?.topic !== 'gap' || vinOf(lane) !== undefined) return []
+  const { reason, from, to, missed } = event
+  return [{ reason, fromMs: from.getTime(), toMs: to.getTime(), missed }]
 }
 
 /** Whether the platform says that another try may succeed. The service sends once, so a try is worth it. */

@@ -7,7 +7,7 @@ import type { ObjectSql, SqlValue } from './platform.ts'
 export type Row = Readonly<Record<string, SqlValue>>
 
 /** Runs a statement and returns its rows. */
-export type Rows = (query: string, ...bindings: readonly (string | number)[]) => readonly Row[]
+export type Rows = (query: string, ...bindings: readonly (string | number | null)[]) => readonly Row[]
 
 export function messageOf(row: Row): InboxMessage {
   const { kind } = row
@@ -30,7 +30,12 @@ export function letterOf(row: Row): DeadLetter {
     error: String(row['error']),
     attempts: Number(row['attempts']),
     diedAt: Number(row['died_at']),
+    ...changedOf(row),
   }
+}
+
+export function changedOf({ changed }: Row): { readonly changed?: string } {
+  return typeof changed === 'string' ? { changed } : {}
 }
 
 export function listedOf(row: Row): ListedMessage {
@@ -103,6 +108,13 @@ const steps: readonly string[] = [
      died_at INTEGER
    );
    CREATE INDEX fleethook_dead ON fleethook_messages (place) WHERE state = ${dead};`,
+  `ALTER TABLE fleethook_messages ADD COLUMN changed TEXT;
+   CREATE TABLE fleethook_vehicles (
+     vin TEXT PRIMARY KEY,
+     place INTEGER NOT NULL,
+     seen_at INTEGER NOT NULL,
+     text TEXT NOT NULL
+   ) WITHOUT ROWID;`,
 ]
 
 /** Makes the tables, or brings those of an older fleethook up to date. Rejects those of a newer one. */
@@ -123,6 +135,10 @@ export function migrate(sql: ObjectSql): void {
 export function readMeta(sql: ObjectSql, key: string): string | undefined {
   const [row] = sql.exec('SELECT value FROM fleethook_meta WHERE key = ?', key).toArray()
   return row === undefined ? undefined : String(row['value'])
+}
+
+export function deleteMeta(sql: ObjectSql, key: string): void {
+  sql.exec('DELETE FROM fleethook_meta WHERE key = ?', key)
 }
 
 export function writeMeta(sql: ObjectSql, key: string, value: string): void {

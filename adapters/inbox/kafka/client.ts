@@ -161,7 +161,7 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
   )
     return fails(
       `${them} did not finish the TLS handshake.`,
-      'Is this the port with TLS? If it is, check `sasl`, or leave `tls` out.',
+      'Is this the port with TLS? If it is, check `sasl`, and whether the brokers ask for a certificate of this client: `tls: { cert, key }`.',
     )
   const certificate = [...codes].find((code) => untrusted.test(code))
   if (certificate !== undefined)
@@ -171,6 +171,9 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
     )
   if (codes.has('UNSUPPORTED_SASL_MECHANISM'))
     return fails(`${them} do not offer the SASL mechanism ${sasl?.mechanism}.`, 'Ask which mechanism the cluster uses.')
+  // The client goes on after a refused token, and its next request is refused.
+  if (sasl?.mechanism === 'OAUTHBEARER' && (codes.has('ILLEGAL_SASL_STATE') || codes.has('SASL_AUTHENTICATION_FAILED')))
+    return fails(`${them} refused the token.`, 'Check `sasl.token`: has it expired, and is it for this cluster?')
   if (codes.has('PLT_KFK_AUTHENTICATION') || codes.has('SASL_AUTHENTICATION_FAILED'))
     return fails(
       `${them} refused the user or the password.`,

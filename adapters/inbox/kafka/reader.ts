@@ -117,7 +117,7 @@ export class Reader implements Inbox {
   #topic: TopicReader
   #bytes = 0
   #out = 0
-  /** Partitions are about to go: only what closes a hole below a settled message starts. */
+  /** Partitions are about to go: only messages below a settled one start. */
   #isQuiescing = false
   #isFinishing = false
   #isStopped = false

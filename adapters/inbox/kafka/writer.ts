@@ -160,20 +160,23 @@ export class Writer {
 
   /** Sends to every broker that has nothing under way. */
   #pump(): void {
-    if (this.#closed || this.#waiting.size === 0 || this.#refreshing) return
+    if (this.#closed || this.#waiting.size === 0) return
     const ready = new Map<number, Queue[]>()
+    let isLeaderless = false
     for (const queue of this.#waiting) {
       if (queue.isInFlight) continue
       const leader = this.#leaders?.get(queue.topic)?.[queue.partition]
       if (leader === undefined || leader < 0) {
-        void this.#refresh()
-        return
+        isLeaderless = true
+        continue
       }
       if (this.#busy.has(leader)) continue
       const queues = ready.get(leader)
       if (queues === undefined) ready.set(leader, [queue])
       else queues.push(queue)
     }
+    // An election takes a while: the brokers are not asked without a pause. The other partitions go on.
+    if (isLeaderless) void this.#refresh({ isLater: this.#leaders !== undefined })
     for (const [leader, queues] of ready) void this.#request(leader, batchesOf(queues))
   }
 
@@ -251,9 +254,10 @@ export class Writer {
   }
 
   /** Finds the leaders again. While no broker answers it goes on trying, as long as something waits. */
-  async #refresh(): Promise<void> {
+  async #refresh({ isLater = false }: { readonly isLater?: boolean } = {}): Promise<void> {
     if (this.#refreshing) return
     this.#refreshing = true
+    if (isLater) await this.#pause()
     while (!this.#closed) {
       try {
         await this.#readLeaders()

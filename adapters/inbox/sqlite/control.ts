@@ -6,7 +6,9 @@ import { dirname, join, resolve } from 'node:path'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxSettings } from '../../../src/inbox/inbox.ts'
 import { Feed } from '../../../src/operator/feed.ts'
+import { Samples } from '../../../src/operator/samples.ts'
 import type { OperatorApi } from '../../../src/inbox/observer.ts'
+import type { OperatorAppOptions } from '../../../src/operator/app.ts'
 
 /** The socket beside the file, through which operators on this machine, as the same user, reach the process that has the file. */
 interface Control {
@@ -31,6 +33,8 @@ export function controlPath(path: string): string {
 export function createControl(path: string, settings: InboxSettings): Control {
   let server: Server | undefined
   let feed: Feed | undefined
+  let samples: Samples | undefined
+  let sampling: NodeJS.Timeout | undefined
   return {
     open() {
       // Not earlier: while the receiver is being created it has no operator yet.
@@ -41,9 +45,11 @@ export function createControl(path: string, settings: InboxSettings): Control {
         log.warn('operators cannot reach this receiver by its inbox', { socket, error: nameOf(error) })
       // Before anybody asks: what goes wrong until then is worth showing.
       feed ??= operator.observe && new Feed(operator.observe)
+      samples ??= operator.stats && new Samples(operator.stats, operator.observe)
+      sampling = setInterval(() => samples?.take(), Samples.stepMs).unref()
       let listener: Promise<RequestListener> | undefined
       server = createServer((incoming, outgoing) => {
-        listener ??= createListener(operator, feed)
+        listener ??= createListener(operator, { feed, samples })
         listener
           .then((answer) => answer(incoming, outgoing))
           .catch((error: unknown) => {
@@ -61,6 +67,7 @@ export function createControl(path: string, settings: InboxSettings): Control {
       }
     },
     close() {
+      clearInterval(sampling)
       server?.close()
       server?.closeAllConnections()
       server = undefined
@@ -69,12 +76,12 @@ export function createControl(path: string, settings: InboxSettings): Control {
 }
 
 /** Loaded with the first request of an operator, which most processes never get. */
-async function createListener(operator: OperatorApi, feed: Feed | undefined): Promise<RequestListener> {
+async function createListener(operator: OperatorApi, shown: OperatorAppOptions): Promise<RequestListener> {
   const [{ getRequestListener }, { createOperatorApp }] = await Promise.all([
     import('@hono/node-server'),
     import('../../../src/operator/app.ts'),
   ])
-  const listener = getRequestListener(createOperatorApp(operator, feed).fetch, {
+  const listener = getRequestListener(createOperatorApp(operator, shown).fetch, {
     overrideGlobalObjects: false,
     hostname: 'localhost',
   })

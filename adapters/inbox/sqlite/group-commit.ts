@@ -44,8 +44,6 @@ interface GroupCommitOptions {
   readonly onFailed: (error: unknown, puts: number) => void
   /** Whether the file can be written now. */
   readonly health: { readonly isUsable: boolean }
-  /** The file is in a thread, so the event loop runs on during a commit. */
-  readonly inThread: boolean
   /** The states of vehicles, where the receiver keeps them. */
   readonly vehicles?: Pick<VehicleRows, 'take' | 'written' | 'giveBack' | 'isDue' | 'finish'> | undefined
 }
@@ -59,7 +57,7 @@ const mostUpdates = 4_096
 const bounds = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000]
 /** Updates and settled messages wait for other changes this long. */
 const lazyMs = 5
-/** The longest that a commit in a thread waits for more messages, even after a commit on a stalled disk. */
+/** The longest that a commit waits for more messages, even after a commit on a stalled disk. */
 const longestWaitMs = 50
 
 interface Waiter<T> {
@@ -84,7 +82,6 @@ export function createGroupCommit({
   onCommitted,
   onFailed,
   health,
-  inThread,
   vehicles,
 }: GroupCommitOptions): GroupCommit {
   const puts: Group['puts'][number][] = []
@@ -98,6 +95,8 @@ export function createGroupCommit({
   let isScheduled = false
   let lazyTimer: ReturnType<typeof setTimeout> | undefined
   let commitMs = 0
+  /** Those whose messages are on the disk now are likely to put their next ones. */
+  let expectedPuts = 0
   const durationCounts = Array.from({ length: bounds.length + 1 }, () => 0)
   let durationSum = 0
 
@@ -106,9 +105,12 @@ export function createGroupCommit({
     isScheduled = true
     clearTimeout(lazyTimer)
     lazyTimer = undefined
-    // A commit on this thread blocks the event loop, so all messages that arrived meanwhile are here in the next turn.
-    if (inThread && puts.length > 0) whenQuiet(() => puts.length, Math.min(commitMs, longestWaitMs), write)
-    else setImmediate(write)
+    if (puts.length === 0) setImmediate(write)
+    else
+      whenQuiet({
+        ...{ count: () => puts.length, expected: expectedPuts, ready: () => void write() },
+        commitMs: Math.min(commitMs, longestWaitMs),
+      })
   }
 
   /** Nobody waits for an update: it is written with other changes, or when many have come together, or after `lazyMs`. */
@@ -181,6 +183,7 @@ export function createGroupCommit({
       return
     }
     commitMs = performance.now() - startedAt
+    expectedPuts = group.puts.length + puts.length
     const bucket = bounds.findIndex((bound) => commitMs <= bound)
     const at = bucket === -1 ? bounds.length : bucket
     durationCounts[at] = (durationCounts[at] ?? 0) + 1
@@ -273,21 +276,34 @@ export function createGroupCommit({
 /** A wait ends when no message has arrived for this part of a commit's duration. */
 const quietPart = 0.05
 
+interface Wait {
+  /** The number of puts that wait for a commit. */
+  readonly count: () => number
+  /** From this number of puts on, one turn of the event loop without a new put ends the wait. */
+  readonly expected: number
+  /** The longest wait. */
+  readonly commitMs: number
+  readonly ready: () => void
+}
+
 /**
- * Runs `ready` when no message has arrived for 5% of `commitMs`, and after `commitMs` at the latest. While the event loop is free,
- * messages of many connections arrive one after another, and a message that misses a commit waits for two.
+ * Calls `ready` when the expected puts are here, or when none has arrived for 5% of `commitMs`, and after `commitMs` at the latest.
+ * Messages of many connections arrive one after another, and a message that misses a commit waits for two.
  */
-export function whenQuiet(count: () => number, commitMs: number, ready: () => void): void {
+export function whenQuiet({ count, expected, commitMs, ready }: Wait): void {
   const startedAt = performance.now()
   let grownAt = startedAt
   let known = count()
+  let quietTurns = 0
   setImmediate(function look() {
     const now = performance.now()
     if (count() > known) {
       known = count()
       grownAt = now
-    }
-    const isQuiet = now - grownAt >= commitMs * quietPart
+      quietTurns = 0
+    } else quietTurns += 1
+    // In a long turn this process was busy itself: what arrived meanwhile is read in the next one.
+    const isQuiet = known >= expected ? quietTurns >= 1 : quietTurns >= 2 && now - grownAt >= commitMs * quietPart
     if (isQuiet || now - startedAt >= commitMs) ready()
     else setImmediate(look)
   })

@@ -2,7 +2,8 @@ import { setImmediate } from 'node:timers/promises'
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Log } from '../../../src/base/log.ts'
-import type { Damage, FileFigures, InboxFile, OpenedFile, SignOfLife } from './file/interface.ts'
+import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
+import type { Damage, FileFigures, InboxFile, OpenedFile, Part, SignOfLife } from './file/interface.ts'
 import { budgetUsed } from './file/retention.ts'
 
 /** Whether the file can be used, and the attempts to use it again after a failure. */
@@ -201,6 +202,45 @@ export function tidyRegularly({
       health.failed(error)
     }
     if (!isStopped) timer = backgroundTimer(clock, tidyMs, () => void tidy())
+  }
+
+  return () => {
+    isStopped = true
+    timer.cancel()
+  }
+}
+
+const adoptMs = 60_000
+
+/** Takes over the files of receivers that stopped while this one runs. Looks for them every minute. Returns a function that ends that. */
+export function adoptRegularly({
+  file,
+  health,
+  clock,
+  sign,
+  onPart,
+  onUnopened,
+}: Pick<HealthOptions, 'file' | 'clock' | 'sign'> & {
+  readonly health: Health
+  readonly onPart: (part: Part, figures: FileFigures) => void
+  readonly onUnopened: (unopened: readonly UnopenedInbox[]) => void
+}): () => void {
+  let isStopped = false
+  let timer = backgroundTimer(clock, adoptMs, () => void adopt())
+
+  async function adopt(): Promise<void> {
+    try {
+      for (let more = true; more && !isStopped && health.isUsable && health.refusal === undefined;) {
+        const { part, unopened, ...figures } = await file.adopt(sign())
+        more = part !== undefined
+        if (part === undefined) onUnopened(unopened)
+        else onPart(part, figures)
+        await setImmediate()
+      }
+    } catch (error) {
+      health.failed(error)
+    }
+    if (!isStopped) timer = backgroundTimer(clock, adoptMs, () => void adopt())
   }
 
   return () => {

@@ -22,16 +22,17 @@ import type {
   Move,
   OpenedFile,
   Page,
+  Part,
   SignOfLife,
   StoredMessage,
 } from './file/interface.ts'
 import { rowBytes } from './file/retention.ts'
 import { createGroupCommit } from './group-commit.ts'
-import { createHealth, tidyRegularly } from './health.ts'
+import { adoptRegularly, createHealth, tidyRegularly } from './health.ts'
 import { createKeptMessages, type KeptMessage } from './kept-messages.ts'
 import type { SqliteSettings } from './options.ts'
 import { createVehicleRows } from './vehicles.ts'
-import { closedError, createCrashSuspects, openWhenFree, recoveredPages } from './recovery.ts'
+import { closedError, createCrashSuspects, logAdopted, logUnopened, openWhenFree, recoveredPages } from './recovery.ts'
 
 /** The receiver's half of the inbox: what is pending, what is in memory, and which changes the file has to write. */
 export function createSqliteInbox(file: InboxFile, settings: InboxSettings, options: SqliteSettings): Inbox {
@@ -64,6 +65,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   /** The file was damaged: messages up to this `seq` may be missing there, although they are in memory. */
   let damagedUpTo = -1
   let stopTidying = (): void => {}
+  let stopAdopting = (): void => {}
 
   const health = createHealth({
     file,
@@ -92,7 +94,6 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     onCommitted,
     onFailed: health.failed,
     health,
-    inThread: options.thread,
     vehicles,
   })
 
@@ -116,6 +117,33 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     damagedUpTo = newestSeq
     vehicles?.rewrite()
     for (const gap of gaps) if (gap.reason === 'inbox_damaged') settings.onGap?.(gap)
+  }
+
+  /** What was taken over of a file of which only a part is here. */
+  let taken = { messages: 0, deadLetters: 0 }
+
+  /** Messages of a receiver that no longer runs are in this inbox now. */
+  function onPart({ path: from, waiting, bytes, deadLetters, unclean, gaps, isLast }: Part, found: FileFigures): void {
+    figures = found
+    pending.messages += waiting.length
+    pending.bytes += bytes
+    unopened = unopened.filter((other) => other.path !== from)
+    taken = { messages: taken.messages + waiting.length, deadLetters: taken.deadLetters + deadLetters }
+    if (isLast) {
+      logAdopted(settings.log, { path: from, ...taken })
+      taken = { messages: 0, deadLetters: 0 }
+    }
+    const newest = waiting.at(-1)
+    if (newest !== undefined && unclean) crashSuspects.begin(seqOf(newest.id))
+    if (newest !== undefined)
+      settings.onWaiting?.(unclean ? waiting.map((each) => ({ ...each, redelivered: true })) : waiting)
+    for (const gap of gaps) settings.onGap?.(gap)
+  }
+
+  function onUnopened(found: readonly UnopenedInbox[]): void {
+    for (const left of found)
+      if (!unopened.some(({ path: known }) => known === left.path)) logUnopened(settings.log, left)
+    unopened = [...unopened.filter((known) => !found.some((left) => left.path === known.path)), ...found]
   }
 
   function writeUncertainMoves(): void {
@@ -240,6 +268,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       if (unclean) crashSuspects.begin(newestSeq)
       isOpen = true
       stopTidying = tidyRegularly({ file, health, clock, pendingBytes, sign, onFigures: (found) => (figures = found) })
+      if (options.adopt !== undefined) stopAdopting = adoptRegularly({ file, health, clock, sign, onPart, onUnopened })
       control.open()
       const waiting: AsyncIterable<readonly Waiting[]> = recoveredPages({
         read: (after) => readFile(() => file.waiting(after)),
@@ -395,6 +424,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       if (isClosed) return
       isClosed = true
       stopTidying()
+      stopAdopting()
       control.close()
       if (!isOpen) return file.close()
       writeUncertainMoves()
@@ -423,7 +453,7 @@ function before(sign: SignOfLife, atMs: number): SignOfLife {
 
 /** What the file notes now. */
 function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings): SignOfLife {
-  const uptimeMs = clock === systemClock ? machineUptimeMs() : elapsedMs(clock)
+  const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
   const gaps = openGaps?.()
   return {
     nowMs: clock.now(),

@@ -21,8 +21,9 @@ export interface SqliteInboxOptions {
   readonly waitMs?: number
   /**
    * The files of stopped receivers, for instance `'data/inbox-*.db'`: `*` in the name stands for any text. At the start, this
-   * inbox takes over the messages that wait in them and their dead letters, each exactly once. Files in use are left alone.
-   * Default: none, and the log names files that hold messages.
+   * inbox takes over the messages that wait in them and their dead letters, each exactly once. Every minute while it runs, it
+   * does the same with files whose receiver gave no sign of life for a minute. Files in use are left alone. Default: none, and
+   * the log names files that hold messages.
    */
   readonly adopt?: string
 }

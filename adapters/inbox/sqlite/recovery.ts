@@ -3,7 +3,8 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxSettings, Waiting } from '../../../src/inbox/inbox.ts'
 import { elapsedMs } from '../../../src/base/clock.ts'
 import type { Log } from '../../../src/base/log.ts'
-import type { InboxFile, OpenedFile, Page, Siblings } from './file/interface.ts'
+import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
+import type { InboxFile, OpenedFile, Page } from './file/interface.ts'
 import { type Health, logDamage } from './health.ts'
 import type { SqliteSettings } from './options.ts'
 
@@ -28,7 +29,8 @@ export async function openWhenFree(
         throw closedError(path)
       }
       if (found.damage !== undefined) logDamage(log, path, found.damage)
-      logSiblings(log, found.siblings)
+      for (const left of found.siblings.adopted) logAdopted(log, left)
+      for (const left of found.siblings.unopened) logUnopened(log, left)
       log.debug(`opened the inbox ${path}`, { sqlite: found.version, messages: found.messages, unclean: found.unclean })
       return found
     } catch (error) {
@@ -40,13 +42,14 @@ export async function openWhenFree(
   }
 }
 
-function logSiblings(log: Log, { adopted, unopened }: Siblings): void {
-  for (const { path: from, messages, deadLetters } of adopted)
-    log.info(`took over ${messages} messages and ${deadLetters} dead letters from the inbox ${from}`)
-  for (const { path: from, messages, deadLetters } of unopened)
-    log.warn(
-      `${messages} messages and ${deadLetters} dead letters wait in the inbox ${from}, and no receiver has it open`,
-    )
+export function logAdopted(log: Log, { path, messages, deadLetters }: UnopenedInbox): void {
+  log.info(`took over ${messages} messages and ${deadLetters} dead letters from the inbox ${path}`)
+}
+
+export function logUnopened(log: Log, { path, messages, deadLetters }: UnopenedInbox): void {
+  log.warn(
+    `${messages} messages and ${deadLetters} dead letters wait in the inbox ${path}, and no receiver has it open`,
+  )
 }
 
 export function closedError(path: string): FleethookError {

@@ -84,7 +84,6 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
   function change(vehicle: StoredVehicle): void {
     dirty.set(vehicle.vin, vehicle)
     forgotten.delete(vehicle.vin)
-    remember(vehicle)
     timer ??= backgroundTimer(clock, roundMs, () => {
       beginRound()
       // It stays to be written when the commit fails.
@@ -99,18 +98,24 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
     while (isDue()) await commit()
   }
 
+  const here = (vin: string): StoredVehicle | undefined =>
+    dirty.get(vin) ?? writing.get(vin) ?? recent.get(vin) ?? older.get(vin)
+
   async function load(vin: string): Promise<StoredVehicle | undefined> {
     const row = await read(() => file.vehicle(vin))
-    if (row === undefined) return undefined
+    // Something newer may have come while the file was read.
+    if (row === undefined || forgotten.has(vin)) return undefined
+    const known = here(vin)
+    if (known !== undefined) return known
     const stored = storedOf(row)
-    if (!recent.has(vin)) remember(stored)
+    remember(stored)
     return stored
   }
 
   const store: VehicleStore = {
     load(vin) {
       if (forgotten.has(vin)) return undefined
-      return dirty.get(vin) ?? writing.get(vin) ?? recent.get(vin) ?? older.get(vin) ?? load(vin)
+      return here(vin) ?? load(vin)
     },
     keep: change,
     async list({ after = '', limit }) {
@@ -195,6 +200,7 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
     },
 
     written({ upTo: newUpTo, forgotten: gone }) {
+      for (const [vin, vehicle] of writing) if (!forgotten.has(vin)) remember(vehicle)
       writing.clear()
       for (const vin of gone) forgotten.delete(vin)
       if (newUpTo !== undefined) upTo = newUpTo

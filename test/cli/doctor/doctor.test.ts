@@ -1,12 +1,12 @@
 import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver } from 'fleethook'
+import { createReceiver, type Observer, type Receiver } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
 import { Hono } from 'hono'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import type { Circumstances, Finding } from '../../../adapters/cli/doctor/check.ts'
+import type { ArrivedTest, Circumstances, Finding } from '../../../adapters/cli/doctor/check.ts'
 import { checkSecret } from '../../../adapters/cli/doctor/local.ts'
 import { checkNetwork, checkTls } from '../../../adapters/cli/doctor/network.ts'
 import { checkProxy } from '../../../adapters/cli/doctor/proxy.ts'
@@ -32,6 +32,7 @@ function circumstances(about: Partial<Circumstances> & { readonly variables?: Re
     vin: undefined,
     signal: new AbortController().signal,
     ask: () => Promise.reject(new Error('No receiver runs.')),
+    arrived: () => Promise.reject(new Error('No receiver runs.')),
     ...given,
   }
 }
@@ -48,8 +49,18 @@ async function found(findings: AsyncIterable<Finding>): Promise<Record<string, s
   return all
 }
 
-async function receiverBehind(fault: Fault, receiverSecret = secret): Promise<URL> {
-  const receiver = createReceiver({ secret: receiverSecret, log: silent })
+/** A receiver behind a proxy, and what reached it. */
+async function receiverBehind(
+  fault: Fault,
+  receiverSecret: string = secret,
+): Promise<Pick<Circumstances, 'arrived'> & { readonly url: URL }> {
+  const tests = new Map<string, ArrivedTest>()
+  const observe: Observer = { tested: (message) => tests.set(message.test, message) }
+  const url = await behind(fault, createReceiver({ secret: receiverSecret, log: silent, observe }))
+  return { url, arrived: async (test) => tests.get(test) }
+}
+
+async function behind(fault: Fault, receiver: Receiver): Promise<URL> {
   const app = new Hono().route('/telemetry', receiver.routes())
   const server = await serve(app, { port: 0, hostname: '127.0.0.1', signals: [] })
   const front = await proxy(server.url, fault)
@@ -64,13 +75,14 @@ const silent = { debug() {}, info() {}, warn() {}, error() {} }
 
 describe('a proxy before the receiver', () => {
   const check = async (fault: Fault, receiverSecret?: string): Promise<Record<string, string>> =>
-    found(checkProxy(circumstances({ url: await receiverBehind(fault, receiverSecret) })))
+    found(checkProxy(circumstances(await receiverBehind(fault, receiverSecret))))
 
   test('one that changes nothing passes every check', async () => {
     const findings = await check({})
     expect(Object.entries(findings).filter(([, text]) => !text.startsWith('ok'))).toEqual([])
     expect(Object.keys(findings)).toEqual([
       'proxy.answer',
+      'proxy.headers',
       'proxy.time',
       'proxy.gzip',
       'proxy.body',
@@ -78,6 +90,26 @@ describe('a proxy before the receiver', () => {
       'proxy.stranger',
       'proxy.health',
     ])
+  })
+
+  test('what arrived is shown by names and lengths, and a change on the way is named', async () => {
+    const same = await check({ headers: (headers) => ({ ...headers, 'x-forwarded-for': '192.0.2.7' }) })
+    expect(same['proxy.headers']).toMatch(
+      /^ok: 61 bytes arrived unchanged, with the headers .*authorization \(64\).*x-forwarded-for \(9\)/,
+    )
+    expect(JSON.stringify(same)).not.toContain(secret)
+    const changed = await check({
+      headers: (headers) => ({ ...headers, authorization: `Splunk ${headers.authorization}` }),
+    })
+    expect(changed['proxy.headers']).toMatch(
+      /^warn: The message was changed on the way: 61 bytes became 61\. .*authorization \(71\)/,
+    )
+  })
+
+  test('another receiver behind the address is told from the one of this machine', async () => {
+    const { url } = await receiverBehind({})
+    const findings = await found(checkProxy(circumstances({ url, arrived: async () => undefined })))
+    expect(findings['proxy.headers']).toMatch(/^warn: Another receiver answered: the one with the inbox/)
   })
 
   test('one that removes the Authorization header is named', async () => {
@@ -139,6 +171,15 @@ describe('a proxy before the receiver', () => {
   test('one that removes Content-Encoding is named', async () => {
     const findings = await check({ headers: ({ 'content-encoding': _, ...rest }) => rest })
     expect(findings['proxy.gzip']).toMatch(/^fail: A gzip body was refused by the receiver: status 400/)
+  })
+
+  test('what the receiver refuses of its messages is no gap', async () => {
+    const receiver = createReceiver({ secret, log: silent, limits: { bodyBytes: 10_000 } })
+    const url = await behind({ headers: ({ 'content-encoding': _, ...rest }) => rest }, receiver)
+    const findings = await found(checkProxy(circumstances({ url })))
+    expect(findings['proxy.gzip']).toMatch(/^fail: A gzip body was refused by the receiver/)
+    expect(findings['proxy.body']).toMatch(/^fail: .* was refused by the receiver: status 413/)
+    expect(receiver.stats()).toMatchObject({ refused: { body_not_json: 1, body_too_large: 1 }, openGaps: 0 })
   })
 
   test('one that cuts the connection is named with the error', async () => {

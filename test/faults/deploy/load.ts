@@ -1,14 +1,14 @@
 import { Agent, request } from 'node:http'
 import { connect } from 'node:net'
-import { message } from '../../runtimes/client.ts'
 import { secret } from '../../runtimes/targets.ts'
+import { messageOf, type Sent } from '../process/traffic.ts'
 
 /** How the sender uses connections. */
 export type Connections = 'new' | 'kept' | 'pipelined'
 
 /** What the sender counted. */
 export interface Count {
-  readonly sent: number
+  readonly sent: readonly Sent[]
   /** Messages without a 2xx, by the error or the status. */
   readonly failures: ReadonlyMap<string, number>
   /** The longest time until a 2xx, in milliseconds. */
@@ -27,6 +27,7 @@ const patienceMs = 30_000
 export function pour(port: number, connections: Connections, ratePerSecond = 200): Load {
   const failures = new Map<string, number>()
   const under = new Set<Promise<void>>()
+  const answered: Sent[] = []
   const agent = new Agent(
     connections === 'kept' ? { keepAlive: true, maxSockets: 50, scheduling: 'fifo' } : { keepAlive: false },
   )
@@ -37,15 +38,27 @@ export function pour(port: number, connections: Connections, ratePerSecond = 200
 
   function send(): void {
     sent += 1
-    const body = message(`V${sent % vehicles}`, sent)
+    const number = sent
+    const vin = `V${number % vehicles}`
+    const body = messageOf(vin, number)
+    const sentAtMs = Date.now()
     const beganMs = performance.now()
-    const piped = pipes[sent % Math.max(1, pipes.length)]
-    const answered = (piped === undefined ? post(port, agent, body) : piped.send(body)).then((result) => {
+    const piped = pipes[number % Math.max(1, pipes.length)]
+    const posted = (piped === undefined ? post(port, agent, body) : piped.send(body)).then((result) => {
+      const status = /^\d+$/.test(result) ? Number(result) : 0
+      answered.push({
+        vin,
+        number,
+        sentAtMs,
+        endedAtMs: Date.now(),
+        status,
+        ...(status === 0 ? { error: result } : {}),
+      })
       if (result === '200') slowestMs = Math.max(slowestMs, performance.now() - beganMs)
       else failures.set(result, (failures.get(result) ?? 0) + 1)
     })
-    under.add(answered)
-    void answered.finally(() => under.delete(answered))
+    under.add(posted)
+    void posted.finally(() => under.delete(posted))
   }
 
   const timer = setInterval(() => {
@@ -57,7 +70,7 @@ export function pour(port: number, connections: Connections, ratePerSecond = 200
       await Promise.all(under)
       agent.destroy()
       for (const one of pipes) one.close()
-      return { sent, failures, slowestMs }
+      return { sent: answered, failures, slowestMs }
     },
   }
 }

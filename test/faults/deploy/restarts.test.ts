@@ -1,5 +1,8 @@
+import { appendFileSync, readFileSync } from 'node:fs'
 import { afterAll, describe, expect, test } from 'vitest'
 import { inForm } from '../../form.ts'
+import { account, refusalsIn } from '../accounting.ts'
+import type { Journal } from '../process/journal.ts'
 import { type Row, versionsOf, writeFigures } from '../figures.ts'
 import { type Connections, pour, refused } from './load.ts'
 import {
@@ -19,14 +22,30 @@ import {
  */
 const restarts = inForm({ short: 1, full: 2, long: 6 })
 const ratePerSecond = inForm({ short: 100, full: 200 })
-const rows: Row[] = []
+
+/**
+ * All ways take half an hour. They can run in parts, which add up in a file that each part extends: `ROWS=rows.jsonl npm run
+ * test:faults -- test/faults/deploy/restarts.test.ts -t nginx`, then with another `-t`.
+ */
+const rowsFile = process.env['ROWS']
+interface Measured {
+  readonly table: string
+  readonly row: Row
+}
+const measured: Measured[] = []
 
 interface Case {
   readonly way: string
   readonly deploy: () => Promise<Deployment>
   readonly connections: readonly Connections[]
-  /** Zero messages are refused. Else the test only counts. */
+  /** Zero messages are refused. Else the test counts them. */
   readonly promised: boolean
+  /**
+   * A receiver learns only of what reaches it. So a message that a proxy refuses while a receiver listens, or that is behind the
+   * last answer of a connection, lies in no gap. Default `false`: every message is accounted for.
+   */
+  readonly isUnseen?: boolean
+  readonly table?: string
   readonly rate?: number
   /** The time that bytes take to the receiver and back, in milliseconds. */
   readonly delayMs?: number
@@ -40,7 +59,12 @@ const proxied = (proxy: Proxy): Case => ({
   deploy: () => behind(proxy),
   connections: both,
   promised: proxy !== 'caddy',
+  isUnseen: proxy === 'caddy',
 })
+
+/** How long a receiver takes messages after the signal where no other process can listen, in milliseconds. */
+const delays = [0, 100, 500, 1_500, 5_000] as const
+const delayTable = 'The delay before a port closes that no other process holds'
 
 const short: readonly Case[] = [
   { way: 'systemd', deploy: () => systemdStyle(), connections: both, promised: true },
@@ -57,7 +81,7 @@ const long: readonly Case[] = [
   ...full,
   { way: 'systemd, busy event loop', deploy: () => systemdStyle(busy), connections: both, promised: true, rate: 40 },
   { way: 'systemd, 50 ms of delay', deploy: () => systemdStyle(), connections: ['kept'], promised: true, delayMs: 50 },
-  { way: 'systemd', deploy: () => systemdStyle(), connections: ['pipelined'], promised: false },
+  { way: 'systemd', deploy: () => systemdStyle(), connections: ['pipelined'], promised: false, isUnseen: true },
   ...(proxies.includes('nginx')
     ? [
         {
@@ -66,10 +90,18 @@ const long: readonly Case[] = [
             behind('nginx', (config) => config.replace(/ max_fails=0|proxy_next_upstream .*|proxy_connect.*/g, '')),
           connections: both,
           promised: false,
+          isUnseen: true,
         },
       ]
     : []),
   { way: 'a supervisor without a socket', deploy: () => plain(), connections: both, promised: false },
+  ...delays.map((delayBeforeCloseMs) => ({
+    way: `delayBeforeCloseMs ${delayBeforeCloseMs}`,
+    deploy: () => plain({ serve: { delayBeforeCloseMs } }),
+    connections: both,
+    promised: false,
+    table: delayTable,
+  })),
 ]
 
 const cases = inForm({ short, full, long }).flatMap((one) =>
@@ -90,8 +122,10 @@ async function measure({
   deploy,
   connections,
   promised,
+  isUnseen = false,
   rate = ratePerSecond,
   delayMs = 0,
+  table = 'Restarts',
 }: (typeof cases)[number]): Promise<void> {
   await using deployment = await deploy()
   const slow = delayMs === 0 ? undefined : await delayed(deployment.port, delayMs / 2)
@@ -103,31 +137,59 @@ async function measure({
   }
   const count = await load.stop()
   slow?.close()
-  const lost = refused(count)
-  rows.push({
+  const { sent } = count
+  const acknowledged = sent.filter(({ status }) => status === 200).map(({ number }) => number)
+  const unhandled = ({ runs }: Journal): readonly number[] => {
+    const handled = new Set(runs.map(({ number }) => number))
+    return acknowledged.filter((number) => !handled.has(number))
+  }
+  let journal = await deployment.journal()
+  // A process that has nothing to do may be the one before the last.
+  for (let tries = 0; tries < 50 && unhandled(journal).length > 0; tries += 1) journal = await deployment.journal()
+  const { fates, violations } = account({ sent, journal, refusals: refusalsIn([deployment.output()]) })
+  const row: Row = {
     way,
     connections,
     restarts,
-    sent: count.sent,
-    'not acknowledged': lost,
+    sent: sent.length,
+    'not acknowledged': refused(count),
+    'inside a gap': fates.gap,
+    'in no gap': fates.unaccounted,
     why: [...count.failures].map(([why, times]) => `${why} ${times}`).join(', '),
     'slowest answer ms': Math.round(count.slowestMs),
-  })
-  expect(count.sent).toBeGreaterThan(20)
+  }
+  measured.push({ table, row })
+  if (rowsFile !== undefined) appendFileSync(rowsFile, `${JSON.stringify({ table, row })}\n`)
+  expect(sent.length).toBeGreaterThan(20)
   if (promised) expect([...count.failures]).toEqual([])
+  // The first stories are enough to find a cause.
+  if (!isUnseen) expect(violations.unaccounted.slice(0, 5), `${fates.unaccounted} unaccounted for`).toEqual([])
+  // Acknowledged messages are never lost.
+  expect(unhandled(journal)).toEqual([])
 }
 
-afterAll(() =>
-  writeFigures({
+afterAll(() => {
+  const all: readonly Measured[] =
+    rowsFile === undefined
+      ? measured
+      : readFileSync(rowsFile, 'utf8')
+          .trimEnd()
+          .split('\n')
+          .map((line): Measured => JSON.parse(line))
+  const tables = [...Map.groupBy(all, ({ table }) => table)].map(([title, of]) => ({
+    title,
+    rows: of.map(({ row }) => row),
+  }))
+  return writeFigures({
     piece: 'deploys',
     title: 'Messages that are not acknowledged during deploys',
     file: 'test/faults/deploy/restarts.test.ts',
     about:
-      'A sender posts 200 messages a second of 50 vehicles, each once, while the receiver is restarted six times. Handlers take 200 ms. The inbox is a SQLite file. With a busy event loop, every handler burns 20 ms of CPU and 40 messages a second are sent. Behind a proxy there are two receivers with a file each, and each of them is restarted six times, one after the other. A relay in the sender adds the delay to bytes, and none to the connecting. The configurations are in `examples/deploy`.',
-    tables: [{ title: 'Restarts', rows }],
+      'A sender posts 200 messages a second of 50 vehicles, each once, while the receiver is restarted six times. Handlers take 200 ms. The inbox is a SQLite file. With a busy event loop, every handler burns 20 ms of CPU and 40 messages a second are sent. Behind a proxy there are two receivers with a file each, and each of them is restarted six times, one after the other. A relay in the sender adds the delay to bytes, and none to the connecting. The configurations are in `examples/deploy`. The checker of `test/faults/accounting.ts` says for each message that was not acknowledged whether it lies inside a gap event. Every acknowledged message was handled.',
+    tables,
     versions: {
       ...versionsOf(['bun', 'deno']),
       ...Object.fromEntries(proxies.map((proxy) => [proxy, proxyVersion(proxy) ?? ''])),
     },
-  }),
-)
+  })
+})

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { runtimePath } from '../../../scripts/runtimes.ts'
 import { spawnTarget, type Target, type TargetCommand } from '../../conformance/spawn.ts'
+import { type Journal, readJournal } from '../process/journal.ts'
 
 /** A receiver that is deployed in one of the documented ways. */
 export interface Deployment extends AsyncDisposable {
@@ -15,6 +16,8 @@ export interface Deployment extends AsyncDisposable {
   restart(): Promise<void>
   /** Every line that its processes have printed. */
   output(): readonly string[]
+  /** What the handlers of all its processes got so far. Waits until one that runs now has nothing to do. */
+  journal(): Promise<Journal>
 }
 
 export interface Wanted {
@@ -28,9 +31,17 @@ export interface Wanted {
 const program = fileURLToPath(new URL('program.ts', import.meta.url))
 const cli = fileURLToPath(new URL('../../../adapters/cli/main.ts', import.meta.url))
 
+/** The files of a deployment. */
+interface Files {
+  readonly inbox: string
+  readonly journal: string
+  /** The files of stopped processes that a process takes over. */
+  readonly adopt?: string
+}
+
 function commandOf(
   { runtime = 'node24', serve = {}, settings = {}, isDurable = true }: Wanted,
-  inbox: string,
+  { inbox, journal, adopt }: Files,
 ): TargetCommand {
   const flags = { deno: ['run', '--allow-all', '--unstable-net'], bun: ['run'], node22: [], node24: [], node26: [] }
   return {
@@ -40,12 +51,25 @@ function commandOf(
     env: {
       SERVE: JSON.stringify({ hostname: '127.0.0.1', ...serve }),
       SETTINGS: JSON.stringify(settings),
+      JOURNAL: journal,
       ...(isDurable ? { INBOX: inbox } : {}),
+      ...(adopt === undefined ? {} : { ADOPT: adopt }),
     },
   }
 }
 
-const newInbox = (): string => join(mkdtempSync(join(tmpdir(), 'fleethook-deploy-')), 'inbox.db')
+function newFiles(): Files {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-deploy-'))
+  return { inbox: join(folder, 'inbox.db'), journal: join(folder, 'journal') }
+}
+
+/** Resolves when these processes have handled everything and emitted every gap. */
+async function whenIdle(targets: readonly Target[]): Promise<void> {
+  for (const { output } of targets) {
+    const from = output.length
+    while (!output.slice(from).includes('idle')) await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}
 
 /** A port that is free now. */
 async function freePort(): Promise<number> {
@@ -59,9 +83,9 @@ async function freePort(): Promise<number> {
 /** One process after the other, with one port and one file, as a supervisor without a socket restarts it. */
 export async function plain(wanted: Wanted = {}): Promise<Deployment> {
   const port = await freePort()
-  const inbox = newInbox()
-  const start = (): Promise<Target> => spawnTarget(commandOf({ ...wanted, serve: { port, ...wanted.serve } }, inbox))
-  return oneAfterTheOther(port, start)
+  const files = newFiles()
+  const start = (): Promise<Target> => spawnTarget(commandOf({ ...wanted, serve: { port, ...wanted.serve } }, files))
+  return oneAfterTheOther(port, files, start)
 }
 
 /** A socket that is bound to a free port and that this process never accepts from. */
@@ -81,7 +105,8 @@ const held: object[] = []
 /** One process after the other on a socket that this process holds: what systemd does with a socket unit. */
 export async function systemdStyle(wanted: Wanted = {}): Promise<Deployment> {
   const { port, fd } = await bindPort()
-  const { command, args, ...rest } = commandOf(wanted, newInbox())
+  const files = newFiles()
+  const { command, args, ...rest } = commandOf(wanted, files)
   const start = (): Promise<Target> =>
     spawnTarget({
       ...rest,
@@ -90,10 +115,10 @@ export async function systemdStyle(wanted: Wanted = {}): Promise<Deployment> {
       args: ['-c', 'LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"', command, ...args],
       inherited: [fd],
     })
-  return oneAfterTheOther(port, start)
+  return oneAfterTheOther(port, files, start)
 }
 
-async function oneAfterTheOther(port: number, start: () => Promise<Target>): Promise<Deployment> {
+async function oneAfterTheOther(port: number, files: Files, start: () => Promise<Target>): Promise<Deployment> {
   let current = await start()
   const output: string[] = []
   return {
@@ -104,6 +129,10 @@ async function oneAfterTheOther(port: number, start: () => Promise<Target>): Pro
       current = await start()
     },
     output: () => [...output, ...current.output],
+    async journal() {
+      await whenIdle([current])
+      return readJournal(files.journal)
+    },
     [Symbol.asyncDispose]: async () => void (await current.stop('SIGKILL')),
   }
 }
@@ -111,7 +140,8 @@ async function oneAfterTheOther(port: number, start: () => Promise<Target>): Pro
 /** `fleethook run`. */
 export async function fleethookRun(wanted: Wanted = {}): Promise<Deployment & { readonly target: Target }> {
   const port = await freePort()
-  const { command, args, ...rest } = commandOf(wanted, newInbox())
+  const files = newFiles()
+  const { command, args, ...rest } = commandOf(wanted, files)
   const target = await spawnTarget({
     ...rest,
     command,
@@ -129,15 +159,33 @@ export async function fleethookRun(wanted: Wanted = {}): Promise<Deployment & { 
         await new Promise((resolve) => setTimeout(resolve, 20))
     },
     output: () => target.output,
+    async journal() {
+      await whenIdle([target])
+      return readJournal(files.journal)
+    },
     [Symbol.asyncDispose]: async () => void (await target.stop('SIGTERM')),
   }
 }
 
-/** Two processes on one port, each with a file of its own. The new one starts before the old one stops. */
+/**
+ * Two processes on one port, each with a file of its own. The new one starts before the old one stops, and takes over what the
+ * ones before that left.
+ */
 export async function reusedPort(wanted: Wanted = {}): Promise<Deployment> {
   const port = await freePort()
+  const files = newFiles()
+  let processes = 0
   const start = (): Promise<Target> =>
-    spawnTarget(commandOf({ ...wanted, serve: { port, reusePort: true, ...wanted.serve } }, newInbox()))
+    spawnTarget(
+      commandOf(
+        { ...wanted, serve: { port, reusePort: true, ...wanted.serve } },
+        {
+          ...files,
+          inbox: files.inbox.replace('.db', `-${(processes += 1)}.db`),
+          adopt: files.inbox.replace('.db', '-*.db'),
+        },
+      ),
+    )
   let current = await start()
   const output: string[] = []
   return {
@@ -149,6 +197,12 @@ export async function reusedPort(wanted: Wanted = {}): Promise<Deployment> {
       current = next
     },
     output: () => [...output, ...current.output],
+    async journal() {
+      const last = await start()
+      await whenIdle([current, last])
+      await last.stop('SIGKILL')
+      return readJournal(files.journal)
+    },
     [Symbol.asyncDispose]: async () => void (await current.stop('SIGKILL')),
   }
 }
@@ -180,10 +234,13 @@ export async function behind(
   const [port, one, two] = [await freePort(), await freePort(), await freePort()]
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-proxy-'))
   const inboxes = [join(folder, 'one.db'), join(folder, 'two.db')]
+  const journal = join(folder, 'journal')
   const starts = [one, two].map(
-    (own, index) => (): Promise<Target> => spawnTarget(commandOf({ serve: { port: own } }, inboxes[index] ?? '')),
+    (own, index) => (): Promise<Target> =>
+      spawnTarget(commandOf({ serve: { port: own } }, { inbox: inboxes[index] ?? '', journal })),
   )
   const receivers = await Promise.all(starts.map((start) => start()))
+  const output: string[] = []
   const path = join(folder, configs[proxy])
   let config = change(readFileSync(examples + configs[proxy], 'utf8'))
     .replaceAll('3001', String(one))
@@ -217,12 +274,17 @@ export async function behind(
     async restart() {
       for (const [index, start] of starts.entries()) {
         await receivers[index]?.stop()
+        output.push(...(receivers[index]?.output ?? []))
         receivers[index] = await start()
         // A proxy that asks for readiness does so twice a second.
         await new Promise((resolve) => setTimeout(resolve, 1_500))
       }
     },
-    output: () => receivers.flatMap((receiver) => receiver.output),
+    output: () => [...output, ...receivers.flatMap((receiver) => receiver.output)],
+    async journal() {
+      await whenIdle(receivers)
+      return readJournal(journal)
+    },
     async [Symbol.asyncDispose]() {
       const ended = once(child, 'exit')
       child.kill('SIGTERM')

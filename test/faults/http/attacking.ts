@@ -6,25 +6,25 @@ import { runtimePath } from '../../../scripts/runtimes.ts'
 import type { TargetCommand } from '../../conformance/spawn.ts'
 import type { AttackKind } from './programs/attacks.ts'
 
-/** An attack that is under way, from a process of its own. */
+/** A running attack in its own process. */
 export interface Attacking extends AsyncDisposable {
   /** Ends it, and resolves to what it did. */
   stop(): Promise<Readonly<Record<string, number>>>
 }
 
-/** The same command, allowed as many open files as this machine lets any process have. */
+/** The same command with the highest limit of open files that this machine allows. */
 export function withFiles({ command, args, ...rest }: TargetCommand): TargetCommand {
   const raised = 'ulimit -n "$(ulimit -H -n)" 2>/dev/null; exec "$0" "$@"'
   return { ...rest, command: '/bin/sh', args: ['-c', raised, command, ...args] }
 }
 
-/** How many connections a process may have, and so how many of them an attack can be made of. */
+/** The most connections that a process, and so an attack, can have. */
 export const mostConnections: number = (() => {
   const limit = execFileSync('/bin/sh', ['-c', 'ulimit -H -n'], { encoding: 'utf8' }).trim()
   return limit === 'unlimited' ? Number.POSITIVE_INFINITY : Number(limit) - 1_000
 })()
 
-/** Attacks the receiver on this port; resolves when the attack is at full strength. */
+/** Attacks the receiver on this port. Resolves when the attack is at full strength. */
 export async function attack(kind: AttackKind, url: string, amount: number): Promise<Attacking> {
   const { command, args } = withFiles({
     runtime: 'node24',

@@ -9,11 +9,11 @@ export interface Latency {
   readonly most: number
 }
 
-/** Traffic as it always is, which somebody else's attack must not disturb. */
+/** Normal traffic, which an attack by somebody else must not disturb. */
 export interface Live {
-  /** Goes on for so long, and resolves to how long the acknowledgments took of what was sent meanwhile. */
+  /** Continues for this time, and resolves to the times that the acknowledgments of these messages took. */
   during(ms: number): Promise<Latency>
-  /** Resolves when all that was sent has been answered. */
+  /** Resolves when every message was answered. */
   stop(): Promise<void>
   /** The numbers of the messages that got a 2xx. */
   readonly acknowledged: ReadonlySet<number>
@@ -25,8 +25,9 @@ export const connections = 16
 const vehicles = 50
 
 /**
- * Posts so many messages a second, each at its time, whether or not those before it are answered: what waits for a
- * connection waits for the receiver. Every tenth comes on a connection of its own, as from a sender who has none yet.
+ * Posts `perSecond` messages a second, each at its time, without waiting for earlier answers. A message that waits for
+ * a connection waits for the receiver. Every tenth message opens a connection of its own, like a sender that has none
+ * yet.
  */
 export function goLive(url: string, secret: string, perSecond: number): Live {
   const agent = new Agent({ keepAlive: true, maxSockets: connections })

@@ -20,12 +20,14 @@ if (idle < wantedIdle) {
 }
 
 /**
- * Whoever knows the secret can take up all of a core, with bombs as with messages, and then the rest waits: how long is
- * written down, and that nothing is lost is asserted, but not that nobody notices.
+ * Somebody who knows the secret can use a whole core, with bombs as well as with messages, and other messages wait.
+ * The test records how long, and asserts that nothing is lost. It does not assert that nobody notices.
  */
 const saturating = '4 senders of gzip bombs of 100 MB, as fast as they are answered'
 
-/** What a connection may cost at most, in bytes: an idle one, or one whose body is coming. Bodies have a limit of 1 MiB. */
+/**
+ * The most memory that a connection may take, in bytes, idle or with a body on its way. Bodies have a limit of 1 MiB.
+ */
 const costs: Readonly<Record<AttackKind, number>> = {
   idle: 65_536,
   halfBodies: 1_048_576,
@@ -35,7 +37,7 @@ const costs: Readonly<Record<AttackKind, number>> = {
 }
 const slackBytes = 256 * 1_048_576
 
-/** What attacks together, and how much of it at once. */
+/** The attacks that run together, and the amount of each. */
 const attacks = inForm<Readonly<Record<string, readonly (readonly [AttackKind, number])[]>>>({
   full: {
     'slow clients of every sort at once': [
@@ -96,7 +98,7 @@ describe.each(runtimes)(
       const program = join(import.meta.dirname, 'programs/receiver.ts')
       await using target = await spawnTarget(withFiles(programCommand(runtime, program)))
       const live = goLive(target.url, secret, perSecond)
-      // Until the compilers have done what they do.
+      // Warms up the compilers.
       await live.during(quietMs)
       const before = await seen(target)
       const quiet = await live.during(quietMs)
@@ -137,7 +139,7 @@ describe.each(runtimes)(
       expect(after.lost).toBe(0)
       const mostBytes = parts.reduce((sum, [kind, amount]) => sum + amount * costs[kind], calm.peakBytes + slackBytes)
       expect(after.peakBytes).toBeLessThan(mostBytes)
-      // How long anything takes in a short run says more of what else the machine does.
+      // In a short run, the times depend more on other work of the machine than on the receiver.
       if (form !== 'long' || name === saturating) return
       expect(attacked.p50).toBeLessThan(100)
       expect(attacked.p99).toBeLessThan(1_000)

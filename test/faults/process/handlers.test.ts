@@ -9,8 +9,8 @@ import { createSite, lastLine, type Site } from './start.ts'
 import { createTraffic, messageOf, statusOf } from './traffic.ts'
 
 /*
- * Healthy vehicles beside ones whose handlers misbehave in every way there is. What is compared is the time from sending a
- * message of a healthy vehicle to the end of its handler, with and without the others, in the same run.
+ * Healthy vehicles run beside vehicles whose handlers misbehave in every known way. The test compares the time from
+ * sending a message of a healthy vehicle to the end of its handler, with and without the others, in the same run.
  */
 const healthy = Array.from({ length: 20 }, (_, n) => `V${n}`)
 const seconds = inForm({ full: 1.5, long: 20 })

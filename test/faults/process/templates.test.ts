@@ -76,7 +76,7 @@ class Killed {
     await exited
   }
 
-  /** Kills it again and again, until it has been killed often enough and the work is done. */
+  /** Kills it until enough kills have happened and the work is done. */
   async during(work: Promise<unknown>): Promise<void> {
     let isDone = false
     void work.finally(() => (isDone = true))

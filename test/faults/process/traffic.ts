@@ -39,7 +39,7 @@ export interface TrafficOptions {
   readonly timeoutMs?: number
   /** Every second vehicle opens a connection for each message. Default: all keep theirs. */
   readonly opensConnections?: boolean
-  /** Every so many messages of a vehicle have a fault of their own. Default: none. */
+  /** Each message of a vehicle with this distance has a fault of its own. Default: none. */
   readonly wrongEvery?: number
 }
 

@@ -1,5 +1,5 @@
-// Times a subject with both classes of guesses, on whatever runtime runs it, and prints what came out as one line of JSON:
-// `measure.ts <plain|comparison|guard> <long|usual> <number of the classes> <times>`.
+// Times a subject with both classes of guesses, on any runtime, and prints the result as one line of JSON: `measure.ts
+// <plain|comparison|guard> <long|usual> <number of the classes> <times>`.
 import { argv } from 'node:process'
 import { classes, type Guess, type Subject, subjects } from './trials.ts'
 import { compareTimes } from './welch.ts'
@@ -10,7 +10,7 @@ const compared = classes[length === 'long' ? length : 'usual'][Number(number)]
 if (!isSubject(subject) || compared === undefined)
   throw new Error(`There is nothing called ${argv.slice(2).join(' ')}.`)
 
-/** Comparisons that are timed together, since one is shorter than what a clock takes. */
+/** Comparisons that are timed together, because one is shorter than reading a clock. */
 const callsAtOnce = 8
 
 const decoder = new TextDecoder()
@@ -18,8 +18,8 @@ const encoder = new TextEncoder()
 let right = 0
 
 /**
- * All that a comparison touches is made anew each time, in the same way for both classes, so that they differ in nothing
- * but their characters: what stays at one address for long is slower or quicker for where it lies.
+ * Creates everything that a comparison touches each time, in the same way for both classes, so that only their
+ * characters differ. An object that stays at one address can be slower or faster because of that address.
  */
 function timeOnce(make: Subject, secret: Uint8Array, offered: Uint8Array): number {
   const equals = make(decoder.decode(secret))
@@ -34,7 +34,7 @@ function timeBoth(make: Subject, guesses: readonly [Guess, Guess], times: number
   const taken: [number[], number[]] = [[], []]
   const dice = new Uint8Array(1024)
   for (let turn = 0; turn < times; turn++) {
-    // In random order: whatever else the machine does meets both classes alike.
+    // In random order, so that other work of the machine affects both classes alike.
     if (turn % dice.length === 0) crypto.getRandomValues(dice)
     const which = (dice[turn % dice.length] ?? 0) & 1
     const [secret, offered] = bytes[which] ?? []
@@ -44,7 +44,7 @@ function timeBoth(make: Subject, guesses: readonly [Guess, Guess], times: number
 }
 
 const guesses = [compared.first, compared.second] as const
-// Until the compilers of the runtime have done what they do.
+// Waits until the runtime's compilers are done.
 timeBoth(subjects[subject], guesses, Math.min(3_000, Number(times)))
 const comparison = compareTimes(...timeBoth(subjects[subject], guesses, Number(times)))
 if (right > 0) throw new Error('A wrong guess was right.')

@@ -9,18 +9,18 @@ import { classes, type subjects } from './trials.ts'
 import type { Comparison } from './welch.ts'
 
 /*
- * Whether the time of a refusal tells how much of a guessed secret was right, asked as dudect asks it: two sorts of wrong
- * guesses, timed many times in random order, and Welch's t between them.
+ * Does the time of a refusal show how much of a guessed secret was right? The test asks as dudect does: two classes of
+ * wrong guesses, timed many times in random order, and Welch's t between them.
  *
- * The test has to find what leaks. So the same measurement is made of `===`, and must tell the sorts apart in every round
- * (|t| above 10, dudect's "probably leaks"; with secrets this long it comes to hundreds). And it must not fail for luck. |t|
- * above 4.5 is luck once in a hundred thousand times; but what lies side by side in memory, or is compiled in another order,
- * can be a tenth of a nanosecond apart for the life of a process, on one side or the other, and 100,000 times show that. A
- * leak is there in every process and always on the same side: ours fails when all of several processes find one, all on the
- * same side. A leak that is ten standard errors wide cannot get through that; the figures say how many nanoseconds that
- * is, and what `===` leaks is there to compare it with.
+ * The test must find a leak that exists. So it also measures `===`, which must separate the classes in every round:
+ * |t| above 10, dudect's "probably leaks". With secrets this long, |t| is in the hundreds. And the test must not fail
+ * by chance. |t| above 4.5 happens by chance once in a hundred thousand times. But the layout in memory and the order
+ * of compilation can make one class a tenth of a nanosecond slower for the life of a process, and 100,000 measurements
+ * show that. A leak exists in every process and always has the same sign. So our comparison fails only when all of
+ * several processes find a difference with the same sign. A leak of ten standard errors cannot pass. The figures say
+ * how many nanoseconds that is, and what `===` leaks.
  *
- * Workers are not measured: the clock stands still there while code runs, for this very reason.
+ * Workers are not measured, because their clock stands still while code runs, for this very reason.
  */
 const leaks = 10
 const suspicious = 4.5

@@ -1,13 +1,13 @@
 import { comparable } from '../../../src/http/secret.ts'
 import { createSecretCheck } from '../../../src/http/secret.ts'
 
-/** A secret, and what somebody offers in its place. */
+/** A secret, and a guess of it. */
 export interface Guess {
   readonly secret: string
   readonly offered: string
 }
 
-/** Two sorts of guesses, both wrong, that must take the same time. */
+/** Two classes of wrong guesses that must take the same time. */
 export interface Classes {
   readonly name: string
   readonly first: Guess
@@ -34,14 +34,14 @@ function classesOf(length: number): readonly Classes[] {
       second: { secret, offered: wrongAt(secret, length - 1) },
     },
     {
-      // Some engines compare texts from the end: so that half of this is right from either.
+      // Some engines compare texts from the end. So half of this is right from either side.
       name: `all of ${length} characters are wrong, or only the one in the middle`,
       first: { secret, offered: textOf(length, 2) },
       second: { secret, offered: wrongAt(secret, length / 2) },
     },
     {
-      // Who guesses knows how long the guess is, so it is the secret that differs in length. The two secrets take up as
-      // much memory as each other.
+      // An attacker knows the length of the guess, so the length of the secret differs. Both secrets take up the same
+      // memory.
       name: `the secret has ${length + 2} characters, or ${length} as what is offered`,
       first: { secret: textOf(length + 2, 1), offered: wrongAt(secret, length - 1) },
       second: { secret, offered: wrongAt(secret, length - 1) },
@@ -49,7 +49,7 @@ function classesOf(length: number): readonly Classes[] {
   ]
 }
 
-/** By how long their secrets are: nearly as long as may be, which shows an early exit best, or as people have them. */
+/** By the length of the secrets: close to the limit, which shows an early exit best, and the usual length. */
 export const classes: Readonly<Record<'long' | 'usual', readonly Classes[]>> = {
   long: classesOf(1020),
   usual: classesOf(42),
@@ -65,7 +65,7 @@ export const subjects: Readonly<Record<'plain' | 'comparison' | 'guard', Subject
   plain: (secret) => (offered) => offered === secret,
   /** The comparison of `src/http/secret.ts`. */
   comparison: (secret) => comparable(secret).equals,
-  /** All that is done with the header of a request, with what is put together for the refusal. */
+  /** Everything that happens with the header of a request, including the parts of the refusal. */
   guard(secret) {
     const check = createSecretCheck(secret, silent)
     return (offered) => check(offered, 'root', undefined) === undefined

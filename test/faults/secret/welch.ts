@@ -1,20 +1,20 @@
-/** What two sets of times have to do with each other. */
+/** How two sets of times compare. */
 export interface Comparison {
-  /** Welch's t: by how many standard errors the means are apart. Positive when the second set takes longer. */
+  /** Welch's t: the distance of the means in standard errors. Positive when the second set takes longer. */
   readonly t: number
-  /** By how much the mean of the second set is longer, in nanoseconds. */
+  /** How much longer the mean of the second set is, in nanoseconds. */
   readonly differenceNs: number
   /** The standard error of that. */
   readonly errorNs: number
 }
 
-/** Which part of the times is looked at: all of them, then only the quickest. */
+/** The parts of the times to compare: all of them, then only the fastest. */
 const parts = [1, 0.999, 0.99, 0.95, 0.9, 0.75, 0.5, 0.25]
 
 /**
- * Welch's t-test as dudect does it: on all times, and again on those below a percentile of all of them together, since
- * the collection of garbage or another process hides what a comparison of nanoseconds would tell. `t` is that of the part
- * that tells most, the difference that of the part with the least error. Times are in nanoseconds.
+ * Welch's t-test as dudect does it: on all times, and again on the times below a percentile of all of them, because
+ * garbage collection or another process hides differences of nanoseconds. `t` is from the part with the largest |t|.
+ * The difference is from the part with the smallest error. Times are in nanoseconds.
  */
 export function compareTimes(first: readonly number[], second: readonly number[]): Comparison {
   const sorted = Float64Array.from([...first, ...second]).sort()
@@ -33,7 +33,7 @@ interface Moments {
   readonly variance: number
 }
 
-/** By Welford's way, which does not lose the variance of large numbers. */
+/** Welford's algorithm, which keeps the variance of large numbers. */
 function momentsOf(times: readonly number[], most: number): Moments {
   let count = 0
   let mean = 0

@@ -1,9 +1,9 @@
-// What Bun and `deno serve` run as it is: a module whose default export has `fetch`, here taken off its receiver.
+// What Bun and `deno serve` run directly: a module whose default export has `fetch`, here separate from its receiver.
 import { createReceiver, type Receiver } from '../../../src/index.ts'
 
 const events: unknown[] = []
 const receiver: Receiver = createReceiver({ secret: 'a-long-random-value' }).on('*', (event) => events.push(event))
-// As a variable of its own, which binds nothing.
+// A variable of its own, so that `this` is not bound.
 const fetch: typeof receiver.fetch = receiver.fetch
 
 const own: { readonly port: number; readonly hostname: string; readonly fetch: typeof fetch } = {

@@ -3,10 +3,10 @@ import { type Ack, createReceiver, type Durability } from '../../../src/index.ts
 import { metricsRoutes } from '../../../src/metrics.ts'
 import { inboxOf } from './inbox.ts'
 
-/** What a test wants of the receiver that it talks to. */
+/** Settings that a test gives the receiver. */
 export interface Settings {
   readonly ack?: Ack
-  /** How lasting its inbox says it is. Default `'memory'`. */
+  /** The durability that its inbox reports. Default `'memory'`. */
   readonly durability?: Durability
   /** Whether the inbox stores nothing before `POST /let/store`. */
   readonly holdsStore?: boolean
@@ -16,14 +16,14 @@ export interface Settings {
   readonly handlerMs?: number
   /** Whether a handler burns CPU, for about 300 ms. */
   readonly burns?: boolean
-  /** How many runs of a handler fail before one succeeds. Default 0. */
+  /** The number of runs of a handler that fail before one succeeds. Default 0. */
   readonly failures?: number
   /** Default 10. */
   readonly retryMs?: number
   readonly concurrency?: number
 }
 
-/** What the app tells of itself at `GET /seen`. */
+/** What the app reports at `GET /seen`. */
 export interface Seen {
   /** `stored VIN`, `failed VIN`, `handled VIN`, in order. */
   readonly steps: readonly string[]
@@ -39,13 +39,13 @@ interface Bindings {
   readonly PLACE: string
 }
 
-/** The same on every runtime: a receiver whose secret comes from `env`, in a Hono app that tells what it saw. */
+/** The same on every runtime: a receiver whose secret comes from `env`, in a Hono app that reports what it saw. */
 export function createApp(settings: Settings = {}): Hono<{ Bindings: Bindings }> {
   const { durability = 'memory', handlerMs = 0, burns = false, failures = 0, retryMs = 10 } = settings
   const steps: string[] = []
   const numbers: unknown[] = []
   const held = { store: settings.holdsStore ?? false, handle: settings.holdsHandlers ?? false }
-  // Asked again and again, since on Workers one request cannot wake what another one waits for with a timer.
+  // Polls, because on Workers one request cannot wake another one that waits with a timer.
   const until = async (step: keyof typeof held): Promise<void> => {
     while (held[step]) await new Promise((resolve) => setTimeout(resolve, 10))
   }
@@ -85,7 +85,7 @@ export function createApp(settings: Settings = {}): Hono<{ Bindings: Bindings }>
     .route('/', receiver.routes())
 }
 
-/** Counted in work: on Workers the clock stands still while code runs. */
+/** Counts work instead of time, because on Workers the clock stands still while code runs. */
 function burn(): number {
   let sum = 0
   for (let turn = 0; turn < 60_000_000; turn++) sum = (sum * 31 + turn) % 1_000_003

@@ -1,6 +1,9 @@
 import { type Durability, type InboxFactory, memoryInbox } from '../../../src/index.ts'
 
-/** An inbox for tests: it is as lasting as they want it to seem, stores when they let it, and tells what it stored. */
+/**
+ * An inbox for tests. It reports the durability that they choose, stores when they allow it, and reports what it
+ * stored.
+ */
 export function inboxOf(wanted: {
   readonly durability: Durability
   readonly ready: () => Promise<void>

@@ -1,22 +1,25 @@
 import { createObjectInbox } from '../../../adapters/inbox/durable-object/object-inbox.ts'
 import type { ObjectStorage, SqlValue } from '../../../adapters/inbox/durable-object.ts'
-import type { Inbox, InboxSettings } from '../../../src/index.ts'
-import { inboxConformance } from '../../../src/testing.ts'
+import type { Inbox, InboxSettings, StoredVehicle } from '../../../src/index.ts'
+import { inboxConformance, type InboxUnderTest, vehiclesConformance } from '../../../src/testing.ts'
 
-/** What a check came to: nothing, or why it failed. */
+/** The result of a check: nothing, or why it failed. */
 export type Outcome = readonly [name: string, failure: string | undefined]
 
-function inboxOn(storage: ObjectStorage, { pendingMessages = 1_000, pendingBytes = 1_000_000 }: InboxSettings): Inbox {
+function inboxOn(storage: ObjectStorage, settings: InboxSettings): Inbox {
+  const { pendingMessages = 1_000, pendingBytes = 1_000_000, keepsVehicles = false } = settings
   return createObjectInbox(storage, {
-    ...{ ...limits, inOrder: true },
+    ...{ ...limits, inOrder: true, keepsVehicles },
     ...{ pendingMessages, pendingBytes },
   })
 }
 
 const counted = { id: '018dd9c4-3fd4-7000-8000-000000000000', lane: 'V', text: '{}', bytes: 2, receivedAt: 1 }
 
-/** Rows that the platform would bill for a message, from `put` to `settle`, with another one kept beside it. */
-async function rowsWritten(storage: CountingStorage): Promise<number> {
+const state: StoredVehicle = { vin: 'V', seq: 1, seenMs: 1, text: () => '{}' }
+
+/** Rows that the platform would bill for a message, from `put` to `settle`. */
+async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Promise<number> {
   let rows = 0
   const inbox = createObjectInbox(
     {
@@ -31,17 +34,18 @@ async function rowsWritten(storage: CountingStorage): Promise<number> {
         },
       },
     },
-    { inOrder: true, ...limits },
+    { inOrder: true, keepsVehicles, ...limits },
   )
   await inbox.open()
+  inbox.vehicles?.keep(state)
   rows = 0
   await inbox.put([{ ...counted, door: 'root', kind: 'wire' }])
   await inbox.claim(counted.id)
-  await inbox.settle(counted.id)
+  await inbox.settle(counted.id, keepsVehicles ? state : undefined)
   return rows
 }
 
-/** What is kept beyond its handling, within what it may take: messages of 100 bytes each. */
+/** Messages that are kept after their handling, within the limit. Each has 100 bytes. */
 async function retention(storage: ObjectStorage): Promise<object> {
   const text = 'x'.repeat(100)
   const idOf = (n: number): string => `018dd9c4-3fd${n}-7000-8000-000000000000`
@@ -63,7 +67,8 @@ async function retention(storage: ObjectStorage): Promise<object> {
   for (const n of [5, 6, 7])
     dropped.push(await put(n).then(() => inbox.deadLetter(idOf(n), { error: 'no', attempts: 1, diedAt: n })))
   const letters = await ids(inbox.deadLetters({ limit: 10 }))
-  // 3 waits, 2 and 4 are settled, 6 and 7 are dead: there is room for one, and for two more when the settled ones go.
+  // 3 waits, 2 and 4 are settled, 6 and 7 are dead. So there is room for one, and for two more without the settled
+  // ones.
   for (const n of [8, 9, 0]) await put(n)
   const left = await settled()
   const full = await put(1).then(
@@ -74,7 +79,7 @@ async function retention(storage: ObjectStorage): Promise<object> {
   return { newest, revived: revived?.id === idOf(3), replayed, dropped, letters, left, full, swept: await settled() }
 }
 
-/** Storage that also tells what a statement has written. */
+/** Storage that also reports the rows that a statement wrote. */
 interface CountingStorage extends ObjectStorage {
   readonly sql: {
     exec(
@@ -89,7 +94,7 @@ const limits = {
   ...{ settled: { forMs: 0, maxBytes: 0 }, dead: { forMs: 60_000, maxBytes: 100_000 } },
 }
 
-/** An object that puts its own inbox to the test. */
+/** An object that tests its own inbox. */
 export class FleethookInbox {
   readonly #storage: CountingStorage
 
@@ -100,17 +105,19 @@ export class FleethookInbox {
   async fetch(request: Request): Promise<Response> {
     const storage = this.#storage
     if (request.url.endsWith('/retention')) return Response.json(await retention(storage))
-    if (request.url.endsWith('/rows')) return Response.json(await rowsWritten(storage))
+    if (request.url.endsWith('/rows')) return Response.json(await rowsWritten(storage, false))
+    if (request.url.endsWith('/rows-with-vehicles')) return Response.json(await rowsWritten(storage, true))
     const outcomes: Outcome[] = []
-    const checks = inboxConformance({
+    const subject: InboxUnderTest = {
       create(settings) {
-        for (const table of ['messages', 'meta']) storage.sql.exec(`DROP TABLE IF EXISTS fleethook_${table}`)
+        for (const table of ['messages', 'vehicles', 'meta'])
+          storage.sql.exec(`DROP TABLE IF EXISTS fleethook_${table}`)
         return inboxOn(storage, settings)
       },
       reopen: (_, settings) => inboxOn(storage, settings),
       reportsGaps: false,
-    })
-    for (const { name, run } of checks) {
+    }
+    for (const { name, run } of [...inboxConformance(subject), ...vehiclesConformance(subject)]) {
       try {
         await run()
         outcomes.push([name, undefined])

@@ -6,7 +6,9 @@ import {
   type ObjectNamespace,
 } from '../../../adapters/inbox/durable-object.ts'
 import { worker, type Worker } from '../../../adapters/workers.ts'
-import { createReceiver, type Receiver, type ReceiverOptions } from '../../../src/index.ts'
+import { type Change, createReceiver, type Receiver, type ReceiverOptions } from '../../../src/index.ts'
+import { changed, type Edge, type VehicleView } from '../../../src/when.ts'
+import { gapNow, lineOf, rules } from '../../vehicles/everywhere.ts'
 
 export interface Bindings {
   readonly WEBHOOK_SECRET: string
@@ -17,19 +19,21 @@ export interface Bindings {
 export interface DurableSettings {
   readonly receiver?: Omit<ReceiverOptions<{ Bindings: Bindings }>, 'secret' | 'inbox'>
   readonly inbox?: Omit<DurableObjectInboxOptions<Bindings>, 'objects'>
-  /** How long a handler takes before it writes down what it has handled. */
+  /** The time that a handler takes before it records what it handled. */
   readonly handlerMs?: number
   /** Vehicles whose messages fail until this attempt, unless they are replayed. */
   readonly failing?: Readonly<Record<string, number>>
-  /** A vehicle whose first message is written down and then never done. */
+  /** A vehicle whose first message is recorded and then never done. */
   readonly hanging?: string
-  /** Handle so many at once, and write down how many, and the sum of their numbers. */
+  /** Also write down what happens to vehicles: by the rules of `everywhere.ts`, or each change of the number. */
+  readonly edges?: 'rules' | 'numbers'
+  /** Handle this number at once, and record their count and the sum of their numbers. */
   readonly batch?: number
 }
 
-/** A receiver whose handlers write down what they handle. */
+/** A receiver whose handlers record what they handle. */
 export function receiverOf(
-  { receiver: options, handlerMs, failing = {}, hanging, batch }: DurableSettings,
+  { receiver: options, handlerMs, failing = {}, hanging, edges, batch }: DurableSettings,
   inbox: NonNullable<ReceiverOptions['inbox']>,
 ): Receiver<{ Bindings: Bindings }> {
   const receiver = createReceiver<{ Bindings: Bindings }>({ ...options, secret: (env) => env.WEBHOOK_SECRET, inbox })
@@ -41,6 +45,18 @@ export function receiverOf(
       await write(env, { vin: `${events.length} at once`, number })
     })
   }
+  const found: readonly Edge[] = edges === 'rules' ? rules : edges === 'numbers' ? [changed('BatteryLevel')] : []
+  for (const rule of found)
+    receiver.when(rule, async ({ vin, edge, event, change, id, vehicle }, { env, delivery }) => {
+      const { id: of, attempt, redelivered, replayed } = delivery
+      if (!replayed && attempt < (failing[vin] ?? 0)) throw new Error(`not yet: ${attempt}`)
+      const { from = null, to = null }: Partial<Change> = change
+      // A handler runs in the object, and asks for the newest state as the Worker does.
+      const newest = (await receiver.vehicles.get(vin))?.value('BatteryLevel') ?? null
+      const happened = { id, line: lineOf({ edge, event, change }), from, to, newest }
+      const number = vehicle.value('BatteryLevel')
+      await write(env, { vin, number, delivery: of, attempt, redelivered, replayed, happened })
+    })
   return receiver.on('*', async (event, { env, delivery }) => {
     const { vin = '', topic } = event
     if (handlerMs !== undefined) await new Promise((resolve) => setTimeout(resolve, handlerMs))
@@ -52,7 +68,7 @@ export function receiverOf(
   })
 }
 
-/** A Worker whose handlers write down what they handle, and beside it what its dead letters and its counts are. */
+/** A Worker whose handlers record what they handle. It also shows its dead letters and its counts. */
 export function durableWorker(settings: DurableSettings): {
   readonly FleethookInbox: InboxObjectClass
   readonly main: Worker<Bindings>
@@ -81,22 +97,55 @@ export function durableWorker(settings: DurableSettings): {
           '/find': async () => (await deadLetters.get(id)) ?? null,
           '/replay': () => deadLetters.replay(id, { env }),
           '/discard': () => deadLetters.discard({ vin, dryRun }),
-          '/replay-handled': () => receiver.replay({ ...all, vin, dryRun }, { env }),
+          '/replay-handled': () => receiver.replay({ ...all, vin, dryRun, edges: searchParams.has('edges') }, { env }),
+          '/vehicle': async () => shown(await receiver.vehicles.get(vin ?? '')),
+          '/vehicles': async () =>
+            (await receiver.vehicles.list({ limit, after: searchParams.get('after') ?? undefined })).map(shown),
+          '/forget': () => receiver.vehicles.forget(vin ?? ''),
+          '/count': () => receiver.vehicles.stats(),
+          '/gap': () => receiver.from({ feed: async ({ tell }) => void (await tell(gapNow(vin))) }, { env, context }),
         }
         const answer = asked[pathname]
-        return answer === undefined ? fetch(request, env, context) : Response.json(await answer())
+        return answer === undefined ? fetch(request, env, context) : Response.json((await answer()) ?? null)
       },
     },
   }
 }
 
-/** It as the module of a Worker. */
+function shown(vehicle: VehicleView | undefined): unknown {
+  if (vehicle === undefined) return undefined
+  const { vin, online = null, seenAt = null } = vehicle
+  const level = vehicle.value('BatteryLevel')
+  const certainty = vehicle.isCertain('BatteryLevel') ? 'certain' : 'uncertain'
+  return { vin, online, seenAt, values: level === undefined ? {} : { BatteryLevel: [level, certainty] } }
+}
+
+/** It as the module of a Worker. Its path `/evict` ends one object without a word. */
 export function durableSource(settings: DurableSettings): string {
   return `
     import { durableWorker } from './durable.ts'
     const made = durableWorker(${JSON.stringify(settings)})
-    export const FleethookInbox = made.FleethookInbox
-    export default made.main`
+    export class FleethookInbox extends made.FleethookInbox {
+      #state
+      constructor(state, env) {
+        super(state, env)
+        this.#state = state
+      }
+      fetch(request) {
+        if (request.url.endsWith('/evict')) this.#state.abort('evicted')
+        return super.fetch(request)
+      }
+    }
+    export default {
+      async fetch(request, env, context) {
+        const { pathname, searchParams } = new URL(request.url)
+        if (pathname !== '/evict') return made.main.fetch(request, env, context)
+        const objects = env.FLEETHOOK_INBOX
+        const id = objects.idFromName('shard-' + searchParams.get('shard'))
+        await objects.get(id).fetch('http://object/evict').catch(() => {})
+        return new Response()
+      },
+    }`
 }
 
 /** The same handlers with an inbox in memory. */

@@ -30,7 +30,7 @@ const options = convertV4MiniflareOptions({
 const platform = new Miniflare(options)
 console.log(`listening on ${(await platform.ready).href}`)
 
-// A test that times out does not come to stop what it has started.
+// A test that times out does not stop what it started.
 const { ppid } = process
 setInterval(() => {
   if (process.ppid !== ppid) process.exit(1)

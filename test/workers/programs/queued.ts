@@ -12,7 +12,7 @@ export function queuedWorker(settings: DurableSettings): Worker<Queued> {
   return worker(receiverOf({ ...settings, receiver: { order: 'none', ...settings.receiver } }, inbox))
 }
 
-/** It as the module of a Worker, which also writes down what arrives at its dead letter queue. */
+/** The module of a Worker, which also records what arrives at its dead letter queue. */
 export function queuedSource(settings: DurableSettings): string {
   return `
     import { queuedWorker } from './queued.ts'

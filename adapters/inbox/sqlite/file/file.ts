@@ -23,7 +23,7 @@ import type {
   VehicleWrites,
 } from './interface.ts'
 import { createSpaceKeeper, ensureReserve, releaseReserve, type SpaceKeeper } from './retention.ts'
-import { findSiblings, type FoundSiblings } from './siblings.ts'
+import { type Adopting, adoptPart, findSiblings, type FoundSiblings } from './siblings.ts'
 import {
   claimOf,
   deadLetterOf,
@@ -70,6 +70,8 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   let hasSuspects = false
   /** This process has opened the file before, so an unclosed file is not a sign of a crash. */
   let isOurs = false
+  /** The files of which only a part is taken over. */
+  const adopting = new Map<string, Adopting>()
   /** Settled messages after this `seq` stay: the states of their vehicles are not written yet. */
   let heldAfter = Infinity
 
@@ -283,6 +285,16 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         ensureReserve(path)
         deadLetters = countDead(statements)
         return { more: more || space.shrink(), hasRoom: space.hasRoom(), ...figures(statements) }
+      })
+    },
+
+    async adopt(sign) {
+      return use(({ db, statements }) => {
+        if (adopt === undefined) return { part: undefined, unopened: [], ...figures(statements) }
+        const found = adoptPart(db, path, adopt, sign, adopting)
+        if (found.part !== undefined && found.part.gaps.length > 0) holdsGaps = true
+        deadLetters += found.part?.deadLetters ?? 0
+        return { ...found, ...figures(statements) }
       })
     },
 

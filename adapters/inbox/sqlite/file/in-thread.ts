@@ -84,6 +84,7 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
     settled: (which, after) => call('settled', which, after),
     messages: (which, before) => call('messages', which, before),
     tidy: (sign, pendingBytes) => call('tidy', sign, pendingBytes),
+    adopt: (sign) => call('adopt', sign),
     probe: (nowMs, pendingBytes) => call('probe', nowMs, pendingBytes),
     unapplied: (after) => call('unapplied', after),
     vehicle: (vin) => call('vehicle', vin),

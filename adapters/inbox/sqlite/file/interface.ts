@@ -37,6 +37,8 @@ export interface InboxFile {
    * `inbox_unavailable` when the file was deleted, renamed or replaced.
    */
   tidy(sign: SignOfLife, pendingBytes: number): Promise<Tidied>
+  /** Takes over the next part of what a receiver left that no longer runs. Without the option `adopt`, there is none. */
+  adopt(sign: SignOfLife): Promise<AdoptedPart>
   /** Drops what retention allows. Resolves to whether the disk and the budget have room again. */
   probe(nowMs: number, pendingBytes: number): Promise<boolean>
   /** Messages that are settled or given up, and that the stored states may lack. */
@@ -122,6 +124,29 @@ export interface Siblings {
   /** Files whose messages are in this inbox now. */
   readonly adopted: readonly UnopenedInbox[]
   /** Files that still hold messages. */
+  readonly unopened: readonly UnopenedInbox[]
+}
+
+/** A part of a file that is in this inbox now. */
+export interface Part {
+  readonly path: string
+  readonly waiting: readonly Waiting[]
+  /** The size of the messages that wait. */
+  readonly bytes: number
+  readonly deadLetters: number
+  /** Its receiver crashed, so its last claims may be missing. */
+  readonly unclean: boolean
+  /** Nothing is left there. */
+  readonly isLast: boolean
+  /** What the other receiver did not report, with the last part. */
+  readonly gaps: readonly InboxGap[]
+}
+
+/** What {@link InboxFile.adopt} resolves to. */
+export interface AdoptedPart extends FileFigures {
+  /** `undefined`: nothing is left to take over. */
+  readonly part: Part | undefined
+  /** Files that could not be taken over. */
   readonly unopened: readonly UnopenedInbox[]
 }
 

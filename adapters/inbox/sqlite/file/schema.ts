@@ -348,6 +348,7 @@ const gapReasons: readonly GapReason[] = [
   'inbox_unavailable',
   'inbox_damaged',
   'body_too_large',
+  'body_unreadable',
   'stopped',
   'restarted',
   'stalled',

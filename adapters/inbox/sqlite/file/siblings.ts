@@ -3,11 +3,12 @@ import { basename, dirname, extname, join, resolve } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../../src/base/errors.ts'
-import { idWithSeq } from '../../../../src/inbox/delivery-id.ts'
+import { idWithSeq, msOfSeq } from '../../../../src/inbox/delivery-id.ts'
+import type { InboxGap } from '../../../../src/inbox/inbox.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 import { closeQuietly, failureOf, loadSqlite, openDatabase, valueOf } from './database.ts'
-import type { Siblings, SignOfLife } from './interface.ts'
-import { downtimeOf, isInbox, type SqlRow } from './schema.ts'
+import type { AdoptedPart, Part, Siblings, SignOfLife } from './interface.ts'
+import { downtimeOf, gapOf, isInbox, type SqlRow, waitingOf } from './schema.ts'
 
 /** What is known of the other files before this one is in use. */
 export interface FoundSiblings extends Siblings {
@@ -87,14 +88,20 @@ function escaped(text: string): string {
 
 /** The number of messages in a file. `undefined` when a receiver has it open, or it is not an inbox. */
 function lookInto(path: string): UnopenedInbox | undefined {
+  return peek(path, (db) => {
+    const messages = Number(valueOf(db, 'SELECT count(*) FROM pending'))
+    const deadLetters = Number(valueOf(db, 'SELECT count(*) FROM dead'))
+    return { path, messages, deadLetters }
+  })
+}
+
+/** Reads in a file that no receiver has open. `undefined` when one has, or it is not an inbox. */
+function peek<T>(path: string, read: (db: DatabaseSync) => T): T | undefined {
   let db: DatabaseSync | undefined
   try {
     db = new (loadSqlite().DatabaseSync)(path)
     db.exec('PRAGMA busy_timeout = 0; PRAGMA locking_mode = EXCLUSIVE')
-    if (!isInbox(db)) return undefined
-    const messages = Number(valueOf(db, 'SELECT count(*) FROM pending'))
-    const deadLetters = Number(valueOf(db, 'SELECT count(*) FROM dead'))
-    return { path, messages, deadLetters }
+    return isInbox(db) ? read(db) : undefined
   } catch {
     return undefined
   } finally {
@@ -140,43 +147,94 @@ function isReady(db: DatabaseSync): boolean {
 const batchRows = 1_000
 
 async function takeOver(db: DatabaseSync, path: string, sign: SignOfLife): Promise<UnopenedInbox> {
-  useRollbackJournal(db)
+  let messages = 0
+  let deadLetters = 0
+  attach(db, path)
   try {
-    db.prepare('ATTACH ? AS source').run(path)
-    try {
-      db.exec('PRAGMA source.synchronous = FULL')
-      useRollbackJournal(db, 'source')
-      const messages = await move(
-        db,
-        'pending',
-        'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
-      )
-      const deadLetters = await move(db, 'dead', 'place, bytes, error, attempts, died_at, changed')
-      together(db, () => moveGaps(db, sign))
-      return { path, messages, deadLetters }
-    } finally {
-      db.exec('DETACH source')
+    const progress = nothingYet()
+    for (let batch = moveBatch(db, progress); batch !== undefined; batch = moveBatch(db, progress)) {
+      if (batch.table === 'pending') messages += batch.rows.length
+      else deadLetters += batch.rows.length
+      // Other work gets its turn.
+      await setImmediate()
     }
+    together(db, () => moveGaps(db, sign))
+    return { path, messages, deadLetters }
   } finally {
-    db.prepare('PRAGMA main.journal_mode = WAL').get()
+    detach(db)
   }
 }
 
-/** Moves the rows of a table with their messages, batch by batch. */
-async function move(db: DatabaseSync, table: 'pending' | 'dead', columns: string): Promise<number> {
-  const names = columns.split(', ')
+/** The other file is `source` from now on, and both have a rollback journal. */
+function attach(db: DatabaseSync, path: string): void {
+  useRollbackJournal(db)
+  try {
+    db.prepare('ATTACH ? AS source').run(path)
+  } catch (error) {
+    useWal(db)
+    throw error
+  }
+  try {
+    db.exec('PRAGMA source.synchronous = FULL')
+    useRollbackJournal(db, 'source')
+  } catch (error) {
+    detach(db)
+    throw error
+  }
+}
+
+function detach(db: DatabaseSync): void {
+  try {
+    db.exec('DETACH source')
+  } finally {
+    useWal(db)
+  }
+}
+
+function useWal(db: DatabaseSync): void {
+  db.prepare('PRAGMA main.journal_mode = WAL').get()
+}
+
+const columnsOf = {
+  pending: 'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
+  dead: 'place, bytes, error, attempts, died_at, changed',
+} as const
+
+/** How far a file is taken over. */
+interface Progress {
+  table: keyof typeof columnsOf | undefined
+  /** The last place that was read there, and the last one that was written here. */
+  after: number
+  last: number
+}
+
+const nothingYet = (): Progress => ({ table: 'pending', after: -1, last: -1 })
+
+interface Batch {
+  readonly table: keyof typeof columnsOf
+  /** The rows as they are here now. */
+  readonly rows: readonly SqlRow[]
+}
+
+/** Moves the next rows of a table with their messages. `undefined`: no row is left. */
+function moveBatch(db: DatabaseSync, progress: Progress): Batch | undefined {
+  const { table } = progress
+  if (table === undefined) return undefined
+  const names = columnsOf[table].split(', ')
   const read = db.prepare(
     `SELECT t.*, m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, m.crc, m.text
      FROM source.${table} t JOIN source.messages m USING (place) WHERE t.place > ? ORDER BY t.place LIMIT ${batchRows}`,
   )
   const atPlace = db.prepare('SELECT id FROM main.messages WHERE place = ?')
   const addMessage = db.prepare('INSERT INTO main.messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)')
-  const addRow = db.prepare(`INSERT INTO main.${table} (${columns}) VALUES (${names.map(() => '?').join(', ')})`)
+  const addRow = db.prepare(
+    `INSERT INTO main.${table} (${columnsOf[table]}) VALUES (${names.map(() => '?').join(', ')})`,
+  )
   const removals = [`DELETE FROM source.${table} WHERE place = ?`, 'DELETE FROM source.messages WHERE place = ?'].map(
     (sql) => db.prepare(sql),
   )
-  let count = 0
-  let last = -1
+  const moved: SqlRow[] = []
+  let { last } = progress
 
   /** Another message of this inbox can have the same `seq`. The message then gets the next free one, in the old order. */
   function add(row: SqlRow, from: number): void {
@@ -188,31 +246,103 @@ async function move(db: DatabaseSync, table: 'pending' | 'dead', columns: string
     }
     last = place
     const id = place === from ? String(row['id']) : idWithSeq(String(row['id']), place)
-    const moved: SqlRow = { ...row, place, id }
+    const here: SqlRow = { ...row, place, id }
     const values = ['place', 'id', 'lane', 'received_at', 'door', 'kind', 'bytes', 'crc', 'text']
-    addMessage.run(...values.map((name) => moved[name] ?? null))
-    addRow.run(...names.map((name) => moved[name] ?? null))
-    count += 1
+    addMessage.run(...values.map((name) => here[name] ?? null))
+    addRow.run(...names.map((name) => here[name] ?? null))
+    moved.push(here)
   }
 
-  for (let after: number | undefined = -1; after !== undefined;) {
-    const rows: readonly SqlRow[] = read.all(after)
-    together(db, () => {
-      for (const row of rows) {
-        const from = Number(row['place'])
-        add(row, from)
-        for (const removal of removals) removal.run(from)
-      }
-    })
-    after = rows.length < batchRows ? undefined : Number(rows.at(-1)?.['place'])
-    // Other work gets its turn.
-    await setImmediate()
-  }
-  return count
+  const rows: readonly SqlRow[] = read.all(progress.after)
+  together(db, () => {
+    for (const row of rows) {
+      const from = Number(row['place'])
+      add(row, from)
+      for (const removal of removals) removal.run(from)
+    }
+  })
+  const isLast = rows.length < batchRows
+  if (isLast) Object.assign(progress, { ...nothingYet(), table: table === 'pending' ? 'dead' : undefined })
+  else Object.assign(progress, { after: Number(rows.at(-1)?.['place']), last })
+  return { table, rows: moved }
 }
 
-/** Takes over the gaps that the source has not reported, and the one of its crash. From now on the source is closed. */
-function moveGaps(db: DatabaseSync, sign: SignOfLife): void {
+/** How long a receiver must have given no sign of life before another one takes over its file, in milliseconds. */
+const goneMs = 60_000
+
+/** A file of which a part is taken over. */
+export interface Adopting {
+  readonly unclean: boolean
+  readonly progress: Progress
+}
+
+/**
+ * Takes over the next part of what a receiver left that has not run for a minute, while this inbox is in use: one transaction
+ * in one go. Call it until it returns no part. `begun` is what it remembers between two calls.
+ */
+export function adoptPart(
+  db: DatabaseSync,
+  path: string,
+  pattern: string,
+  sign: SignOfLife,
+  begun: Map<string, Adopting>,
+): Pick<AdoptedPart, 'part' | 'unopened'> {
+  const unopened: UnopenedInbox[] = []
+  for (const source of filesBeside(path, pattern)) {
+    try {
+      const found = begun.get(source) ?? leftIn(source, sign)
+      if (found === undefined) continue
+      begun.set(source, found)
+      const part = takePart(db, source, sign, found)
+      if (part.isLast) begun.delete(source)
+      return { part, unopened }
+    } catch (error) {
+      begun.delete(source)
+      if (!isReady(db)) throw error
+      const left = lookInto(source)
+      if (left !== undefined) unopened.push(left)
+    }
+  }
+  return { part: undefined, unopened }
+}
+
+/** What a receiver left that is gone. `undefined`: it runs, or it ran a moment ago, or it left nothing. */
+function leftIn(path: string, { nowMs }: SignOfLife): Adopting | undefined {
+  const isGone = peek(path, (db) => {
+    const aliveMs = Number(valueOf(db, 'SELECT alive_at FROM state'))
+    const newest = Number(valueOf(db, 'SELECT max(place) FROM messages') ?? 0)
+    // A message from the future could get the place of one that this receiver is about to write.
+    return Math.max(aliveMs, msOfSeq(newest)) <= nowMs - goneMs
+  })
+  const found = isGone === true ? prepare(path) : undefined
+  return found && { ...found, progress: nothingYet() }
+}
+
+function takePart(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, progress }: Adopting): Part {
+  attach(db, path)
+  try {
+    const { table, rows } = moveBatch(db, progress) ?? { table: 'dead', rows: [] }
+    const isPending = table === 'pending'
+    const isLast = progress.table === undefined
+    const gaps: InboxGap[] = []
+    if (isLast) together(db, () => gaps.push(...moveGaps(db, sign)))
+    return {
+      ...{ path, unclean, gaps, isLast },
+      waiting: isPending ? rows.map(waitingOf) : [],
+      bytes: isPending ? rows.reduce((sum, row) => sum + Number(row['bytes']), 0) : 0,
+      deadLetters: isPending ? 0 : rows.length,
+    }
+  } finally {
+    detach(db)
+  }
+}
+
+/**
+ * Takes over the gaps that the source has not reported, and the one of its crash, and returns them. From now on the source is
+ * closed.
+ */
+function moveGaps(db: DatabaseSync, sign: SignOfLife): readonly InboxGap[] {
+  const gaps = db.prepare('SELECT * FROM source.holes').all().map(gapOf)
   db.exec(`
     INSERT INTO main.holes (reason, from_ms, to_ms, vin, missed) SELECT reason, from_ms, to_ms, vin, missed FROM source.holes;
     DELETE FROM source.holes`)
@@ -220,9 +350,11 @@ function moveGaps(db: DatabaseSync, sign: SignOfLife): void {
   if (state?.['closed'] === 0) {
     const { fromMs, toMs } = downtimeOf(state, sign)
     db.prepare("INSERT INTO main.holes (reason, from_ms, to_ms) VALUES ('restarted', ?, ?)").run(fromMs, toMs)
+    gaps.push({ reason: 'restarted', fromMs, toMs })
   }
   // The sign of life stays: when its receiver starts again, it reports for itself that it did not listen.
   db.exec('UPDATE source.state SET closed = 1')
+  return gaps
 }
 
 /** One transaction over both files. */

@@ -1,5 +1,5 @@
-// Attacks a receiver, until it is ended: `attacker.ts <kind> <port> <amount>`. Prints "at full strength" once it is, and
-// on SIGTERM what it did, as one line of JSON.
+// Attacks a receiver until it is stopped: `attacker.ts <kind> <port> <amount>`. Prints "at full strength" when it is.
+// On SIGTERM it prints what it did, as one line of JSON.
 import { argv } from 'node:process'
 import { type Attack, attacks } from './attacks.ts'
 

@@ -13,7 +13,7 @@ export interface Attack {
 const head = (...lines: readonly string[]): string =>
   ['POST / HTTP/1.1', 'Host: localhost', `Authorization: ${secret}`, ...lines, '', ''].join('\r\n')
 
-/** Begins an attack of so many connections, and resolves when all of them are there. */
+/** Starts an attack with `count` connections, and resolves when all of them are open. */
 type Begin = (port: number, amount: number) => Promise<Attack>
 
 const silent = ''
@@ -27,7 +27,7 @@ const halfGzip = Buffer.concat([
   gzipSync('x'.repeat(1_000)).subarray(0, 15),
 ])
 
-/** Connections that are opened again whenever they are closed, each of which sends one thing and then nothing, or a drip. */
+/** Connections that are opened again when they close. Each sends one thing, and then nothing or one byte at a time. */
 function hold(beginnings: readonly (string | Buffer)[], dripsEveryMs?: number): Begin {
   return async (port, amount) => {
     let opened = 0
@@ -42,11 +42,11 @@ function hold(beginnings: readonly (string | Buffer)[], dripsEveryMs?: number): 
       socket.on('error', ready)
       socket.on('close', () => {
         closed += 1
-        // Not at once: a server that refuses connections would be asked for thousands in a second.
+        // Waits, because a server that refuses connections would get thousands of them in a second.
         setTimeout(open, 500, number, () => {})
       })
     }
-    // A hundred at a time, since more than fit in the queue of the listening socket would have to try again.
+    // A hundred at a time. More would not fit in the queue of the listening socket and would have to try again.
     for (let from = 0; from < amount; from += 100) {
       const numbers = Array.from({ length: Math.min(100, amount - from) }, (_, index) => from + index)
       await Promise.all(numbers.map((number) => new Promise<void>((resolve) => open(number, resolve))))
@@ -60,7 +60,7 @@ function drip(socket: Socket, everyMs: number): void {
   socket.on('close', () => clearInterval(timer))
 }
 
-/** So many senders at once, each of which begins again when it was answered or cut off. */
+/** `count` senders at once. Each starts again when it was answered or cut off. */
 function pour(send: (port: number, turn: number) => Promise<string>): Begin {
   return async (port, amount) => {
     const counts: Record<string, number> = {}
@@ -77,7 +77,10 @@ function pour(send: (port: number, turn: number) => Promise<string>): Begin {
   }
 }
 
-/** Sends until the receiver answers, closes, or has it all. Resolves to the status of the answer, or to how it was cut off. */
+/**
+ * Sends until the receiver answers, closes, or has everything. Resolves to the answer's status, or to how the
+ * connection ended.
+ */
 function sendUntilAnswered(port: number, beginning: string, chunk: Buffer, chunks: number): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1')
@@ -91,7 +94,7 @@ function sendUntilAnswered(port: number, beginning: string, chunk: Buffer, chunk
     }
     socket.on('data', (bytes: Buffer) => {
       received += bytes.toString('latin1')
-      // What a client does that has read its answer.
+      // A client does this when it has read its answer.
       if (received.includes('}')) socket.destroy()
     })
     socket.on('drain', push)
@@ -110,7 +113,7 @@ const chunked = Buffer.concat([Buffer.from(`${blanks.length.toString(16)}\r\n`),
 
 export type AttackKind = 'idle' | 'halfBodies' | 'bombs' | 'bombsAtOnce' | 'hugeBodies'
 
-/** `pauseMs`: how long a sender waits between two. */
+/** `pauseMs`: the time between two requests of a sender. */
 function bombs(pauseMs: number): Begin {
   return (port, amount) => {
     const bomb = gzipSync(Buffer.alloc(bombMegabytes * megabyte))
@@ -126,9 +129,9 @@ function bombs(pauseMs: number): Begin {
 export const attacks: Readonly<Record<AttackKind, Begin>> = {
   /** Idle connections: a third that never sent anything, a third that stopped in the headers, a third after a message. */
   idle: hold([silent, halfHead, whole]),
-  /** Half of a body, with the right secret: half of the senders go on with a byte a second. */
+  /** Half of a body, with the right secret. Half of the senders continue with one byte a second. */
   halfBodies: hold([halfBody, halfChunk, halfGzip], 1_000),
-  /** Some 100 kB that inflate to 100 MB, with the right secret: up to fifty a second from each sender. */
+  /** About 100 kB that inflate to 100 MB, with the right secret, up to fifty a second from each sender. */
   bombs: bombs(20),
   /** The same as fast as they are answered. */
   bombsAtOnce: bombs(0),

@@ -1,5 +1,5 @@
-// A receiver as people run it, on Node, Bun or Deno: `receiver.ts <node|bun|deno>`, options of `serve` in SERVE. At `/seen`
-// it tells what it handled and how much memory it took.
+// A receiver as people run it, on Node, Bun or Deno: `receiver.ts <node|bun|deno>`, options of `serve` in SERVE.
+// `/seen` reports what it handled and how much memory it used.
 import { argv, env, memoryUsage } from 'node:process'
 import { Hono } from 'hono'
 import { createReceiver } from '../../../../src/index.ts'

@@ -1,7 +1,7 @@
 /** The secret of the receiver that is attacked. */
 export const secret = 'a-secret-of-the-faults'
 
-/** What the receiver tells of itself, since it told the last time. */
+/** What the receiver reports about itself since its last report. */
 export interface Seen {
   /** The number that each message brought, in the order in which they were handled. */
   readonly handled: readonly number[]

@@ -1,0 +1,106 @@
+import { spawn } from 'node:child_process'
+import type { Command } from 'commander'
+import { FleethookError, withHint } from '../../src/base/errors.ts'
+import { whole } from './arguments.ts'
+import { connect, type ConnectionOptions, operates } from './operator.ts'
+import { servePage } from './page-server.ts'
+
+interface Given {
+  readonly port: number
+  readonly open: boolean
+}
+
+/** `fleethook inspect` */
+export function defineInspect(command: Command): void {
+  command
+    .description(
+      'Shows a running receiver on a page in the browser until Ctrl+C: what arrives, what becomes of it, and what goes wrong. The page is ' +
+        'only for this machine, and its address holds a secret that is new each time.',
+    )
+    .option('--port <n>', 'the port of the page; 0 takes any free port', whole(0, 65_535), 0)
+    .option('--no-open', 'only print the address')
+  operates<[], Given>(
+    command,
+    async ({ to }, { port, open }) => {
+      const ended = new Promise<void>((resolve) => {
+        for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve())
+      })
+      const page = await servePage(dataOf(to), port).catch((cause: unknown) => {
+        const why = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause)
+        throw new FleethookError('option_invalid', `Cannot listen on port ${port}: ${why}.`, {
+          hint: 'Give --port another one, or leave it out.',
+          cause,
+        })
+      })
+      console.log(page.url)
+      if (open) openBrowser(page.url)
+      await ended
+      await page.close()
+      return true
+    },
+    'receiver',
+  )
+}
+
+/** Says on the terminal when the receiver is gone and when it is there again. */
+export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Response> {
+  let isGone = false
+  const say = (gone: boolean, line: string): void => {
+    if (gone !== isGone) console.error(line)
+    isGone = gone
+  }
+  return async (request) => {
+    const { pathname, search } = new URL(request.url)
+    const body = request.method === 'GET' ? undefined : await request.text()
+    try {
+      // Each time: the receiver may have restarted, and the socket may be somebody else's.
+      const { pass } = await connect(to, 'receiver')
+      const answer = await pass({
+        ...{ method: request.method, path: `${pathname}${search}`, signal: request.signal },
+        ...(body === undefined ? {} : { body }),
+      })
+      say(false, 'The receiver runs again.')
+      return new Response(streamOf(answer.body), {
+        status: answer.status,
+        headers: { 'content-type': answer.type },
+      })
+    } catch (error) {
+      if (!request.signal.aborted) say(true, 'The receiver stopped. Waiting until it runs again. Press Ctrl+C to end.')
+      const text = error instanceof FleethookError ? withHint(error) : 'The receiver closed the connection.'
+      return Response.json({ error: 'receiver_stopped', text }, { status: 503 })
+    }
+  }
+}
+
+function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
+  const chunks = body[Symbol.asyncIterator]()
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await chunks.next()
+      if (done) controller.close()
+      else controller.enqueue(value)
+    },
+    async cancel() {
+      await chunks.return?.()
+    },
+  })
+}
+
+/** Opens an address where a person and a desktop are. Without them, it does nothing. */
+export function openBrowser(url: string): void {
+  if (!process.stdout.isTTY) return
+  const { DISPLAY, WAYLAND_DISPLAY } = process.env
+  const [program, ...args] =
+    process.platform === 'darwin'
+      ? ['open']
+      : process.platform === 'win32'
+        ? ['rundll32', 'url.dll,FileProtocolHandler']
+        : DISPLAY || WAYLAND_DISPLAY
+          ? ['xdg-open']
+          : []
+  if (program === undefined) return
+  const browser = spawn(program, [...args, url], { stdio: 'ignore', detached: true })
+  // Without the program, the printed address is enough.
+  browser.on('error', () => {})
+  browser.unref()
+}

@@ -1,0 +1,108 @@
+import type { StoredVehicle, VehicleStore } from '../../../src/inbox/vehicle-store.ts'
+import { type Slots, Snapshot, VehicleState } from '../../../src/vehicles/state.ts'
+import type { Row, Rows } from './rows.ts'
+
+/** The states of vehicles in the database of an object. */
+export interface ObjectVehicles extends VehicleStore {
+  load(vin: string): StoredVehicle | undefined
+  /** When the vehicle was seen that is silent for the longest time, in milliseconds since the epoch. `undefined`: there is no vehicle. */
+  oldestSeenMs(): number | undefined
+}
+
+/** The most states in memory: twice this number. An object has 128 MB. */
+const mostCached = 4_000
+
+/**
+ * Each state is written in the step that settles its message, so a row is never ahead of what was settled and never behind it. That
+ * costs one row for each message. Writing a row after several messages would keep those messages until then, and an object that ends
+ * would handle all of them again.
+ */
+export function createObjectVehicles(rows: Rows): ObjectVehicles {
+  let recent = new Map<string, StoredVehicle>()
+  let older = new Map<string, StoredVehicle>()
+
+  function remember(vehicle: StoredVehicle): void {
+    recent.set(vehicle.vin, vehicle)
+    if (recent.size < mostCached) return
+    older = recent
+    recent = new Map()
+  }
+
+  function drop(vin: string): void {
+    recent.delete(vin)
+    older.delete(vin)
+  }
+
+  function read(vin: string): StoredVehicle | undefined {
+    const [row] = rows('SELECT * FROM fleethook_vehicles WHERE vin = ?', vin)
+    if (row === undefined) return undefined
+    const stored = storedOf(row)
+    remember(stored)
+    return stored
+  }
+
+  return {
+    load: (vin) => recent.get(vin) ?? older.get(vin) ?? read(vin),
+
+    keep(vehicle) {
+      const { vin, seq, seenMs } = vehicle
+      rows(
+        `INSERT INTO fleethook_vehicles (vin, place, seen_at, text) VALUES (?, ?, ?, ?)
+         ON CONFLICT (vin) DO UPDATE SET place = ?2, seen_at = ?3, text = ?4`,
+        ...[vin, seq, seenMs, vehicle.text()],
+      )
+      remember(vehicle)
+    },
+
+    list: async ({ after = '', limit }) =>
+      rows('SELECT * FROM fleethook_vehicles WHERE vin > ? ORDER BY vin LIMIT ?', after, limit).map(storedOf),
+
+    async forget(vin) {
+      drop(vin)
+      return rows('DELETE FROM fleethook_vehicles WHERE vin = ? RETURNING vin', vin).length > 0
+    },
+
+    async forgetUnseen(ms) {
+      const gone = rows("DELETE FROM fleethook_vehicles WHERE vin <> '' AND seen_at < ? RETURNING vin", ms)
+      for (const { vin } of gone) drop(String(vin))
+      return gone.length
+    },
+
+    async count() {
+      const [total] = rows("SELECT count(*) AS vehicles FROM fleethook_vehicles WHERE vin <> ''")
+      return { vehicles: Number(total?.['vehicles']), unwritten: 0 }
+    },
+
+    oldestSeenMs() {
+      const [oldest] = rows("SELECT min(seen_at) AS seen FROM fleethook_vehicles WHERE vin <> ''")
+      return typeof oldest?.['seen'] === 'number' ? oldest['seen'] : undefined
+    },
+  }
+}
+
+function storedOf(row: Row): StoredVehicle {
+  const text = String(row['text'])
+  return { vin: String(row['vin']), seq: Number(row['place']), seenMs: Number(row['seen_at']), text: () => text }
+}
+
+/** A vehicle as an object describes it to a Worker. JSON can hold it. */
+export interface VehicleReport {
+  readonly vin: string
+  readonly seq: number
+  /** `null`: no message of the vehicle was received. */
+  readonly seenMs: number | null
+  readonly text: string
+  /** What was heard up to this `seq` is uncertain. */
+  readonly gapTo: number
+}
+
+export function reportOf(vehicle: Snapshot): VehicleReport {
+  const { state, gapTo } = vehicle.parts()
+  const { vin, seq, seenMs } = state
+  return { vin, seq, seenMs: Number.isFinite(seenMs) ? seenMs : null, text: state.text(), gapTo }
+}
+
+/** Reads what {@link reportOf} returned. */
+export function viewOf({ seenMs, gapTo, ...row }: VehicleReport, slots: Slots, nowMs: number): Snapshot {
+  return new Snapshot(VehicleState.read({ ...row, seenMs: seenMs ?? -Infinity }, slots), nowMs, gapTo)
+}

@@ -1,0 +1,54 @@
+import { type Context, Hono } from 'hono'
+import { page } from './page.generated.ts'
+
+/**
+ * What the browser may do with the page: load from where the page is, and nothing else. With Trusted Types, no code of the page
+ * can make HTML of a text.
+ */
+const policy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "connect-src 'self'",
+  "img-src 'self' data:",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join('; ')
+
+/** On every answer, that of the data included: another site can neither read nor frame nor open it. */
+const guards: Readonly<Record<string, string>> = {
+  'content-security-policy': policy,
+  'x-content-type-options': 'nosniff',
+  'cross-origin-resource-policy': 'same-origin',
+  'cross-origin-opener-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+}
+
+/** The page and what it loads. It is the same for everybody and holds no data, so it needs no secret. */
+export function createShell(): Hono {
+  const app = new Hono()
+  app.use(async (c, next) => {
+    await next()
+    for (const [name, value] of Object.entries(guards)) c.header(name, value)
+    if (!c.res.headers.has('cache-control')) c.header('cache-control', 'no-store')
+  })
+  const shell = (c: Context): Response => c.body(page.html, 200, { 'content-type': 'text/html; charset=utf-8' })
+  // The page finds its assets beside it, so its address has to end with a slash. Hono matches that slash as an empty name.
+  app.get('/:nothing{^$}', shell)
+  app.get('/', (c) => {
+    const { pathname } = new URL(c.req.url)
+    const name = pathname.slice(pathname.lastIndexOf('/') + 1)
+    return name === '' ? shell(c) : c.body(null, 308, { location: `${name}/` })
+  })
+  app.get('/assets/:name', (c) => {
+    const name = c.req.param('name')
+    const asset = Object.hasOwn(page.assets, name) ? page.assets[name] : undefined
+    if (asset === undefined) return c.json({ error: 'path_unknown', text: 'Unknown path.' }, 404)
+    const { type, body } = asset
+    return c.body(body, 200, { 'content-type': type, 'cache-control': 'public, max-age=31536000, immutable' })
+  })
+  return app
+}

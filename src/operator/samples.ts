@@ -1,0 +1,108 @@
+import type { OperatorApi } from '../inbox/observer.ts'
+import type { Stats } from '../inbox/stats.ts'
+
+/** A receiver at one moment. Counts are those since it was created, so the rate is their difference to the sample before. */
+export interface Sample {
+  /** ISO 8601 in UTC. */
+  readonly at: string
+  readonly received: number
+  readonly handled: number
+  readonly dead: number
+  readonly refused: number
+  readonly lost: number
+  readonly waiting: number
+  /** The age of the oldest message that waits. Left out: none waits, or the inbox does not know. */
+  readonly oldestMs: number | undefined
+  readonly lanes: number
+  readonly running: number
+  /**
+   * How long messages waited from the end of their body to their answer, in milliseconds, since the sample before. Left out when
+   * none came, or nobody read the feed.
+   */
+  readonly ack: { readonly count: number; readonly p50: number; readonly p99: number; readonly max: number } | undefined
+}
+
+/** Samples that are kept: those of 15 minutes. */
+const mostSamples = 180
+
+/** Of one step, this number of times is kept for the quantiles. */
+const mostTimes = 2_000
+
+/** The figures of a receiver every five seconds, for charts. Whoever has a timer calls `take`. */
+export class Samples {
+  static readonly stepMs = 5_000
+  readonly #stats: () => Stats
+  readonly #observe: OperatorApi['observe']
+  readonly #now: () => number
+  readonly #samples: Sample[] = []
+  #takenMs = -Infinity
+  #readers = 0
+  #times: number[] = []
+  #timed = 0
+  #stopTiming = (): void => {}
+
+  constructor(stats: () => Stats, observe: OperatorApi['observe'], now: () => number = Date.now) {
+    this.#stats = stats
+    this.#observe = observe
+    this.#now = now
+  }
+
+  /** Takes a sample, unless the last one is too young. */
+  take(): void {
+    const nowMs = this.#now()
+    // Timers are late or early by some milliseconds.
+    if (Math.abs(nowMs - this.#takenMs) < 0.9 * Samples.stepMs) return
+    this.#takenMs = nowMs
+    const { received, handled, deadLettered, refused, lost, pending, inbox, lanes, running } = this.#stats()
+    this.#samples.push({
+      at: new Date(nowMs).toISOString(),
+      ...{ received, handled, dead: deadLettered, lost, lanes, running },
+      refused: Object.values(refused).reduce((all, each) => all + each, 0),
+      waiting: pending.messages,
+      oldestMs: inbox.oldestWaitingMs,
+      ack: this.#ack(),
+    })
+    if (this.#samples.length > mostSamples) this.#samples.shift()
+  }
+
+  /** Oldest first. */
+  list(): readonly Sample[] {
+    return this.#samples
+  }
+
+  /** Takes the times of answers until the returned function is called. */
+  timeAnswers(): () => void {
+    this.#readers += 1
+    if (this.#readers === 1) {
+      this.#stopTiming =
+        this.#observe?.({
+          received: (messages) => {
+            const nowMs = this.#now()
+            for (const { receivedAt } of messages) this.#time(Math.max(0, nowMs - receivedAt))
+          },
+        }) ?? ((): void => {})
+    }
+    let isTiming = true
+    return () => {
+      if (!isTiming) return
+      isTiming = false
+      this.#readers -= 1
+      if (this.#readers === 0) this.#stopTiming()
+    }
+  }
+
+  /** Under load, a later time takes the place of an earlier one. */
+  #time(ms: number): void {
+    this.#times[this.#timed % mostTimes] = ms
+    this.#timed += 1
+  }
+
+  #ack(): Sample['ack'] {
+    const times = this.#times.toSorted((one, other) => one - other)
+    const count = this.#timed
+    this.#times = []
+    this.#timed = 0
+    const quantile = (share: number): number => times[Math.ceil(share * times.length) - 1] ?? 0
+    return count === 0 ? undefined : { count, p50: quantile(0.5), p99: quantile(0.99), max: quantile(1) }
+  }
+}

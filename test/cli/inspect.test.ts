@@ -1,0 +1,173 @@
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { request } from 'node:http'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { createInterface } from 'node:readline'
+import { expect, onTestFinished, test } from 'vitest'
+import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { post } from '../runtimes/client.ts'
+import { programCommand } from '../runtimes/targets.ts'
+import { command, start } from './command.ts'
+
+const root = new URL('../../', import.meta.url)
+
+/** A command that prints the address of the page, and asks the page's server. */
+interface Shown {
+  readonly lines: readonly string[]
+  readonly ask: (path: string, headers?: Readonly<Record<string, string>>) => Promise<Asked>
+  readonly line: (pattern: RegExp) => Promise<string>
+  end(): ReturnType<typeof command>
+}
+
+interface Asked {
+  readonly status: number
+  readonly body: string
+}
+
+async function shown(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  cwd?: string,
+): Promise<Shown> {
+  const { child, ended } = start(args, env, cwd)
+  onTestFinished(async () => {
+    child.kill('SIGTERM')
+    await ended
+  })
+  const lines: string[] = []
+  for (const output of [child.stdout, child.stderr])
+    if (output !== null) createInterface({ input: output }).on('line', (line) => lines.push(line))
+  const line = async (pattern: RegExp): Promise<string> => {
+    await expect.poll(() => lines.some((each) => pattern.test(each)), { timeout: 30_000 }).toBe(true)
+    return lines.find((each) => pattern.test(each)) ?? ''
+  }
+  const url = new URL(await line(/^http:\/\/127\.0\.0\.1:\d+\/#secret=[\w-]{24}$/))
+  const secret = url.hash.slice('#secret='.length)
+  return {
+    lines,
+    line,
+    ask: (path, headers = { authorization: secret }) => ask(new URL(path, url), headers),
+    end() {
+      child.kill('SIGINT')
+      return ended
+    },
+  }
+}
+
+/** As a browser asks, with a `Host` of the test's own. */
+function ask(url: URL, headers: Readonly<Record<string, string>>): Promise<Asked> {
+  return new Promise((resolve, reject) => {
+    const asking = request(url, { headers }, (response) => {
+      let body = ''
+      response.setEncoding('utf8').on('data', (chunk: string) => {
+        body += chunk
+        // The feed does not end by itself.
+        if (body.includes('\n\n')) response.destroy()
+      })
+      response.on('close', () => resolve({ status: response.statusCode ?? 0, body }))
+    })
+    asking.once('error', reject).end()
+  })
+}
+
+async function receiver(inbox: string): Promise<Target> {
+  const program = join(import.meta.dirname, '../operator/program.ts')
+  return spawnTarget(programCommand('node24', program, { INBOX: inbox, BROKEN: '/nowhere' }))
+}
+
+test('inspect shows a receiver, says when it is gone, and goes on with the next one', { timeout: 90_000 }, async () => {
+  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-inspect-')), 'inbox.db')
+  await using first = await receiver(inbox)
+  expect(await post(first.url, 'V1', 1)).toBe(200)
+  const { ask: get, line, end } = await shown(['inspect', '--inbox', inbox])
+  expect(await get('/', {})).toMatchObject({ status: 200, body: expect.stringContaining('<!doctype html>') })
+  expect((await get('/stats', {})).status).toBe(401)
+  expect(JSON.parse((await get('/stats')).body)).toMatchObject({ received: 1 })
+  expect((await get('/messages?vin=V1')).body).toContain('"BatteryLevel":1')
+  expect(await get('/feed')).toMatchObject({ status: 200, body: expect.stringMatching(/^id: .*\ndata: \{"items"/) })
+
+  await first.stop()
+  expect(await get('/stats')).toMatchObject({ status: 503, body: expect.stringContaining('"receiver_stopped"') })
+  await line(/^The receiver stopped\. Waiting/)
+  await using second = await receiver(inbox)
+  expect(JSON.parse((await get('/stats')).body)).toMatchObject({ received: 0 })
+  await line(/^The receiver runs again\.$/)
+  expect(await post(second.url, 'V2', 2)).toBe(200)
+  expect(await end()).toMatchObject({ status: 0 })
+})
+
+test('inspect answers only its own address, and no other site', { timeout: 60_000 }, async () => {
+  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-inspect-')), 'inbox.db')
+  await using _running = await receiver(inbox)
+  const { ask: get } = await shown(['inspect', '--inbox', inbox])
+  for (const path of ['/', '/stats', '/assets/x']) {
+    expect((await get(path, { host: 'rebound.example.com' })).status, path).toBe(403)
+    expect((await get(path, { 'sec-fetch-site': 'cross-site' })).status, path).toBe(403)
+    expect((await get(path, { 'sec-fetch-site': 'none' })).status, path).not.toBe(403)
+  }
+})
+
+test('inspect says what to do when no receiver runs, and when its port is taken', { timeout: 60_000 }, async () => {
+  const nowhere = await command(['inspect', '--inbox', join(tmpdir(), 'nothing-here.db')])
+  expect(nowhere.status).toBe(1)
+  expect(nowhere.stderr).toMatch(/No receiver runs with the inbox .*nothing-here\.db\. Start it, or name the file/)
+  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-inspect-')), 'inbox.db')
+  await using running = await receiver(inbox)
+  const taken = await command(['inspect', '--inbox', inbox, '--port', new URL(running.url).port])
+  expect(taken.status).toBe(1)
+  expect(taken.stderr).toMatch(/Cannot listen on port \d+: EADDRINUSE\. Give --port another one/)
+})
+
+/** A receiver that says which version of it runs. */
+const program = (version: number): string => `
+import { createReceiver } from ${JSON.stringify(new URL('src/index.ts', root).href)}
+import { sqliteInbox } from ${JSON.stringify(new URL('adapters/inbox/sqlite.ts', root).href)}
+import { serve } from ${JSON.stringify(new URL('adapters/node.ts', root).href)}
+const receiver = createReceiver({ secret: process.env.WEBHOOK_SECRET, inbox: sqliteInbox({ path: 'data/inbox.db' }) })
+receiver.on('*', (event) => console.log('version ${version} handled', event.topic))
+await serve(receiver, { port: Number(process.env.PORT) })
+`
+
+test(
+  'dev posts a fleet to a receiver, shows it, and restarts it when its file changes',
+  { timeout: 120_000 },
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'fleethook-dev-'))
+    const file = join(folder, 'server.ts')
+    writeFileSync(file, program(1))
+    const port = await freePort()
+    const { ask: get, line, lines, end } = await shown(['dev', file, '--port', String(port)], {}, folder)
+    await line(/^version 1 handled data/)
+    expect(JSON.parse((await get('/stats')).body)).toMatchObject({ refused: {} })
+    writeFileSync(file, program(2))
+    await line(/^fleethook run: a file changed: starting a new receiver/)
+    await line(/^version 2 handled data/)
+    await expect.poll(async () => (await get('/stats')).status, { timeout: 10_000 }).toBe(200)
+    expect(JSON.parse((await get('/stats')).body)).toMatchObject({ refused: {} })
+    writeFileSync(file, 'this is no program')
+    await line(/the new receiver ended with status 1: the old one goes on/)
+    expect(lines.filter((each) => /refused/.test(each))).toEqual([])
+    expect(await end()).toMatchObject({ status: 0 })
+  },
+)
+
+test('dev says what to do when its port is taken', { timeout: 60_000 }, async () => {
+  const server = createServer().listen(0, '127.0.0.1')
+  onTestFinished(() => void server.close())
+  await new Promise((resolve) => server.once('listening', resolve))
+  const address = server.address()
+  const port = typeof address === 'object' && address !== null ? address.port : 0
+  const { status, stderr } = await command(['dev', fileURLToPath(import.meta.url), '--port', String(port)])
+  expect(status).toBe(1)
+  expect(stderr).toMatch(/Cannot hold port \d+: EADDRINUSE\. Give --port another one/)
+})
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  const address = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  return typeof address === 'object' && address !== null ? address.port : 0
+}

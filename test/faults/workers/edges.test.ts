@@ -1,0 +1,94 @@
+import { randomInt } from 'node:crypto'
+import { afterAll, describe, test } from 'vitest'
+import { spawnTarget, type Target } from '../../conformance/spawn.ts'
+import { inForm } from '../../form.ts'
+import { createAcknowledged, missingFrom } from '../../workers/acknowledged.ts'
+import { kill, storedWorker } from '../../workers/command.ts'
+import { type Entry, startLog } from '../../workers/log.ts'
+import { durableSource } from '../../workers/programs/durable.ts'
+import { type Row, versionsOf, writeFigures } from '../figures.ts'
+
+const rounds = inForm({ short: 1, full: 4, long: 100 })
+const vins = Array.from({ length: 12 }, (_, n) => `V${n}`)
+const rows: Row[] = []
+
+/** What each round does to the Worker under load. */
+const ends = {
+  /** As a power cut would end it. */
+  killed: (target: Target) => kill(target),
+  /** The platform ends single objects without a word. The Worker goes on. */
+  evicted: async ({ url }: Target) => {
+    for (let time = 0; time < 5; time++) {
+      await fetch(`${url}/evict?shard=${randomInt(4)}`)
+      await new Promise((resolve) => setTimeout(resolve, randomInt(100)))
+    }
+  },
+} as const
+
+describe.each(inForm<readonly (keyof typeof ends)[]>({ short: ['evicted'], full: ['killed', 'evicted'] }))(
+  'a Worker in workerd, whose objects are %s at random moments under load',
+  (how) => {
+    test(
+      'every change of every vehicle is reported at least once, in order, and none that did not happen',
+      { timeout: inForm({ full: 120_000, long: 3_600_000 }) },
+      async ({ expect }) => {
+        await using log = await startLog()
+        using worker = await storedWorker(
+          durableSource({ edges: 'numbers', handlerMs: 5, receiver: { vehicles: { fields: ['BatteryLevel'] } } }),
+          log.port,
+        )
+        const acknowledged = createAcknowledged()
+        let target = await spawnTarget(worker.commands.workerd)
+        for (let round = 0; round < rounds; round++) {
+          const load = acknowledged.load(target.url, vins)
+          const enough = acknowledged.count + 20 + randomInt(150)
+          while (acknowledged.count < enough) await acknowledged.next()
+          await ends[how](target)
+          await load.stop()
+          if (how === 'killed') target = await spawnTarget(worker.commands.workerd)
+        }
+        await using _ = { [Symbol.asyncDispose]: () => kill(target) }
+        const handled = (): readonly Entry[] =>
+          log.entries.filter(({ number, happened }) => happened === undefined && typeof number === 'number')
+        await expect.poll(() => missingFrom(handled(), acknowledged), { timeout: 20_000 }).toEqual([])
+        // Nothing is sent any more, so the last handlers end.
+        for (let count = -1; count !== log.entries.length; await new Promise((resolve) => setTimeout(resolve, 1_000)))
+          count = log.entries.length
+
+        const reported = new Map<string, Entry>()
+        for (const entry of log.entries) {
+          const { happened } = entry
+          if (happened === undefined) continue
+          const known = reported.get(happened.id)?.happened
+          if (known === undefined) reported.set(happened.id, entry)
+          // A message that was handed out again says the same again.
+          else expect([happened.from, happened.to]).toEqual([known.from, known.to])
+        }
+        let changes = 0
+        for (const vin of vins) {
+          const found = [...reported.values()].filter((entry) => entry.vin === vin)
+          const numbers = [...new Set(handled().flatMap((entry) => (entry.vin === vin ? [entry.number] : [])))]
+          const inOrder = numbers.toSorted((a, b) => a - b)
+          // One change from each message to the next, and no other: none is missing, none is made up, and they are in order.
+          const expected = inOrder.slice(1).map((to, at) => [inOrder[at], to])
+          expect(found.map(({ happened }) => [happened?.from, happened?.to])).toEqual(expected)
+          changes += expected.length
+        }
+        expect(changes).toBeGreaterThan(rounds * 10)
+        const all = log.entries.filter(({ happened }) => happened !== undefined).length
+        rows.push({ 'the objects are': how, rounds, changes, 'reported again': all - reported.size })
+      },
+    )
+  },
+)
+
+afterAll(() =>
+  writeFigures({
+    piece: 'workers-edges',
+    title: 'Changes of vehicles through the ends of Durable Objects',
+    file: 'test/faults/workers/edges.test.ts',
+    about: `A Worker with Durable Objects and the option \`vehicles\`. ${vins.length} vehicles each send their next message when the last one was answered, and each message changes a field. Each round kills workerd with SIGKILL at a random moment, or ends five objects that go on under load. Reported again: the handler of the change had run, and the object ended before that was stored. The id of the change was the same.`,
+    tables: [{ title: 'Rounds', rows }],
+    versions: versionsOf(['workerd']),
+  }),
+)
