@@ -30,7 +30,11 @@ export function Dead(): JSX.Element {
   const asked = useSignal<number | undefined>(undefined)
   const reading = useReading(
     [JSON.stringify(which), replays.value, stats.value?.deadLettered, stats.value?.inbox.deadLetters],
-    (signal) => read<{ letters: readonly Letter[]; next: string | null }>(`dead?${queryOf({ ...which, limit: mostLetters })}`, signal),
+    (signal) =>
+      read<{ letters: readonly Letter[]; next: string | null }>(
+        `dead?${queryOf({ ...which, limit: mostLetters })}`,
+        signal,
+      ),
   )
   const { data, error } = reading
   const rows = (data?.letters ?? []).map(rowOfLetter).sort((a, b) => b.atMs - a.atMs)
@@ -56,7 +60,13 @@ export function Dead(): JSX.Element {
             value={query['vin'] ?? ''}
             onChange={({ currentTarget }) => setQuery({ vin: currentTarget.value.trim() })}
           />
-          <Choice label="Topic" all="All topics" values={topics} value={query['topic'] ?? ''} onChange={(topic) => setQuery({ topic })} />
+          <Choice
+            label="Topic"
+            all="All topics"
+            values={topics}
+            value={query['topic'] ?? ''}
+            onChange={(topic) => setQuery({ topic })}
+          />
           <Moment name="from" label="Received from" />
           <Moment name="to" label="to" />
           <span class="grow" />
@@ -76,7 +86,10 @@ export function Dead(): JSX.Element {
               {isFiltered ? (
                 <button onClick={() => setQuery({ vin: '', topic: '', from: '', to: '' })}>Clear the filters</button>
               ) : (
-                <p>A message becomes a dead letter when one of its handlers has failed in every attempt. You replay it from here.</p>
+                <p>
+                  A message becomes a dead letter when one of its handlers has failed in every attempt. You replay it
+                  from here.
+                </p>
               )}
             </Empty>
           )}

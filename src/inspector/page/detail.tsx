@@ -55,7 +55,10 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
     commands.curl = () => void copy('the curl command', curlOf(event))
     commands.test = () => void copy('the test', testOf(event))
   }
-  useEffect(() => () => Object.keys(commands).forEach((name) => Reflect.deleteProperty(commands, name)), [id, canReplay, canCopy])
+  useEffect(
+    () => () => Object.keys(commands).forEach((name) => Reflect.deleteProperty(commands, name)),
+    [id, canReplay, canCopy],
+  )
 
   return (
     <section class="pane detail" aria-label="Details">
@@ -75,7 +78,8 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
       </header>
       <div class="body" tabIndex={0} role="region" aria-label="Message">
         {row === undefined ? (
-          stored.error !== undefined && !isLoading.value && (
+          stored.error !== undefined &&
+          !isLoading.value && (
             <Empty title="This message is not here any more">
               <p>{stored.error.message}</p>
               <p>An inbox deletes settled messages after a time that its option `retention` sets.</p>
@@ -94,7 +98,9 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
                   <>
                     <button onClick={() => commands.curl?.()}>Copy as curl</button>
                     <button onClick={() => commands.test?.()}>Copy as test</button>
-                    <button onClick={() => void copy('the message', JSON.stringify(event.raw, undefined, 2))}>Copy JSON</button>
+                    <button onClick={() => void copy('the message', JSON.stringify(event.raw, undefined, 2))}>
+                      Copy JSON
+                    </button>
                   </>
                 )}
               </p>
@@ -149,13 +155,18 @@ function Story({ row }: { readonly row: Row }): JSX.Element {
         {ends[outcome] !== undefined && (
           <Step at="" tone={outcome}>
             {ends[outcome]}
-            {outcome === 'dead' && error !== undefined && failures.at(-1)?.error !== error && <pre class="error">{error}</pre>}
+            {outcome === 'dead' && error !== undefined && failures.at(-1)?.error !== error && (
+              <pre class="error">{error}</pre>
+            )}
           </Step>
         )}
       </ol>
       <Facts
         of={[
-          ['Handlers', handlers?.length === 0 ? 'None is registered for it, so it was settled at once.' : handlers?.join(', ')],
+          [
+            'Handlers',
+            handlers?.length === 0 ? 'None is registered for it, so it was settled at once.' : handlers?.join(', '),
+          ],
           ['Delivery', id],
         ]}
       />
@@ -163,7 +174,15 @@ function Story({ row }: { readonly row: Row }): JSX.Element {
   )
 }
 
-function Step({ at, tone = '', children }: { readonly at: string; readonly tone?: string; readonly children: ComponentChildren }): JSX.Element {
+function Step({
+  at,
+  tone = '',
+  children,
+}: {
+  readonly at: string
+  readonly tone?: string
+  readonly children: ComponentChildren
+}): JSX.Element {
   return (
     <li class={tone}>
       <time>{at}</time>
@@ -220,7 +239,8 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
       />
       {Object.keys(undecoded).length > 0 && (
         <p class="quiet">
-          An undecoded value does not have the type of the catalogue. Handlers get null, and the value in event.undecoded.
+          An undecoded value does not have the type of the catalogue. Handlers get null, and the value in
+          event.undecoded.
         </p>
       )}
       <div class="beside">
@@ -231,7 +251,8 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
   )
 }
 
-const withoutRaw = (event: Event): object => Object.fromEntries(Object.entries(event).filter(([name]) => name !== 'raw'))
+const withoutRaw = (event: Event): object =>
+  Object.fromEntries(Object.entries(event).filter(([name]) => name !== 'raw'))
 
 function Json({ title, value }: { readonly title: string; readonly value: unknown }): JSX.Element {
   return (
@@ -246,13 +267,34 @@ function Json({ title, value }: { readonly title: string; readonly value: unknow
 
 /** What is known of a refused request or a test message. */
 function Happened({ item }: { readonly item: Item }): JSX.Element {
-  const { kind, at, error, status, hint, isAuthentic, messages = 0, vins = [], count, test, bytes, encoding, headers } = item
+  const {
+    kind,
+    at,
+    error,
+    status,
+    hint,
+    isAuthentic,
+    messages = 0,
+    vins = [],
+    count,
+    test,
+    bytes,
+    encoding,
+    headers,
+  } = item
   const facts: readonly (readonly [string, string | undefined])[] = [
     ['When', momentOf(at)],
     ['Reason', error],
     ['Answer', status === undefined ? undefined : status === 0 ? 'none: the connection was closed' : String(status)],
     ['What to do', hint],
-    ['Secret', isAuthentic === undefined ? undefined : isAuthentic ? 'right: the service has lost a message' : 'wrong or not checked: a stranger may have sent it'],
+    [
+      'Secret',
+      isAuthentic === undefined
+        ? undefined
+        : isAuthentic
+          ? 'right: the service has lost a message'
+          : 'wrong or not checked: a stranger may have sent it',
+    ],
     ['Lost', messages === 0 ? undefined : `${countOf(messages, 'message')} of ${vins.join(', ')}`],
     ['Since the start', count === undefined ? undefined : `${count} for this reason`],
     ['Test message', test],

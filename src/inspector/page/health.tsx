@@ -38,7 +38,12 @@ function Charts({ all }: { readonly all: readonly Sample[] }): JSX.Element {
       <Chart title="Received" all={all} points={perSecond(all, 'received')} unit={eachSecond} />
       <Chart title="Acknowledged after, p99" all={all} points={all.map(({ ack }) => ack?.p99)} unit={durationOf} />
       <Chart title="Backlog" all={all} points={all.map(({ waiting }) => waiting)} unit={numberOf} />
-      <Chart title="Age of the oldest waiting" all={all} points={all.map(({ oldestMs = 0 }) => oldestMs)} unit={durationOf} />
+      <Chart
+        title="Age of the oldest waiting"
+        all={all}
+        points={all.map(({ oldestMs = 0 }) => oldestMs)}
+        unit={durationOf}
+      />
       <Chart title="Refused" tone="bad" all={all} points={perSecond(all, 'refused')} unit={eachSecond} />
       <Chart title="Dead letters" tone="bad" all={all} points={perSecond(all, 'dead')} unit={eachSecond} />
     </div>
@@ -66,7 +71,9 @@ function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
   const place = (value: number, index: number): string =>
     `${(chartWidth - (points.length - 1 - index) * (chartWidth / mostPoints)).toFixed(1)},${(chartHeight - 2 - (most === 0 ? 0 : (value / most) * (chartHeight - 6))).toFixed(1)}`
   const line = points
-    .map((point, index) => (point === undefined ? '' : `${points[index - 1] === undefined ? 'M' : 'L'}${place(point, index)}`))
+    .map((point, index) =>
+      point === undefined ? '' : `${points[index - 1] === undefined ? 'M' : 'L'}${place(point, index)}`,
+    )
     .join('')
   const since = all[0]?.at
   return (
@@ -76,7 +83,12 @@ function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
         <b>{newest === undefined ? '–' : unit(newest)}</b>
         <span class="quiet">{known.length > 1 ? `most ${unit(most)}` : ''}</span>
       </p>
-      <svg viewBox={`0 0 ${chartWidth} ${chartHeight}`} preserveAspectRatio="none" role="img" aria-label={`${title} since ${since === undefined ? 'now' : timeOf(since)}`}>
+      <svg
+        viewBox={`0 0 ${chartWidth} ${chartHeight}`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`${title} since ${since === undefined ? 'now' : timeOf(since)}`}
+      >
         <path d={line} />
       </svg>
     </figure>
@@ -149,14 +161,21 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
     {
       name: 'Backlog',
       value: `${numberOf(pending.messages)}${mostMessages === undefined ? '' : ` of ${numberOf(mostMessages)}`}`,
-      ...(mostMessages !== undefined && pending.messages > mostMessages * 0.8 && {
-        todo: 'A full inbox refuses messages. Make handlers faster, or raise `concurrency`.',
-      }),
+      ...(mostMessages !== undefined &&
+        pending.messages > mostMessages * 0.8 && {
+          todo: 'A full inbox refuses messages. Make handlers faster, or raise `concurrency`.',
+        }),
     },
     ...(bytes === undefined ? [] : [{ name: 'Inbox', value: bytesOf(bytes) }]),
     ...(spooled === 0
       ? []
-      : [{ name: 'Spooled', value: numberOf(spooled), todo: 'The brokers are out of reach. These messages wait on the disk.' }]),
+      : [
+          {
+            name: 'Spooled',
+            value: numberOf(spooled),
+            todo: 'The brokers are out of reach. These messages wait on the disk.',
+          },
+        ]),
     ...unopened.map(({ path, messages }) => ({
       ...{ name: 'Other inbox', value: countOf(messages, 'message') },
       todo: `${path} belongs to a receiver that does not run. Start one with this file.`,
@@ -215,7 +234,8 @@ function Drift({ stats: { drift, drifted } }: { readonly stats: Stats }): JSX.El
       ) : (
         <>
           <p class="quiet">
-            {countOf(drifted, 'value')} did not have the type of the catalogue. Handlers got null and found them in <code>event.undecoded</code>.
+            {countOf(drifted, 'value')} did not have the type of the catalogue. Handlers got null and found them in{' '}
+            <code>event.undecoded</code>.
           </p>
           <Table
             name="Drift"

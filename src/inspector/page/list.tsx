@@ -56,7 +56,16 @@ interface ListProps {
 }
 
 /** Draws only the rows that are in sight, so that a list of any length costs the same. */
-export function List({ label, rows, opened, linkOf, measureOf = lagOf, busy, hasVin = true, children }: ListProps): JSX.Element {
+export function List({
+  label,
+  rows,
+  opened,
+  linkOf,
+  measureOf = lagOf,
+  busy,
+  hasVin = true,
+  children,
+}: ListProps): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null)
   const top = useSignal(0)
   const size = useSignal({ width: 1_000, height: 800 })

@@ -8,7 +8,13 @@ export function Badge({ outcome }: { readonly outcome: Outcome }): JSX.Element {
 }
 
 /** What to show in place of data that is not there, and what to do next. */
-export function Empty({ title, children }: { readonly title: string; readonly children?: ComponentChildren }): JSX.Element {
+export function Empty({
+  title,
+  children,
+}: {
+  readonly title: string
+  readonly children?: ComponentChildren
+}): JSX.Element {
   return (
     <div class="empty">
       <p class="title">{title}</p>
@@ -24,7 +30,10 @@ export interface Reading<Data> {
 }
 
 /** Reads again when one of `inputs` changes, and keeps the last data until then. */
-export function useReading<Data>(inputs: readonly unknown[], run: (signal: AbortSignal) => Promise<Data>): Reading<Data> {
+export function useReading<Data>(
+  inputs: readonly unknown[],
+  run: (signal: AbortSignal) => Promise<Data>,
+): Reading<Data> {
   const state = useSignal<Reading<Data>>({ data: undefined, error: undefined })
   useEffect(() => {
     const ended = new AbortController()
@@ -33,7 +42,8 @@ export function useReading<Data>(inputs: readonly unknown[], run: (signal: Abort
     }
     run(ended.signal).then(
       (data) => set({ data, error: undefined }),
-      (error: unknown) => set({ data: state.peek().data, error: error instanceof Error ? error : new Error(String(error)) }),
+      (error: unknown) =>
+        set({ data: state.peek().data, error: error instanceof Error ? error : new Error(String(error)) }),
     )
     return () => ended.abort()
   }, inputs)
@@ -110,7 +120,11 @@ export function Dialog({ title, isOpen, close, children, actions }: DialogProps)
   )
 }
 
-export const Facts = ({ of: facts }: { readonly of: readonly (readonly [name: ComponentChildren, value: ComponentChildren])[] }): JSX.Element => (
+export const Facts = ({
+  of: facts,
+}: {
+  readonly of: readonly (readonly [name: ComponentChildren, value: ComponentChildren])[]
+}): JSX.Element => (
   <dl class="facts">
     {facts.map(
       ([name, value]) =>

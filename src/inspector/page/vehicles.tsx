@@ -35,7 +35,7 @@ function Fleet(): JSX.Element {
   const times = useRefresh()
   const reading = useReading([times], async (signal) => {
     const all: VehicleInList[] = []
-    for (let after: string | undefined, isMore = true; isMore && all.length < 5_000; ) {
+    for (let after: string | undefined, isMore = true; isMore && all.length < 5_000;) {
       const { vehicles, next }: { vehicles: readonly VehicleInList[]; next: string | null } = await read(
         `vehicles?${queryOf({ limit: 1000, after })}`,
         signal,
@@ -64,7 +64,9 @@ function Fleet(): JSX.Element {
           value={route.value.query['text'] ?? ''}
           onInput={({ currentTarget }) => setQuery({ text: currentTarget.value })}
           onKeyDown={({ key, currentTarget }) =>
-            key === 'Enter' && currentTarget.value !== '' && goTo(linkTo('vehicles', [found[0]?.vin ?? currentTarget.value.trim()]))
+            key === 'Enter' &&
+            currentTarget.value !== '' &&
+            goTo(linkTo('vehicles', [found[0]?.vin ?? currentTarget.value.trim()]))
           }
         />
         <span class="quiet">{data !== undefined && countOf(found.length, 'vehicle')}</span>
@@ -75,11 +77,14 @@ function Fleet(): JSX.Element {
           <pre>{"createReceiver({ …, vehicles: { fields: ['Location', 'BatteryLevel', 'Gear'] } })"}</pre>
           <p>The messages of a vehicle are here without it. Type its VIN above and press Enter.</p>
           <p class="actions">
-            {[...new Set(shown.value.map((row) => row.vin))].filter(Boolean).slice(0, 12).map((vin) => (
-              <a key={vin} class="button vin" href={linkTo('vehicles', [vin])}>
-                {vin}
-              </a>
-            ))}
+            {[...new Set(shown.value.map((row) => row.vin))]
+              .filter(Boolean)
+              .slice(0, 12)
+              .map((vin) => (
+                <a key={vin} class="button vin" href={linkTo('vehicles', [vin])}>
+                  {vin}
+                </a>
+              ))}
           </p>
         </Empty>
       )}
@@ -136,12 +141,15 @@ function OneVehicle({ vin, opened }: { readonly vin: string; readonly opened: st
           </a>
           <h2 class="vin">{vin}</h2>
           <span class="quiet">
-            {vehicle !== undefined && `${stateOf(vehicle)}${vehicle.seenAt === null ? '' : `, heard ${ago(vehicle.seenAt)}`}`}
+            {vehicle !== undefined &&
+              `${stateOf(vehicle)}${vehicle.seenAt === null ? '' : `, heard ${ago(vehicle.seenAt)}`}`}
           </span>
         </header>
         <div class="halves">
           <div class="body" tabIndex={0} role="region" aria-label="Newest state">
-            {place !== undefined && <PlainMap markers={[{ ...place, label: vin }]} path={path} label={`Where ${vin} was`} />}
+            {place !== undefined && (
+              <PlainMap markers={[{ ...place, label: vin }]} path={path} label={`Where ${vin} was`} />
+            )}
             {vehicle !== undefined && <State vehicle={vehicle} />}
             {vehicle === undefined && <Failed of={state} />}
           </div>
