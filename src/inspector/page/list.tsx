@@ -36,7 +36,7 @@ export function openMarked(): void {
 }
 
 /** A list narrower than this has two lines for each row. */
-const narrowPx = 620
+const narrowPx = 760
 const oneLinePx = 34
 const twoLinesPx = 58
 

@@ -41,7 +41,7 @@ export function PlainMap({
   )
   const x = (longitude: number): number => width / 2 + (longitude - (west + east) / 2) * narrowing * pxPerDegree
   const y = (latitude: number): number => height / 2 - (latitude - middle) * pxPerDegree
-  const grid = steps.find((step) => step * pxPerDegree >= 70) ?? 90
+  const grid = steps.find((step) => step * narrowing * pxPerDegree >= 80) ?? 90
   const digits = grid < 0.01 ? 3 : grid < 0.1 ? 2 : grid < 1 ? 1 : 0
   const parallels = linesOf(middle, height / pxPerDegree, grid)
   const meridians = linesOf((west + east) / 2, width / pxPerDegree / narrowing, grid)
