@@ -217,7 +217,7 @@ test('1,000 messages a second for 10 seconds make no long task over 200 ms, and 
   // Control: a long task is seen.
   await page.evaluate(() => {
     setTimeout(() => {
-      for (const end = performance.now() + 250; performance.now() < end; );
+      for (const end = performance.now() + 250; performance.now() < end;);
     })
   })
   await page.waitForFunction('window.seen.longest >= 200')
