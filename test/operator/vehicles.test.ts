@@ -34,6 +34,7 @@ test('GET /vehicles lists vehicles without values, in pages; GET /vehicles/:vin 
     next: vins[1],
     vehicles: vins.slice(0, 2).map((vin) => ({
       ...{ vin, online: false, state: 'asleep', isOnlineCertain: true, fields: 3 },
+      location: { latitude: expect.any(Number), longitude: expect.any(Number), at: expect.stringContaining('T') },
       seenAt: expect.stringMatching(/^\d{4}-.*Z$/),
     })),
   })
