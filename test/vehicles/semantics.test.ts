@@ -55,6 +55,17 @@ describe('null', () => {
     expect(last(told)?.changes).toEqual(['Gear "D">"P"'])
   })
 
+  test('is newer than a value that was sent before it and arrives later', async () => {
+    const { receiver, clock, send, told } = vehicleScene()
+    await send({ Gear: 'D' })
+    await clock.advance(60_000)
+    await send({ Gear: null })
+    await send({ Gear: 'P' }, { agoMs: 30_000 })
+    expect(last(told)?.changes).toEqual([])
+    const vehicle = await receiver.vehicles.get(vin)
+    expect([vehicle?.value('Gear'), vehicle?.invalidSince('Gear') === undefined]).toEqual(['D', false])
+  })
+
   test('is a value of the fields for which it means none', async () => {
     const { send, told } = vehicleScene()
     await send({ DestinationName: 'Home' })
