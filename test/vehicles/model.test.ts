@@ -50,7 +50,7 @@ const arbitraryLine: fc.Arbitrary<Line> = fc.record({
     },
     { requiredKeys: [] },
   ),
-  agoMs: fc.constantFrom(0, 0, 0, 1_000, 5_000, 60_000, -60_000),
+  agoMs: fc.constantFrom(0, 0, 0, 1, 1_000, 5_000, 60_000, -60_000),
   twice: fc.boolean(),
   crash: fc.integer({ min: 0, max: 2 }).map((n) => n === 0),
   pauseMs: fc.constantFrom(0, 10, 1_000, 6_000, 12_000),
@@ -274,13 +274,17 @@ test('a message that is settled after newer ones were written is in the state af
   )
 })
 
-test('a state that was written after a newer round of writing sees no message twice after a crash', async () => {
+test('a state that was written with later messages sees none of them twice after a crash', async () => {
+  // The file says that everything up to the first message of B is in the states. The state of A is newer.
   await played(
     [
       { ...calm, vin: 'A', data: { Gear: 'P' } },
-      { ...calm, vin: 'A', data: { Gear: 'R' }, holds: 3 },
+      { ...calm, vin: 'A', data: { Gear: 'R' }, holds: 5 },
       { ...calm, vin: 'B', data: { Gear: 'R' }, pauseMs: 12_000 },
+      // Of equal times, so that each of them would be the newest again.
       { ...calm, vin: 'A', data: { Gear: 'D' }, pauseMs: 0 },
+      { ...calm, vin: 'A', data: { Gear: 'P' }, agoMs: 1, pauseMs: 0 },
+      { ...calm, vin: 'A', data: { Gear: 'R' }, agoMs: 2, pauseMs: 0 },
       { ...calm, vin: 'B', data: { Gear: 'P' }, pauseMs: 10 },
       { ...calm, vin: 'A', data: { Gear: 'P' }, crash: true },
       { ...calm, vin: 'A', data: { Gear: 'R' } },
