@@ -34,7 +34,6 @@ test('GET /vehicles lists vehicles with their places, in pages; GET /vehicles/:v
     next: vins[1],
     vehicles: vins.slice(0, 2).map((vin) => ({
       ...{ vin, online: false, state: 'asleep', isOnlineCertain: true, fields: 3 },
-      location: { latitude: expect.any(Number), longitude: expect.any(Number), at: expect.stringContaining('T') },
       seenAt: expect.stringMatching(/^\d{4}-.*Z$/),
       location: { latitude: 52, longitude: 5, at: '2026-11-21T10:00:00.000Z' },
     })),

@@ -297,6 +297,10 @@ test('state and connectivity messages say whether a vehicle is online', async ()
   expect(await posted(connection('DISCONNECTED', 'wifi'))).toBe(true)
   expect(await posted(connection('DISCONNECTED', 'cellular'))).toBe(false)
   // A late message opens or closes nothing that a newer one has reported.
+  await posted(connection('CONNECTED', 'cellular'))
+  const sooner = { vin, createdAt: new Date(clock.now() - 1_500).toISOString() }
+  const ended = { status: 'DISCONNECTED', networkInterface: 'cellular', connectionId: 'cellular' }
+  expect(await posted(message.connectivity(ended, sooner))).toBe(true)
   const late = { vin, createdAt: new Date(clock.now() - 60_000).toISOString() }
   expect(await posted(message.state('online', at()))).toBe(true)
   await posted(connection('CONNECTED', 'wifi'))
@@ -331,8 +335,22 @@ describe('receiver.when', () => {
     const depot = circle({ latitude: 52, longitude: 5, radiusMeters: 200 })
     receiver.when(starts(all(inside(depot), is('Gear', 'P'))), ({ vin: of }) => void seen.push(of))
     await send({ Gear: 'D' })
-    await send({ Gear: 'P', Location: { latitude: 52, longitude: 5 } })
+    await send({ Gear: 'P' })
+    await send({ Location: { latitude: 52, longitude: 5 } })
     expect(seen).toEqual([vin])
+  })
+
+  test('forgets what an edge wants to forget', async () => {
+    const { receiver, send } = vehicleScene()
+    const memories: unknown[] = []
+    const edge = edgeOf('Gear')
+    const detect = ({ memory }: { readonly memory: unknown }): { readonly memory: 1 | null } => {
+      memories.push(memory)
+      return { memory: memory === undefined ? 1 : null }
+    }
+    receiver.when({ ...edge, detect }, () => {})
+    for (const Gear of ['P', 'D', 'R']) await send({ Gear })
+    expect(memories).toEqual([undefined, 1, undefined])
   })
 
   test('remembers for an edge what it saw of a vehicle', async () => {
