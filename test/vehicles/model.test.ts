@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { type Change, createReceiver, type Receiver } from 'fleethook'
+import { type Change, createReceiver, type Edge, type Receiver } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
@@ -18,6 +18,8 @@ interface Line {
   readonly data: Readonly<Record<string, string | number | null>>
   /** How much earlier the vehicle made it, in milliseconds. Negative: its clock is fast. */
   readonly agoMs: number
+  /** The vehicle made it in the same millisecond as its last one. */
+  readonly sameTime: boolean
   /** The message comes twice. */
   readonly twice: boolean
   /** Before the message: the process ends without a word, and another one goes on. */
@@ -41,6 +43,7 @@ const arbitraryLine: fc.Arbitrary<Line> = fc.record({
     { requiredKeys: [] },
   ),
   agoMs: fc.constantFrom(0, 0, 0, 1_000, 5_000, 60_000, -60_000),
+  sameTime: fc.integer({ min: 0, max: 2 }).map((n) => n === 0),
   twice: fc.boolean(),
   crash: fc.integer({ min: 0, max: 2 }).map((n) => n === 0),
   pauseMs: fc.constantFrom(0, 10, 1_000, 6_000, 12_000),
@@ -75,7 +78,21 @@ function naiveFold(): (vin: string, data: Line['data'], atMs: number, receivedMs
 interface Run {
   readonly changes: string
   readonly edges: string[]
+  /** The edge that counts happened. */
+  isThird: boolean
   isDone: boolean
+}
+
+/** Every third change of the gear. It shows a message that was applied twice, or not at all. */
+const thirdChange: Edge<Change> = {
+  ...{ name: 'third change', fields: ['Gear'], reads: ['Gear'], topics: [] },
+  detect({ changes, memory }) {
+    const change = changes.find(({ field, first, invalid }) => field === 'Gear' && !first && !invalid)
+    if (change === undefined) return undefined
+    const count = Number(memory ?? 0) + 1
+    return count % 3 === 0 ? { happened: change, memory: count } : { memory: count }
+  },
+  where: () => thirdChange,
 }
 
 /** A receiver, what it reported, and the same again after a crash. */
@@ -119,7 +136,7 @@ class Life {
     receiver.on('data', (event, { changes }) => {
       if (isGone()) return undefined
       const number = Number(event.raw['number'])
-      const run: Run = { changes: changes.map(shown).join(), edges: [], isDone: false }
+      const run: Run = { changes: changes.map(shown).join(), edges: [], isThird: false, isDone: false }
       this.told.set(number, [...(this.told.get(number) ?? []), run])
       const left = this.#holds.get(number) ?? 0
       if (left === 0) {
@@ -144,6 +161,10 @@ class Life {
         this.told.get(number)?.at(-1)?.edges.push(shown(change))
         if (this.#dying.has(number)) throw new Error('for the last time')
       })
+    receiver.when(thirdChange, ({ event }) => {
+      const run = this.told.get(Number(event.raw?.['number']))?.at(-1)
+      if (!isGone() && run !== undefined) run.isThird = true
+    })
     receiver.on('data', (event) => {
       if (isGone()) return
       if (this.#dying.has(Number(event.raw['number']))) throw new Error('for the last time')
@@ -153,10 +174,10 @@ class Life {
     await this.settled()
   }
 
-  async send(line: Line, number: number): Promise<void> {
+  async send(line: Line, number: number, atMs: number): Promise<void> {
     if (line.dies) this.#dying.add(number)
     this.#holds.set(number, line.holds)
-    const createdAt = new Date(this.clock.now() - line.agoMs).toISOString()
+    const createdAt = new Date(atMs).toISOString()
     const body = { vin: line.vin, createdAt, data: line.data, number }
     await this.receiver.accept({ authorization: undefined, body })
     for (const held of this.#held) held.left -= 1
@@ -195,14 +216,25 @@ async function played(lines: readonly Line[], durable: boolean): Promise<void> {
   await life.begin()
   const fold = naiveFold()
   const expected: (readonly string[])[] = []
+  const thirds: boolean[] = []
+  const gearChanges = new Map<string, number>()
+  const lastMs = new Map<string, number>()
   const vins: string[] = []
   for (const line of lines) {
     if (line.crash && durable) await life.begin()
     for (let time = 0; time < (line.twice ? 2 : 1); time += 1) {
       const number = expected.length
-      expected.push(fold(line.vin, line.data, life.clock.now() - line.agoMs, life.clock.now()))
+      const now = life.clock.now()
+      const atMs = (line.sameTime ? lastMs.get(line.vin) : undefined) ?? now - line.agoMs
+      lastMs.set(line.vin, Math.min(atMs, now))
+      const changes = fold(line.vin, line.data, atMs, now)
+      const isShift = changes.some((change) => change.startsWith('Gear'))
+      const count = (gearChanges.get(line.vin) ?? 0) + (isShift ? 1 : 0)
+      gearChanges.set(line.vin, count)
+      expected.push(changes)
+      thirds.push(isShift && count % 3 === 0)
       vins.push(line.vin)
-      await life.send(line, number)
+      await life.send(line, number, atMs)
       await life.clock.advance(1)
     }
     await life.clock.advance(line.pauseMs)
@@ -219,6 +251,8 @@ async function played(lines: readonly Line[], durable: boolean): Promise<void> {
     expect([number, done.some((run) => run.changes === changes.join())]).toEqual([number, true])
     for (const run of runs) expect([changes.join(), '']).toContain(run.changes)
     for (const run of done) expect(run.edges.join()).toBe(run.changes)
+    for (const run of done)
+      expect([number, run.isThird]).toEqual([number, thirds[number] === true && run.changes !== ''])
   }
   for (const [vin, order] of life.order) {
     const first = expected.flatMap((changes, number) => (changes.length > 0 && vins[number] === vin ? [number] : []))
@@ -226,7 +260,10 @@ async function played(lines: readonly Line[], durable: boolean): Promise<void> {
   }
 }
 
-const calm: Omit<Line, 'vin' | 'data'> = { agoMs: 0, twice: false, crash: false, pauseMs: 1_000, dies: false, holds: 0 }
+const calm: Omit<Line, 'vin' | 'data'> = {
+  ...{ agoMs: 0, sameTime: false, twice: false, crash: false, pauseMs: 1_000, dies: false, holds: 0 },
+}
+
 test('a message that runs while its vehicle is written shows its change again after a crash', async () => {
   await played(
     [
@@ -246,6 +283,23 @@ test('a message that is settled after newer ones were written is in the state af
       { ...calm, vin: 'B', data: { Gear: 'R' }, pauseMs: 12_000 },
       { ...calm, vin: 'B', data: { Gear: 'P' }, pauseMs: 10 },
       { ...calm, vin: 'A', data: { Gear: 'D' }, crash: true },
+    ],
+    true,
+  )
+})
+
+test('a message that the stored state has seen is not applied to it again after a crash', async () => {
+  await played(
+    [
+      { ...calm, vin: 'A', data: { Gear: 'P' } },
+      { ...calm, vin: 'A', data: { Gear: 'R' }, holds: 3 },
+      { ...calm, vin: 'B', data: { Gear: 'R' }, pauseMs: 12_000 },
+      { ...calm, vin: 'A', data: { Gear: 'D' }, pauseMs: 0 },
+      // It makes the handler of the second message end. The state of A that is written then has both messages after it.
+      { ...calm, vin: 'A', data: { Gear: 'P' }, sameTime: true, pauseMs: 10 },
+      { ...calm, vin: 'A', data: { Gear: 'R' }, crash: true },
+      { ...calm, vin: 'A', data: { Gear: 'D' } },
+      { ...calm, vin: 'A', data: { Gear: 'P' } },
     ],
     true,
   )
