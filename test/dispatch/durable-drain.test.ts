@@ -68,13 +68,13 @@ describe('the drain of a durable inbox', () => {
 
   test('acknowledges a message that the inbox stores after the handlers were aborted', async () => {
     const on = disk()
-    let storing: Promise<void> | undefined
-    const { receiver, post, clock } = scene({ inbox: storedInbox(on, { put: () => storing }) })
+    const slow: { storing?: Promise<void> } = {}
+    const { receiver, post, clock } = scene({ inbox: storedInbox(on, { put: () => slow.storing }) })
     receiver.on('data', () => new Promise(() => {}))
     const numbers = Array.from({ length: 10 }, (_, n) => n + 1)
     for (const n of numbers.slice(0, 8)) await post(data('A', n))
     let store = (): void => {}
-    storing = new Promise((resolve) => (store = resolve))
+    slow.storing = new Promise((resolve) => (store = resolve))
     const late = numbers.slice(8).map((n) => post(data('A', n)))
     await turn()
     let close = (): void => {}
