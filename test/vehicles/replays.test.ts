@@ -85,17 +85,17 @@ test('A document that `client.refill` fetches closes a gap: what is the same is 
     json({
       response: path.includes('vehicle_data')
         ? {
-            charge_state: { battery_level: 50, charging_state: 'Charging', timestamp: clock.now() },
+            charge_state: { battery_level: 50, charge_limit_soc: null, charging_state: 'Charging', timestamp: clock.now() },
             drive_state: { shift_state: null, timestamp: clock.now() },
           }
         : [],
     })(),
   )
-  const { receiver, send, told } = vehicleScene({ clock, vehicles: { fields: ['BatteryLevel', 'DetailedChargeState', 'Gear', 'Locked'] } })
+  const { receiver, send, told } = vehicleScene({ clock, vehicles: { fields: ['BatteryLevel', 'ChargeLimitSoc', 'DetailedChargeState', 'Gear', 'Locked'] } })
   const edges: string[] = []
   receiver.when(becomes('DetailedChargeState', 'Charging'), ({ change, event }) => void edges.push(`${event.topic} ${shown(change)}`))
   receiver.on('gap', (gap) => void receiver.from(client.refill({ ...gap, vin })))
-  await send({ BatteryLevel: 50.4, DetailedChargeState: 'Stopped', Gear: 'P', Locked: true }, { vin })
+  await send({ BatteryLevel: 50.4, ChargeLimitSoc: 80, DetailedChargeState: 'Stopped', Gear: 'P', Locked: true }, { vin })
   const from = new Date(clock.now() - 100)
   await receiver.from({
     async feed(sink) {
@@ -108,9 +108,10 @@ test('A document that `client.refill` fetches closes a gap: what is the same is 
   })
   for (let turn = 0; turn < 20; turn += 1) await clock.advance(10)
   const state = await receiver.vehicles.get(vin)
-  const certain = ['BatteryLevel', 'DetailedChargeState', 'Gear', 'Locked'].map((field) => state?.isCertain(field))
-  // The document does not say whether the vehicle is locked.
-  expect(certain).toEqual([true, true, true, false])
+  const certain = (['BatteryLevel', 'ChargeLimitSoc', 'DetailedChargeState', 'Gear', 'Locked'] as const).map((field) => state?.isCertain(field))
+  // The document does not say whether the vehicle is locked, and it has no limit.
+  expect(state?.invalidSince('ChargeLimitSoc')).toBeUndefined()
+  expect(certain).toEqual([true, false, true, true, false])
   // The telemetry knows more digits.
   expect(state?.value('BatteryLevel')).toBe(50.4)
   expect(edges).toEqual(['vehicle_data DetailedChargeState "Stopped">"Charging"~'])

@@ -313,6 +313,33 @@ test('state and connectivity messages say whether a vehicle is online', async ()
   expect(await posted(message.connectivity({ ...closed, status: 'CONNECTED' }, late))).toBe(false)
 })
 
+test('late state and connectivity messages change nothing', async () => {
+  const { receiver, post, clock } = vehicleScene()
+  const seen = async (): Promise<unknown> => {
+    const car = await receiver.vehicles.get(vin)
+    return [car?.online, car?.state]
+  }
+  const posted = async (made: Parameters<typeof post>[0]): Promise<unknown> => {
+    await (
+      await post(made)
+    ).settled
+    await clock.advance(1_000)
+    return seen()
+  }
+  const at = (agoMs = 0): { vin: string; createdAt: string } => ({
+    vin,
+    createdAt: new Date(clock.now() - agoMs).toISOString(),
+  })
+  const link = (status: string, agoMs?: number): Promise<unknown> =>
+    posted(message.connectivity({ status, networkInterface: 'wifi', connectionId: 'one' }, at(agoMs)))
+  expect(await link('CONNECTED')).toEqual([true, undefined])
+  // It ended an earlier connection.
+  expect(await link('DISCONNECTED', 60_000)).toEqual([true, undefined])
+  expect(await posted(message.state('asleep', at()))).toEqual([false, 'asleep'])
+  expect(await posted(message.state('online', at(60_000)))).toEqual([false, 'asleep'])
+  expect(await link('CONNECTED', 60_000)).toEqual([false, 'asleep'])
+})
+
 describe('receiver.when', () => {
   test('runs its handler with what happened, the vehicle as of the message, and a stable id', async () => {
     const { receiver, clock, send, told } = vehicleScene({ retry: { attempts: 2, minMs: 1, maxMs: 1 } })
@@ -458,6 +485,20 @@ describe('receiver.vehicles', () => {
     await clock.advance(1_000)
     expect(receiver.stats().pending.messages).toBe(0)
     expect(await receiver.vehicles.get(vin)).toBeUndefined()
+  })
+
+  test('forgets a vehicle while a message of it is being handled, and that message brings nothing back', async () => {
+    const { receiver, post, clock } = vehicleScene()
+    let end = (): void => {}
+    receiver.on('data', () => new Promise<void>((resolve) => void (end = resolve)))
+    const { settled } = await post(message.data({ Gear: 'P' }, { vin }))
+    await clock.advance(10)
+    expect((await receiver.vehicles.get(vin))?.value('Gear')).toBe('P')
+    expect(await receiver.vehicles.forget(vin)).toBe(true)
+    end()
+    await settled
+    expect(await receiver.vehicles.get(vin)).toBeUndefined()
+    expect(await receiver.vehicles.stats()).toMatchObject({ vehicles: 0 })
   })
 
   test('forgets vehicles that were not seen for a time', async () => {
