@@ -1,6 +1,6 @@
 /**
- * What the option `vehicles` costs: the CPU of a message with and without it, in turns in one process; the memory of a hundred thousand
- * vehicles; the start with a file that holds them; and a message among ten thousand rules.
+ * What the option `vehicles` costs: the CPU of a message with and without it, in turns, without a socket in one process and over sockets in
+ * two; the memory of a hundred thousand vehicles; the start with a file that holds them; and a message among ten thousand rules.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,7 +10,11 @@ import { runInNewContext } from 'node:vm'
 import { parseArgs } from 'node:util'
 import { sqliteInbox } from '../adapters/inbox/sqlite.ts'
 import { type Bounds, createReceiver, type Edge, type InboxFactory, memoryInbox, type Receiver } from '../src/index.ts'
+import { tenFields } from './corpus.ts'
+import { load, requestOf } from './load.ts'
 import { median } from './median.ts'
+import { secret } from './servers/answer.ts'
+import { type ServerProcess, startServer } from './server-process.ts'
 import { table } from './table.ts'
 
 const { values } = parseArgs({
@@ -18,7 +22,7 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '9' },
     count: { type: 'string', default: '20000' },
     vehicles: { type: 'string', default: '100000' },
-    only: { type: 'string', default: 'memory,sqlite,weight,start,rules' },
+    only: { type: 'string', default: 'pipeline,memory,sqlite,weight,start,rules' },
   },
 })
 const rounds = Number(values.rounds)
@@ -30,12 +34,7 @@ setFlagsFromString('--expose-gc')
 const collect: () => void = runInNewContext('gc')
 const log = { debug() {}, info() {}, warn() {}, error() {} }
 
-const fields = [
-  ...['BatteryLevel', 'Soc', 'Gear', 'VehicleSpeed', 'Odometer'],
-  ...['InsideTemp', 'OutsideTemp', 'DetailedChargeState', 'Location', 'Locked'],
-] as const
-
-const valueOf: Readonly<Record<(typeof fields)[number], (n: number) => unknown>> = {
+const valueOf: Readonly<Record<(typeof tenFields)[number], (n: number) => unknown>> = {
   BatteryLevel: (n) => 20 + (n % 7_000) / 100,
   Soc: (n) => 20 + (n % 7_000) / 100,
   Gear: (n) => ['P', 'R', 'D'][n % 3],
@@ -53,7 +52,7 @@ function bodyOf(n: number, vins: number): string {
   const named = n % 2 === 0 ? [n % 10] : [n % 10, (n + 3) % 10]
   const data = Object.fromEntries(
     named.map((at) => {
-      const field = fields[at] ?? 'Soc'
+      const field = tenFields[at] ?? 'Soc'
       return [field, valueOf[field](n)]
     }),
   )
@@ -103,7 +102,7 @@ const file = (): InboxFactory => sqliteInbox({ path: join(folder, `${(files += 1
 
 async function compare(name: string, inbox: () => InboxFactory): Promise<readonly unknown[]> {
   const off = make(inbox(), false)
-  const on = make(inbox(), { fields })
+  const on = make(inbox(), { fields: tenFields })
   const laps: { off: number; on: number }[] = []
   for (let round = -2; round < rounds; round += 1) {
     const bodies = Array.from({ length: count }, (_, n) => bodyOf(n + (round + 2) * count, 1_000))
@@ -114,15 +113,45 @@ async function compare(name: string, inbox: () => InboxFactory): Promise<readonl
   }
   await off.drain()
   await on.drain()
-  const ratios = laps.map((lap) => lap.on / lap.off)
+  return [name, ...medians(laps)]
+}
+
+/** The whole way from the socket to the handler, in processes that differ in the option alone. */
+async function overSockets(name: string, kind: 'memory' | 'sqlite'): Promise<readonly unknown[]> {
+  const env = { BENCH_INBOX: kind, BENCH_FOLDER: folder }
+  const off = await startServer('durable', [], env)
+  const on = await startServer('durable', [], { ...env, BENCH_VEHICLES: 'on' })
+  const perLap = 12_000
+  const requests = Array.from({ length: perLap }, (_, n) => requestOf(bodyOf(n, 1_000), secret))
+  const lap = async (server: ServerProcess): Promise<number> => {
+    await server.begin()
+    const { refused } = await load({ port: server.port, requests, connections: 64, count: perLap })
+    const { cpuMicroseconds } = await server.end()
+    if (refused > 0) throw new Error(`${refused} messages were refused.`)
+    return cpuMicroseconds / perLap
+  }
+  const laps: { off: number; on: number }[] = []
+  for (let round = -4; round < rounds; round += 1) {
+    const isFirst = round % 2 === 0
+    const first = await lap(isFirst ? off : on)
+    const second = await lap(isFirst ? on : off)
+    if (round >= 0) laps.push(isFirst ? { off: first, on: second } : { off: second, on: first })
+  }
+  await off.stop()
+  await on.stop()
+  return [name, ...medians(laps)]
+}
+
+/** The CPU time without and with the option, and the ratio of each round. */
+function medians(laps: readonly { readonly off: number; readonly on: number }[]): readonly string[] {
   const figures = [median(laps.map((lap) => lap.off)), median(laps.map((lap) => lap.on))]
-  return [name, ...figures.map((figure) => figure.toFixed(2)), median(ratios).toFixed(3)]
+  return [...figures.map((figure) => figure.toFixed(2)), median(laps.map((lap) => lap.on / lap.off)).toFixed(3)]
 }
 
 /** A hundred thousand vehicles with ten fields each. */
 const full = (n: number): string =>
   JSON.stringify({
-    data: Object.fromEntries(fields.map((field) => [field, valueOf[field](n)])),
+    data: Object.fromEntries(tenFields.map((field) => [field, valueOf[field](n)])),
     vin: `0FLEETV14T${String(n).padStart(7, '0')}`,
     createdAt: new Date(Date.now() - 1_000).toISOString(),
   })
@@ -136,7 +165,7 @@ async function fill(receiver: Receiver): Promise<void> {
 }
 
 async function weigh(): Promise<number> {
-  const receiver = make(memoryInbox(), { fields })
+  const receiver = make(memoryInbox(), { fields: tenFields })
   collect()
   const before = process.memoryUsage().heapUsed
   await fill(receiver)
@@ -148,12 +177,12 @@ async function weigh(): Promise<number> {
 
 async function starts(): Promise<readonly number[]> {
   const path = join(folder, 'many.db')
-  const filled = make(sqliteInbox({ path }), { fields })
+  const filled = make(sqliteInbox({ path }), { fields: tenFields })
   await fill(filled)
   await filled.drain()
   const laps: number[][] = [[], []]
   for (let round = 0; round < 5; round += 1)
-    for (const [at, vehicles] of [{ fields }, false].entries()) {
+    for (const [at, vehicles] of [{ fields: tenFields }, false].entries()) {
       const receiver = make(sqliteInbox({ path }), vehicles)
       const startedAt = performance.now()
       await receiver.open()
@@ -178,8 +207,8 @@ function fence(n: number): Edge {
 }
 
 async function rules(): Promise<readonly number[]> {
-  const few = make(memoryInbox(), { fields })
-  const lots = make(memoryInbox(), { fields })
+  const few = make(memoryInbox(), { fields: tenFields })
+  const lots = make(memoryInbox(), { fields: tenFields })
   for (let n = 0; n < 10_000; n += 1) lots.when(fence(n), () => {})
   for (let n = 0; n < 10; n += 1) few.when(fence(n), () => {})
   const laps: number[][] = [[], []]
@@ -193,10 +222,13 @@ async function rules(): Promise<readonly number[]> {
   return laps.map(median)
 }
 
-const budgets: Readonly<Record<string, string>> = { 'in memory': '1.05', SQLite: '1.10' }
+const budgets: Readonly<Record<string, string>> = { 'pipeline, in memory': '1.05', 'pipeline, SQLite': '1.10' }
 const compared: (readonly unknown[])[] = []
-if (parts.has('memory')) compared.push(await compare('in memory', () => memoryInbox()))
-if (parts.has('sqlite')) compared.push(await compare('SQLite', file))
+if (parts.has('memory')) compared.push(await compare('without a socket, in memory', () => memoryInbox()))
+if (parts.has('sqlite')) compared.push(await compare('without a socket, SQLite', file))
+if (parts.has('pipeline')) {
+  compared.push(await overSockets('pipeline, in memory', 'memory'), await overSockets('pipeline, SQLite', 'sqlite'))
+}
 if (compared.length > 0)
   console.log(
     table(
