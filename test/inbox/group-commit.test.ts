@@ -16,15 +16,15 @@ async function turnAt(ms: number): Promise<void> {
 
 describe('a commit waits for more messages', () => {
   const started = (commitMs: number, expected: number) => {
-    const wait = { puts: 1, ready: vi.fn<() => void>() }
-    whenQuiet({ ...{ count: () => wait.puts, expected, commitMs }, ready: wait.ready })
+    const wait = { length: 1, ready: vi.fn<() => void>() }
+    whenQuiet({ ...{ puts: wait, expected, commitMs }, ready: wait.ready })
     return wait
   }
 
   test("until none has arrived for 5% of a commit's duration", async () => {
     const wait = started(100, 3)
     await turnAt(4)
-    wait.puts = 2
+    wait.length = 2
     await turnAt(6)
     await turnAt(10)
     expect(wait.ready).not.toHaveBeenCalled()
@@ -37,7 +37,7 @@ describe('a commit waits for more messages', () => {
   test('and one turn more after a long turn of the event loop, in which nothing could be read', async () => {
     const wait = started(100, 3)
     await turnAt(50)
-    wait.puts = 2
+    wait.length = 2
     await turnAt(51)
     await turnAt(60)
     expect(wait.ready).not.toHaveBeenCalled()
@@ -48,18 +48,18 @@ describe('a commit waits for more messages', () => {
   test('but no longer than one commit takes', async () => {
     const wait = started(10, 1000)
     for (let ms = 0.25; ms < 10; ms += 0.25) {
-      wait.puts += 1
+      wait.length += 1
       await turnAt(ms)
     }
     expect(wait.ready).not.toHaveBeenCalled()
-    wait.puts += 1
+    wait.length += 1
     await turnAt(10)
     expect(wait.ready).toHaveBeenCalledOnce()
   })
 
   test('only until a turn brings none, once as many wait as before', async () => {
     const wait = started(100, 2)
-    wait.puts = 2
+    wait.length = 2
     await turnAt(1)
     expect(wait.ready).not.toHaveBeenCalled()
     await turnAt(1)

@@ -108,7 +108,7 @@ export function createGroupCommit({
     if (puts.length === 0) setImmediate(write)
     else
       whenQuiet({
-        ...{ count: () => puts.length, expected: expectedPuts, ready: () => void write() },
+        ...{ puts, expected: expectedPuts, ready: write },
         commitMs: Math.min(commitMs, longestWaitMs),
       })
   }
@@ -173,10 +173,10 @@ export function createGroupCommit({
     try {
       result = await file.commit(transaction)
     } catch (error) {
-      writing = undefined
       // The failed commit may have written these messages, and their puts are refused.
       retracted = [...retracted, ...messages.map(({ seq }) => seq)]
       requeue(group)
+      writing = undefined
       onFailed(error, messages.length)
       for (const waiter of [...group.puts, ...group.moves, ...group.flushes]) waiter.reject(error)
       for (const waiter of [...puts.splice(0), ...moves.splice(0), ...flushes.splice(0)]) waiter.reject(error)
@@ -216,6 +216,7 @@ export function createGroupCommit({
       update.seq,
       replaces ? update : { ...earlier, ...update, deliveries: earlier.deliveries + update.deliveries },
     )
+    scheduleLazily()
   }
 
   const isIdle = (): boolean =>
@@ -244,10 +245,7 @@ export function createGroupCommit({
         schedule()
       })
     },
-    update(update) {
-      addUpdate(update)
-      scheduleLazily()
-    },
+    update: addUpdate,
     settle(seq) {
       updates.delete(seq)
       settled.add(seq)
@@ -277,28 +275,28 @@ export function createGroupCommit({
 const quietPart = 0.05
 
 interface Wait {
-  /** The number of puts that wait for a commit. */
-  readonly count: () => number
+  /** The puts that wait for a commit. */
+  readonly puts: { readonly length: number }
   /** From this number of puts on, one turn of the event loop without a new put ends the wait. */
   readonly expected: number
   /** The longest wait. */
   readonly commitMs: number
-  readonly ready: () => void
+  readonly ready: () => unknown
 }
 
 /**
  * Calls `ready` when the expected puts are here, or when none has arrived for 5% of `commitMs`, and after `commitMs` at the latest.
  * Messages of many connections arrive one after another, and a message that misses a commit waits for two.
  */
-export function whenQuiet({ count, expected, commitMs, ready }: Wait): void {
+export function whenQuiet({ puts, expected, commitMs, ready }: Wait): void {
   const startedAt = performance.now()
   let grownAt = startedAt
-  let known = count()
+  let known = puts.length
   let quietTurns = 0
   setImmediate(function look() {
     const now = performance.now()
-    if (count() > known) {
-      known = count()
+    if (puts.length > known) {
+      known = puts.length
       grownAt = now
       quietTurns = 0
     } else quietTurns += 1

@@ -134,7 +134,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       taken = { messages: 0, deadLetters: 0 }
     }
     const newest = waiting.at(-1)
-    if (newest !== undefined && unclean) crashSuspects.begin(seqOf(newest.id))
+    if (newest !== undefined && unclean) crashSuspects.upTo = seqOf(newest.id)
     if (newest !== undefined)
       settings.onWaiting?.(unclean ? waiting.map((each) => ({ ...each, redelivered: true })) : waiting)
     for (const gap of gaps) settings.onGap?.(gap)
@@ -265,7 +265,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       pending.messages = messages
       pending.bytes = bytes
       if (lastId !== undefined) newestSeq = seqOf(lastId)
-      if (unclean) crashSuspects.begin(newestSeq)
+      if (unclean) crashSuspects.upTo = newestSeq
       isOpen = true
       stopTidying = tidyRegularly({ file, health, clock, pendingBytes, sign, onFigures: (found) => (figures = found) })
       if (options.adopt !== undefined) stopAdopting = adoptRegularly({ file, health, clock, sign, onPart, onUnopened })
@@ -274,7 +274,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
         read: (after) => readFile(() => file.waiting(after)),
         health,
         isClosed: () => isClosed,
-        afterCrash: crashSuspects.any,
+        afterCrash: crashSuspects.upTo >= 0,
       })
       return {
         ...(lastId === undefined ? {} : { lastId }),
@@ -307,7 +307,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       found.deliveries += 1
       kept.claim(found)
       commits.update({ seq, deliveries: 1 })
-      if (crashSuspects.mustWriteClaim(seq, message.lane))
+      if (seq <= crashSuspects.upTo && crashSuspects.mustWriteClaim(message.lane))
         await commits.flush().catch((error: unknown) => takeBackClaim(found, error))
       return { message, deliveries, replayed, ...(changed === undefined ? {} : { changed }) }
     },

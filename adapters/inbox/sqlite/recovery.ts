@@ -98,28 +98,20 @@ const firstSuspects = 64
  * syncs.
  */
 interface CrashSuspects {
-  /** The last process crashed, and left messages up to this `seq`. */
-  begin(upTo: number): void
-  readonly any: boolean
-  /** Whether this claim must be written first. Called once for each claim. */
-  mustWriteClaim(seq: number, lane: string): boolean
+  /** The last process crashed, and left messages up to this `seq`. -1: it did not crash. */
+  upTo: number
+  /** Whether this claim must be written first. Called once for each claim of a message up to `upTo`. */
+  mustWriteClaim(lane: string): boolean
   /** The claim could not be written, so the message was not handed out. */
   takeBack(lane: string): void
 }
 
 export function createCrashSuspects(): CrashSuspects {
-  let upTo = -1
   let claimed = 0
   const lanes = new Set<string>()
   return {
-    begin(seq) {
-      upTo = seq
-    },
-    get any() {
-      return upTo >= 0
-    },
-    mustWriteClaim(seq, lane) {
-      if (seq > upTo) return false
+    upTo: -1,
+    mustWriteClaim(lane) {
       claimed += 1
       const isFirst = !lanes.has(lane)
       lanes.add(lane)
