@@ -1,14 +1,19 @@
 /**
- * What the option `vehicles` costs: the CPU of a message with and without it, in turns in one process; the memory of a hundred thousand
+ * What the option `vehicles` costs: the CPU of a message with and without it, in turns in one process, and over HTTP, in turns in
+ * two processes; the memory of a hundred thousand
  * vehicles; the start with a file that holds them; and a message among ten thousand rules.
  */
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
+import { Agent, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { parseArgs } from 'node:util'
 import { sqliteInbox } from '../adapters/inbox/sqlite.ts'
+import { serve } from '../adapters/node.ts'
 import { type Bounds, createReceiver, type Edge, type InboxFactory, memoryInbox, type Receiver } from '../src/index.ts'
 import { median } from './median.ts'
 import { table } from './table.ts'
@@ -18,7 +23,8 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '9' },
     count: { type: 'string', default: '20000' },
     vehicles: { type: 'string', default: '100000' },
-    only: { type: 'string', default: 'memory,sqlite,weight,start,rules' },
+    only: { type: 'string', default: 'memory,sqlite,http,weight,start,rules' },
+    serve: { type: 'string' },
   },
 })
 const rounds = Number(values.rounds)
@@ -119,6 +125,73 @@ async function compare(name: string, inbox: () => InboxFactory): Promise<readonl
   return [name, ...figures.map((figure) => figure.toFixed(2)), median(ratios).toFixed(3)]
 }
 
+/** A receiver in a process of its own, which says on request how much CPU it has used. */
+async function serveHere(which: string): Promise<void> {
+  const [inbox, vehicles] = which.split(', ')
+  const receiver = createReceiver({
+    ...{ secret: false, log, inbox: inbox === 'SQLite' ? file() : memoryInbox() },
+    vehicles: vehicles === 'on' && { fields },
+  }).on('data', () => {})
+  const server = await serve(receiver, { port: 0, hostname: '127.0.0.1' })
+  process.on('message', () => process.send?.(process.cpuUsage()))
+  process.send?.(server.url)
+  process.once('disconnect', () => process.exit())
+}
+
+async function asked(child: ChildProcess): Promise<number> {
+  child.send('cpu')
+  const [used]: NodeJS.CpuUsage[] = await once(child, 'message')
+  return used === undefined ? Number.NaN : used.user + used.system
+}
+
+async function post(url: string, agent: Agent, body: string): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  const posted = request(url, { agent, method: 'POST' }, (response) => {
+    if (response.statusCode !== 200) reject(new Error(`A message got ${response.statusCode}.`))
+    response.resume().once('end', resolve)
+  })
+  posted.once('error', reject)
+  posted.end(body)
+  return promise
+}
+
+/** The whole path of a message: 64 connections, each of which sends its next message when the last one was answered. */
+async function compareServers(inbox: string): Promise<readonly unknown[]> {
+  const agent = new Agent({ keepAlive: true, maxSockets: 64 })
+  const servers = await Promise.all(
+    ['off', 'on'].map(async (vehicles) => {
+      const child = fork(import.meta.filename, ['--serve', `${inbox}, ${vehicles}`], {
+        stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+      })
+      const [url]: string[] = await once(child, 'message')
+      return { child, url: url ?? '' }
+    }),
+  )
+  const laps: number[][] = [[], []]
+  for (let round = -2; round < rounds; round += 1) {
+    const bodies = Array.from({ length: count }, (_, n) => bodyOf(n + (round + 2) * count, 1_000))
+    for (const at of round % 2 === 0 ? [0, 1] : [1, 0]) {
+      const server = servers[at]
+      if (server === undefined) continue
+      const before = await asked(server.child)
+      let next = 0
+      const sender = async (): Promise<void> => {
+        while (next < bodies.length) await post(server.url, agent, bodies[next++] ?? '')
+      }
+      await Promise.all(Array.from({ length: 64 }, sender))
+      // Its handlers run after the answers.
+      await new Promise((resolve) => setTimeout(resolve, 100))
+      const cpu = ((await asked(server.child)) - before) / count
+      if (round >= 0) laps[at]?.push(cpu)
+    }
+  }
+  agent.destroy()
+  for (const { child } of servers) child.disconnect()
+  const [off = [], on = []] = laps
+  const ratio = median(on.map((cpu, lap) => cpu / (off[lap] ?? cpu)))
+  return [`${inbox}, over HTTP`, median(off).toFixed(2), median(on).toFixed(2), ratio.toFixed(3)]
+}
+
 /** A hundred thousand vehicles with ten fields each. */
 const full = (n: number): string =>
   JSON.stringify({
@@ -193,10 +266,20 @@ async function rules(): Promise<readonly number[]> {
   return laps.map(median)
 }
 
-const budgets: Readonly<Record<string, string>> = { 'in memory': '1.05', SQLite: '1.10' }
+const budgets: Readonly<Record<string, string>> = {
+  'in memory': '1.05',
+  SQLite: '1.10',
+  'in memory, over HTTP': '1.05',
+  'SQLite, over HTTP': '1.10',
+}
 const compared: (readonly unknown[])[] = []
+if (values.serve !== undefined) {
+  await serveHere(values.serve)
+  parts.clear()
+}
 if (parts.has('memory')) compared.push(await compare('in memory', () => memoryInbox()))
 if (parts.has('sqlite')) compared.push(await compare('SQLite', file))
+if (parts.has('http')) for (const inbox of ['in memory', 'SQLite']) compared.push(await compareServers(inbox))
 if (compared.length > 0)
   console.log(
     table(
@@ -219,4 +302,4 @@ if (parts.has('rules')) {
   measured.push(['a message with 10,000 fences, CPU µs', tenThousand.toFixed(2), ''])
 }
 if (measured.length > 0) console.log(`\n${table(['what', 'measured', 'budget'], measured)}`)
-rmSync(folder, { recursive: true, force: true })
+if (values.serve === undefined) rmSync(folder, { recursive: true, force: true })

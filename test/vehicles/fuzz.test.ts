@@ -158,9 +158,9 @@ test('random rules over hostile messages: no crash, no rule that throws, and a r
         receiver.onError((error) => void errors.push(error))
         let dies = true
         for (const [index, rule] of rules.entries())
-          receiver.when(rule.named(`${index}`), ({ id, change, vehicle }) => {
+          receiver.when({ ...rule, name: `${index}` }, ({ id, change, vehicle }) => {
             expect(Number.isNaN(change.at.getTime())).toBe(false)
-            const values = vehicle.fields.map((field) => [field, vehicle.value(field), vehicle.at(field)])
+            const values = vehicle.fields.map((field) => [field, vehicle.value(field as OtherField), vehicle.at(field as OtherField)])
             seen.set(id, [...(seen.get(id) ?? []), JSON.stringify([change, values])])
             if (dies) throw new Error('for the last time')
           })
@@ -173,7 +173,7 @@ test('random rules over hostile messages: no crash, no rule that throws, and a r
         }
         await settled()
         expect(errors.map(String).filter((error) => !error.includes('for the last time'))).toEqual([])
-        for (const vehicle of await receiver.vehicles.list()) JSON.stringify(vehicle.fields.map((field) => vehicle.value(field)))
+        for (const vehicle of await receiver.vehicles.list()) JSON.stringify(vehicle.fields.map((field) => vehicle.value(field as OtherField)))
         dies = false
         await receiver.deadLetters.replay({})
         await settled()
