@@ -104,9 +104,12 @@ class Disk {
       this.waiting.set(vin, [seq, ...(this.waiting.get(vin) ?? [])])
     this.#unwritten = []
     this.begin()
-    for (const { vin, seq } of this.settled)
-      if (seq > this.seq && seq <= this.upTo && seq > (this.rows.get(vin)?.seq ?? nobody))
-        this.vehicles.store.keep(stateOf(vin, seq))
+    const unapplied = this.settled
+      .filter(({ seq }) => seq > this.seq && seq <= this.upTo)
+      .toSorted((a, b) => a.seq - b.seq)
+    for (const { vin, seq } of unapplied)
+      if (seq > (this.rows.get(vin)?.seq ?? nobody)) this.vehicles.store.keep(stateOf(vin, seq))
+    this.vehicles.recovered(unapplied.at(-1)?.seq ?? nobody)
   }
 
   /** The newest settled message of each vehicle. */

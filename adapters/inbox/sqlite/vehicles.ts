@@ -8,6 +8,8 @@ export interface VehicleRows {
   readonly store: VehicleStore
   /** The file was opened. */
   begin(found: OpenedVehicles): void
+  /** What earlier processes settled up to this `seq` is applied now. */
+  recovered(seq: number): void
   /** A message is settled or given up, with this state. To be called before the commit that writes it. */
   settled(seq: number, vehicle: StoredVehicle): void
   /** What the next commit writes beside everything settled so far. */
@@ -76,7 +78,8 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
   function beginRound(): void {
     timer?.cancel()
     timer = undefined
-    if (round !== undefined || dirty.size === 0) return
+    // Without a state to write, too: the file has to say that settled messages of forgotten vehicles need not be applied again.
+    if (round !== undefined || (dirty.size === 0 && newestSettled <= roundSeq)) return
     round = { vins: new Set(dirty.keys()), seq: newestSettled }
     roundSeq = newestSettled
   }
@@ -161,6 +164,10 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
       upTo = found.upTo
       roundSeq = Math.max(roundSeq, found.seq)
       newestSettled = Math.max(newestSettled, found.seq)
+    },
+
+    recovered(seq) {
+      newestSettled = Math.max(newestSettled, seq)
     },
 
     settled(seq, vehicle) {
