@@ -84,18 +84,15 @@ class Disk {
   /** What a crash would leave must be complete, and not ahead. */
   check(): void {
     const newest = new Map<string, number>()
-    for (const { vin, seq } of this.settled) {
+    const wrong = this.settled.filter(({ vin, seq }) => {
       newest.set(vin, Math.max(seq, newest.get(vin) ?? nobody))
-      if (seq <= (this.forgotten.get(vin) ?? nobody)) {
-        const comesBack = (seq > this.seq && seq <= this.upTo) || this.rows.get(vin)?.seq === seq
-        expect([vin, seq, comesBack]).toEqual([vin, seq, false])
-      } else {
-        const isIn = (this.rows.get(vin)?.seq ?? nobody) >= seq
-        const isReturned = seq > this.seq && seq <= this.upTo
-        expect([vin, seq, isIn || isReturned]).toEqual([vin, seq, true])
-      }
-    }
-    for (const { vin, seq } of this.rows.values()) expect(seq).toBeLessThanOrEqual(newest.get(vin) ?? nobody)
+      const isReturned = seq > this.seq && seq <= this.upTo
+      const row = this.rows.get(vin)?.seq ?? nobody
+      if (seq <= (this.forgotten.get(vin) ?? nobody)) return isReturned || row === seq
+      return !isReturned && row < seq
+    })
+    expect(wrong).toEqual([])
+    expect([...this.rows.values()].filter(({ vin, seq }) => seq > (newest.get(vin) ?? nobody))).toEqual([])
   }
 
   /** The process ends, and the next one applies what it has to. */
@@ -129,7 +126,7 @@ type Step = (disk: Disk) => void | Promise<void>
 const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 5, arbitrary: vin.map((of): Step => (disk) => disk.accept(of)) },
   { weight: 5, arbitrary: vin.map((of): Step => (disk) => disk.settle(of)) },
-  { weight: 1, arbitrary: fc.constant<Step>((disk) => { for (let n = 0; n < 600; n += 1) { disk.accept(vinOf(n)); disk.settle(vinOf(n)) } }) },
+  { weight: 3, arbitrary: fc.constant<Step>((disk) => { for (let n = 0; n < 300; n += 1) { disk.accept(vinOf(n)); disk.settle(vinOf(n)) } }) },
   { weight: 3, arbitrary: fc.constant<Step>((disk) => disk.commit()) },
   { weight: 2, arbitrary: fc.constant<Step>((disk) => disk.commit(true)) },
   { weight: 3, arbitrary: fc.constantFrom(10, 1_000, 6_000, 12_000).map((ms): Step => (disk) => disk.clock.advance(ms)) },
@@ -148,7 +145,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 
 test('after a crash at any step, each settled message is in a row or is applied again, and no row is ahead', async () => {
   await fc.assert(
-    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60 }), async (steps) => {
+    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40, size: 'max' }), async (steps) => {
       const disk = new Disk()
       disk.begin()
       for (const each of steps) {
@@ -160,7 +157,7 @@ test('after a crash at any step, each settled message is in a row or is applied 
       await disk.commit()
       for (const [of, seq] of disk.known()) expect([of, disk.rows.get(of)?.seq]).toEqual([of, seq])
     }),
-    { numRuns: inForm({ short: 100, full: 2_000, long: 20_000 }) },
+    { numRuns: inForm({ short: 30, full: 500, long: 5_000 }) },
   )
 }, inForm({ full: 120_000, long: 1_200_000 })) // prettier-ignore
 
@@ -197,4 +194,23 @@ test('a new file gets every state that is known', async () => {
   disk.vehicles.rewrite()
   while (disk.vehicles.isDue) await disk.commit()
   expect([...disk.rows.keys()].toSorted()).toEqual(['A', 'B', 'C'])
+})
+
+test('states of a failed commit are written by the next one', async () => {
+  const disk = new Disk()
+  disk.begin()
+  for (let n = 0; n < 600; n += 1) {
+    disk.accept(vinOf(n))
+    disk.settle(vinOf(n))
+  }
+  await disk.clock.advance(6_000)
+  expect(disk.rows.size).toBe(256)
+  await disk.commit(true)
+  expect(disk.rows.size).toBe(256)
+  await disk.commit(true)
+  while (disk.vehicles.isDue) await disk.commit()
+  disk.check()
+  expect(disk.rows.size).toBe(600)
+  const [last] = [...disk.rows.values()].map(({ seq }) => seq).toSorted((a, b) => b - a)
+  expect(disk.seq).toBe(last)
 })

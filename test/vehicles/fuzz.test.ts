@@ -95,7 +95,7 @@ const edge: fc.Arbitrary<Edge | undefined> = fc
       fc.constantFrom('BatteryLevel', 'Location', 'DoorState', own).map((field) => changed(field as 'Soc')),
       limit.map((delta) => orNone(() => changed('BatteryLevel', { delta }))),
       fc.tuple(limit, limit).map(([limit_, again]) => orNone(() => crosses('BatteryLevel', { below: limit_, again }))),
-      limit.map((delta) => orNone(() => rises(own as never, { delta } as never))),
+      limit.map((delta) => orNone(() => rises(own as never, { delta }))),
       fc.constant(falls('Soc')),
       area.map((given) => (given === undefined ? undefined : enters(given, { marginMeters: 50 }))),
       area.map((given) => (given === undefined ? undefined : leaves(given))),

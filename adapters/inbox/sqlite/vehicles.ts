@@ -126,11 +126,8 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
       const found = new Map(rows.map((row) => [row.vin, storedOf(row)]))
       for (const [vin, vehicle] of [...writing, ...dirty]) if (vin > after) found.set(vin, vehicle)
       for (const vin of forgotten) found.delete(vin)
-      const last = rows.length < limit ? undefined : rows.at(-1)?.vin
-      return [...found.values()]
-        .filter(({ vin }) => last === undefined || vin <= last)
-        .toSorted((a, b) => (a.vin < b.vin ? -1 : 1))
-        .slice(0, limit)
+      // What follows the rows that were read is behind `limit`.
+      return [...found.values()].toSorted((a, b) => (a.vin < b.vin ? -1 : 1)).slice(0, limit)
     },
     async forget(vin) {
       const known = (await store.load(vin)) !== undefined
