@@ -17,6 +17,7 @@ import { FleethookError } from '../src/base/errors.ts'
 import type { RuntimeRefusal } from '../src/hosting/drainable.ts'
 import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
 import { refuse } from '../src/http/answers.ts'
+import { failureDetails } from '../src/receiver/failure-details.ts'
 import { NodeRequest, writeAnswer } from './node-request.ts'
 import { launcherVariable, type LauncherMessage } from './serve-options.ts'
 import { type Runtime, type Served, type ServedHere, type ServeOptions, type Server, serveOn } from './runtime.ts'
@@ -76,7 +77,8 @@ const node: Runtime<NodeServeOptions> = {
       try {
         const given = await receiver.answer(request.target, request)
         writeAnswer(given, incoming, outgoing, isStopping && lastRequests.get(incoming.socket) === incoming)
-      } catch {
+      } catch (error) {
+        console.error('fleethook: answering failed', failureDetails(error, false))
         outgoing.writeHead(500).end()
       }
     }

@@ -73,3 +73,17 @@ function valueOf(name: FieldName, random: Random): unknown {
       return 'Idle'
   }
 }
+
+/** The fields whose newest values a receiver keeps when the option `vehicles` is measured. */
+export const tenFields = [
+  'BatteryLevel',
+  'Soc',
+  'Gear',
+  'VehicleSpeed',
+  'Odometer',
+  'InsideTemp',
+  'OutsideTemp',
+  'DetailedChargeState',
+  'Location',
+  'Locked',
+] as const

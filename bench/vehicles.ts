@@ -1,21 +1,20 @@
 /**
- * What the option `vehicles` costs: the CPU of a message with and without it, in turns in one process, and over HTTP, in turns in
- * two processes; the memory of a hundred thousand
- * vehicles; the start with a file that holds them; and a message among ten thousand rules.
+ * What the option `vehicles` costs: the CPU of a message with and without it, in turns, without a socket in one process and over sockets in
+ * two; the memory of a hundred thousand vehicles; the start with a file that holds them; and a message among ten thousand rules.
  */
-import { type ChildProcess, fork } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { Agent, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { parseArgs } from 'node:util'
 import { sqliteInbox } from '../adapters/inbox/sqlite.ts'
-import { serve } from '../adapters/node.ts'
 import { type Bounds, createReceiver, type Edge, type InboxFactory, memoryInbox, type Receiver } from '../src/index.ts'
+import { tenFields } from './corpus.ts'
+import { load, requestOf } from './load.ts'
 import { median } from './median.ts'
+import { secret } from './servers/answer.ts'
+import { type ServerProcess, startServer } from './server-process.ts'
 import { table } from './table.ts'
 
 const { values } = parseArgs({
@@ -23,8 +22,7 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '9' },
     count: { type: 'string', default: '20000' },
     vehicles: { type: 'string', default: '100000' },
-    only: { type: 'string', default: 'memory,sqlite,http,weight,start,rules' },
-    serve: { type: 'string' },
+    only: { type: 'string', default: 'pipeline,memory,sqlite,weight,start,rules' },
   },
 })
 const rounds = Number(values.rounds)
@@ -36,12 +34,7 @@ setFlagsFromString('--expose-gc')
 const collect: () => void = runInNewContext('gc')
 const log = { debug() {}, info() {}, warn() {}, error() {} }
 
-const fields = [
-  ...['BatteryLevel', 'Soc', 'Gear', 'VehicleSpeed', 'Odometer'],
-  ...['InsideTemp', 'OutsideTemp', 'DetailedChargeState', 'Location', 'Locked'],
-] as const
-
-const valueOf: Readonly<Record<(typeof fields)[number], (n: number) => unknown>> = {
+const valueOf: Readonly<Record<(typeof tenFields)[number], (n: number) => unknown>> = {
   BatteryLevel: (n) => 20 + (n % 7_000) / 100,
   Soc: (n) => 20 + (n % 7_000) / 100,
   Gear: (n) => ['P', 'R', 'D'][n % 3],
@@ -59,7 +52,7 @@ function bodyOf(n: number, vins: number): string {
   const named = n % 2 === 0 ? [n % 10] : [n % 10, (n + 3) % 10]
   const data = Object.fromEntries(
     named.map((at) => {
-      const field = fields[at] ?? 'Soc'
+      const field = tenFields[at] ?? 'Soc'
       return [field, valueOf[field](n)]
     }),
   )
@@ -109,7 +102,7 @@ const file = (): InboxFactory => sqliteInbox({ path: join(folder, `${(files += 1
 
 async function compare(name: string, inbox: () => InboxFactory): Promise<readonly unknown[]> {
   const off = make(inbox(), false)
-  const on = make(inbox(), { fields })
+  const on = make(inbox(), { fields: tenFields })
   const laps: { off: number; on: number }[] = []
   for (let round = -2; round < rounds; round += 1) {
     const bodies = Array.from({ length: count }, (_, n) => bodyOf(n + (round + 2) * count, 1_000))
@@ -120,82 +113,45 @@ async function compare(name: string, inbox: () => InboxFactory): Promise<readonl
   }
   await off.drain()
   await on.drain()
-  const ratios = laps.map((lap) => lap.on / lap.off)
-  const figures = [median(laps.map((lap) => lap.off)), median(laps.map((lap) => lap.on))]
-  return [name, ...figures.map((figure) => figure.toFixed(2)), median(ratios).toFixed(3)]
+  return [name, ...medians(laps)]
 }
 
-/** A receiver in a process of its own, which says on request how much CPU it has used. */
-async function serveHere(which: string): Promise<void> {
-  const [inbox, vehicles] = which.split(', ')
-  const receiver = createReceiver({
-    ...{ secret: false, log, inbox: inbox === 'SQLite' ? file() : memoryInbox() },
-    vehicles: vehicles === 'on' && { fields },
-  }).on('data', () => {})
-  const server = await serve(receiver, { port: 0, hostname: '127.0.0.1' })
-  process.on('message', () => process.send?.(process.cpuUsage()))
-  process.send?.(server.url)
-  process.once('disconnect', () => process.exit())
-}
-
-async function asked(child: ChildProcess): Promise<number> {
-  child.send('cpu')
-  const [used]: NodeJS.CpuUsage[] = await once(child, 'message')
-  return used === undefined ? Number.NaN : used.user + used.system
-}
-
-async function post(url: string, agent: Agent, body: string): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>()
-  const posted = request(url, { agent, method: 'POST' }, (response) => {
-    if (response.statusCode !== 200) reject(new Error(`A message got ${response.statusCode}.`))
-    response.resume().once('end', resolve)
-  })
-  posted.once('error', reject)
-  posted.end(body)
-  return promise
-}
-
-/** The whole path of a message: 64 connections, each of which sends its next message when the last one was answered. */
-async function compareServers(inbox: string): Promise<readonly unknown[]> {
-  const agent = new Agent({ keepAlive: true, maxSockets: 64 })
-  const servers = await Promise.all(
-    ['off', 'on'].map(async (vehicles) => {
-      const child = fork(import.meta.filename, ['--serve', `${inbox}, ${vehicles}`], {
-        stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-      })
-      const [url]: string[] = await once(child, 'message')
-      return { child, url: url ?? '' }
-    }),
-  )
-  const laps: number[][] = [[], []]
-  for (let round = -2; round < rounds; round += 1) {
-    const bodies = Array.from({ length: count }, (_, n) => bodyOf(n + (round + 2) * count, 1_000))
-    for (const at of round % 2 === 0 ? [0, 1] : [1, 0]) {
-      const server = servers[at]
-      if (server === undefined) continue
-      const before = await asked(server.child)
-      let next = 0
-      const sender = async (): Promise<void> => {
-        while (next < bodies.length) await post(server.url, agent, bodies[next++] ?? '')
-      }
-      await Promise.all(Array.from({ length: 64 }, sender))
-      // Its handlers run after the answers.
-      await new Promise((resolve) => setTimeout(resolve, 100))
-      const cpu = ((await asked(server.child)) - before) / count
-      if (round >= 0) laps[at]?.push(cpu)
-    }
+/** The whole way from the socket to the handler, in processes that differ in the option alone. */
+async function overSockets(name: string, kind: 'memory' | 'sqlite'): Promise<readonly unknown[]> {
+  const env = { BENCH_INBOX: kind, BENCH_FOLDER: folder }
+  const off = await startServer('durable', [], env)
+  const on = await startServer('durable', [], { ...env, BENCH_VEHICLES: 'on' })
+  const perLap = 12_000
+  const requests = Array.from({ length: perLap }, (_, n) => requestOf(bodyOf(n, 1_000), secret))
+  const lap = async (server: ServerProcess): Promise<number> => {
+    await server.begin()
+    const { refused } = await load({ port: server.port, requests, connections: 64, count: perLap })
+    const { cpuMicroseconds } = await server.end()
+    if (refused > 0) throw new Error(`${refused} messages were refused.`)
+    return cpuMicroseconds / perLap
   }
-  agent.destroy()
-  for (const { child } of servers) child.disconnect()
-  const [off = [], on = []] = laps
-  const ratio = median(on.map((cpu, lap) => cpu / (off[lap] ?? cpu)))
-  return [`${inbox}, over HTTP`, median(off).toFixed(2), median(on).toFixed(2), ratio.toFixed(3)]
+  const laps: { off: number; on: number }[] = []
+  for (let round = -4; round < rounds; round += 1) {
+    const isFirst = round % 2 === 0
+    const first = await lap(isFirst ? off : on)
+    const second = await lap(isFirst ? on : off)
+    if (round >= 0) laps.push(isFirst ? { off: first, on: second } : { off: second, on: first })
+  }
+  await off.stop()
+  await on.stop()
+  return [name, ...medians(laps)]
+}
+
+/** The CPU time without and with the option, and the ratio of each round. */
+function medians(laps: readonly { readonly off: number; readonly on: number }[]): readonly string[] {
+  const figures = [median(laps.map((lap) => lap.off)), median(laps.map((lap) => lap.on))]
+  return [...figures.map((figure) => figure.toFixed(2)), median(laps.map((lap) => lap.on / lap.off)).toFixed(3)]
 }
 
 /** A hundred thousand vehicles with ten fields each. */
 const full = (n: number): string =>
   JSON.stringify({
-    data: Object.fromEntries(fields.map((field) => [field, valueOf[field](n)])),
+    data: Object.fromEntries(tenFields.map((field) => [field, valueOf[field](n)])),
     vin: `0FLEETV14T${String(n).padStart(7, '0')}`,
     createdAt: new Date(Date.now() - 1_000).toISOString(),
   })
@@ -209,7 +165,7 @@ async function fill(receiver: Receiver): Promise<void> {
 }
 
 async function weigh(): Promise<number> {
-  const receiver = make(memoryInbox(), { fields })
+  const receiver = make(memoryInbox(), { fields: tenFields })
   collect()
   const before = process.memoryUsage().heapUsed
   await fill(receiver)
@@ -221,12 +177,12 @@ async function weigh(): Promise<number> {
 
 async function starts(): Promise<readonly number[]> {
   const path = join(folder, 'many.db')
-  const filled = make(sqliteInbox({ path }), { fields })
+  const filled = make(sqliteInbox({ path }), { fields: tenFields })
   await fill(filled)
   await filled.drain()
   const laps: number[][] = [[], []]
   for (let round = 0; round < 5; round += 1)
-    for (const [at, vehicles] of [{ fields }, false].entries()) {
+    for (const [at, vehicles] of [{ fields: tenFields }, false].entries()) {
       const receiver = make(sqliteInbox({ path }), vehicles)
       const startedAt = performance.now()
       await receiver.open()
@@ -251,8 +207,8 @@ function fence(n: number): Edge {
 }
 
 async function rules(): Promise<readonly number[]> {
-  const few = make(memoryInbox(), { fields })
-  const lots = make(memoryInbox(), { fields })
+  const few = make(memoryInbox(), { fields: tenFields })
+  const lots = make(memoryInbox(), { fields: tenFields })
   for (let n = 0; n < 10_000; n += 1) lots.when(fence(n), () => {})
   for (let n = 0; n < 10; n += 1) few.when(fence(n), () => {})
   const laps: number[][] = [[], []]
@@ -266,20 +222,13 @@ async function rules(): Promise<readonly number[]> {
   return laps.map(median)
 }
 
-const budgets: Readonly<Record<string, string>> = {
-  'in memory': '1.05',
-  SQLite: '1.10',
-  'in memory, over HTTP': '1.05',
-  'SQLite, over HTTP': '1.10',
-}
+const budgets: Readonly<Record<string, string>> = { 'pipeline, in memory': '1.05', 'pipeline, SQLite': '1.10' }
 const compared: (readonly unknown[])[] = []
-if (values.serve !== undefined) {
-  await serveHere(values.serve)
-  parts.clear()
+if (parts.has('memory')) compared.push(await compare('without a socket, in memory', () => memoryInbox()))
+if (parts.has('sqlite')) compared.push(await compare('without a socket, SQLite', file))
+if (parts.has('pipeline')) {
+  compared.push(await overSockets('pipeline, in memory', 'memory'), await overSockets('pipeline, SQLite', 'sqlite'))
 }
-if (parts.has('memory')) compared.push(await compare('in memory', () => memoryInbox()))
-if (parts.has('sqlite')) compared.push(await compare('SQLite', file))
-if (parts.has('http')) for (const inbox of ['in memory', 'SQLite']) compared.push(await compareServers(inbox))
 if (compared.length > 0)
   console.log(
     table(
@@ -302,4 +251,4 @@ if (parts.has('rules')) {
   measured.push(['a message with 10,000 fences, CPU µs', tenThousand.toFixed(2), ''])
 }
 if (measured.length > 0) console.log(`\n${table(['what', 'measured', 'budget'], measured)}`)
-if (values.serve === undefined) rmSync(folder, { recursive: true, force: true })
+rmSync(folder, { recursive: true, force: true })

@@ -5,6 +5,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build } from 'rolldown'
+import { buildPage } from './inspector.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const target = resolve(root, 'dist')
@@ -71,13 +72,16 @@ const { output } = await build({
   logLevel: 'warn',
 })
 
-const folders = new Set(
-  output.flatMap((file) =>
+// The inspector's page is a text in a module, so the bundler does not see what it is made of.
+const inPage = (await buildPage()).packages.map((folder) => resolve(root, folder))
+const folders = new Set([
+  ...inPage,
+  ...output.flatMap((file) =>
     file.type === 'chunk'
       ? file.moduleIds.flatMap((path) => /^.*node_modules[\\/](?:@[^\\/]+[\\/])?[^\\/]+/.exec(path)?.[0] ?? [])
       : [],
   ),
-)
+])
 writeFileSync(
   resolve(target, 'THIRD-PARTY-NOTICES.txt'),
   [...folders]

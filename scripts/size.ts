@@ -4,12 +4,14 @@ import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
+import { page } from '../src/inspector/page.generated.ts'
+import { gzipBytesOf, pageBudgetBytes, pageCeilingBytes } from './inspector.ts'
 
 /** The budget for the gzipped bundle. We miss it: docs/decisions/0005-size-of-a-worker.md says why. */
 export const budgetBytes = 30_000
 
 /** The last measured size and a little more. A change that exceeds it needs a reason. */
-export const ceilingBytes = 56_000
+export const ceilingBytes = 57_000
 
 /** The smallest Worker that handles something. */
 export const minimalWorker = `
@@ -77,5 +79,9 @@ if (import.meta.main) {
   for (const { name, bytes } of parts) console.log(`${String(bytes).padStart(8)}  ${name}`)
   console.log(`${String(code.length).padStart(8)}  minified`)
   console.log(`${String(gzipBytes).padStart(8)}  gzipped; the budget is ${budgetBytes}, the ceiling ${ceilingBytes}`)
-  process.exitCode = gzipBytes <= ceilingBytes ? 0 : 1
+  const pageBytes = gzipBytesOf(page)
+  console.log(
+    `${String(pageBytes).padStart(8)}  the inspector's page, gzipped; the budget is ${pageBudgetBytes}, the ceiling ${pageCeilingBytes}`,
+  )
+  process.exitCode = gzipBytes <= ceilingBytes && pageBytes <= pageCeilingBytes ? 0 : 1
 }

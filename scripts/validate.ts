@@ -60,7 +60,7 @@ function readCount(report: string): Count {
   return { passed: count('passed'), failed: count('failed') }
 }
 
-const counts = [...steps.map(runStep), runTests('test:full'), runTests('test:kafka')]
+const counts = [...steps.map(runStep), runTests('test:full'), runTests('test:kafka'), runTests('test:page')]
 rmSync(scratch, { recursive: true })
 const passed = counts.reduce((sum, count) => sum + count.passed, 0)
 const failed = counts.reduce((sum, count) => sum + count.failed, 0)

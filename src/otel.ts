@@ -151,7 +151,10 @@ class Tracing {
       },
       parent,
     )
-    return context.with(trace.setSpan(parent, span), run).then((end) => {
+    const ended = context.with(trace.setSpan(parent, span), run)
+    // A span that is not sampled takes no attributes and needs no end. Its context still says so to the spans of the handlers.
+    if (!span.isRecording()) return ended
+    return ended.then((end) => {
       if (end.failure !== undefined) {
         const { error } = end.failure
         span.setAttribute('error.type', errorType(error))

@@ -75,7 +75,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   async function receive(incoming: Incoming, door: Door): Promise<Answer> {
     const checked = guard(incoming.authorization, door, incoming.env)
     const refused = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming, door))
-    return refused === undefined ? success : refusal(refused, door)
+    return refused === undefined ? success : refusal(refused, door, isTest(incoming))
   }
 
   /** The part of the path after the secret. Resolves to a refusal when something was not taken. */
@@ -106,7 +106,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 
   /** The service sent something that nobody could read, and it does not send it again. */
   function noteUnread({ error }: Refusal, arrival: AuthorizedRequest): void {
-    for (const [name] of arrival.headers?.() ?? []) if (name === testHeader) return
+    if (isTest(arrival)) return
     const reason = error === 'body_too_large' ? error : 'body_unreadable'
     const now = clock.now()
     backend.noteGap({ reason, fromMs: now, toMs: now, missed: 1 }, arrival)
@@ -119,8 +119,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     for (const test of tests) reports.noteTest({ ...test, door, encoding, headers })
   }
 
-  function refusal(why: RefusedAttempt, door?: Door): Answer {
-    note(why, { ...(door === undefined ? {} : { door }), ...why })
+  function refusal(why: RefusedAttempt, door?: Door, isOfTest: boolean = false): Answer {
+    note(why, { ...(door === undefined ? {} : { door }), isTest: isOfTest, ...why })
     return refuse(why)
   }
 
@@ -276,6 +276,12 @@ function deadLetterFacts(backend: Backend): readonly string[] {
   const them = counted(deadLetters, 'dead letter')
   if (backend.durability === 'memory') return [`${them} in memory: gone when the process ends.`]
   return [`${them} ${deadLetters === 1 ? 'waits' : 'wait'}: \`fleethook dead list\`.`]
+}
+
+/** Whether a request says that it carries a test message. */
+function isTest(arrival: AuthorizedRequest): boolean {
+  for (const [name] of arrival.headers?.() ?? []) if (name === testHeader) return true
+  return false
 }
 
 /** A refusal, with the messages that were read and not kept. */

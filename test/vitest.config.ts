@@ -27,8 +27,8 @@ const notInShort = [
   'test/runtimes/units.test.ts',
 ]
 
-/** Real brokers. `npm run test:kafka` runs them. */
-const withBrokers = 'test/kafka/**'
+/** Real brokers, and a real browser. `npm run test:kafka` and `npm run test:page` run them. */
+const elsewhere = ['test/kafka/**', 'test/inspector/page/**']
 
 /** What every form has in common. */
 export function configFor(form: Form): ViteUserConfig {
@@ -65,7 +65,7 @@ export function configFor(form: Form): ViteUserConfig {
           test: {
             name: 'sources',
             include: ['test/**/*.test.ts'],
-            exclude: [...onThePackage, ...leftOut, ...units, withBrokers],
+            exclude: [...onThePackage, ...leftOut, ...units, ...elsewhere],
           },
         },
         {

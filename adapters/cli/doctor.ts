@@ -12,6 +12,7 @@ import {
   type Finding,
   type Group,
   groups,
+  type KeptError,
   type Status,
 } from './doctor/check.ts'
 import { checkInbox, checkReceiver } from './doctor/inbox.ts'
@@ -115,7 +116,8 @@ async function diagnose(given: Given, chosen: readonly Group[]): Promise<readonl
         await connection.close()
       }
     },
-    arrived: (test) => findTest(inbox, test),
+    arrived: async (test) => (await keptErrors(inbox)).tests.find((each) => each.test === test),
+    errors: async () => (await keptErrors(inbox)).errors,
   }
   const findings: Finding[] = []
   for (const group of chosen) {
@@ -133,23 +135,40 @@ const kept = z.looseObject({
   items: z.array(
     z.looseObject({
       kind: z.string(),
+      at: z.string(),
       test: z.optional(z.string()),
       bytes: z.optional(z.number()),
       headers: z.optional(z.array(z.object({ name: z.string(), length: z.number() }))),
+      error: z.optional(z.string()),
+      hint: z.optional(z.string()),
+      isTest: z.optional(z.boolean()),
+      handler: z.optional(z.string()),
+      event: z.optional(z.looseObject({ topic: z.string() })),
+      attempt: z.optional(z.number()),
+      nextAt: z.optional(z.string()),
     }),
   ),
 })
 
-/** Looks for a test message in what the feed of the receiver has kept. */
-async function findTest(inbox: string, test: string): Promise<ArrivedTest | undefined> {
+/** The test messages and the errors that the feed of the receiver has kept, oldest first. */
+async function keptErrors(
+  inbox: string,
+): Promise<{ readonly tests: readonly (ArrivedTest & { readonly test: string })[]; readonly errors: KeptError[] }> {
   const { stream } = await connect({ inbox, url: undefined, secret: undefined }, 'receiver')
+  const items: z.output<typeof kept>['items'] = []
   for await (const { id, data } of stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
-    for (const item of kept.parse(JSON.parse(data)).items)
-      if (item.kind === 'test' && item.test === test) return { bytes: item.bytes ?? 0, headers: item.headers ?? [] }
+    items.push(...kept.parse(JSON.parse(data)).items)
     // The last part of what was kept has the cursor.
-    if (id !== undefined) return undefined
+    if (id !== undefined) break
   }
-  return undefined
+  return {
+    tests: items.flatMap(({ test, bytes = 0, headers = [] }) => (test === undefined ? [] : [{ test, bytes, headers }])),
+    errors: items.flatMap(({ kind, at, error, hint, isTest = false, handler, event, attempt = 0, nextAt }) =>
+      error === undefined || (kind !== 'refused' && kind !== 'failed')
+        ? []
+        : [{ kind, at, error, hint, isTest, handler, topic: event?.topic, attempt, nextAt }],
+    ),
+  }
 }
 
 async function knownUrl(client: Circumstances['client']): Promise<URL | undefined> {

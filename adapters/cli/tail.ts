@@ -24,6 +24,7 @@ const item = z.looseObject({
   nextAt: z.optional(z.string()),
   status: z.optional(z.number()),
   hint: z.optional(z.string()),
+  isTest: z.optional(z.boolean()),
   vins: z.optional(z.array(z.string())),
   count: z.optional(z.number()),
   test: z.optional(z.string()),
@@ -158,6 +159,7 @@ function textOf(one: Item): string {
   const about = [at.slice(11, 19), vin ?? vinOf(event), event?.topic].filter((part) => part !== undefined).join(' ')
   switch (kind) {
     case 'refused': {
+      if (one.isTest) return escapeControls(`${about} ${error}: a test of fleethook doctor`)
       const [first, ...others] = vins
       const lost = first === undefined ? '' : ` Lost: ${first}${others.length > 0 ? ` and ${others.length} more` : ''}.`
       const number = count === undefined || count === 1 ? '' : ` (${count} since the start)`

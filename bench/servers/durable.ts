@@ -4,10 +4,11 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { serve } from '../../adapters/node.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { createReceiver, type InboxFactory, memoryInbox } from '../../src/index.ts'
+import { tenFields } from '../corpus.ts'
 import { secret } from './answer.ts'
 import { measured } from './measured.ts'
 
-const { BENCH_INBOX: kind = '', BENCH_FOLDER: folder = '.' } = process.env
+const { BENCH_INBOX: kind = '', BENCH_FOLDER: folder = '.', BENCH_VEHICLES: hasVehicles } = process.env
 const path = join(folder, `${kind}-${process.pid}.db`)
 const inbox: InboxFactory = kind === 'memory' ? memoryInbox() : sqliteInbox({ path, thread: kind === 'thread' })
 let handled = 0
@@ -16,6 +17,7 @@ let highestSpeed = 0
 const receiver = createReceiver({
   secret,
   inbox,
+  vehicles: hasVehicles === undefined ? false : { fields: tenFields },
   ...(kind === 'memory' ? { limits: { pendingMessages: 1_000_000, pendingBytes: 1e9 } } : {}),
 }).on('data', ({ data }) => {
   handled += 1

@@ -175,7 +175,12 @@ export class LocalBackend implements Backend {
     const request = this.#scheduler.add(messages, from)
     const refused = (error: unknown): Refusal => {
       this.#scheduler.cancel(request)
-      return { error: this.#noteRefused(messages, error) }
+      const reason = this.#noteRefused(messages, error)
+      // A full disk and slow handlers need different advice.
+      return {
+        error: reason,
+        hint: reason === 'inbox_full' && error instanceof FleethookError ? error.hint : undefined,
+      }
     }
     try {
       if (this.#atOnce === undefined)

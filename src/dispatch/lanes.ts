@@ -143,8 +143,12 @@ export class Lanes<Item extends InLane<Item>> {
     }
   }
 
-  /** Forgets everything. */
+  /** Forgets everything. An item can outlive this, when the inbox still stores it: then it is in no lane. */
   clear(): void {
+    for (const item of this.all()) {
+      item.lane = undefined
+      item.behind = undefined
+    }
     this.#lanes = new PassingMap()
     this.#ids = new IdStore()
     this.first = undefined

@@ -28,6 +28,8 @@ export interface RefusedRequest {
   readonly hint: string | undefined
   /** The secret was right, so the service has lost a message. Without it, a stranger may have sent the request. */
   readonly isAuthentic: boolean
+  /** The request has the header `fleethook-test`, as those of `fleethook doctor` have. A stranger can send it too. */
+  readonly isTest: boolean
   /** The paths by which it came in. `undefined` when the path or the method was wrong, and for refusals of the runtime. */
   readonly door: Door | undefined
   /** The number of messages that were read and not kept. 0 when the body was not read, or not to its end. */

@@ -13,6 +13,7 @@ interface RefusedDetails {
   readonly door?: Door
   /** Messages that were read and not kept. */
   readonly messages?: readonly Pick<InboxMessage, 'lane'>[]
+  readonly isTest?: boolean
 }
 
 /** Counts, reports and logs refused requests. */
@@ -137,7 +138,7 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
       isStopped = true
       flush()
     },
-    note(refusal, { door, messages = [] } = {}) {
+    note(refusal, { door, messages = [], isTest = false } = {}) {
       const { error, eventNumber } = refusal
       const hint = hintOf(refusal)
       count(error, hint, eventNumber === undefined ? undefined : { eventNumber })
@@ -145,12 +146,13 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
       if (observers.refused === undefined) return
       const vins = new Set(messages.flatMap(({ lane }) => vinOf(lane) ?? []))
       const isAuthentic = !ofStrangers.has(error)
-      call({ error, status: statusOf(refusal), hint, isAuthentic, door, messages: messages.length, vins: [...vins] })
+      const status = statusOf(refusal)
+      call({ error, status, hint, isAuthentic, isTest, door, messages: messages.length, vins: [...vins] })
     },
     noteByRuntime(error) {
       const { status, hint } = runtimeRefusals[error]
       count(error, hint)
-      call({ error, status, hint, isAuthentic: false, door: undefined, messages: 0, vins: [] })
+      call({ error, status, hint, isAuthentic: false, isTest: false, door: undefined, messages: 0, vins: [] })
     },
   }
 }

@@ -86,7 +86,7 @@ test('inspect shows a receiver, says when it is gone, and goes on with the next 
   expect((await get('/stats', {})).status).toBe(401)
   expect(JSON.parse((await get('/stats')).body)).toMatchObject({ received: 1 })
   expect((await get('/messages?vin=V1')).body).toContain('"BatteryLevel":1')
-  expect(await get('/feed')).toMatchObject({ status: 200, body: expect.stringMatching(/^id: .*\ndata: \{"items"/) })
+  expect(await get('/feed')).toMatchObject({ status: 200, body: expect.stringMatching(/^data: \{"items".*\nid: /) })
 
   await first.stop()
   expect(await get('/stats')).toMatchObject({ status: 503, body: expect.stringContaining('"receiver_stopped"') })

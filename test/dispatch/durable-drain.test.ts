@@ -66,6 +66,33 @@ describe('the drain of a durable inbox', () => {
     expect((await post(data('A', 2))).status).toBe(503)
   })
 
+  test('acknowledges a message that the inbox stores after the handlers were aborted', async () => {
+    const on = disk()
+    const slow: { storing?: Promise<void> } = {}
+    const { receiver, post, clock } = scene({ inbox: storedInbox(on, { put: () => slow.storing }) })
+    receiver.on('data', () => new Promise(() => {}))
+    const numbers = Array.from({ length: 10 }, (_, n) => n + 1)
+    for (const n of numbers.slice(0, 8)) await post(data('A', n))
+    let store = (): void => {}
+    slow.storing = new Promise((resolve) => (store = resolve))
+    const late = numbers.slice(8).map((n) => post(data('A', n)))
+    await turn()
+    let close = (): void => {}
+    const takeUntil = new Promise<void>((resolve) => (close = resolve))
+    const drained = receiver.drain({ handlerGraceMs: 500, takeUntil })
+    await clock.advance(500)
+    store()
+    expect((await Promise.all(late)).map(({ status }) => status)).toEqual([200, 200])
+    close()
+    expect(await drained).toMatchObject({ handled: 0, lost: 0 })
+    const seen: unknown[] = []
+    const next = scene({ inbox: storedInbox(on) })
+    next.receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
+    await next.receiver.open()
+    await next.clock.advance(1_000)
+    expect(seen).toEqual(numbers)
+  })
+
   test("with ack: 'handled' an answer to what was not handled is 503", async () => {
     const { receiver, post, clock } = scene({ inbox: storedInbox(disk()), ack: 'handled' })
     receiver.on('data', () => new Promise(() => {}))

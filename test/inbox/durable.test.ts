@@ -315,7 +315,11 @@ describe('after a restart', () => {
     full = false
     await first.post(state('B', 'online'))
     await turn()
-    expect(before).toMatchObject([{ topic: 'malformed' }, { topic: 'gap', vin: 'A' }])
+    expect(before).toMatchObject([
+      { topic: 'malformed' },
+      { topic: 'gap', reason: 'body_unreadable' },
+      { topic: 'gap', vin: 'A' },
+    ])
     const second = scene({ inbox: storedInbox(on) })
     const after: unknown[] = []
     second.receiver.on('gap', (gap) => void after.push(gap)).on('malformed', (body) => void after.push(body))

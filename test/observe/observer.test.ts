@@ -154,6 +154,27 @@ describe('around', () => {
     expect(receiver.stats()).toMatchObject({ handled: 1, retried: 1 })
   })
 
+  test('can be a span of the Workers platform, whose callback gets the span', async () => {
+    const spans: string[] = []
+    const tracing = {
+      async enterSpan<Result>(name: string, within: (span: object) => Promise<Result>): Promise<Result> {
+        spans.push(`begin ${name}`)
+        const result = await within({ setAttribute() {} })
+        spans.push(`end ${name}`)
+        return result
+      },
+    }
+    const observe: Observer = {
+      around: (run, { messages }) => tracing.enterSpan(`process ${messages[0]?.event.topic}`, run),
+    }
+    const { receiver, post, clock } = scene({ observe })
+    receiver.on('data', () => void spans.push('handler'))
+    await post(data('A', 1))
+    await clock.advance(10)
+    expect(spans).toEqual(['begin process data', 'handler', 'end process data'])
+    expect(receiver.stats()).toMatchObject({ handled: 1 })
+  })
+
   test('wraps the run of a batch once', async () => {
     const seen: number[] = []
     const { receiver, post, clock } = scene({

@@ -158,3 +158,30 @@ describe.concurrent('constant-time comparison needs the global Buffer', () => {
     )
   })
 })
+
+test('a Worker serves the page of the inspector, and its data with the secret', async ({ expect }) => {
+  const command = await workerCommand(`
+    import { Hono } from 'hono'
+    import { createReceiver } from '../../../src/index.ts'
+    import { inspectorRoutes } from '../../../src/inspector.ts'
+    const receiver = createReceiver({ secret: (env) => env.WEBHOOK_SECRET }).on('*', () => {})
+    const app = new Hono()
+    app.route('/hook', receiver.routes())
+    app.route('/inspector', inspectorRoutes(receiver, { secret: (env) => env.PLACE }))
+    export default app`)
+  await using target = await spawnTarget(command)
+  const shell = await fetch(`${target.url}/inspector/`)
+  expect([shell.status, shell.headers.get('content-security-policy')]).toEqual([
+    200,
+    expect.stringContaining("require-trusted-types-for 'script'"),
+  ])
+  const assets = [...(await shell.text()).matchAll(/(?:src|href)="(?:\.\/)?(assets\/[^"]+)"/g)].map(([, path]) => path)
+  expect(assets.length).toBeGreaterThan(1)
+  for (const path of assets) expect((await fetch(`${target.url}/inspector/${path}`)).status, path).toBe(200)
+  const stats = (headers: Record<string, string>): Promise<Response> =>
+    fetch(`${target.url}/inspector/stats`, { headers })
+  expect((await stats({})).status).toBe(401)
+  expect(await post(`${target.url}/hook`, 'V1')).toBe(200)
+  const answer = await stats({ authorization: 'from env' })
+  expect([answer.status, await answer.json()]).toMatchObject([200, { received: 1 }])
+})

@@ -15,7 +15,6 @@ import {
   comesOnline,
   type Condition,
   crosses,
-  type Edge,
   ends,
   enters,
   falls,
@@ -28,6 +27,7 @@ import {
   polygon,
   rises,
   starts,
+  type VehicleEdge,
 } from 'fleethook/when'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { inForm } from '../form.ts'
@@ -86,7 +86,7 @@ const { condition } = fc.letrec<{ readonly condition: Condition | undefined }>((
 })) // prettier-ignore
 
 const options = fc.record({ first: fc.boolean(), invalid: fc.boolean() }, { requiredKeys: [] })
-const edge: fc.Arbitrary<Edge | undefined> = fc
+const edge: fc.Arbitrary<VehicleEdge | undefined> = fc
   .tuple(
     fc.oneof(
       fc.tuple(fc.constantFrom('P', 'D', null), options).map(([gear, how]) => orNone(() => becomes('Gear', gear as 'P', how))),
@@ -105,7 +105,7 @@ const edge: fc.Arbitrary<Edge | undefined> = fc
     ),
     fc.option(condition),
   )
-  .map(([made, where]): Edge | undefined => (made === undefined || where == null ? made : made.where(where))) // prettier-ignore
+  .map(([made, where]): VehicleEdge | undefined => (made === undefined || where == null ? made : made.where(where))) // prettier-ignore
 
 const deep = (depth: number): string => `${'{"a":['.repeat(depth)}1${']}'.repeat(depth)}`
 /** JSON texts of values: of the right type, of another one, and such that no JavaScript value has. */
@@ -158,9 +158,9 @@ test('random rules over hostile messages: no crash, no rule that throws, and a r
         receiver.onError((error) => void errors.push(error))
         let dies = true
         for (const [index, rule] of rules.entries())
-          receiver.when({ ...rule, name: `${index}` }, ({ id, change, vehicle }) => {
+          receiver.when(rule.named(`${index}`), ({ id, change, vehicle }) => {
             expect(Number.isNaN(change.at.getTime())).toBe(false)
-            const values = vehicle.fields.map((field) => [field, vehicle.value(field as OtherField), vehicle.at(field as OtherField)])
+            const values = vehicle.fields.map((field) => [field, vehicle.value(field as 'Soc'), vehicle.at(field as 'Soc')])
             seen.set(id, [...(seen.get(id) ?? []), JSON.stringify([change, values])])
             if (dies) throw new Error('for the last time')
           })
@@ -173,7 +173,7 @@ test('random rules over hostile messages: no crash, no rule that throws, and a r
         }
         await settled()
         expect(errors.map(String).filter((error) => !error.includes('for the last time'))).toEqual([])
-        for (const vehicle of await receiver.vehicles.list()) JSON.stringify(vehicle.fields.map((field) => vehicle.value(field as OtherField)))
+        for (const vehicle of await receiver.vehicles.list()) JSON.stringify(vehicle.fields.map((field) => vehicle.value(field as 'Soc')))
         dies = false
         await receiver.deadLetters.replay({})
         await settled()

@@ -91,8 +91,7 @@ test('A document that `client.refill` fetches closes a gap: what is the same is 
         : [],
     })(),
   )
-  const fields = ['BatteryLevel', 'ChargeLimitSoc', 'DetailedChargeState', 'Gear', 'Locked'] as const
-  const { receiver, send, told } = vehicleScene({ clock, vehicles: { fields } })
+  const { receiver, send, told } = vehicleScene({ clock, vehicles: { fields: ['BatteryLevel', 'ChargeLimitSoc', 'DetailedChargeState', 'Gear', 'Locked'] } })
   const edges: string[] = []
   receiver.when(becomes('DetailedChargeState', 'Charging'), ({ change, event }) => void edges.push(`${event.topic} ${shown(change)}`))
   receiver.on('gap', (gap) => void receiver.from(client.refill({ ...gap, vin })))
@@ -109,7 +108,7 @@ test('A document that `client.refill` fetches closes a gap: what is the same is 
   })
   for (let turn = 0; turn < 20; turn += 1) await clock.advance(10)
   const state = await receiver.vehicles.get(vin)
-  const certain = fields.map((field) => state?.isCertain(field))
+  const certain = (['BatteryLevel', 'ChargeLimitSoc', 'DetailedChargeState', 'Gear', 'Locked'] as const).map((field) => state?.isCertain(field))
   // The document does not say whether the vehicle is locked, and it has no limit.
   expect(state?.invalidSince('ChargeLimitSoc')).toBeUndefined()
   expect(certain).toEqual([true, false, true, true, false])

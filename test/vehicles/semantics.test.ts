@@ -1,8 +1,15 @@
-import { createReceiver } from 'fleethook'
-import { message } from 'fleethook/testing'
-import { describe, expect, test } from 'vitest'
-import { edgeOf, shown, silent, vehicleScene, vin } from './scene.ts'
+import { cpSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createReceiver, type EventOf } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { fakeClock, message } from 'fleethook/testing'
+import { all, becomes, below, circle, inside, is, starts } from 'fleethook/when'
+import { afterAll, describe, expect, test } from 'vitest'
+import { edgeOf, shown, silent, vehicleScene, type VehicleScene, vin } from './scene.ts'
 
+/** A busy machine. */
+const slow = { timeout: 10_000 }
 const last = <T>(list: readonly T[]): T | undefined => list.at(-1)
 
 describe('the newest value wins', () => {
@@ -53,6 +60,17 @@ describe('null', () => {
     await send({ Gear: null })
     await send({ Gear: 'P' })
     expect(last(told)?.changes).toEqual(['Gear "D">"P"'])
+  })
+
+  test('is newer than a value that was sent before it and arrives later', async () => {
+    const { receiver, clock, send, told } = vehicleScene()
+    await send({ Gear: 'D' })
+    await clock.advance(60_000)
+    await send({ Gear: null })
+    await send({ Gear: 'P' }, { agoMs: 30_000 })
+    expect(last(told)?.changes).toEqual([])
+    const vehicle = await receiver.vehicles.get(vin)
+    expect([vehicle?.value('Gear'), vehicle?.invalidSince('Gear') === undefined]).toEqual(['D', false])
   })
 
   test('is a value of the fields for which it means none', async () => {
@@ -133,29 +151,130 @@ describe('changes', () => {
   })
 })
 
+/** Messages of this vehicle, or of any, may be missing up to a time. */
+async function gap({ receiver, clock }: VehicleScene, of?: string, agoMs: number = 0): Promise<void> {
+  const to = new Date(clock.now() - agoMs)
+  const from = new Date(to.getTime() - 100)
+  const told: EventOf<'gap'> = {
+    ...{ topic: 'gap', from, to, reason: 'stream_interrupted', missed: 0 },
+    ...{ createdAt: from.toISOString(), at: from, receivedAt: new Date(clock.now()) },
+    ...{ format: null, raw: null, meta: {}, id: `a gap at ${to.getTime()}` },
+    ...(of === undefined ? {} : { vin: of }),
+  }
+  await receiver.from({ feed: async ({ tell }) => void (await tell(told)) })
+  await clock.advance(10)
+}
+
 describe('a gap', () => {
+  const certain = async ({ receiver }: VehicleScene): Promise<unknown> => {
+    const vehicle = await receiver.vehicles.get(vin)
+    return [vehicle?.isCertain('Gear'), vehicle?.isCertain('BatteryLevel')]
+  }
+
   test('makes values uncertain until they are heard again, and marks the change across it', async () => {
-    const { receiver, clock, send, told } = vehicleScene()
-    await send({ Gear: 'P', BatteryLevel: 50 })
-    await receiver.from({
-      async feed(sink) {
-        const from = new Date(clock.now() - 100)
-        await sink.tell({
-          ...{ topic: 'gap', from, to: new Date(clock.now()), reason: 'stream_interrupted', missed: 0 },
-          ...{ createdAt: from.toISOString(), at: from, receivedAt: new Date(clock.now()) },
-          ...{ format: null, raw: null, meta: {}, id: 'a gap' },
-        })
-      },
+    // A gap of all vehicles, and one of this vehicle.
+    for (const of of [undefined, vin]) {
+      const scene = vehicleScene()
+      const { receiver, send, told } = scene
+      await send({ Gear: 'P', BatteryLevel: 50 })
+      await gap(scene, of)
+      expect(await certain(scene)).toEqual([false, false])
+      expect((await receiver.vehicles.get(vin))?.value('Gear')).toBe('P')
+      await send({ Gear: 'R' })
+      expect(last(told)?.changes).toEqual(['Gear "P">"R"~'])
+      expect(await certain(scene)).toEqual([true, false])
+      await send({ Gear: 'P' })
+      expect(last(told)?.changes).toEqual(['Gear "R">"P"'])
+    }
+  })
+
+  test('leaves values certain that were heard after it, although its event came later', async () => {
+    const scene = vehicleScene()
+    await scene.send({ Gear: 'P', BatteryLevel: 50 })
+    await scene.clock.advance(10_000)
+    await scene.send({ Gear: 'R' })
+    await gap(scene, vin, 5_000)
+    expect(await certain(scene)).toEqual([true, false])
+  })
+
+  test('is over for a condition when each of its values was heard again, changed or not', async () => {
+    const scene = vehicleScene()
+    const seen: unknown[] = []
+    scene.receiver.when(starts(all(is('Gear', 'P'), below('BatteryLevel', 20))), ({ change }) => {
+      seen.push(change.acrossGap)
     })
-    await clock.advance(10)
-    const uncertain = await receiver.vehicles.get(vin)
-    expect([uncertain?.isCertain('Gear'), uncertain?.value('Gear')]).toEqual([false, 'P'])
+    await scene.send({ Gear: 'P', BatteryLevel: 50 })
+    await gap(scene, vin)
+    await scene.send({ BatteryLevel: 15 })
+    expect(seen).toEqual([])
+    await scene.send({ Gear: 'P' })
+    expect(seen).toEqual([true])
+  })
+
+  test('of another vehicle changes nothing', async () => {
+    const scene = vehicleScene()
+    await scene.send({ Gear: 'P', BatteryLevel: 50 })
+    await gap(scene, 'another')
+    expect(await certain(scene)).toEqual([true, true])
+  })
+
+  test('is closed by a `vehicle_data` document for the fields that it has', async () => {
+    const scene = vehicleScene()
+    const { receiver, send, post, clock } = scene
+    const seen: unknown[] = []
+    receiver.on('vehicle_data', (_event, { changes }) => void seen.push(changes.map(shown)))
+    receiver.when(becomes('DetailedChargeState', 'Complete'), ({ change }) => void seen.push(change.acrossGap))
+    await send({ Gear: 'P', BatteryLevel: 50.4, DetailedChargeState: 'Charging' })
+    await gap(scene)
+    const charge_state = { battery_level: 50, charging_state: 'Complete', timestamp: clock.now() }
+    const createdAt = new Date(clock.now()).toISOString()
+    await (
+      await post(message.vehicleData({ charge_state }, { vin, createdAt }))
+    ).settled
+    // The document rounds, so its level is the one that is known.
+    expect(seen).toEqual([['DetailedChargeState "Charging">"Complete"~'], true])
+    expect(await certain(scene)).toEqual([false, true])
+    expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(50.4)
+    await clock.advance(1_000)
+    await send({ BatteryLevel: 49 })
+    expect(last(scene.told)?.changes).toEqual(['BatteryLevel 50.4>49'])
+  })
+})
+
+describe('a replay', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-replay-'))
+  afterAll(() => rmSync(folder, { recursive: true, force: true }))
+  const stored = (name: string): VehicleScene =>
+    vehicleScene({ inbox: sqliteInbox({ path: join(folder, `${name}.db`) }), retry: { attempts: 1 } })
+
+  test('with `edges` is refused without the option `vehicles`', async () => {
+    const inbox = sqliteInbox({ path: join(folder, 'off.db') })
+    const receiver = createReceiver({ secret: false, log: silent, inbox })
+    const which = { from: new Date(0), to: new Date(), edges: true }
+    await expect(receiver.replay(which)).rejects.toMatchObject({
+      ...{ code: 'option_invalid', message: expect.stringContaining('needs the option `vehicles`') },
+    })
+    await receiver.drain()
+  })
+
+  test('of a dead letter shows the values that were uncertain as uncertain', async () => {
+    const scene = stored('uncertain')
+    const { receiver, send } = scene
+    const seen: unknown[] = []
+    receiver.onError(() => {})
+    receiver.on('data', (_event, { vehicle, changes }) => {
+      seen.push([vehicle?.isCertain('Gear'), vehicle?.isCertain('BatteryLevel'), changes.map(shown)])
+      if (seen.length === 2) throw new Error('once')
+    })
+    await send({ Gear: 'P', BatteryLevel: 50 })
+    await gap(scene)
     await send({ Gear: 'R' })
-    expect(last(told)?.changes).toEqual(['Gear "P">"R"~'])
-    const after = await receiver.vehicles.get(vin)
-    expect([after?.isCertain('Gear'), after?.isCertain('BatteryLevel')]).toEqual([true, false])
-    await send({ Gear: 'P' })
-    expect(last(told)?.changes).toEqual(['Gear "R">"P"'])
+    await send({ BatteryLevel: 49 })
+    expect(await receiver.deadLetters.replay({})).toBe(1)
+    await expect.poll(() => seen.length, slow).toBe(4)
+    expect(seen[1]).toEqual([true, false, ['Gear "P">"R"~']])
+    expect(seen[3]).toEqual(seen[1])
+    await receiver.drain()
   })
 })
 
@@ -179,6 +298,19 @@ test('state and connectivity messages say whether a vehicle is online', async ()
   expect(await posted(connection('CONNECTED', 'cellular'))).toBe(true)
   expect(await posted(connection('DISCONNECTED', 'wifi'))).toBe(true)
   expect(await posted(connection('DISCONNECTED', 'cellular'))).toBe(false)
+  // A late message opens or closes nothing that a newer one has reported.
+  await posted(connection('CONNECTED', 'cellular'))
+  const sooner = { vin, createdAt: new Date(clock.now() - 1_500).toISOString() }
+  const ended = { status: 'DISCONNECTED', networkInterface: 'cellular', connectionId: 'cellular' }
+  expect(await posted(message.connectivity(ended, sooner))).toBe(true)
+  const late = { vin, createdAt: new Date(clock.now() - 60_000).toISOString() }
+  expect(await posted(message.state('online', at()))).toBe(true)
+  await posted(connection('CONNECTED', 'wifi'))
+  expect(await posted(message.state('asleep', late))).toBe(true)
+  const closed = { status: 'DISCONNECTED', networkInterface: 'wifi', connectionId: 'wifi' }
+  expect(await posted(message.connectivity(closed, late))).toBe(true)
+  expect(await posted(message.state('asleep', at()))).toBe(false)
+  expect(await posted(message.connectivity({ ...closed, status: 'CONNECTED' }, late))).toBe(false)
 })
 
 test('late state and connectivity messages change nothing', async () => {
@@ -224,6 +356,30 @@ describe('receiver.when', () => {
     const id = `${vin}:any Gear:${last(told)?.id}`
     const once = [vin, 'Gear "P">"R"', 'R', 'any Gear', id, 'data']
     expect(seen).toEqual([once, once])
+  })
+
+  test('a rule over a place remembers what it saw before the first position', async () => {
+    const { receiver, send } = vehicleScene()
+    const seen: unknown[] = []
+    const depot = circle({ latitude: 52, longitude: 5, radiusMeters: 200 })
+    receiver.when(starts(all(inside(depot), is('Gear', 'P'))), ({ vin: of }) => void seen.push(of))
+    await send({ Gear: 'D' })
+    await send({ Gear: 'P' })
+    await send({ Location: { latitude: 52, longitude: 5 } })
+    expect(seen).toEqual([vin])
+  })
+
+  test('forgets what an edge wants to forget', async () => {
+    const { receiver, send } = vehicleScene()
+    const memories: unknown[] = []
+    const edge = edgeOf('Gear')
+    const detect = ({ memory }: { readonly memory: unknown }): { readonly memory: 1 | null } => {
+      memories.push(memory)
+      return { memory: memory === undefined ? 1 : null }
+    }
+    receiver.when({ ...edge, detect }, () => {})
+    for (const Gear of ['P', 'D', 'R']) await send({ Gear })
+    expect(memories).toEqual([undefined, 1, undefined])
   })
 
   test('remembers for an edge what it saw of a vehicle', async () => {
@@ -292,8 +448,17 @@ describe('receiver.when', () => {
 })
 
 describe('receiver.vehicles', () => {
-  test('lists vehicles in pages, and forgets one', async () => {
-    const { receiver, send } = vehicleScene()
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-vehicles-'))
+  afterAll(() => rmSync(folder, { recursive: true, force: true }))
+  const places = [
+    ['in memory', undefined],
+    ['in SQLite', 'file'],
+  ] as const
+  const inboxOf = (file: string | undefined, name: string): Partial<Parameters<typeof vehicleScene>[0]> =>
+    file === undefined ? {} : { inbox: sqliteInbox({ path: join(folder, `${name}.db`) }) }
+
+  test.each(places)('lists vehicles in pages, and forgets one, %s', async (_, file) => {
+    const { receiver, send } = vehicleScene(inboxOf(file, 'pages'))
     for (const of of ['c', 'a', 'b']) await send({ Gear: 'P' }, { vin: of })
     const vins = async (which?: { after?: string; limit?: number }): Promise<unknown> =>
       (await receiver.vehicles.list(which)).map((vehicle) => vehicle.vin)
@@ -303,7 +468,23 @@ describe('receiver.vehicles', () => {
     expect(await receiver.vehicles.forget('b')).toBe(false)
     expect(await vins()).toEqual(['a', 'c'])
     expect(await receiver.vehicles.get('b')).toBeUndefined()
-    expect(await receiver.vehicles.stats()).toEqual({ vehicles: 2, unwritten: 0, edges: 0 })
+    expect(await receiver.vehicles.stats()).toMatchObject({ vehicles: 2, edges: 0 })
+    await receiver.drain()
+  })
+
+  test('forgets a vehicle whose message is being handled', async () => {
+    const { receiver, send, clock } = vehicleScene()
+    let release = (): void => {}
+    receiver.on('state', () => new Promise<void>((resolve) => (release = resolve)))
+    await send({ Gear: 'P' })
+    const body = { vin, createdAt: new Date(clock.now()).toISOString(), state: 'online' }
+    await receiver.accept({ authorization: undefined, body })
+    await clock.advance(1)
+    expect(await receiver.vehicles.forget(vin)).toBe(true)
+    release()
+    await clock.advance(1_000)
+    expect(receiver.stats().pending.messages).toBe(0)
+    expect(await receiver.vehicles.get(vin)).toBeUndefined()
   })
 
   test('forgets a vehicle while a message of it is being handled, and that message brings nothing back', async () => {
@@ -321,12 +502,45 @@ describe('receiver.vehicles', () => {
   })
 
   test('forgets vehicles that were not seen for a time', async () => {
-    const { receiver, send, clock } = vehicleScene({ vehicles: { fields: ['Gear'], forgetAfterMs: 3_600_000 } })
-    await send({ Gear: 'P' })
-    await clock.advance(3_500_000)
-    expect(await receiver.vehicles.get(vin)).toBeDefined()
-    await clock.advance(3_600_000)
-    expect(await receiver.vehicles.get(vin)).toBeUndefined()
+    const vehicles = { fields: ['Gear'], forgetAfterMs: 3_600_000 } as const
+    for (const [, file] of places) {
+      const { receiver, send, clock } = vehicleScene({ vehicles, ...inboxOf(file, 'unseen') })
+      await send({ Gear: 'P' })
+      await clock.advance(3_500_000)
+      expect(await receiver.vehicles.get(vin)).toBeDefined()
+      await clock.advance(3_600_000)
+      await expect.poll(() => receiver.vehicles.get(vin), slow).toBeUndefined()
+      await receiver.drain()
+    }
+  })
+
+  test('has in the file what was handled while a round of writing was on its way, after a crash', async () => {
+    const clock = fakeClock()
+    const scene = vehicleScene({ clock, ...inboxOf('file', 'rounds') })
+    // More than one commit writes.
+    const vins = Array.from({ length: 600 }, (_, n) => `V${n}`)
+    const sendAll = async (Gear: string): Promise<void> => {
+      const createdAt = new Date(clock.now()).toISOString()
+      const body = vins.map((of) => ({ vin: of, createdAt, data: { Gear } }))
+      expect((await scene.receiver.accept({ authorization: undefined, body })).status).toBe(200)
+    }
+    const idle = (): Promise<void> => expect.poll(() => scene.receiver.stats().pending.messages, slow).toBe(0)
+    await sendAll('P')
+    await idle()
+    await clock.advance(1)
+    const sent = sendAll('D')
+    await clock.advance(5_000)
+    await sent
+    await idle()
+    await expect.poll(() => scene.told.length, slow).toBe(1_200)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    for (const suffix of ['', '-wal']) cpSync(join(folder, `rounds.db${suffix}`), join(folder, `after.db${suffix}`))
+    const after = vehicleScene({ clock, ...inboxOf('file', 'after') })
+    const gears = async (): Promise<unknown> =>
+      (await after.receiver.vehicles.list({ limit: 1_000 })).map((vehicle) => vehicle.value('Gear'))
+    // What was not settled yet is handled again.
+    await expect.poll(gears, slow).toEqual(vins.map(() => 'D'))
+    await Promise.all([scene.receiver.drain(), after.receiver.drain()])
   })
 
   test('says why there is none when the option is off', async () => {

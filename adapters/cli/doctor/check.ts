@@ -51,6 +51,26 @@ export interface Circumstances {
   readonly ask: Operating['connection']['ask']
   /** What reached this receiver as the test message `test`; `undefined`: it did not come. Rejects when none runs. */
   readonly arrived: (test: string) => Promise<ArrivedTest | undefined>
+  /** Refused requests and failed handlers that this receiver still remembers, oldest first. Rejects when none runs. */
+  readonly errors: () => Promise<readonly KeptError[]>
+}
+
+/** What the feed of a receiver says about a refused request or a failed attempt. */
+export interface KeptError {
+  readonly kind: 'refused' | 'failed'
+  /** ISO 8601. */
+  readonly at: string
+  /** The code of the refusal, or the text of what the handler threw: its name, then its message. */
+  readonly error: string
+  readonly hint: string | undefined
+  /** The request was one of doctor's own. */
+  readonly isTest: boolean
+  /** `undefined`: the inbox failed. */
+  readonly handler: string | undefined
+  readonly topic: string | undefined
+  readonly attempt: number
+  /** When the handler runs again. ISO 8601. */
+  readonly nextAt: string | undefined
 }
 
 /** What the feed of a receiver says about a test message. */

@@ -15,7 +15,7 @@ import {
 import { basename, dirname, join, resolve } from 'node:path'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { applicationId, schemaVersion } from '../../inbox/sqlite/file/schema.ts'
-import { type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
+import { type Circumstances, codeOf, fail, type Finding, type KeptError, ok, skip, warn } from './check.ts'
 import { numberAt } from './webhook.ts'
 
 /** Types of file systems by the number that `statfs` gives on Linux. On these, locks or syncs do not do what SQLite needs. */
@@ -198,7 +198,7 @@ async function deadLetters(ask: Circumstances['ask']): Promise<Finding> {
 }
 
 /** The receiver that has the inbox, over the socket beside the file. */
-export async function* checkReceiver({ inbox, ask }: Circumstances): AsyncIterable<Finding> {
+export async function* checkReceiver({ inbox, ask, errors }: Circumstances): AsyncIterable<Finding> {
   let stats: unknown
   try {
     stats = await ask('GET', '/stats')
@@ -222,14 +222,9 @@ export async function* checkReceiver({ inbox, ask }: Circumstances): AsyncIterab
         'Look at the groups webhook and proxy.',
       )
     : ok('receiver.received', `${at('received')} messages, the last ${Math.round((Date.now() - lastMs) / 1_000)} s ago`)
-  const refused = refusals(stats)
-  yield refused.length === 0
-    ? ok('receiver.refused', 'nothing was refused')
-    : warn(
-        'receiver.refused',
-        `Refused: ${refused.map(([reason, count]) => `${reason} ${count}`).join(', ')}.`,
-        'Look the codes up in docs/troubleshooting.md.',
-      )
+  const remembered = await errors().catch((): readonly KeptError[] => [])
+  yield refusedRequests(refusals(stats), remembered, lastMs > 0)
+  yield failingHandlers(remembered, at('pending', 'messages'))
   const oldestMs = at('inbox', 'oldestWaitingMs')
   yield oldestMs > 60_000
     ? warn(
@@ -261,4 +256,52 @@ export async function* checkReceiver({ inbox, ask }: Circumstances): AsyncIterab
 function refusals(stats: unknown): readonly (readonly [string, number])[] {
   const refused = typeof stats === 'object' && stats !== null && 'refused' in stats ? stats.refused : {}
   return Object.entries(typeof refused === 'object' && refused !== null ? refused : {})
+}
+
+/** Reasons that mean: the service and the receiver do not share the secret. */
+const ofSecrets: ReadonlySet<string> = new Set(['authorization_missing', 'authorization_scheme', 'secret_wrong'])
+
+/** What was refused beside the requests of the group `proxy`, and what to do about the most frequent reason. */
+function refusedRequests(
+  counts: readonly (readonly [string, number])[],
+  remembered: readonly KeptError[],
+  receives: boolean,
+): Finding {
+  const id = 'receiver.refused'
+  const own = (error: string): number =>
+    remembered.filter((each) => each.kind === 'refused' && each.isTest && each.error === error).length
+  const others = counts
+    .map(([error, count]) => [error, count - own(error)] as const)
+    .filter(([, count]) => count > 0)
+    .toSorted(([, one], [, other]) => other - one)
+  const [most] = others
+  if (most === undefined)
+    return ok(id, counts.length === 0 ? 'nothing was refused' : 'only tests of doctor were refused')
+  const last = remembered.findLast(({ kind, isTest, error }) => kind === 'refused' && !isTest && error === most[0])
+  const text = `Refused since the start: ${others.map(([error, count]) => `${error} ${count}`).join(', ')}.${last === undefined ? '' : ` The last at ${last.at}.`}`
+  const todo = `${most[0]}: ${last?.hint ?? 'see docs/troubleshooting.md.'}`
+  if (!ofSecrets.has(most[0])) return warn(id, text, todo)
+  // A stranger can send wrong secrets too, so they are no failure while other messages arrive.
+  return (receives ? warn : fail)(id, text, `${todo} \`fleethook webhook set\` sends WEBHOOK_SECRET to the service.`)
+}
+
+/** The handlers that failed, by their name and topic. Without the messages of errors, which can quote a payload. */
+function failingHandlers(remembered: readonly KeptError[], pending: number): Finding {
+  const id = 'receiver.handlers'
+  const failures = remembered.filter(({ kind }) => kind === 'failed')
+  const byHandler = Map.groupBy(failures, ({ handler = 'the inbox', topic }) =>
+    topic === undefined ? handler : `${handler} (${topic})`,
+  )
+  if (byHandler.size === 0) return ok(id, 'no handler failed')
+  const described = [...byHandler].map(([name, all]) => {
+    const { error, attempt } = all.at(-1) ?? { error: '', attempt: 0 }
+    const thrown = /^[\w.$]+/.exec(error)?.[0] ?? 'an error'
+    return `${name} threw ${thrown} ${all.length === 1 ? 'once' : `${all.length} times`}, last in attempt ${attempt}`
+  })
+  const nextAt = failures.findLast((each) => each.nextAt !== undefined)?.nextAt
+  const isRetried = nextAt !== undefined && pending > 0 && Date.parse(nextAt) > Date.now()
+  const found = `${described.slice(0, 3).join('; ')}${described.length > 3 ? '; …' : ''}.`
+  const todo =
+    'fleethook tail --errors shows the errors, and fleethook inspect the messages. Fix the handler and restart the receiver.'
+  return isRetried ? fail(id, `${found} The next attempt is at ${nextAt}.`, todo) : warn(id, found, todo)
 }

@@ -88,7 +88,9 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
           keepAlive === undefined ? 'connections stay open' : `connections stay open (${String(keepAlive)})`,
         )
   }
-  yield* checkStrangers(url, (headers) => send(marked(randomUUID()), { ...json, ...headers }))
+  // Without the header, every secret gets the same answer.
+  if (first.own?.error !== 'authorization_missing')
+    yield* checkStrangers(url, (headers) => send(marked(randomUUID()), { ...json, ...headers }))
   yield await health(url, (path) => send('', {}, 'GET', path))
 }
 

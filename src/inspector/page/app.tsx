@@ -1,26 +1,50 @@
 import { effect, signal, type Signal } from '@preact/signals'
 import type { JSX } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useRef } from 'preact/hooks'
 import { Dead } from './dead.tsx'
 import { commands, notCopied } from './detail.tsx'
 import { numberOf, timeOf } from './format.ts'
 import { Health } from './health.tsx'
 import { move, openMarked } from './list.tsx'
 import { Live } from './live.tsx'
+import { Dialog, Facts } from './parts.tsx'
 import { forgetSecret, isRefused, secret, useSecret } from './receiver.ts'
 import { goTo, linkTo, route, type View, views } from './route.ts'
 import { connection, isPaused, lost, rate, stats, toast } from './store.ts'
 import { Vehicles } from './vehicles.tsx'
 
-const names: Readonly<Record<View, string>> = { live: 'Live', vehicles: 'Vehicles', dead: 'Dead letters', health: 'Health' }
+const names: Readonly<Record<View, string>> = {
+  live: 'Live',
+  vehicles: 'Vehicles',
+  dead: 'Dead letters',
+  health: 'Health',
+}
 
 const isHelpOpen: Signal<boolean> = signal(false)
 
 const keys: readonly (readonly [key: string, what: string])[] = [
-  ...([['j', 'Next row'], ['k', 'Row before'], ['Enter', 'Open the row'], ['Esc', 'Close']] as const),
-  ...([['p', 'Pause or resume the live list'], ['/', 'Search'], ['r', 'Replay the open dead letter']] as const),
-  ...([['c', 'Copy the open message as curl'], ['t', 'Copy the open message as a test']] as const),
-  ...([['1', 'Live'], ['2', 'Vehicles'], ['3', 'Dead letters'], ['4', 'Health'], ['?', 'These keys']] as const),
+  ...([
+    ['j', 'Next row'],
+    ['k', 'Row before'],
+    ['Enter', 'Open the row'],
+    ['Esc', 'Close'],
+  ] as const),
+  ...([
+    ['p', 'Pause or resume the live list'],
+    ['/', 'Search'],
+    ['r', 'Replay the open dead letter'],
+  ] as const),
+  ...([
+    ['c', 'Copy the open message as curl'],
+    ['t', 'Copy the open message as a test'],
+  ] as const),
+  ...([
+    ['1', 'Live'],
+    ['2', 'Vehicles'],
+    ['3', 'Dead letters'],
+    ['4', 'Health'],
+    ['?', 'These keys'],
+  ] as const),
 ]
 
 /** Closes what is open: a message first, then a vehicle. */
@@ -38,9 +62,9 @@ const actions: Readonly<Record<string, () => void>> = {
   Escape: close,
   p: () => (isPaused.value = !isPaused.value),
   '/': () => document.querySelector<HTMLElement>('#search')?.focus(),
-  r: () => commands.value.replay?.(),
-  c: () => commands.value.curl?.(),
-  t: () => commands.value.test?.(),
+  r: () => commands.replay?.(),
+  c: () => commands.curl?.(),
+  t: () => commands.test?.(),
   '?': () => (isHelpOpen.value = true),
   ...Object.fromEntries(views.map((view, index) => [String(index + 1), () => goTo(linkTo(view))])),
 }
@@ -57,7 +81,8 @@ export function listenToKeys(): void {
   addEventListener('keydown', (event) => {
     const { key, target, altKey, ctrlKey, metaKey } = event
     const on = target instanceof Element ? target : document.body
-    if (secret.value === undefined || altKey || ctrlKey || metaKey || document.querySelector('dialog[open]') !== null) return
+    if (secret.value === undefined || altKey || ctrlKey || metaKey || document.querySelector('dialog[open]') !== null)
+      return
     if (on.matches('input, select, textarea')) {
       if (key === 'Escape' && on instanceof HTMLElement) on.blur()
       return
@@ -74,7 +99,9 @@ export function listenToKeys(): void {
 
 const themes = ['auto', 'light', 'dark'] as const
 
-const theme: Signal<(typeof themes)[number]> = signal(themes.find((name) => name === localStorage.getItem('fleethook.theme')) ?? 'auto')
+const theme: Signal<(typeof themes)[number]> = signal(
+  themes.find((name) => name === localStorage.getItem('fleethook.theme')) ?? 'auto',
+)
 
 export function followTheme(): void {
   effect(() => {
@@ -152,8 +179,8 @@ function Gone(): JSX.Element | null {
   const { at, text } = lost.value
   return (
     <p class="gone" role="alert">
-      <b>The receiver is gone since {timeOf(at)} UTC.</b> {text} The page reconnects by itself. What you see is from before. If it does
-      not come back, look at the log of its process.
+      <b>The receiver is gone since {timeOf(at)} UTC.</b> {text} The page reconnects by itself. What you see is from
+      before. If it does not come back, look at the log of its process.
     </p>
   )
 }
@@ -171,8 +198,9 @@ function Door(): JSX.Element {
         <h1>fleethook inspector</h1>
         {isRefused.value && (
           <p class="error" role="alert">
-            The receiver refused this secret. Use the one that <code>inspectorRoutes</code> was mounted with, not the secret of the webhook.
-            With <code>npx fleethook inspect</code>, open the address that the command printed last.
+            The receiver refused this secret. Use the one that <code>inspectorRoutes</code> was mounted with, not the
+            secret of the webhook. With <code>npx fleethook inspect</code>, open the address that the command printed
+            last.
           </p>
         )}
         <label>
@@ -180,50 +208,40 @@ function Door(): JSX.Element {
           <input ref={field} type="password" autocomplete="current-password" required />
         </label>
         <button class="primary">Open</button>
-        <p class="quiet">The secret stays in this tab. It is sent to this receiver only, in the header Authorization.</p>
+        <p class="quiet">
+          The secret stays in this tab. It is sent to this receiver only, in the header Authorization.
+        </p>
       </form>
     </main>
   )
 }
 
 function Help(): JSX.Element {
-  const dialog = useRef<HTMLDialogElement>(null)
-  const isOpen = isHelpOpen.value
-  useEffect(() => (isOpen ? dialog.current?.showModal() : dialog.current?.close()), [isOpen])
   return (
-    <dialog ref={dialog} aria-labelledby="keys" onClose={() => (isHelpOpen.value = false)}>
-      <h2 id="keys">Keys</h2>
-      <dl class="keys">
-        {keys.map(([key, what]) => (
-          <div key={key}>
-            <dt>
-              <kbd>{key}</kbd>
-            </dt>
-            <dd>{what}</dd>
-          </div>
-        ))}
-      </dl>
-      <p class="actions">
-        <button onClick={() => (isHelpOpen.value = false)}>Close</button>
-        <button onClick={forgetSecret}>Forget the secret</button>
-      </p>
-    </dialog>
+    <Dialog
+      title="Keys"
+      isOpen={isHelpOpen.value}
+      close={() => (isHelpOpen.value = false)}
+      actions={<button onClick={forgetSecret}>Forget the secret</button>}
+    >
+      <Facts of={keys.map(([key, what]) => [<kbd>{key}</kbd>, what])} />
+    </Dialog>
   )
 }
 
 /** A page that is not on localhost or HTTPS has no clipboard. */
 function NotCopied(): JSX.Element {
-  const dialog = useRef<HTMLDialogElement>(null)
   const text = notCopied.value
-  useEffect(() => (text === undefined ? dialog.current?.close() : dialog.current?.showModal()), [text])
   return (
-    <dialog ref={dialog} aria-labelledby="not-copied" onClose={() => (notCopied.value = undefined)}>
-      <h2 id="not-copied">Copy it from here</h2>
+    <Dialog title="Copy it from here" isOpen={text !== undefined} close={() => (notCopied.value = undefined)}>
       <p class="quiet">The browser gives the clipboard to pages on localhost and HTTPS only.</p>
-      <textarea readOnly rows={12} aria-label="Text to copy" value={text ?? ''} onFocus={({ currentTarget }) => currentTarget.select()} />
-      <p class="actions">
-        <button onClick={() => (notCopied.value = undefined)}>Close</button>
-      </p>
-    </dialog>
+      <textarea
+        readOnly
+        rows={12}
+        aria-label="Text to copy"
+        value={text ?? ''}
+        onFocus={({ currentTarget }) => currentTarget.select()}
+      />
+    </Dialog>
   )
 }

@@ -1,11 +1,11 @@
 import { type Signal, useSignal } from '@preact/signals'
 import type { JSX } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
 import type { Letter } from './answers.ts'
 import { Detail } from './detail.tsx'
 import { countOf } from './format.ts'
-import { Empty, List, useReading } from './list.tsx'
+import { List } from './list.tsx'
 import { Choice, topics } from './live.tsx'
+import { Dialog, Empty, Facts, Failed, useReading } from './parts.tsx'
 import { post, queryOf, read } from './receiver.ts'
 import { linkTo, route, setQuery } from './route.ts'
 import { rowOfLetter } from './rows.ts'
@@ -28,10 +28,15 @@ export function Dead(): JSX.Element {
   const isFiltered = Object.keys(which).length > 0
   const replays = useSignal(0)
   const asked = useSignal<number | undefined>(undefined)
-  const { data, error } = useReading(
+  const reading = useReading(
     [JSON.stringify(which), replays.value, stats.value?.deadLettered, stats.value?.inbox.deadLetters],
-    (signal) => read<{ letters: readonly Letter[]; next: string | null }>(`dead?${queryOf({ ...which, limit: mostLetters })}`, signal),
+    (signal) =>
+      read<{ letters: readonly Letter[]; next: string | null }>(
+        `dead?${queryOf({ ...which, limit: mostLetters })}`,
+        signal,
+      ),
   )
+  const { data, error } = reading
   const rows = (data?.letters ?? []).map(rowOfLetter).sort((a, b) => b.atMs - a.atMs)
   const replayed = (): void => void (replays.value += 1)
   const ask = async (): Promise<void> => {
@@ -55,7 +60,13 @@ export function Dead(): JSX.Element {
             value={query['vin'] ?? ''}
             onChange={({ currentTarget }) => setQuery({ vin: currentTarget.value.trim() })}
           />
-          <Choice label="Topic" all="All topics" values={topics} value={query['topic'] ?? ''} onChange={(topic) => setQuery({ topic })} />
+          <Choice
+            label="Topic"
+            all="All topics"
+            values={topics}
+            value={query['topic'] ?? ''}
+            onChange={(topic) => setQuery({ topic })}
+          />
           <Moment name="from" label="Received from" />
           <Moment name="to" label="to" />
           <span class="grow" />
@@ -69,17 +80,16 @@ export function Dead(): JSX.Element {
           opened={opened}
           linkOf={(row) => linkTo('dead', [row.key], query)}
         >
-          {error !== undefined && (
-            <Empty title="The dead letters cannot be read">
-              <p>{error.message}</p>
-            </Empty>
-          )}
+          <Failed of={reading} />
           {error === undefined && data !== undefined && rows.length === 0 && (
             <Empty title={isFiltered ? 'No dead letter matches the filters' : 'No dead letters'}>
               {isFiltered ? (
                 <button onClick={() => setQuery({ vin: '', topic: '', from: '', to: '' })}>Clear the filters</button>
               ) : (
-                <p>A message becomes a dead letter when one of its handlers has failed in every attempt. You replay it from here.</p>
+                <p>
+                  A message becomes a dead letter when one of its handlers has failed in every attempt. You replay it
+                  from here.
+                </p>
               )}
             </Empty>
           )}
@@ -121,35 +131,25 @@ interface ConfirmProps {
 
 /** Says how many would be replayed before it does so. */
 function Confirm({ asked, which, onReplayed }: ConfirmProps): JSX.Element {
-  const dialog = useRef<HTMLDialogElement>(null)
   const many = asked.value
-  useEffect(() => {
-    if (many === undefined) dialog.current?.close()
-    else dialog.current?.showModal()
-  }, [many])
   const close = (): void => void (asked.value = undefined)
   const run = (): void => {
     close()
     void replay('dead/replay', which).then((isDone) => isDone && onReplayed())
   }
   return (
-    <dialog ref={dialog} aria-labelledby="confirm" onClose={close}>
-      <h2 id="confirm">{`Replay ${countOf(many ?? 0, 'dead letter')}?`}</h2>
-      <p>All of their handlers run again, also those that succeeded.</p>
-      <dl class="facts">
-        {Object.entries(which).map(([name, value]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
-      <p class="actions">
+    <Dialog
+      title={`Replay ${countOf(many ?? 0, 'dead letter')}?`}
+      isOpen={many !== undefined}
+      close={close}
+      actions={
         <button class="primary" onClick={run} disabled={many === 0}>
           Replay
         </button>
-        <button onClick={close}>Cancel</button>
-      </p>
-    </dialog>
+      }
+    >
+      <p>All of their handlers run again, also those that succeeded.</p>
+      <Facts of={Object.entries(which)} />
+    </Dialog>
   )
 }

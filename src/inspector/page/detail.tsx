@@ -4,7 +4,7 @@ import { useEffect, useRef } from 'preact/hooks'
 import type { Event, Item, StoredMessage } from './answers.ts'
 import { curlOf, isCopyable, testOf } from './copy.ts'
 import { countOf, durationOf, momentOf, rawFieldsOf, timeOf, valueOf } from './format.ts'
-import { Badge, Empty, useReading } from './list.tsx'
+import { Badge, Empty, Facts, Table, useReading } from './parts.tsx'
 import { read } from './receiver.ts'
 import { linkTo } from './route.ts'
 import { type Row, withStored } from './rows.ts'
@@ -23,7 +23,7 @@ async function copy(what: string, text: string): Promise<void> {
 }
 
 /** What the keys do with the message that is open. */
-export const commands: Signal<{ readonly replay?: () => void; readonly curl?: () => void; readonly test?: () => void }> = signal({})
+export const commands: { replay?: () => void; curl?: () => void; test?: () => void } = {}
 
 interface DetailProps {
   readonly id: string
@@ -50,14 +50,15 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
   const canReplay = row?.outcome === 'dead' && row.id !== undefined
   const replayIt = (): void =>
     void replay(`dead/${encodeURIComponent(id)}/replay`).then((isDone) => isDone && onReplayed?.())
-  commands.value = {
-    ...(canReplay && { replay: replayIt }),
-    ...(canCopy && {
-      curl: () => void copy('the curl command', curlOf(event)),
-      test: () => void copy('the test', testOf(event)),
-    }),
+  if (canReplay) commands.replay = replayIt
+  if (canCopy) {
+    commands.curl = () => void copy('the curl command', curlOf(event))
+    commands.test = () => void copy('the test', testOf(event))
   }
-  useEffect(() => () => void (commands.value = {}), [])
+  useEffect(
+    () => () => Object.keys(commands).forEach((name) => Reflect.deleteProperty(commands, name)),
+    [id, canReplay, canCopy],
+  )
 
   return (
     <section class="pane detail" aria-label="Details">
@@ -77,7 +78,8 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
       </header>
       <div class="body" tabIndex={0} role="region" aria-label="Message">
         {row === undefined ? (
-          stored.error !== undefined && !isLoading.value && (
+          stored.error !== undefined &&
+          !isLoading.value && (
             <Empty title="This message is not here any more">
               <p>{stored.error.message}</p>
               <p>An inbox deletes settled messages after a time that its option `retention` sets.</p>
@@ -94,16 +96,18 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
                 )}
                 {canCopy && (
                   <>
-                    <button onClick={() => commands.value.curl?.()}>Copy as curl</button>
-                    <button onClick={() => commands.value.test?.()}>Copy as test</button>
-                    <button onClick={() => void copy('the message', JSON.stringify(event.raw, undefined, 2))}>Copy JSON</button>
+                    <button onClick={() => commands.curl?.()}>Copy as curl</button>
+                    <button onClick={() => commands.test?.()}>Copy as test</button>
+                    <button onClick={() => void copy('the message', JSON.stringify(event.raw, undefined, 2))}>
+                      Copy JSON
+                    </button>
                   </>
                 )}
               </p>
             )}
             <Story row={row} />
             {event !== undefined && <Payload event={event} />}
-            {row.item !== undefined && row.item.kind !== 'gap' && <Facts item={row.item} />}
+            {row.item !== undefined && row.item.kind !== 'gap' && <Happened item={row.item} />}
           </>
         )}
       </div>
@@ -151,33 +155,34 @@ function Story({ row }: { readonly row: Row }): JSX.Element {
         {ends[outcome] !== undefined && (
           <Step at="" tone={outcome}>
             {ends[outcome]}
-            {outcome === 'dead' && error !== undefined && failures.at(-1)?.error !== error && <pre class="error">{error}</pre>}
+            {outcome === 'dead' && error !== undefined && failures.at(-1)?.error !== error && (
+              <pre class="error">{error}</pre>
+            )}
           </Step>
         )}
       </ol>
-      <dl class="facts">
-        {handlers !== undefined && (
-          <>
-            <dt>Handlers</dt>
-            <dd>
-              {handlers.length === 0
-                ? 'None: no handler is registered for it, so it was settled at once.'
-                : handlers.join(', ')}
-            </dd>
-          </>
-        )}
-        {id !== undefined && (
-          <>
-            <dt>Delivery</dt>
-            <dd class="mono">{id}</dd>
-          </>
-        )}
-      </dl>
+      <Facts
+        of={[
+          [
+            'Handlers',
+            handlers?.length === 0 ? 'None is registered for it, so it was settled at once.' : handlers?.join(', '),
+          ],
+          ['Delivery', id],
+        ]}
+      />
     </>
   )
 }
 
-function Step({ at, tone = '', children }: { readonly at: string; readonly tone?: string; readonly children: ComponentChildren }): JSX.Element {
+function Step({
+  at,
+  tone = '',
+  children,
+}: {
+  readonly at: string
+  readonly tone?: string
+  readonly children: ComponentChildren
+}): JSX.Element {
   return (
     <li class={tone}>
       <time>{at}</time>
@@ -215,33 +220,27 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
       </div>
     )
   const came = rawFieldsOf(event)
+  const fields = Object.entries(data)
   return (
     <>
-      <h3 id="fields">Fields</h3>
-      <table class="fields" aria-labelledby="fields">
-        <thead>
-          <tr>
-            <th scope="col">Field</th>
-            <th scope="col">As it came</th>
-            <th scope="col">As handlers see it</th>
-          </tr>
-        </thead>
-        <tbody>
-          {Object.entries(data).map(([field, value]) => (
-            <tr key={field} class={Object.hasOwn(undecoded, field) ? 'undecoded' : ''}>
-              <th scope="row">{field}</th>
-              <td>{JSON.stringify(came.get(field)) ?? ''}</td>
-              <td>
-                {typeof value === 'string' ? JSON.stringify(value) : valueOf(value)}
-                {Object.hasOwn(undecoded, field) && <b class="note"> undecoded</b>}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <h3>Fields</h3>
+      <Table
+        name="Fields"
+        head={['Field', 'As it came', 'As handlers see it']}
+        marked={(index) => Object.hasOwn(undecoded, fields[index]?.[0] ?? '')}
+        rows={fields.map(([field, value]) => [
+          field,
+          <code>{JSON.stringify(came.get(field))}</code>,
+          <>
+            <code>{typeof value === 'string' ? JSON.stringify(value) : valueOf(value)}</code>
+            {Object.hasOwn(undecoded, field) && <b class="note"> undecoded</b>}
+          </>,
+        ])}
+      />
       {Object.keys(undecoded).length > 0 && (
         <p class="quiet">
-          An undecoded value does not have the type of the catalogue. Handlers get null, and the value in event.undecoded.
+          An undecoded value does not have the type of the catalogue. Handlers get null, and the value in
+          event.undecoded.
         </p>
       )}
       <div class="beside">
@@ -252,7 +251,8 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
   )
 }
 
-const withoutRaw = (event: Event): object => Object.fromEntries(Object.entries(event).filter(([name]) => name !== 'raw'))
+const withoutRaw = (event: Event): object =>
+  Object.fromEntries(Object.entries(event).filter(([name]) => name !== 'raw'))
 
 function Json({ title, value }: { readonly title: string; readonly value: unknown }): JSX.Element {
   return (
@@ -266,14 +266,35 @@ function Json({ title, value }: { readonly title: string; readonly value: unknow
 }
 
 /** What is known of a refused request or a test message. */
-function Facts({ item }: { readonly item: Item }): JSX.Element {
-  const { kind, at, error, status, hint, isAuthentic, messages = 0, vins = [], count, test, bytes, encoding, headers } = item
+function Happened({ item }: { readonly item: Item }): JSX.Element {
+  const {
+    kind,
+    at,
+    error,
+    status,
+    hint,
+    isAuthentic,
+    messages = 0,
+    vins = [],
+    count,
+    test,
+    bytes,
+    encoding,
+    headers,
+  } = item
   const facts: readonly (readonly [string, string | undefined])[] = [
     ['When', momentOf(at)],
     ['Reason', error],
     ['Answer', status === undefined ? undefined : status === 0 ? 'none: the connection was closed' : String(status)],
     ['What to do', hint],
-    ['Secret', isAuthentic === undefined ? undefined : isAuthentic ? 'right: the service has lost a message' : 'wrong or not checked: a stranger may have sent it'],
+    [
+      'Secret',
+      isAuthentic === undefined
+        ? undefined
+        : isAuthentic
+          ? 'right: the service has lost a message'
+          : 'wrong or not checked: a stranger may have sent it',
+    ],
     ['Lost', messages === 0 ? undefined : `${countOf(messages, 'message')} of ${vins.join(', ')}`],
     ['Since the start', count === undefined ? undefined : `${count} for this reason`],
     ['Test message', test],
@@ -284,17 +305,7 @@ function Facts({ item }: { readonly item: Item }): JSX.Element {
   return (
     <>
       <h3>{kind === 'refused' ? 'Refused request' : 'Test message'}</h3>
-      <dl class="facts">
-        {facts.map(
-          ([name, value]) =>
-            value !== undefined && (
-              <>
-                <dt>{name}</dt>
-                <dd>{value}</dd>
-              </>
-            ),
-        )}
-      </dl>
+      <Facts of={facts} />
     </>
   )
 }

@@ -1,7 +1,7 @@
 import type { ComponentChildren, JSX } from 'preact'
 import type { Sample, Stats, StoredMessage } from './answers.ts'
 import { bytesOf, countOf, durationOf, momentOf, numberOf, timeOf } from './format.ts'
-import { Empty, useReading } from './list.tsx'
+import { Empty, Failed, Table, useReading } from './parts.tsx'
 import { read } from './receiver.ts'
 import { linkTo } from './route.ts'
 import { about, samples, stats } from './store.ts'
@@ -38,7 +38,12 @@ function Charts({ all }: { readonly all: readonly Sample[] }): JSX.Element {
       <Chart title="Received" all={all} points={perSecond(all, 'received')} unit={eachSecond} />
       <Chart title="Acknowledged after, p99" all={all} points={all.map(({ ack }) => ack?.p99)} unit={durationOf} />
       <Chart title="Backlog" all={all} points={all.map(({ waiting }) => waiting)} unit={numberOf} />
-      <Chart title="Age of the oldest waiting" all={all} points={all.map(({ oldestMs = 0 }) => oldestMs)} unit={durationOf} />
+      <Chart
+        title="Age of the oldest waiting"
+        all={all}
+        points={all.map(({ oldestMs = 0 }) => oldestMs)}
+        unit={durationOf}
+      />
       <Chart title="Refused" tone="bad" all={all} points={perSecond(all, 'refused')} unit={eachSecond} />
       <Chart title="Dead letters" tone="bad" all={all} points={perSecond(all, 'dead')} unit={eachSecond} />
     </div>
@@ -66,7 +71,9 @@ function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
   const place = (value: number, index: number): string =>
     `${(chartWidth - (points.length - 1 - index) * (chartWidth / mostPoints)).toFixed(1)},${(chartHeight - 2 - (most === 0 ? 0 : (value / most) * (chartHeight - 6))).toFixed(1)}`
   const line = points
-    .map((point, index) => (point === undefined ? '' : `${points[index - 1] === undefined ? 'M' : 'L'}${place(point, index)}`))
+    .map((point, index) =>
+      point === undefined ? '' : `${points[index - 1] === undefined ? 'M' : 'L'}${place(point, index)}`,
+    )
     .join('')
   const since = all[0]?.at
   return (
@@ -76,7 +83,12 @@ function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
         <b>{newest === undefined ? '–' : unit(newest)}</b>
         <span class="quiet">{known.length > 1 ? `most ${unit(most)}` : ''}</span>
       </p>
-      <svg viewBox={`0 0 ${chartWidth} ${chartHeight}`} preserveAspectRatio="none" role="img" aria-label={`${title} since ${since === undefined ? 'now' : timeOf(since)}`}>
+      <svg
+        viewBox={`0 0 ${chartWidth} ${chartHeight}`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`${title} since ${since === undefined ? 'now' : timeOf(since)}`}
+      >
         <path d={line} />
       </svg>
     </figure>
@@ -149,14 +161,21 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
     {
       name: 'Backlog',
       value: `${numberOf(pending.messages)}${mostMessages === undefined ? '' : ` of ${numberOf(mostMessages)}`}`,
-      ...(mostMessages !== undefined && pending.messages > mostMessages * 0.8 && {
-        todo: 'A full inbox refuses messages. Make handlers faster, or raise `concurrency`.',
-      }),
+      ...(mostMessages !== undefined &&
+        pending.messages > mostMessages * 0.8 && {
+          todo: 'A full inbox refuses messages. Make handlers faster, or raise `concurrency`.',
+        }),
     },
     ...(bytes === undefined ? [] : [{ name: 'Inbox', value: bytesOf(bytes) }]),
     ...(spooled === 0
       ? []
-      : [{ name: 'Spooled', value: numberOf(spooled), todo: 'The brokers are out of reach. These messages wait on the disk.' }]),
+      : [
+          {
+            name: 'Spooled',
+            value: numberOf(spooled),
+            todo: 'The brokers are out of reach. These messages wait on the disk.',
+          },
+        ]),
     ...unopened.map(({ path, messages }) => ({
       ...{ name: 'Other inbox', value: countOf(messages, 'message') },
       todo: `${path} belongs to a receiver that does not run. Start one with this file.`,
@@ -179,43 +198,28 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
 }
 
 function Gaps({ open }: { readonly open: number }): JSX.Element {
-  const { data, error } = useReading([open], (signal) =>
+  const reading = useReading([open], (signal) =>
     read<{ messages: readonly StoredMessage[] }>('messages?topic=gap&limit=50', signal),
   )
+  const { data, error } = reading
   const gaps = data?.messages ?? []
   return (
     <>
       <h2>Gaps</h2>
       {open > 0 && <p>{countOf(open, 'gap')} will be reported when the inbox has room.</p>}
-      {error !== undefined && <p class="quiet">{error.message}</p>}
+      <Failed of={reading} />
       {error === undefined && gaps.length === 0 && open === 0 && (
         <p class="quiet">No message is missing, as far as the receiver knows.</p>
       )}
       {gaps.length > 0 && (
-        <table class="wide">
-          <thead>
-            <tr>
-              <th scope="col">From</th>
-              <th scope="col">To</th>
-              <th scope="col">Vehicle</th>
-              <th scope="col">Reason</th>
-              <th scope="col" class="number">Missing</th>
-            </tr>
-          </thead>
-          <tbody>
-            {gaps.map(({ id, event }) => (
-              <tr key={id}>
-                <td>
-                  <a href={linkTo('live', [id])}>{momentOf(String(event['from'])).slice(0, 19)}</a>
-                </td>
-                <td>{timeOf(String(event['to']))}</td>
-                <td class="vin">{event.vin ?? 'any'}</td>
-                <td>{String(event['reason'])}</td>
-                <td class="number">{event['missed'] === 0 ? 'not known' : String(event['missed'])}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          name="Gaps"
+          head={['From', 'To', 'Vehicle', 'Reason', 'Missing#']}
+          rows={gaps.map(({ id, event: { from, to, vin, reason, missed } }) => [
+            <a href={linkTo('live', [id])}>{momentOf(String(from)).slice(0, 19)}</a>,
+            ...[timeOf(String(to)), vin ?? 'any', String(reason), missed === 0 ? 'not known' : String(missed)],
+          ])}
+        />
       )}
     </>
   )
@@ -230,26 +234,14 @@ function Drift({ stats: { drift, drifted } }: { readonly stats: Stats }): JSX.El
       ) : (
         <>
           <p class="quiet">
-            {countOf(drifted, 'value')} did not have the type of the catalogue. Handlers got null and found them in <code>event.undecoded</code>.
+            {countOf(drifted, 'value')} did not have the type of the catalogue. Handlers got null and found them in{' '}
+            <code>event.undecoded</code>.
           </p>
-          <table class="wide">
-            <thead>
-              <tr>
-                <th scope="col">Field</th>
-                <th scope="col">Came as</th>
-                <th scope="col" class="number">Values</th>
-              </tr>
-            </thead>
-            <tbody>
-              {drift.slice(0, 200).map(({ field, seen, count }) => (
-                <tr key={`${field} ${seen}`}>
-                  <th scope="row">{field}</th>
-                  <td>{seen}</td>
-                  <td class="number">{numberOf(count)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Table
+            name="Drift"
+            head={['Field', 'Came as', 'Values#']}
+            rows={drift.slice(0, 200).map(({ field, seen, count }) => [field, seen, numberOf(count)])}
+          />
         </>
       )}
     </>

@@ -3,7 +3,8 @@ import type { ComponentChildren, JSX, TargetedEvent } from 'preact'
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 import { durationOf, timeOf } from './format.ts'
 import { goTo } from './route.ts'
-import { type Outcome, type Row, textOf } from './rows.ts'
+import { Badge } from './parts.tsx'
+import { type Row, textOf } from './rows.ts'
 
 /** The list that the keys move in. */
 interface Active {
@@ -12,17 +13,14 @@ interface Active {
   readonly opened: string | undefined
 }
 
-const active: Signal<Active | undefined> = signal(undefined)
+let active: Active | undefined
 
 /** The row that the keys have marked. */
 const marked: Signal<string | undefined> = signal(undefined)
 
-/** The key of the row that the keys act on. */
-export const current = (): string | undefined => active.peek()?.opened ?? marked.peek()
-
 /** Marks the next row or the one before; when a row is open, opens that one instead. */
 export function move(by: 1 | -1): void {
-  const list = active.peek()
+  const list = active
   if (list === undefined || list.rows.length === 0) return
   const at = list.rows.findIndex(({ key }) => key === (list.opened ?? marked.peek()))
   const next = list.rows[Math.min(list.rows.length - 1, Math.max(0, at + by))]
@@ -32,17 +30,13 @@ export function move(by: 1 | -1): void {
 }
 
 export function openMarked(): void {
-  const list = active.peek()
+  const list = active
   const row = list?.rows.find(({ key }) => key === marked.peek())
   if (list !== undefined && row !== undefined) goTo(list.linkOf(row))
 }
 
-export function Badge({ outcome }: { readonly outcome: Outcome }): JSX.Element {
-  return <span class={`badge ${outcome}`}>{outcome}</span>
-}
-
 /** A list narrower than this has two lines for each row. */
-const narrowPx = 620
+const narrowPx = 760
 const oneLinePx = 34
 const twoLinesPx = 58
 
@@ -62,14 +56,23 @@ interface ListProps {
 }
 
 /** Draws only the rows that are in sight, so that a list of any length costs the same. */
-export function List({ label, rows, opened, linkOf, measureOf = lagOf, busy, hasVin = true, children }: ListProps): JSX.Element {
+export function List({
+  label,
+  rows,
+  opened,
+  linkOf,
+  measureOf = lagOf,
+  busy,
+  hasVin = true,
+  children,
+}: ListProps): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null)
   const top = useSignal(0)
   const size = useSignal({ width: 1_000, height: 800 })
   const rowPx = size.value.width < narrowPx ? twoLinesPx : oneLinePx
 
-  active.value = { rows, linkOf, opened }
-  useEffect(() => () => void (active.value = undefined), [])
+  active = { rows, linkOf, opened }
+  useEffect(() => () => void (active = undefined), [])
 
   useLayoutEffect(() => {
     const { current } = scroller
@@ -148,36 +151,3 @@ export function lagOf({ lagMs, outcome, attempts, item }: Row): string {
     return attempts === undefined ? '' : `${attempts} ${attempts === 1 ? 'run' : 'runs'}`
   return lagMs === undefined ? '' : durationOf(lagMs)
 }
-
-/** What to show in place of data that is not there, and what to do next. */
-export function Empty({ title, children }: { readonly title: string; readonly children?: ComponentChildren }): JSX.Element {
-  return (
-    <div class="empty">
-      <p class="title">{title}</p>
-      {children}
-    </div>
-  )
-}
-
-/** Data that is read from a route when something changes. */
-export interface Reading<Data> {
-  readonly data: Data | undefined
-  readonly error: Error | undefined
-}
-
-/** Reads again when one of `inputs` changes, and keeps the last data until then. */
-export function useReading<Data>(inputs: readonly unknown[], run: (signal: AbortSignal) => Promise<Data>): Reading<Data> {
-  const state = useSignal<Reading<Data>>({ data: undefined, error: undefined })
-  useEffect(() => {
-    const ended = new AbortController()
-    run(ended.signal).then(
-      (data) => ended.signal.aborted || (state.value = { data, error: undefined }),
-      (error: unknown) =>
-        ended.signal.aborted ||
-        (state.value = { data: state.peek().data, error: error instanceof Error ? error : new Error(String(error)) }),
-    )
-    return () => ended.abort()
-  }, inputs)
-  return state.value
-}
-

@@ -3,12 +3,23 @@ import type { JSX } from 'preact'
 import { useEffect } from 'preact/hooks'
 import { Detail } from './detail.tsx'
 import { numberOf } from './format.ts'
-import { Empty, List } from './list.tsx'
+import { List } from './list.tsx'
+import { Empty } from './parts.tsx'
 import { linkTo, route, setQuery } from './route.ts'
 import { type Outcome, type Row, rowOf, textOf } from './rows.ts'
 import { isBusy, isLoading, isPaused, missed, readOlder, say, shown, unseen } from './store.ts'
 
-export const topics: readonly string[] = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'unknown', 'gap', 'malformed']
+export const topics: readonly string[] = [
+  'data',
+  'state',
+  'vehicle_data',
+  'alerts',
+  'errors',
+  'connectivity',
+  'unknown',
+  'gap',
+  'malformed',
+]
 const outcomes: readonly Outcome[] = [
   ...(['waiting', 'handled', 'failed', 'dead', 'refused', 'lost', 'duplicate', 'conflated', 'gap', 'test'] as const),
 ]
@@ -67,7 +78,13 @@ export function Live(): JSX.Element {
             spellcheck={false}
             onChange={({ currentTarget }) => setQuery({ vin: currentTarget.value.trim() })}
           />
-          <Choice label="Topic" all="All topics" values={topics} value={topic} onChange={(topic) => setQuery({ topic })} />
+          <Choice
+            label="Topic"
+            all="All topics"
+            values={topics}
+            value={topic}
+            onChange={(topic) => setQuery({ topic })}
+          />
           <Choice
             label="Outcome"
             all="All outcomes"
@@ -78,14 +95,22 @@ export function Live(): JSX.Element {
           <span class="grow" />
           <Progress />
         </div>
-        <List label="Messages, newest first" rows={rows} opened={opened} busy={isBusy} linkOf={(row) => linkTo('live', [row.key], query)}>
+        <List
+          label="Messages, newest first"
+          rows={rows}
+          opened={opened}
+          busy={isBusy}
+          linkOf={(row) => linkTo('live', [row.key], query)}
+        >
           {rows.length > 0 && (
             <p class="foot">
               {numberOf(rows.length)} {isFiltered ? 'shown' : 'newest'}
               {hasOlder.value && <button onClick={() => void loadOlder()}>Show older messages</button>}
             </p>
           )}
-          {rows.length === 0 && !isLoading.value && (isFiltered ? <NoMatch onOlder={hasOlder.value ? loadOlder : undefined} /> : <Nothing />)}
+          {rows.length === 0 &&
+            !isLoading.value &&
+            (isFiltered ? <NoMatch onOlder={hasOlder.value ? loadOlder : undefined} /> : <Nothing />)}
         </List>
       </section>
       {opened !== undefined && <Detail id={opened} closeTo={linkTo('live', [], query)} />}

@@ -21,7 +21,15 @@ const steps = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45]
  * Places on a plain map: a grid of degrees, no tiles. Longitudes are shortened by the cosine of the middle latitude, so
  * shapes and distances are right within a region.
  */
-export function PlainMap({ markers, path = [], label }: { readonly markers: readonly Marker[]; readonly path?: readonly Place[]; readonly label: string }): JSX.Element {
+export function PlainMap({
+  markers,
+  path = [],
+  label,
+}: {
+  readonly markers: readonly Marker[]
+  readonly path?: readonly Place[]
+  readonly label: string
+}): JSX.Element {
   const all = [...markers, ...path]
   const [south, north] = boundsOf(all.map(({ latitude }) => latitude))
   const [west, east] = boundsOf(all.map(({ longitude }) => longitude))
@@ -33,7 +41,7 @@ export function PlainMap({ markers, path = [], label }: { readonly markers: read
   )
   const x = (longitude: number): number => width / 2 + (longitude - (west + east) / 2) * narrowing * pxPerDegree
   const y = (latitude: number): number => height / 2 - (latitude - middle) * pxPerDegree
-  const grid = steps.find((step) => step * pxPerDegree >= 70) ?? 90
+  const grid = steps.find((step) => step * narrowing * pxPerDegree >= 80) ?? 90
   const digits = grid < 0.01 ? 3 : grid < 0.1 ? 2 : grid < 1 ? 1 : 0
   const parallels = linesOf(middle, height / pxPerDegree, grid)
   const meridians = linesOf((west + east) / 2, width / pxPerDegree / narrowing, grid)
@@ -48,11 +56,18 @@ export function PlainMap({ markers, path = [], label }: { readonly markers: read
       {meridians.map((longitude) => (
         <g key={`m${longitude}`}>
           <line y1={0} y2={height} x1={x(longitude)} x2={x(longitude)} />
-          <text x={x(longitude) + 4} y={height - 6}>{`${Math.abs(longitude).toFixed(digits)}° ${longitude < 0 ? 'W' : 'E'}`}</text>
+          <text
+            x={x(longitude) + 4}
+            y={height - 6}
+          >{`${Math.abs(longitude).toFixed(digits)}° ${longitude < 0 ? 'W' : 'E'}`}</text>
         </g>
       ))}
       {path.length > 1 && (
-        <polyline points={path.map(({ latitude, longitude }) => `${x(longitude).toFixed(1)},${y(latitude).toFixed(1)}`).join(' ')} />
+        <polyline
+          points={path
+            .map(({ latitude, longitude }) => `${x(longitude).toFixed(1)},${y(latitude).toFixed(1)}`)
+            .join(' ')}
+        />
       )}
       {markers.map(({ latitude, longitude, label, link, isFaint }) => (
         <circle

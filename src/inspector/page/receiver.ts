@@ -1,4 +1,3 @@
-import { createParser } from 'eventsource-parser'
 import { signal, type Signal } from '@preact/signals'
 import type { Item } from './answers.ts'
 
@@ -87,22 +86,28 @@ export async function readFeed(
 ): Promise<void> {
   const silence = new AbortController()
   let timer = setTimeout(() => silence.abort(), silentMs)
-  const parser = createParser({
-    onEvent: ({ id, data }) => {
-      const { items, missed = 0 }: { items: readonly Item[]; missed?: number } = JSON.parse(data)
-      take({ items, missed, cursor: id })
-    },
-  })
   try {
     const { body } = await request(`feed?${query}`, { signal: AbortSignal.any([signal, silence.signal]) })
     opened()
     const reader = body?.pipeThrough(new TextDecoderStream()).getReader()
+    let text = ''
     for (let part = await reader?.read(); part !== undefined && !part.done; part = await reader?.read()) {
       clearTimeout(timer)
       timer = setTimeout(() => silence.abort(), silentMs)
-      parser.feed(part.value)
+      const events = (text + part.value).split('\n\n')
+      text = events.pop() ?? ''
+      events.forEach((event) => takeEvent(event, take))
     }
   } finally {
     clearTimeout(timer)
   }
+}
+
+/** An event of the stream, as `operatorRoutes` writes it: at most one line `data`, and one line `id`. */
+function takeEvent(event: string, take: (batch: Batch) => void): void {
+  const lines = event.split('\n')
+  const valueOf = (name: string): string | undefined =>
+    lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2)
+  const data = valueOf('data')
+  if (data !== undefined) take({ ...JSON.parse(data), cursor: valueOf('id') })
 }

@@ -13,7 +13,10 @@ export interface Route {
 
 function routeOf(fragment: string): Route {
   const [path = '', query = ''] = fragment.replace(/^#\/?/, '').split('?')
-  const [first, ...parts] = path.split('/').filter((part) => part !== '').map(decoded)
+  const [first, ...parts] = path
+    .split('/')
+    .filter((part) => part !== '')
+    .map(decoded)
   return {
     view: views.find((view) => view === first) ?? 'live',
     parts,

@@ -100,7 +100,9 @@ async function readStored(filter: string, signal: AbortSignal): Promise<void> {
 }
 
 /** Adds older messages than those that are shown to the end of the list. Resolves to whether there may be more. */
-export async function readOlder(before: string): Promise<{ readonly older: readonly StoredMessage[]; readonly next: string | null }> {
+export async function readOlder(
+  before: string,
+): Promise<{ readonly older: readonly StoredMessage[]; readonly next: string | null }> {
   const { messages, next } = await read<{ messages: readonly StoredMessage[]; next: string | null }>(
     `messages?${queryOf({ limit: 100, before })}&${feedFilter.peek()}`,
   )

@@ -4,8 +4,9 @@ import { useEffect } from 'preact/hooks'
 import type { StoredMessage, Vehicle, VehicleInList } from './answers.ts'
 import { Detail } from './detail.tsx'
 import { countOf, durationOf, momentOf, valueOf } from './format.ts'
-import { Empty, List, useReading } from './list.tsx'
+import { List } from './list.tsx'
 import { type Marker, placeOf, PlainMap } from './map.tsx'
+import { Empty, Failed, Table, useReading } from './parts.tsx'
 import { queryOf, read, RequestError } from './receiver.ts'
 import { goTo, linkTo, route, setQuery } from './route.ts'
 import { rowOf } from './rows.ts'
@@ -32,9 +33,9 @@ export function Vehicles(): JSX.Element {
 function Fleet(): JSX.Element {
   const words = (route.value.query['text'] ?? '').toLowerCase()
   const times = useRefresh()
-  const { data, error } = useReading([times], async (signal) => {
+  const reading = useReading([times], async (signal) => {
     const all: VehicleInList[] = []
-    for (let after: string | undefined, isMore = true; isMore && all.length < 5_000; ) {
+    for (let after: string | undefined, isMore = true; isMore && all.length < 5_000;) {
       const { vehicles, next }: { vehicles: readonly VehicleInList[]; next: string | null } = await read(
         `vehicles?${queryOf({ limit: 1000, after })}`,
         signal,
@@ -45,6 +46,7 @@ function Fleet(): JSX.Element {
     }
     return all
   })
+  const { data, error } = reading
   const found = (data ?? []).filter(({ vin }) => vin.toLowerCase().includes(words))
   const markers = found.flatMap(({ vin, location, online }): readonly Marker[] =>
     location == null ? [] : [{ ...location, label: vin, link: linkTo('vehicles', [vin]), isFaint: online === false }],
@@ -62,7 +64,9 @@ function Fleet(): JSX.Element {
           value={route.value.query['text'] ?? ''}
           onInput={({ currentTarget }) => setQuery({ text: currentTarget.value })}
           onKeyDown={({ key, currentTarget }) =>
-            key === 'Enter' && currentTarget.value !== '' && goTo(linkTo('vehicles', [found[0]?.vin ?? currentTarget.value.trim()]))
+            key === 'Enter' &&
+            currentTarget.value !== '' &&
+            goTo(linkTo('vehicles', [found[0]?.vin ?? currentTarget.value.trim()]))
           }
         />
         <span class="quiet">{data !== undefined && countOf(found.length, 'vehicle')}</span>
@@ -73,19 +77,18 @@ function Fleet(): JSX.Element {
           <pre>{"createReceiver({ …, vehicles: { fields: ['Location', 'BatteryLevel', 'Gear'] } })"}</pre>
           <p>The messages of a vehicle are here without it. Type its VIN above and press Enter.</p>
           <p class="actions">
-            {[...new Set(shown.value.map((row) => row.vin))].filter(Boolean).slice(0, 12).map((vin) => (
-              <a key={vin} class="button vin" href={linkTo('vehicles', [vin])}>
-                {vin}
-              </a>
-            ))}
+            {[...new Set(shown.value.map((row) => row.vin))]
+              .filter(Boolean)
+              .slice(0, 12)
+              .map((vin) => (
+                <a key={vin} class="button vin" href={linkTo('vehicles', [vin])}>
+                  {vin}
+                </a>
+              ))}
           </p>
         </Empty>
       )}
-      {error !== undefined && !isOff && (
-        <Empty title="The vehicles cannot be read">
-          <p>{error.message}</p>
-        </Empty>
-      )}
+      {!isOff && <Failed of={reading} />}
       {markers.length > 0 && <PlainMap markers={markers} label="Where the vehicles were last" />}
       {error === undefined && data?.length === 0 && (
         <Empty title="No vehicle was heard yet">
@@ -93,30 +96,16 @@ function Fleet(): JSX.Element {
         </Empty>
       )}
       {found.length > 0 && (
-        <table class="wide">
-          <thead>
-            <tr>
-              <th scope="col">VIN</th>
-              <th scope="col">State</th>
-              <th scope="col" class="number">Fields</th>
-              <th scope="col" class="number">Last heard</th>
-            </tr>
-          </thead>
-          <tbody>
-            {found.slice(0, 500).map(({ vin, seenAt, fields, ...vehicle }) => (
-              <tr key={vin}>
-                <th scope="row">
-                  <a class="vin" href={linkTo('vehicles', [vin])}>
-                    {vin}
-                  </a>
-                </th>
-                <td>{stateOf(vehicle)}</td>
-                <td class="number">{fields}</td>
-                <td class="number">{seenAt === null ? '' : ago(seenAt)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          name="Vehicles"
+          head={['VIN', 'State', 'Fields#', 'Last heard#']}
+          rows={found.slice(0, 500).map(({ vin, seenAt, fields, ...vehicle }) => [
+            <a class="vin" href={linkTo('vehicles', [vin])}>
+              {vin}
+            </a>,
+            ...[stateOf(vehicle), fields, seenAt === null ? '' : ago(seenAt)],
+          ])}
+        />
       )}
       {found.length > 500 && <p class="foot">The first 500 are shown. Type a part of a VIN to find others.</p>}
     </section>
@@ -152,18 +141,17 @@ function OneVehicle({ vin, opened }: { readonly vin: string; readonly opened: st
           </a>
           <h2 class="vin">{vin}</h2>
           <span class="quiet">
-            {vehicle !== undefined && `${stateOf(vehicle)}${vehicle.seenAt === null ? '' : `, heard ${ago(vehicle.seenAt)}`}`}
+            {vehicle !== undefined &&
+              `${stateOf(vehicle)}${vehicle.seenAt === null ? '' : `, heard ${ago(vehicle.seenAt)}`}`}
           </span>
         </header>
         <div class="halves">
           <div class="body" tabIndex={0} role="region" aria-label="Newest state">
-            {place !== undefined && <PlainMap markers={[{ ...place, label: vin }]} path={path} label={`Where ${vin} was`} />}
-            {vehicle !== undefined && <State vehicle={vehicle} />}
-            {vehicle === undefined && state.error !== undefined && (
-              <Empty title="No newest state">
-                <p>{state.error.message}</p>
-              </Empty>
+            {place !== undefined && (
+              <PlainMap markers={[{ ...place, label: vin }]} path={path} label={`Where ${vin} was`} />
             )}
+            {vehicle !== undefined && <State vehicle={vehicle} />}
+            {vehicle === undefined && <Failed of={state} />}
           </div>
           <List
             label="Messages of this vehicle, newest first"
@@ -178,11 +166,7 @@ function OneVehicle({ vin, opened }: { readonly vin: string; readonly opened: st
                 <p>It keeps settled messages for a time only, which its option `retention` sets.</p>
               </Empty>
             )}
-            {history.error !== undefined && (
-              <Empty title="The messages cannot be read">
-                <p>{history.error.message}</p>
-              </Empty>
-            )}
+            <Failed of={history} />
           </List>
         </div>
       </section>
@@ -195,30 +179,19 @@ function State({ vehicle }: { readonly vehicle: Vehicle }): JSX.Element {
   const fields = Object.entries(vehicle.fields)
   return (
     <>
-      <table class="fields" aria-label="Newest state">
-        <thead>
-          <tr>
-            <th scope="col">Field</th>
-            <th scope="col">Newest value</th>
-            <th scope="col" class="number">Age</th>
-          </tr>
-        </thead>
-        <tbody>
-          {fields.map(([name, { value, at, ageMs, isCertain, invalidSince }]) => (
-            <tr key={name}>
-              <th scope="row">{name}</th>
-              <td>
-                {value === undefined ? 'hidden' : valueOf(value)}
-                {invalidSince !== undefined && <b class="note"> not reported since {momentOf(invalidSince)}</b>}
-                {!isCertain && <b class="note"> not certain</b>}
-              </td>
-              <td class="number" title={`${momentOf(at)} UTC`}>
-                {durationOf(ageMs)}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        name="Newest state"
+        head={['Field', 'Newest value', 'Age#']}
+        rows={fields.map(([name, { value, ageMs, isCertain, invalidSince }]) => [
+          name,
+          <>
+            <code>{value === undefined ? 'hidden' : valueOf(value)}</code>
+            {invalidSince !== undefined && <b class="note"> not reported since {momentOf(invalidSince)}</b>}
+            {!isCertain && <b class="note"> not certain</b>}
+          </>,
+          durationOf(ageMs),
+        ])}
+      />
       {fields.length === 0 && <p class="quiet">No value of a field was heard yet.</p>}
       {fields.some(([, { isCertain }]) => !isCertain) && (
         <p class="quiet">Not certain: a gap came after the value, so a newer one may be missing.</p>

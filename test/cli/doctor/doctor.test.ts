@@ -33,6 +33,7 @@ function circumstances(about: Partial<Circumstances> & { readonly variables?: Re
     signal: new AbortController().signal,
     ask: () => Promise.reject(new Error('No receiver runs.')),
     arrived: () => Promise.reject(new Error('No receiver runs.')),
+    errors: () => Promise.reject(new Error('No receiver runs.')),
     ...given,
   }
 }
@@ -421,6 +422,8 @@ describe('the command', () => {
     const { status, stdout } = await command(['doctor', '--only', 'inbox,receiver', '--inbox', inbox], {}, here)
     await receiver.drain()
     expect(stdout).toContain('1 dead letters wait')
+    expect(stdout).toMatch(/! receiver\.handlers +\S+ \(data\) threw TypeError once, last in attempt 1\./)
+    expect(stdout).not.toContain('No level.')
     expect(stdout).toContain('fleethook dead list')
     expect(stdout).toContain('✔ inbox.schema')
     expect(status).toBe(0)

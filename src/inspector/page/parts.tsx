@@ -1,0 +1,139 @@
+import type { ComponentChildren, JSX } from 'preact'
+import { useSignal } from '@preact/signals'
+import { useEffect, useRef } from 'preact/hooks'
+import type { Outcome } from './rows.ts'
+
+export function Badge({ outcome }: { readonly outcome: Outcome }): JSX.Element {
+  return <span class={`badge ${outcome}`}>{outcome}</span>
+}
+
+/** What to show in place of data that is not there, and what to do next. */
+export function Empty({
+  title,
+  children,
+}: {
+  readonly title: string
+  readonly children?: ComponentChildren
+}): JSX.Element {
+  return (
+    <div class="empty">
+      <p class="title">{title}</p>
+      {children}
+    </div>
+  )
+}
+
+/** Data that is read from a route when something changes. */
+export interface Reading<Data> {
+  readonly data: Data | undefined
+  readonly error: Error | undefined
+}
+
+/** Reads again when one of `inputs` changes, and keeps the last data until then. */
+export function useReading<Data>(
+  inputs: readonly unknown[],
+  run: (signal: AbortSignal) => Promise<Data>,
+): Reading<Data> {
+  const state = useSignal<Reading<Data>>({ data: undefined, error: undefined })
+  useEffect(() => {
+    const ended = new AbortController()
+    const set = (reading: Reading<Data>): void => {
+      if (!ended.signal.aborted) state.value = reading
+    }
+    run(ended.signal).then(
+      (data) => set({ data, error: undefined }),
+      (error: unknown) =>
+        set({ data: state.peek().data, error: error instanceof Error ? error : new Error(String(error)) }),
+    )
+    return () => ended.abort()
+  }, inputs)
+  return state.value
+}
+
+/** Says why a reading failed. */
+export function Failed({ of: { error } }: { readonly of: Reading<unknown> }): JSX.Element | null {
+  return error === undefined ? null : (
+    <Empty title="This cannot be shown">
+      <p>{error.message}</p>
+    </Empty>
+  )
+}
+
+interface TableProps {
+  readonly name: string
+  /** The headings. One that ends with `#` is over figures. */
+  readonly head: readonly string[]
+  /** The cells of each row. The first one names the row. */
+  readonly rows: readonly (readonly ComponentChildren[])[]
+  /** Rows that need a look. */
+  readonly marked?: (index: number) => boolean
+}
+
+export function Table({ name, head, rows, marked = () => false }: TableProps): JSX.Element {
+  const kinds = head.map((title) => (title.endsWith('#') ? 'number' : ''))
+  return (
+    <table aria-label={name}>
+      <thead>
+        <tr>
+          {head.map((title, column) => (
+            <th scope="col" class={kinds[column]}>
+              {title.replace('#', '')}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map(([first, ...others], index) => (
+          <tr class={marked(index) ? 'undecoded' : ''}>
+            <th scope="row">{first}</th>
+            {others.map((cell, column) => (
+              <td class={kinds[column + 1]}>{cell}</td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  )
+}
+
+interface DialogProps {
+  readonly title: string
+  readonly isOpen: boolean
+  readonly close: () => void
+  readonly children: ComponentChildren
+  /** What can be done beside closing it. */
+  readonly actions?: ComponentChildren
+}
+
+export function Dialog({ title, isOpen, close, children, actions }: DialogProps): JSX.Element {
+  const dialog = useRef<HTMLDialogElement>(null)
+  useEffect(() => (isOpen ? dialog.current?.showModal() : dialog.current?.close()), [isOpen])
+  return (
+    <dialog ref={dialog} aria-label={title} onClose={close}>
+      <h2>{title}</h2>
+      {children}
+      <p class="actions">
+        {actions}
+        <button onClick={close}>Close</button>
+      </p>
+    </dialog>
+  )
+}
+
+export const Facts = ({
+  of: facts,
+}: {
+  readonly of: readonly (readonly [name: ComponentChildren, value: ComponentChildren])[]
+}): JSX.Element => (
+  <dl class="facts">
+    {facts.map(
+      ([name, value]) =>
+        value !== undefined && (
+          <div>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ),
+    )}
+  </dl>
+)

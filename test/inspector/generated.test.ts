@@ -1,0 +1,62 @@
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { createNormalizer } from 'fleethook/normalize'
+import { expect, test } from 'vitest'
+import { buildPage, gzipBytesOf, pageCeilingBytes, pageModule } from '../../scripts/inspector.ts'
+import type { Item } from '../../src/inspector/page/answers.ts'
+import { curlOf, testOf } from '../../src/inspector/page/copy.ts'
+import { Rows } from '../../src/inspector/page/rows.ts'
+
+test('the generated page is what `npm run inspector` writes', async () => {
+  const path = fileURLToPath(new URL('../../src/inspector/page.generated.ts', import.meta.url))
+  const page = await buildPage()
+  expect(await pageModule(page)).toBe(readFileSync(path, 'utf8'))
+  expect(gzipBytesOf(page)).toBeLessThanOrEqual(pageCeilingBytes)
+})
+
+const id = '01a201b8-48a8-7000-b2fb-d79363f968e2'
+const event = { topic: 'data', vin: 'A', receivedAt: '2026-11-22T05:26:24.168Z', data: { Gear: 'D' } }
+const at = '2026-11-22T05:26:24.178Z'
+
+test('a message has one row, whatever the feed and the inbox say of it, and however often', () => {
+  const rows = new Rows(500)
+  const failed: Item = { kind: 'failed', at, id, event, attempt: 1, handler: 'save', error: 'Error: no' }
+  expect(rows.add([{ kind: 'received', at, id, event }, failed, failed])).toBe(1)
+  expect(rows.list()).toMatchObject([{ outcome: 'failed', failures: [{ handler: 'save' }], acknowledgedMs: 10 }])
+  rows.addStored([{ id, state: 'settled', event }])
+  expect(rows.list()).toMatchObject([{ outcome: 'handled', failures: [{ handler: 'save' }] }])
+  rows.addStored([{ id, state: 'waiting', event }])
+  expect(rows.add([{ kind: 'settled', at, id, event, outcome: 'handled', lagMs: 12, attempts: 2 }])).toBe(0)
+  expect(rows.list()).toMatchObject([{ outcome: 'handled', lagMs: 12, attempts: 2 }])
+})
+
+test('a refused request that the feed sends again has one row', () => {
+  const rows = new Rows(500)
+  const refused: Item = { kind: 'refused', at, error: 'secret_wrong', status: 403, count: 1 }
+  rows.add([refused, { ...refused, count: 2 }])
+  expect(rows.add([refused])).toBe(0)
+  expect(rows.list()).toHaveLength(2)
+})
+
+test('keeps the newest rows', () => {
+  const rows = new Rows(3)
+  for (let second = 0; second < 9; second += 1)
+    rows.add([{ kind: 'refused', at: `2026-11-22T05:26:0${second}.000Z`, error: 'secret_wrong', count: second }])
+  expect(rows.list().map(({ atMs }) => new Date(atMs).getUTCSeconds())).toEqual([8, 7, 6])
+})
+
+const raw = { vin: "it's", createdAt: '2026-11-21T10:00:00.000Z', state: '$(id) `id` "x" \\' }
+
+test('the copied curl command quotes the message, and names no secret', () => {
+  const command = curlOf({ topic: 'state', receivedAt: at, format: 'event_collector', raw })
+  const written = /--data-raw '(.*)'$/s.exec(command)?.[1]?.replaceAll("'\\''", "'")
+  expect(JSON.parse(written ?? '')).toEqual(raw)
+  expect(command).toContain('-H "Authorization: Splunk $WEBHOOK_SECRET"')
+})
+
+test('the copied test has what `deliver` needs of the event', () => {
+  const normalized = createNormalizer().normalize(raw, Date.parse(at))
+  const text = testOf(JSON.parse(JSON.stringify(normalized)))
+  const given = /deliver\(receiver, (\{.*\}), \{\n/s.exec(text)?.[1]
+  expect(JSON.parse(given ?? '')).toEqual({ topic: 'state', vin: raw.vin, createdAt: raw.createdAt, state: raw.state })
+})

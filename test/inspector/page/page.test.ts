@@ -1,0 +1,226 @@
+import { createRequire } from 'node:module'
+import { readFileSync } from 'node:fs'
+import { deliver, message } from 'fleethook/testing'
+import type { Browser } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { hostile, launch, openScene, openTab, type Scene, type Tab, webhookSecret } from './scene.ts'
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+let browser: Browser
+let scene: Scene
+
+beforeAll(async () => {
+  ;[browser, scene] = await Promise.all([launch(), openScene()])
+})
+
+afterAll(async () => {
+  await browser.close()
+  await scene.close()
+})
+
+/** Opens each view in turn, with a message open where there can be one. */
+async function throughViews(tab: Tab, look: (view: string) => Promise<void>): Promise<void> {
+  const { page } = tab
+  await page.locator('.row').first().waitFor()
+  await look('live')
+  await page.locator('.row a', { hasText: '0FLEETV14T0000004' }).first().click()
+  await page.locator('.detail tr.undecoded').waitFor()
+  await look('message')
+  await page.goto(`${scene.url}#/vehicles`)
+  await page.locator('.map circle').first().waitFor()
+  await look('vehicles')
+  await page.goto(`${scene.url}#/vehicles/${encodeURIComponent(hostile)}`)
+  await page.locator('.row').first().waitFor()
+  await look('vehicle of a hostile VIN')
+  await page.goto(`${scene.url}#/dead`)
+  await page.locator('.row a').first().click()
+  await page.locator('.detail pre.error').first().waitFor()
+  await look('dead letter')
+  await page.goto(`${scene.url}#/health`)
+  await page.locator('.checks li').first().waitFor()
+  await look('health')
+  await page.keyboard.press('?')
+  await page.locator('dialog[open]').waitFor()
+  await look('keys')
+  await page.keyboard.press('Escape')
+}
+
+describe.each([
+  ['light', { colorScheme: 'light' }],
+  ['dark', { colorScheme: 'dark' }],
+  ['390 px wide', { viewport: { width: 390, height: 844 } }],
+] as const)('in every view, %s', (_name, options) => {
+  test('nothing breaks a policy or scrolls sideways, hostile text stays text, and axe finds nothing serious', async () => {
+    const tab = await openTab(browser, scene, options)
+    const { page, complaints } = tab
+    await page.evaluate(axe)
+    await throughViews(tab, async (view) => {
+      const seen = await page.evaluate(() => ({
+        images: document.images.length,
+        isWide: document.documentElement.scrollWidth > innerWidth,
+      }))
+      expect(seen, view).toEqual({ images: 0, isWide: false })
+      const found = await page.evaluate<readonly { id: string; impact: string; nodes: { html: string }[] }[]>(
+        'axe.run().then(({ violations }) => violations)',
+      )
+      const serious = found.filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      expect(
+        serious.map(({ id, nodes }) => `${id} ${nodes[0]?.html}`),
+        view,
+      ).toEqual([])
+    })
+    expect(complaints).toEqual([])
+    await page.context().close()
+  })
+})
+
+test('says what to do about a wrong secret, and takes the right one', async () => {
+  const { page } = await openTab(browser, scene)
+  await page.goto(`${scene.url}#secret=wrong`)
+  await page.reload()
+  await page.getByRole('alert').getByText('The receiver refused this secret').waitFor()
+  expect(page.url()).not.toContain('wrong')
+  await page.getByLabel('Secret').fill('an-operator-of-the-tests')
+  await page.getByRole('button', { name: 'Open' }).click()
+  await page.locator('.row').first().waitFor()
+  await page.context().close()
+})
+
+test('every key does what the list of keys says', async () => {
+  const { page } = await openTab(browser, scene, { permissions: ['clipboard-read', 'clipboard-write'] })
+  const view = (): Promise<string | null> => page.locator('nav [aria-current]').textContent()
+  await page.locator('.row').first().waitFor()
+  for (const [key, name] of [
+    ['2', 'Vehicles'],
+    ['3', 'Dead letters'],
+    ['4', 'Health'],
+    ['1', 'Live'],
+  ] as const) {
+    await page.keyboard.press(key)
+    expect(await view()).toContain(name)
+  }
+  await page.locator('.row').first().waitFor()
+  await page.keyboard.press('p')
+  await page.getByRole('button', { name: 'Resume' }).waitFor()
+  await page.keyboard.press('p')
+  await page.getByRole('button', { name: 'Pause' }).waitFor()
+  for (const key of ['j', 'j', 'j', 'k']) await page.keyboard.press(key)
+  expect(await page.locator('.row a').nth(1).getAttribute('class')).toBe('marked')
+  await page.keyboard.press('Enter')
+  await page.locator('.detail').waitFor()
+  await page.keyboard.press('Escape')
+  await page.locator('.detail').waitFor({ state: 'detached' })
+  await page.keyboard.press('/')
+  await page.keyboard.type('BatteryLevel null')
+  await page.keyboard.press('Escape')
+  await page.keyboard.press('j')
+  await page.keyboard.press('Enter')
+  await page.locator('.detail tr.undecoded').waitFor()
+  const copied = async (key: string): Promise<string> => {
+    await page.keyboard.press(key)
+    await page.getByRole('status').getByText('Copied').waitFor()
+    return page.evaluate(() => navigator.clipboard.readText())
+  }
+  expect(await copied('c')).toContain('$WEBHOOK_SECRET')
+  expect(await copied('t')).toContain("from 'fleethook/testing'")
+  await page.keyboard.press('3')
+  await page.locator('.row a').first().click()
+  await page.getByRole('button', { name: 'Replay', exact: true }).waitFor()
+  await page.keyboard.press('r')
+  await page.getByRole('status').getByText('1 dead letter was replayed').waitFor()
+  await page.keyboard.press('?')
+  await page.getByRole('dialog', { name: 'Keys' }).waitFor()
+  await page.context().close()
+})
+
+test('replays the dead letters that match, after it has said how many', async () => {
+  const { page } = await openTab(browser, scene)
+  await page.goto(`${scene.url}#/dead?vin=0FLEETV14T0000003`)
+  await page.getByRole('button', { name: 'Replay these…' }).click()
+  await page.getByRole('heading', { name: 'Replay 1 dead letter?' }).waitFor()
+  await page.getByRole('dialog').getByRole('button', { name: 'Replay' }).click()
+  await page.getByRole('status').getByText('1 dead letter was replayed').waitFor()
+  await page.context().close()
+})
+
+test('a receiver that is gone is reconnected to, and nothing is shown twice', async () => {
+  const first = await openScene()
+  const { page } = await openTab(browser, first)
+  await page.locator('.row').first().waitFor()
+  const hrefs = (): Promise<string[]> =>
+    page.locator('.row a').evaluateAll((links) => links.flatMap((link) => link.getAttribute('href') ?? []))
+  await first.close()
+  await page.getByRole('alert').getByText('The receiver is gone').waitFor()
+  const again = await openScene({ port: Number(new URL(first.url).port), isEmpty: true })
+  await page.getByRole('alert').waitFor({ state: 'detached', timeout: 20_000 })
+  const { settled } = await deliver(again.receiver, message.state('online', { vin: 'AGAIN' }), {
+    secret: webhookSecret,
+  })
+  await settled
+  await page.locator('.row a', { hasText: 'AGAIN' }).waitFor()
+  const shown = await hrefs()
+  expect(new Set(shown).size).toBe(shown.length)
+  expect(await page.locator('.row a', { hasText: 'AGAIN' }).count()).toBe(1)
+  await page.context().close()
+  await again.close()
+})
+
+test('says what to do when vehicles are not kept, payloads are hidden, and nothing has arrived', async () => {
+  const bare = await openScene({ vehicles: false, payloads: false, isEmpty: true })
+  const { page } = await openTab(browser, bare)
+  await page.getByText('No message has arrived yet').waitFor()
+  await page.keyboard.press('2')
+  await page.getByText('This receiver keeps no state of vehicles').waitFor()
+  await deliver(bare.receiver, message.data({ BatteryLevel: 81.5 }), { secret: webhookSecret })
+  await page.keyboard.press('1')
+  await page.locator('.row a').first().click()
+  await page.getByText('Payloads are hidden').waitFor()
+  await page.context().close()
+  await bare.close()
+})
+
+test('1,000 messages a second for 10 seconds make no long task over 200 ms, and move nothing but the list', async () => {
+  const busy = await openScene({ isEmpty: true })
+  const { page } = await openTab(browser, busy)
+  await page.getByText('No message has arrived yet').waitFor()
+  await page.evaluate(() => {
+    const seen: { longest: number; shift: number } = { longest: 0, shift: 0 }
+    Object.assign(window, { seen })
+    new PerformanceObserver((list) => {
+      for (const { duration } of list.getEntries()) seen.longest = Math.max(seen.longest, duration)
+    }).observe({ type: 'longtask' })
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) if ('value' in entry) seen.shift += Number(entry.value)
+    }).observe({ type: 'layout-shift' })
+  })
+  const startedAt = performance.now()
+  let sent = 0
+  while (performance.now() - startedAt < 10_000) {
+    const due = Math.min(10_000, Math.floor(performance.now() - startedAt))
+    const bodies = Array.from({ length: Math.min(100, due - sent) }, (_, index) =>
+      message.data(
+        { BatteryLevel: (sent + index) % 100 },
+        { vin: `V${(sent + index) % 500}`, createdAt: new Date(Date.now() - index).toISOString() },
+      ),
+    )
+    sent += bodies.length
+    await Promise.all(bodies.map((each) => deliver(busy.receiver, each, { secret: webhookSecret })))
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  const { longest, shift } = await page.evaluate<{ longest: number; shift: number }>('window.seen')
+  expect(await page.locator('.row').count()).toBeGreaterThan(10)
+  console.log(`${sent} messages, the longest task took ${Math.round(longest)} ms, layout shift ${shift.toFixed(3)}`)
+  expect(sent).toBeGreaterThan(9_000)
+  expect(longest).toBeLessThan(200)
+  expect(shift).toBeLessThan(0.1)
+  // Control: a long task is seen.
+  await page.evaluate(() => {
+    setTimeout(() => {
+      for (const end = performance.now() + 250; performance.now() < end;);
+    })
+  })
+  await page.waitForFunction('window.seen.longest >= 200')
+  await page.context().close()
+  await busy.close()
+}, 60_000)

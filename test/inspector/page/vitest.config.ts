@@ -1,0 +1,19 @@
+import type { ViteUserConfig } from 'vitest/config'
+import { formVariable } from '../../form.ts'
+import base from '../../vitest.config.ts'
+
+/** `npm run test:page`: the inspector's page in a real Chromium. */
+const config: ViteUserConfig = {
+  ...base,
+  test: {
+    include: ['test/inspector/page/**/*.test.ts'],
+    env: { ...base.test?.env, [formVariable]: 'full' },
+    fileParallelism: false,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+    reporters: ['default'],
+    silent: 'passed-only',
+  },
+}
+
+export default config
