@@ -242,6 +242,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       const after = next
       const page: Page<InboxMessage> = await readFile(() => file.unapplied(after))
       if (page.items.length > 0) yield page.items
+      const last = page.items.at(-1)
+      if (last !== undefined) vehicles?.recovered(seqOf(last.id))
       next = page.next
       await setImmediate()
     }

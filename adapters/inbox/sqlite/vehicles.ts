@@ -8,6 +8,8 @@ export interface VehicleRows {
   readonly store: VehicleStore
   /** The file was opened. */
   begin(found: OpenedVehicles): void
+  /** What earlier processes settled up to this `seq` is applied now. */
+  recovered(seq: number): void
   /** A message is settled or given up, with this state. To be called before the commit that writes it. */
   settled(seq: number, vehicle: StoredVehicle): void
   /** What the next commit writes beside everything settled so far. */
@@ -76,7 +78,8 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
   function beginRound(): void {
     timer?.cancel()
     timer = undefined
-    if (round !== undefined || dirty.size === 0) return
+    // Without a state to write, too: the file has to say that settled messages of forgotten vehicles need not be applied again.
+    if (round !== undefined || (dirty.size === 0 && newestSettled <= roundSeq)) return
     round = { vins: new Set(dirty.keys()), seq: newestSettled }
     roundSeq = newestSettled
   }
@@ -123,11 +126,8 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
       const found = new Map(rows.map((row) => [row.vin, storedOf(row)]))
       for (const [vin, vehicle] of [...writing, ...dirty]) if (vin > after) found.set(vin, vehicle)
       for (const vin of forgotten) found.delete(vin)
-      const last = rows.length < limit ? undefined : rows.at(-1)?.vin
-      return [...found.values()]
-        .filter(({ vin }) => last === undefined || vin <= last)
-        .toSorted((a, b) => (a.vin < b.vin ? -1 : 1))
-        .slice(0, limit)
+      // What follows the rows that were read is behind `limit`.
+      return [...found.values()].toSorted((a, b) => (a.vin < b.vin ? -1 : 1)).slice(0, limit)
     },
     async forget(vin) {
       const known = (await store.load(vin)) !== undefined
@@ -161,6 +161,10 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
       upTo = found.upTo
       roundSeq = Math.max(roundSeq, found.seq)
       newestSettled = Math.max(newestSettled, found.seq)
+    },
+
+    recovered(seq) {
+      newestSettled = Math.max(newestSettled, seq)
     },
 
     settled(seq, vehicle) {
