@@ -2,6 +2,7 @@
 import { mkdirSync, readdirSync, renameSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import process from 'node:process'
+import { DatabaseSync } from 'node:sqlite'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { systemClock } from '../../src/base/clock.ts'
 
@@ -33,6 +34,12 @@ const inbox = sqliteInbox({ path, adopt, waitMs: 0 })({
 mkdirSync(aside, { recursive: true })
 // An earlier process may have been killed before it moved them back.
 moveOthers(aside, folder)
+// Journals of one transaction over two files name each other. A file that is moved before SQLite has read them loses its part.
+for (const name of readdirSync(folder).filter((each) => each.endsWith('.db'))) {
+  const db = new DatabaseSync(join(folder, name))
+  db.exec('BEGIN IMMEDIATE; ROLLBACK')
+  db.close()
+}
 if (!isAtStart) moveOthers(folder, aside)
 if (isAtStart) process.stdout.write('starts\n')
 await inbox.open()
