@@ -12,11 +12,8 @@ import { format, resolveConfig } from 'prettier'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const target = fileURLToPath(new URL('../src/inspector/page.generated.ts', import.meta.url))
 
-/** The budget for HTML, CSS and JavaScript together, each gzipped. The page misses it. */
+/** The budget for HTML, CSS and JavaScript together, each gzipped. A test holds the page to it. */
 export const pageBudgetBytes = 25_000
-
-/** The last measured size and a little more. A change that exceeds it needs a reason. */
-export const pageCeilingBytes = 28_000
 
 /** A built page. */
 export interface Page {
@@ -30,7 +27,10 @@ async function bundle(entry: string): Promise<{ readonly text: string; readonly 
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,
     entryPoints: [`src/inspector/page/${entry}`],
-    tsconfigRaw: { compilerOptions: { jsx: 'react-jsx', jsxImportSource: 'preact', target: 'es2024' } },
+    tsconfigRaw: { compilerOptions: { jsx: 'react', target: 'es2024' } },
+    jsxFactory: 'h',
+    jsxFragment: 'Fragment',
+    inject: ['src/inspector/page/jsx.ts'],
     bundle: true,
     write: false,
     metafile: true,

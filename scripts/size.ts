@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 import { page } from '../src/inspector/page.generated.ts'
-import { gzipBytesOf, pageBudgetBytes, pageCeilingBytes } from './inspector.ts'
+import { gzipBytesOf, pageBudgetBytes } from './inspector.ts'
 
 /** The budget for the gzipped bundle. We miss it: docs/decisions/0005-size-of-a-worker.md says why. */
 export const budgetBytes = 30_000
@@ -80,8 +80,6 @@ if (import.meta.main) {
   console.log(`${String(code.length).padStart(8)}  minified`)
   console.log(`${String(gzipBytes).padStart(8)}  gzipped; the budget is ${budgetBytes}, the ceiling ${ceilingBytes}`)
   const pageBytes = gzipBytesOf(page)
-  console.log(
-    `${String(pageBytes).padStart(8)}  the inspector's page, gzipped; the budget is ${pageBudgetBytes}, the ceiling ${pageCeilingBytes}`,
-  )
-  process.exitCode = gzipBytes <= ceilingBytes && pageBytes <= pageCeilingBytes ? 0 : 1
+  console.log(`${String(pageBytes).padStart(8)}  the inspector's page, gzipped; the budget is ${pageBudgetBytes}`)
+  process.exitCode = gzipBytes <= ceilingBytes && pageBytes <= pageBudgetBytes ? 0 : 1
 }

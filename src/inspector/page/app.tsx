@@ -1,4 +1,3 @@
-import { effect, signal, type Signal } from '@preact/signals'
 import type { JSX } from 'preact'
 import { useRef } from 'preact/hooks'
 import { Dead } from './dead.tsx'
@@ -10,6 +9,7 @@ import { Live } from './live.tsx'
 import { Dialog, Facts } from './parts.tsx'
 import { forgetSecret, isRefused, secret, useSecret } from './receiver.ts'
 import { goTo, linkTo, route, type View, views } from './route.ts'
+import { Signal, watch } from './signal.ts'
 import { connection, isPaused, lost, rate, stats, toast } from './store.ts'
 import { Vehicles } from './vehicles.tsx'
 
@@ -20,7 +20,7 @@ const names: Readonly<Record<View, string>> = {
   health: 'Health',
 }
 
-const isHelpOpen: Signal<boolean> = signal(false)
+const isHelpOpen: Signal<boolean> = new Signal(false)
 
 const keys: readonly (readonly [key: string, what: string])[] = [
   ...([
@@ -99,15 +99,18 @@ export function listenToKeys(): void {
 
 const themes = ['auto', 'light', 'dark'] as const
 
-const theme: Signal<(typeof themes)[number]> = signal(
+const theme: Signal<(typeof themes)[number]> = new Signal(
   themes.find((name) => name === localStorage.getItem('fleethook.theme')) ?? 'auto',
 )
 
 export function followTheme(): void {
-  effect(() => {
-    document.documentElement.dataset['theme'] = theme.value
-    localStorage.setItem('fleethook.theme', theme.value)
-  })
+  watch(
+    () => theme.value,
+    (name) => {
+      document.documentElement.dataset['theme'] = name
+      localStorage.setItem('fleethook.theme', name)
+    },
+  )
 }
 
 export function App(): JSX.Element {

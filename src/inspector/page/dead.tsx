@@ -1,13 +1,13 @@
-import { type Signal, useSignal } from '@preact/signals'
 import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
 import type { Letter } from './answers.ts'
 import { Detail } from './detail.tsx'
 import { countOf } from './format.ts'
 import { List } from './list.tsx'
-import { Choice, topics } from './live.tsx'
+import { MessageFilters, useFilter } from './live.tsx'
 import { Dialog, Empty, Facts, Failed, useReading } from './parts.tsx'
-import { post, queryOf, read } from './receiver.ts'
-import { linkTo, route, setQuery } from './route.ts'
+import { post, read } from './receiver.ts'
+import { linkTo, queryOf, route, setQuery } from './route.ts'
 import { rowOfLetter } from './rows.ts'
 import { replay, say, stats } from './store.ts'
 
@@ -26,10 +26,10 @@ export function Dead(): JSX.Element {
   const [opened] = parts
   const which = selection()
   const isFiltered = Object.keys(which).length > 0
-  const replays = useSignal(0)
-  const asked = useSignal<number | undefined>(undefined)
+  const [replays, setReplays] = useState(0)
+  const [asked, setAsked] = useState<number>()
   const reading = useReading(
-    [JSON.stringify(which), replays.value, stats.value?.deadLettered, stats.value?.inbox.deadLetters],
+    [JSON.stringify(which), replays, stats.value?.deadLettered, stats.value?.inbox.deadLetters],
     (signal) =>
       read<{ letters: readonly Letter[]; next: string | null }>(
         `dead?${queryOf({ ...which, limit: mostLetters })}`,
@@ -38,10 +38,10 @@ export function Dead(): JSX.Element {
   )
   const { data, error } = reading
   const rows = (data?.letters ?? []).map(rowOfLetter).sort((a, b) => b.atMs - a.atMs)
-  const replayed = (): void => void (replays.value += 1)
+  const replayed = (): void => setReplays((before) => before + 1)
   const ask = async (): Promise<void> => {
     try {
-      asked.value = (await post<{ messages: number }>('dead/replay', { ...which, dryRun: true })).messages
+      setAsked((await post<{ messages: number }>('dead/replay', { ...which, dryRun: true })).messages)
     } catch (failure) {
       say(failure instanceof Error ? failure.message : 'The receiver does not answer.')
     }
@@ -51,22 +51,7 @@ export function Dead(): JSX.Element {
     <div class={opened === undefined ? 'panes' : 'panes open'}>
       <section class="pane" aria-label="Dead letters">
         <div class="bar">
-          <input
-            id="search"
-            class="vin-filter"
-            placeholder="VIN"
-            aria-label="Only this VIN"
-            spellcheck={false}
-            value={query['vin'] ?? ''}
-            onChange={({ currentTarget }) => setQuery({ vin: currentTarget.value.trim() })}
-          />
-          <Choice
-            label="Topic"
-            all="All topics"
-            values={topics}
-            value={query['topic'] ?? ''}
-            onChange={(topic) => setQuery({ topic })}
-          />
+          <MessageFilters vinId="search" />
           <Moment name="from" label="Received from" />
           <Moment name="to" label="to" />
           <span class="grow" />
@@ -102,7 +87,7 @@ export function Dead(): JSX.Element {
         </List>
       </section>
       {opened !== undefined && <Detail id={opened} closeTo={linkTo('dead', [], query)} onReplayed={replayed} />}
-      <Confirm asked={asked} which={which} onReplayed={replayed} />
+      <Confirm many={asked} which={which} close={() => setAsked(undefined)} onReplayed={replayed} />
     </div>
   )
 }
@@ -111,28 +96,21 @@ function Moment({ name, label }: { readonly name: 'from' | 'to'; readonly label:
   return (
     <label class="moment">
       {label}
-      <input
-        type="datetime-local"
-        step="1"
-        aria-label={`${label} (UTC)`}
-        value={route.value.query[name] ?? ''}
-        onChange={({ currentTarget }) => setQuery({ [name]: currentTarget.value })}
-      />
+      <input {...useFilter(name)} type="datetime-local" step="1" aria-label={`${label} (UTC)`} />
     </label>
   )
 }
 
 interface ConfirmProps {
   /** The number of dead letters that match. `undefined`: nobody asked. */
-  readonly asked: Signal<number | undefined>
+  readonly many: number | undefined
   readonly which: Readonly<Record<string, string>>
+  readonly close: () => void
   readonly onReplayed: () => void
 }
 
 /** Says how many would be replayed before it does so. */
-function Confirm({ asked, which, onReplayed }: ConfirmProps): JSX.Element {
-  const many = asked.value
-  const close = (): void => void (asked.value = undefined)
+function Confirm({ many, which, close, onReplayed }: ConfirmProps): JSX.Element {
   const run = (): void => {
     close()
     void replay('dead/replay', which).then((isDone) => isDone && onReplayed())

@@ -1,4 +1,3 @@
-import { signal, type Signal } from '@preact/signals'
 import type { ComponentChildren, JSX } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import type { Event, Item, StoredMessage } from './answers.ts'
@@ -8,10 +7,11 @@ import { Badge, Empty, Facts, Table, useReading } from './parts.tsx'
 import { read } from './receiver.ts'
 import { linkTo } from './route.ts'
 import { type Row, withStored } from './rows.ts'
-import { about, changes, isLoading, knownRow, replay, say } from './store.ts'
+import { Signal } from './signal.ts'
+import { about, isLoading, knownRow, replay, say } from './store.ts'
 
 /** Text that the clipboard did not take. */
-export const notCopied: Signal<string | undefined> = signal(undefined)
+export const notCopied: Signal<string | undefined> = new Signal(undefined)
 
 async function copy(what: string, text: string): Promise<void> {
   try {
@@ -33,7 +33,7 @@ interface DetailProps {
 
 /** One message, or one thing that happened without one. */
 export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
-  const known = (changes.value, knownRow(id))
+  const known = knownRow(id)
   // What the inbox says is read again when the outcome changes.
   const stored = useReading([id, known?.outcome], async (signal) =>
     known !== undefined && known.id === undefined
@@ -119,10 +119,10 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
 function Story({ row }: { readonly row: Row }): JSX.Element {
   const { event, failures, handlers, outcome, lagMs, attempts, acknowledgedMs, error, id } = row
   const lateMs = event?.createdAt === undefined ? 0 : Date.parse(event.receivedAt) - Date.parse(event.createdAt)
-  const runs = attempts === undefined ? '' : ` in ${attempts === 1 ? '1 run' : `${attempts} runs`}`
+  const runs = attempts === undefined ? '' : ` in ${countOf(attempts, 'run')}`
   const ends: Readonly<Record<string, string>> = {
     handled: `Handled${lagMs === undefined ? '' : ` ${durationOf(lagMs)} after receipt`}${runs}`,
-    dead: `Dead letter after ${attempts === 1 ? '1 run' : `${attempts ?? 'its'} runs`}`,
+    dead: `Dead letter after ${attempts === undefined ? 'its runs' : countOf(attempts, 'run')}`,
     duplicate: 'Skipped: the same message was handled before',
     conflated: 'Merged into another message of this vehicle',
     lost: 'Lost: this process gave it up',

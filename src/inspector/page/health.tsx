@@ -98,7 +98,7 @@ function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
 interface Check {
   readonly name: string
   readonly value: string
-  /** What to do. Left out: all is well. */
+  /** What to do. Left out or `false`: all is well. */
   readonly todo?: ComponentChildren
 }
 
@@ -113,58 +113,54 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
     {
       name: 'Receiver',
       value: draining ? 'draining' : ready?.ready === false ? 'not ready' : 'takes messages',
-      ...(ready?.ready === false && { todo: ready.reason ?? 'See its log.' }),
+      todo: ready?.ready === false && (ready.reason ?? 'See its log.'),
     },
     {
       name: 'Last message',
       value: silentMs === undefined ? 'none since the start' : `${durationOf(silentMs)} ago`,
-      ...((silentMs === undefined || silentMs > 900_000) && {
-        todo: (
-          <>
-            Run <code>npx fleethook doctor --url …</code> to test the way from the service.
-          </>
-        ),
-      }),
+      todo: (silentMs === undefined || silentMs > 900_000) && (
+        <>
+          Run <code>npx fleethook doctor --url …</code> to test the way from the service.
+        </>
+      ),
     },
     {
       name: 'Refused requests',
       value: numberOf(refusals.reduce((sum, [, count]) => sum + count, 0)),
-      ...(refusals.length > 0 && {
-        todo: (
-          <>
-            {refusals.map(([reason, count]) => `${reason} ${numberOf(count)}`).join(', ')}.{' '}
-            <a href={linkTo('live', [], { outcome: 'refused' })}>See why</a>
-          </>
-        ),
-      }),
+      todo: refusals.length > 0 && (
+        <>
+          {refusals.map(([reason, count]) => `${reason} ${numberOf(count)}`).join(', ')}.{' '}
+          <a href={linkTo('live', [], { outcome: 'refused' })}>See why</a>
+        </>
+      ),
     },
     {
       name: 'Dead letters',
       value: numberOf(deadLetters),
-      ...(deadLetters > 0 && { todo: <a href={linkTo('dead')}>Look at the errors, fix the handler, replay</a> }),
+      todo: deadLetters > 0 && <a href={linkTo('dead')}>Look at the errors, fix the handler, replay</a>,
     },
     {
       name: 'Lost',
       value: numberOf(lost),
-      ...(lost > 0 && { todo: 'These messages were never handled. The gaps below say which time to refill.' }),
+      todo: lost > 0 && 'These messages were never handled. The gaps below say which time to refill.',
     },
     {
       name: 'Handlers',
       value: resting.length === 0 ? 'none rests' : `${resting.length} rest`,
-      ...(resting.length > 0 && {
-        todo: resting.map(
+      todo:
+        resting.length > 0 &&
+        resting.map(
           ({ handler, since, nextTryAt }) =>
             `${handler} fails for every vehicle since ${timeOf(since)}. It is tried again at ${timeOf(nextTryAt)}. `,
         ),
-      }),
     },
     {
       name: 'Backlog',
       value: `${numberOf(pending.messages)}${mostMessages === undefined ? '' : ` of ${numberOf(mostMessages)}`}`,
-      ...(mostMessages !== undefined &&
-        pending.messages > mostMessages * 0.8 && {
-          todo: 'A full inbox refuses messages. Make handlers faster, or raise `concurrency`.',
-        }),
+      todo:
+        mostMessages !== undefined &&
+        pending.messages > mostMessages * 0.8 &&
+        'A full inbox refuses messages. Make handlers faster, or raise `concurrency`.',
     },
     ...(bytes === undefined ? [] : [{ name: 'Inbox', value: bytesOf(bytes) }]),
     ...(spooled === 0
@@ -177,7 +173,8 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
           },
         ]),
     ...unopened.map(({ path, messages }) => ({
-      ...{ name: 'Other inbox', value: countOf(messages, 'message') },
+      name: 'Other inbox',
+      value: countOf(messages, 'message'),
       todo: `${path} belongs to a receiver that does not run. Start one with this file.`,
     })),
   ]
@@ -186,10 +183,10 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
       <h2>Health</h2>
       <ul class="checks">
         {checks.map(({ name, value, todo }) => (
-          <li key={`${name} ${value}`} class={todo === undefined ? 'well' : 'look'}>
+          <li key={`${name} ${value}`} class={todo ? 'look' : 'well'}>
             <span class="name">{name}</span>
             <b>{value}</b>
-            <span class="todo">{todo ?? 'well'}</span>
+            <span class="todo">{todo || 'well'}</span>
           </li>
         ))}
       </ul>

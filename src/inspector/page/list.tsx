@@ -1,10 +1,10 @@
-import { signal, type Signal, useSignal } from '@preact/signals'
 import type { ComponentChildren, JSX, TargetedEvent } from 'preact'
-import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
-import { durationOf, timeOf } from './format.ts'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { countOf, durationOf, timeOf } from './format.ts'
 import { goTo } from './route.ts'
 import { Badge } from './parts.tsx'
 import { type Row, textOf } from './rows.ts'
+import { Signal } from './signal.ts'
 
 /** The list that the keys move in. */
 interface Active {
@@ -16,13 +16,13 @@ interface Active {
 let active: Active | undefined
 
 /** The row that the keys have marked. */
-const marked: Signal<string | undefined> = signal(undefined)
+const marked: Signal<string | undefined> = new Signal(undefined)
 
 /** Marks the next row or the one before; when a row is open, opens that one instead. */
 export function move(by: 1 | -1): void {
   const list = active
   if (list === undefined || list.rows.length === 0) return
-  const at = list.rows.findIndex(({ key }) => key === (list.opened ?? marked.peek()))
+  const at = list.rows.findIndex(({ key }) => key === (list.opened ?? marked.value))
   const next = list.rows[Math.min(list.rows.length - 1, Math.max(0, at + by))]
   if (next === undefined) return
   marked.value = next.key
@@ -31,7 +31,7 @@ export function move(by: 1 | -1): void {
 
 export function openMarked(): void {
   const list = active
-  const row = list?.rows.find(({ key }) => key === marked.peek())
+  const row = list?.rows.find(({ key }) => key === marked.value)
   if (list !== undefined && row !== undefined) goTo(list.linkOf(row))
 }
 
@@ -67,9 +67,9 @@ export function List({
   children,
 }: ListProps): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null)
-  const top = useSignal(0)
-  const size = useSignal({ width: 1_000, height: 800 })
-  const rowPx = size.value.width < narrowPx ? twoLinesPx : oneLinePx
+  const [top, setTop] = useState(0)
+  const [size, setSize] = useState({ width: 1_000, height: 800 })
+  const rowPx = size.width < narrowPx ? twoLinesPx : oneLinePx
 
   active = { rows, linkOf, opened }
   useEffect(() => () => void (active = undefined), [])
@@ -77,9 +77,7 @@ export function List({
   useLayoutEffect(() => {
     const { current } = scroller
     if (current === null) return
-    const observer = new ResizeObserver(() => {
-      size.value = { width: current.clientWidth, height: current.clientHeight }
-    })
+    const observer = new ResizeObserver(() => setSize({ width: current.clientWidth, height: current.clientHeight }))
     observer.observe(current)
     return () => observer.disconnect()
   }, [])
@@ -102,12 +100,12 @@ export function List({
   }
   useEffect(() => () => void (busy === undefined ? undefined : (busy.value = false)), [])
   const scrolled = ({ currentTarget }: TargetedEvent<HTMLDivElement>): void => {
-    top.value = currentTarget.scrollTop
+    setTop(currentTarget.scrollTop)
     hold('scroll', currentTarget.scrollTop > rowPx)
   }
 
-  const first = Math.max(0, Math.floor(top.value / rowPx) - 4)
-  const inSight = rows.slice(first, first + Math.ceil(size.value.height / rowPx) + 8)
+  const first = Math.max(0, Math.floor(top / rowPx) - 4)
+  const inSight = rows.slice(first, first + Math.ceil(size.height / rowPx) + 8)
   return (
     <div
       ref={scroller}
@@ -147,7 +145,6 @@ export function List({
 
 export function lagOf({ lagMs, outcome, attempts, item }: Row): string {
   if (outcome === 'refused') return item?.status === undefined || item.status === 0 ? '' : String(item.status)
-  if (outcome === 'failed' || outcome === 'dead')
-    return attempts === undefined ? '' : `${attempts} ${attempts === 1 ? 'run' : 'runs'}`
+  if (outcome === 'failed' || outcome === 'dead') return attempts === undefined ? '' : countOf(attempts, 'run')
   return lagMs === undefined ? '' : durationOf(lagMs)
 }

@@ -1,15 +1,14 @@
-import { useSignal } from '@preact/signals'
-import type { JSX } from 'preact'
-import { useEffect } from 'preact/hooks'
+import type { JSX, RefObject, TargetedEvent } from 'preact'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { Detail } from './detail.tsx'
 import { numberOf } from './format.ts'
 import { List } from './list.tsx'
 import { Empty } from './parts.tsx'
 import { linkTo, route, setQuery } from './route.ts'
 import { type Outcome, type Row, rowOf, textOf } from './rows.ts'
-import { isBusy, isLoading, isPaused, missed, readOlder, say, shown, unseen } from './store.ts'
+import { isBusy, isHeld, isLoading, isPaused, missed, readOlder, say, shown, unseen } from './store.ts'
 
-export const topics: readonly string[] = [
+const topics: readonly string[] = [
   'data',
   'state',
   'vehicle_data',
@@ -28,16 +27,16 @@ export function Live(): JSX.Element {
   const { parts, query } = route.value
   const [opened] = parts
   const { vin = '', topic = '', outcome = '', text = '' } = query
-  const older = useSignal<readonly Row[]>([])
-  const hasOlder = useSignal(true)
+  const [older, setOlder] = useState<readonly Row[]>([])
+  const [hasOlder, setHasOlder] = useState(true)
   useEffect(() => {
-    older.value = []
-    hasOlder.value = true
+    setOlder([])
+    setHasOlder(true)
   }, [vin, topic])
 
   const newest = shown.value
-  const keys = new Set(older.value.length === 0 ? [] : newest.map(({ key }) => key))
-  const all = [...newest, ...older.value.filter(({ key }) => !keys.has(key))]
+  const keys = new Set(older.length === 0 ? [] : newest.map(({ key }) => key))
+  const all = [...newest, ...older.filter(({ key }) => !keys.has(key))]
   const words = text.toLowerCase()
   const rows = all.filter(
     (row) =>
@@ -51,8 +50,8 @@ export function Live(): JSX.Element {
     if (oldest === undefined) return
     try {
       const { older: found, next } = await readOlder(oldest)
-      older.value = [...older.peek(), ...found.map(rowOf)]
-      hasOlder.value = next !== null
+      setOlder((before) => [...before, ...found.map(rowOf)])
+      setHasOlder(next !== null)
     } catch (error) {
       say(error instanceof Error ? error.message : 'The inbox does not answer.')
     }
@@ -70,28 +69,8 @@ export function Live(): JSX.Element {
             value={text}
             onInput={({ currentTarget }) => setQuery({ text: currentTarget.value })}
           />
-          <input
-            class="vin-filter"
-            placeholder="VIN"
-            aria-label="Only this VIN"
-            value={vin}
-            spellcheck={false}
-            onChange={({ currentTarget }) => setQuery({ vin: currentTarget.value.trim() })}
-          />
-          <Choice
-            label="Topic"
-            all="All topics"
-            values={topics}
-            value={topic}
-            onChange={(topic) => setQuery({ topic })}
-          />
-          <Choice
-            label="Outcome"
-            all="All outcomes"
-            values={outcomes}
-            value={outcome}
-            onChange={(outcome) => setQuery({ outcome })}
-          />
+          <MessageFilters />
+          <Choice name="outcome" values={outcomes} />
           <span class="grow" />
           <Progress />
         </div>
@@ -105,12 +84,12 @@ export function Live(): JSX.Element {
           {rows.length > 0 && (
             <p class="foot">
               {numberOf(rows.length)} {isFiltered ? 'shown' : 'newest'}
-              {hasOlder.value && <button onClick={() => void loadOlder()}>Show older messages</button>}
+              {hasOlder && <button onClick={() => void loadOlder()}>Show older messages</button>}
             </p>
           )}
           {rows.length === 0 &&
             !isLoading.value &&
-            (isFiltered ? <NoMatch onOlder={hasOlder.value ? loadOlder : undefined} /> : <Nothing />)}
+            (isFiltered ? <NoMatch onOlder={hasOlder ? loadOlder : undefined} /> : <Nothing />)}
         </List>
       </section>
       {opened !== undefined && <Detail id={opened} closeTo={linkTo('live', [], query)} />}
@@ -120,7 +99,7 @@ export function Live(): JSX.Element {
 
 /** Whether the list follows, and what it does not show. */
 function Progress(): JSX.Element {
-  const isHeld = isPaused.value || isBusy.value
+  const held = isHeld()
   const follow = (): void => {
     isPaused.value = false
     document.querySelector('.scroll')?.scrollTo({ top: 0 })
@@ -132,8 +111,8 @@ function Progress(): JSX.Element {
           {numberOf(missed.value)} not shown
         </span>
       )}
-      <button class={unseen.value > 0 && isHeld ? 'news some' : 'news'} disabled={unseen.value === 0} onClick={follow}>
-        {isHeld ? `${numberOf(unseen.value)} new` : 'Live'}
+      <button class={unseen.value > 0 && held ? 'news some' : 'news'} disabled={unseen.value === 0} onClick={follow}>
+        {held ? `${numberOf(unseen.value)} new` : 'Live'}
       </button>
       <button aria-pressed={isPaused.value} onClick={() => (isPaused.value = !isPaused.value)}>
         {isPaused.value ? 'Resume' : 'Pause'}
@@ -165,18 +144,51 @@ function NoMatch({ onOlder }: { readonly onOlder: (() => Promise<void>) | undefi
   )
 }
 
-interface ChoiceProps {
-  readonly label: string
-  readonly all: string
-  readonly values: readonly string[]
-  readonly value: string
-  readonly onChange: (value: string) => void
+/** What the lists of messages and of dead letters are filtered by. */
+export function MessageFilters({ vinId }: { readonly vinId?: string }): JSX.Element {
+  return (
+    <>
+      <input
+        {...useFilter('vin')}
+        id={vinId}
+        class="vin-filter"
+        placeholder="VIN"
+        aria-label="Only this VIN"
+        spellcheck={false}
+      />
+      <Choice name="topic" values={topics} />
+    </>
+  )
 }
 
-export function Choice({ label, all, values, value, onChange }: ChoiceProps): JSX.Element {
+interface FilterInput {
+  readonly ref: RefObject<HTMLInputElement | null>
+  readonly onChange: (event: TargetedEvent<HTMLInputElement>) => void
+}
+
+/** Filters when the reader has finished typing. The input gets no `value`: each drawing would undo what was typed since. */
+export function useFilter(name: 'vin' | 'from' | 'to'): FilterInput {
+  const ref = useRef<HTMLInputElement>(null)
+  const value = route.value.query[name] ?? ''
+  useLayoutEffect(() => {
+    if (ref.current !== null) ref.current.value = value
+  }, [value])
+  return { ref, onChange: ({ currentTarget }) => setQuery({ [name]: currentTarget.value.trim() }) }
+}
+
+interface ChoiceProps {
+  readonly name: 'topic' | 'outcome'
+  readonly values: readonly string[]
+}
+
+function Choice({ name, values }: ChoiceProps): JSX.Element {
   return (
-    <select aria-label={label} value={value} onChange={({ currentTarget }) => onChange(currentTarget.value)}>
-      <option value="">{all}</option>
+    <select
+      aria-label={name === 'topic' ? 'Topic' : 'Outcome'}
+      value={route.value.query[name] ?? ''}
+      onChange={({ currentTarget }) => setQuery({ [name]: currentTarget.value })}
+    >
+      <option value="">{`All ${name}s`}</option>
       {values.map((each) => (
         <option key={each} value={each}>
           {each}

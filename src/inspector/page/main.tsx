@@ -2,6 +2,7 @@ import { render } from 'preact'
 import { App, followTheme, listenToKeys } from './app.tsx'
 import { useSecret } from './receiver.ts'
 import { followAddress, secretInAddress } from './route.ts'
+import { onChange } from './signal.ts'
 import { start } from './store.ts'
 
 const given = secretInAddress()
@@ -10,4 +11,4 @@ followTheme()
 followAddress()
 listenToKeys()
 start()
-render(<App />, document.body)
+onChange(() => render(<App />, document.body))

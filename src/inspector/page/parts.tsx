@@ -1,6 +1,5 @@
 import type { ComponentChildren, JSX } from 'preact'
-import { useSignal } from '@preact/signals'
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Outcome } from './rows.ts'
 
 export function Badge({ outcome }: { readonly outcome: Outcome }): JSX.Element {
@@ -34,20 +33,19 @@ export function useReading<Data>(
   inputs: readonly unknown[],
   run: (signal: AbortSignal) => Promise<Data>,
 ): Reading<Data> {
-  const state = useSignal<Reading<Data>>({ data: undefined, error: undefined })
+  const [reading, setReading] = useState<Reading<Data>>({ data: undefined, error: undefined })
   useEffect(() => {
     const ended = new AbortController()
-    const set = (reading: Reading<Data>): void => {
-      if (!ended.signal.aborted) state.value = reading
+    const set = (news: Partial<Reading<Data>>): void => {
+      if (!ended.signal.aborted) setReading(({ data }) => ({ data, error: undefined, ...news }))
     }
     run(ended.signal).then(
-      (data) => set({ data, error: undefined }),
-      (error: unknown) =>
-        set({ data: state.peek().data, error: error instanceof Error ? error : new Error(String(error)) }),
+      (data) => set({ data }),
+      (error: unknown) => set({ error: error instanceof Error ? error : new Error(String(error)) }),
     )
     return () => ended.abort()
   }, inputs)
-  return state.value
+  return reading
 }
 
 /** Says why a reading failed. */

@@ -1,5 +1,5 @@
-import { signal, type Signal } from '@preact/signals'
 import type { Item } from './answers.ts'
+import { Signal } from './signal.ts'
 
 /** The scripts are in `assets/`, and the routes with the data are beside it. */
 const mount = new URL('..', import.meta.url)
@@ -7,10 +7,10 @@ const mount = new URL('..', import.meta.url)
 const secretKey = 'fleethook.secret'
 
 /** The secret of these routes, until the tab is closed. */
-export const secret: Signal<string | undefined> = signal(sessionStorage.getItem(secretKey) ?? undefined)
+export const secret: Signal<string | undefined> = new Signal(sessionStorage.getItem(secretKey) ?? undefined)
 
 /** The receiver refused the last secret. */
-export const isRefused: Signal<boolean> = signal(false)
+export const isRefused: Signal<boolean> = new Signal(false)
 
 export function useSecret(given: string): void {
   sessionStorage.setItem(secretKey, given)
@@ -58,12 +58,6 @@ export async function read<Answer>(path: string, signal?: AbortSignal): Promise<
 export async function post<Answer>(path: string, body: object = {}): Promise<Answer> {
   const headers = { 'content-type': 'application/json' }
   return (await request(path, { method: 'POST', headers, body: JSON.stringify(body) })).json()
-}
-
-/** The members of a query that have a value. */
-export function queryOf(members: Readonly<Record<string, string | number | undefined>>): string {
-  const given = Object.entries(members).filter(([, value]) => value !== undefined && value !== '')
-  return new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString()
 }
 
 /** The stream says that it is alive every 15 seconds. One that is silent for longer than this is dead. */

@@ -1,4 +1,4 @@
-import { signal, type Signal } from '@preact/signals'
+import { Signal } from './signal.ts'
 
 export const views = ['live', 'vehicles', 'dead', 'health'] as const
 
@@ -32,10 +32,16 @@ function decoded(part: string): string {
   }
 }
 
+/** The members of a query that have a value. */
+export function queryOf(members: Readonly<Record<string, string | number | undefined>>): string {
+  const given = Object.entries(members).filter(([, value]) => value !== undefined && value !== '')
+  return new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString()
+}
+
 /** The address of a view. */
 export function linkTo(view: View, parts: readonly string[] = [], query: Route['query'] = {}): string {
   const path = [view, ...parts].map(encodeURIComponent).join('/')
-  const given = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== '')).toString()
+  const given = queryOf(query)
   return `#/${path}${given === '' ? '' : `?${given}`}`
 }
 
@@ -47,7 +53,7 @@ export function secretInAddress(): string | undefined {
   return decoded(given)
 }
 
-export const route: Signal<Route> = signal(routeOf(''))
+export const route: Signal<Route> = new Signal(routeOf(''))
 
 export function followAddress(): void {
   const read = (): void => void (route.value = routeOf(location.hash))

@@ -1,8 +1,9 @@
-import { batch, computed, effect, type ReadonlySignal, signal, type Signal } from '@preact/signals'
 import type { About, Item, Sample, Stats, StoredMessage } from './answers.ts'
-import { post, queryOf, read, readFeed, RequestError, secret } from './receiver.ts'
-import { route } from './route.ts'
+import { countOf } from './format.ts'
+import { post, read, readFeed, RequestError, secret } from './receiver.ts'
+import { queryOf, route } from './route.ts'
 import { type Row, Rows } from './rows.ts'
+import { Signal, watch } from './signal.ts'
 
 /** The list holds this many rows, as the receiver's feed does. */
 const mostRows = 500
@@ -15,32 +16,30 @@ const mostWaiting = 2_000
 
 const rows = new Rows(mostRows)
 
-export const connection: Signal<'connecting' | 'open' | 'lost'> = signal('connecting')
+export const connection: Signal<'connecting' | 'open' | 'lost'> = new Signal('connecting')
 /** Since when the receiver is gone, and what it said last. */
-export const lost: Signal<{ readonly at: string; readonly text: string } | undefined> = signal(undefined)
-export const about: Signal<About | undefined> = signal(undefined)
-export const stats: Signal<Stats | undefined> = signal(undefined)
+export const lost: Signal<{ readonly at: string; readonly text: string } | undefined> = new Signal(undefined)
+export const about: Signal<About | undefined> = new Signal(undefined)
+export const stats: Signal<Stats | undefined> = new Signal(undefined)
 /** Accepted messages a second. */
-export const rate: Signal<number | undefined> = signal(undefined)
-export const samples: Signal<readonly Sample[]> = signal([])
+export const rate: Signal<number | undefined> = new Signal(undefined)
+export const samples: Signal<readonly Sample[]> = new Signal([])
 
 /** The list as it is shown, newest first. */
-export const shown: Signal<readonly Row[]> = signal([])
+export const shown: Signal<readonly Row[]> = new Signal([])
 /** Rows that came while the list was held. */
-export const unseen: Signal<number> = signal(0)
+export const unseen: Signal<number> = new Signal(0)
 /** Items that the feed dropped, because they came faster than it sends. */
-export const missed: Signal<number> = signal(0)
+export const missed: Signal<number> = new Signal(0)
 /** The first items have not come yet. */
-export const isLoading: Signal<boolean> = signal(true)
-/** Counts the changes of what is known of messages. */
-export const changes: Signal<number> = signal(0)
+export const isLoading: Signal<boolean> = new Signal(true)
 
-export const isPaused: Signal<boolean> = signal(false)
+export const isPaused: Signal<boolean> = new Signal(false)
 /** The reader points at the list, or has scrolled down in it. */
-export const isBusy: Signal<boolean> = signal(false)
-const isHeld: ReadonlySignal<boolean> = computed(() => isPaused.value || isBusy.value)
+export const isBusy: Signal<boolean> = new Signal(false)
+export const isHeld = (): boolean => isPaused.value || isBusy.value
 
-export const toast: Signal<string> = signal('')
+export const toast: Signal<string> = new Signal('')
 let endOfToast: ReturnType<typeof setTimeout> | undefined
 
 /** A short text that goes away by itself. */
@@ -53,10 +52,10 @@ export function say(text: string): void {
 export const knownRow = (key: string): Row | undefined => rows.get(key)
 
 /** What the receiver itself filters by. It is part of the live list only. */
-const feedFilter: ReadonlySignal<string> = computed(() => {
+function feedFilter(): string {
   const { view, query } = route.value
   return view === 'live' ? queryOf({ vin: query['vin'], topic: query['topic'] }) : ''
-})
+}
 
 let waiting: Item[] = []
 let timer: ReturnType<typeof setTimeout> | undefined
@@ -65,18 +64,14 @@ function draw(): void {
   timer = undefined
   const items = waiting
   waiting = []
-  const added = rows.add(items)
-  batch(() => {
-    changes.value += 1
-    show(added)
-  })
+  show(rows.add(items))
 }
 
 /** A held list keeps its rows in their places, and shows what is new of them. */
 function show(added: number): void {
-  if (isHeld.peek() && shown.peek().length > 0) {
-    unseen.value = Math.min(mostRows, unseen.peek() + added)
-    shown.value = shown.peek().map((row) => rows.get(row.key) ?? row)
+  if (isHeld() && shown.value.length > 0) {
+    unseen.value = Math.min(mostRows, unseen.value + added)
+    shown.value = shown.value.map((row) => rows.get(row.key) ?? row)
   } else {
     unseen.value = 0
     shown.value = rows.list()
@@ -104,7 +99,7 @@ export async function readOlder(
   before: string,
 ): Promise<{ readonly older: readonly StoredMessage[]; readonly next: string | null }> {
   const { messages, next } = await read<{ messages: readonly StoredMessage[]; next: string | null }>(
-    `messages?${queryOf({ limit: 100, before })}&${feedFilter.peek()}`,
+    `messages?${queryOf({ limit: 100, before })}&${feedFilter()}`,
   )
   return { older: messages, next }
 }
@@ -135,9 +130,9 @@ async function follow(filter: string, signal: AbortSignal): Promise<void> {
   }
 
   function note(text: string): void {
-    if (signal.aborted || secret.peek() === undefined) return
+    if (signal.aborted || secret.value === undefined) return
     connection.value = 'lost'
-    lost.value = { at: lost.peek()?.at ?? new Date().toISOString(), text }
+    lost.value = { at: lost.value?.at ?? new Date().toISOString(), text }
   }
 }
 
@@ -157,42 +152,43 @@ function repeat(everyMs: number, signal: AbortSignal, run: () => Promise<void>):
 
 /** Reads from the receiver for as long as there is a secret. */
 export function start(): void {
-  effect(() => {
-    if (secret.value === undefined) return
-    const filter = feedFilter.value
+  const filterIfAllowed = (): string | undefined => (secret.value === undefined ? undefined : feedFilter())
+  watch(filterIfAllowed, (filter) => {
+    if (filter === undefined) return
     const ended = new AbortController()
     rows.clear()
-    batch(() => {
-      shown.value = []
-      unseen.value = 0
-      missed.value = 0
-      isLoading.value = true
-    })
+    shown.value = []
+    unseen.value = 0
+    missed.value = 0
+    isLoading.value = true
     void follow(filter, ended.signal)
     return () => {
       ended.abort()
       waiting = []
     }
   })
-  effect(() => {
-    if (secret.value === undefined) return
-    const ended = new AbortController()
-    let before: { readonly at: number; readonly received: number } | undefined
-    repeat(2_000, ended.signal, async () => {
-      const now = await read<Stats>('stats', ended.signal)
-      const at = performance.now()
-      if (before !== undefined && now.received >= before.received)
-        rate.value = ((now.received - before.received) * 1_000) / (at - before.at)
-      before = { at, received: now.received }
-      stats.value = now
-    })
-    repeat(5_000, ended.signal, async () => {
-      samples.value = (await read<{ samples: readonly Sample[] }>('samples', ended.signal)).samples
-    })
-    return () => ended.abort()
-  })
-  effect(() => {
-    if (!isHeld.value) show(0)
+  watch(
+    () => secret.value,
+    (given) => {
+      if (given === undefined) return
+      const ended = new AbortController()
+      let before: { readonly at: number; readonly received: number } | undefined
+      repeat(2_000, ended.signal, async () => {
+        const now = await read<Stats>('stats', ended.signal)
+        const at = performance.now()
+        if (before !== undefined && now.received >= before.received)
+          rate.value = ((now.received - before.received) * 1_000) / (at - before.at)
+        before = { at, received: now.received }
+        stats.value = now
+      })
+      repeat(5_000, ended.signal, async () => {
+        samples.value = (await read<{ samples: readonly Sample[] }>('samples', ended.signal)).samples
+      })
+      return () => ended.abort()
+    },
+  )
+  watch(isHeld, (held) => {
+    if (!held) show(0)
   })
 }
 
@@ -203,7 +199,7 @@ export async function replay(path: string, which: object = {}): Promise<boolean>
     say(
       messages === 0
         ? 'Nothing was replayed: it is no dead letter any more.'
-        : `${messages === 1 ? '1 dead letter was' : `${messages} dead letters were`} replayed. Their handlers run again.`,
+        : `${countOf(messages, 'dead letter')} ${messages === 1 ? 'was' : 'were'} replayed. Their handlers run again.`,
     )
     return true
   } catch (error) {

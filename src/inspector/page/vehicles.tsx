@@ -1,14 +1,13 @@
-import { useSignal } from '@preact/signals'
 import type { JSX } from 'preact'
-import { useEffect } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import type { StoredMessage, Vehicle, VehicleInList } from './answers.ts'
 import { Detail } from './detail.tsx'
 import { countOf, durationOf, momentOf, valueOf } from './format.ts'
 import { List } from './list.tsx'
 import { type Marker, placeOf, PlainMap } from './map.tsx'
 import { Empty, Failed, Table, useReading } from './parts.tsx'
-import { queryOf, read, RequestError } from './receiver.ts'
-import { goTo, linkTo, route, setQuery } from './route.ts'
+import { read, RequestError } from './receiver.ts'
+import { goTo, linkTo, queryOf, route, setQuery } from './route.ts'
 import { rowOf } from './rows.ts'
 import { about, shown } from './store.ts'
 
@@ -16,12 +15,15 @@ import { about, shown } from './store.ts'
 const refreshMs = 5_000
 
 function useRefresh(): number {
-  const times = useSignal(0)
+  const [times, setTimes] = useState(0)
   useEffect(() => {
-    const timer = setInterval(() => document.visibilityState === 'visible' && (times.value += 1), refreshMs)
+    const timer = setInterval(
+      () => document.visibilityState === 'visible' && setTimes((before) => before + 1),
+      refreshMs,
+    )
     return () => clearInterval(timer)
   }, [])
-  return times.value
+  return times
 }
 
 export function Vehicles(): JSX.Element {
@@ -48,9 +50,8 @@ function Fleet(): JSX.Element {
   })
   const { data, error } = reading
   const found = (data ?? []).filter(({ vin }) => vin.toLowerCase().includes(words))
-  const markers = found.flatMap(({ vin, location, online }): readonly Marker[] =>
-    location == null ? [] : [{ ...location, label: vin, link: linkTo('vehicles', [vin]), isFaint: online === false }],
-  )
+  // Thousands of markers are drawn only when they have changed.
+  const drawn = useMemo(() => <Found vehicles={found} />, [data, words])
   const isOff = error instanceof RequestError && (error.code === 'option_invalid' || about.value?.vehicles === false)
   return (
     <section class="page" aria-label="Vehicles">
@@ -89,17 +90,28 @@ function Fleet(): JSX.Element {
         </Empty>
       )}
       {!isOff && <Failed of={reading} />}
-      {markers.length > 0 && <PlainMap markers={markers} label="Where the vehicles were last" />}
       {error === undefined && data?.length === 0 && (
         <Empty title="No vehicle was heard yet">
           <p>A vehicle is here after its first message.</p>
         </Empty>
       )}
-      {found.length > 0 && (
+      {drawn}
+    </section>
+  )
+}
+
+function Found({ vehicles }: { readonly vehicles: readonly VehicleInList[] }): JSX.Element {
+  const markers = vehicles.flatMap(({ vin, location, online }): readonly Marker[] =>
+    location == null ? [] : [{ ...location, label: vin, link: linkTo('vehicles', [vin]), isFaint: online === false }],
+  )
+  return (
+    <>
+      {markers.length > 0 && <PlainMap markers={markers} label="Where the vehicles were last" />}
+      {vehicles.length > 0 && (
         <Table
           name="Vehicles"
           head={['VIN', 'State', 'Fields#', 'Last heard#']}
-          rows={found.slice(0, 500).map(({ vin, seenAt, fields, ...vehicle }) => [
+          rows={vehicles.slice(0, 500).map(({ vin, seenAt, fields, ...vehicle }) => [
             <a class="vin" href={linkTo('vehicles', [vin])}>
               {vin}
             </a>,
@@ -107,8 +119,8 @@ function Fleet(): JSX.Element {
           ])}
         />
       )}
-      {found.length > 500 && <p class="foot">The first 500 are shown. Type a part of a VIN to find others.</p>}
-    </section>
+      {vehicles.length > 500 && <p class="foot">The first 500 are shown. Type a part of a VIN to find others.</p>}
+    </>
   )
 }
 

@@ -134,6 +134,23 @@ test('every key does what the list of keys says', async () => {
   await page.context().close()
 })
 
+test('a message that arrives does not undo what is being typed into a filter', async () => {
+  const { page } = await openTab(browser, scene)
+  await page.locator('.row').first().waitFor()
+  const filter = page.getByLabel('Only this VIN')
+  await filter.pressSequentially('ARRIV')
+  const { settled } = await deliver(scene.receiver, message.state('online', { vin: 'ARRIVED' }), {
+    secret: webhookSecret,
+  })
+  await settled
+  await page.locator('.row a', { hasText: 'ARRIVED' }).waitFor()
+  expect(await filter.inputValue()).toBe('ARRIV')
+  await filter.pressSequentially('ED')
+  await filter.press('Enter')
+  await page.waitForURL(/vin=ARRIVED$/)
+  await page.context().close()
+})
+
 test('replays the dead letters that match, after it has said how many', async () => {
   const { page } = await openTab(browser, scene)
   await page.goto(`${scene.url}#/dead?vin=0FLEETV14T0000003`)
