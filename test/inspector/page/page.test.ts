@@ -98,7 +98,8 @@ test('every key does what the list of keys says', async () => {
     ['1', 'Live'],
   ] as const) {
     await page.keyboard.press(key)
-    expect(await view()).toContain(name)
+    // The browser reports the new address in a task of its own.
+    await expect.poll(view).toContain(name)
   }
   await page.locator('.row').first().waitFor()
   await page.keyboard.press('p')
@@ -106,7 +107,7 @@ test('every key does what the list of keys says', async () => {
   await page.keyboard.press('p')
   await page.getByRole('button', { name: 'Pause' }).waitFor()
   for (const key of ['j', 'j', 'j', 'k']) await page.keyboard.press(key)
-  expect(await page.locator('.row a').nth(1).getAttribute('class')).toBe('marked')
+  await expect.poll(() => page.locator('.row a').nth(1).getAttribute('class')).toBe('marked')
   await page.keyboard.press('Enter')
   await page.locator('.detail').waitFor()
   await page.keyboard.press('Escape')
