@@ -54,7 +54,7 @@ export async function drain(
   await resolvedOr(takeUntil, clock, endsAtMs - elapsedMs(clock))
   flush()
   const isIdle = (): boolean => lifecycle.isQuiet && (isDurable || (lanes.size === 0 && backlog.size === 0))
-  await lifecycle.until(isIdle, endsAtMs - elapsedMs(clock))
+  await lifecycle.until(isIdle, Math.max(0, endsAtMs - elapsedMs(clock)))
   lifecycle.stop()
   stopTimers()
   left += await breakOffAll(drained, deadlineMs)

@@ -125,6 +125,22 @@ test('gaps of a sibling, and the one of its crash, are taken over and reported o
   await again.inbox.close()
 })
 
+test('the moment in which a sibling closed is a gap, once', async () => {
+  const at = folder()
+  const first = await begin(join(at, 'inbox-b.db'))
+  const closedMs = clock.now()
+  await clock.advance(700)
+  await first.inbox.close(closedMs)
+  await clock.advance(1_000)
+  const adopt = join(at, 'inbox-*.db')
+  const life = await begin(join(at, 'inbox-a.db'), { adopt })
+  expect(life.opened.gaps).toEqual([{ reason: 'stopped', fromMs: closedMs, toMs: closedMs + 700 }])
+  const other = await begin(join(at, 'inbox-c.db'), { adopt })
+  expect(other.opened.gaps).toEqual([])
+  await other.inbox.close()
+  await life.inbox.close()
+})
+
 test('without `adopt`, the log and `stats()` name stopped siblings that hold messages', async () => {
   const at = folder()
   await (await filled(join(at, 'inbox-b.db'), received('left', [1, 2]))).close()

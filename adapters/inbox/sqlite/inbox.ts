@@ -9,6 +9,7 @@ import type {
   InboxGap,
   InboxMessage,
   InboxSettings,
+  KeptGap,
   ListedMessage,
   Selection,
   Waiting,
@@ -435,7 +436,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
         () => false,
       )
       health.stop()
-      await file.close(isComplete && health.isUsable ? { gaps: [], ...before(sign(), stoppedAtMs) } : undefined)
+      await file.close(isComplete && health.isUsable ? lastSign(sign(), stoppedAtMs) : undefined)
     },
   }
 }
@@ -446,11 +447,16 @@ function gapsOf({ gaps, vehicles }: OpenedFile, nowMs: number): readonly InboxGa
   return [...gaps, { reason: 'stopped', fromMs: Math.min(vehicles.staleFromMs, nowMs) }]
 }
 
-/** A sign of life from an earlier time. */
-function before(sign: SignOfLife, atMs: number): SignOfLife {
+/**
+ * The sign of life of a receiver that took no more messages from `atMs` on. It has a gap for the stop itself, in which a kernel
+ * resets the connections that it had given to this process. The next start replaces that gap with one up to the start.
+ */
+function lastSign(sign: SignOfLife, atMs: number): SignOfLife {
   const agoMs = Math.max(0, sign.nowMs - atMs)
+  const fromMs = sign.nowMs - agoMs
   const uptimeMs = sign.uptimeMs === undefined ? {} : { uptimeMs: sign.uptimeMs - agoMs }
-  return { ...sign, ...uptimeMs, nowMs: sign.nowMs - agoMs }
+  const stop: KeptGap = { reason: 'stopped', fromMs, toMs: sign.nowMs, missed: 0 }
+  return { ...sign, ...uptimeMs, nowMs: fromMs, gaps: [...(sign.gaps ?? []), stop] }
 }
 
 /** What the file notes now. */

@@ -370,7 +370,9 @@ const countDead = (statements: Statements): number => Number(statements.countDea
 
 /** Notes that a receiver starts, and the time since the last one in which nobody listened. */
 function noteStart(statements: Statements, state: SqlRow, sign: SignOfLife, options: OpenOptions): void {
-  const isUsed = Number(state['alive_at'] ?? 0) > 0
+  const aliveMs = Number(state['alive_at'] ?? 0)
+  const isUsed = aliveMs > 0
+  statements.removeGapOfStop.run(aliveMs)
   const { fromMs, toMs } = downtimeOf(state, sign)
   const wasHeld = options.listeningWasKept === true && toMs - fromMs <= heldMs
   if (state['closed'] === 0) statements.addGap.run('restarted', fromMs, toMs, null, 0)

@@ -200,6 +200,7 @@ const statements = {
   addGap: 'INSERT INTO holes (reason, from_ms, to_ms, vin, missed) VALUES (?, ?, ?, ?, ?)',
   removeGap: 'DELETE FROM holes WHERE reason = ? AND vin IS ? AND from_ms >= ? AND ifnull(to_ms, 0) <= ?',
   removeGaps: 'DELETE FROM holes',
+  removeGapOfStop: `DELETE FROM holes WHERE number = (SELECT max(number) FROM holes) AND reason = 'stopped' AND from_ms = ?`,
   oldest: 'SELECT min(place) AS place FROM pending',
   countDead: 'SELECT count(*) AS messages FROM dead',
   newest: 'SELECT id, received_at FROM messages ORDER BY place DESC LIMIT 1',
