@@ -11,7 +11,7 @@ import { createReceiver, type GapEvent, type Log, type Receiver } from '../../sr
 import { form } from '../form.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { createProxy, type Proxy } from './proxy.ts'
-import { createAdmin, createTopics, ledBy, placeReplicas } from './topics.ts'
+import { addPartitions, createAdmin, createTopics, ledBy, placeReplicas } from './topics.ts'
 
 const proxy: Proxy = createProxy()
 let brokers: Brokers
@@ -140,6 +140,53 @@ describe('replays', () => {
     expect(replayed).toEqual(count(30).filter((n) => n % 5 === 1))
     expect(await deadLetters.list()).toEqual([])
   })
+
+  test('messages that die again while they are replayed stay dead letters', async () => {
+    const topic = await newTopic()
+    let isBroken = true
+    const handle = (): void => {
+      if (isBroken) throw new Error('It is broken.')
+    }
+    await using one = await run({ topic, handle })
+    const { deadLetters } = one.receiver
+    const ids = async (): Promise<ReadonlySet<string>> =>
+      new Set((await deadLetters.list({ limit: 1_000 })).map(({ id }) => id))
+    for (const n of count(200)) expect(await one.post(`V${n % 4}`, n)).toBe(200)
+    await expect.poll(async () => (await ids()).size, patience).toBe(200)
+    for (const round of count(5)) {
+      expect(await deadLetters.replay({})).toBe(200)
+      await expect.poll(() => one.runs.length, patience).toBe(200 * (round + 2))
+      await expect.poll(async () => (await ids()).size, patience).toBe(200)
+    }
+    isBroken = false
+    expect(await deadLetters.replay({})).toBe(200)
+    await expect.poll(() => one.runs.length, patience).toBe(1_400)
+    expect(await ids()).toEqual(new Set())
+  })
+
+  test('dead letters from before the topics got more partitions are discarded and replayed once', async () => {
+    const topic = await newTopic()
+    const broken = (): void => {
+      throw new Error('It is broken.')
+    }
+    {
+      await using one = await run({ topic, handle: broken })
+      for (const n of count(40)) expect(await one.post(`V${n % 4}`, n)).toBe(200)
+      await expect.poll(async () => (await one.receiver.deadLetters.list()).length, patience).toBe(40)
+    }
+    const more = 4 * partitions
+    for (const name of [topic, `${topic}-dead`]) await addPartitions(brokers.addresses, name, more)
+    {
+      await using one = await run({ topic, partitions: more })
+      expect(await one.receiver.deadLetters.discard({ vin: 'V0' })).toBe(10)
+      expect(await one.receiver.deadLetters.replay({})).toBe(30)
+      await expect.poll(() => one.runs.length, patience).toBe(30)
+      expect(numbersOf(one, 'V1')).toEqual(count(40).filter((n) => n % 4 === 1))
+    }
+    // A process that reads the topic for the first time finds none of them.
+    await using other = await run({ topic, partitions: more, role: 'receive' })
+    expect(await other.receiver.deadLetters.list()).toEqual([])
+  })
 })
 
 describe('gaps', () => {
@@ -202,6 +249,13 @@ describe('gaps', () => {
     }
     const stoppedAt = Date.now()
     await new Promise((resolve) => setTimeout(resolve, 2_000))
+    {
+      // It counts what a replay would handle, and does not listen.
+      await using operator = create({ topic, role: 'receive' })
+      expect(await operator.receiver.replay({ from: new Date(startedAt), to: new Date(stoppedAt), dryRun: true })).toBe(
+        1,
+      )
+    }
     const restartedAt = Date.now()
     await using second = await run({ topic, role: 'receive' })
     expect(await second.post('V1', 2)).toBe(200)

@@ -60,6 +60,36 @@ export async function configure(
   })
 }
 
+/** Adds partitions to a topic until it has this many, and waits until each of them has a leader. */
+export async function addPartitions(brokers: readonly string[], topic: string, count: number): Promise<void> {
+  await using admin = createAdmin(brokers)
+  const { brokers: alive, topics } = await admin.metadata({ topics: [topic], forceUpdate: true })
+  const ids = [...alive.keys()]
+  const added = count - (topics.get(topic)?.partitionsCount ?? 0)
+  const assignments = Array.from({ length: added }, (_, n) => ({
+    brokerIds: ids.map((_id, place) => ids[(place + n) % ids.length] ?? 0),
+  }))
+  await admin.createPartitions({ topics: [{ name: topic, count, assignments }] })
+  await eventually(async () => {
+    const found = (await admin.metadata({ topics: [topic], forceUpdate: true })).topics.get(topic)
+    if (found === undefined || found.partitionsCount < count || found.partitions.some(({ leader }) => leader < 0))
+      throw new Error(`${topic} does not have ${count} partitions with a leader yet.`)
+  })
+}
+
+/** The offset after the last record of each partition, by its number. */
+export async function endsOf(brokers: readonly string[], topic: string): Promise<readonly number[]> {
+  await using admin = createAdmin(brokers)
+  const { topics } = await admin.metadata({ topics: [topic], forceUpdate: true })
+  const partitions = Array.from({ length: topics.get(topic)?.partitionsCount ?? 0 }, (_, partitionIndex) => ({
+    partitionIndex,
+    timestamp: -1n,
+  }))
+  const [found] = await admin.listOffsets({ topics: [{ name: topic, partitions }] })
+  const ends = new Map(found?.partitions.map(({ partitionIndex, offset }) => [partitionIndex, Number(offset)]))
+  return partitions.map(({ partitionIndex }) => ends.get(partitionIndex) ?? 0)
+}
+
 /** Tries until it does not throw, for 30 seconds by default. */
 export async function eventually(attempt: () => Promise<void>, withinMs = 30_000): Promise<void> {
   for (const giveUpAt = performance.now() + withinMs; ;) {

@@ -3,14 +3,14 @@
  * whether a new version of the client can be used.
  */
 import { randomUUID } from 'node:crypto'
-import { Consumer, Producer } from '@platformatic/kafka'
+import { Producer } from '@platformatic/kafka'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
 import { createReceiver, type Log, type Receiver } from '../../src/index.ts'
 import { cluster } from '../../scripts/kafka.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
 import { createProxy, errorCodes, type Proxy } from './proxy.ts'
-import { createAdmin, createTopics, ledBy, moveLeaders, placeReplicas } from './topics.ts'
+import { addPartitions, createAdmin, createTopics, endsOf, ledBy, moveLeaders, placeReplicas } from './topics.ts'
 
 const proxy: Proxy = createProxy()
 let brokers: Brokers
@@ -213,29 +213,13 @@ describe('traps of the client', () => {
       code: 'option_invalid',
       message: `The topic ${topic} has 6 partitions, and option \`partitions\` of kafkaInbox is 12.`,
     })
-    const admin = createAdmin(brokers.addresses)
-    try {
-      const assignments = count(6).map(() => ({ brokerIds: brokers.all.map(({ id }) => id) }))
-      await admin.createPartitions({ topics: [{ name: topic, count: 12, assignments }] })
-    } finally {
-      await admin.close()
-    }
+    await addPartitions(brokers.addresses, topic, 12)
     await using one = await run({ topic })
     for (const n of count(60)) expect(await one.post(`V${n}`, n)).toBe(200)
     await expect.poll(() => one.runs.length, patience).toBe(60)
     expect(one.logged).toContain('the topic has more partitions than the option says, and the others stay empty')
     expect(one.receiver.stats().inbox.lag).toMatchObject({ 0: 0 })
-    const consumer = new Consumer({
-      clientId: 'tests',
-      groupId: randomUUID(),
-      bootstrapBrokers: [...brokers.addresses],
-    })
-    try {
-      const ends = (await consumer.listOffsets({ topics: [topic] })).get(topic) ?? []
-      expect(ends.slice(6)).toEqual([0n, 0n, 0n, 0n, 0n, 0n])
-    } finally {
-      await consumer.close(true)
-    }
+    expect((await endsOf(brokers.addresses, topic)).slice(6)).toEqual([0, 0, 0, 0, 0, 0])
   })
 
   test('9: a message that is too large is refused alone, before it is sent', async () => {

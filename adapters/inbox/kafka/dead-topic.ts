@@ -3,8 +3,8 @@ import type { DeadLetter, Selection } from '../../../src/inbox/inbox.ts'
 import { isSelected } from '../../../src/inbox/selection.ts'
 import type { Connector } from './client.ts'
 import type { KafkaSettings } from './options.ts'
-import { fromDeadRecord, partitionOf, toDeadRecord, tombstone } from './records.ts'
-import { earliest, latest, TopicReader } from './topic-reader.ts'
+import { deadIdOf, fromDeadRecord, partitionOf, toDeadRecord, tombstone } from './records.ts'
+import { earliest, latest, type PlacedRecord, TopicReader } from './topic-reader.ts'
 import type { Writer } from './writer.ts'
 
 interface DeadTopicOptions {
@@ -15,14 +15,31 @@ interface DeadTopicOptions {
   readonly writerId: Buffer
 }
 
+/** A record in the topic of dead letters. Its partition does not follow from its key when the topic has got more partitions since. */
+interface DeadRecord {
+  readonly key: string
+  readonly partition: number
+}
+
+/** A dead letter, and the records that {@link DeadTopic.remove} deletes. */
+export interface FoundLetter {
+  readonly letter: DeadLetter
+  /** More than one when the message died again. */
+  readonly records: readonly DeadRecord[]
+}
+
 /** How long what was read stays in memory for the next page, in milliseconds. */
 const idleMs = 10_000
 
-/** The dead letters of all processes, in a topic. The key is the id, and a tombstone deletes it. */
+/**
+ * The dead letters of all processes, in a topic. The key is the id with the time of death, and a tombstone deletes it. So a message that
+ * dies again while it is replayed stays a dead letter, also when its second record comes before the tombstone of the first one.
+ */
 export class DeadTopic {
   readonly #options: DeadTopicOptions
   #reader: TopicReader | undefined
-  #letters = new Map<string, DeadLetter>()
+  /** By id. */
+  #letters = new Map<string, FoundLetter>()
   #read = new Map<number, number>()
   #reading: Promise<void> = Promise.resolve()
   #forgetting: Timer | undefined
@@ -42,15 +59,16 @@ export class DeadTopic {
     await writer.append([record], letter.message.bytes)
   }
 
-  /** Deletes one, whether it is there or not. */
-  async remove(id: string): Promise<void> {
+  /** Deletes one, as it was found. */
+  async remove({ records }: FoundLetter): Promise<void> {
     const { settings, writer } = this.#options
-    await writer.append([tombstone(id, settings.deadTopic, this.#partitionOf(id))], 100)
+    for (const { key, partition } of records) await writer.append([tombstone(key, settings.deadTopic, partition)], 100)
   }
 
   async list(which: Selection): Promise<readonly DeadLetter[]> {
     await this.#update()
     return [...this.#letters.values()]
+      .map(({ letter }) => letter)
       .filter(({ message }) => isSelected(message, which))
       .sort((a, b) => (a.id < b.id ? -1 : 1))
       .slice(0, which.limit)
@@ -58,11 +76,11 @@ export class DeadTopic {
 
   async find(id: string): Promise<DeadLetter | undefined> {
     const [found] = await this.findAll([id])
-    return found
+    return found?.letter
   }
 
   /** Those of these ids that are there, in the order of the ids given. */
-  async findAll(ids: readonly string[]): Promise<readonly DeadLetter[]> {
+  async findAll(ids: readonly string[]): Promise<readonly FoundLetter[]> {
     await this.#update()
     return ids.flatMap((id) => this.#letters.get(id) ?? [])
   }
@@ -97,12 +115,7 @@ export class DeadTopic {
       partitions.map((partition) => [partition, Math.max(this.#read.get(partition) ?? 0, first.get(partition) ?? 0)]),
     )
     for await (const page of reader.scan(from, end)) {
-      for (const { record } of page) {
-        const id = record.key?.toString() ?? ''
-        const letter = fromDeadRecord(record)
-        if (letter === undefined) this.#letters.delete(id)
-        else this.#letters.set(id, letter)
-      }
+      for (const placed of page) this.#note(placed)
     }
     this.#read = new Map(end)
     this.#forgetting = backgroundTimer(clock, idleMs, () => {
@@ -111,5 +124,19 @@ export class DeadTopic {
       void this.#reader?.close()
       this.#reader = undefined
     })
+  }
+
+  #note({ partition, record }: PlacedRecord): void {
+    const key = record.key?.toString() ?? ''
+    const id = deadIdOf(key)
+    const known = this.#letters.get(id)
+    const others = known?.records.filter((one) => one.key !== key) ?? []
+    const letter = fromDeadRecord(record)
+    if (letter !== undefined) {
+      // Partitions are read one after the other, so an earlier death can come later.
+      const newest = known === undefined || known.letter.diedAt <= letter.diedAt ? letter : known.letter
+      this.#letters.set(id, { letter: newest, records: [...others, { key, partition }] })
+    } else if (known !== undefined && others.length > 0) this.#letters.set(id, { ...known, records: others })
+    else this.#letters.delete(id)
   }
 }

@@ -57,6 +57,7 @@ export class Life {
   #read = 0
   #startedAt: number | undefined
   #timer: Timer | undefined
+  #isStarted = false
   #isClosed = false
 
   constructor(options: LifeOptions) {
@@ -66,14 +67,15 @@ export class Life {
 
   /** Leaves the first sign, and looks for those of others. `isExpected`: connections waited while nobody listened. */
   start(isExpected: boolean): void {
+    this.#isStarted = true
     void this.#begin(isExpected)
   }
 
-  /** Leaves the last sign: this receiver stopped on purpose. */
+  /** Leaves the last sign: this receiver stopped on purpose. One that only replayed messages never listened, and leaves none. */
   async close(): Promise<void> {
     this.#isClosed = true
     this.#timer?.cancel()
-    await this.#sign('closed').catch(() => {})
+    if (this.#isStarted) await this.#sign('closed').catch(() => {})
   }
 
   async #begin(isExpected: boolean): Promise<void> {

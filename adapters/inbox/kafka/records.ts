@@ -80,7 +80,7 @@ export function toRecord(
   }
 }
 
-/** A dead letter as a record. Its key is the id, so that a tombstone deletes it. */
+/** A dead letter as a record. Its key is the id with the time of death, so that a tombstone deletes this one alone. */
 export function toDeadRecord(
   letter: DeadLetter,
   to: { readonly topic: string; readonly partition: number; readonly writer: Buffer },
@@ -91,12 +91,17 @@ export function toDeadRecord(
   record.headers.set(names.error, Buffer.from(error.slice(0, 4_000)))
   record.headers.set(names.attempts, Buffer.from(String(attempts)))
   record.headers.set(names.diedAt, Buffer.from(String(diedAt)))
-  return { ...record, key: Buffer.from(id), timestamp: BigInt(diedAt) }
+  return { ...record, key: Buffer.from(`${id}.${diedAt}`), timestamp: BigInt(diedAt) }
 }
 
-/** Deletes the dead letter of an id. */
-export function tombstone(id: string, topic: string, partition: number): Outgoing {
-  return { topic, partition, key: Buffer.from(id), headers: new Map(), timestamp: BigInt(Date.now()) }
+/** The id of the message in the key of a dead letter or of its tombstone. */
+export function deadIdOf(key: string): string {
+  return key.split('.', 1)[0] ?? ''
+}
+
+/** Deletes the dead letter with this key. */
+export function tombstone(key: string, topic: string, partition: number): Outgoing {
+  return { topic, partition, key: Buffer.from(key), headers: new Map(), timestamp: BigInt(Date.now()) }
 }
 
 type Headers = ReadonlyMap<string, string>

@@ -54,18 +54,19 @@ export class Replays {
       replay: async (which) => {
         const ids = await idsOf(which)
         if (isDryRun(which)) return ids.length
-        const letters = await dead.findAll(ids)
-        await this.#eachPaced(letters, async ({ id, message }) => {
-          await this.#copy(message)
-          await dead.remove(id)
+        const found = await dead.findAll(ids)
+        await this.#eachPaced(found, async (one) => {
+          await this.#copy(one.letter.message)
+          await dead.remove(one)
         })
-        return letters.length
+        return found.length
       },
       discard: async (which) => {
         const ids = await idsOf(which)
         if (isDryRun(which)) return ids.length
-        for (const id of ids) await dead.remove(id)
-        return ids.length
+        const found = await dead.findAll(ids)
+        for (const one of found) await dead.remove(one)
+        return found.length
       },
     }
   }
@@ -144,11 +145,12 @@ export class Replays {
   async #eachPaced<Item>(items: readonly Item[], run: (item: Item) => Promise<void>): Promise<void> {
     const { clock } = this.#options
     for (let start = 0; start < items.length; start += atOnce) {
+      const some = items.slice(start, start + atOnce)
+      // Also after the last ones: the next page follows at once.
       const rest = new Promise<void>((resolve) => {
-        clock.after((1_000 * atOnce) / perSecond, resolve)
+        clock.after((1_000 * some.length) / perSecond, resolve)
       })
-      await Promise.all(items.slice(start, start + atOnce).map(run))
-      if (start + atOnce < items.length) await rest
+      await Promise.all([rest, ...some.map(run)])
     }
   }
 }
