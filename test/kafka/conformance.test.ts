@@ -1,8 +1,9 @@
-import { afterAll, beforeAll, describe, test } from 'vitest'
-import { kafkaInbox } from '../../adapters/inbox/kafka.ts'
-import { relayConformance } from '../../src/testing.ts'
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { programCommand, type ServerRuntime } from '../runtimes/targets.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
-import { createTopics } from './topics.ts'
+import { conformanceOn, type Outcome } from './conformance.ts'
 
 let brokers: Brokers
 
@@ -11,19 +12,36 @@ beforeAll(async () => {
 })
 afterAll(() => brokers?.[Symbol.asyncDispose]())
 
-const made = new Set<string>()
-
-async function inbox(topic: string): ReturnType<typeof make> {
-  if (!made.has(topic)) {
-    made.add(topic)
-    await createTopics(brokers.addresses, topic, 6)
-  }
-  return make(topic)
-}
-
-const make = async (topic: string): Promise<ReturnType<typeof kafkaInbox>> =>
-  kafkaInbox({ brokers: brokers.addresses, topic, partitions: 6, quiesceMs: 2_000, sessionMs: 6_000 })
+/** The names of the checks need no brokers. */
+const names = conformanceOn({ brokers: [], prefix: '' }).map(({ name }) => name)
 
 describe('kafkaInbox is an inbox whose messages another system keeps', () => {
-  test.each(relayConformance({ inbox }))('$name', ({ run }) => run(), 60_000)
+  test.each(names)('node: %s', { timeout: 60_000 }, async (name) => {
+    const checks = conformanceOn({ brokers: brokers.addresses, prefix: 'node' })
+    await checks.find((check) => check.name === name)?.run()
+  })
+
+  test.concurrent.each<ServerRuntime>(['bun', 'deno'])('%s: all of this', { timeout: 180_000 }, async (runtime) => {
+    const outcomes = await outcomesOn(runtime)
+    expect(outcomes).toEqual(names.map((name) => [name]))
+  })
 })
+
+/** What each check found inside a runtime. Rejects when the process does not end by itself after the last one. */
+async function outcomesOn(runtime: ServerRuntime): Promise<readonly Outcome[]> {
+  const settings = JSON.stringify({ brokers: brokers.addresses, prefix: runtime })
+  const { command, args, env } = programCommand(runtime, join(import.meta.dirname, 'conformance.ts'), {
+    SETTINGS: settings,
+  })
+  const printed = await new Promise<string>((resolve, reject) => {
+    const options = { env: { ...process.env, ...env }, timeout: 150_000 }
+    execFile(command, args, options, (error, stdout, stderr) => {
+      if (error === null) resolve(stdout)
+      else reject(new Error(`${runtime} ended with ${error.message}\n${stdout}\n${stderr}`))
+    })
+  })
+  return printed
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+}
