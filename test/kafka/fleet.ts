@@ -8,6 +8,7 @@ import { connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
+import { percentile } from '../../bench/median.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import type { Row } from '../faults/figures.ts'
 import type { GapLine, RunLine } from '../faults/process/journal.ts'
@@ -20,6 +21,7 @@ import { createTopics } from './topics.ts'
 /** One run of a handler, with its start. */
 export interface TimedRun extends RunLine {
   readonly startedAtMs: number
+  readonly replayed: boolean
 }
 
 /** What handlers wrote, over all processes. */
@@ -211,18 +213,18 @@ export interface Found {
   readonly longestWaitMs: number
 }
 
-const nameOf = ({ vin, number }: { readonly vin: string; readonly number: number }): string => `${vin} ${number}`
+export const nameOf = ({ vin, number }: { readonly vin: string; readonly number: number }): string => `${vin} ${number}`
 
 /** Clocks of two processes differ by less than this, in milliseconds. */
 const clockMs = 5
 
-/** Compares what the sender counted with what the handlers wrote. */
+/** Compares what the sender counted with what the handlers wrote. Replays do not count. */
 export function judge(sent: readonly Sent[], { runs }: FleetJournal): Found {
   const first = new Map<string, TimedRun>()
   const ends = new Map<string, number>()
   let again = 0
   const unmarked: string[] = []
-  for (const run of runs.toSorted((a, b) => a.startedAtMs - b.startedAtMs)) {
+  for (const run of runs.filter(({ replayed }) => !replayed).toSorted(byStart)) {
     const name = nameOf(run)
     ends.set(name, Math.min(ends.get(name) ?? Infinity, run.atMs))
     if (first.has(name)) {
@@ -264,6 +266,42 @@ export function judge(sent: readonly Sent[], { runs }: FleetJournal): Found {
   }
 }
 
+const byStart = (a: TimedRun, b: TimedRun): number => a.startedAtMs - b.startedAtMs
+
+/** Runs that started before an earlier run of their vehicle had ended. */
+export function overlapping({ runs }: FleetJournal): readonly string[] {
+  const found: string[] = []
+  for (const some of Map.groupBy(runs, ({ vin }) => vin).values()) {
+    let endedAtMs = -Infinity
+    for (const run of some.toSorted(byStart)) {
+      if (run.startedAtMs + clockMs < endedAtMs) found.push(nameOf(run))
+      endedAtMs = Math.max(endedAtMs, run.atMs)
+    }
+  }
+  return found
+}
+
+/** A time, in milliseconds since the epoch. */
+export interface Span {
+  readonly fromMs: number
+  readonly toMs: number
+}
+
+/**
+ * The time from sending a message to the start of its handler, in milliseconds. Of the messages that were sent in the span, 99 of 100
+ * took less.
+ */
+export function p99Ms(sent: readonly Sent[], { runs }: FleetJournal, { fromMs, toMs }: Span): number {
+  const starts = new Map<string, number>()
+  for (const run of runs)
+    if (!run.replayed) starts.set(nameOf(run), Math.min(run.startedAtMs, starts.get(nameOf(run)) ?? Infinity))
+  const waits = sent
+    .filter(({ sentAtMs, status }) => status === 200 && sentAtMs >= fromMs && sentAtMs < toMs)
+    .map((message) => (starts.get(nameOf(message)) ?? Infinity) - message.sentAtMs)
+  expect(waits.length).toBeGreaterThan(0)
+  return Math.round(percentile(Float64Array.from(waits), 0.99))
+}
+
 /** Resolves when every acknowledged message of the sender was handled, or fails after this time. */
 export async function handled(fleet: Fleet, traffic: Pick<Traffic, 'acknowledged'>, withinMs: number): Promise<void> {
   const waiting = (): readonly string[] => {
@@ -273,6 +311,15 @@ export async function handled(fleet: Fleet, traffic: Pick<Traffic, 'acknowledged
   await expect.poll(waiting, { timeout: withinMs, interval: 200, message: 'acknowledged and not handled' }).toEqual([])
 }
 
+/** Resolves when no handler has run for ten seconds. */
+async function quiet(fleet: Fleet): Promise<void> {
+  for (let last = -1, count = 0; count !== last;) {
+    last = count
+    await pause(10_000)
+    count = fleet.journal().runs.length
+  }
+}
+
 export interface Load {
   /** Default 500. */
   readonly ratePerSecond?: number
@@ -280,6 +327,8 @@ export interface Load {
   readonly vehicles?: number
   /** How long the last messages may take, in milliseconds. Default 60,000. */
   readonly handledWithinMs?: number
+  /** The promise does not cover what happens: no message may be awaited. Default `false`. */
+  readonly mayLose?: boolean
 }
 
 /** What {@link underLoad} found, and what it found it in. */
@@ -291,9 +340,9 @@ export interface Loaded extends Found {
 export async function underLoad(
   fleet: Fleet,
   load: Load,
-  happens: (traffic: Pick<Traffic, 'sent'>) => Promise<void>,
+  happens: (traffic: Pick<Traffic, 'sent' | 'acknowledged'>) => Promise<void>,
 ): Promise<Loaded> {
-  const { ratePerSecond = 500, vehicles = 200, handledWithinMs = 60_000 } = load
+  const { ratePerSecond = 500, vehicles = 200, handledWithinMs = 60_000, mayLose = false } = load
   const vins = Array.from({ length: vehicles }, (_, n) => `V${n}`)
   const traffic = createTraffic({ vins, ratePerSecond, goesOn: true })
   let isOver = false
@@ -306,7 +355,8 @@ export async function underLoad(
     isOver = true
     await pouring
   }
-  await handled(fleet, traffic, handledWithinMs)
+  if (mayLose) await quiet(fleet)
+  else await handled(fleet, traffic, handledWithinMs)
   return { ...judge(traffic.sent, fleet.journal()), all: traffic.sent }
 }
 

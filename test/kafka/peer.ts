@@ -39,6 +39,7 @@ async function handle(text: string): Promise<void> {
   if (journal === undefined) return
   const run: TimedRun = {
     ...{ kind: 'run', pid: process.pid, vin, number: data.Odometer, delivery: '', attempt: 1, redelivered: false },
+    replayed: false,
     startedAtMs,
     atMs: now(),
   }

@@ -1,6 +1,8 @@
 // One process of a fleet on the runtime of the first argument: a receiver, handlers, or both. Handlers write each run to the journal
 // that `SETTINGS` names.
-import { appendFileSync } from 'node:fs'
+import { appendFileSync, existsSync } from 'node:fs'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { createReceiver, type ReceiverOptions } from '../../src/index.ts'
@@ -16,7 +18,10 @@ export interface Settings {
   readonly journal: string
   /** The duration of a handler in milliseconds. A random one takes up to twice as long. */
   readonly handlerMs: number
-  /** Handlers of vehicles whose names begin with `fails` throw. */
+  /** While this file exists, handlers of vehicles whose names begin with `fails` throw. */
+  readonly failing?: string
+  /** No run of a handler frees this number of bytes. Default 0. */
+  readonly leakBytes?: number
   readonly options?: Pick<ReceiverOptions, 'concurrency' | 'timeoutMs' | 'retry' | 'limits'>
 }
 
@@ -34,13 +39,17 @@ const inbox = kafkaInbox({
   ...(settings.spool === undefined ? {} : { spool: sqliteInbox({ path: settings.spool }) }),
 })
 const receiver = createReceiver({ secret: process.env['WEBHOOK_SECRET'], inbox, ...settings.options })
+const { failing, leakBytes = 0 } = settings
+const leaked: unknown[] = []
 if (settings.inbox.role !== 'receive') {
   receiver
     .on('data', async ({ vin, data }, { delivery }) => {
       const startedAtMs = now()
       const ms = settings.handlerMs * (1 + Math.random())
       if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms))
-      if (vin.startsWith('fails')) throw new Error('A handler of the test fails.')
+      if (failing !== undefined && vin.startsWith('fails') && existsSync(failing))
+        throw new Error('A handler of the test fails.')
+      if (leakBytes > 0) leaked.push(new Array(leakBytes / 8).fill(0))
       note({
         kind: 'run',
         pid: process.pid,
@@ -49,6 +58,7 @@ if (settings.inbox.role !== 'receive') {
         delivery: delivery.id,
         attempt: delivery.attempt,
         redelivered: delivery.redelivered,
+        replayed: delivery.replayed,
         startedAtMs,
         atMs: now(),
       })
@@ -67,5 +77,15 @@ if (settings.inbox.role !== 'receive') {
 }
 
 const server = await adapter.serve(receiver, { port: 0, hostname: '127.0.0.1' })
+// What is alive, for `weigh`.
+if (process.argv[2] === 'node') {
+  setFlagsFromString('--expose-gc')
+  const collect: () => void = runInNewContext('gc')
+  process.on('SIGUSR2', () => {
+    collect()
+    const { heapUsed, external } = process.memoryUsage()
+    console.log(`weight ${heapUsed + external}`)
+  })
+}
 const { left, lost } = await server.closed
 console.log(`left ${left} lost ${lost}`)
