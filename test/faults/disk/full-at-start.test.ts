@@ -1,4 +1,3 @@
-import { closeSync, openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { expect, test } from 'vitest'
@@ -7,18 +6,6 @@ import { readSqliteOptions } from '../../../adapters/inbox/sqlite/options.ts'
 import { message, reason } from '../../../src/testing/kept-message.ts'
 import { settingsOf, waitingIn } from '../../inbox/sqlite-settings.ts'
 import { createVolume, noVolumes } from './volume.ts'
-
-/** Fills the disk to the last page. */
-function fill(folder: string): void {
-  const file = openSync(join(folder, 'filler'), 'w')
-  try {
-    for (;;) writeSync(file, new Uint8Array(4096))
-  } catch (error) {
-    expect(error).toMatchObject({ code: 'ENOSPC' })
-  } finally {
-    closeSync(file)
-  }
-}
 
 test.skipIf(noVolumes !== undefined)(
   'a process that starts on a full disk opens its inbox and handles the waiting messages',
@@ -35,7 +22,7 @@ test.skipIf(noVolumes !== undefined)(
     await store.open({ nowMs: 1 })
     await store.tidy({ nowMs: 1 }, 0)
     await store.close({ nowMs: 1 })
-    fill(volume.folder)
+    volume.fill()
     const inbox = sqliteInbox(options)(settingsOf().settings)
     expect((await waitingIn(await inbox.open())).map(({ id }) => id)).toEqual([message(1).id, message(2).id])
     await inbox.claim(message(1).id)

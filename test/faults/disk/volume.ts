@@ -1,5 +1,15 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { native } from './native.ts'
@@ -8,6 +18,10 @@ import { native } from './native.ts'
 export interface Volume extends Disposable {
   /** Where it is mounted. */
   readonly folder: string
+  /** Fills it to the last page. Returns the file that takes the room. */
+  fill(): string
+  /** Writes to the disk what programs did not sync. */
+  sync(): void
   /** The file system writes nothing more: everything that was not synced is lost. */
   cutPower(): void
   /** The file system finds an error in itself and becomes read-only, as after a disk failure. */
@@ -79,6 +93,19 @@ export function createVolume(megabytes: number): Volume {
 
   return {
     folder,
+    fill() {
+      const filler = join(folder, 'filler')
+      const file = openSync(filler, 'w')
+      try {
+        for (;;) writeSync(file, new Uint8Array(4096))
+      } catch (error) {
+        if (!(error instanceof Error) || Reflect.get(error, 'code') !== 'ENOSPC') throw error
+      } finally {
+        closeSync(file)
+      }
+      return filler
+    },
+    sync: () => void run('sync', '--file-system', folder),
     cutPower() {
       if (typeof native === 'string') throw new Error(native)
       run(native.shutdown, folder)
