@@ -312,7 +312,7 @@ test.skipIf(process.platform !== 'linux')(
   'memory and sockets of a receiver and of handlers do not grow',
   async () => {
     const { warmUpMs, everyMs, samples, ratePerSecond, leakBytes, most } = inForm({
-      full: { warmUpMs: 8_000, everyMs: 1_000, samples: 24, ratePerSecond: 300, leakBytes: 4_000, most: 1.1 },
+      full: { warmUpMs: 6_000, everyMs: 1_000, samples: 18, ratePerSecond: 300, leakBytes: 4_000, most: 1.1 },
       long: {
         ...{ warmUpMs: 120_000, everyMs: 10_000, samples: 6 * steadyMinutes, ratePerSecond: 1_000, leakBytes: 400 },
         most: 1.05,
