@@ -1,7 +1,7 @@
 /**
  * Where the time of a message goes: one server under the load of `bench/pipeline.ts`, sampled by V8's profiler.
  *
- *     npm run bench:profile -- --server fleethook --format service
+ *     npm run bench:profile -- --server fleethook-source --format service
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -16,7 +16,7 @@ import { table } from './table.ts'
 
 const { values } = parseArgs({
   options: {
-    server: { type: 'string', default: 'fleethook' },
+    server: { type: 'string', default: 'fleethook-source' },
     format: { type: 'string', default: 'service' },
     count: { type: 'string', default: '100000' },
     functions: { type: 'string', default: '40' },

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { measuredCore, onEveryCore, pinned } from './pin.ts'
 import type { Report, Taken } from './servers/measured.ts'
@@ -21,6 +22,7 @@ export async function startServer(
   variables: Readonly<Record<string, string>> = {},
   isPinned = true,
 ): Promise<ServerProcess> {
+  if (!existsSync(new URL('../dist', import.meta.url))) throw new Error('Run "npm run build" first.')
   const script = fileURLToPath(new URL(`servers/${name}.ts`, import.meta.url))
   const plain = [process.execPath, ...nodeOptions, script]
   const [command = process.execPath, ...args] = isPinned ? pinned(measuredCore, plain) : onEveryCore(plain)
