@@ -210,9 +210,7 @@ export async function connect({ inbox, url, secret }: ConnectionOptions, needs: 
     throw new FleethookError(
       'inbox_locked',
       `Another process has ${inbox} and does not answer operators at ${socket}.`,
-      {
-        hint: 'Run this command as the user of the receiver, or stop the receiver first.',
-      },
+      { hint: 'Run this command as the user of the receiver, or stop the receiver first.' },
     )
   })
   const open = async ({ method, path, body }: Asked): Promise<Answer> =>
