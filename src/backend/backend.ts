@@ -26,7 +26,7 @@ export interface BackendParts {
 }
 
 /** Which fields of vehicles are kept, and the edges that look at them. */
-export interface VehicleParts {
+interface VehicleParts {
   readonly slots: Slots
   readonly rules: Rules
 }
