@@ -25,7 +25,7 @@ export interface BackendParts {
   readonly vehicles: VehicleParts | undefined
 }
 
-/** Which fields of vehicles are kept, and the edges that look at them. */
+/** Which fields of vehicles are kept, and the edges that read them. */
 interface VehicleParts {
   readonly slots: Slots
   readonly rules: Rules
