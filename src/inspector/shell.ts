@@ -36,7 +36,7 @@ export function createShell(): Hono {
     if (!c.res.headers.has('cache-control')) c.header('cache-control', 'no-store')
   })
   const shell = (c: Context): Response => c.body(page.html, 200, { 'content-type': 'text/html; charset=utf-8' })
-  // The page finds its assets beside it, so its address has to end with a slash. Hono matches that slash as an empty name.
+  // The page loads its assets from beside it, so its address must end with a slash. Hono matches that slash as an empty name.
   app.get('/:nothing{^$}', shell)
   app.get('/', (c) => {
     const { pathname } = new URL(c.req.url)

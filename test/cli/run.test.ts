@@ -123,7 +123,7 @@ test('a receiver that crashes is started again, and a message that is sent meanw
   expect(await pid(1)).not.toBe(await pid(0))
 })
 
-test('fleethook reload replaces the receiver by a fresh process', async () => {
+test('fleethook reload replaces the receiver with a new process', async () => {
   const { target, port, pid } = await run(writeProgram(serving))
   const { status, stdout } = await command(['reload', '--port', String(port)])
   expect([status, stdout]).toEqual([0, expect.stringContaining(`Process ${target.pid} replaces its receiver.`)])

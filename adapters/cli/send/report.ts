@@ -229,10 +229,10 @@ function troubles(result: SendResult, options: SendOptions, colors: Colors, widt
   ]
 }
 
-/** Refusals of which the secret is the reason. */
+/** Refusals that the secret causes. */
 const ofSecrets: ReadonlySet<string> = new Set(['authorization_missing', 'authorization_scheme', 'secret_wrong'])
 
-/** What `send` knows of a refusal beside the receiver's own hint. */
+/** What `send` adds to the receiver's own hint. */
 function secretHint({ error = '' }: Answer, { secret }: SendOptions): string {
   if (!ofSecrets.has(error)) return ''
   if (secret === undefined) return ' No secret was sent: set WEBHOOK_SECRET in the environment or in .env.'
