@@ -7,9 +7,9 @@ import type { Report, Taken } from './servers/measured.ts'
 /** A server in a process of its own. */
 export interface ServerProcess {
   readonly port: number
-  /** Starts to count its CPU time. */
+  /** Starts counting its CPU time. */
   begin(): Promise<void>
-  /** What it took since `begin`. */
+  /** What it used since `begin`. */
   end(): Promise<Taken>
   stop(): Promise<void>
 }
