@@ -28,18 +28,18 @@ export async function startServer(
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     env: { ...process.env, ...variables },
   })
-  const first = await heard(child)
-  if (!('port' in first)) throw new Error(`The server ${name} did not say where it listens.`)
+  const first = await nextReport(child)
+  if (!('port' in first)) throw new Error(`The server ${name} did not report where it listens.`)
   return {
     port: first.port,
     async begin() {
       child.send('begin')
-      await heard(child)
+      await nextReport(child)
     },
     async end() {
       child.send('end')
-      const report = await heard(child)
-      if (!('cpuMicroseconds' in report)) throw new Error(`The server ${name} did not say what it took.`)
+      const report = await nextReport(child)
+      if (!('cpuMicroseconds' in report)) throw new Error(`The server ${name} did not report what it used.`)
       return report
     },
     async stop() {
@@ -49,12 +49,12 @@ export async function startServer(
   }
 }
 
-function heard(child: ChildProcess): Promise<Report> {
+function nextReport(child: ChildProcess): Promise<Report> {
   return new Promise((resolve, reject) => {
-    const gone = (code: number | null): void => reject(new Error(`A server ended with exit code ${code}.`))
-    child.once('exit', gone)
+    const ended = (code: number | null): void => reject(new Error(`A server ended with exit code ${code}.`))
+    child.once('exit', ended)
     child.once('message', (report) => {
-      child.off('exit', gone)
+      child.off('exit', ended)
       resolve(report as Report)
     })
   })

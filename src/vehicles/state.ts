@@ -84,7 +84,7 @@ interface StateParts {
   readonly seenMs: number
   readonly values: readonly (FieldValue | undefined)[]
   readonly ats: readonly number[]
-  readonly heard: readonly number[]
+  readonly seqs: readonly number[]
   readonly invalid: Readonly<Record<number, number>> | undefined
   readonly bases: Readonly<Record<number, number>> | undefined
   readonly link: Link | undefined
@@ -110,7 +110,7 @@ export class VehicleState implements StoredVehicle, StateParts {
   /** By slot: when the vehicle sent it, in milliseconds since the epoch, and never later than the receipt. */
   readonly ats: readonly number[]
   /** By slot: the `seq` of the message that last reported a value. */
-  readonly heard: readonly number[]
+  readonly seqs: readonly number[]
   /** By slot: since when the vehicle has reported no value. */
   readonly invalid: Readonly<Record<number, number>> | undefined
   /** By slot: the last value that was reported as a change, for fields with a `delta`. */
@@ -128,7 +128,7 @@ export class VehicleState implements StoredVehicle, StateParts {
     this.seenMs = parts.seenMs
     this.values = parts.values
     this.ats = parts.ats
-    this.heard = parts.heard
+    this.seqs = parts.seqs
     this.invalid = parts.invalid
     this.bases = parts.bases
     this.link = parts.link
@@ -138,7 +138,7 @@ export class VehicleState implements StoredVehicle, StateParts {
 
   static unknown(vin: string, slots: Slots): VehicleState {
     return new VehicleState(vin, slots, {
-      ...{ seq: -1, seenMs: -Infinity, values: nothing, ats: nothing, heard: nothing, gapTo: -1 },
+      ...{ seq: -1, seenMs: -Infinity, values: nothing, ats: nothing, seqs: nothing, gapTo: -1 },
       ...{ invalid: undefined, bases: undefined, link: undefined, memory: undefined },
     })
   }
@@ -148,21 +148,21 @@ export class VehicleState implements StoredVehicle, StateParts {
     const row: Row = JSON.parse(text)
     const values: (FieldValue | undefined)[] = []
     const ats: number[] = []
-    const heard: number[] = []
+    const seqs: number[] = []
     const invalid: Record<number, number> = {}
     const bases: Record<number, number> = {}
-    for (const [name, [value, at, heardSeq, invalidMs, base]] of Object.entries(row.fields)) {
+    for (const [name, [value, at, valueSeq, invalidMs, base]] of Object.entries(row.fields)) {
       const slot = slots.slotOf(name)
       if (slot === undefined) continue
-      grow(values, ats, heard, slot)
+      grow(values, ats, seqs, slot)
       values[slot] = value
       ats[slot] = at
-      heard[slot] = heardSeq
+      seqs[slot] = valueSeq
       if (invalidMs != null) invalid[slot] = invalidMs
       if (base != null) bases[slot] = base
     }
     return new VehicleState(vin, slots, {
-      ...{ seq, seenMs, values, ats, heard },
+      ...{ seq, seenMs, values, ats, seqs },
       invalid: orNone(invalid),
       bases: orNone(bases),
       link: row.link && {
@@ -183,7 +183,7 @@ export class VehicleState implements StoredVehicle, StateParts {
       if (value === undefined || name === undefined) continue
       const invalidMs = this.invalid?.[slot]
       const base = this.bases?.[slot]
-      const known = [value, this.ats[slot] ?? 0, this.heard[slot] ?? 0] as const
+      const known = [value, this.ats[slot] ?? 0, this.seqs[slot] ?? 0] as const
       fields[name] = base === undefined && invalidMs === undefined ? known : [...known, invalidMs ?? null, base ?? null]
     }
     const { link, memory, gapTo } = this
@@ -215,7 +215,7 @@ interface Row {
   readonly fields: Readonly<
     Record<
       string,
-      readonly [value: FieldValue, at: number, heard: number, invalidMs?: number | null, base?: number | null]
+      readonly [value: FieldValue, at: number, seq: number, invalidMs?: number | null, base?: number | null]
     >
   >
   readonly link?: Omit<Link, 'stateMs' | 'online' | 'state'> & {
@@ -233,7 +233,7 @@ const partsOf = (state: VehicleState): { -readonly [Name in keyof StateParts]: S
   seenMs: state.seenMs,
   values: state.values,
   ats: state.ats,
-  heard: state.heard,
+  seqs: state.seqs,
   invalid: state.invalid,
   bases: state.bases,
   link: state.link,
@@ -246,11 +246,11 @@ function orNone<T extends object>(record: T): T | undefined {
 }
 
 /** Fills lists up to a slot: V8 keeps lists without holes small and fast. */
-function grow(values: (FieldValue | undefined)[], ats: number[], heard: number[], slot: number): void {
+function grow(values: (FieldValue | undefined)[], ats: number[], seqs: number[], slot: number): void {
   while (values.length <= slot) {
     values.push(undefined)
     ats.push(0)
-    heard.push(0)
+    seqs.push(0)
   }
 }
 
@@ -287,7 +287,7 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
       for (const name in data) {
         const value = data[name]
         if (value === undefined || (value === null && Object.hasOwn(event.undecoded, name))) continue
-        draft.hear(name, value, atMs, false)
+        draft.add(name, value, atMs, false)
       }
       return draft
     }
@@ -295,7 +295,7 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
       const draft = new Draft(before, seq, receivedMs, gapTo)
       const createdMs = Math.min(event.at.getTime(), receivedMs)
       for (const { field, value, atMs, tolerance } of documentValues(event.vehicleData, createdMs))
-        draft.hear(field, value, Math.min(atMs, receivedMs), true, tolerance)
+        draft.add(field, value, Math.min(atMs, receivedMs), true, tolerance)
       return draft
     }
     case 'state':
@@ -335,7 +335,7 @@ class Draft implements Applied {
   readonly #parts: ReturnType<typeof partsOf>
   readonly #seq: number
   readonly #uncertainTo: number
-  #own: { readonly values: (FieldValue | undefined)[]; readonly ats: number[]; readonly heard: number[] } | undefined
+  #own: { readonly values: (FieldValue | undefined)[]; readonly ats: number[]; readonly seqs: number[] } | undefined
   #differences: Difference[] | undefined
   /** The slots of values that did not change and are certain again. */
   #certain: number[] | undefined
@@ -353,7 +353,7 @@ class Draft implements Applied {
   }
 
   /** Adds a value that a message reports. `null` in a document says nothing about the field, unless its `null` means none. */
-  hear(field: string, value: FieldValue, atMs: number, isDocument: boolean, tolerance: number = 0): void {
+  add(field: string, value: FieldValue, atMs: number, isDocument: boolean, tolerance: number = 0): void {
     const before = this.#before
     const slot = before.slots.slotOf(field)
     if (slot === undefined) return
@@ -363,7 +363,7 @@ class Draft implements Applied {
     if (known !== undefined && atMs < Math.max(knownMs, invalidMs ?? -Infinity)) return
     const isNone = value === null && !nullMeansNone.has(field)
     if (isNone && (known === undefined || isDocument)) return
-    const acrossGap = known !== undefined && (before.heard[slot] ?? 0) <= this.#uncertainTo
+    const acrossGap = known !== undefined && (before.seqs[slot] ?? 0) <= this.#uncertainTo
     if (isNone) {
       if (invalidMs !== undefined) return
       this.#parts.invalid = { ...this.#parts.invalid, [slot]: atMs }
@@ -405,7 +405,7 @@ class Draft implements Applied {
       // A list that has grown has spare room. A copy of it has none.
       this.#parts.values = this.#hasGrown ? own.values.slice() : own.values
       this.#parts.ats = this.#hasGrown ? own.ats.slice() : own.ats
-      this.#parts.heard = this.#hasGrown ? own.heard.slice() : own.heard
+      this.#parts.seqs = this.#hasGrown ? own.seqs.slice() : own.seqs
     }
     return new VehicleState(this.#before.vin, this.#before.slots, this.#parts)
   }
@@ -423,18 +423,18 @@ class Draft implements Applied {
   }
 
   #set(slot: number, value: FieldValue, atMs: number): void {
-    const { values, ats, heard } = (this.#own ??= {
+    const { values, ats, seqs } = (this.#own ??= {
       values: this.#parts.values.slice(),
       ats: this.#parts.ats.slice(),
-      heard: this.#parts.heard.slice(),
+      seqs: this.#parts.seqs.slice(),
     })
     if (slot >= values.length) {
-      grow(values, ats, heard, slot)
+      grow(values, ats, seqs, slot)
       this.#hasGrown = true
     }
     values[slot] = value
     ats[slot] = atMs
-    heard[slot] = this.#seq
+    seqs[slot] = this.#seq
   }
 
   #change(difference: Difference): void {
@@ -463,10 +463,10 @@ export function isDeepEqual(one: FieldValue | undefined, other: FieldValue | und
 
 const isOn: Readonly<Record<string, boolean>> = { online: true, driving: true, asleep: false, offline: false }
 
-const unheard: Link = { online: undefined, state: undefined, stateMs: -Infinity, heard: -1, connections: {} }
+const unknownLink: Link = { online: undefined, state: undefined, stateMs: -Infinity, heard: -1, connections: {} }
 
 function linked(
-  link: Link = unheard,
+  link: Link = unknownLink,
   event: Extract<FleetEvent, { topic: 'state' | 'connectivity' }>,
   atMs: number,
   seq: number,
@@ -528,7 +528,7 @@ export class Snapshot implements AnyVehicleView {
   }
 
   isCertain(field: string): boolean {
-    return this.#known(field) !== undefined && (this.#state.heard[this.#slot(field)] ?? -1) > this.#uncertainTo
+    return this.#known(field) !== undefined && (this.#state.seqs[this.#slot(field)] ?? -1) > this.#uncertainTo
   }
 
   invalidSince(field: string): Date | undefined {
