@@ -42,7 +42,7 @@ export function defineInspect(command: Command): void {
   )
 }
 
-/** Says on the terminal when the receiver is gone and when it is there again. */
+/** Forwards the page's requests to the receiver. Prints a line when it stops, and one when it runs again. */
 export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Response> {
   let isGone = false
   const say = (gone: boolean, line: string): void => {

@@ -208,7 +208,7 @@ export class Launcher {
   }
 
   #start(): Receiver {
-    // In a session of its own, it does not get the Ctrl+C of the terminal beside the signal from here.
+    // In its own session, it does not get Ctrl+C from the terminal in addition to the signal from here.
     const child = spawn(process.execPath, [...process.execArgv, ...this.#command], {
       stdio: ['inherit', 'inherit', 'inherit', this.#socket.fd, 'ipc'],
       detached: true,
@@ -243,7 +243,7 @@ export class Launcher {
     this.#next = next
     setTimeout(() => {
       if (this.#next !== next || this.#current?.isStopping === true) return
-      say(`the new receiver did not call serve within ${startMs} ms: the old one goes on`)
+      say(`the new receiver did not call serve within ${startMs} ms: the old one keeps running`)
       next.child.kill('SIGKILL')
     }, startMs).unref()
   }
@@ -277,7 +277,7 @@ export class Launcher {
     if (receiver === this.#next) {
       this.#next = undefined
       if (this.#stopSignal === undefined && this.#current !== undefined) {
-        if (!this.#current.isStopping) say(`the new receiver ended with ${how}: the old one goes on`)
+        if (!this.#current.isStopping) say(`the new receiver ended with ${how}: the old one keeps running`)
         return
       }
     } else {

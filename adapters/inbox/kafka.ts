@@ -45,7 +45,7 @@ export function kafkaInbox(options: KafkaInboxOptions): RelayInbox {
     attach(parts) {
       if (isAttached) {
         throw new FleethookError('option_invalid', 'One kafkaInbox was given to two receivers.', {
-          hint: 'Make one for each receiver, with a topic of its own.',
+          hint: 'Make one for each receiver, with its own topic.',
         })
       }
       refuseConflation(parts.settings)

@@ -151,7 +151,7 @@ test('a new receiver that cannot start leaves the old one running', async () => 
   const before = await pid(0)
   writeFileSync(path, 'throw new Error("a mistake")')
   target.kill('SIGHUP')
-  await target.line(/the new receiver ended with status 1: the old one goes on/)
+  await target.line(/the new receiver ended with status 1: the old one keeps running/)
   expect(await post(`http://127.0.0.1:${port}`, 'V1')).toBe(200)
   process.kill(before, 0)
 })

@@ -156,7 +156,7 @@ test('a misspelled field is refused at registration, with the nearest name', () 
   )
 }) // prettier-ignore
 
-test('of ten thousand rules over places, a message is looked at by those of its own place', async () => {
+test('with ten thousand rules over places, a message is checked only against those of its place', async () => {
   let looks = 0
   const receiver: Receiver = createReceiver({ secret: false, vehicles: true, log: silent })
   for (let index = 0; index < 10_000; index++) {

@@ -236,7 +236,7 @@ const ofSecrets: ReadonlySet<string> = new Set(['authorization_missing', 'author
 function secretHint({ error = '' }: Answer, { secret }: SendOptions): string {
   if (!ofSecrets.has(error)) return ''
   if (secret === undefined) return ' No secret was sent: set WEBHOOK_SECRET in the environment or in .env.'
-  return ` The secret that was sent has the check digits ${checkDigits(secret)}. The receiver prints those of its own when it starts.`
+  return ` The secret that was sent has the check digits ${checkDigits(secret)}. The receiver prints its own when it starts.`
 }
 
 function trouble(what: string, hint: string | undefined, width: number): string {

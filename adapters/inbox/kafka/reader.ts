@@ -33,14 +33,14 @@ interface ReaderOptions {
   readonly retentionMs: number | undefined
 }
 
-/** A message that is read and not settled. */
+/** A message that was read and is not settled. */
 interface Unsettled {
   readonly message: InboxMessage
   readonly part: Part
   readonly offset: number
   readonly replayed: boolean
   deliveries: number
-  /** It was handed out, and its attempt has not ended. */
+  /** Whether it was handed out and its attempt has not ended. */
   isOut: boolean
 }
 
@@ -74,7 +74,7 @@ const defaultBytes = 64 * 1_048_576
 /** The number of settled records that are read again when a partition is assigned, to find records that the log has twice. */
 const readBefore = 500
 
-/** The most settled messages above the oldest unsettled one of a partition. After a crash, at most this many are handled again. */
+/** The most settled messages above the oldest unsettled one of a partition: after a crash, no more than these are handled again. */
 const mostAbove = 50_000
 
 const commitMs = 1_000

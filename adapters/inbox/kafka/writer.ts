@@ -17,7 +17,7 @@ export interface Entry {
   readonly resolve: () => void
   readonly reject: (error: FleethookError) => void
   isOver: boolean
-  /** Whether it goes into a batch of its own. */
+  /** Whether it is sent alone. */
   isAlone: boolean
 }
 
