@@ -112,7 +112,7 @@ const groupName: Rule = {
 }
 
 const tlsOptions: Rule = {
-  must: 'must be true or an object of ca, cert, key, passphrase, servername',
+  must: 'must be true, or an object with ca, cert, key, passphrase, servername',
   accepts: (value) =>
     value === true ||
     (isObject(value) &&
@@ -121,7 +121,7 @@ const tlsOptions: Rule = {
 }
 
 const credential: Rule = {
-  must: 'must be a text that is not empty, or a function that returns it',
+  must: 'must be a non-empty text, or a function that returns one',
   accepts: (value) => (typeof value === 'string' && value !== '') || typeof value === 'function',
   isSecret: true,
 }
@@ -156,7 +156,7 @@ export function readKafkaOptions(options: KafkaInboxOptions): KafkaSettings {
   if (sessionMs < quiesceMs + 3_000) {
     throw new FleethookError(
       'option_invalid',
-      `Option \`sessionMs\` of kafkaInbox is ${sessionMs}, and a process that finishes its handlers is silent for \`quiesceMs\` (${quiesceMs}).`,
+      `Option \`sessionMs\` of kafkaInbox is ${sessionMs}, and a process that finishes its handlers sends no heartbeat for up to \`quiesceMs\` (${quiesceMs}).`,
       { hint: `Set sessionMs to at least ${quiesceMs + 3_000}, or make quiesceMs smaller.` },
     )
   }
