@@ -1,5 +1,5 @@
 /**
- * Where the time of a message goes: one server under the load of `bench/pipeline.ts`, sampled by V8's profiler.
+ * Shows where the time of a message goes: samples one server under the load of `bench/pipeline.ts` with V8's profiler.
  *
  *     npm run bench:profile -- --server fleethook-source --format service
  */
@@ -78,7 +78,7 @@ const profile: Profile = JSON.parse(readFileSync(join(scratch, file), 'utf8'))
 rmSync(scratch, { recursive: true })
 
 const row = ([name, microseconds]: [string, number]): string[] => [name, (microseconds / count).toFixed(2)]
-console.log(`${values.server}, ${format}: µs a message, by itself, over ${count} messages from the first on\n`)
+console.log(`${values.server}, ${format}: self time in µs per message, over ${count} messages from the first one\n`)
 console.log(table(['part', 'µs'], summed(profile, partOf).map(row)))
 console.log()
 console.log(table(['function', 'µs'], summed(profile, nameOf).slice(0, Number(values.functions)).map(row)))

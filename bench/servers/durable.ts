@@ -1,4 +1,4 @@
-// A receiver with one handler and the inbox that the environment names: the same program for each, so that only that differs.
+// A receiver with one handler and the inbox that the environment names. All inboxes run in the same program.
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { createReceiver, type InboxFactory, memoryInbox } from 'fleethook'

@@ -152,7 +152,7 @@ test('a message that arrives does not undo what is being typed into a filter', a
   await page.context().close()
 })
 
-test('replays the dead letters that match, after it has said how many', async () => {
+test('replays the matching dead letters after it has shown their number', async () => {
   const { page } = await openTab(browser, scene)
   await page.goto(`${scene.url}#/dead?vin=0FLEETV14T0000003`)
   await page.getByRole('button', { name: 'Replay these…' }).click()
@@ -162,7 +162,7 @@ test('replays the dead letters that match, after it has said how many', async ()
   await page.context().close()
 })
 
-test('a receiver that is gone is reconnected to, and nothing is shown twice', async () => {
+test('reconnects to a receiver that was gone, and shows nothing twice', async () => {
   const first = await openScene()
   const { page } = await openTab(browser, first)
   await page.locator('.row').first().waitFor()
