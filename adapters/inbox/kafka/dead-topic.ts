@@ -15,10 +15,10 @@ interface DeadTopicOptions {
   readonly writerId: Buffer
 }
 
-/** How long what was read stays in memory for the next page, in milliseconds. */
+/** How long dead letters that were read stay in memory for the next page, in milliseconds. */
 const idleMs = 10_000
 
-/** The dead letters of all processes, in a topic. The key is the id, and a tombstone deletes it. */
+/** Keeps the dead letters of all processes in a topic. The key of a record is the id, and a tombstone deletes it. */
 export class DeadTopic {
   readonly #options: DeadTopicOptions
   #reader: TopicReader | undefined
@@ -31,7 +31,7 @@ export class DeadTopic {
     this.#options = options
   }
 
-  /** Resolves when the in-sync replicas have it. */
+  /** Resolves when the in-sync replicas have the dead letter. */
   async add(letter: DeadLetter): Promise<void> {
     const { settings, writer, writerId } = this.#options
     const record = toDeadRecord(letter, {
@@ -42,7 +42,7 @@ export class DeadTopic {
     await writer.append([record], letter.message.bytes)
   }
 
-  /** Deletes one, whether it is there or not. */
+  /** Deletes a dead letter. It need not exist. */
   async remove(id: string): Promise<void> {
     const { settings, writer } = this.#options
     await writer.append([tombstone(id, settings.deadTopic, this.#partitionOf(id))], 100)
@@ -61,7 +61,7 @@ export class DeadTopic {
     return found
   }
 
-  /** Those of these ids that are there, in the order of the ids given. */
+  /** The dead letters that exist for these ids, in the same order. */
   async findAll(ids: readonly string[]): Promise<readonly DeadLetter[]> {
     await this.#update()
     return ids.flatMap((id) => this.#letters.get(id) ?? [])
@@ -77,7 +77,7 @@ export class DeadTopic {
     return partitionOf(connector.client, id, settings.partitions)
   }
 
-  /** Reads what came since the last time: pages of one list need not read all of it again. */
+  /** Reads only what is newer than the last read, so that the next page of a list does not read the whole topic again. */
   #update(): Promise<void> {
     this.#reading = this.#reading.then(
       () => this.#readNew(),
