@@ -1,6 +1,6 @@
 /**
- * What a message costs when a relay posts a hundred of them in one collector body: through `receiver.accept`, in this
- * process, from the text of the body to the handlers, against `JSON.parse` of the same messages.
+ * Measures the CPU time of a message when a relay posts a hundred of them in one collector body: through `receiver.accept`,
+ * in this process, from the text of the body to the handlers. Compares it with `JSON.parse` of the same messages.
  *
  *     npm run bench:batches
  */
@@ -33,7 +33,7 @@ async function accepted(texts: readonly string[]): Promise<void> {
   if (handled !== sent) throw new Error(`The handler saw ${handled} messages, not ${sent}.`)
 }
 
-/** CPU time in microseconds a message. */
+/** CPU time in microseconds per message. */
 async function cost(run: () => void | Promise<void>): Promise<number> {
   const cpu = process.cpuUsage()
   await run()
@@ -53,7 +53,7 @@ const courses = [
 for (let round = -warmUp; round < rounds; round += 1) {
   for (const { run, costs } of courses) {
     const each = await cost(run)
-    // The first rounds are not counted: code is compiled, heaps find their size.
+    // The first rounds are not counted: V8 compiles code, and heaps reach their size.
     if (round >= 0) costs.push(each)
   }
 }
@@ -61,7 +61,7 @@ await receiver.drain()
 
 const [parse] = courses
 console.log(
-  `${bodies} bodies of ${perBody} messages a round, ${rounds} rounds, medians of CPU µs a message; goal ${budget.toFixed(2)} times JSON.parse\n`,
+  `${bodies} bodies of ${perBody} messages per round, ${rounds} rounds, medians of CPU µs per message; goal ${budget.toFixed(2)} times JSON.parse\n`,
 )
 console.log(
   table(

@@ -1,11 +1,11 @@
-/** A bar of a chart. Bars of one group stand together, in the order given. */
+/** A bar of a chart. The bars of a group stand together, in the order given. */
 export interface Bar {
   readonly label: string
   readonly group: string
   readonly value: number
   /** Written beside the value. */
   readonly note: string
-  /** Drawn in the color that stands out. */
+  /** Whether it has the color that stands out. */
   readonly isOurs: boolean
 }
 
@@ -17,7 +17,7 @@ const barStep = 30
 const groupStep = 34
 const top = 58
 
-/** Horizontal bars as SVG, readable on a light and on a dark page. */
+/** Horizontal bars as SVG, readable on light and dark pages. */
 export function chart(title: string, subtitle: string, bars: readonly Bar[]): string {
   const most = Math.max(...bars.map(({ value }) => value))
   const rows: string[] = []

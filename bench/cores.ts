@@ -1,6 +1,7 @@
 /**
- * What a message costs on one core and on two, with V8's helper threads for garbage collection and without, for the first 50,000
- * messages of a process and for later ones. The load generator shares the second core. Every round starts each server once.
+ * Measures the CPU time of a message on one core and on two, with and without V8's helper threads for garbage collection, for the
+ * first 50,000 messages of a process and for later ones. The load generator shares the second core. Every round starts each server
+ * once.
  *
  *     npm run bench:cores
  */

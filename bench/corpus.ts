@@ -5,7 +5,7 @@ import { builtInFields, encode, type Format } from '../src/normalize.ts'
 type FieldName = keyof typeof builtInFields
 
 const names = Object.keys(builtInFields) as [FieldName, ...FieldName[]]
-// What moves while a car does: most messages are of these.
+// Fields that change while a car drives: most messages have these.
 const frequent: readonly [FieldName, ...FieldName[]] = [
   'VehicleSpeed',
   'Location',
@@ -17,7 +17,7 @@ const frequent: readonly [FieldName, ...FieldName[]] = [
   'EstBatteryRange',
 ]
 
-/** What a corpus is made of. The same options, the same corpus. */
+/** Options of a corpus. The same options make the same corpus. */
 export interface CorpusOptions {
   readonly messages: number
   readonly vins: number

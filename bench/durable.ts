@@ -1,6 +1,6 @@
 /**
- * What it costs to have each message on disk before it is acknowledged: on this disk, and with syncs that take 2 and 10 ms
- * as on volumes in a cloud. `npm run bench:durable`, about ten minutes; the slow syncs take Linux and a C compiler.
+ * Measures what it costs to have each message on disk before it is acknowledged: on this disk, and with syncs that take 2 and
+ * 10 ms, as on volumes in a cloud. `npm run bench:durable`, about ten minutes. The slow syncs need Linux and a C compiler.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -26,7 +26,7 @@ const disks: readonly Disk[] = [
   { name: 'a file system in memory, each sync 10 ms', folder: memoryFolder, syncMicroseconds: 10_000 },
 ]
 
-/** Runs a part. The one over HTTP pins its own processes. */
+/** Runs a part. The part over HTTP pins its own processes. */
 function part(script: string, { folder, syncMicroseconds }: Disk, pin: boolean): void {
   const path = fileURLToPath(new URL(`durable/${script}`, import.meta.url))
   const plain = [process.execPath, path, '--folder', folder]
@@ -42,11 +42,11 @@ console.log(
 console.log(canPin ? 'Over HTTP the server is on one core and the load on the other.' : 'Processes are not pinned.')
 for (const disk of disks) {
   if (disk.syncMicroseconds > 0 && !canSlow) {
-    console.log(`\nNOT MEASURED, for there is no C compiler: ${disk.name}`)
+    console.log(`\nNOT MEASURED, because there is no C compiler: ${disk.name}`)
     process.exitCode = 1
     continue
   }
-  console.log(`\n## On ${disk.name}\n\nPuts that each wait for the one before:\n`)
+  console.log(`\n## On ${disk.name}\n\nEach put waits for the previous one:\n`)
   part('appends.ts', disk, false)
   console.log('\nOver HTTP, with a handler:\n')
   part('http.ts', disk, false)

@@ -23,7 +23,7 @@ const { values } = parseArgs({
     runs: { type: 'string', default: '3' },
     only: { type: 'string', default: '' },
     print: { type: 'boolean', default: false },
-    /** Writes the table of the page from `goals.json` without measuring. */
+    /** Writes the table of the page from `goals.json`, without measuring. */
     write: { type: 'boolean', default: false },
   },
 })
@@ -31,12 +31,12 @@ const { values } = parseArgs({
 /** A row of a table that a benchmark printed: cells by the title of their column. */
 type Row = Readonly<Record<string, string>>
 
-/** One measurement, and the goals that it answers. */
+/** One measurement, and the goals whose figures it gives. */
 interface Part {
   readonly name: string
   readonly script: string
   readonly args?: readonly string[]
-  /** The process is held to one core. The others pin their own processes. */
+  /** Whether the process is pinned to one core. Other parts pin their own processes. */
   readonly isPinned?: boolean
   /** On a file system in memory, each sync takes this long. */
   readonly syncMicroseconds?: number
@@ -47,7 +47,7 @@ interface Goal {
   readonly what: string
   readonly limits: readonly number[]
   readonly unit?: string
-  /** The greater, the better. */
+  /** Whether greater figures are better. */
   readonly isAtLeast?: boolean
   readonly digits?: number
   readonly figures: (rows: readonly Row[]) => readonly number[]
@@ -281,7 +281,7 @@ rmSync(scratch, { recursive: true })
 const textOf = (figures: readonly number[], digits: number): string =>
   figures.map((figure) => figure.toFixed(digits)).join(' / ')
 
-/** How much the worst run misses each limit. Medians decide nothing here: a goal holds in every run or it is missed. */
+/** By how much the worst run misses each limit. A goal is met only if every run meets it. */
 function verdict({ limits, isAtLeast = false, digits = 2 }: Goal, runs: readonly Run[]): string {
   if (limits.length === 0 || runs.length === 0) return ''
   const missed = limits.map((limit, at) => {

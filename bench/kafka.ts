@@ -1,6 +1,7 @@
 /**
- * Acknowledged messages a second on three real brokers: the receiver, beside what one would write instead (Hono and `producer.send`
- * for each POST), in turns in one run, and the raw client. Then the same for reading. `npm run bench:kafka`, about two minutes.
+ * Measures the acknowledged messages per second on three real brokers: the receiver, what one would write instead (Hono and
+ * `producer.send` for each POST), in turns in one run, and the raw client. Then the same for reading. `npm run bench:kafka`, about
+ * two minutes.
  */
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -49,7 +50,7 @@ const { addresses } = brokers
 const [own, other, raw] = ['bench', 'bench-peer', 'bench-raw'] as const
 for (const topic of [own, other, raw]) await createTopics(addresses, topic, partitions)
 
-/** The client alone: 500 messages a request, 3 requests at a time. */
+/** The client alone: 500 messages per request, 3 requests at a time. */
 async function rawProduced(messages: number): Promise<number> {
   const producer = new Producer({ clientId: 'bench', bootstrapBrokers: [...addresses] })
   const batch = (at: number): Parameters<typeof producer.send>[0] => ({
@@ -72,10 +73,10 @@ async function rawProduced(messages: number): Promise<number> {
   return perSecond
 }
 
-/** What reading cost. */
+/** The cost of reading. */
 interface Read {
   readonly perSecond: number
-  /** CPU time of this process for one message, in microseconds. It does not depend on what else runs on the machine. */
+  /** CPU time of this process per message, in microseconds. Unlike elapsed time, it hardly depends on other processes. */
   readonly cpuUs: number
 }
 
@@ -106,7 +107,7 @@ function rawConsumed(messages: number): Promise<Read> {
   })
 }
 
-/** A process that handles what the receiver has written. The handler does nothing. */
+/** Handles the messages that the receiver has written. The handler does nothing. */
 function handled(messages: number): Promise<Read> {
   return reading(messages, async (resolve) => {
     let seen = 0
@@ -143,7 +144,7 @@ for (let round = 0; round < 4; round++) {
   reads.raw.push(await rawConsumed(readCount))
   reads.receiver.push(await handled(readCount))
 }
-// The first round also loads code.
+// Not counted: the first round also loads code.
 const cpuRatios = reads.receiver.map(({ cpuUs }, round) => (reads.raw[round]?.cpuUs ?? 0) / cpuUs).slice(1)
 
 const ratios = laps.receiver.map(({ perSecond }, round) => perSecond / (laps.peer[round]?.perSecond ?? 1))

@@ -3,22 +3,22 @@ import { connect, type Socket } from 'node:net'
 /** Load on one server. */
 export interface LoadOptions {
   readonly port: number
-  /** Whole requests, made before the clock starts. They are sent in turn, again from the first when there are no more. */
+  /** Whole requests, made before the clock starts. They are sent in order, and again from the first after the last. */
   readonly requests: readonly Buffer[]
   readonly connections: number
   readonly count: number
-  /** Without it each connection sends its next request as soon as the last one was answered. */
+  /** Without it, each connection sends its next request as soon as the last one was answered. */
   readonly ratePerSecond?: number
 }
 
 /** The result. */
 export interface LoadResult {
   readonly seconds: number
-  /** From writing a request to the last byte of its answer, in milliseconds; with a rate, from the moment it was due. */
+  /** The time from writing a request (with a rate: from when it was due) to the last byte of its answer, in milliseconds. */
   readonly ackMs: Float64Array
   /** Answers other than 200. */
   readonly refused: number
-  /** How many of the looks for an answer found none. Near 0, the load and not the server was measured. */
+  /** The share of polls that found no answer. Near 0, the load generator and not the server was the limit. */
   readonly spare: number
 }
 
@@ -80,7 +80,7 @@ export async function load({ port, requests, connections, count, ratePerSecond }
   const dueAt = (index: number): number => startedAt + ((index + 1) * 1000) / (ratePerSecond ?? Infinity)
 
   /**
-   * Looks for answers without ever sleeping. A server that writes to a sleeping client has to wake its core, which in a
+   * Polls for answers without ever sleeping. A server that writes to a sleeping client has to wake its core, which in a
    * virtual machine costs as much as all the rest of a request: a slow server would be charged for the client's leisure.
    */
   function poll(): void {
@@ -107,7 +107,7 @@ function connected(port: number): Promise<Socket> {
   })
 }
 
-/** Every server says how long its answer is. */
+/** Whether the whole answer was received. Every server sends `Content-Length`. */
 function isWhole(received: Buffer): boolean {
   const head = received.indexOf('\r\n\r\n')
   if (head === -1) return false

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 
-/** Replaces what is between `<!-- name: begin -->` and `<!-- name: end -->` in a page. */
+/** Replaces the text between `<!-- name: begin -->` and `<!-- name: end -->` in a page. */
 export function writeBetween(page: string, name: string, content: string): void {
   const [begin, end] = [`<!-- ${name}: begin -->`, `<!-- ${name}: end -->`]
   const text = readFileSync(page, 'utf8')

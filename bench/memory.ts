@@ -1,6 +1,6 @@
 /**
- * What waits in memory, and what it weighs: a receiver that idles, one with 10,000 messages that its handlers have not
- * begun with, and one that has handled them.
+ * Measures the memory of waiting messages: an idle receiver, one with 10,000 messages that its handlers have not started,
+ * and one that has handled them.
  *
  *     npm run bench:memory
  */
@@ -24,7 +24,7 @@ interface Weight {
 }
 
 async function weigh(name: string): Promise<Weight> {
-  // What a first collection lets go of by callbacks, a second one collects.
+  // A second collection frees what the callbacks of the first one released.
   for (let pass = 0; pass < 3; pass++) {
     collect()
     await sleep(20)
@@ -36,7 +36,7 @@ async function weigh(name: string): Promise<Weight> {
 const gate = Promise.withResolvers<void>()
 const receiver = createReceiver({ secret }).on('data', () => gate.promise)
 
-// As they come over a socket: a text of its own each, which nobody else holds.
+// As over a socket: each body is its own text, which nothing else references.
 const bodyOf = (text: string): string => Buffer.from(text).toString()
 const post = async (body: string): Promise<void> => {
   const { status } = await receiver.accept({ authorization: secret, body })

@@ -1,11 +1,11 @@
 /**
- * What reading a message costs, as a ratio to `JSON.parse` of it: the budget is 1.0.
+ * Measures the CPU time of reading a message, as a ratio to `JSON.parse` of it. The budget is 1.0.
  *
  *     npm run bench:normalize
  *
  * The corpus has the recorded distribution of sizes (median 152 B, mean 181 B, p95 289 B, largest 3.1 kB with 50 fields, in
  * the maker's format), half of it typed and half as text, as vehicles send it. Parsing alone and parsing with normalizing
- * take turns in one run; the cost of normalizing is the difference, so that cold objects and collection count.
+ * take turns in one run. The cost of normalizing is the difference, so that it includes cold objects and garbage collection.
  */
 import { builtInFields, createNormalizer, encode, type FieldCatalogue, type Format } from '../src/normalize.ts'
 
@@ -14,7 +14,7 @@ const messages = 2000
 const rounds = 41
 const passes = 4
 
-/** Mulberry32: the same corpus in every run. */
+/** Mulberry32, so that every run has the same corpus. */
 function randomFrom(start: number): () => number {
   let state = start
   return () => {
@@ -29,7 +29,7 @@ const random = randomFrom(seed)
 const below = (count: number): number => Math.floor(random() * count)
 const fields: FieldCatalogue = builtInFields
 const names = Object.keys(fields)
-// What moves while a car does: most messages are of these.
+// Fields that change while a car drives: most messages have these.
 const frequent = [
   'VehicleSpeed',
   'Location',
@@ -61,7 +61,7 @@ function valueOf(name: string): unknown {
   }
 }
 
-/** As old firmware and most configurations send it: text. */
+/** A value as text, as old firmware and most configurations send it. */
 function asText(value: unknown): unknown {
   return typeof value === 'object' || typeof value === 'string' ? value : JSON.stringify(value)
 }
@@ -84,7 +84,7 @@ const events = Array.from({ length: messages }, (_, index) => {
   return { topic: 'data', vin: `0FLEETV14T0000004${100_000 + (index % 1000)}`, createdAt, data } as const
 })
 
-/** The maker's messages say `isResend`, which the others do not know. */
+/** The bodies of a format. Only the maker's messages have `isResend`. */
 function corpus(format: Format): string[] {
   const meta = format === 'vehicle_maker' ? { isResend: false } : {}
   return events.map((event) => JSON.stringify(encode({ ...event, meta }, format)))

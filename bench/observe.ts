@@ -1,5 +1,5 @@
-// What observers cost: CPU time of a message through `receiver.accept`, its handler included, with an inbox in memory. Every
-// round runs each variant once, so that all of them see the same machine.
+// Measures what observers cost: the CPU time of a message through `receiver.accept`, including its handler, with an inbox in
+// memory. Every round runs each variant once, so that all of them run under the same conditions.
 import { TraceIdRatioBasedSampler, TracerProvider } from '@opentelemetry/sdk-trace'
 import {
   AggregationTemporality,

@@ -1,6 +1,6 @@
 /**
- * What a reader wants to know: what fleethook costs beside the servers that people would use instead, in memory and with each
- * message on disk before its answer. Writes the table in `bench/README.md` and `bench/chart.svg`. `npm run bench`, two minutes.
+ * Compares fleethook with the servers that people would use instead, in memory and with each message on disk before its answer.
+ * Writes the table in `bench/README.md` and `bench/chart.svg`. `npm run bench`, two minutes.
  */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, release, type } from 'node:os'
@@ -27,7 +27,7 @@ const { values } = parseArgs({
 const rounds = Number(values.rounds)
 const seconds = Number(values.seconds)
 const connections = 64
-/** What 500 to 1,000 cars that drive send. */
+/** The rate that 500 to 1,000 driving cars send, in messages per second. */
 const calmRate = 1000
 const calmRounds = 3
 
@@ -108,7 +108,7 @@ try {
 
 const of = (laps: readonly Lap[], what: keyof Lap): number => median(laps.map((each) => each[what]))
 
-/** Of the same round, so that what else the machine does weighs on both. */
+/** Each ratio is of one round, so that other load on the machine affects both servers. */
 function ratioToBare({ laps }: Course): number {
   const [bare] = courses
   return median(laps.map((each, round) => each.cpuMicroseconds / (bare?.laps[round]?.cpuMicroseconds ?? Number.NaN)))

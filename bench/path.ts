@@ -1,5 +1,5 @@
 /**
- * How many functions of this project one message runs through, from the socket until it is settled, by V8's precise coverage
+ * Counts the functions of this project that one message runs, from the socket until it is settled, with V8's precise coverage
  * between two messages after warm-up: `npm run bench:path`.
  */
 import type { Profiler } from 'node:inspector'
@@ -33,12 +33,12 @@ async function measure(inbox: ReceiverOptions['inbox']): Promise<Path> {
   session.connect()
   for (let index = 0; index < warmUp; index += 1) await post(server.port)
   await session.post('Profiler.enable')
-  // Started after the warm-up: what the optimizing compiler inlines from then on would not be counted.
+  // Start it after the warm-up, because it does not count functions that the optimizing compiler inlines while it runs.
   await session.post('Profiler.startPreciseCoverage', { callCount: true, detailed: false })
   await post(server.port)
   await settled()
   let least: Path | undefined
-  // The smallest of some: a timer of the receiver that fires meanwhile is no part of the path.
+  // Take the smallest count, because a timer of the receiver that fires meanwhile is not part of the path.
   for (let turn = 0; turn < turns; turn += 1) {
     await session.post('Profiler.takePreciseCoverage')
     await post(server.port)
@@ -86,7 +86,7 @@ function post(port: number): Promise<void> {
   })
 }
 
-/** Asks the receiver nothing, since its answer would be counted. One message takes some milliseconds. */
+/** Waits until the message is settled. Asking the receiver would be counted too, and a message takes only milliseconds. */
 function settled(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 300))
 }

@@ -1,6 +1,6 @@
 /**
- * What a message costs from the socket to its handler, against the least that a server can do with it, and against what
- * people would use instead: servers in processes of their own, in turns, the same bodies.
+ * Measures the CPU time of a message from the socket to its handler. Compares it with the least that a server can do with a
+ * message, and with what people would use instead. Each server is a process of its own, and all get the same bodies, in turns.
  */
 import { parseArgs } from 'node:util'
 import type { Format } from '../src/normalize.ts'
@@ -23,7 +23,7 @@ const rounds = Number(values.rounds)
 const count = Number(values.count)
 const connections = 64
 const budget = 1.25
-/** What 1,000 cars that drive send at most. */
+/** The highest rate that 1,000 driving cars send, in messages per second. */
 const calmRate = 2000
 
 interface Contender {
@@ -86,7 +86,7 @@ for (const contender of contenders) {
   const process = await startServer(contender.server)
   courses.push({ ...contender, process, requests: requestsOf(contender.format), laps: [], calm: [] })
 }
-// Laps that are not counted: the first 50,000 messages cost more, for code is compiled and heaps find their size.
+// Laps that are not counted: the first 50,000 messages cost more, because V8 compiles code and heaps reach their size.
 for (let warm = 0; warm * count < 50_000; warm++) for (const course of courses) await lap(course, count)
 for (let round = 0; round < rounds; round++) for (const course of courses) course.laps.push(await lap(course, count))
 for (let round = 0; round < 3; round++)
@@ -95,7 +95,7 @@ for (const { process } of courses) await process.stop()
 
 const of = (laps: readonly Lap[], what: keyof Lap): number => median(laps.map((each) => each[what]))
 
-/** Of the same round, so that what else the machine does weighs on both. */
+/** Each ratio is of one round, so that other load on the machine affects both servers. */
 function ratioToBare(course: Course): number {
   const bare = courses.find(({ server, format }) => server === 'bare' && format === course.format)
   return median(

@@ -1,7 +1,7 @@
 /**
- * Where the time of a message goes: one server under the load of `bench/pipeline.ts`, sampled by V8's profiler.
+ * Shows where the time of a message goes: samples one server under the load of `bench/pipeline.ts` with V8's profiler.
  *
- *     npm run bench:profile -- --server fleethook --format service
+ *     npm run bench:profile -- --server fleethook-source --format service
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -16,7 +16,7 @@ import { table } from './table.ts'
 
 const { values } = parseArgs({
   options: {
-    server: { type: 'string', default: 'fleethook' },
+    server: { type: 'string', default: 'fleethook-source' },
     format: { type: 'string', default: 'service' },
     count: { type: 'string', default: '100000' },
     functions: { type: 'string', default: '40' },
@@ -78,7 +78,7 @@ const profile: Profile = JSON.parse(readFileSync(join(scratch, file), 'utf8'))
 rmSync(scratch, { recursive: true })
 
 const row = ([name, microseconds]: [string, number]): string[] => [name, (microseconds / count).toFixed(2)]
-console.log(`${values.server}, ${format}: µs a message, by itself, over ${count} messages from the first on\n`)
+console.log(`${values.server}, ${format}: self time in µs per message, over ${count} messages from the first one\n`)
 console.log(table(['part', 'µs'], summed(profile, partOf).map(row)))
 console.log()
 console.log(table(['function', 'µs'], summed(profile, nameOf).slice(0, Number(values.functions)).map(row)))

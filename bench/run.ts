@@ -1,5 +1,5 @@
 /**
- * Every benchmark, one after the other, each in processes of its own: `npm run bench:all`. Takes about three minutes.
+ * Runs the benchmarks one after another, each in its own processes: `npm run bench:all`. Takes about three minutes.
  */
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -14,7 +14,7 @@ function heading(title: string): void {
   console.log(`\n## ${title}\n`)
 }
 
-/** Runs a part. Its processes pin themselves where they are several. */
+/** Runs a part. A part with several processes pins them itself. */
 function part(script: string, pin: boolean): void {
   const path = fileURLToPath(new URL(script, import.meta.url))
   const all = pin ? pinned(measuredCore, [process.execPath, path]) : [process.execPath, path]

@@ -1,6 +1,7 @@
 /**
- * What a message costs on each runtime, from the socket to its handler, against the least that the runtime's own server can
- * do with it: read the body, parse it, answer. Servers in processes of their own, in turns, the same bodies. Linux only.
+ * Measures the CPU time of a message on each runtime, from the socket to its handler. Compares it with the least that the runtime's
+ * own server can do with a message: read the body, parse it, answer. Each server is a process of its own, and all get the same
+ * bodies, in turns. Linux only.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { setTimeout as later } from 'node:timers/promises'
@@ -24,7 +25,7 @@ const { values } = parseArgs({
 })
 const rounds = Number(values.rounds)
 const count = Number(values.count)
-/** Messages to each server before its first round. On Deno the ratio falls until about 40,000. */
+/** The number of messages to each server before its first round. On Deno, the ratio falls until about 40,000. */
 const warmUpMessages = 40_000
 
 type Kind = 'bare' | 'fleethook'
@@ -71,7 +72,7 @@ const workers: Readonly<Record<Kind, string>> = {
     export default worker(${receiver})`,
 }
 
-/** Programs with the package as it is installed, in a folder from which the dependencies are found. */
+/** Writes programs that use the installed package, in a folder that can resolve the dependencies. */
 function write(): string {
   const root = fileURLToPath(new URL('..', import.meta.url))
   if (!existsSync(`${root}dist`)) throw new Error('Run "npm run build" first.')
@@ -119,7 +120,7 @@ async function lap({ target, cpuMicroseconds, perSecond, runtime }: Course, coun
   const before = cpuOf(target)
   const { seconds, refused } = await load({ port: Number(new URL(target.url).port), requests, connections: 64, count })
   if (refused > 0) throw new Error(`${runtime} refused ${refused} of ${count} messages.`)
-  // Handlers come after the last answer, and count.
+  // Handlers run after the last answer, and are part of the cost.
   await later(50)
   if (!counts) return
   cpuMicroseconds.push((cpuOf(target) - before) / count)
@@ -136,7 +137,7 @@ try {
       const target = await spawnTarget(command)
       courses.push({ runtime, kind, command, target, cpuMicroseconds: [], perSecond: [] })
     }
-  // The laps that are not counted: code is compiled, heaps find their size.
+  // Laps that are not counted: V8 compiles code, and heaps reach their size.
   for (let round = -Math.ceil(warmUpMessages / count); round < rounds; round++)
     for (const course of courses) await lap(course, round >= 0)
 } finally {
@@ -144,7 +145,7 @@ try {
   rmSync(folder, { recursive: true, force: true })
 }
 
-/** Of the same round, so that what else the machine does weighs on both. */
+/** Each ratio is of one round, so that other load on the machine affects both servers. */
 function ratio(runtime: Runtime): string {
   const [bare, own] = kinds.map((kind) => courses.find((course) => course.runtime === runtime && course.kind === kind))
   const ratios = own?.cpuMicroseconds.map((cpu, round) => cpu / (bare?.cpuMicroseconds[round] ?? Number.NaN)) ?? []

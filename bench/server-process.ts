@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { measuredCore, onEveryCore, pinned } from './pin.ts'
 import type { Report, Taken } from './servers/measured.ts'
@@ -7,9 +8,9 @@ import type { Report, Taken } from './servers/measured.ts'
 /** A server in a process of its own. */
 export interface ServerProcess {
   readonly port: number
-  /** Starts to count its CPU time. */
+  /** Starts counting its CPU time. */
   begin(): Promise<void>
-  /** What it took since `begin`. */
+  /** What it used since `begin`. */
   end(): Promise<Taken>
   stop(): Promise<void>
 }
@@ -21,6 +22,7 @@ export async function startServer(
   variables: Readonly<Record<string, string>> = {},
   isPinned = true,
 ): Promise<ServerProcess> {
+  if (!existsSync(new URL('../dist', import.meta.url))) throw new Error('Run "npm run build" first.')
   const script = fileURLToPath(new URL(`servers/${name}.ts`, import.meta.url))
   const plain = [process.execPath, ...nodeOptions, script]
   const [command = process.execPath, ...args] = isPinned ? pinned(measuredCore, plain) : onEveryCore(plain)
@@ -28,18 +30,18 @@ export async function startServer(
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     env: { ...process.env, ...variables },
   })
-  const first = await heard(child)
-  if (!('port' in first)) throw new Error(`The server ${name} did not say where it listens.`)
+  const first = await nextReport(child)
+  if (!('port' in first)) throw new Error(`The server ${name} did not report where it listens.`)
   return {
     port: first.port,
     async begin() {
       child.send('begin')
-      await heard(child)
+      await nextReport(child)
     },
     async end() {
       child.send('end')
-      const report = await heard(child)
-      if (!('cpuMicroseconds' in report)) throw new Error(`The server ${name} did not say what it took.`)
+      const report = await nextReport(child)
+      if (!('cpuMicroseconds' in report)) throw new Error(`The server ${name} did not report what it used.`)
       return report
     },
     async stop() {
@@ -49,12 +51,12 @@ export async function startServer(
   }
 }
 
-function heard(child: ChildProcess): Promise<Report> {
+function nextReport(child: ChildProcess): Promise<Report> {
   return new Promise((resolve, reject) => {
-    const gone = (code: number | null): void => reject(new Error(`A server ended with exit code ${code}.`))
-    child.once('exit', gone)
+    const ended = (code: number | null): void => reject(new Error(`A server ended with exit code ${code}.`))
+    child.once('exit', ended)
     child.once('message', (report) => {
-      child.off('exit', gone)
+      child.off('exit', ended)
       resolve(report as Report)
     })
   })

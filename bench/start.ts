@@ -1,6 +1,6 @@
 /**
- * How long it takes from the start of a process to its first acknowledged message, with the package as it is installed. In turns
- * with the least that can answer there: `node:http`, the bare server of workerd, and a function that only parses. Linux only.
+ * Measures the time from the start of a process to its first acknowledged message, with the installed package. It takes turns with
+ * the least that can answer: `node:http`, the bare server of workerd, and a function that only parses. Linux only.
  *
  *     npm run build && npm run bench:start
  */
@@ -66,10 +66,10 @@ const programs: Readonly<Record<string, string>> = {
     if (status !== 200) throw new Error('The answer was ' + status)`,
 }
 
-/** Something that starts, and how long one start takes. */
+/** A program that is started again and again. */
 interface Course {
   readonly name: string
-  /** The name of the one that it is compared with. */
+  /** The name of the program that it is compared with. */
   readonly base: string
   readonly start: () => Promise<number>
   readonly startMs: number[]

@@ -1,4 +1,4 @@
-/** Rows as a Markdown table that is readable as it stands: the first column to the left, numbers to the right. */
+/** A Markdown table that is also readable as text: the first column is aligned to the left, the others to the right. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)))
   const line = (cells: readonly string[]): string =>

@@ -1,6 +1,7 @@
 /**
- * What the option `vehicles` costs: the CPU of a message with and without it, in turns, without a socket in one process and over sockets in
- * two; the memory of a hundred thousand vehicles; the start with a file that holds them; and a message among ten thousand rules.
+ * Measures what the option `vehicles` costs: the CPU time of a message with and without it, in turns, without a socket in one process
+ * and over sockets in two; the memory of a hundred thousand vehicles; a start with a file that holds them; and a message with ten
+ * thousand rules.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -62,7 +63,7 @@ function bodyOf(n: number, vins: number): string {
 
 type Vehicles = NonNullable<Parameters<typeof createReceiver>[0]['vehicles']>
 
-/** The messages that handlers still have to see, and what happens then. */
+/** The number of messages whose handlers have not run yet, and what to call when it is 0. */
 let unhandled = 0
 let allHandled = (): void => {}
 
@@ -74,8 +75,8 @@ function make(inbox: InboxFactory, vehicles: Vehicles): Receiver {
 }
 
 /**
- * Waits for handlers after every 64 messages: a full inbox refuses messages, and each refusal is work of its own. It does not ask again
- * and again: that would be most of what it measures.
+ * Waits for handlers after every 64 messages, because a full inbox refuses messages, and each refusal costs time. It does not poll,
+ * because polling would be most of what it measures.
  */
 async function handled(receiver: Receiver, bodies: readonly string[]): Promise<void> {
   for (let at = 0; at < bodies.length; at += 64) {
@@ -116,7 +117,7 @@ async function compare(name: string, inbox: () => InboxFactory): Promise<readonl
   return [name, ...medians(laps)]
 }
 
-/** The whole way from the socket to the handler, in processes that differ in the option alone. */
+/** Measures the whole way from the socket to the handler, in processes that differ only in the option. */
 async function overSockets(name: string, kind: 'memory' | 'sqlite'): Promise<readonly unknown[]> {
   const env = { BENCH_INBOX: kind, BENCH_FOLDER: folder }
   const off = await startServer('durable', [], env)
@@ -193,7 +194,7 @@ async function starts(): Promise<readonly number[]> {
   return laps.map(median)
 }
 
-/** An edge that looks at a rectangle of the earth. */
+/** An edge with bounds. */
 function fence(n: number): Edge {
   const south = -60 + (n % 100)
   const west = -170 + Math.floor(n / 100) * 3

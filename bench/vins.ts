@@ -1,6 +1,6 @@
 /**
- * What a message costs when it comes from one vehicle, from a thousand, from a hundred thousand: through
- * `receiver.accept`, in this process, from the text of the body to its handler, without a socket.
+ * Measures the CPU time of messages from one, a thousand and a hundred thousand vehicles: through `receiver.accept`, in this
+ * process, from the text of the body to its handler, without a socket.
  *
  *     npm run bench:vins
  */
@@ -17,7 +17,7 @@ const secret = 'bench-0f6f2a7d8c1e4b9fa35d'
 
 const task = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0))
 
-/** CPU time in microseconds a message. Handlers start between bursts of `burst` messages, in tasks of their own. */
+/** CPU time in microseconds per message. Handlers start between bursts of `burst` messages, in their own tasks. */
 async function run(receiver: Receiver, bodies: readonly string[], burst: number): Promise<number> {
   const cpu = process.cpuUsage()
   for (let start = 0; start < bodies.length; start += burst) {
@@ -44,7 +44,7 @@ for (let round = -1; round < rounds; round++) {
   for (const burst of bursts) {
     for (const { receiver, bodies, costs } of courses) {
       const cost = await run(receiver, bodies, burst)
-      // The first round is not counted: code is compiled, heaps find their size.
+      // The first round is not counted: V8 compiles code, and heaps reach their size.
       if (round >= 0) costs.get(burst)?.push(cost)
     }
   }
@@ -56,7 +56,7 @@ for (const { vins, handled } of courses) {
 
 const [alone] = courses
 console.log(
-  `${messages} messages a round, ${rounds} rounds, medians of CPU µs a message; ratio to one VIN, budget ${budget.toFixed(2)}\n`,
+  `${messages} messages per round, ${rounds} rounds, medians of CPU µs per message; ratio to one VIN, budget ${budget.toFixed(2)}\n`,
 )
 console.log(
   table(

@@ -1,6 +1,6 @@
 /**
- * What a backlog weighs that a durable inbox keeps: a receiver that idles, and the same with many messages waiting in
- * its SQLite inbox, none of which its handlers get done with. Then the same after a restart.
+ * Measures the memory of a backlog in a durable inbox: an idle receiver, and the same one with many messages waiting in its
+ * SQLite inbox, whose handlers never finish. Then the same after a restart.
  *
  *     npm run bench:waiting -- --messages 500000 --vins 1000
  */
@@ -31,7 +31,7 @@ const collect: (how: object) => void = runInNewContext('gc')
 interface Weight {
   readonly name: string
   readonly heapBytes: number
-  /** As the collector leaves it while there is memory enough, and when it has given back what it can. */
+  /** The memory before and after a full garbage collection. */
   readonly busyBytes: number
   readonly residentBytes: number
 }
@@ -72,7 +72,7 @@ async function fill(receiver: Receiver, upTo: number): Promise<void> {
 }
 
 try {
-  // What a receiver at work is compiled to, and caches, is not what waits.
+  // Warm up, so that compiled code and caches do not count as memory of waiting messages.
   const warm = createReceiver({ secret }).on('data', () => {})
   for (let from = 0; from < 20_000; from += bodyMessages) {
     await warm.accept({ authorization: secret, body: bodyOf(from) })

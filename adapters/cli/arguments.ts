@@ -23,7 +23,7 @@ export const whole = (least: number, most?: number): ((text: string) => number) 
 /** Any number from `least` to `most`. */
 export const number = (least: number, most: number): ((text: string) => number) => numberBy(numberBetween(least, most))
 
-/** Topics with commas between them. The option can be given several times. */
+/** Topics, separated by commas. The option can be given several times. */
 export function topicList(text: string, before: readonly WireTopic[] = []): readonly WireTopic[] {
   const given = text.split(',').map((part) => {
     const known = topics.find((topic) => topic === part.trim())
@@ -35,7 +35,7 @@ export function topicList(text: string, before: readonly WireTopic[] = []): read
 
 const isoTime = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})?)?$/
 
-/** A time: ISO 8601, in UTC when it names no zone, or a duration before now: `90s`, `15m`, `2h`, `3d`, `1h30m`. */
+/** A time: ISO 8601 (UTC if it has no zone), or a duration before now: `90s`, `15m`, `2h`, `3d`, `1h30m`. */
 export function time(text: string): Date {
   const agoMs = /^[\d.]+[a-z][\da-z. ]*$/.test(text) ? parseDuration(text) : null
   if (agoMs !== null) return new Date(Date.now() - agoMs)

@@ -26,7 +26,7 @@ interface Listing extends Filter {
 
 /** `fleethook dead` */
 export function defineDead(command: Command): void {
-  command.description('Lists, replays, or discards dead letters: messages whose handlers failed to the last attempt.')
+  command.description('Lists, replays, or discards dead letters: messages whose handlers failed in every attempt.')
   defineList(command.command('list').description('Lists dead letters in the order of their arrival, without payloads.'))
   defineShow(
     command.command('show').argument('<id>', 'an id from the list').description('Shows a dead letter with its event.'),
@@ -131,7 +131,7 @@ function done({ connection }: Operating, what: 'replay' | 'discard', messages: n
     : `${them} replayed: the receiver does not run. It handles them when it starts.`
 }
 
-/** A filter as the receiver reads it, without the options that are not given. */
+/** The filter for the receiver, without options that are not given. */
 function asked({ vin, topic, from, to }: Filter): Record<string, string> {
   const given = { vin, topic, from: from?.toISOString(), to: to?.toISOString() }
   return Object.fromEntries(
@@ -143,7 +143,7 @@ function asked({ vin, topic, from, to }: Filter): Record<string, string> {
 export function defineReplay(command: Command): void {
   filters(command)
     .description(
-      'Replays handled messages that the inbox still keeps, in their order: all handlers run again, with `delivery.replayed` set.',
+      'Replays handled messages that the inbox still keeps, in order: all handlers run again, with `delivery.replayed` set.',
     )
     .option('--dry-run', 'only count the messages')
     .option('--yes', 'do not ask for confirmation')

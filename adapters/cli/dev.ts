@@ -21,10 +21,10 @@ interface Given {
   readonly dotenv: string
 }
 
-/** Files that a receiver is made of. */
+/** Files whose change restarts the receiver. */
 const sources = /(\.[cm]?[jt]sx?|\.json|^\.env.*)$/
 
-/** Editors write a file in several steps, and some write several files at once. */
+/** The pause before a restart, in milliseconds. Editors write a file in several steps, and some write several files at once. */
 const restMs = 200
 
 /** What the vehicles stream: enough for every topic and a map. */
@@ -42,7 +42,7 @@ export function defineDev(command: Command): void {
   command
     .description(
       'Runs a receiver for development: simulated vehicles post to it, the inspector shows it, and a change of a file in its folder ' +
-        'replaces it by a fresh process, as fleethook run does.',
+        'replaces it with a new process, as fleethook run does.',
     )
     .argument('<program>', 'the program that calls serve, for instance server.ts')
     .argument('[arguments...]', 'what the program gets as its arguments, after --')
@@ -51,7 +51,7 @@ export function defineDev(command: Command): void {
     .option('--vehicles <n>', 'number of simulated vehicles; 0: none', whole(0, 1_000), 10)
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
     .option('--no-open', 'only print the address of the inspector')
-    // Not --env-file: Node takes that option for itself, wherever it stands.
+    // Not --env-file: Node takes that option itself, wherever it stands.
     .option('--dotenv <path>', 'the file with variables that are not set', '.env')
     .addHelpText(
       'after',
@@ -108,7 +108,7 @@ async function listens(port: number, signal: AbortSignal): Promise<boolean> {
 }
 
 interface Vehicles {
-  /** They begin to drive, charge and post to `url`. */
+  /** The vehicles start to drive, charge and post to `url`. */
   start(url: string, secret: string): Promise<void>
   close(): Promise<void>
 }
@@ -139,7 +139,7 @@ function createFleet(count: number): Vehicles {
   }
 }
 
-/** Calls `changed` when a source in the folder or below it changed. Returns a function that ends that. */
+/** Calls `changed` when a source file in the folder or below it has changed. Returns a function that stops watching. */
 function restartOnChange(folder: string, changed: () => void): () => void {
   let timer: NodeJS.Timeout | undefined
   const watchers = foldersIn(folder).map((path) =>
@@ -155,7 +155,7 @@ function restartOnChange(folder: string, changed: () => void): () => void {
   }
 }
 
-/** A folder and those below it, without what is installed, built or hidden. */
+/** A folder and those below it, without installed, built and hidden ones. */
 function foldersIn(folder: string): readonly string[] {
   const below = readdirSync(folder, { withFileTypes: true }).filter(
     (entry) => entry.isDirectory() && !/^(\..*|node_modules|dist|data)$/.test(entry.name),

@@ -46,10 +46,10 @@ const checks: Readonly<Record<Group, Check>> = {
   'end-to-end': checkEndToEnd,
 }
 
-/** The feed sends what it kept at once. */
+/** The time to read the kept items of the feed, in milliseconds. The feed sends them at once. */
 const feedMs = 5_000
 
-/** Groups that need nothing but this machine. */
+/** Groups that need only this machine. */
 const offline: readonly Group[] = ['runtime', 'secret', 'inbox', 'receiver']
 
 /** `fleethook doctor` */
@@ -65,14 +65,14 @@ export function defineDoctor(command: Command): void {
     .option('--only <groups>', `only these groups, separated by commas: ${groups.join(', ')}`, groupList)
     .option('--offline', `only what needs no network: ${offline.join(', ')}`)
     .option('--end-to-end <vin>', 'read this vehicle through the service, and wait for its message')
-    // Not --env-file: Node takes that option for itself, wherever it stands.
+    // Not --env-file: Node takes that option itself, wherever it stands.
     .option('--dotenv <path>', 'the file with variables that are not set', '.env')
     .option('--json', 'print the findings as JSON')
     .addHelpText(
       'after',
       `
 The group proxy posts test messages to the public address with WEBHOOK_SECRET. The receiver answers them and gives them to no handler.
-A check from this machine can pass by ways that the service does not have. Only a real message proves the whole way.
+A check from this machine can pass where the service cannot get through. Only a real message proves the whole way.
 
 Environment: WEBHOOK_SECRET, SERVICE_URL, SERVICE_API_KEY, FLEETHOOK_INBOX. All are also read from .env.
 
@@ -150,7 +150,7 @@ const kept = z.looseObject({
   ),
 })
 
-/** The test messages and the errors that the feed of the receiver has kept, oldest first. */
+/** The test messages and errors that the receiver's feed has kept, oldest first. */
 async function keptErrors(
   inbox: string,
 ): Promise<{ readonly tests: readonly (ArrivedTest & { readonly test: string })[]; readonly errors: KeptError[] }> {
@@ -158,7 +158,7 @@ async function keptErrors(
   const items: z.output<typeof kept>['items'] = []
   for await (const { id, data } of stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
     items.push(...kept.parse(JSON.parse(data)).items)
-    // The last part of what was kept has the cursor.
+    // The last part of the kept items has the cursor.
     if (id !== undefined) break
   }
   return {
@@ -179,7 +179,7 @@ async function knownUrl(client: Circumstances['client']): Promise<URL | undefine
   return url !== undefined && URL.canParse(url) ? new URL(url) : undefined
 }
 
-/** A check that breaks is a finding too, and the next group still runs. */
+/** Turns a check that throws into a finding, so that the next group still runs. */
 async function* safely(group: Group, found: AsyncIterable<Finding>): AsyncIterable<Finding> {
   try {
     yield* found

@@ -28,7 +28,7 @@ export function defineInit(command: Command): void {
   command
     .description(
       'Copies a template into a new folder, writes a strong secret into its .env, and prints what to type next. ' +
-        'Never overwrites a file. On a terminal it asks for a template or folder that is not given.',
+        'Never overwrites a file. On a terminal, it asks for a missing template or folder.',
     )
     .argument('[template]', `one of ${templateNames().join(', ')}`)
     .argument('[dir]', 'a folder that is new or empty')
@@ -142,7 +142,7 @@ async function askVariables(
   const asked: Record<string, string> = {}
   for (const { name, meaning, random } of template.variables) {
     if (name in known) continue
-    // The rest of the comment is for a reader of the file.
+    // The rest of the comment is for those who read the file.
     const message = `${name}: ${meaning.replace(/\. .*/, '.')} Leave it empty to ${random ? 'make one' : 'set it later'}.`
     const validate = (value: string | undefined): string | undefined =>
       value ? problemWithVariables(template, { [name]: value }) : undefined

@@ -14,8 +14,8 @@ interface Given {
 export function defineInspect(command: Command): void {
   command
     .description(
-      'Shows a running receiver on a page in the browser until Ctrl+C: what arrives, what becomes of it, and what goes wrong. The page is ' +
-        'only for this machine, and its address holds a secret that is new each time.',
+      'Shows a running receiver on a page in the browser until Ctrl+C: what arrives, what its handlers do with it, and what goes wrong. ' +
+        'The page is only for this machine. Its address contains a secret that is new each time.',
     )
     .option('--port <n>', 'the port of the page; 0 takes any free port', whole(0, 65_535), 0)
     .option('--no-open', 'only print the address')
@@ -42,7 +42,7 @@ export function defineInspect(command: Command): void {
   )
 }
 
-/** Says on the terminal when the receiver is gone and when it is there again. */
+/** Forwards the page's requests to the receiver. Prints a line when it stops, and one when it runs again. */
 export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Response> {
   let isGone = false
   const say = (gone: boolean, line: string): void => {
@@ -53,7 +53,7 @@ export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Res
     const { pathname, search } = new URL(request.url)
     const body = request.method === 'GET' ? undefined : await request.text()
     try {
-      // Each time: the receiver may have restarted, and the socket may be somebody else's.
+      // Connect each time: the receiver may have restarted, and another user may have the socket.
       const { pass } = await connect(to, 'receiver')
       const answer = await pass({
         ...{ method: request.method, path: `${pathname}${search}`, signal: request.signal },
@@ -86,7 +86,7 @@ function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
   })
 }
 
-/** Opens an address where a person and a desktop are. Without them, it does nothing. */
+/** Opens an address in a browser. Does nothing without a terminal or a desktop. */
 export function openBrowser(url: string): void {
   if (!process.stdout.isTTY) return
   const { DISPLAY, WAYLAND_DISPLAY } = process.env
@@ -100,7 +100,7 @@ export function openBrowser(url: string): void {
           : []
   if (program === undefined) return
   const browser = spawn(program, [...args, url], { stdio: 'ignore', detached: true })
-  // Without the program, the printed address is enough.
+  // If the program is missing, the printed address is enough.
   browser.on('error', () => {})
   browser.unref()
 }

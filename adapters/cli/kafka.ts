@@ -30,7 +30,7 @@ export function defineKafka(command: Command): void {
     .description(
       'Prints the topics that kafkaInbox needs, with their settings. With --apply it creates those that are missing, and checks all.',
     )
-    .option('-b, --brokers <list>', 'brokers of the cluster, with commas between them (default: KAFKA_BROKERS)')
+    .option('-b, --brokers <list>', 'brokers of the cluster, separated by commas (default: KAFKA_BROKERS)')
     .option('--topic <name>', 'the topic of the messages', 'fleethook')
     .option('--partitions <n>', 'the number of partitions', whole(1, 10_000), 24)
     .option('--apply', 'create the topics that are missing')
@@ -123,7 +123,7 @@ async function applied(settings: KafkaSettings): Promise<readonly AppliedTopic[]
   }
 }
 
-/** Checks the topics. New ones have no leader for a moment. */
+/** Checks the topics. Waits for the leaders of new ones. */
 async function settledTopics(admin: Parameters<typeof checkTopics>[0], settings: KafkaSettings): Promise<void> {
   for (let tries = 1; ; tries += 1) {
     try {

@@ -71,7 +71,7 @@ const commands: Readonly<Record<string, Entry>> = {
     load: async () => (await import('./dead.ts')).defineDead,
   },
   replay: {
-    summary: 'handle messages again that were already handled',
+    summary: 'replay messages that were already handled',
     load: async () => (await import('./dead.ts')).defineReplay,
   },
   kafka: {
@@ -117,7 +117,7 @@ for (const [name, { summary, load }] of Object.entries(commands)) {
 }
 if (process.argv[2] === 'complete') (await import('./completion.ts')).defineAnswers(program)
 
-// The reader of a pipe may close it early, as `head` does.
+// The reader of a pipe, for instance `head`, may close it early.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit()
   throw error

@@ -21,9 +21,9 @@ import { loadSqlite } from '../inbox/sqlite/file/database.ts'
 import { environment, time } from './arguments.ts'
 import { jsonText, logTo, printError } from './terminal.ts'
 
-/** What a command for operators gets. */
+/** What the action of an operator command gets. */
 export interface Operating {
-  /** Which receiver. */
+  /** The receiver to connect to. */
   readonly to: ConnectionOptions
   readonly connection: Pick<Connection, 'to' | 'ask' | 'stream'>
   readonly isJson: boolean
@@ -69,7 +69,7 @@ export function operates<Arguments extends unknown[], Options extends object>(
     command
       .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
       .option('--url <url>', 'the address at which a receiver mounts operatorRoutes')
-      // Not --env-file: Node takes that option for itself, wherever it stands.
+      // Not --env-file: Node takes that option itself, wherever it stands.
       .option('--dotenv <path>', 'the file with variables that are not set', '.env')
       .option('--json', 'print JSON, errors as {"error": …}')
       .addHelpText('after', statuses)
@@ -154,10 +154,10 @@ function report({ code, message, hint }: FleethookError, { json }: Common): void
   else printError({ message, hint })
 }
 
-/** Whether the file of a stopped receiver will do. */
+/** Whether a command needs a running receiver, or only its inbox file. */
 type Needs = 'inbox' | 'receiver'
 
-/** A receiver, or the file of one that does not run. */
+/** A connection to a running receiver, or to the file of a stopped one. */
 interface Connection {
   /** `'running'`: a receiver on this machine or behind a URL. `'stopped'`: the file. */
   readonly to: 'running' | 'stopped'
@@ -165,7 +165,7 @@ interface Connection {
   ask(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown>
   /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks. */
   stream(path: string, signal: AbortSignal): AsyncGenerator<EventSourceMessage>
-  /** Asks, and returns the answer as it is. Rejects when there is none. */
+  /** Sends a request and returns the answer unchanged. Rejects when there is none. */
   readonly pass: (asked: Asked) => Promise<Answer>
   close(): Promise<void>
 }
@@ -210,9 +210,7 @@ export async function connect({ inbox, url, secret }: ConnectionOptions, needs: 
     throw new FleethookError(
       'inbox_locked',
       `Another process has ${inbox} and does not answer operators at ${socket}.`,
-      {
-        hint: 'Run this command as the user of the receiver, or stop the receiver first.',
-      },
+      { hint: 'Run this command as the user of the receiver, or stop the receiver first.' },
     )
   })
   const open = async ({ method, path, body }: Asked): Promise<Answer> =>
@@ -357,7 +355,7 @@ async function openStopped(path: string): Promise<Stopped> {
   }
   const inbox = createSqliteInbox(file, { ...inboxSettings, keepsVehicles: true }, settings)
   const { unapplied, lastId } = await inbox.open()
-  // With the defaults of a receiver: its format and fields are not known here. They only change what is shown.
+  // The receiver's `format` and `fields` are unknown here, so use the defaults. They only affect what is shown.
   const normalizer = createNormalizer({ ...readOptions({ secret: false }), onDrift: nothing })
   const { reread } = createReceipts(normalizer, systemClock)
   const replays = createReplays({
@@ -374,8 +372,8 @@ async function openStopped(path: string): Promise<Stopped> {
 }
 
 /**
- * The states in a file, with what its messages change in them. Nothing of that is written: only the receiver knows its edges, and
- * finds again what happened.
+ * The states in a file, with the changes of messages that are not in them yet. It writes none of these changes: only the receiver
+ * knows its edges, and applies the messages itself.
  */
 function visited(store: VehicleStore = memoryVehicles()): VehicleStore {
   const changed = memoryVehicles()

@@ -23,7 +23,7 @@ export async function servePage(
   const secret = randomBytes(18).toString('base64url')
   let hosts: readonly string[] = []
   const app = new Hono()
-  // A site that a browser has open can send requests here, also under a name of its own that leads to this machine.
+  // A site in the browser can send requests here, even under its own name if that name resolves to this machine.
   app.use(async (c, next) => {
     const isOwn = hosts.includes(c.req.header('host') ?? '')
     if (isOwn && c.req.header('sec-fetch-site') !== 'cross-site') return next()

@@ -61,7 +61,7 @@ export function defineStream(command: Command): void {
 }
 
 async function* texts(messages: AsyncIterable<{ readonly text: string }>): AsyncGenerator<string> {
-  // A reader of JSON lines would take a message with line ends for several.
+  // A reader of JSON lines would read a message with line breaks as several.
   for await (const { text } of messages) yield escapeJson(text.replaceAll(/[\n\r]/g, ' '))
 }
 

@@ -39,7 +39,7 @@ export function readTemplate(name: string): Template {
   const files = new Map<string, string>()
   for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
     const path = relative(folder, join(entry.parentPath, entry.name))
-    // Files that a run of the template left there. npm leaves .gitignore out of packages.
+    // Skip files that a run of the template left there. npm leaves .gitignore out of packages.
     if (
       !entry.isFile() ||
       /(^|[/\\])(node_modules|data|dist|\.next|\.wrangler|\.env|\.dev\.vars|\.gitignore|[^/\\]*\.db(-\w+)?)([/\\]|$)/.test(

@@ -31,7 +31,7 @@ export function defineRun(command: Command): void {
       'after',
       `
 Holds the port, starts the program, and passes the socket on to it. A program that crashes is started again.
-SIGHUP, or fleethook reload, replaces the program by a fresh process without refusing a message.
+SIGHUP, or fleethook reload, replaces the program with a new process without refusing a message.
 SIGTERM and SIGINT stop the program and then this command. Node runs the program.
 Each start of the program reads .env again.`,
     )
@@ -100,7 +100,7 @@ export function portFor(options: Pick<RunOptions, 'port' | 'dotenv'>): number {
 
 const pidFileOf = (ofPort: number): string => join(tmpdir(), `fleethook-run-${userInfo().uid}-${ofPort}.pid`)
 
-/** The process in the file. Somebody else's file counts for nothing: it could name any process of this user. */
+/** The process in the file. Ignores a file of another user, which could name any process of this one. */
 function runningPid(path: string): number | undefined {
   try {
     const { uid } = lstatSync(path)
@@ -160,15 +160,15 @@ async function addressesOf(hostname: string | undefined): Promise<readonly { add
 
 const leastBackoffMs = 100
 const mostBackoffMs = 10_000
-/** A receiver that has listened for this time starts with the least back-off when it crashes. */
+/** A receiver that crashes after it has listened for this long restarts with the shortest back-off. In milliseconds. */
 const stableMs = 10_000
-/** How long a new receiver may take until it is about to open its inbox, in milliseconds. */
+/** How long a new receiver may take before it opens its inbox, in milliseconds. */
 const startMs = 30_000
 
 interface Receiver {
   readonly child: ChildProcess
   listeningSinceMs: number | undefined
-  /** It was told to stop. */
+  /** Whether it was told to stop. */
   isStopping: boolean
 }
 
@@ -178,7 +178,7 @@ export class Launcher {
   readonly #command: readonly string[]
   readonly #dotenv: string
   #current: Receiver | undefined
-  /** A fresh process that takes over from the current one. */
+  /** A new process that takes over from the current one. */
   #next: Receiver | undefined
   #stopSignal: NodeJS.Signals | undefined
   #reloadAgain = false
@@ -208,7 +208,7 @@ export class Launcher {
   }
 
   #start(): Receiver {
-    // In a session of its own, it does not get the Ctrl+C of the terminal beside the signal from here.
+    // In its own session, it does not get Ctrl+C from the terminal in addition to the signal from here.
     const child = spawn(process.execPath, [...process.execArgv, ...this.#command], {
       stdio: ['inherit', 'inherit', 'inherit', this.#socket.fd, 'ipc'],
       detached: true,
@@ -231,7 +231,7 @@ export class Launcher {
     return receiver
   }
 
-  /** Replaces the receiver by a fresh process. `why` begins the line that says so. */
+  /** Replaces the receiver with a new process. The printed line begins with `why`. */
   reload(why: string): void {
     if (this.#stopSignal !== undefined) return
     if (this.#next !== undefined || this.#restart !== undefined || this.#current?.isStopping === true) {
@@ -243,12 +243,12 @@ export class Launcher {
     this.#next = next
     setTimeout(() => {
       if (this.#next !== next || this.#current?.isStopping === true) return
-      say(`the new receiver did not call serve within ${startMs} ms: the old one goes on`)
+      say(`the new receiver did not call serve within ${startMs} ms: the old one keeps running`)
       next.child.kill('SIGKILL')
     }, startMs).unref()
   }
 
-  /** The new receiver waits for the inbox that the old one has. From here on there is no way back. */
+  /** The new receiver waits for the inbox of the old one. From here on, the replacement cannot be undone. */
   #takeOver(receiver: Receiver): void {
     if (receiver !== this.#next || this.#current === undefined) return
     this.#current.isStopping = true
@@ -277,7 +277,7 @@ export class Launcher {
     if (receiver === this.#next) {
       this.#next = undefined
       if (this.#stopSignal === undefined && this.#current !== undefined) {
-        if (!this.#current.isStopping) say(`the new receiver ended with ${how}: the old one goes on`)
+        if (!this.#current.isStopping) say(`the new receiver ended with ${how}: the old one keeps running`)
         return
       }
     } else {

@@ -29,7 +29,7 @@ export interface RunOptions extends Omit<SandboxOptions, 'store' | 'post' | 'clo
   readonly hostname: string
   /** The file of the state; without it, it is in memory. */
   readonly data: string | undefined
-  /** Shows nothing but the address and the key. */
+  /** Shows only the address and the key. */
   readonly quiet: boolean
 }
 
@@ -39,7 +39,7 @@ export async function run({ port, hostname, data, quiet, ...options }: RunOption
   const made = options.apiKey === undefined ? `sandbox-${randomBytes(18).toString('base64url')}` : undefined
   const store = data === undefined ? undefined : sqliteStore(data)
   const { post, close } = createPost()
-  // Before anything is printed: a reader of the address may stop the command at once.
+  // Before anything is printed, because a program that reads the address may stop the command at once.
   let stopping = false
   const stopped = new Promise<void>((resolve) => {
     const stop = (): void => {
@@ -87,7 +87,7 @@ export async function run({ port, hostname, data, quiet, ...options }: RunOption
   store?.close()
 }
 
-/** Prints a line. What went wrong is red, and an alarm stands out. */
+/** Prints a line. Failures are red, and alarms stand out. */
 function showLine({ kind, failed, text }: ActivityLine): void {
   const { bold, dim, green, inverse, red, yellow } = colorsFor(process.stdout)
   const line = escapeControls(text)

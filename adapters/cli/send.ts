@@ -34,7 +34,7 @@ export function defineSend(command: Command): void {
       '-s, --secret <secret>',
       'the `auth` of the webhook (default: WEBHOOK_SECRET; without it no header is sent)',
     )
-    // Not --env-file: Node takes that option for itself, wherever it stands.
+    // Not --env-file: Node takes that option itself, wherever it stands.
     .option('--dotenv <path>', 'the file with variables that are not set', '.env')
     .addOption(
       new Option('-f, --format <format>', 'the payload format; "all" uses them in turn')

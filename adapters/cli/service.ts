@@ -8,7 +8,7 @@ import { ServiceError } from '../../src/service/client/service-error.ts'
 import { type Environment, environment, whole } from './arguments.ts'
 import { jsonText, logTo, printError } from './terminal.ts'
 
-/** What a command that calls the service gets. */
+/** What the action of a command that calls the service gets. */
 export interface Asking {
   readonly client: Client
   readonly variable: Environment
@@ -18,7 +18,7 @@ export interface Asking {
   readonly print: (value: unknown, text: () => string) => void
 }
 
-/** What a command promises about its exit status. */
+/** The exit statuses of these commands, for their help. */
 export const statuses = `
 Environment: SERVICE_URL, the address of the service or of a sandbox; SERVICE_API_KEY, the bearer token of your business. Both
 are also read from .env. There is no option for the key, because arguments stay in the history of the shell.
@@ -40,7 +40,7 @@ export function asks<Arguments extends unknown[], Options extends object>(
   return (
     command
       .option('--service <url>', 'the address of the service (default: SERVICE_URL)')
-      // Not --env-file: Node takes that option for itself, wherever it stands.
+      // Not --env-file: Node takes that option itself, wherever it stands.
       .option('--dotenv <path>', 'the file with variables that are not set', '.env')
       .option('--timeout <ms>', 'time limit of one attempt', whole(1, 600_000), 30_000)
       .option('--json', 'print JSON, errors as {"error": …}')
@@ -93,7 +93,7 @@ function report(error: unknown, options: Common): number {
   return isOwnFault ? 2 : 1
 }
 
-/** What to do about an answer of the service. The client's own hints are for programs, these are for the command line. */
+/** Hints for answers of the service. The client's own hints are for programs, and these are for the command line. */
 const hints: Readonly<Record<string, string>> = {
   invalid_webhook_url:
     'Give a URL that the internet can reach. For a sandbox that was started with --allow-local, add --allow-local here too.',
@@ -107,7 +107,7 @@ const hints: Readonly<Record<string, string>> = {
   vehicle_not_found: 'List what is shared with your business with `fleethook products`.',
 }
 
-/** A text of the client, with the names that its options have on the command line. */
+/** Replaces the client's option names in a text with those of the command line. */
 function inCommandLineTerms(text: string, given: { readonly service?: string }): string {
   return text
     .replaceAll(/(Option )?`baseUrl`( of createClient)?/g, given.service === undefined ? 'SERVICE_URL' : '--service')

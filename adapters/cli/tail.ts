@@ -43,10 +43,10 @@ interface Given {
   readonly last: number
 }
 
-/** A message that is handled within this time has one line. One that takes longer has a line before that says so. */
+/** A message that is handled within this time gets one line. A slower one first gets a line that says so. In milliseconds. */
 const soonMs = 1_000
 
-/** How long the command waits before it looks for a receiver that stopped. */
+/** The pause before the command looks for a stopped receiver again, in milliseconds. */
 const againMs = 1_000
 
 /** `fleethook tail` */
@@ -102,13 +102,13 @@ function showJson(items: readonly Item[], missed: number): void {
   for (const one of items) console.log(escapeJson(JSON.stringify(one)))
 }
 
-/** Prints one line for each message when its outcome is known, and before that one for a message that takes long. */
+/** Prints one line for each message when its outcome is known. A message that takes long gets a line before that. */
 function showLines(colors: Colors, ended: AbortSignal): (items: readonly Item[], missed: number) => void {
   const open = new Map<string, Item>()
   ended.addEventListener('abort', () => open.clear())
   const print = (one: Item): void => console.log(lineOf(one, colors))
   return (items, missed) => {
-    if (missed > 0) console.log(colors.dim(`${missed} events not shown: they came faster than they could be shown.`))
+    if (missed > 0) console.log(colors.dim(`${missed} events not shown: they arrived too fast.`))
     for (const one of items) {
       if (one.kind !== 'received' || one.id === undefined) {
         if (one.id !== undefined) open.delete(one.id)

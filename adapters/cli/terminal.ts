@@ -9,7 +9,7 @@ export type Colors = ReturnType<typeof picocolors.createColors>
 
 /** Colors for a stream that shows them. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` decide first. */
 export function colorsFor(stream: WriteStream): Colors {
-  // A stream that is no terminal has no `hasColors`, whatever the types say.
+  // A stream that is no terminal has no `hasColors`, although the types say so.
   return picocolors.createColors(stream.isTTY ? stream.hasColors() : Boolean(process.env['FORCE_COLOR']))
 }
 

@@ -55,7 +55,7 @@ export function defineVehicles(command: Command): void {
 }
 
 function page(vehicles: readonly Omit<VehicleSummary, 'location'>[], next: string | null): string {
-  if (vehicles.length === 0) return 'No state of a vehicle is kept.'
+  if (vehicles.length === 0) return 'There is no state of a vehicle yet.'
   const rows = vehicles.map((vehicle) => [vehicle.vin, linkOf(vehicle), timeOf(vehicle.seenAt), String(vehicle.fields)])
   const text = table(['VIN', 'STATE', 'SEEN (UTC)', 'FIELDS'], rows)
   return next === null ? text : `${text}\n\nThere may be more: --after ${escapeControls(next)}`

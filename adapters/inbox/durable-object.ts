@@ -152,9 +152,7 @@ export function inboxObject({ inbox }: Pick<Drainable, 'inbox'>): InboxObjectCla
     throw new FleethookError(
       'option_invalid',
       'inboxObject was given a receiver that keeps its messages somewhere else.',
-      {
-        hint: 'Give createReceiver the option inbox: durableObjectInbox({ objects: (env) => env.FLEETHOOK_INBOX }).',
-      },
+      { hint: 'Give createReceiver the option inbox: durableObjectInbox({ objects: (env) => env.FLEETHOOK_INBOX }).' },
     )
   }
   const { pendingMessages = 50_000, pendingBytes = own.keeping.maxBytes } = own.parts.settings.limits

@@ -12,13 +12,13 @@ import { type KafkaInboxOptions, readKafkaOptions } from './kafka/options.ts'
 export type { KafkaInboxOptions, KafkaSasl, KafkaTls } from './kafka/options.ts'
 
 /**
- * Keeps messages in a topic of a Kafka cluster. A 2xx is sent when the in-sync replicas have the message, which are at least two
- * brokers. Handlers run in every process of the group, in order per VIN over all of them. Any receiver, handling process or broker
- * can end at any moment: nothing acknowledged is lost as long as the topic's retention covers the time until it is handled.
+ * Keeps messages in a topic of a Kafka cluster. A 2xx is sent when the in-sync replicas, which are at least two brokers, have the
+ * message. Handlers run in every process of the group, in order per VIN over all of them. Any receiver, handling process or broker
+ * can end at any moment: no acknowledged message is lost as long as the topic's retention covers the time until it is handled.
  *
  * Attempts are counted in memory: after a crash, and when another process takes over, they begin at 1 again.
  *
- * `fleethook kafka topics --apply` creates the topics. The package `@platformatic/kafka` has to be installed beside this one.
+ * `fleethook kafka topics --apply` creates the topics. Install the package `@platformatic/kafka` beside this one.
  *
  * Throws `option_invalid` for a wrong option. `receiver.open`, which `serve` calls, rejects with `option_invalid` for topics that
  * cannot keep the promise, with `inbox_unavailable` when the cluster cannot be used, and with `inbox_unsupported` without the package.
@@ -45,7 +45,7 @@ export function kafkaInbox(options: KafkaInboxOptions): RelayInbox {
     attach(parts) {
       if (isAttached) {
         throw new FleethookError('option_invalid', 'One kafkaInbox was given to two receivers.', {
-          hint: 'Make one for each receiver, with a topic of its own.',
+          hint: 'Make one for each receiver, with its own topic.',
         })
       }
       refuseConflation(parts.settings)

@@ -1,6 +1,6 @@
 /**
- * How many messages a second are on disk, of a number of producers that each wait for one before they put the next: the
- * SQLite inbox against a raw file with fdatasync and the same batching.
+ * Measures the messages per second that reach the disk when a number of producers each wait for one put before the next.
+ * Compares the SQLite inbox with a raw file with fdatasync and the same batching.
  *
  *     npm run bench:durable
  */
@@ -33,7 +33,7 @@ const folder = mkdtempSync(join(values.folder, 'fleethook-appends-'))
 const make = messageMaker(largeBodies(2000, 1000))
 const silent = (): void => {}
 
-/** Something that resolves when a message is on disk. */
+/** A store whose `put` resolves when a message is on disk. */
 interface Store {
   put(): Promise<void>
   close(): unknown

@@ -1,6 +1,6 @@
 /**
- * Acknowledged messages a second over HTTP, with the handler running at the same time: the inbox in memory, SQLite in the
- * process and in a thread, and a route by hand that inserts each message before it answers.
+ * Measures the acknowledged messages per second over HTTP, while the handler runs too: the inbox in memory, SQLite in the
+ * process and in a thread, and a hand-written route that inserts each message before it answers.
  *
  *     npm run bench:durable
  */
@@ -72,7 +72,7 @@ for (const connections of values.connections.split(',').map(Number)) {
   for (const course of courses) {
     // A server that has just started is half as fast.
     for (const end = performance.now() + 2000; performance.now() < end;) await lap(course.process, connections, 500)
-    // As many as take about so long.
+    // Choose the number of messages so that a lap takes about this long.
     const { perSecond } = await lap(course.process, connections, 500)
     course.count = Math.max(100, Math.round(perSecond * seconds))
   }

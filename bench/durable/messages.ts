@@ -3,7 +3,7 @@ import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
 import { between, randomFrom } from '../../src/service/fleet/random.ts'
 import { corpus } from '../corpus.ts'
 
-/** Bodies of 0.4 to 2 kB: what vehicles send whose streaming has many fields. */
+/** Bodies of 0.4 to 2 kB, as from vehicles that stream many fields. */
 export function largeBodies(count: number, vins: number): string[] {
   const random = randomFrom(20_261_121)
   const small = corpus({ messages: 5000, vins, format: 'service' })
@@ -23,7 +23,7 @@ export function largeBodies(count: number, vins: number): string[] {
   })
 }
 
-/** Makes messages of bodies, as a receiver does, with an id each. */
+/** Makes messages from bodies as a receiver does, each with its id. */
 export function messageMaker(bodies: readonly string[]): () => InboxMessage {
   const ids = createDeliveryIds()
   let made = 0

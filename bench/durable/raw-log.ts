@@ -7,7 +7,7 @@ export interface RawLog {
   close(): void
 }
 
-/** How much goes into one sync at most: as in the inbox that it is compared with. */
+/** The limits of one sync, as in the inbox that it is compared with. */
 const mostTexts = 1024
 const mostBytes = 4 * 1_048_576
 
@@ -17,8 +17,8 @@ interface Waiting {
 }
 
 /**
- * The limit of what a store can do that syncs before it answers: a file to which lines are appended, with fdatasync and
- * the same group commit. It can neither find, forget nor order anything.
+ * The least work of a store that syncs before it answers: it appends lines to a file, with fdatasync and the same group
+ * commit. It cannot find, delete or order messages.
  */
 export function createRawLog(path: string): RawLog {
   const file = openSync(path, 'w')

@@ -1,4 +1,4 @@
-// One process of the recovery benchmark: fills an inbox and ends as in a crash, or handles what it finds.
+// One process of the recovery benchmark: fills an inbox and ends as in a crash, or handles the messages that it finds.
 import { createReceiver, type Receiver } from '../../src/index.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { corpus } from '../corpus.ts'
@@ -8,7 +8,7 @@ const messages = Number(count)
 const secret = 'bench-0f6f2a7d8c1e4b9fa35d'
 const never = new Promise<never>(() => {})
 
-/** Since the process began, in milliseconds. */
+/** The time since the start of the process, in milliseconds. */
 const now = (): number => process.uptime() * 1000
 
 const receiverWith = (handler: () => unknown): Receiver =>

@@ -1,6 +1,6 @@
 /**
- * A process that ended with many messages waiting, and the next one: when is the first of them handled, when the last,
- * and what does it take of memory meanwhile.
+ * Measures a start with many waiting messages: the time to the first and the last handled message, and the memory in
+ * between.
  *
  *     npm run bench:recovery
  */
@@ -23,7 +23,7 @@ const { values } = parseArgs({
 const script = fileURLToPath(new URL('recovering.ts', import.meta.url))
 const folder = mkdtempSync(join(values.folder, 'fleethook-recovery-'))
 
-/** Runs the program to its end and resolves to the last line it has said, as JSON. */
+/** Runs the program to its end and resolves to the last line that it printed, as JSON. */
 async function run(...args: readonly string[]): Promise<Record<string, number>> {
   const child = spawn(process.execPath, [script, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
   let last = '{}'
@@ -44,5 +44,7 @@ for (const messages of values.messages.split(',')) {
   rows.push([messages, mb(size), seconds(handled['firstMs']), seconds(handled['lastMs']), mb(handled['peakBytes'])])
 }
 rmSync(folder, { recursive: true })
-console.log('Seconds since the process was started; the most resident memory until the last was handled.\n')
+console.log(
+  'Seconds since the start of the process, and the most resident memory until the last message was handled.\n',
+)
 console.log(table(['waiting', 'file MB', 'first handled', 'last handled', 'peak MB'], rows))

@@ -4,17 +4,17 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** A file system in memory where there is one, so that the delay is all that a sync takes. */
+/** A file system in memory if there is one, so that a sync takes only the added delay. */
 export const memoryFolder: string = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 
-/** Compiles the library that makes syncs slow into `folder`. Returns whether that worked: it takes Linux and a C compiler. */
+/** Compiles the library that makes syncs slow into `folder`. Returns whether that worked: it needs Linux and a C compiler. */
 export function canSlowSyncs(folder: string): boolean {
   const source = fileURLToPath(new URL('slow-sync.c', import.meta.url))
   const args = ['-shared', '-fPIC', '-O2', '-o', libraryIn(folder), source, '-ldl']
   return spawnSync('cc', args, { stdio: 'inherit' }).status === 0
 }
 
-/** The environment of a process whose syncs each take this long. */
+/** The environment of a process in which each sync takes this long. */
 export function slowSyncs(folder: string, microseconds: number): Readonly<Record<string, string>> {
   return { LD_PRELOAD: libraryIn(folder), SLOW_SYNC_MICROSECONDS: String(microseconds) }
 }

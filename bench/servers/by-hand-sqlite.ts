@@ -1,5 +1,5 @@
-// Durable as a careful developer writes it by hand: Hono, the secret in constant time, a row for each message in SQLite
-// before the answer, and a loop that handles and deletes. It reads one format and has no order, no retry and no bound.
+// A durable receiver as a careful developer would write it: Hono, the secret compared in constant time, a row for each message in
+// SQLite before the answer, and a loop that handles and deletes. It reads one format, and has no order, no retries and no limit.
 import { timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'

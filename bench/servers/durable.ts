@@ -1,9 +1,9 @@
-// A receiver with one handler and the inbox that the environment names: the same program for each, so that only that differs.
+// A receiver with one handler and the inbox that the environment names. All inboxes run in the same program.
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { serve } from '../../adapters/node.ts'
-import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
-import { createReceiver, type InboxFactory, memoryInbox } from '../../src/index.ts'
+import { createReceiver, type InboxFactory, memoryInbox } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { serve } from 'fleethook/node'
 import { tenFields } from '../corpus.ts'
 import { secret } from './answer.ts'
 import { measured } from './measured.ts'

@@ -1,5 +1,5 @@
-// A receiver as a careful developer writes it by hand: the secret in constant time before the body, a limit, a schema, the
-// answer before the work. It reads one format, has no order per VIN, no retry, no drain and no bound on what waits.
+// A receiver as a careful developer would write it: the secret compared in constant time before the body is read, a limit, a schema,
+// the answer before the work. It reads one format, and has no order per VIN, no retries, no drain and no limit on waiting messages.
 import { timingSafeEqual } from 'node:crypto'
 import express from 'express'
 import * as z from 'zod'

@@ -1,4 +1,4 @@
-// The same as `express.ts` on Fastify: the secret in constant time before the body, a limit, a schema, the answer before the work.
+// The same as `express.ts`, on Fastify.
 import { timingSafeEqual } from 'node:crypto'
 import fastify from 'fastify'
 import { answerBody, answerType, secret } from './answer.ts'

@@ -1,4 +1,4 @@
-// What Hono costs on Node when it does nothing but read JSON and answer.
+// Hono on Node that only reads JSON and answers.
 import { serve } from '@hono/node-server'
 import { Hono } from 'hono'
 import { answerBody, answerType } from './answer.ts'

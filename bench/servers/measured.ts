@@ -1,10 +1,10 @@
 import type { monitorEventLoopDelay } from 'node:perf_hooks'
 
-/** What a server took. */
+/** What a server used. */
 export interface Taken {
   readonly cpuMicroseconds: number
   readonly handled: number | undefined
-  /** How late the event loop came to a timer, in milliseconds. */
+  /** The delay of timers on the event loop, in milliseconds. */
   readonly loopDelayP99Ms: number | undefined
 }
 
@@ -12,7 +12,7 @@ export interface Taken {
 export type Report = { readonly port: number } | { readonly began: true } | Taken
 
 /**
- * Says over IPC where this process listens, and answers `begin` and `end` with the CPU time it took between them, in user
+ * Reports over IPC where this process listens, and answers `begin` and `end` with the CPU time that it used between them, in user
  * and kernel mode, all threads together. `handled` counts what its handler has seen since it began.
  */
 export function measured(
@@ -30,7 +30,7 @@ export function measured(
       loopDelay?.reset()
       say({ began: true })
     } else {
-      // Handlers come after the last answer, and count.
+      // Handlers run after the last answer, and are part of the cost.
       setTimeout(() => {
         const { user, system } = process.cpuUsage(cpu)
         say({

@@ -25,8 +25,8 @@ export interface BackendParts {
   readonly vehicles: VehicleParts | undefined
 }
 
-/** Which fields of vehicles are kept, and the edges that look at them. */
-export interface VehicleParts {
+/** Which fields of vehicles are kept, and the edges that read them. */
+interface VehicleParts {
   readonly slots: Slots
   readonly rules: Rules
 }

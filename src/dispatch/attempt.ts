@@ -48,7 +48,7 @@ interface NextRun {
 }
 
 /** Who watches runs and results. A field is `undefined` while nobody does. */
-export interface Watchers {
+interface Watchers {
   readonly around: (<End extends RunEnd>(run: () => Promise<End>, what: ObservedRun) => Promise<End>) | undefined
   readonly settled: ((message: SettledMessage) => void) | undefined
 }

@@ -2,7 +2,7 @@ import { type Context, Hono } from 'hono'
 import { page } from './page.generated.ts'
 
 /**
- * What the browser may do with the page: load from where the page is, and nothing else. With Trusted Types, no code of the page
+ * What the page may load: only what is at its own address. With Trusted Types, no code of the page
  * can make HTML of a text.
  */
 const policy = [
@@ -18,7 +18,7 @@ const policy = [
   "trusted-types 'none'",
 ].join('; ')
 
-/** On every answer, that of the data included: another site can neither read nor frame nor open it. */
+/** Headers of every answer, including the data: another site can neither read, frame nor open it. */
 const guards: Readonly<Record<string, string>> = {
   'content-security-policy': policy,
   'x-content-type-options': 'nosniff',
@@ -27,7 +27,7 @@ const guards: Readonly<Record<string, string>> = {
   'referrer-policy': 'no-referrer',
 }
 
-/** The page and what it loads. It is the same for everybody and holds no data, so it needs no secret. */
+/** Serves the page and its assets. They are the same for everybody and hold no data, so they need no secret. */
 export function createShell(): Hono {
   const app = new Hono()
   app.use(async (c, next) => {
@@ -36,7 +36,7 @@ export function createShell(): Hono {
     if (!c.res.headers.has('cache-control')) c.header('cache-control', 'no-store')
   })
   const shell = (c: Context): Response => c.body(page.html, 200, { 'content-type': 'text/html; charset=utf-8' })
-  // The page finds its assets beside it, so its address has to end with a slash. Hono matches that slash as an empty name.
+  // The page loads its assets from beside it, so its address must end with a slash. Hono matches that slash as an empty name.
   app.get('/:nothing{^$}', shell)
   app.get('/', (c) => {
     const { pathname } = new URL(c.req.url)

@@ -51,7 +51,7 @@ function letterOf(message: DeadMessage, shows: Shows): Letter {
   return { ...summaryOf(message, shows), event: shown(message.event, shows) }
 }
 
-/** What the answers show of a message. */
+/** Which parts of a message the answers show. */
 interface Shows {
   /** Values, raw messages, and the texts of errors, which can quote them. */
   readonly payloads: boolean
@@ -66,12 +66,12 @@ function shown(event: FleetEvent | MalformedBody, { payloads }: Shows): object {
   return event.topic === 'data' ? { ...about, fields: Object.keys(event.data) } : about
 }
 
-/** What `summarize` says of an event. */
+/** An event as one line of `summarize`. */
 function lineOf(event: FleetEvent | MalformedBody, at: Date, { payloads }: Shows): { readonly line?: string } {
   return event.topic === 'malformed' || !payloads ? {} : { line: summarize(event, at) }
 }
 
-/** An error as text begins with its name. */
+/** The text of an error. With payloads hidden, only its name, which comes first. */
 function shownError(error: string, { payloads }: Shows): string {
   return payloads ? error : (/^\w{1,60}(?=:|$)/.exec(error)?.[0] ?? 'Error')
 }
@@ -84,7 +84,7 @@ function recordOf({ event, death, ...record }: MessageRecord, shows: Shows): obj
   }
 }
 
-/** An item of the feed as JSON: `line` is what `summarize` says of its event. */
+/** An item of the feed as JSON. Its `line` is the event as one line of `summarize`. */
 function itemOf({ atMs, ...item }: FeedItem, shows: Shows): object {
   const at = new Date(atMs)
   const event = 'event' in item ? item.event : undefined
@@ -96,15 +96,15 @@ function itemOf({ atMs, ...item }: FeedItem, shows: Shows): object {
 /** A vehicle in a list, without its values. Times are ISO 8601 in UTC. */
 export interface VehicleSummary {
   readonly vin: string
-  /** `null`: no message said so. */
+  /** `null`: unknown. */
   readonly online: boolean | null
   /** The last value of a `state` message. */
   readonly state: string | null
-  /** No message of this vehicle may be missing since it was heard that it is online or not. */
+  /** Whether no message of this vehicle may be missing since `online` was last reported. */
   readonly isOnlineCertain: boolean
   /** When its newest message was received. */
   readonly seenAt: string | null
-  /** The number of fields that were heard. */
+  /** The number of fields that have a value. */
   readonly fields: number
   /** The last value of the field `Location`, if it is kept. */
   readonly location: { readonly latitude: number; readonly longitude: number; readonly at: string } | null
@@ -122,9 +122,9 @@ export interface FieldReport {
   /** When the vehicle sent it. */
   readonly at: string
   readonly ageMs: number
-  /** No message of this vehicle may be missing since. */
+  /** Whether no message of this vehicle may be missing since then. */
   readonly isCertain: boolean
-  /** Since when the vehicle reports no value any more. */
+  /** Since when the vehicle has reported no value. Left out: it reports one. */
   readonly invalidSince?: string
 }
 
@@ -213,30 +213,30 @@ const rangeRules: Rules<Selected & { from: string; to: string; dryRun?: boolean 
   to: required(time),
 }
 
-/** A stream without news says that it is alive this often, in milliseconds: a proxy may end one that is silent for a minute. */
+/** The time between comments on a stream, in milliseconds. A proxy may close a stream that is silent for a minute. */
 const aliveMs = 15_000
 
-/** The items of one event of the stream: a reader limits the size of an event. */
+/** The most items in one event of the stream: readers limit the size of an event. */
 const atOnce = 50
 
 /** The default length of a page. */
 const usualLimit = 100
 
-/** One search for a topic or a state reads this number of messages at most: each of them is parsed. */
+/** The most messages that one search for a topic or a state reads, because each of them is parsed. */
 const mostSearched = 10_000
 
-/** What {@link createOperatorApp} shows beside what the inbox keeps, and how much of a message. */
+/** Options of {@link createOperatorApp}. */
 export interface OperatorAppOptions {
-  /** Default: one of its own, when a receiver runs. */
+  /** Default: its own feed, if a receiver runs. */
   readonly feed?: Feed | undefined
-  /** Default: one of its own, when a receiver runs. */
+  /** Default: its own samples, if a receiver runs. */
   readonly samples?: Samples | undefined
   /** `false` hides values, raw messages and the texts of errors. Default `true`. */
   readonly payloads?: boolean
 }
 
 /**
- * The operator's requests as JSON over HTTP, and the feed as a stream. It does not check a secret. Guard it wherever you mount it.
+ * Serves the operator's requests as JSON over HTTP, and the feed as a stream. It checks no secret, so guard it where you mount it.
  */
 export function createOperatorApp(operator: OperatorApi, options: OperatorAppOptions = {}): Hono {
   const { deadLetters } = operator
@@ -263,7 +263,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     const last = found.at(-1)
     return c.json({
       letters: found.map((letter) => summaryOf(letter, shows)),
-      // A full page can have another one after it.
+      // After a full page there may be another one.
       next: found.length === limit && last !== undefined ? last.id : null,
     })
   })
@@ -342,7 +342,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
         const stopTiming = samples?.timeAnswers()
         try {
           for await (const { items, missed, cursor } of feed.read(which, since, ended.signal)) {
-            // A cursor is for the whole batch, so only its last part has one.
+            // The cursor belongs to the whole batch, so only the last part has it.
             for (let at = 0; at + atOnce < items.length; at += atOnce)
               await stream.writeSSE({ data: JSON.stringify({ items: items.slice(at, at + atOnce).map(toJson) }) })
             const last = items.slice(Math.max(0, Math.ceil(items.length / atOnce) - 1) * atOnce).map(toJson)
@@ -366,7 +366,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   return app
 }
 
-/** Newest first. `next` is where the next page begins, also when this one ended because it read enough. */
+/** Newest first. `next` is where the next page begins. A page can also end because it has read the most messages of one search. */
 async function search(
   messages: Messages,
   {
@@ -394,14 +394,14 @@ async function search(
   return { found, next: last ?? null }
 }
 
-const unknownVehicle = { error: 'vehicle_unknown', text: 'Nothing was heard of a vehicle with this VIN.' }
+const unknownVehicle = { error: 'vehicle_unknown', text: 'No message of a vehicle with this VIN was received.' }
 
 function vehiclesOf({ vehicles }: OperatorApi): KnownVehicles {
   if (vehicles !== undefined) return vehicles
   throw new FleethookError('option_invalid', 'This receiver keeps no state of vehicles: its option `vehicles` is off.')
 }
 
-/** A receiver has these methods also when it keeps no vehicles. */
+/** A receiver that keeps no vehicles has these methods too, but they reject. */
 async function keepsVehicles({ vehicles }: OperatorApi): Promise<boolean> {
   return (
     vehicles?.list({ limit: 1 }).then(

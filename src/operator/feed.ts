@@ -7,7 +7,7 @@ import type { ErrorDetails, Observer, RefusedRequest, SettledMessage, TestMessag
 /** The event that an item of the feed is about. */
 type About = FleetEvent | MalformedBody
 
-/** What an item says, by its kind. */
+/** The content of an item, by its kind. */
 export type Happening =
   | { readonly kind: 'received'; readonly id: string; readonly event: About }
   | ({ readonly kind: 'settled'; readonly lagMs: number } & SettledMessage)
@@ -48,34 +48,34 @@ export interface FeedBatch {
   readonly items: readonly FeedItem[]
   /** The number of items that the feed dropped before this reader got them, whatever its filter. */
   readonly missed: number
-  /** Give it as `since` to go on after this batch. */
+  /** Pass it as `since` to continue after this batch. */
   readonly cursor: string
 }
 
 interface Kept {
   readonly item: FeedItem
-  /** Its place among all items of the feed. */
+  /** Its number among all items of the feed. */
   readonly place: number
   readonly bytes: number
 }
 
-/** What a reader has read of each ring. */
+/** The number of items of each ring that a reader has read. */
 interface Position {
   readonly ordinary: number
   readonly errors: number
 }
 
-/** Items of one ring, and the size of the messages in them, in characters. */
+/** The limits of one ring: items, and the size of their messages in characters. */
 const mostItems = 500
 const mostBytes = 1_048_576
 
-/** What an item takes beside its message. */
+/** The size that an item counts beside its message. */
 const itemBytes = 256
 
 /** A reader gets a batch at most this often, so that its work has a limit. */
 const batchMs = 100
 
-/** The newest items. The oldest make room. */
+/** Keeps the newest items and drops the oldest. */
 class Ring {
   readonly #kept: Kept[] = []
   #bytes = 0
@@ -102,19 +102,19 @@ class Ring {
 }
 
 /**
- * What happens in a receiver, for people who look: the newest 500 items, at most 1 MiB of messages, and as much again for what
- * goes wrong, so that messages that go well do not push it out. Errors are kept from the start. Messages that go well are
- * kept only while somebody reads, because they are most of what happens.
+ * What happens in a receiver, for people who look. It keeps the newest 500 items with at most 1 MiB of messages, and has the same
+ * room again for errors, so that successful messages do not push errors out. Errors are kept from the start. Successful messages
+ * are kept only while somebody reads, because they are most of the items.
  *
- * A reader reads from these rings and has no queue of its own. One that is slow or dead holds nothing, and finds out how many
- * items it missed.
+ * A reader reads from these rings and has no queue of its own. A slow or dead reader costs no memory. It learns the number of items
+ * that it missed.
  */
 export class Feed {
   readonly #observe: (observer: Observer) => () => void
   readonly #now: () => number
   readonly #ordinary = new Ring()
   readonly #errors = new Ring()
-  /** Part of each cursor: a cursor of an earlier process says nothing about this one. */
+  /** Part of each cursor, because a cursor of an earlier process is not valid in this one. */
   #run: string | undefined
   readonly #waiting = new Set<() => void>()
   #places = 0
@@ -133,7 +133,7 @@ export class Feed {
     })
   }
 
-  /** Keeps messages that go well, too, until the returned function is called. */
+  /** Keeps successful messages too, until the returned function is called. */
   keep(): () => void {
     this.#readers += 1
     if (this.#readers === 1) {
@@ -156,7 +156,7 @@ export class Feed {
     }
   }
 
-  /** What is kept about a message, in the order in which it happened. */
+  /** The items about a message, in the order in which they happened. */
   about(id: string): readonly FeedItem[] {
     return [...this.#ordinary.after(0), ...this.#errors.after(0)]
       .filter(({ item }) => 'id' in item && item.id === id)
@@ -165,8 +165,8 @@ export class Feed {
   }
 
   /**
-   * What happened after the cursor `since`, or all that is kept; then what happens, until the signal aborts. Yields at once,
-   * even when nothing is kept, and then at most ten batches a second.
+   * Yields the items after the cursor `since`, or all that are kept, and then new items until the signal aborts. The first batch
+   * comes at once, even if it is empty. After it come at most ten batches per second.
    */
   async *read(filter: FeedFilter, since: string | undefined, signal: AbortSignal): AsyncGenerator<FeedBatch> {
     const stop = this.keep()
@@ -198,7 +198,7 @@ export class Feed {
     }
   }
 
-  /** A reader without a cursor, or with that of an earlier process, has missed nothing yet. */
+  /** A reader without a cursor, or with a cursor of an earlier process, starts with the oldest items and has missed none. */
   #positionOf(since: string | undefined): Position {
     const [run, ordinary, errors] = since?.split('.') ?? []
     const isOurs = run === this.#name() && [ordinary, errors].every((part) => /^\d{1,15}$/.test(part ?? ''))
@@ -207,7 +207,7 @@ export class Feed {
       : { ordinary: this.#ordinary.first, errors: this.#errors.first }
   }
 
-  /** Not made earlier: some runtimes have neither a time nor random numbers before the first request. */
+  /** Made late, because some runtimes have neither a clock nor random numbers before the first request. */
   #name(): string {
     return (this.#run ??= crypto.randomUUID().slice(0, 8))
   }
@@ -253,7 +253,7 @@ function topicOf(item: FeedItem): string | undefined {
   return 'event' in item ? item.event?.topic : undefined
 }
 
-/** The size of the message of an item for which nobody knows it. Errors are few, so writing the message is cheap enough. */
+/** The size of an item's message, for items that come without it. Errors are rare, so writing the message as JSON is cheap enough. */
 function sizeOf(item: FeedItem): number {
   if (!('event' in item) || item.event === undefined) return 0
   return item.event.topic === 'malformed' ? item.event.text.length : (JSON.stringify(item.event.raw)?.length ?? 0)

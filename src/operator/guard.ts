@@ -4,7 +4,7 @@ import { consoleLog } from '../base/log.ts'
 import { refuse } from '../http/answers.ts'
 import { createSecretCheck, type Secret } from '../http/secret.ts'
 
-/** `app` behind a secret that cannot be left out. `owner` is whose option it is. */
+/** Guards `app` with a required secret. `owner` is the function that has the option, for errors. */
 export function guardRoutes<E extends Env>(
   owner: string,
   secret: Secret<NonNullable<E['Bindings']>> | undefined,
@@ -17,12 +17,10 @@ export function guardRoutes<E extends Env>(
     throw new FleethookError(
       'option_invalid',
       `Option \`secret\` of ${owner} is false, and these routes show payloads.`,
-      {
-        hint,
-      },
+      { hint },
     )
   }
-  // On a runtime without bindings, the function gets what the runtime passes in their place.
+  // On a runtime without bindings, a `secret` function gets what the runtime passes in their place.
   const guard = createSecretCheck(secret, consoleLog)
   const guarded = new Hono<E>()
   guarded.use(async (c, next) => {

@@ -1,7 +1,7 @@
 import type { OperatorApi } from '../inbox/observer.ts'
 import type { Stats } from '../inbox/stats.ts'
 
-/** A receiver at one moment. Counts are those since it was created, so the rate is their difference to the sample before. */
+/** A receiver at one moment. Counts start when the receiver is created, so a rate is the difference between two samples. */
 export interface Sample {
   /** ISO 8601 in UTC. */
   readonly at: string
@@ -16,19 +16,19 @@ export interface Sample {
   readonly lanes: number
   readonly running: number
   /**
-   * How long messages waited from the end of their body to their answer, in milliseconds, since the sample before. Left out when
-   * none came, or nobody read the feed.
+   * The times from the end of a body to its answer since the sample before, in milliseconds. Left out if no message came or nobody
+   * read the feed.
    */
   readonly ack: { readonly count: number; readonly p50: number; readonly p99: number; readonly max: number } | undefined
 }
 
-/** Samples that are kept: those of 15 minutes. */
+/** The most samples that are kept: those of 15 minutes. */
 const mostSamples = 180
 
-/** Of one step, this number of times is kept for the quantiles. */
+/** The most times of one step that are kept for the quantiles. */
 const mostTimes = 2_000
 
-/** The figures of a receiver every five seconds, for charts. Whoever has a timer calls `take`. */
+/** The figures of a receiver every five seconds, for charts. It has no timer: the caller calls `take` regularly. */
 export class Samples {
   static readonly stepMs = 5_000
   readonly #stats: () => Stats
@@ -47,10 +47,10 @@ export class Samples {
     this.#now = now
   }
 
-  /** Takes a sample, unless the last one is too young. */
+  /** Takes a sample, unless the last one was taken less than a step ago. */
   take(): void {
     const nowMs = this.#now()
-    // Timers are late or early by some milliseconds.
+    // A timer can fire some milliseconds early.
     if (Math.abs(nowMs - this.#takenMs) < 0.9 * Samples.stepMs) return
     this.#takenMs = nowMs
     const { received, handled, deadLettered, refused, lost, pending, inbox, lanes, running } = this.#stats()
@@ -70,7 +70,7 @@ export class Samples {
     return this.#samples
   }
 
-  /** Takes the times of answers until the returned function is called. */
+  /** Measures the times of answers until the returned function is called. */
   timeAnswers(): () => void {
     this.#readers += 1
     if (this.#readers === 1) {
@@ -91,7 +91,7 @@ export class Samples {
     }
   }
 
-  /** Under load, a later time takes the place of an earlier one. */
+  /** Under load, later times replace earlier ones. */
   #time(ms: number): void {
     this.#times[this.#timed % mostTimes] = ms
     this.#timed += 1

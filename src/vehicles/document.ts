@@ -6,11 +6,11 @@ interface DocumentValue {
   readonly value: FieldValue
   /** When the section was read in the vehicle, in milliseconds since the epoch. */
   readonly atMs: number
-  /** The document rounds: a smaller difference from the telemetry's value is none. 0: it does not. */
+  /** The document rounds: a smaller difference from the telemetry's value does not count. 0: it does not round. */
   readonly tolerance: number
 }
 
-/** How a member of a document reads as the value of a field. */
+/** The field that a member of a document gives a value, and how to read that value. */
 type Entry =
   | string
   | readonly [field: string, tolerance: number]
@@ -20,9 +20,9 @@ const openWindow = { '0': 'Closed' } as const
 const window = (field: string): Entry => ({ field, read: openWindow })
 
 /**
- * Which member of a document says what which telemetry field says, in the same unit. The telemetry's names win: `Closed` and not 0.
- * A member is left out when the two differ in meaning, or when the document knows less (an armed sentry is `true` there, and one of
- * five constants in the telemetry). With a `read`, other values than those listed say nothing.
+ * The members of a document that have the same meaning and unit as a telemetry field. Values are spelled as in the telemetry:
+ * `Closed`, not 0. A member is missing here if its meaning differs, or if it says less (an armed sentry is `true` in a document, and
+ * one of five constants in the telemetry). With a `read`, values that it does not list are ignored.
  */
 export const documentFields: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
   charge_state: {
@@ -93,7 +93,7 @@ export const documentFields: Readonly<Record<string, Readonly<Record<string, Ent
   },
 }
 
-/** The members that together are one door state, by their names in `vehicle_state`. */
+/** The members of `vehicle_state` that together are the value of `DoorState`. */
 const doorMembers = {
   df: 'driverFront',
   dr: 'driverRear',
@@ -103,7 +103,7 @@ const doorMembers = {
   rt: 'trunkRear',
 } as const
 
-/** What a document says about telemetry fields. Members that are not there, or of another shape, say nothing. */
+/** The values of telemetry fields in a document. Members that are missing, or have another shape, are ignored. */
 export function* documentValues(
   document: { readonly [key: string]: unknown },
   createdMs: number,
@@ -127,10 +127,10 @@ function read(entry: Entry, value: unknown): Omit<DocumentValue, 'atMs'> | undef
     return known === undefined || value === undefined ? undefined : { field: entry.field, value: known, tolerance: 0 }
   }
   const [field, tolerance] = typeof entry === 'string' ? [entry, 0] : entry
-  // A marker of the maker for "no value".
+  // The maker writes '<invalid>' for "no value".
   const isValue = (typeof value === 'string' && value !== '<invalid>') || typeof value === 'boolean'
   if (isValue || typeof value === 'number') return { field, value, tolerance }
-  // Whether `null` means none is known of the field, not of the document.
+  // The field decides whether `null` means none.
   return value === null ? { field, value, tolerance: 0 } : undefined
 }
 
@@ -142,7 +142,7 @@ function* doors(members: Members | undefined, createdMs: number): Generator<Docu
   yield { field: 'DoorState', value, atMs: timeOf(members, createdMs), tolerance: 0 }
 }
 
-/** The place is only in a document that was asked for it. */
+/** The location is only in a document whose request asked for it. */
 function* place(members: Members | undefined, createdMs: number): Generator<DocumentValue, void> {
   if (members === undefined) return
   const { latitude, longitude, gps_as_of: seconds } = members
@@ -157,7 +157,7 @@ function record(value: unknown): Members | undefined {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : undefined
 }
 
-/** Each section says when it was read. It is never newer than the document. */
+/** When a section was read, as it says itself. It is never newer than the document. */
 function timeOf({ timestamp }: Members, createdMs: number): number {
   return typeof timestamp === 'number' && timestamp > 0 ? Math.min(timestamp, createdMs) : createdMs
 }

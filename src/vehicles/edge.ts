@@ -10,7 +10,7 @@ type ValueAt<Fields extends FieldCatalogue, Name> = string extends keyof Fields
     : FieldValue
 
 /**
- * The newest state of one vehicle as of one message. A snapshot: it does not change when later messages arrive.
+ * The newest state of one vehicle after one message. It is a snapshot: it does not change when later messages arrive.
  *
  * @example
  * ```ts
@@ -25,25 +25,25 @@ type ValueAt<Fields extends FieldCatalogue, Name> = string extends keyof Fields
 export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
   readonly vin: string
   /**
-   * The last value that the vehicle reported. It stays while the vehicle reports no value: see `invalidSince`. `null` only for a
-   * field whose `null` means none, such as `DestinationName`. `undefined`: never heard.
+   * The last value that the vehicle reported. It stays while the vehicle reports no value: see `invalidSince`. It is `null` only for
+   * a field whose `null` means none, such as `DestinationName`. `undefined`: never reported.
    */
   value<Name extends FieldName<Fields> | OtherField>(field: Name): ValueAt<Fields, Name> | null | undefined
   /** When the vehicle sent that value: its own clock, but never later than the receipt. */
   at(field: FieldName<Fields> | OtherField): Date | undefined
-  /** The age of the value in milliseconds, when the message was received; in `receiver.vehicles`: now. */
+  /** The age of the value in milliseconds: when the message was received, and in `receiver.vehicles` now. */
   ageMs(field: FieldName<Fields> | OtherField): number | undefined
-  /** Whether the value was heard, and no message of this vehicle may be missing since. */
+  /** Whether there is a value, and no message of this vehicle may be missing since it was reported. */
   isCertain(field: FieldName<Fields> | OtherField): boolean
-  /** Since when the vehicle has reported that the field has no value. `undefined`: it has one, or was never heard. */
+  /** Since when the vehicle has reported that the field has no value. `undefined`: it has one, or was never reported. */
   invalidSince(field: FieldName<Fields> | OtherField): Date | undefined
-  /** The fields that were heard. */
+  /** The fields that have a value. */
   readonly fields: readonly string[]
-  /** Whether the vehicle is online, by its last `state` and `connectivity` messages. `undefined`: no such message came. */
+  /** Whether the vehicle is online, by its last `state` and `connectivity` messages. `undefined`: there was none. */
   readonly online: boolean | undefined
   /** The last value of a `state` message, for instance `'asleep'`. */
   readonly state: string | undefined
-  /** Whether `online` and `state` were heard, and no message of this vehicle may be missing since. */
+  /** Whether `online` and `state` were reported, and no message of this vehicle may be missing since. */
   readonly isOnlineCertain: boolean
   /** When the newest message of the vehicle was received. */
   readonly seenAt: Date | undefined
@@ -56,24 +56,24 @@ export type AnyVehicleView = VehicleView<FieldCatalogue>
 export interface Occurrence {
   /** When it happened: the vehicle's clock, but never later than the receipt. */
   readonly at: Date
-  /** Messages may be missing between the state before and this one, so it may have happened earlier, or more than once. */
+  /** Whether messages may be missing before this one. If so, it may have happened earlier, or more than once. */
   readonly acrossGap: boolean
 }
 
 /** One field's change through one message. */
 export interface Change<Value = FieldValue> extends Occurrence {
   readonly field: string
-  /** The last value before. `undefined` when this is the first. */
+  /** The value before. `undefined` when this is the first. */
   readonly from: Value | null | undefined
-  /** `null`: none, or with `invalid` that the vehicle reports no value any more. */
+  /** `null`: none, or with `invalid` that the vehicle no longer reports a value. */
   readonly to: Value | null
   /** When the vehicle sent `from`. */
   readonly fromAt: Date | undefined
-  /** It is the first value of the field. Such a change is reported only where `first: true` asks for it. */
+  /** Whether it is the first value of the field. Such a change is reported only where `first: true` asks for it. */
   readonly first: boolean
   /**
-   * The vehicle stopped to report a value (`to` is `null`), or reports the same value again (`from` is `null`). Such a change is
-   * reported only where `invalid: true` asks for it.
+   * Whether the vehicle stopped reporting a value (`to` is `null`), or reports the same value again (`from` is `null`). Such a change
+   * is reported only where `invalid: true` asks for it.
    */
   readonly invalid: boolean
 }
@@ -93,21 +93,21 @@ export interface EdgeStep {
   readonly after: AnyVehicleView
   /** The message that led from `before` to `after`. */
   readonly event: FleetEvent
-  /** All changes, those that are `first` and `invalid` included. At most one per field. */
+  /** All changes, including those that are `first` or `invalid`. At most one per field. */
   readonly changes: readonly Change[]
   /** What the edge remembers of this vehicle. `undefined`: nothing. */
   readonly memory: EdgeMemory | undefined
 }
 
-/** What an edge found in a message. */
+/** What an edge finds in a message. */
 export interface EdgeResult<Happened extends Occurrence = Occurrence> {
-  /** Left out: it did not happen. */
+  /** Left out: nothing happened. */
   readonly happened?: Happened
   /** What the edge remembers from now on. Left out: as before. `null`: nothing. */
   readonly memory?: EdgeMemory
 }
 
-/** A rectangle of the earth, in degrees. It does not cross the date line: `west` is less than `east`. */
+/** A rectangle on the earth, in degrees. It does not cross the date line: `west` is less than `east`. */
 export interface Bounds {
   readonly south: number
   readonly west: number
@@ -115,43 +115,42 @@ export interface Bounds {
   readonly east: number
 }
 
-/** The topics that an edge can be looked at for. */
+/** The topics whose messages can make an edge happen. */
 export type EdgeTopic = 'data' | 'vehicle_data' | 'state' | 'alerts' | 'connectivity'
 
 /**
- * Something that can happen to a vehicle: what `receiver.when` takes. `fleethook/when` makes them.
+ * Something that can happen to a vehicle. `receiver.when` takes an edge, and the functions of `fleethook/when` make edges.
  *
- * `detect` is a pure function, called once for a message whose turn it is, when one of `fields` changed or became certain, or when
- * the message is of one of `topics`. A retry, a redelivery and a replay of a dead letter report what it found then.
+ * `detect` is a pure function. It is called once for a message, before its handlers, if one of `fields` changed or became certain,
+ * or if the message has one of `topics`. A retry, a redelivery and a replay of a dead letter report what it found the first time.
  */
 export interface Edge<Happened extends Occurrence = Occurrence> {
-  /** Stable over restarts and unique in a receiver: the memory and the ids of what happened depend on it. */
+  /** Stable over restarts and unique in a receiver: the edge's memory and the ids of occurrences depend on it. */
   readonly name: string
-  /** The fields that can make it happen. */
+  /** The fields whose changes can make it happen. */
   readonly fields: readonly string[]
-  /** Every field that it looks at, those of its conditions included. The option `vehicles` has to name them. */
+  /** Every field that it reads, including those of its conditions. The option `vehicles` must keep them. */
   readonly reads: readonly string[]
   readonly topics: readonly EdgeTopic[]
   /**
-   * It can happen, or change its memory, only if the position before or after the message lies in these bounds or is
-   * not known yet. Left out: it is
-   * looked at wherever the vehicle is.
+   * It can happen, or change its memory, only if the position before or after the message is in these bounds or unknown. Left out:
+   * it can happen anywhere.
    */
   readonly bounds?: Bounds
-  /** The field that `bounds` limit. Default `'Location'`. */
+  /** The field with the position that `bounds` limit. Default `'Location'`. */
   readonly boundsField?: string
   detect(step: EdgeStep): EdgeResult<Happened> | undefined
-  /** The same edge, when all of these conditions are true after the message. */
+  /** The same edge, but only if all of these conditions are true after the message. */
   where(...conditions: readonly Condition[]): Edge<Happened>
 }
 
-/** A statement about the state of a vehicle. `fleethook/when` makes them. */
+/** A statement about the state of a vehicle. The functions of `fleethook/when` make conditions. */
 export interface Condition {
   /** Stable over restarts: the names of edges are derived from it. */
   readonly name: string
   readonly fields: readonly string[]
-  /** `undefined`: a value that it needs is unknown or uncertain. Then it starts nothing and ends nothing. */
+  /** `undefined`: a value that it needs is unknown or uncertain. Then the condition neither starts nor ends. */
   test(vehicle: AnyVehicleView): boolean | undefined
-  /** As `Edge.bounds`: it is false everywhere outside of these bounds. */
+  /** Like `Edge.bounds`: the condition is false outside of these bounds. */
   readonly bounds?: Bounds
 }

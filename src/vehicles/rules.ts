@@ -3,25 +3,25 @@ import type { FleetEvent } from '../events/event.ts'
 import type { Location } from '../events/values.ts'
 import type { AnyVehicleView, Bounds, Edge, EdgeTopic } from './edge.ts'
 
-/** An edge that handlers were registered for. */
+/** An edge that has handlers. */
 interface Rule {
   readonly edge: Edge
-  /** Its place in the order of registration. */
+  /** Its number in the order of registration. */
   readonly number: number
-  /** The number of the last search that found it. */
+  /** The number of the last search that found this rule. */
   foundIn: number
 }
 
-/** The rules that look at one field. */
+/** The rules that a change of one field can make happen. */
 interface OfField {
   readonly everywhere: Rule[]
-  /** Those with bounds, by the field of the position. */
+  /** Rules with bounds, by the field with the position. */
   readonly bounded: Map<string, Grid>
 }
 
 /**
- * The edges of a receiver, found by what a message changed: a field, a topic, or a position. Ten thousand rules cost what the
- * message touches, not all of them.
+ * The edges of a receiver. A message finds its edges by topic, by the fields that it changed, and by position. So its cost depends
+ * on the edges that it touches, not on their total number.
  */
 export class Rules {
   readonly #byName = new Map<string, Rule>()
@@ -33,7 +33,7 @@ export class Rules {
     return this.#byName.size
   }
 
-  /** Throws `handler_invalid` when another edge has its name. */
+  /** Throws `handler_invalid` if a different edge has the same name. */
   add(edge: Edge): void {
     const known = this.#byName.get(edge.name)
     if (known !== undefined) {
@@ -93,7 +93,7 @@ export class Rules {
       ofField.everywhere.forEach(add)
       for (const [boundsField, grid] of ofField.bounded) {
         const [from, to] = [before.value(boundsField), after.value(boundsField)]
-        // An edge may remember something from before the first position.
+        // An edge may have remembered something before the first position was known.
         if (to === undefined || (from === undefined && before.seenAt !== undefined)) grid.all(add)
         for (const value of [from, to]) if (isLocation(value)) grid.at(value, add)
       }
@@ -112,17 +112,17 @@ function isLocation(value: unknown): value is Location {
   return typeof value === 'object' && value !== null && 'latitude' in value && 'longitude' in value
 }
 
-/** What tells two edges with the same name apart, as far as that can be seen. */
+/** Edges with the same name must have the same shape. Two `detect` functions cannot be compared. */
 function shapeOf({ fields, reads, topics: ofTopics, bounds, boundsField }: Edge): string {
   return JSON.stringify([fields, reads, ofTopics, bounds, boundsField])
 }
 
-/** The finest cells are some meters wide. */
+/** The level with the smallest cells, which are some meters wide. */
 const finest = 22
 
 /**
- * Rectangles, found by a position. Each is in the cells of one level, whose cells are at least as large as it is, so it is in four of
- * them at most. A search looks into one cell of each level that is in use.
+ * Finds the rectangles that contain a position. Each rectangle is stored on the level with the smallest cells that are at least as
+ * large as it is, so in at most four cells. A search reads one cell of each level that is in use.
  */
 class Grid {
   readonly #levels = new Map<number, Map<number, { readonly rule: Rule; readonly bounds: Bounds }[]>>()

@@ -6,8 +6,8 @@ import { documentValues } from './document.ts'
 import type { AnyVehicleView, Change, EdgeMemory } from './edge.ts'
 
 /**
- * Fields whose `null` is a value: there is none, for instance no destination. For every other field, `null` means that the vehicle
- * does not report it now, and the last value stays.
+ * Fields whose `null` is a value and means none, for instance no destination. For every other field, `null` means that the vehicle
+ * does not report a value now, and the last value stays.
  */
 export const nullMeansNone: ReadonlySet<string> = new Set([
   'DestinationName',
@@ -18,14 +18,14 @@ export const nullMeansNone: ReadonlySet<string> = new Set([
 
 /**
  * Fields whose `null` has been seen with both meanings: "nothing is plugged in", and "asleep, not reported". They keep their last
- * value, so a cable is not unplugged when the vehicle falls asleep. Ask for `{ invalid: true }` to see the change to `null`.
+ * value, so a vehicle that falls asleep does not look unplugged. Ask for `{ invalid: true }` to see the change to `null`.
  */
 export const nullIsAmbiguous: ReadonlySet<string> = new Set(['ChargingCableType', 'FastChargerPresent'])
 
-/** More fields than this are not kept: the catalogue has 251, and a sender could make up names without end. */
+/** The most fields that are kept. The catalogue has 251, but a sender could make up any number of names. */
 const mostFields = 1_000
 
-/** The fields that are kept. Each has a slot, a small number that is the same in all states of a process. */
+/** The fields that are kept. Each has a slot: a small number that is the same in all states of a process. */
 export class Slots {
   readonly names: string[] = []
   readonly deltas: (number | undefined)[] = []
@@ -42,12 +42,12 @@ export class Slots {
     return this.#slots.get(name) ?? (this.#keepsAll ? this.#add(name) : undefined)
   }
 
-  /** As {@link slotOf}, for a field that need not get a slot now. */
+  /** Like {@link slotOf}, but gives a new field no slot. */
   find(name: string): number | undefined {
     return this.#slots.get(name)
   }
 
-  /** Whether the field is kept, or would be when it comes. */
+  /** Whether the field is kept, or will be once a message has it. */
   keeps(name: string): boolean {
     return this.#keepsAll || this.#slots.has(name)
   }
@@ -62,7 +62,7 @@ export class Slots {
   }
 }
 
-/** What `state` and `connectivity` messages said. */
+/** What the vehicle's `state` and `connectivity` messages say. */
 interface Link {
   readonly online: boolean | undefined
   readonly state: string | undefined
@@ -74,7 +74,7 @@ interface Link {
   readonly connections: Readonly<Record<string, number>>
 }
 
-/** A vehicle has at most two networks. A missing end of a connection must not make the list grow. */
+/** The most open connections that are kept. A vehicle has two networks, but the message that ends a connection can be missing. */
 const mostConnections = 8
 
 type Memory = Readonly<Record<string, EdgeMemory>>
@@ -84,7 +84,7 @@ interface StateParts {
   readonly seenMs: number
   readonly values: readonly (FieldValue | undefined)[]
   readonly ats: readonly number[]
-  readonly heard: readonly number[]
+  readonly seqs: readonly number[]
   readonly invalid: Readonly<Record<number, number>> | undefined
   readonly bases: Readonly<Record<number, number>> | undefined
   readonly link: Link | undefined
@@ -95,30 +95,30 @@ interface StateParts {
 const nothing: readonly never[] = []
 
 /**
- * The newest values of one vehicle. Never changes: a message leads to another state. A class with plain lists by slot, because a
- * hundred thousand of them have to fit into 100 MB.
+ * The newest values of one vehicle. It never changes: a message makes a new state. It is a class with plain lists by slot, because
+ * a hundred thousand of them must fit in 100 MB.
  */
 export class VehicleState implements StoredVehicle, StateParts {
   readonly vin: string
   readonly slots: Slots
-  /** The `seq` of the newest message that is in it. */
+  /** The `seq` of the newest message that the state includes. */
   readonly seq: number
   /** When that message was received, in milliseconds since the epoch. */
   readonly seenMs: number
-  /** By slot: the last value. `undefined`: never heard. */
+  /** By slot: the last value. `undefined`: never reported. */
   readonly values: readonly (FieldValue | undefined)[]
   /** By slot: when the vehicle sent it, in milliseconds since the epoch, and never later than the receipt. */
   readonly ats: readonly number[]
   /** By slot: the `seq` of the message that last reported a value. */
-  readonly heard: readonly number[]
+  readonly seqs: readonly number[]
   /** By slot: since when the vehicle has reported no value. */
   readonly invalid: Readonly<Record<number, number>> | undefined
   /** By slot: the last value that was reported as a change, for fields with a `delta`. */
   readonly bases: Readonly<Record<number, number>> | undefined
   readonly link: Link | undefined
-  /** What edges remember, by their names. */
+  /** What edges remember, by the name of the edge. */
   readonly memory: Memory | undefined
-  /** What was heard up to this `seq` is uncertain, because messages of this vehicle may be missing. */
+  /** Values up to this `seq` are uncertain, because messages of this vehicle may be missing. */
   readonly gapTo: number
 
   constructor(vin: string, slots: Slots, parts: StateParts) {
@@ -128,7 +128,7 @@ export class VehicleState implements StoredVehicle, StateParts {
     this.seenMs = parts.seenMs
     this.values = parts.values
     this.ats = parts.ats
-    this.heard = parts.heard
+    this.seqs = parts.seqs
     this.invalid = parts.invalid
     this.bases = parts.bases
     this.link = parts.link
@@ -138,7 +138,7 @@ export class VehicleState implements StoredVehicle, StateParts {
 
   static unknown(vin: string, slots: Slots): VehicleState {
     return new VehicleState(vin, slots, {
-      ...{ seq: -1, seenMs: -Infinity, values: nothing, ats: nothing, heard: nothing, gapTo: -1 },
+      ...{ seq: -1, seenMs: -Infinity, values: nothing, ats: nothing, seqs: nothing, gapTo: -1 },
       ...{ invalid: undefined, bases: undefined, link: undefined, memory: undefined },
     })
   }
@@ -148,21 +148,21 @@ export class VehicleState implements StoredVehicle, StateParts {
     const row: Row = JSON.parse(text)
     const values: (FieldValue | undefined)[] = []
     const ats: number[] = []
-    const heard: number[] = []
+    const seqs: number[] = []
     const invalid: Record<number, number> = {}
     const bases: Record<number, number> = {}
-    for (const [name, [value, at, heardSeq, invalidMs, base]] of Object.entries(row.fields)) {
+    for (const [name, [value, at, valueSeq, invalidMs, base]] of Object.entries(row.fields)) {
       const slot = slots.slotOf(name)
       if (slot === undefined) continue
-      grow(values, ats, heard, slot)
+      grow(values, ats, seqs, slot)
       values[slot] = value
       ats[slot] = at
-      heard[slot] = heardSeq
+      seqs[slot] = valueSeq
       if (invalidMs != null) invalid[slot] = invalidMs
       if (base != null) bases[slot] = base
     }
     return new VehicleState(vin, slots, {
-      ...{ seq, seenMs, values, ats, heard },
+      ...{ seq, seenMs, values, ats, seqs },
       invalid: orNone(invalid),
       bases: orNone(bases),
       link: row.link && {
@@ -183,7 +183,7 @@ export class VehicleState implements StoredVehicle, StateParts {
       if (value === undefined || name === undefined) continue
       const invalidMs = this.invalid?.[slot]
       const base = this.bases?.[slot]
-      const known = [value, this.ats[slot] ?? 0, this.heard[slot] ?? 0] as const
+      const known = [value, this.ats[slot] ?? 0, this.seqs[slot] ?? 0] as const
       fields[name] = base === undefined && invalidMs === undefined ? known : [...known, invalidMs ?? null, base ?? null]
     }
     const { link, memory, gapTo } = this
@@ -210,12 +210,12 @@ interface ReadableRow {
   readonly text: string
 }
 
-/** A state as it is stored. `null` stands for what JSON cannot say. */
+/** A state as it is stored. `null` stands for values that JSON does not have. */
 interface Row {
   readonly fields: Readonly<
     Record<
       string,
-      readonly [value: FieldValue, at: number, heard: number, invalidMs?: number | null, base?: number | null]
+      readonly [value: FieldValue, at: number, seq: number, invalidMs?: number | null, base?: number | null]
     >
   >
   readonly link?: Omit<Link, 'stateMs' | 'online' | 'state'> & {
@@ -227,12 +227,13 @@ interface Row {
   readonly gapTo?: number
 }
 
-const partsOf = (state: VehicleState): StateParts => ({
+/** A copy that may change. */
+const partsOf = (state: VehicleState): { -readonly [Name in keyof StateParts]: StateParts[Name] } => ({
   seq: state.seq,
   seenMs: state.seenMs,
   values: state.values,
   ats: state.ats,
-  heard: state.heard,
+  seqs: state.seqs,
   invalid: state.invalid,
   bases: state.bases,
   link: state.link,
@@ -244,35 +245,35 @@ function orNone<T extends object>(record: T): T | undefined {
   return Object.keys(record).length === 0 ? undefined : record
 }
 
-/** Lists without holes stay small and fast. */
-function grow(values: (FieldValue | undefined)[], ats: number[], heard: number[], slot: number): void {
+/** Fills lists up to a slot: V8 keeps lists without holes small and fast. */
+function grow(values: (FieldValue | undefined)[], ats: number[], seqs: number[], slot: number): void {
   while (values.length <= slot) {
     values.push(undefined)
     ats.push(0)
-    heard.push(0)
+    seqs.push(0)
   }
 }
 
-/** One message, and when it arrived. */
+/** One message with its `seq`. */
 export interface Arrival {
   readonly event: FleetEvent
   readonly seq: number
-  /** What was heard up to this `seq` is uncertain, because messages of any vehicle may be missing. `-1`: nothing. */
+  /** Values up to this `seq` are uncertain, because messages of any vehicle may be missing. `-1`: none is. */
   readonly gapTo: number
 }
 
 /** The state after a message. */
 export interface Applied {
   readonly after: VehicleState
-  /** Made when they are asked for: most handlers never look at them. */
+  /** Computed only when read, because most handlers never read them. */
   readonly changes: readonly Change[]
   /** The slots of the fields that changed or became certain. */
   readonly touched: readonly number[]
 }
 
 /**
- * The state after a message of this vehicle: for each field the newest value by `min(at, receivedAt)`, and of equals the one that
- * arrived last. An older message moves nothing backward. Pure.
+ * The state after a message of this vehicle. Each field has its newest value by `min(at, receivedAt)`. Of two values with the same
+ * time, the one that arrived last wins. An older message never replaces a newer value. Pure.
  */
 export function applied(before: VehicleState, arrival: Arrival): Applied {
   const { event, seq, gapTo } = arrival
@@ -286,7 +287,7 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
       for (const name in data) {
         const value = data[name]
         if (value === undefined || (value === null && Object.hasOwn(event.undecoded, name))) continue
-        draft.hear(name, value, atMs, false)
+        draft.add(name, value, atMs, false)
       }
       return draft
     }
@@ -294,7 +295,7 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
       const draft = new Draft(before, seq, receivedMs, gapTo)
       const createdMs = Math.min(event.at.getTime(), receivedMs)
       for (const { field, value, atMs, tolerance } of documentValues(event.vehicleData, createdMs))
-        draft.hear(field, value, Math.min(atMs, receivedMs), true, tolerance)
+        draft.add(field, value, Math.min(atMs, receivedMs), true, tolerance)
       return draft
     }
     case 'state':
@@ -311,12 +312,12 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
   }
 }
 
-/** What was heard up to this `seq` may have changed unheard. Messages can follow the gap in the same millisecond. */
+/** Values up to this `seq` are uncertain after the gap. Messages can follow the gap in the same millisecond. */
 export function gapEnd({ to }: Extract<FleetEvent, { topic: 'gap' }>, seq: number): number {
   return Math.min(firstSeqAt(to.getTime() + 1) - 1, seq)
 }
 
-/** A {@link Change} before anybody looks at it. */
+/** A {@link Change} that has not been read yet. */
 interface Difference {
   readonly slot: number
   readonly from: FieldValue | undefined
@@ -328,47 +329,31 @@ interface Difference {
   readonly invalid: boolean
 }
 
-/** A state in the making. It copies a list only when it has to change it, because each message makes a state. */
-class Draft implements StateParts, Applied {
-  readonly seq: number
-  readonly seenMs: number
-  values: readonly (FieldValue | undefined)[]
-  ats: readonly number[]
-  heard: readonly number[]
-  invalid: Readonly<Record<number, number>> | undefined
-  bases: Readonly<Record<number, number>> | undefined
-  readonly link: Link | undefined
-  readonly memory: Memory | undefined
-  readonly gapTo: number
+/** Builds the next state. It copies a list only when it must change it, because every message makes a state. */
+class Draft implements Applied {
   readonly #before: VehicleState
+  readonly #parts: ReturnType<typeof partsOf>
   readonly #seq: number
   readonly #uncertainTo: number
-  #own: { readonly values: (FieldValue | undefined)[]; readonly ats: number[]; readonly heard: number[] } | undefined
+  #own: { readonly values: (FieldValue | undefined)[]; readonly ats: number[]; readonly seqs: number[] } | undefined
   #differences: Difference[] | undefined
-  /** The slots of values that are the same, and certain again. */
+  /** The slots of values that did not change and are certain again. */
   #certain: number[] | undefined
   #hasGrown = false
   #after: VehicleState | undefined
   #changes: readonly Change[] | undefined
 
   constructor(before: VehicleState, seq: number, receivedMs: number, gapTo: number) {
-    this.seq = Math.max(before.seq, seq)
-    this.seenMs = Math.max(before.seenMs, receivedMs)
-    this.values = before.values
-    this.ats = before.ats
-    this.heard = before.heard
-    this.invalid = before.invalid
-    this.bases = before.bases
-    this.link = before.link
-    this.memory = before.memory
-    this.gapTo = before.gapTo
     this.#before = before
+    this.#parts = partsOf(before)
+    this.#parts.seq = Math.max(before.seq, seq)
+    this.#parts.seenMs = Math.max(before.seenMs, receivedMs)
     this.#seq = seq
     this.#uncertainTo = Math.max(gapTo, before.gapTo)
   }
 
-  /** A message reports a value. A document says nothing about a field that has none. */
-  hear(field: string, value: FieldValue, atMs: number, isDocument: boolean, tolerance: number = 0): void {
+  /** Adds a value that a message reports. `null` in a document says nothing about the field, unless its `null` means none. */
+  add(field: string, value: FieldValue, atMs: number, isDocument: boolean, tolerance: number = 0): void {
     const before = this.#before
     const slot = before.slots.slotOf(field)
     if (slot === undefined) return
@@ -378,18 +363,18 @@ class Draft implements StateParts, Applied {
     if (known !== undefined && atMs < Math.max(knownMs, invalidMs ?? -Infinity)) return
     const isNone = value === null && !nullMeansNone.has(field)
     if (isNone && (known === undefined || isDocument)) return
-    const acrossGap = known !== undefined && (before.heard[slot] ?? 0) <= this.#uncertainTo
+    const acrossGap = known !== undefined && (before.seqs[slot] ?? 0) <= this.#uncertainTo
     if (isNone) {
       if (invalidMs !== undefined) return
-      this.invalid = { ...this.invalid, [slot]: atMs }
+      this.#parts.invalid = { ...this.#parts.invalid, [slot]: atMs }
       this.#change({ slot, from: known, to: null, fromMs: knownMs, atMs, acrossGap, invalid: true })
       return
     }
     const isSame = known !== undefined && this.#isSame(slot, known, value, tolerance)
     this.#set(slot, isDocument && isSame ? known : value, atMs)
     if (invalidMs !== undefined) {
-      const { [slot]: _, ...others } = this.invalid ?? {}
-      this.invalid = orNone(others)
+      const { [slot]: _, ...others } = this.#parts.invalid ?? {}
+      this.#parts.invalid = orNone(others)
     }
     if (known === undefined)
       this.#change({ slot, from: undefined, to: value, fromMs: undefined, atMs, acrossGap, invalid: false })
@@ -399,7 +384,7 @@ class Draft implements StateParts, Applied {
       this.#change({ slot, from: null, to: value, fromMs: invalidMs, atMs, acrossGap, invalid: true })
     else if (acrossGap) (this.#certain ??= []).push(slot)
     if (before.slots.deltas[slot] !== undefined && typeof value === 'number' && !isSame)
-      this.bases = { ...this.bases, [slot]: value }
+      this.#parts.bases = { ...this.#parts.bases, [slot]: value }
   }
 
   get after(): VehicleState {
@@ -417,15 +402,15 @@ class Draft implements StateParts, Applied {
   #done(): VehicleState {
     const own = this.#own
     if (own !== undefined) {
-      // A list that has grown has room for more, which a copy has not.
-      this.values = this.#hasGrown ? own.values.slice() : own.values
-      this.ats = this.#hasGrown ? own.ats.slice() : own.ats
-      this.heard = this.#hasGrown ? own.heard.slice() : own.heard
+      // A list that has grown has spare room. A copy of it has none.
+      this.#parts.values = this.#hasGrown ? own.values.slice() : own.values
+      this.#parts.ats = this.#hasGrown ? own.ats.slice() : own.ats
+      this.#parts.seqs = this.#hasGrown ? own.seqs.slice() : own.seqs
     }
-    return new VehicleState(this.#before.vin, this.#before.slots, this)
+    return new VehicleState(this.#before.vin, this.#before.slots, this.#parts)
   }
 
-  /** Against the last value that was reported as a change, where a `delta` says so. A drift in small steps is a change, too. */
+  /** With a `delta`, compares with the last value that was reported as a change, so that a drift in small steps is a change too. */
   #isSame(slot: number, known: FieldValue, value: FieldValue, tolerance: number): boolean {
     const least = Math.max(tolerance, this.#before.slots.deltas[slot] ?? 0)
     const from = this.#from(slot, known)
@@ -438,18 +423,18 @@ class Draft implements StateParts, Applied {
   }
 
   #set(slot: number, value: FieldValue, atMs: number): void {
-    const { values, ats, heard } = (this.#own ??= {
-      values: this.values.slice(),
-      ats: this.ats.slice(),
-      heard: this.heard.slice(),
+    const { values, ats, seqs } = (this.#own ??= {
+      values: this.#parts.values.slice(),
+      ats: this.#parts.ats.slice(),
+      seqs: this.#parts.seqs.slice(),
     })
     if (slot >= values.length) {
-      grow(values, ats, heard, slot)
+      grow(values, ats, seqs, slot)
       this.#hasGrown = true
     }
     values[slot] = value
     ats[slot] = atMs
-    heard[slot] = this.#seq
+    seqs[slot] = this.#seq
   }
 
   #change(difference: Difference): void {
@@ -478,10 +463,10 @@ export function isDeepEqual(one: FieldValue | undefined, other: FieldValue | und
 
 const isOn: Readonly<Record<string, boolean>> = { online: true, driving: true, asleep: false, offline: false }
 
-const unheard: Link = { online: undefined, state: undefined, stateMs: -Infinity, heard: -1, connections: {} }
+const unknownLink: Link = { online: undefined, state: undefined, stateMs: -Infinity, heard: -1, connections: {} }
 
 function linked(
-  link: Link = unheard,
+  link: Link = unknownLink,
   event: Extract<FleetEvent, { topic: 'state' | 'connectivity' }>,
   atMs: number,
   seq: number,
@@ -489,13 +474,13 @@ function linked(
   if (event.topic === 'state') {
     if (atMs < link.stateMs) return link
     const online = Object.hasOwn(isOn, event.state) ? isOn[event.state] : link.online
-    // What was not reported as closed is closed now.
+    // Connections that were never reported as closed are closed now.
     const connections = online === false ? {} : link.connections
     return { online, state: event.state, stateMs: atMs, heard: seq, connections }
   }
   const key = event.connectionId ?? event.networkInterface
   const openedMs = Object.hasOwn(link.connections, key) ? (link.connections[key] ?? -Infinity) : -Infinity
-  // The state is newer, and knows better.
+  // The state is newer than this message.
   if (atMs < link.stateMs || atMs < openedMs) return link
   if (event.status === 'connected') {
     const connections = Object.entries({ ...link.connections, [key]: atMs }).toSorted(([, a], [, b]) => a - b)
@@ -509,7 +494,7 @@ function linked(
 /** A state as handlers, edges and conditions see it. */
 export class Snapshot implements AnyVehicleView {
   readonly #state: VehicleState
-  /** The moment of `ageMs`. */
+  /** `ageMs` counts up to this time. */
   readonly #nowMs: number
   readonly #uncertainTo: number
 
@@ -519,7 +504,7 @@ export class Snapshot implements AnyVehicleView {
     this.#uncertainTo = Math.max(gapTo, state.gapTo)
   }
 
-  /** What it was made of. */
+  /** What the snapshot was made from. */
   parts(): { readonly state: VehicleState; readonly gapTo: number } {
     return { state: this.#state, gapTo: this.#uncertainTo }
   }
@@ -543,7 +528,7 @@ export class Snapshot implements AnyVehicleView {
   }
 
   isCertain(field: string): boolean {
-    return this.#known(field) !== undefined && (this.#state.heard[this.#slot(field)] ?? -1) > this.#uncertainTo
+    return this.#known(field) !== undefined && (this.#state.seqs[this.#slot(field)] ?? -1) > this.#uncertainTo
   }
 
   invalidSince(field: string): Date | undefined {

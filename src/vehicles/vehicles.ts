@@ -14,16 +14,16 @@ import { applied, type Applied, type Arrival, gapEnd, type Slots, Snapshot, Vehi
 
 /** The newest state of each vehicle: `receiver.vehicles`. */
 export interface Vehicles<Fields extends FieldCatalogue = BuiltInFields> {
-  /** The newest state, with what running handlers see already. `undefined`: nothing was heard of this vehicle. */
+  /** The newest state, including messages whose handlers are still running. `undefined`: no message of this vehicle was received. */
   get(vin: string): Promise<VehicleView<Fields> | undefined>
-  /** Vehicles in the order of VINs, at most `limit` (default 100), from the first one after `after`. */
+  /** At most `limit` vehicles (default 100) in the order of their VINs, from the first one after `after`. */
   list(which?: {
     readonly after?: string | undefined
     readonly limit?: number | undefined
   }): Promise<readonly VehicleView<Fields>[]>
   /**
-   * Deletes the state of a vehicle, with what edges remember of it. Resolves to whether there was one. Messages that come later
-   * begin a new state. It deletes no messages: those that wait, handled ones that the inbox keeps for replays, and dead letters stay.
+   * Deletes the state of a vehicle, with everything that edges remember about it. Resolves to whether there was one. The next message
+   * begins a new state. Messages stay: those that wait, those that the inbox keeps for replays, and dead letters.
    */
   forget(vin: string): Promise<boolean>
   stats(): Promise<VehiclesStats>
@@ -31,21 +31,21 @@ export interface Vehicles<Fields extends FieldCatalogue = BuiltInFields> {
 
 /** Figures of `receiver.vehicles`. */
 export interface VehiclesStats {
-  /** The vehicles with a state. */
+  /** The number of vehicles with a state. */
   readonly vehicles: number
-  /** The part of them whose newest state the inbox has not written yet. It does so every few seconds. */
+  /** The number of them whose newest state the inbox has not written yet. It writes every few seconds. */
   readonly unwritten: number
-  /** The edges that handlers are registered for. */
+  /** The number of edges that have handlers. */
   readonly edges: number
 }
 
-/** Something that happened, with the name of its edge; or the error that the edge threw. */
+/** What an edge found, or the error that it threw. */
 type Happened = { readonly edge: string } & ({ readonly change: Occurrence } | { readonly error: unknown })
 
-/** What one message changed. Made when its lane opens the message, and kept until the message is over. */
+/** The effect of one message. It is computed when the message's turn comes, and kept until the message is over. */
 export class Step {
   readonly happened: readonly Happened[]
-  /** The state that is settled with the message. */
+  /** The state that is stored when the message is settled. */
   readonly settled: StoredVehicle | undefined
   readonly #state: VehicleState | undefined
   readonly #nowMs: number
@@ -74,17 +74,17 @@ export class Step {
     return (this.#changes ??= this.all.filter(({ first, invalid }) => !first && !invalid))
   }
 
-  /** Those changes, and those that only `first: true` and `invalid: true` ask for. */
+  /** These changes, and those that are reported only where `first: true` or `invalid: true` asks for them. */
   get all(): readonly Change[] {
     return this.#applied?.changes ?? none
   }
 
-  /** The vehicle as of the message. `undefined` for a message without a VIN. */
+  /** The vehicle after the message. `undefined` for a message without a VIN. */
   get view(): AnyVehicleView | undefined {
     return (this.#view ??= this.#state && new Snapshot(this.#state, this.#nowMs, this.#gapTo))
   }
 
-  /** For the dead letters: what a replay has to show again. `undefined`: nothing. */
+  /** For a dead letter: what a replay must report again. `undefined`: nothing. */
   text(): string | undefined {
     if (this.#state === undefined || (this.all.length === 0 && this.happened.length === 0)) return undefined
     const { vin, seq, seenMs } = this.#state
@@ -129,10 +129,10 @@ interface Interval {
   readonly to: number
 }
 
-/** More intervals than this are of no use: only a backlog needs more than the newest. */
+/** The most intervals that are kept. Only a backlog needs more than the newest one. */
 const mostIntervals = 16
 
-/** Where messages of any vehicle may be missing. */
+/** The intervals in which messages of any vehicle may be missing. */
 class Intervals implements StoredVehicle {
   readonly vin = ''
   readonly seq: number
@@ -158,7 +158,7 @@ class Intervals implements StoredVehicle {
 
   with(interval: Interval, seq: number, seenMs: number): Intervals {
     const [first, second, ...rest] = [...this.list, interval]
-    // The two oldest as one: at most too much is uncertain then.
+    // Join the two oldest. That can only make more values uncertain.
     const list =
       first !== undefined && second !== undefined && rest.length + 2 > mostIntervals
         ? [{ from: Math.min(first.from, second.from), to: Math.max(first.to, second.to) }, ...rest]
@@ -167,20 +167,20 @@ class Intervals implements StoredVehicle {
   }
 }
 
-/** Beyond this number, gaps of single vehicles wait for their events. */
+/** The most gaps of single vehicles that take effect before their events. */
 const mostNoted = 10_000
 
 interface OpenVehicle {
   state: VehicleState
-  /** Messages that led to `state` and are not over. */
+  /** The number of messages in `state` that are not over. */
   steps: number
 }
 
-/** `receiver.vehicles` of the process that has the states. */
+/** `receiver.vehicles` in the process that has the states. */
 export interface FleetVehicles extends Vehicles<FieldCatalogue> {
   get(vin: string): Promise<Snapshot | undefined>
   list(which?: Parameters<Vehicles['list']>[0]): Promise<readonly Snapshot[]>
-  /** Messages may be missing, as another process noticed. The event of a gap of all vehicles goes elsewhere. */
+  /** Notes a gap that another process noticed. The event of a gap of all vehicles is handled elsewhere. */
   noteGap(gap: Pick<KeptGap, 'vin' | 'fromMs' | 'toMs'>): Promise<void>
 }
 
@@ -192,8 +192,8 @@ export interface FleetOptions {
 }
 
 /**
- * The newest state of each vehicle. A lane opens one message at a time, so the messages of a vehicle lead from one state to the next
- * in order. The state of a vehicle is here while messages that led to it are not over, and otherwise in the store.
+ * The newest state of each vehicle. A lane opens one message at a time, so the messages of a vehicle change its state in order. The
+ * state is in memory while one of its messages is not over, and otherwise in the store.
  */
 export class Fleet {
   readonly slots: Slots
@@ -201,12 +201,12 @@ export class Fleet {
   readonly #store: VehicleStore
   readonly #clock: Clock
   readonly #open = new PassingMap<string, OpenVehicle>()
-  /** Vehicles that were forgotten while messages of them were not over, and the newest of these messages. */
+  /** Vehicles that were forgotten before all their messages were over, with the `seq` of the newest of these messages. */
   readonly #forgotten = new Map<string, number>()
-  /** Gaps that are known before their events: one interval per VIN, and '' for all vehicles. */
+  /** Gaps whose events have not come yet: one interval per VIN, and '' for all vehicles. */
   readonly #noted = new Map<string, Interval>()
   #gaps = new Intervals(-1, -Infinity, [])
-  /** The newest message of earlier processes. */
+  /** The `seq` of the newest message of earlier processes. */
   #lastBefore = -1
 
   constructor({ store, slots, clock, rules = new Rules() }: FleetOptions) {
@@ -216,7 +216,7 @@ export class Fleet {
     this.rules = rules
   }
 
-  /** After the inbox was opened: reads what concerns all vehicles, and applies again what a crash left out of the stored states. */
+  /** Call this once the inbox is open. Reads the gaps of all vehicles, and applies messages that a crash kept out of the stored states. */
   async recover(
     unapplied: AsyncIterable<readonly InboxMessage[]> | undefined,
     read: (message: InboxMessage) => FleetEvent | MalformedBody,
@@ -235,7 +235,7 @@ export class Fleet {
           continue
         }
         const state = await this.find(message.lane)
-        // What the state has seen, it must not see twice: an older message would win over a later one of the same time.
+        // Skip messages that the state includes: applied again, one could replace the value of a later message with the same time.
         if (state === undefined || seq <= state.seq) continue
         this.#store.keep(this.#advance(state, event, seq).after)
       }
@@ -252,7 +252,7 @@ export class Fleet {
     return stored instanceof Promise ? stored.then((found) => this.#read(vin, found)) : this.#read(vin, stored)
   }
 
-  /** A message whose turn it is. A replayed one changes nothing, and shows what it showed before it was given up: `kept`. */
+  /** Applies a message whose turn has come. A replay changes nothing, and reports what the message reported before (`changed`). */
   step(
     id: string,
     event: FleetEvent | MalformedBody,
@@ -279,16 +279,16 @@ export class Fleet {
     return new Step(after, { nowMs: moment.nowMs, gapTo }, found, happened, after)
   }
 
-  /** What the inbox stores when the message is settled or given up. */
+  /** The state that the inbox stores when the message is settled or given up. */
   settling(step: Step | undefined): StoredVehicle | undefined {
     const settled = step?.settled
-    // What concerns all vehicles may have grown since.
+    // Gaps may have been added since.
     if (settled?.vin === '') return this.#gaps
     if (settled === undefined || this.#forgotten.size === 0) return settled
     return settled.seq <= (this.#forgotten.get(settled.vin) ?? -1) ? undefined : settled
   }
 
-  /** The message is over, and the store has what was settled with it. */
+  /** Call this when the message is over and the store has the state that was settled with it. */
   over(step: Step | undefined): void {
     if (step?.settled === undefined) return
     const { vin } = step.settled
@@ -300,7 +300,7 @@ export class Fleet {
     this.#forgotten.delete(vin)
   }
 
-  /** Messages of this vehicle, or of any, may be missing. The event of the gap follows later, in its lane. */
+  /** Notes that messages of this vehicle, or of any, may be missing. The event of the gap comes later, in its lane. */
   noteGap(vin: string | undefined, fromMs: number, toMs: number): void {
     const known = this.#noted.get(vin ?? '')
     if (known === undefined && this.#noted.size >= mostNoted) return
@@ -311,7 +311,7 @@ export class Fleet {
     )
   }
 
-  /** States of their own, from the first message that is kept: for replays that report changes again. */
+  /** For replays that report changes again: computes separate states, from the first message that the inbox keeps. */
   fresh(): (message: InboxMessage, event: FleetEvent | MalformedBody) => string | undefined {
     const states = new Map<string, VehicleState>()
     return (message, event) => {
@@ -324,7 +324,7 @@ export class Fleet {
     }
   }
 
-  /** `receiver.vehicles`, once the inbox is open. */
+  /** `receiver.vehicles`. Each method calls `open` first. */
   api(open: () => Promise<void>): FleetVehicles {
     const view = (state: VehicleState): Snapshot =>
       new Snapshot(state, this.#clock.now(), this.#gapTo(seqNow, state.vin))
@@ -350,7 +350,7 @@ export class Fleet {
       },
       noteGap: async ({ vin, fromMs, toMs }) => {
         await open()
-        // The clocks of two processes differ, and messages that come from now on are after the gap.
+        // The clocks of two processes differ, but messages from now on are certainly after the gap.
         const endMs = this.#clock.now() - 1
         if (vin !== undefined) return this.noteGap(vin, Math.min(fromMs, endMs), Math.min(toMs, endMs))
         const [from, to] = [firstSeqAt(Math.min(fromMs, endMs)), firstSeqAt(Math.min(toMs, endMs) + 1) - 1]
@@ -399,27 +399,27 @@ export class Fleet {
     return VehicleState.read({ vin, seq: stored.seq, seenMs: stored.seenMs, text: stored.text() }, this.slots)
   }
 
-  /** Notes a gap of all vehicles. Its event has come. */
+  /** Records a gap of all vehicles, whose event has come. */
   #gap(event: GapEvent, seq: number): Intervals {
     const interval = { from: firstSeqAt(event.from.getTime()), to: this.#unnote(event, seq) }
     this.#gaps = this.#gaps.with(interval, seq, event.receivedAt.getTime())
     return this.#gaps
   }
 
-  /** The event of a gap has come. Returns where the gap ends. What was missed later belongs to another event. */
+  /** Called with the event of a gap. Returns the end of the gap. Messages missed after it belong to another event. */
   #unnote(event: GapEvent, seq: number): number {
     const key = event.vin ?? ''
     const noted = this.#noted.get(key)
     const end = gapEnd(event, seq)
     if (noted === undefined) return end
-    // The event of a restart ends with the first message after it, whose values are certain. The note ends before that message.
+    // The event of a restart ends with the first message after it, whose values are certain. The noted gap ends before that message.
     const to = event.reason === 'restarted' || event.reason === 'stopped' ? Math.min(end, noted.to) : end
     if (noted.to < firstSeqAt(event.to.getTime() + 1)) this.#noted.delete(key)
     else this.#noted.set(key, { from: end + 1, to: noted.to })
     return to
   }
 
-  /** What was heard of a vehicle up to this `seq` is uncertain for a message with the given `seq`. */
+  /** For a message with this `seq`: values of the vehicle up to the returned `seq` are uncertain. */
   #gapTo(seq: number, vin: string | undefined): number {
     const { list } = this.#gaps
     if (list.length === 0 && this.#noted.size === 0) return -1
@@ -431,7 +431,7 @@ export class Fleet {
     )
   }
 
-  /** A gap that ends later was not known when an earlier process handled the message. What it found must be found again. */
+  /** Whether a gap counts for a message. An earlier process did not know a gap that ends later, and its result must not change. */
   #counts({ from, to }: Interval, seq: number): boolean {
     return seq <= this.#lastBefore ? to < seq : from <= seq
   }
@@ -444,10 +444,10 @@ interface Advanced {
   readonly gapTo: number
 }
 
-/** Later than every message. */
+/** A `seq` after every message. */
 const seqNow = Number.MAX_SAFE_INTEGER
 
-/** What edges remember, without those that are no longer registered. */
+/** Stores what edges remember, without edges that are no longer registered. */
 function remembering(state: VehicleState, memory: Map<string, EdgeMemoryValue>, rules: Rules): VehicleState {
   for (const name of memory.keys()) if (!rules.has(name)) memory.delete(name)
   if (memory.size === 0) return state.memory === undefined ? state : state.with({ memory: undefined })
@@ -456,7 +456,7 @@ function remembering(state: VehicleState, memory: Map<string, EdgeMemoryValue>, 
 
 type EdgeMemoryValue = NonNullable<VehicleState['memory']>[string]
 
-/** A message that cannot be read changes nothing: it is a dead letter. */
+/** The event of a message. A message that cannot be read is a dead letter, and changes no state. */
 function readable(
   message: InboxMessage,
   read: (message: InboxMessage) => FleetEvent | MalformedBody,
@@ -468,7 +468,7 @@ function readable(
   }
 }
 
-/** Throws `handler_invalid` for an edge over fields that are not kept, or that neither catalogue has. */
+/** Throws `handler_invalid` for an edge over fields that are not kept, or that are in no catalogue. */
 export function checkEdge(edge: unknown, slots: Slots, ownFields: FieldCatalogue = {}): Edge {
   if (!isEdge(edge)) {
     throw new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
@@ -480,7 +480,7 @@ export function checkEdge(edge: unknown, slots: Slots, ownFields: FieldCatalogue
     const nearest = nearestField(unknown, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
     throw new FleethookError(
       'handler_invalid',
-      `The edge \`${edge.name}\` looks at \`${unknown}\`, which is not in the catalogue.`,
+      `The edge \`${edge.name}\` reads \`${unknown}\`, which is not in the catalogue.`,
       {
         hint: `${nearest === undefined ? '' : `Did you mean \`${nearest}\`? `}Add a field of your own to the option \`fields\`.`,
       },
@@ -490,7 +490,7 @@ export function checkEdge(edge: unknown, slots: Slots, ownFields: FieldCatalogue
   if (missing !== undefined) {
     throw new FleethookError(
       'handler_invalid',
-      `The edge \`${edge.name}\` looks at \`${missing}\`, which is not among the \`fields\` of the option \`vehicles\`.`,
+      `The edge \`${edge.name}\` reads \`${missing}\`, which is not among the \`fields\` of the option \`vehicles\`.`,
       { hint: `Add '${missing}' to \`vehicles.fields\`.` },
     )
   }

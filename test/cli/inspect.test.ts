@@ -147,7 +147,7 @@ test(
     await expect.poll(async () => (await get('/stats')).status, { timeout: 10_000 }).toBe(200)
     expect(JSON.parse((await get('/stats')).body)).toMatchObject({ refused: {} })
     writeFileSync(file, 'this is no program')
-    await line(/the new receiver ended with status 1: the old one goes on/)
+    await line(/the new receiver ended with status 1: the old one keeps running/)
     expect(lines.filter((each) => /refused/.test(each))).toEqual([])
     expect(await end()).toMatchObject({ status: 0 })
   },

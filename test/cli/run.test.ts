@@ -123,7 +123,7 @@ test('a receiver that crashes is started again, and a message that is sent meanw
   expect(await pid(1)).not.toBe(await pid(0))
 })
 
-test('fleethook reload replaces the receiver by a fresh process', async () => {
+test('fleethook reload replaces the receiver with a new process', async () => {
   const { target, port, pid } = await run(writeProgram(serving))
   const { status, stdout } = await command(['reload', '--port', String(port)])
   expect([status, stdout]).toEqual([0, expect.stringContaining(`Process ${target.pid} replaces its receiver.`)])
@@ -151,7 +151,7 @@ test('a new receiver that cannot start leaves the old one running', async () => 
   const before = await pid(0)
   writeFileSync(path, 'throw new Error("a mistake")')
   target.kill('SIGHUP')
-  await target.line(/the new receiver ended with status 1: the old one goes on/)
+  await target.line(/the new receiver ended with status 1: the old one keeps running/)
   expect(await post(`http://127.0.0.1:${port}`, 'V1')).toBe(200)
   process.kill(before, 0)
 })

@@ -33,11 +33,11 @@ test.each([
   ],
   [
     { brokers, spool: {} },
-    "Option `spool` of kafkaInbox must be an inbox of this machine, for instance sqliteInbox({ path: 'data/spool.db' }) and was given an object.",
+    "Option `spool` of kafkaInbox must be an inbox on this machine, for instance sqliteInbox({ path: 'data/spool.db' }) and was given an object.",
   ],
   [
     { brokers, sessionMs: 6_000 },
-    'Option `sessionMs` of kafkaInbox is 6000, and a process that finishes its handlers is silent for `quiesceMs` (7000).',
+    'Option `sessionMs` of kafkaInbox is 6000, and a process that finishes its handlers sends no heartbeat for up to `quiesceMs` (7000).',
   ],
   [
     { brokers, sasl: { mechanism: 'PLAIN', username: 'me' } },
@@ -45,11 +45,11 @@ test.each([
   ],
   [
     { brokers, sasl: { mechanism: 'PLAIN', username: 'me', password: '' } },
-    'Option `sasl.password` of kafkaInbox must be a text that is not empty, or a function that returns it.',
+    'Option `sasl.password` of kafkaInbox must be a non-empty text, or a function that returns one.',
   ],
   [
     { brokers, tls: { rejectUnauthorized: false } },
-    'Option `tls` of kafkaInbox must be true or an object of ca, cert, key, passphrase, servername.',
+    'Option `tls` of kafkaInbox must be true, or an object with ca, cert, key, passphrase, servername.',
   ],
   [{ brokers, acks: 1 }, 'kafkaInbox has no option `acks`.'],
 ])('kafkaInbox(%j) is refused', (options, text) => {

@@ -18,7 +18,7 @@ const id = '01a201b8-48a8-7000-b2fb-d79363f968e2'
 const event = { topic: 'data', vin: 'A', receivedAt: '2026-11-22T05:26:24.168Z', data: { Gear: 'D' } }
 const at = '2026-11-22T05:26:24.178Z'
 
-test('a message has one row, whatever the feed and the inbox say of it, and however often', () => {
+test('a message has one row, even if the feed and the inbox report it several times', () => {
   const rows = new Rows(500)
   const failed: Item = { kind: 'failed', at, id, event, attempt: 1, handler: 'save', error: 'Error: no' }
   expect(rows.add([{ kind: 'received', at, id, event }, failed, failed])).toBe(1)
@@ -47,14 +47,14 @@ test('keeps the newest rows', () => {
 
 const raw = { vin: "it's", createdAt: '2026-11-21T10:00:00.000Z', state: '$(id) `id` "x" \\' }
 
-test('the copied curl command quotes the message, and names no secret', () => {
+test('the copied curl command quotes the message, and contains no secret', () => {
   const command = curlOf({ topic: 'state', receivedAt: at, format: 'event_collector', raw })
   const written = /--data-raw '(.*)'$/s.exec(command)?.[1]?.replaceAll("'\\''", "'")
   expect(JSON.parse(written ?? '')).toEqual(raw)
   expect(command).toContain('-H "Authorization: Splunk $WEBHOOK_SECRET"')
 })
 
-test('the copied test has what `deliver` needs of the event', () => {
+test('the copied test has the members that `deliver` needs', () => {
   const normalized = createNormalizer().normalize(raw, Date.parse(at))
   const text = testOf(JSON.parse(JSON.stringify(normalized)))
   const given = /deliver\(receiver, (\{.*\}), \{\n/s.exec(text)?.[1]

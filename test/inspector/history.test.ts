@@ -22,7 +22,7 @@ interface Page {
   readonly next: string | null
 }
 
-test('lists what the inbox keeps by outcome, and shows where one message went', async () => {
+test('lists the messages of the inbox by outcome, and shows the history of one', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-history-'))
   const receiver = createReceiver({
     ...{ secret: false, log, retry: { attempts: 2, minMs: 1 } },
@@ -70,7 +70,7 @@ test('lists what the inbox keeps by outcome, and shows where one message went', 
   expect((await app.request('/messages?state=lost')).status).toBe(400)
 })
 
-test('a search reads a bounded number of messages and says where to go on', async () => {
+test('a search reads a limited number of messages and says where to continue', async () => {
   const total = 25_000
   let listed = 0
   const at = (n: number): MessageRecord => ({
@@ -105,7 +105,7 @@ test('a search reads a bounded number of messages and says where to go on', asyn
   expect([found, reads]).toEqual([['000007'], [10_000, 10_000, 5_000]])
 })
 
-test('samples are taken every five seconds, kept for a quarter of an hour, and have times only while somebody reads', async () => {
+test('samples are taken every five seconds, kept for 15 minutes, and have times only while somebody reads', async () => {
   let nowMs = 1_000_000
   const receiver = createReceiver({
     secret: false,

@@ -40,7 +40,7 @@ async function mounted(options: Partial<InspectorOptions> = {}): Promise<{
 }
 
 describe('the page', () => {
-  test('is served without the secret, and nothing else is', async () => {
+  test('is the only thing that is served without the secret', async () => {
     const { app } = await mounted()
     const shell = await app.request('/inspector/')
     expect([shell.status, await shell.text()]).toEqual([200, page.html])
@@ -57,7 +57,7 @@ describe('the page', () => {
       expect((await app.request(`/inspector/assets/${name}`)).status, name).toBe(404)
   })
 
-  test('and its data let no other site read, frame, or script them', async () => {
+  test('and its data cannot be read, framed or scripted by another site', async () => {
     const { app } = await mounted()
     for (const path of ['/inspector/', '/inspector/stats', '/inspector/assets/none']) {
       const { headers } = await app.request(path, { headers: { origin: 'https://elsewhere.example.com' } })
@@ -103,7 +103,7 @@ describe('its data', () => {
     })
   })
 
-  test('hide values, raw messages, and the texts of errors when they have to', async () => {
+  test('hide values, raw messages, and the texts of errors with `payloads: false`', async () => {
     const { ask } = await mounted({ payloads: false })
     const [shown] = JSON.parse((await ask('dead')).body).letters
     const answers = await Promise.all(

@@ -1,5 +1,5 @@
 /*
- * Real brokers: Apache Kafka with KRaft, each process broker and controller at once. A process that is killed is started again from
+ * Real brokers: Apache Kafka with KRaft, each process broker and controller at once. A killed process is started again from
  * its log folder. On Linux the brokers die with the process that started them, however that ends.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
@@ -24,7 +24,7 @@ import { bootstrapCheckpoint, cluster, kafkaCommand } from '../../scripts/kafka.
 export interface Broker {
   /** 1, 2, 3. */
   readonly id: number
-  /** Where clients without a password connect: `127.0.0.1:port`, also when a proxy is between. */
+  /** The address for clients without a password: `127.0.0.1:port`, of the proxy if there is one. */
   readonly address: string
   /** The address of its second listener. */
   readonly otherAddress: string
@@ -34,9 +34,9 @@ export interface Broker {
   readonly folder: string
   /** Resolves when it accepts connections. */
   start(): Promise<void>
-  /** Resolves when a signal that ends it has ended it, and at once for `SIGSTOP` and `SIGCONT`. */
+  /** Sends a signal. Resolves when the process has ended, and at once for `SIGSTOP` and `SIGCONT`. */
   kill(signal: NodeJS.Signals): Promise<void>
-  /** What it printed: warnings and errors. */
+  /** The warnings and errors that it printed. */
   log(): string
 }
 
@@ -45,11 +45,11 @@ export interface Brokers extends AsyncDisposable {
   readonly all: readonly Broker[]
   /** The addresses of all brokers, for clients without a password. */
   readonly addresses: readonly string[]
-  /** A second listener of each broker, for clients whose network fails while that of the others works. */
+  /** The addresses of the second listeners, for clients whose network fails while that of others works. */
   readonly otherAddresses: readonly string[]
   /** The addresses of the listeners that ask for the user and the password of `cluster` in scripts/kafka.ts: SASL PLAIN or SCRAM-SHA-512. */
   readonly addressesWithPassword: readonly string[]
-  /** The addresses of the listeners with TLS. They ask for a certificate of the client. */
+  /** The addresses of the listeners with TLS. They require a client certificate. */
   readonly addressesWithTls: readonly string[]
   /** The addresses of the listeners with TLS and a login. */
   readonly addressesWithTlsAndLogin: readonly string[]
@@ -59,9 +59,9 @@ export interface Brokers extends AsyncDisposable {
 export interface BrokersOptions {
   /** Default 3. */
   readonly count?: number
-  /** More lines of `server.properties`, beside or instead of those of the tests. */
+  /** Properties that are added to those of the tests, or replace them. */
   readonly properties?: Readonly<Record<string, string | number | boolean>>
-  /** Where the broker writes its log. Default: a temporary folder, which is removed at the end. */
+  /** The folder of the broker's logs. Default: a temporary folder, which is removed at the end. */
   readonly folder?: (id: number) => string
   /** Certificates as PEM text. With them, the brokers listen with TLS too. */
   readonly tls?: { readonly chain: string; readonly key: string; readonly authority: string }
@@ -135,7 +135,7 @@ export async function startBrokers(options: BrokersOptions = {}): Promise<Broker
 
 interface Place {
   readonly ports: Ports
-  /** The ports that clients see. */
+  /** The ports that clients connect to. */
   readonly seen: Ports
   readonly voters: string
   readonly folder: string
@@ -153,7 +153,7 @@ function defaults(id: number, { ports, seen, voters, folder, tls }: Place): Reco
     logins[`listener.name.${listener}.plain.sasl.jaas.config`] =
       `${plain} required user_${cluster.user}="${cluster.password}";`
     logins[`listener.name.${listener}.scram-sha-512.sasl.jaas.config`] = `${scram} required;`
-    // Tokens that nobody signed, as the tests of Kafka use them.
+    // Unsigned tokens, as in Kafka's own tests.
     logins[`listener.name.${listener}.oauthbearer.sasl.jaas.config`] =
       `${bearer} required unsecuredLoginStringClaim_sub="brokers";`
   }

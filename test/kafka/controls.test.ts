@@ -1,6 +1,6 @@
 /*
- * The controls: what one would write without the inbox must lose, reorder or stall under the faults of these tests. Else the tests see
- * nothing.
+ * The controls: code that one would write without the inbox must lose, reorder or stall under the faults of these tests. If it does not,
+ * the tests cannot detect anything.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -69,7 +69,7 @@ function createProducer(
   })
 }
 
-/** Everything in the topic, in the order of each partition. When fewer than `atLeast` are there, it waits for 30 seconds. */
+/** All messages of the topic, in order within each partition. Waits up to 30 seconds for at least `atLeast` of them. */
 async function contentOf(topic: string, atLeast: number): Promise<readonly Message<string, string, string, string>[]> {
   const consumer = new Consumer({
     groupId: `${topic}-reader`,
@@ -92,22 +92,22 @@ async function contentOf(topic: string, atLeast: number): Promise<readonly Messa
   return found
 }
 
-test('acks in the constructor only: the client sends acks=1, and a leader that is killed takes acknowledged messages with it', async () => {
+test('with acks only in the constructor, the client sends acks=1, and acknowledged messages are lost with a killed leader', async () => {
   const topic = 'control-acks'
   await createTopics(brokers.addresses, topic, 3)
   await using producer = createProducer({ acks: ProduceAcks.ALL, retries: 0 })
-  // All replicas have this one: the setting of a single call does reach the broker.
+  // All replicas have this one, because the setting of a single call reaches the broker.
   await producer.send({ messages: [{ topic, partition: 0, key: 'V', value: 'first' }], acks: ProduceAcks.ALL })
   const metadata = await producer.metadata({ topics: [topic], forceUpdate: true })
   const leader = metadata.topics.get(topic)?.partitions[0]?.leader
   const [leading, others] = [brokers.all.find(({ id }) => id === leader), brokers.all.filter(({ id }) => id !== leader)]
-  // The others do not copy what the leader acknowledges, for a moment.
+  // For a moment, the others do not copy what the leader acknowledges.
   await Promise.all(others.map((broker) => broker.kill('SIGSTOP')))
   const value = 'acknowledged by the leader'
   await producer.send({ messages: [{ topic, partition: 0, key: 'V', value }] })
   await leading?.kill('SIGKILL')
   await Promise.all(others.map((broker) => broker.kill('SIGCONT')))
-  // A proxy accepts connections for a broker that is dead, so these ask the others alone.
+  // The proxy of a dead broker still accepts connections, so ask only the others.
   await using admin = createAdmin(others.map(({ address }) => address))
   await eventually(async () => {
     const { topics } = await admin.metadata({ topics: [topic], forceUpdate: true })
@@ -130,7 +130,7 @@ test('acks in the constructor only: the client sends acks=1, and a leader that i
   expect(left).toBe(1)
 })
 
-test('send for each message: a retry reorders the messages of a vehicle', async () => {
+test('with a send for each message, a retry reorders the messages of a vehicle', async () => {
   const topic = 'control-order'
   await createTopics(brokers.addresses, topic, 3)
   await using producer = createProducer()
@@ -151,7 +151,7 @@ test('send for each message: a retry reorders the messages of a vehicle', async 
   expect(behind.length).toBeGreaterThan(0)
 })
 
-test('a spool to which each message falls back alone reorders the messages of a vehicle', async () => {
+test('a spool that takes single messages reorders the messages of a vehicle', async () => {
   const topic = 'control-spool'
   await createTopics(brokers.addresses, topic, 3)
   await using producer = createProducer({ retries: 0 })
@@ -248,7 +248,7 @@ test('a consumer with `retries: true` stalls when partitions move from one broke
   const partitions = 6
   await createTopics(brokers.addresses, topic, partitions)
   const all = Array.from({ length: partitions }, (_, partition) => partition)
-  // A broker answers for every partition of which it has a replica, also when another one leads. So the first one must have none left.
+  // A broker answers for each partition of which it has a replica, even if another one leads it. So the first one must have none left.
   const place = async (brokerOf: (partition: number) => number): Promise<void> => {
     const leaders = all.map(brokerOf)
     await placeReplicas(

@@ -1,6 +1,6 @@
 /*
- * The Compose file and the Kubernetes manifest of examples/kafka, as far as they can be checked without a container: their shape, and
- * that every name in them belongs to something that exists.
+ * Checks the Compose file and the Kubernetes manifest of examples/kafka without a container: their shape, and that every name in them
+ * exists.
  */
 import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
@@ -30,7 +30,7 @@ const propertyOf = (name: string): string =>
     .toLowerCase()
     .replaceAll('_', '.')
 
-/** The variables that the programs of the example read, and those that they need. */
+/** The variables that the example's programs read, and those that they require. */
 const programs = readdirSync(folder).filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
 const readByPrograms = new Set(
   programs.flatMap((name) =>
@@ -46,7 +46,7 @@ function checkBroker(environment: Readonly<Record<string, unknown>>, image: stri
   const { CLUSTER_ID, ...others } = environment
   expect(CLUSTER_ID).toMatch(/^[\w-]{22}$/)
   expect(Object.keys(others).filter((name) => !properties.has(propertyOf(name)))).toEqual([])
-  // As docs/several-machines.md advises, and as the receiver demands.
+  // As docs/several-machines.md advises, and as the receiver requires.
   expect(others).toMatchObject({
     KAFKA_BROKER_SESSION_TIMEOUT_MS: expect.toSatisfy((value: unknown) => Number(value) === 4_000),
     KAFKA_BROKER_HEARTBEAT_INTERVAL_MS: expect.toSatisfy((value: unknown) => Number(value) === 1_000),
@@ -55,7 +55,7 @@ function checkBroker(environment: Readonly<Record<string, unknown>>, image: stri
   })
 }
 
-/** Runs the command as it stands, without `--apply`, so that it prints the topics and needs no cluster. */
+/** Runs the command without `--apply`, so that it prints the topics and needs no cluster. */
 function checkCommand(command: readonly string[]): void {
   const [program, ...args] = command
   if (program === 'node') {
@@ -121,7 +121,7 @@ describe('compose.yaml', () => {
     }
   })
 
-  test('brokers have properties that Kafka knows, and an id and an address of their own', () => {
+  test('brokers have properties that Kafka knows, and each has its own id and address', () => {
     const brokers = services.filter(([, { image }]) => image?.startsWith('apache/kafka') === true)
     for (const [name, { environment = {}, image = '', healthcheck }] of brokers) {
       checkBroker(environment, image)

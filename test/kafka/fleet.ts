@@ -24,7 +24,7 @@ export interface TimedRun extends RunLine {
   readonly replayed: boolean
 }
 
-/** What handlers wrote, over all processes. */
+/** The journal that the handlers of all processes wrote. */
 export interface FleetJournal {
   readonly runs: readonly TimedRun[]
   readonly gaps: readonly GapLine[]
@@ -35,7 +35,7 @@ export type Role = 'both' | 'receive' | 'handle'
 export interface FleetOptions {
   readonly brokers: Pick<Brokers, 'addresses' | 'otherAddresses'>
   readonly partitions?: number
-  /** Settings of the topic beside replication 3 and `min.insync.replicas` 2. */
+  /** More settings of the topic, beside replication 3 and `min.insync.replicas` 2. */
   readonly topic?: Readonly<Record<string, string>>
   readonly runtime?: ServerRuntime
   readonly settings?: Partial<Omit<Settings, 'inbox' | 'journal'>>
@@ -45,9 +45,9 @@ export interface FleetOptions {
 /** The processes of one test. */
 export interface Fleet extends AsyncDisposable {
   readonly topic: string
-  /** For files of the processes. Removed at the end. */
+  /** A folder for the files of the processes. It is removed at the end. */
   readonly folder: string
-  /** Where vehicles send to: the balancer. */
+  /** The address of the balancer, to which vehicles send. */
   readonly url: string
   /** The processes that run now. */
   readonly members: ReadonlySet<Member>
@@ -60,7 +60,7 @@ export interface StartOptions {
   readonly runtime?: ServerRuntime
   readonly settings?: Partial<Omit<Settings, 'inbox' | 'journal'>>
   readonly inbox?: Partial<Settings['inbox']>
-  /** Its brokers are those of the second listener. */
+  /** Whether it connects to the second listener of the brokers. */
   readonly other?: boolean
 }
 
@@ -115,7 +115,7 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
   }
 }
 
-/** A TCP balancer. It asks each receiver every 100 ms whether it is ready, and gives new connections to those that are, in turn. */
+/** A TCP balancer. It asks each receiver every 100 ms whether it is ready, and gives new connections to ready ones in turn. */
 async function createBalancer(members: ReadonlySet<Member>): Promise<{ readonly url: string } & AsyncDisposable> {
   const open = new Set<Socket>()
   let ready: readonly Member[] = []
@@ -192,21 +192,21 @@ export function readJournal(path: string): FleetJournal {
   return { runs, gaps }
 }
 
-/** What one test found. */
+/** The result of one test. */
 export interface Found {
   readonly sent: number
   readonly acknowledged: number
-  /** Answers with another status, by it. */
+  /** The number of answers with another status, by status. */
   readonly refused: Readonly<Record<number, number>>
-  /** Requests whose connection ended, by the error. */
+  /** The number of requests whose connection ended, by error. */
   readonly unanswered: Readonly<Record<string, number>>
   /** Acknowledged and never handled. */
   readonly lost: readonly string[]
-  /** Acknowledged, and its first start was before any run of an earlier one of its vehicle had ended. */
+  /** Acknowledged messages that started before a run of an earlier message of the vehicle had ended. */
   readonly outOfOrder: readonly string[]
   /** Handled more than once. */
   readonly again: number
-  /** Handled again without a mark that says so. */
+  /** Handled again without `redelivered`. */
   readonly unmarked: readonly string[]
   readonly longestAckMs: number
   /** The longest time from an acknowledgment to the start of the handler. */
@@ -302,7 +302,7 @@ export function p99Ms(sent: readonly Sent[], { runs }: FleetJournal, { fromMs, t
   return Math.round(percentile(Float64Array.from(waits), 0.99))
 }
 
-/** Resolves when every acknowledged message of the sender was handled, or fails after this time. */
+/** Resolves when every acknowledged message of the sender was handled. Rejects after this time. */
 export async function handled(fleet: Fleet, traffic: Pick<Traffic, 'acknowledged'>, withinMs: number): Promise<void> {
   const waiting = (): readonly string[] => {
     const names = new Set(fleet.journal().runs.map(nameOf))
@@ -331,12 +331,12 @@ export interface Load {
   readonly mayLose?: boolean
 }
 
-/** What {@link underLoad} found, and what it found it in. */
+/** The result of {@link underLoad}, with its data. */
 export interface Loaded extends Found {
   readonly all: readonly Sent[]
 }
 
-/** Sends to the fleet while something happens, waits until all is handled, and judges. */
+/** Sends to the fleet while something happens, waits until everything is handled, and judges. */
 export async function underLoad(
   fleet: Fleet,
   load: Load,
@@ -360,7 +360,7 @@ export async function underLoad(
   return { ...judge(traffic.sent, fleet.journal()), all: traffic.sent }
 }
 
-/** The part of a result that must be empty after every fault: nothing lost, nothing out of order, nothing silently handled twice. */
+/** The part of a result that must be empty after every fault: lost, out of order, and handled twice without a mark. */
 export const broken = ({ lost, outOfOrder, unmarked }: Found): Pick<Found, 'lost' | 'outOfOrder' | 'unmarked'> => ({
   lost,
   outOfOrder,

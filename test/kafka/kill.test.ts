@@ -14,7 +14,7 @@ function note(what: string, found: Found): void {
   console.log(rows.at(-1))
 }
 
-/** The defaults of Kafka take three times as long. */
+/** Kafka's defaults take three times as long. */
 const properties = inForm({
   full: { 'broker.session.timeout.ms': 3_000, 'broker.heartbeat.interval.ms': 500 },
   long: {},
@@ -86,7 +86,7 @@ test.each(rounds)(
     note(`${receivers} receivers and ${handlers} handler processes killed, ${runtime}`, found)
     expect(broken(found)).toEqual(nothingBroken)
     expect(found.refused).toEqual({})
-    // What a killed process had handled since its last commit, a second ago at most, comes again.
+    // Messages that a killed process handled after its last commit, at most a second earlier, come again.
     expect(found.again).toBeLessThanOrEqual(handlers * load.ratePerSecond * 2)
   },
   inForm({ full: 180_000, long: 3_600_000 }),
@@ -124,7 +124,7 @@ describe.runIf(form === 'long').each([{ spool: false }, { spool: true }])(
         const downMs = inForm({ full: 4_000, long: 30_000 })
         await using fleet = await createFleet({ brokers, inbox: spool ? {} : { confirmMs: 3_000 } })
         const file = `${fleet.folder}/spool.db`
-        // One receiver: with several, messages that one of them spooled have no order with those of the others.
+        // Only one receiver: between messages that one receiver spooled and those of others there is no order.
         await Promise.all([
           fleet.start('receive', spool ? { settings: { spool: file } } : {}),
           fleet.start('handle'),

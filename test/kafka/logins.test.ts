@@ -13,7 +13,7 @@ import { createTopics } from './topics.ts'
 let authority: Authority
 let client: { readonly key: string; readonly cert: string }
 let brokers: Brokers
-/** The longest time that a login lasts. After it, the broker closes the connection of a client that did not log in again. */
+/** The longest duration of a login, in milliseconds. After it, the broker closes the connection of a client that did not log in again. */
 const loginMs = 2_000
 
 beforeAll(async () => {
@@ -28,7 +28,7 @@ afterAll(() => brokers?.[Symbol.asyncDispose]())
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} }
 
-/** A receiver that posts to itself, and what its handler was given. */
+/** A receiver, and the events that its handler got. */
 async function create(topic: string, way: Partial<KafkaInboxOptions>): Promise<Running> {
   const numbers: number[] = []
   const receiver = createReceiver({
@@ -68,7 +68,7 @@ async function handlesOne(way: Partial<KafkaInboxOptions>): Promise<void> {
   await expect.poll(() => one.numbers, patience).toEqual([1])
 }
 
-/** A token that nobody signed, which the brokers of the tests accept until it expires. */
+/** An unsigned token. The brokers of the tests accept it until it expires. */
 function token(name = 'fleet', lastsMs = 60_000): string {
   const encode = (part: object): string => Buffer.from(JSON.stringify(part)).toString('base64url')
   const now = Date.now() / 1_000
@@ -84,7 +84,7 @@ const logins = {
 type Mechanism = keyof typeof logins
 
 describe('TLS', () => {
-  test('an authority of its own, and a certificate for the client', async () => {
+  test('connects with a private authority and a client certificate', async () => {
     await handlesOne({ brokers: brokers.addressesWithTls, tls: { ca: authority.root, ...client } })
   })
 
@@ -102,7 +102,7 @@ describe('TLS', () => {
     })
   })
 
-  test('no certificate of the client where the brokers ask for one: they close the connection without a reason', async () => {
+  test('a missing client certificate: the brokers close the connection without a reason, and the error names `tls`', async () => {
     const way = { brokers: brokers.addressesWithTls, tls: { ca: authority.root } }
     await expect(create(await newTopic(), way)).rejects.toMatchObject({
       code: 'inbox_unavailable',
@@ -111,7 +111,7 @@ describe('TLS', () => {
     })
   })
 
-  test('no TLS where the brokers speak TLS is one clear sentence', async () => {
+  test('no TLS to brokers that expect TLS is one clear sentence', async () => {
     await expect(create(await newTopic(), { brokers: brokers.addressesWithTls })).rejects.toMatchObject({
       code: 'inbox_unavailable',
       message: expect.stringMatching(/^The brokers .* expect TLS\.$/),

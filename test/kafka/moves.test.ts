@@ -27,12 +27,12 @@ afterAll(async () => {
   })
 })
 
-/** `KAFKA_MOVES=20` for fewer. */
+/** The number of moves. `KAFKA_MOVES=20` makes fewer. */
 const moves = Number(process.env['KAFKA_MOVES'] ?? 100)
 const movesRate = Number(process.env['KAFKA_MOVES_RATE'] ?? 100)
 const runtimes: readonly ServerRuntime[] = ['node24', 'bun', 'deno']
 
-/** Moves leaders of the fleets' topics or of the groups' coordinators, or kills or stops a broker. Returns what it did. */
+/** Moves the leaders of the fleets' topics or the groups' coordinators, or kills or stops a broker. Returns what it did. */
 async function move(brokers: Brokers, fleets: readonly Fleet[]): Promise<string> {
   const kind = randomInt(0, 5)
   if (kind <= 2) {

@@ -54,12 +54,12 @@ test.each(runtimes)(
     await Promise.all(roles.map((role) => fleet.start(role)))
     const times = inForm({ full: 1, long: 10 })
     const found = await underLoad(fleet, load, async () => {
-      // A group of five settles first.
+      // Wait until the group of five has settled.
       await pause(3_000)
       for (let time = 0; time < times; time++) {
         for (const old of [...fleet.members]) {
           await fleet.start(old.role)
-          // The balancer notices it.
+          // Wait until the balancer notices it.
           await pause(300)
           expect(await old.stop()).toEqual({ status: 0, signal: null })
         }
@@ -162,7 +162,7 @@ test.each(
     note(`faults of the wire, ${rate}/s, ${runtime}`, found)
     expect(broken(found)).toEqual(nothingBroken)
     expect({ refused: found.refused, unanswered: found.unanswered }).toEqual({ refused: {}, unanswered: {} })
-    // The wire shows that every request asked for all in-sync replicas.
+    // Every request on the wire asked for all in-sync replicas.
     expect([...receiverSide.acks.keys()].filter((acks) => acks !== -1)).toEqual([])
     expect(receiverSide.acks.get(-1) ?? 0).toBeGreaterThan(acksBefore.get(-1) ?? 0)
   },
@@ -170,7 +170,7 @@ test.each(
 )
 
 test(
-  'moving from SQLite: the old inbox file as spool takes what was not handled to the topic, before anything new',
+  'moving from SQLite: with the old inbox file as spool, unhandled messages go to the topic before new ones',
   async () => {
     const folder = mkdtempSync(join(tmpdir(), 'fleethook-moving-'))
     const path = join(folder, 'inbox.db')

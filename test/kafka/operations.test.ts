@@ -95,13 +95,13 @@ const numbersOf = ({ runs }: Running, vin: string): readonly number[] =>
   runs.filter((one) => one.vin === vin).map(({ number }) => number)
 
 describe('replays', () => {
-  test('handled messages of a time run again, each once and in order, with the same ids', async () => {
+  test('handled messages of a time range run again, each once and in order, with the same ids', async () => {
     const topic = await newTopic()
     await using one = await run({ topic })
     const from = new Date()
     for (const n of count(60)) expect(await one.post(`V${n % 6}`, n)).toBe(200)
     await expect.poll(() => one.runs.length, patience).toBe(60)
-    // Positions are committed every second. What is not committed is not known to be handled.
+    // Positions are committed every second, and only committed messages count as handled.
     await new Promise((resolve) => setTimeout(resolve, 1_500))
     const to = new Date()
     const ids = new Set(one.runs.map(({ id }) => id))
@@ -124,7 +124,7 @@ describe('replays', () => {
   test('dead letters of one process are listed and replayed by another one, which has no handlers', async () => {
     const topic = await newTopic()
     let isBroken = true
-    // Not for every vehicle: then the handler would rest as a whole.
+    // Not for every vehicle, because then the whole handler would rest.
     const handle = (vin: string): void => {
       if (isBroken && (vin === 'V1' || vin === 'V2')) throw new Error('It is broken.')
     }
@@ -190,7 +190,7 @@ describe('replays', () => {
 })
 
 describe('gaps', () => {
-  test('what retention took before it was handled is a gap, and the rest is handled', async () => {
+  test('messages that retention deleted before they were handled are a gap, and the rest is handled', async () => {
     const topic = await newTopic()
     await using front = await run({ topic, role: 'receive' })
     {
@@ -231,7 +231,7 @@ describe('gaps', () => {
       }
       await using third = await run({ topic, role: 'receive' })
       expect(await third.post('V1', 2)).toBe(200)
-      // Longer than the third one looks for signs.
+      // Longer than the third one waits for signs.
       await new Promise((resolve) => setTimeout(resolve, 18_000))
       expect(numbersOf(first, 'V1')).toEqual([1, 2])
       expect(first.gaps).toEqual([])
@@ -303,7 +303,7 @@ describe('the spool', () => {
     } finally {
       await first[Symbol.asyncDispose]()
     }
-    // The cluster is still away when the next process starts.
+    // The cluster still cannot be reached when the next process starts.
     const other = { spool: sqliteInbox({ path: join(folder, `${topic}.db`) }), confirmMs: 500 }
     await using second = await run({ topic, role: 'receive', ...other })
     for (const n of count(10)) expect(await second.post(`V${n % 3}`, 30 + n)).toBe(200)
@@ -338,14 +338,14 @@ describe('what is wrong is one clear sentence', () => {
     })
   })
 
-  test('TLS where the brokers speak none', async () => {
+  test('TLS to brokers without TLS', async () => {
     await expect(opened({ tls: true })).rejects.toMatchObject({
       code: 'inbox_unavailable',
       message: expect.stringContaining('TLS'),
     })
   })
 
-  test('no login where the brokers want one', async () => {
+  test('no login to brokers that require one', async () => {
     await expect(opened({ brokers: brokers.addressesWithPassword })).rejects.toMatchObject({
       code: 'inbox_unavailable',
       hint: 'They may want `tls` or `sasl`.',
@@ -370,7 +370,7 @@ describe('what is wrong is one clear sentence', () => {
     })
   })
 
-  test('a topic that one broker alone may confirm, unless that is accepted', async () => {
+  test('a topic that one broker alone may confirm, without `allowWeak`', async () => {
     const topic = await newTopic({ 'min.insync.replicas': '1' })
     await expect(opened({ topic })).rejects.toMatchObject({
       code: 'option_invalid',
@@ -392,7 +392,7 @@ describe('fleethook kafka topics', () => {
     return { status, out: stdout, error: stderr }
   }
 
-  test('creates topics that the inbox accepts, and leaves those that exist', async () => {
+  test('creates topics that the inbox accepts, and leaves existing ones unchanged', async () => {
     const topic = `ops-${randomUUID().slice(0, 8)}`
     const given = ['--brokers', brokers.otherAddresses.join(','), '--topic', topic, '--partitions', String(partitions)]
     expect(command(...given)).toMatchObject({ status: 0, out: expect.stringContaining('min.insync.replicas') })

@@ -1,4 +1,4 @@
-// What one would write without fleethook, after the README of the client: a server that sends each message with `producer.send`, or a
+// What one would write without fleethook, based on the client's README: a server that sends each message with `producer.send`, or a
 // consumer with `autocommit: true`.
 import { appendFileSync } from 'node:fs'
 import { serve } from '@hono/node-server'
@@ -19,11 +19,11 @@ export interface PeerSettings {
   readonly brokers: readonly string[]
   readonly topic: string
   readonly role: 'receive' | 'handle'
-  /** Every run of a handler is written to this file. Default: nowhere. */
+  /** The file to which every run of a handler is written. Default: none. */
   readonly journal?: string
   /** The duration of a handler in milliseconds. Default 0. */
   readonly handlerMs?: number
-  /** What the client's FAQ advises against errors: it retries without end. */
+  /** The client's FAQ advises this against errors: it retries without limit. */
   readonly retries?: true
 }
 
@@ -69,12 +69,12 @@ if (role === 'receive') {
     topics: [topic],
     sessionTimeout: 10_000,
     heartbeatInterval: 500,
-    // With its default `LATEST`, it skips what arrived before it had joined.
+    // With its default `LATEST`, it would skip messages that arrived before it joined.
     mode: MessagesStreamModes.COMMITTED,
     fallbackMode: MessagesStreamFallbackModes.EARLIEST,
   })
   stream.on('data', ({ value }) => void handle(value))
-  // It leaves the group as the README says, without waiting for the handlers.
+  // It leaves the group as in the README, without waiting for the handlers.
   process.once('SIGTERM', () => void consumer.close(true).then(() => process.exit()))
 }
 app.get('/readyz', (context) => context.text('ready'))

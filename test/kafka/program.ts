@@ -1,5 +1,5 @@
-// One process of a fleet on the runtime of the first argument: a receiver, handlers, or both. Handlers write each run to the journal
-// that `SETTINGS` names.
+// One process of a fleet: a receiver, handlers, or both, on the runtime that the first argument names. Handlers write each run to the
+// journal that `SETTINGS` names.
 import { appendFileSync, existsSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -14,7 +14,7 @@ export interface Settings {
   readonly inbox: Omit<KafkaInboxOptions, 'spool'>
   /** The file of the spool. Default: none. */
   readonly spool?: string
-  /** Every run of a handler is written to this file. */
+  /** The file to which every run of a handler is written. */
   readonly journal: string
   /** The duration of a handler in milliseconds. A random one takes up to twice as long. */
   readonly handlerMs: number

@@ -1,13 +1,13 @@
 /*
- * A TCP proxy in front of each listener of the brokers. It cuts and freezes connections, and it knows enough of the protocol to
- * count requests, to lose the answer of one, and to answer a produce request with an error, appended or not.
+ * A TCP proxy in front of each listener of the brokers. It cuts and freezes connections. It knows enough of the protocol to count
+ * requests, to drop an answer, and to answer a produce request with an error, whether or not the broker appended it.
  */
 import { connect, createServer, type Server, type Socket } from 'node:net'
 
 /** Keys of requests. */
 export const apiKeys = { produce: 0, fetch: 1, metadata: 3, offsetCommit: 8, joinGroup: 11, heartbeat: 12 } as const
 
-/** Errors of the protocol that end a produce request and that a retry can cure. */
+/** Protocol errors that fail a produce request and that a retry can fix. */
 export const errorCodes = {
   notLeader: 6,
   requestTimedOut: 7,
@@ -19,7 +19,7 @@ export const errorCodes = {
 export type ProduceFault =
   /** The broker never sees it. */
   | { readonly kind: 'refused' | 'appended'; readonly error: number }
-  /** The connection ends before the broker has it, or after it has appended it. */
+  /** The connection ends before the broker gets the request, or after it has appended the records. */
   | { readonly kind: 'lost' | 'answer lost' }
 
 /** A proxy of all listeners of one kind. */
@@ -33,7 +33,7 @@ export interface Proxy extends AsyncDisposable {
   heal(): void
   /** Ends every connection once. */
   reset(): void
-  /** The next produce requests suffer these faults, each request one. */
+  /** Each of the next produce requests suffers one of these faults. */
   failProduce(...faults: readonly ProduceFault[]): void
   /** The `acks` of each produce request that passed, and its count. */
   readonly acks: ReadonlyMap<number, number>
@@ -57,7 +57,7 @@ export function createProxy(): Proxy {
       socket.on('error', () => {})
       if (state === 'frozen') socket.pause()
     }
-    // A socket that is paused does not notice that the other side has ended, as on a network that fails.
+    // Like a failed network, a paused socket does not notice that the other side has ended.
     const end = (): void => {
       for (const socket of [client, broker]) {
         sockets.delete(socket)
@@ -141,7 +141,7 @@ export function createProxy(): Proxy {
   }
 }
 
-/** Gathers whole frames, each with its length in front. */
+/** Collects whole frames, each with its length in front. */
 function inFrames(take: (frame: Buffer) => void): (chunk: Buffer) => void {
   let rest: Buffer = Buffer.alloc(0)
   return (chunk) => {
@@ -213,7 +213,7 @@ function readRequest(frame: Buffer): Request {
   return { key, correlation, produce: { version, acks, topics } }
 }
 
-/** The answer that every partition of the request has this error. */
+/** An answer with this error for every partition of the request. */
 function produceError(correlation: number, { topics }: Produce, error: number): Buffer {
   const varint = (value: number): Buffer => {
     const bytes: number[] = []

@@ -6,7 +6,7 @@ import { startBrokers } from './brokers.ts'
 import { broken, createFleet, nothingBroken, pause, rowOf, underLoad } from './fleet.ts'
 import { inSync } from './topics.ts'
 
-/** `KAFKA_SOAK_MINUTES=10 npm run test:faults -- test/kafka/soak.test.ts`: an hour by default. */
+/** The duration, an hour by default: `KAFKA_SOAK_MINUTES=10 npm run test:faults -- test/kafka/soak.test.ts`. */
 const minutes = Number(process.env['KAFKA_SOAK_MINUTES'] ?? 60)
 const ratePerSecond = Number(process.env['KAFKA_SOAK_RATE'] ?? 200)
 const rows: Row[] = []
@@ -63,7 +63,7 @@ test.skipIf(form !== 'long')(
             continue
           }
           const member = [...fleet.members][choice - 3]
-          // The last receiver stays: while none listens, nobody acknowledges.
+          // The last receiver stays, because without a receiver nothing is acknowledged.
           if (member === undefined) continue
           kills[member.role === 'receive' ? 'receive' : 'handle'] += 1
           tell(`${member.role} ${member.pid} killed`)

@@ -1,8 +1,8 @@
-// Topics of the tests: made, changed, and moved between brokers.
+// Creates and changes topics of the tests, and moves them between brokers.
 import { setTimeout as pause } from 'node:timers/promises'
 import { Admin, alterPartitionReassignmentsV1, ConfigResourceTypes, Connection, metadataV12 } from '@platformatic/kafka'
 
-/** Makes the topics that the inbox of this topic needs, and waits until every partition has a leader. */
+/** Creates the topics that the inbox of this topic needs, and waits until every partition has a leader. */
 export async function createTopics(
   brokers: readonly string[],
   topic: string,
@@ -31,7 +31,7 @@ export async function createTopics(
   })
 }
 
-/** A client for settings. Close it with `await using`. */
+/** An admin client. Close it with `await using`. */
 export function createAdmin(brokers: readonly string[]): Admin & AsyncDisposable {
   const admin = new Admin({ clientId: 'tests', bootstrapBrokers: [...brokers], retries: 3, requestTimeout: 5_000 })
   admin.on('error', () => {})
@@ -90,7 +90,7 @@ export async function endsOf(brokers: readonly string[], topic: string): Promise
   return partitions.map(({ partitionIndex }) => ends.get(partitionIndex) ?? 0)
 }
 
-/** Tries until it does not throw, for 30 seconds by default. */
+/** Retries until `attempt` does not throw, for 30 seconds by default. */
 export async function eventually(attempt: () => Promise<void>, withinMs = 30_000): Promise<void> {
   for (const giveUpAt = performance.now() + withinMs; ;) {
     try {
@@ -104,12 +104,12 @@ export async function eventually(attempt: () => Promise<void>, withinMs = 30_000
 
 type TopicInCluster = Awaited<ReturnType<typeof metadataV12.api.async>>['topics'][number]
 
-/** The topics of the cluster, as one broker knows them. The client itself leaves out those of Kafka, such as `__consumer_offsets`. */
+/** All topics of the cluster, as one broker knows them. The client itself leaves out Kafka's own, such as `__consumer_offsets`. */
 async function readTopics(brokers: readonly string[]): Promise<readonly TopicInCluster[]> {
   return asked(brokers, async (connection) => (await metadataV12.api.async(connection, null, false, false)).topics)
 }
 
-/** The answer of the first broker that gives one. */
+/** The answer of the first broker that answers. */
 async function asked<Answer>(
   brokers: readonly string[],
   ask: (connection: Connection) => Promise<Answer>,
@@ -141,7 +141,7 @@ export async function inSync(brokers: readonly string[]): Promise<void> {
   }, 120_000)
 }
 
-/** Gives each partition of the topic another order of its replicas. A broker of the tests makes the first of them leader within a second. */
+/** Changes the order of replicas of each partition of the topic. A broker of the tests makes the first one the leader within a second. */
 export async function moveLeaders(brokers: readonly string[], topic: string): Promise<void> {
   await using admin = createAdmin(brokers)
   const { brokers: alive } = await admin.metadata({ topics: [], forceUpdate: true })

@@ -1,5 +1,5 @@
 /*
- * Traps of the client that were measured in version 2.12.1. Each test judges the inbox, not the client, so that the suite says
+ * Traps of the client, measured in version 2.12.1. Each test judges the inbox, not the client, so that the suite says
  * whether a new version of the client can be used.
  */
 import { randomUUID } from 'node:crypto'
@@ -28,7 +28,7 @@ afterAll(async () => {
 const silent = (): void => {}
 const partitions = 6
 
-/** A receiver with what its handlers were given, in the order of their starts. */
+/** A receiver, with the messages that its handlers got, in the order in which they started. */
 interface Running extends AsyncDisposable {
   readonly receiver: Receiver
   readonly runs: { readonly vin: string; readonly number: number; readonly redelivered: boolean }[]
@@ -121,7 +121,7 @@ describe('traps of the client', () => {
       expect(numbersOf(one, `V${vehicle}`)).toEqual(count(300).filter((n) => n % 5 === vehicle))
   })
 
-  test('4: partitions whose leaders move while they are read are read on', async () => {
+  test('4: partitions whose leaders move are still read', async () => {
     const topic = await newTopic()
     await using one = await run({ topic })
     for (const round of count(4)) {
@@ -134,7 +134,7 @@ describe('traps of the client', () => {
       expect(numbersOf(one, `V${vehicle}`)).toEqual(count(250).filter((n) => n % 10 === vehicle))
   })
 
-  test('4: partitions that move from one broker to two others are read on', async () => {
+  test('4: partitions that move from one broker to two others are still read', async () => {
     const topic = await newTopic({ 'min.insync.replicas': '1' })
     const place = async (leaders: readonly number[]): Promise<void> => {
       await placeReplicas(
@@ -148,7 +148,7 @@ describe('traps of the client', () => {
     await using one = await run({ topic, allowWeak: true })
     for (const n of count(50)) expect(await one.post(`V${n % 10}`, n)).toBe(200)
     await expect.poll(() => one.runs.length, patience).toBe(50)
-    // The broker that has all of them keeps none: a request for several of them has no single leader any more.
+    // The broker that has all partitions keeps none, so a request for several of them no longer has a single leader.
     await place(count(partitions).map((partition) => 2 + (partition % 2)))
     for (const n of count(50)) expect(await one.post(`V${n % 10}`, 50 + n)).toBe(200)
     await expect.poll(() => one.runs.length, patience).toBe(100)
@@ -156,7 +156,7 @@ describe('traps of the client', () => {
       expect(numbersOf(one, `V${vehicle}`)).toEqual(count(100).filter((n) => n % 10 === vehicle))
   })
 
-  test('5: what came before the first process with handlers is handled', async () => {
+  test('5: messages that arrived before the first process with handlers started are handled', async () => {
     const topic = await newTopic()
     await using front = await run({ topic, role: 'receive' })
     for (const n of count(20)) expect(await front.post('V1', n)).toBe(200)
@@ -164,7 +164,7 @@ describe('traps of the client', () => {
     await expect.poll(() => numbersOf(back, 'V1'), patience).toEqual(count(20))
   })
 
-  test('6: a rebalance hands nothing out again that was handed out before', async () => {
+  test('6: a rebalance hands out no message a second time', async () => {
     const topic = await newTopic()
     const handle = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5))
     await using front = await run({ topic, role: 'receive' })
@@ -184,7 +184,7 @@ describe('traps of the client', () => {
     }
   })
 
-  test('7: a process that the group has thrown out commits nothing, and joins again', async () => {
+  test('7: a process that the group has removed commits nothing, and joins again', async () => {
     const topic = await newTopic()
     const groupId = `${topic}-handlers`
     await using one = await run({ topic })
@@ -202,7 +202,7 @@ describe('traps of the client', () => {
     for (const n of count(20)) expect(await one.post('V1', 20 + n)).toBe(200)
     const handled = (): ReadonlySet<number> => new Set(numbersOf(one, 'V1'))
     await expect.poll(() => handled().size, patience).toBe(40)
-    // What is handed out again begins where the group stood, and goes on in order.
+    // Messages are handed out again from the group's position on, in order.
     const again = one.runs.filter(({ redelivered }) => redelivered).map(({ number }) => number)
     expect(again).toEqual([...again].sort((a, b) => a - b))
   })
@@ -251,7 +251,7 @@ describe('traps of the client', () => {
     await expect.poll(() => one.runs.length, patience).toBe(1)
   })
 
-  test('10: a handler that hangs is ended, and its partition goes on', async () => {
+  test('10: a handler that hangs times out, and its partition continues', async () => {
     const topic = await newTopic()
     let hangs = true
     await using one = await run({

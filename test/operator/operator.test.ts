@@ -89,7 +89,7 @@ describe.each(runtimes)('a receiver that runs on %s', (runtime) => {
   }, 60_000)
 })
 
-test('looking into the inbox of a receiver that died leaves it to the next one to tell of the gap', async () => {
+test('a command that opens the inbox of a receiver that died leaves the gap to the next receiver', async () => {
   const at = site('node24')
   await using target = await at.start()
   await target.stop('SIGKILL')

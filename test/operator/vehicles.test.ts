@@ -77,5 +77,5 @@ test('`fleethook vehicles` shows what a running receiver has, and what the file 
   }
   expect((await cli(join(copy, 'inbox.db'), vins[2])).stdout).toMatch(/BatteryLevel +82 /)
   const unknown = await cli(join(copy, 'inbox.db'), 'nobody')
-  expect([unknown.status, unknown.stderr]).toEqual([1, expect.stringContaining('Nothing was heard of a vehicle with this VIN.')])
+  expect([unknown.status, unknown.stderr]).toEqual([1, expect.stringContaining('No message of a vehicle with this VIN was received.')])
 }) // prettier-ignore

@@ -41,7 +41,7 @@ const read = (given: Readonly<Record<string, unknown>>): Record<string, unknown>
   Object.fromEntries([...documentValues(given, createdMs)].map(({ field, value }) => [field, value]))
 
 describe('a vehicle_data document', () => {
-  test('says what the telemetry fields say, in their words', () => {
+  test('gives telemetry fields their values, spelled as in the telemetry', () => {
     expect(read(document)).toMatchObject({
       BatteryLevel: 71,
       ChargePortLatch: 'Engaged',
@@ -59,8 +59,8 @@ describe('a vehicle_data document', () => {
     })
   })
 
-  test('says nothing where it knows less than the telemetry', () => {
-    // An open window is not told apart from one that is open a little, nor an armed sentry from one that is aware.
+  test('gives a field no value where it says less than the telemetry', () => {
+    // A document does not distinguish an open window from a partly open one, or an armed sentry from an aware one.
     for (const field of ['FdWindow', 'SentryMode', 'ChargingCableType'])
       expect(read(document)).not.toHaveProperty(field)
   })
@@ -73,11 +73,11 @@ describe('a vehicle_data document', () => {
   })
 
   test.each([[{}], [{ charge_state: null }], [{ charge_state: [] }], [{ vehicle_state: { df: 'open' } }]])(
-    'of another shape says nothing: %j',
+    'of another shape gives no values: %j',
     (given) => expect(read(given)).toEqual({}),
   )
 
-  test('has a name of the catalogue for each member of the table', () => {
+  test('maps each member of the table to a field of the catalogue', () => {
     const names = Object.values(documentFields)
       .flatMap((members) => Object.values(members))
       .map((entry) => (typeof entry === 'string' ? entry : 'field' in entry ? entry.field : entry[0]))

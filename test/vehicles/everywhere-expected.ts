@@ -3,7 +3,7 @@ import { normalize } from 'fleethook/normalize'
 import { gapNow, type Line, lineOf, rules, vins } from './everywhere.ts'
 import { happenings, looksAsReceiver } from './fold.ts'
 
-/** What the plain fold finds in the script, by vehicle. */
+/** The occurrences that the plain fold finds in the script, by vehicle. */
 export function expected(of: readonly Line[]): Readonly<Record<string, readonly string[]>> {
   const events = new Map<string, FleetEvent[]>(vins.map((vin) => [vin, []]))
   for (const line of of) {

@@ -88,7 +88,7 @@ function numbers(seed: number): (below: number) => number {
   }
 }
 
-/** Messages of all topics that rules look at: late ones, doubled ones, values that are missing, and gaps between them. */
+/** Messages of all topics that rules read: late ones, repeated ones, ones with missing values, and gaps between them. */
 export function script(length: number, seed: number): readonly Line[] {
   const next = numbers(seed)
   const pick = <T>(...list: readonly [T, ...T[]]): T => list[next(list.length)] ?? list[0]
@@ -127,7 +127,7 @@ export function script(length: number, seed: number): readonly Line[] {
   return lines
 }
 
-/** What happened, as one line of text. */
+/** An occurrence as one line of text. */
 export function lineOf({ edge, event, change }: Pick<Happening, 'edge' | 'event' | 'change'>): string {
   return `${edge} ${event.createdAt} ${change.at.toISOString()}${change.acrossGap ? ' across a gap' : ''}`
 }

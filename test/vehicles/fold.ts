@@ -1,7 +1,7 @@
 import type { FleetEvent, Location } from 'fleethook'
 import type { AnyVehicleView, Change, Edge, EdgeMemory, EdgeStep, Occurrence } from 'fleethook/when'
 
-/** What is known of one field, in the plainest form. */
+/** One field in the plainest form. */
 interface Known {
   readonly value: unknown
   readonly atMs: number
@@ -64,7 +64,7 @@ export class Fold {
     return { before, after: this.view(event.receivedAt), event, changes }
   }
 
-  /** The state at a moment: later messages do not change it. */
+  /** The state at one moment. Later messages do not change it. */
   view(now: Date): AnyVehicleView {
     const fields = this.#fields
     const online = this.#online
@@ -88,8 +88,8 @@ export class Fold {
 const dateOf = (ms: number | undefined): Date | undefined => (ms === undefined ? undefined : new Date(ms))
 
 /**
- * What happened over the messages of one vehicle, by the edge and the plain fold. Messages are told apart by their index. The edge
- * looks at the messages that `looks` lets through: by default at all of them.
+ * The occurrences that an edge finds in the messages of one vehicle with the plain fold, with the index of the message. The edge sees
+ * only messages for which `looks` returns `true`. Default: all of them.
  */
 export function happenings<Happened extends Occurrence>(
   edge: Edge<Happened>,
@@ -102,7 +102,7 @@ export function happenings<Happened extends Occurrence>(
     const step = fold.take(event)
     if (!looks(edge, step)) return []
     const found = edge.detect({ ...step, memory })
-    // Through JSON, as a stored memory comes back.
+    // Through JSON, like a stored memory.
     if (found?.memory !== undefined)
       memory = found.memory === null ? undefined : JSON.parse(JSON.stringify(found.memory))
     return found?.happened === undefined ? [] : [{ index, happened: found.happened }]

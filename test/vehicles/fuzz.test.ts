@@ -59,7 +59,7 @@ const area = fc.oneof(
   fc.array(fc.record({ latitude, longitude }), { minLength: 3, maxLength: 6 }).map((given) => orNone(() => polygon(given))),
 ) // prettier-ignore
 
-/** A rule that can never be right is refused, and that is no part of this test. */
+/** `when` refuses a rule that makes no sense. This test does not cover that. */
 function orNone<Made>(make: () => Made): Made | undefined {
   try {
     return make()
@@ -108,7 +108,7 @@ const edge: fc.Arbitrary<VehicleEdge | undefined> = fc
   .map(([made, where]): VehicleEdge | undefined => (made === undefined || where == null ? made : made.where(where))) // prettier-ignore
 
 const deep = (depth: number): string => `${'{"a":['.repeat(depth)}1${']}'.repeat(depth)}`
-/** JSON texts of values: of the right type, of another one, and such that no JavaScript value has. */
+/** Values as JSON text: of the right type, of another type, and some that no JavaScript value is written as. */
 const value = fc.oneof(
   fc.constantFrom('1', '-1', '"P"', '"D"', '"ShiftStateP"', 'null', 'true', '0', '-0', '1e999', '-1e999', '5e-324', '1e308'),
   fc.constantFrom('"NaN"', '"Infinity"', '"-1e999"', '"1e400"', '""', '"\\u0000"', '"\\ud800"', '{}', '[]', '[[]]', '{"invalid":true}'),

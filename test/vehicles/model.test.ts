@@ -12,23 +12,23 @@ import { edgeOf, silent } from './scene.ts'
 const folder = mkdtempSync(join(tmpdir(), 'fleethook-vehicles-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-/** What one message of a script says, and what happens around it. */
+/** One message of a script, and what happens around it. */
 interface Line {
   readonly vin: string
   readonly data: Readonly<Record<string, string | number | null>>
-  /** How much earlier the vehicle made it, in milliseconds. Negative: its clock is fast. */
+  /** How much earlier the vehicle sent it, in milliseconds. Negative: its clock is fast. */
   readonly agoMs: number
-  /** The vehicle made it in the same millisecond as its last one. */
+  /** Whether the vehicle sent it in the same millisecond as its last one. */
   readonly sameTime: boolean
-  /** The message comes twice. */
+  /** Whether the message comes twice. */
   readonly twice: boolean
-  /** Before the message: the process ends without a word, and another one goes on. */
+  /** Whether the process crashes before the message, and another one continues. */
   readonly crash: boolean
-  /** After the message: this much time passes, so the states may be written. */
+  /** The time that passes after the message, in milliseconds. States may be written then. */
   readonly pauseMs: number
-  /** Its handler fails: for the last time, so that it is a dead letter. */
+  /** Whether its handler fails in the last attempt, so that the message is a dead letter. */
   readonly dies: boolean
-  /** Its handler runs until this number of messages have come after it, or the process ends. */
+  /** Its handler runs until this number of messages have arrived after it, or the process ends. */
   readonly holds: number
 }
 
@@ -53,7 +53,7 @@ const arbitraryLine: fc.Arbitrary<Line> = fc.record({
 
 const nullIsValue = 'DestinationName'
 
-/** The plainest reading of the promise: for each field the newest value, by the vehicle's time up to that of the receipt. */
+/** The plainest form of the promise: the newest value of each field, by the vehicle's time but never later than the receipt. */
 function naiveFold(): (vin: string, data: Line['data'], atMs: number, receivedMs: number) => string[] {
   const known = new Map<string, { value: unknown; atMs: number; invalidMs: number | undefined }>()
   return (vin, data, at, receivedMs) => {
@@ -83,7 +83,7 @@ interface Run {
   isDone: boolean
 }
 
-/** Every third change of the gear. It shows a message that was applied twice, or not at all. */
+/** Every third change of the gear. It detects a message that was applied twice, or not at all. */
 const thirdChange: Edge<Change> = {
   ...{ name: 'third change', fields: ['Gear'], reads: ['Gear'], topics: [] },
   detect({ changes, memory }) {
@@ -95,10 +95,10 @@ const thirdChange: Edge<Change> = {
   where: () => thirdChange,
 }
 
-/** A receiver, what it reported, and the same again after a crash. */
+/** A receiver with everything that it reported, over crashes. */
 class Life {
   readonly clock: FakeClock
-  /** What each receipt reported each time, by the number that the message carries. */
+  /** The runs of each receipt, by the number that the message carries. */
   readonly told = new Map<number, Run[]>()
   /** The numbers in the order in which a vehicle first reported an edge. */
   readonly order = new Map<string, number[]>()
@@ -106,7 +106,7 @@ class Life {
   #path = ''
   #files = 0
   readonly #dying = new Set<number>()
-  /** Handlers that run, by the number of messages that still have to come. */
+  /** Running handlers, with the number of messages that they still wait for. */
   #held: { left: number; readonly release: () => void }[] = []
   readonly #holds = new Map<number, number>()
   readonly #durable: boolean
@@ -122,7 +122,7 @@ class Life {
     // Its process is gone.
     this.#held = []
     this.#path = join(folder, `${Math.random()}-${this.#files}.db`)
-    // What a process leaves that ends without a word: the file and its journal, as they are at this moment.
+    // A crashed process leaves the file and its journal as they are at this moment.
     for (const suffix of ['', '-wal']) if (existsSync(from + suffix)) cpSync(from + suffix, this.#path + suffix)
     const receiver = createReceiver({
       ...{ secret: false, clock: this.clock, log: silent, retry: { attempts: 1 } },
@@ -131,7 +131,7 @@ class Life {
     })
     receiver.onError(() => {})
     const life = this.#files
-    // A process that is gone runs no handler, however long the fake clock goes on.
+    // A crashed process runs no handlers, even if the fake clock continues.
     const isGone = (): boolean => this.#files !== life
     receiver.on('data', (event, { changes }) => {
       if (isGone()) return undefined
@@ -190,7 +190,7 @@ class Life {
     for (const { release } of over) release()
   }
 
-  /** Waits until nothing waits. */
+  /** Resolves when no message waits. */
   async settled(): Promise<void> {
     this.#holds.clear()
     for (;;) {
@@ -247,7 +247,7 @@ async function played(lines: readonly Line[], durable: boolean): Promise<void> {
   for (const [number, changes] of expected.entries()) {
     const runs = life.told.get(number) ?? []
     const done = runs.filter(({ isDone }) => isDone)
-    // Every change is in a run that came to its end, and none is reported that did not happen.
+    // Every change is in a run that completed, and no other change is reported.
     expect([number, done.some((run) => run.changes === changes.join())]).toEqual([number, true])
     for (const run of runs) expect([changes.join(), '']).toContain(run.changes)
     for (const run of done) expect(run.edges.join()).toBe(run.changes)
@@ -288,14 +288,14 @@ test('a message that is settled after newer ones were written is in the state af
   )
 })
 
-test('a message that the stored state has seen is not applied to it again after a crash', async () => {
+test('a message that the stored state includes is not applied to it again after a crash', async () => {
   await played(
     [
       { ...calm, vin: 'A', data: { Gear: 'P' } },
       { ...calm, vin: 'A', data: { Gear: 'R' }, holds: 3 },
       { ...calm, vin: 'B', data: { Gear: 'R' }, pauseMs: 12_000 },
       { ...calm, vin: 'A', data: { Gear: 'D' }, pauseMs: 0 },
-      // It makes the handler of the second message end. The state of A that is written then has both messages after it.
+      // This ends the handler of the second message. The state of A that is written then includes both messages.
       { ...calm, vin: 'A', data: { Gear: 'P' }, sameTime: true, pauseMs: 10 },
       { ...calm, vin: 'A', data: { Gear: 'R' }, crash: true },
       { ...calm, vin: 'A', data: { Gear: 'D' } },
@@ -305,7 +305,7 @@ test('a message that the stored state has seen is not applied to it again after 
   )
 })
 
-test('in memory, every change of a script is reported as a naive fold finds it', async () => {
+test('in memory, the reported changes of a script are those of a naive fold', async () => {
   await fc.assert(
     fc.asyncProperty(script, (lines) => played(lines, false)),
     { numRuns: inForm({ short: 10, full: 60, long: 1_000 }) },

@@ -16,7 +16,7 @@ async function idle(receiver: Receiver): Promise<void> {
   while (receiver.stats().pending.messages > 0) await pause(1)
 }
 
-/** A file in which a vehicle has driven twice, and the id of each message. */
+/** An inbox file in which a vehicle has driven twice, with the id of each message. */
 async function drivenTwice(): Promise<{ readonly path: string; readonly ids: readonly string[]; readonly from: Date }> {
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-edges-'))
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
@@ -54,7 +54,7 @@ test('A replay of handled messages reports no changes, and with `edges` a new ru
   expect(seen.splice(0)).toEqual(['', 'Gear "P">"D"', 'Gear "D">"P"', 'Gear "P">"D"', 'Gear "D">"P"'])
   expect(await receiver.vehicles.get(vin)).toBeUndefined()
 
-  // A part of the time: the state still begins with the first message that is kept.
+  // With a part of the time range, the state still begins with the first message that is kept.
   const [, , , , lastId = ''] = ids
   const last = new Date(Number.parseInt(lastId.slice(0, 8) + lastId.slice(9, 13), 16))
   expect(await receiver.replay({ from: last, to, edges: true })).toBe(1)
@@ -109,7 +109,7 @@ test('A document that `client.refill` fetches closes a gap: what is the same is 
   for (let turn = 0; turn < 20; turn += 1) await clock.advance(10)
   const state = await receiver.vehicles.get(vin)
   const certain = (['BatteryLevel', 'ChargeLimitSoc', 'DetailedChargeState', 'Gear', 'Locked'] as const).map((field) => state?.isCertain(field))
-  // The document does not say whether the vehicle is locked, and it has no limit.
+  // The document has no value for `Locked`, and none for the charge limit.
   expect(state?.invalidSince('ChargeLimitSoc')).toBeUndefined()
   expect(certain).toEqual([true, false, true, true, false])
   // The telemetry knows more digits.

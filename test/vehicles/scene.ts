@@ -25,7 +25,7 @@ export interface VehicleScene {
   readonly clock: FakeClock
   /** What `on('data')` was told, as `Field from>to`, with `~` for a change across a gap. */
   readonly told: Told[]
-  /** Sends a `data` message that the vehicle made `agoMs` before it arrives, and waits until it is handled. */
+  /** Sends a `data` message that the vehicle sent `agoMs` before it arrives, and waits until it is handled. */
   send(
     data: Readonly<Record<string, unknown>>,
     details?: { readonly vin?: string; readonly agoMs?: number },
@@ -70,7 +70,7 @@ export function vehicleScene(
   }
 }
 
-/** An edge over one field, for tests of what surrounds edges. */
+/** A simple edge over one field. */
 export function edgeOf(field: string, name: string = `any ${field}`): Edge<Change> {
   const edge: Edge<Change> = {
     name,

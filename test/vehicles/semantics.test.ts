@@ -8,12 +8,12 @@ import { all, becomes, below, circle, inside, is, starts } from 'fleethook/when'
 import { afterAll, describe, expect, test } from 'vitest'
 import { edgeOf, shown, silent, vehicleScene, type VehicleScene, vin } from './scene.ts'
 
-/** A busy machine. */
+/** For a busy machine. */
 const slow = { timeout: 10_000 }
 const last = <T>(list: readonly T[]): T | undefined => list.at(-1)
 
 describe('the newest value wins', () => {
-  test('by the time of the vehicle, and an older message moves nothing backward', async () => {
+  test('by the time of the vehicle, and an older message never replaces a newer value', async () => {
     const { receiver, send, told } = vehicleScene()
     await send({ BatteryLevel: 50 })
     await send({ BatteryLevel: 40 }, { agoMs: 60_000 })
@@ -21,7 +21,7 @@ describe('the newest value wins', () => {
     expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(50)
   })
 
-  test('of equal times, the value that arrived last', async () => {
+  test('and of two values with the same time, the one that arrived last', async () => {
     const { send, told } = vehicleScene()
     await send({ BatteryLevel: 50 })
     await send({ BatteryLevel: 51 }, { agoMs: 1_000 })
@@ -36,7 +36,7 @@ describe('the newest value wins', () => {
     expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(49)
   })
 
-  test('per field: an older message still tells the first value of another field', async () => {
+  test('per field: an older message can still bring the first value of another field', async () => {
     const { receiver, send } = vehicleScene()
     await send({ BatteryLevel: 50 })
     await send({ BatteryLevel: 40, Gear: 'P' }, { agoMs: 60_000 })
@@ -93,7 +93,7 @@ describe('null', () => {
     expect(seen).toEqual(['null', 'D'])
   })
 
-  test('in place of a value that did not read as its type changes nothing', async () => {
+  test('in place of a value that could not be read as its type changes nothing', async () => {
     const { receiver, send } = vehicleScene()
     await send({ BatteryLevel: 50 })
     await send({ BatteryLevel: 'much' })
@@ -102,7 +102,7 @@ describe('null', () => {
 })
 
 describe('changes', () => {
-  test('do not hold the first value of a field, unless a handler asks for it', async () => {
+  test('do not include the first value of a field, unless a handler asks for it', async () => {
     const { receiver, send, told } = vehicleScene()
     const seen: unknown[] = []
     receiver.on('data', (event) => void seen.push(event.data.Gear), { changed: ['Gear'], first: true })
@@ -122,7 +122,7 @@ describe('changes', () => {
     expect(last(told)?.changes).toHaveLength(1)
   })
 
-  test('of a number with a delta are measured from the last one that counted', async () => {
+  test('of a number with a delta are measured from the last reported change', async () => {
     const { send, told } = vehicleScene({ vehicles: { fields: ['BatteryLevel'], deltas: { BatteryLevel: 2 } } })
     for (const BatteryLevel of [50, 51, 51.9, 52.1, 53, 50]) await send({ BatteryLevel })
     expect(told.map(({ changes }) => changes.join())).toEqual([
@@ -171,7 +171,7 @@ describe('a gap', () => {
     return [vehicle?.isCertain('Gear'), vehicle?.isCertain('BatteryLevel')]
   }
 
-  test('makes values uncertain until they are heard again, and marks the change across it', async () => {
+  test('makes values uncertain until they are reported again, and marks the change across it', async () => {
     // A gap of all vehicles, and one of this vehicle.
     for (const of of [undefined, vin]) {
       const scene = vehicleScene()
@@ -188,7 +188,7 @@ describe('a gap', () => {
     }
   })
 
-  test('leaves values certain that were heard after it, although its event came later', async () => {
+  test('leaves values certain that were reported after it, although its event came later', async () => {
     const scene = vehicleScene()
     await scene.send({ Gear: 'P', BatteryLevel: 50 })
     await scene.clock.advance(10_000)
@@ -197,7 +197,7 @@ describe('a gap', () => {
     expect(await certain(scene)).toEqual([true, false])
   })
 
-  test('is over for a condition when each of its values was heard again, changed or not', async () => {
+  test('is over for a condition when each of its values was reported again, changed or not', async () => {
     const scene = vehicleScene()
     const seen: unknown[] = []
     scene.receiver.when(starts(all(is('Gear', 'P'), below('BatteryLevel', 20))), ({ change }) => {
@@ -231,7 +231,7 @@ describe('a gap', () => {
     await (
       await post(message.vehicleData({ charge_state }, { vin, createdAt }))
     ).settled
-    // The document rounds, so its level is the one that is known.
+    // The document rounds, so its battery level counts as the known one.
     expect(seen).toEqual([['DetailedChargeState "Charging">"Complete"~'], true])
     expect(await certain(scene)).toEqual([false, true])
     expect((await receiver.vehicles.get(vin))?.value('BatteryLevel')).toBe(50.4)
@@ -298,7 +298,7 @@ test('state and connectivity messages say whether a vehicle is online', async ()
   expect(await posted(connection('CONNECTED', 'cellular'))).toBe(true)
   expect(await posted(connection('DISCONNECTED', 'wifi'))).toBe(true)
   expect(await posted(connection('DISCONNECTED', 'cellular'))).toBe(false)
-  // A late message opens or closes nothing that a newer one has reported.
+  // A late message opens or closes no connection that a newer message has reported.
   await posted(connection('CONNECTED', 'cellular'))
   const sooner = { vin, createdAt: new Date(clock.now() - 1_500).toISOString() }
   const ended = { status: 'DISCONNECTED', networkInterface: 'cellular', connectionId: 'cellular' }
@@ -341,7 +341,7 @@ test('late state and connectivity messages change nothing', async () => {
 })
 
 describe('receiver.when', () => {
-  test('runs its handler with what happened, the vehicle as of the message, and a stable id', async () => {
+  test('runs its handler with what happened, the vehicle after the message, and a stable id', async () => {
     const { receiver, clock, send, told } = vehicleScene({ retry: { attempts: 2, minMs: 1, maxMs: 1 } })
     const seen: unknown[] = []
     receiver.onError(() => {})
@@ -358,7 +358,7 @@ describe('receiver.when', () => {
     expect(seen).toEqual([once, once])
   })
 
-  test('a rule over a place remembers what it saw before the first position', async () => {
+  test('keeps what a rule over an area remembered before the first position', async () => {
     const { receiver, send } = vehicleScene()
     const seen: unknown[] = []
     const depot = circle({ latitude: 52, longitude: 5, radiusMeters: 200 })
@@ -369,7 +369,7 @@ describe('receiver.when', () => {
     expect(seen).toEqual([vin])
   })
 
-  test('forgets what an edge wants to forget', async () => {
+  test('deletes the memory of an edge that returns `null`', async () => {
     const { receiver, send } = vehicleScene()
     const memories: unknown[] = []
     const edge = edgeOf('Gear')
@@ -382,7 +382,7 @@ describe('receiver.when', () => {
     expect(memories).toEqual([undefined, 1, undefined])
   })
 
-  test('remembers for an edge what it saw of a vehicle', async () => {
+  test('keeps the memory of an edge per vehicle', async () => {
     const { receiver, send } = vehicleScene()
     const memories: unknown[] = []
     const edge = edgeOf('Gear')
@@ -392,7 +392,7 @@ describe('receiver.when', () => {
     expect(memories).toEqual([undefined, 1, 2, undefined])
   })
 
-  test('gathers what happened for a batch', async () => {
+  test('collects occurrences for a batch', async () => {
     const { receiver, send, clock } = vehicleScene()
     const seen: unknown[] = []
     receiver.batch(edgeOf('Gear'), { size: 10, withinMs: 100 }, (happenings, { vehicles }) => {
@@ -440,7 +440,7 @@ describe('receiver.when', () => {
     expect(() => receiver.when(edgeOf('Gear'), () => {})).toThrow(text)
   })
 
-  test('refuses two different edges with one name', () => {
+  test('refuses two different edges with the same name', () => {
     const { receiver } = vehicleScene()
     receiver.when(edgeOf('Gear', 'one'), () => {})
     expect(() => receiver.when(edgeOf('BatteryLevel', 'one'), () => {})).toThrow('Two different edges')
@@ -487,7 +487,7 @@ describe('receiver.vehicles', () => {
     expect(await receiver.vehicles.get(vin)).toBeUndefined()
   })
 
-  test('forgets a vehicle while a message of it is being handled, and that message brings nothing back', async () => {
+  test('forgets a vehicle while one of its messages is being handled, and that message does not restore its state', async () => {
     const { receiver, post, clock } = vehicleScene()
     let end = (): void => {}
     receiver.on('data', () => new Promise<void>((resolve) => void (end = resolve)))
@@ -514,7 +514,7 @@ describe('receiver.vehicles', () => {
     }
   })
 
-  test('has in the file what was handled while a round of writing was on its way, after a crash', async () => {
+  test('has, after a crash, the changes of messages that were handled while states were being written', async () => {
     const clock = fakeClock()
     const scene = vehicleScene({ clock, ...inboxOf('file', 'rounds') })
     // More than one commit writes.
@@ -538,7 +538,7 @@ describe('receiver.vehicles', () => {
     const after = vehicleScene({ clock, ...inboxOf('file', 'after') })
     const gears = async (): Promise<unknown> =>
       (await after.receiver.vehicles.list({ limit: 1_000 })).map((vehicle) => vehicle.value('Gear'))
-    // What was not settled yet is handled again.
+    // Messages that were not settled are handled again.
     await expect.poll(gears, slow).toEqual(vins.map(() => 'D'))
     await Promise.all([scene.receiver.drain(), after.receiver.drain()])
   })

@@ -138,8 +138,8 @@ test('what the receiver reports over messages, gaps apart, is what the plain fol
 }) // prettier-ignore
 
 test.each<readonly [name: string, register: (receiver: Receiver) => unknown, message: string, hint: string]>([
-  ['a field that is not kept', (receiver) => receiver.when(becomes('Gear', 'P'), () => {}), 'looks at `Gear`, which is not among', "Add 'Gear'"],
-  ['a field of a condition that is not kept', (receiver) => receiver.when(changed('Soc').where(is('Gear', 'P')), () => {}), 'looks at `Gear`', "Add 'Gear'"],
+  ['a field that is not kept', (receiver) => receiver.when(becomes('Gear', 'P'), () => {}), 'reads `Gear`, which is not among', "Add 'Gear'"],
+  ['a field of a condition that is not kept', (receiver) => receiver.when(changed('Soc').where(is('Gear', 'P')), () => {}), 'reads `Gear`', "Add 'Gear'"],
   ['a condition', (receiver) => receiver.when(is('Soc', 1) as never, () => {}), 'is not an edge', 'starts(…)'],
   ['a name that two edges have', (receiver) => receiver.when(changed('Soc').named('x'), () => {}).when(comesOnline().named('x'), () => {}), 'Two different edges have the name `x`', 'another name'],
 ])('%s is refused at registration', (_, register, text, hint) => {
@@ -156,7 +156,7 @@ test('a misspelled field is refused at registration, with the nearest name', () 
   )
 }) // prettier-ignore
 
-test('of ten thousand rules over places, a message is looked at by those of its own place', async () => {
+test('with ten thousand rules over places, a message is checked only against those of its place', async () => {
   let looks = 0
   const receiver: Receiver = createReceiver({ secret: false, vehicles: true, log: silent })
   for (let index = 0; index < 10_000; index++) {

@@ -44,7 +44,7 @@ test('what another parser made of a body is read as well', () => {
   }
 })
 
-describe('__proto__, constructor and the like are names as any other and reach no prototype', () => {
+describe('__proto__, constructor and the like are names like any other and reach no prototype', () => {
   const text = `{"vin":"V","createdAt":"2024-02-24T04:58:44Z","__proto__":{"a":1},"constructor":{"prototype":{"a":1}},
     "data":{"__proto__":{"polluted":true},"constructor":"x","toString":5,"hasOwnProperty":{"booleanValue":true},"Gear":"?"}}`
 

@@ -2,12 +2,12 @@ import type { Client } from '../../../src/service/client/client.ts'
 import type { Environment } from '../arguments.ts'
 import type { Operating } from '../operator.ts'
 
-/** How a check ended. `'warn'`: it works, and something may go wrong later. `'skip'`: it could not be checked here. */
+/** The result of a check. `'warn'`: it works, but something may go wrong later. `'skip'`: it could not be checked here. */
 export type Status = 'ok' | 'warn' | 'fail' | 'skip'
 
 /** The result of one check. */
 export interface Finding {
-  /** Stable: scripts may look for it. */
+  /** Stable, so that scripts can use it. */
   readonly id: `${Group}.${string}`
   readonly status: Status
   /** What was found, with the value. Never a secret. */
@@ -30,7 +30,7 @@ export const groups = [
 ] as const
 export type Group = (typeof groups)[number]
 
-/** What the checks know about this machine and the business. */
+/** What checks get to know about this machine and the business. */
 export interface Circumstances {
   readonly variable: Environment
   /** The file with variables. It may be missing. */
@@ -42,14 +42,14 @@ export interface Circumstances {
   /** The service, when its address and key are known. */
   readonly client: Client | undefined
   readonly serviceUrl: string | undefined
-  /** Certificates that `tls` and `proxy` trust beside the built-in ones, as PEM. Only tests set it. */
+  /** Certificates that `tls` and `proxy` trust in addition to the built-in ones, as PEM. Only tests set it. */
   readonly ca: string | undefined
   /** The vehicle of the end-to-end check. */
   readonly vin: string | undefined
   readonly signal: AbortSignal
-  /** A running receiver of this machine. Rejects when none runs. */
+  /** Asks the running receiver of this machine. Rejects when none runs. */
   readonly ask: Operating['connection']['ask']
-  /** What reached this receiver as the test message `test`; `undefined`: it did not come. Rejects when none runs. */
+  /** The test message `test` as it reached this receiver. `undefined`: it did not arrive. Rejects when no receiver runs. */
   readonly arrived: (test: string) => Promise<ArrivedTest | undefined>
   /** Refused requests and failed handlers that this receiver still remembers, oldest first. Rejects when none runs. */
   readonly errors: () => Promise<readonly KeptError[]>
@@ -79,7 +79,7 @@ export interface ArrivedTest {
   readonly headers: readonly { readonly name: string; readonly length: number }[]
 }
 
-/** Some checks that belong together. They run one after another, because later ones stand on earlier ones. */
+/** Checks that belong together. They run one after another, because later ones depend on earlier ones. */
 export type Check = (circumstances: Circumstances) => AsyncIterable<Finding>
 
 export const ok = (id: Finding['id'], found: string): Finding => ({ id, status: 'ok', found })
@@ -87,7 +87,7 @@ export const skip = (id: Finding['id'], found: string): Finding => ({ id, status
 export const warn = (id: Finding['id'], found: string, todo: string): Finding => ({ id, status: 'warn', found, todo })
 export const fail = (id: Finding['id'], found: string, todo: string): Finding => ({ id, status: 'fail', found, todo })
 
-/** The code of a system's error, or its name. Texts of errors can quote what was sent. */
+/** The code of a system error, or its name. Not its text, which can quote what was sent. */
 export function codeOf(error: unknown): string {
   if (error instanceof Error && 'code' in error && typeof error.code === 'string') return error.code
   return error instanceof Error ? error.name : typeof error

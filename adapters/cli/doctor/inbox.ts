@@ -18,7 +18,7 @@ import { applicationId, schemaVersion } from '../../inbox/sqlite/file/schema.ts'
 import { type Circumstances, codeOf, fail, type Finding, type KeptError, ok, skip, warn } from './check.ts'
 import { numberAt } from './webhook.ts'
 
-/** Types of file systems by the number that `statfs` gives on Linux. On these, locks or syncs do not do what SQLite needs. */
+/** File systems on which locks or syncs do not do what SQLite needs, by the type number of `statfs` on Linux. */
 const remoteFileSystems: ReadonlyMap<number, string> = new Map([
   [0x6969, 'NFS'],
   [0x517b, 'SMB'],
@@ -27,7 +27,7 @@ const remoteFileSystems: ReadonlyMap<number, string> = new Map([
   [0x6573_5546, 'FUSE'],
   [0x0102_1997, '9p'],
 ])
-/** On these, the file does not outlive the machine or the container. */
+/** File systems on which a file is lost with the machine or the container. */
 const passingFileSystems: ReadonlyMap<number, string> = new Map([
   [0x0102_1994, 'tmpfs'],
   [0x8584_58f6, 'ramfs'],
@@ -36,12 +36,12 @@ const passingFileSystems: ReadonlyMap<number, string> = new Map([
 
 const syncs = 20
 const pageBytes = 4_096
-/** Above this, few messages a second can be acknowledged by one connection. */
+/** With slower syncs, one connection gets few acknowledgments per second. In milliseconds. */
 const slowSyncMs = 20
-/** What the defaults of retention may fill: a day of settled messages and the dead letters. */
+/** The most bytes that the default retention keeps: settled messages of a day, and dead letters. */
 const usualBytes = (256 + 1_024) * 1_048_576
 
-/** The file of the inbox and the disk below it. It opens no database, so it may run beside a receiver. */
+/** Checks the inbox file and its disk. Opens no database, so it may run beside a receiver. */
 export async function* checkInbox({ inbox, ask }: Circumstances): AsyncIterable<Finding> {
   const path = resolve(inbox)
   const folder = dirname(path)

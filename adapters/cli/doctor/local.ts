@@ -60,10 +60,10 @@ function manifestBeside(folder: string, name: string): { readonly path: string; 
 
 /** Values that our docs and examples show. */
 const exampleValues = ['a-long-random-value', 'the-new-secret', 'the-old-one', 'changeme', 'secret']
-/** `openssl rand -hex 16` has as many. */
+/** As many as `openssl rand -hex 16` gives. */
 const enoughBits = 128
 
-/** The secret, without a request. Never shows a character of it. */
+/** Checks the secret without a request. Never shows a character of it. */
 export async function* checkSecret({ variable, envFile }: Circumstances): AsyncIterable<Finding> {
   const secret = variable('WEBHOOK_SECRET')
   if (secret === undefined) {
@@ -116,7 +116,7 @@ export async function* checkSecret({ variable, envFile }: Circumstances): AsyncI
   }
 }
 
-/** An upper bound: the length times the bits of the alphabet in use, and less when few different characters occur. */
+/** An upper bound: the length times the bits of the used alphabet, and less if there are few different characters. */
 function guessedBits(secret: string): number {
   const alphabet = [/[a-f]/, /[g-z]/, /[A-F]/, /[G-Z]/, /\d/, /[^\dA-Za-z]/].map((part) => part.test(secret))
   const sizes = [6, 20, 6, 20, 10, 32]
@@ -124,7 +124,7 @@ function guessedBits(secret: string): number {
   return Math.floor(secret.length * Math.log2(Math.min(size, new Set(secret).size * 2)))
 }
 
-/** The clock of this machine beside that of the service. */
+/** Compares the clock of this machine with that of the service. */
 export async function* checkClock({ serviceUrl, signal }: Circumstances): AsyncIterable<Finding> {
   if (serviceUrl === undefined) {
     yield skip('clock.service', 'SERVICE_URL is not set, so there is no clock to compare with')

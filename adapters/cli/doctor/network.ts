@@ -6,7 +6,7 @@ import { type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from '
 
 /** How long a connection may take, in milliseconds. */
 const connectMs = 5_000
-/** A certificate that ends sooner should have been renewed. */
+/** A certificate that expires sooner should have been renewed. In days. */
 const enoughDays = 14
 
 const noUrl = 'the public address is not known: give --url, or set a webhook'
@@ -14,7 +14,7 @@ const noUrl = 'the public address is not known: give --url, or set a webhook'
 const portOf = ({ port, protocol }: URL): number => (port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port))
 const hostOf = ({ hostname }: URL): string => hostname.replace(/^\[|\]$/g, '')
 
-/** Whether the internet can reach the address, as far as this machine can say. */
+/** Checks whether the internet can reach the address, as far as this machine can tell. */
 export async function* checkNetwork({ url }: Circumstances): AsyncIterable<Finding> {
   if (url === undefined) {
     yield skip('network.address', noUrl)
@@ -32,7 +32,7 @@ export async function* checkNetwork({ url }: Circumstances): AsyncIterable<Findi
     ? ok('network.https', 'https')
     : fail(
         'network.https',
-        `${url.origin} is not encrypted: everybody on the way can read the secret.`,
+        `${url.origin} is not encrypted: anyone on the way can read the secret.`,
         'Put a proxy with TLS in front of the receiver.',
       )
   try {
@@ -85,7 +85,7 @@ function reach(url: URL): Promise<void> {
   })
 }
 
-/** What to do about the errors that a certificate can have. */
+/** What to do about each error of a certificate. */
 const advice: Readonly<Record<string, string>> = {
   UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     'Send the whole chain: configure the file with the intermediate certificates (often fullchain.pem) instead of the certificate alone.',
@@ -97,7 +97,7 @@ const advice: Readonly<Record<string, string>> = {
   ERR_TLS_CERT_ALTNAME_INVALID: 'Use a certificate for this name.',
 }
 
-/** The certificate, as a sender sees it that trusts public authorities only and fetches no missing certificate. */
+/** Checks the certificate as a sender would that trusts only public authorities and fetches no missing certificate. */
 export async function* checkTls({ url, ca }: Circumstances): AsyncIterable<Finding> {
   if (url?.protocol !== 'https:') {
     yield skip('tls.chain', url === undefined ? noUrl : `${url.origin} has no TLS`)
@@ -144,7 +144,7 @@ export async function* checkTls({ url, ca }: Circumstances): AsyncIterable<Findi
   }
 }
 
-/** Connects with the built-in authorities, whatever NODE_EXTRA_CA_CERTS adds, and looks at any certificate. */
+/** Connects with the built-in authorities only, without those of NODE_EXTRA_CA_CERTS. Accepts any certificate, to inspect it. */
 function handshake(url: URL, ca: string | undefined): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
     const host = hostOf(url)
@@ -168,7 +168,7 @@ function handshake(url: URL, ca: string | undefined): Promise<TLSSocket> {
 /** The authorities that the checks trust. */
 export const trusted = (ca: string | undefined): string[] => [...rootCertificates, ...(ca === undefined ? [] : [ca])]
 
-/** An address is no server name. */
+/** Whether the host is an address, which cannot be a server name. */
 const problemWithName = (host: string): boolean => /^[\d.]+$|:/.test(host)
 
 const issuerOf = ({ issuer }: PeerCertificate): string => String(issuer?.O ?? issuer?.CN ?? 'unknown')

@@ -9,7 +9,7 @@ import { problemWithSecret } from '../send/post.ts'
 import { type ArrivedTest, type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
 import { trusted } from './network.ts'
 
-/** The default of `limits.bodyBytes`, less 1 KiB. */
+/** The default of `limits.bodyBytes` minus 1 KiB. */
 const largeBody = 1_048_576 - 1_024
 /** The service may give up on a slower answer. */
 const slowMs = 1_000
@@ -18,12 +18,12 @@ const timeoutMs = 10_000
 /** A message that the receiver answers and gives to no handler. */
 const marked = (id: string): string => JSON.stringify({ fleethook: { test: id } })
 
-/** An answer of whatever is at the address. */
+/** An answer from the public address, of the receiver or of something before it. */
 interface Answer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly ms: number
-  /** The receiver's own answer, or `undefined` when something else answered. */
+  /** The receiver's own answer. `undefined`: something else answered. */
   readonly own: { readonly code: number; readonly error?: string; readonly hint?: string } | undefined
 }
 
@@ -72,7 +72,7 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
     yield await outcome('proxy.gzip', 'A gzip body', () =>
       send(gzipSync(marked(randomUUID())), { ...json, authorization: secret, 'content-encoding': 'gzip' }),
     )
-    // Blanks after the value are JSON too.
+    // Spaces after the value are valid JSON.
     yield await outcome('proxy.body', `A body of ${largeBody} bytes`, () =>
       send(marked(randomUUID()).padEnd(largeBody), { ...json, authorization: secret }),
     )
@@ -94,7 +94,7 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
   yield await health(url, (path) => send('', {}, 'GET', path))
 }
 
-/** What the answer to the right secret says. */
+/** The finding for an answer to the right secret. */
 function verdict(url: URL, { status, headers, own }: Answer): Finding {
   const id = 'proxy.answer'
   if (status === 200 && own?.code === 0)
@@ -144,7 +144,7 @@ function verdict(url: URL, { status, headers, own }: Answer): Finding {
   }
 }
 
-/** What the receiver of this machine got, by its feed. */
+/** Checks what the receiver of this machine received, with its feed. */
 async function arrival(
   { arrived, inbox }: Circumstances,
   test: string,
@@ -234,7 +234,7 @@ async function health(url: URL, get: (path: string) => Promise<Answer>): Promise
   }
 }
 
-/** One exchange over a connection of its own, with the certificate checked: the secret goes to nobody else. */
+/** Posts over a new connection. It checks the certificate, so that nobody else gets the secret. */
 function exchange(
   { ca, signal }: Circumstances,
   url: URL,
@@ -284,7 +284,7 @@ function exchange(
   })
 }
 
-/** An answer in the receiver's form. */
+/** The answer, if it has the receiver's form. */
 function ownAnswer(text: string): Answer['own'] {
   try {
     const value: unknown = JSON.parse(text)

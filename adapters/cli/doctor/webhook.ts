@@ -5,10 +5,10 @@ import { ServiceError } from '../../../src/service/client/service-error.ts'
 import { type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
 
 const noService = 'SERVICE_URL and SERVICE_API_KEY are not set'
-/** More vehicles are not asked for one by one. */
+/** The most vehicles whose configs are read one by one. */
 const mostConfigs = 25
 
-/** What the service knows about this business: its webhook, and which vehicles stream. */
+/** Checks what the service knows about this business: its webhook, and which vehicles stream. */
 export async function* checkWebhook(circumstances: Circumstances): AsyncIterable<Finding> {
   const { client, url, envFile, signal } = circumstances
   if (client === undefined) {
@@ -76,7 +76,7 @@ export async function* checkWebhook(circumstances: Circumstances): AsyncIterable
 const sameAddress = (one: string, other: string): boolean =>
   URL.canParse(one) && new URL(one).href.replace(/\/$/, '') === other.replace(/\/$/, '')
 
-/** A vehicle without a config is shared and streams nothing. */
+/** Finds shared vehicles without a config, which stream nothing. */
 async function* checkConfigs({ client, signal, vin }: Circumstances): AsyncIterable<Finding> {
   if (client === undefined) return
   const shared = vinsOf(await client.products({ signal }))
@@ -152,7 +152,7 @@ export async function* checkEndToEnd({ client, vin, ask, signal }: Circumstances
   }
 }
 
-/** A number inside an answer of the receiver; 0 when it is not there. */
+/** A number inside an answer of the receiver. 0: it is missing. */
 export function numberAt(value: unknown, ...path: readonly string[]): number {
   let found: unknown = value
   for (const key of path) found = typeof found === 'object' && found !== null ? Reflect.get(found, key) : undefined

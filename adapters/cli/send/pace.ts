@@ -1,4 +1,4 @@
-/** When messages leave: at a rate, with a limit at once, and one after the other in a lane. */
+/** When messages are sent: at a rate, with a limit of messages in flight, and one after another in a lane. */
 interface PaceOptions<Message> {
   readonly messages: Iterator<Message>
   readonly count: number
@@ -23,7 +23,7 @@ export interface Pacing {
   readonly bottleneck: Bottleneck
 }
 
-/** Messages on their way. */
+/** A run of messages in progress. */
 export interface Pace {
   /** Resolves when the last message is answered. */
   readonly done: Promise<void>
@@ -58,7 +58,7 @@ export function pace<Message>(options: PaceOptions<Message>): Pace {
 
   const nextDueAt = (): number => startedAt + taken * intervalMs
   const ended = (): boolean => stopped || taken >= count
-  // The fleet makes messages only when they can leave soon, so that they do not pile up here.
+  // The fleet makes messages only when they can be sent soon, so that they do not pile up here.
   const hasRoom = (): boolean => waiting < 4 * concurrency
   const mayGo = (): boolean => inFlight < concurrency && ready.length > 0
 

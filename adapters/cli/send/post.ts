@@ -8,7 +8,7 @@ import { authorization } from '../../../src/wire/encode.ts'
 export interface SendOptions {
   readonly url: URL
   readonly secret: string | undefined
-  /** Used in turn. */
+  /** Messages use these in turn. */
   readonly formats: readonly Format[]
   readonly topics: readonly WireTopic[]
   readonly vins: number
@@ -133,7 +133,7 @@ function object(text: string): { readonly [key: string]: unknown } {
   }
 }
 
-/** Text of a server in one line, without characters that a terminal would obey. */
+/** Text from a server in one line, without control characters for a terminal. */
 function printable(text: string): string {
   return escapeControls(text.replaceAll(/\s+/g, ' ').trim())
 }

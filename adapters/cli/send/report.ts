@@ -229,14 +229,14 @@ function troubles(result: SendResult, options: SendOptions, colors: Colors, widt
   ]
 }
 
-/** Refusals of which the secret is the reason. */
+/** Refusals that the secret causes. */
 const ofSecrets: ReadonlySet<string> = new Set(['authorization_missing', 'authorization_scheme', 'secret_wrong'])
 
-/** What `send` knows of a refusal beside the receiver's own hint. */
+/** What `send` adds to the receiver's own hint. */
 function secretHint({ error = '' }: Answer, { secret }: SendOptions): string {
   if (!ofSecrets.has(error)) return ''
   if (secret === undefined) return ' No secret was sent: set WEBHOOK_SECRET in the environment or in .env.'
-  return ` The secret that was sent has the check digits ${checkDigits(secret)}. The receiver prints those of its own when it starts.`
+  return ` The secret that was sent has the check digits ${checkDigits(secret)}. The receiver prints its own when it starts.`
 }
 
 function trouble(what: string, hint: string | undefined, width: number): string {

@@ -7,7 +7,7 @@ import { createPoster, type SendOptions } from './post.ts'
 import { showProgress, summary } from './report.ts'
 import { createTally, resultOf, type Stopped } from './tally.ts'
 
-/** When this many first messages all fail, nothing listens at the address. */
+/** If this many messages at the start all fail, nothing listens at the address. */
 const hopeless = 20
 
 /** Sends, shows the progress, prints the summary. Resolves to the exit status: 0 when everything was accepted. */
@@ -70,7 +70,7 @@ function* inTurns(messages: Iterator<SimulatedMessage>, formats: readonly Format
   }
 }
 
-/** How many messages are simulated to find out how early the fleet must wake up. */
+/** The number of messages that are simulated to find out how early the fleet must wake up. */
 const lookAhead = 200_000
 
 /** When the fleet wakes up, and its messages of the selected topics. */

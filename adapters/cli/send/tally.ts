@@ -31,14 +31,14 @@ interface AckMs {
   readonly max: number
 }
 
-/** Everything that is counted while sending. */
+/** The counts while messages are sent. */
 export interface Tally {
   readonly total: Readonly<Counts>
   readonly byTopic: ReadonlyMap<WireTopic, ReadonlyMap<Format, Readonly<Counts>>>
   /** The most frequent first. */
   refusals(): readonly Readonly<RefusalCount>[]
   failures(): readonly Readonly<FailureCount>[]
-  /** Of every message that was answered; `undefined` before the first. */
+  /** The response times of all answered messages. `undefined`: there is none yet. */
   ackMs(): AckMs | undefined
   count(topic: WireTopic, format: Format, outcome: Outcome): void
 }

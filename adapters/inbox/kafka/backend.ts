@@ -25,7 +25,7 @@ import { Life } from './life.ts'
 import { Spool } from './spool.ts'
 import { mostBytes, mostMessages, Writer } from './writer.ts'
 
-/** What exists once the cluster was found. */
+/** What this process holds once it has connected to the cluster. */
 interface Connected {
   readonly connector: Connector
   readonly found: FoundTopics
@@ -36,19 +36,19 @@ interface Connected {
   readonly spool: Spool | undefined
 }
 
-/** How long one question to the cluster may take at the start, in milliseconds. */
-const questionMs = 4_000
+/** The timeout of a request to the cluster at startup, in milliseconds. */
+const startRequestMs = 4_000
 
-/** How long the brokers may take for messages from the disk, in milliseconds. They are safe meanwhile. */
+/** The timeout of forwarding spooled messages to the brokers, in milliseconds. It is long because they are already on disk. */
 const forwardMs = 30_000
 
-/** What the size of a record may grow by on its way into the topic, in bytes. */
+/** The bytes that a record may gain when it is written to the topic. */
 const marginBytes = 1_024
 
 /**
- * A receiver on a Kafka cluster. In front a relay writes messages into the topic; behind, an inbox of this process reads the
- * partitions that are its own. A process does one of the two, or both: what it received itself comes back to it, or to another
- * process, through the topic.
+ * A receiver on a Kafka cluster. The half in front is a relay that writes messages to the topic. The half behind is an inbox that
+ * reads the partitions assigned to this process. A process has one of the halves, or both. Even with both, each message goes
+ * through the topic, and another process may handle it.
  */
 export class KafkaBackend implements Backend {
   readonly ack: Ack
@@ -58,7 +58,7 @@ export class KafkaBackend implements Backend {
   readonly #parts: BackendParts
   readonly #settings: KafkaSettings
   readonly #log: Log
-  /** The process, as the reader knows it: its ids rise within a partition. */
+  /** Identifies this process in its records. Its message ids rise within a partition, so a reader can tell when a record is there twice. */
   readonly #writerId = Buffer.from(randomUUID().replaceAll('-', '').slice(0, 16))
   readonly #front: RelayBackend | undefined
   readonly #back: LocalBackend | undefined
@@ -91,7 +91,7 @@ export class KafkaBackend implements Backend {
     return this.#isDraining || this.#front?.isDraining === true
   }
 
-  /** What operators ask may come before the first message. */
+  /** An operator may call these before the first message arrives, so each call connects first. */
   readonly deadLetters: DeadLetters = {
     list: async (which) => (await this.#connection()).replays.deadLetters.list(which),
     get: async (id) => (await this.#connection()).replays.deadLetters.get(id),
@@ -99,7 +99,7 @@ export class KafkaBackend implements Backend {
     discard: async (which) => (await this.#connection()).replays.deadLetters.discard(which),
   }
 
-  /** The topic is a log, and the tools of Kafka read it. */
+  /** Messages are in the topic, and Kafka's own tools read it. */
   readonly messages: Messages = { list: inTopic, get: inTopic }
 
   readonly stats = (): Stats => statsOf(this, this.#parts.reports)
@@ -198,7 +198,7 @@ export class KafkaBackend implements Backend {
     return new LocalBackend({
       ...this.#parts,
       settings: { ...this.#parts.settings, ack: 'stored' },
-      // Not `nowhere` itself: that this process stood still says nothing about those that receive.
+      // A copy, because `nowhere` itself makes the backend watch for stalls. A stall of this half is no gap: others receive meanwhile.
       surroundings: { ...nowhere },
       inbox: (inbox) => {
         let reader: Reader | undefined
@@ -260,7 +260,7 @@ export class KafkaBackend implements Backend {
     }))
   }
 
-  /** Finds the cluster and looks at its topics. With a spool, a cluster that is away does not hold up the start. */
+  /** Connects to the cluster and checks its topics. With a spool, an unreachable cluster does not delay the start. */
   async #connect(): Promise<Connected> {
     const { clock } = this.#parts.settings
     const settings = this.#settings
@@ -272,7 +272,7 @@ export class KafkaBackend implements Backend {
         await spool.close()
         throw error
       }
-      this.#log.error('the cluster is away at the start: messages wait on the disk of this machine', {
+      this.#log.error('the cluster cannot be reached at the start: messages wait on the disk of this machine', {
         reason: error.message,
       })
       void this.#findLater(connector)
@@ -294,18 +294,18 @@ export class KafkaBackend implements Backend {
     return this.#connected
   }
 
-  /** Looks at the topics. A broker may be starting, so it is asked for a while. */
+  /** Checks the topics. Retries for a while, because a broker may still be starting. */
   async #find(connector: Connector, withinMs: number): Promise<FoundTopics> {
     const { clock } = this.#parts.settings
     const untilMs = clock.now() + withinMs
     for (;;) {
-      const admin = connector.admin(questionMs)
+      const admin = connector.admin(startRequestMs)
       try {
         return await checkTopics(admin, this.#settings, this.#log)
       } catch (error) {
         const failure = clusterError(error, this.#settings)
         if (failure.code === 'option_invalid' || clock.now() >= untilMs) throw failure
-        // It keeps the process alive: nothing else does before the port is open.
+        // This timer keeps the process alive: nothing else does before the port is open.
         await new Promise<void>((resolve) => {
           clock.after(500, resolve)
         })
@@ -315,7 +315,7 @@ export class KafkaBackend implements Backend {
     }
   }
 
-  /** The cluster was away at the start. What is wrong with its topics is found when it is back. */
+  /** The cluster could not be reached at the start, so its topics are checked when it answers. */
   async #findLater(connector: Connector): Promise<void> {
     while (!this.#isDraining) {
       await this.#pause(5_000)
@@ -357,7 +357,7 @@ export class KafkaBackend implements Backend {
       partitionOf: (lane) => partitionOf(connector.client, lane, partitions),
       append: (partition, messages) => this.#appendTo(partition, messages, { withinMs: forwardMs }),
       failed: (error) =>
-        this.#log.debug('what is on the disk could not go to the brokers yet', {
+        this.#log.debug('the messages of the spool could not be sent to the brokers yet', {
           error: [...codesOf(error)].join(' '),
         }),
     })
@@ -371,7 +371,7 @@ export class KafkaBackend implements Backend {
   }
 
   async #append(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
-    // In the same task when it is open: the order of messages is that of these calls.
+    // No await once the inbox is open, so messages keep the order of these calls.
     const { found, connector, spool } = this.#connected ?? (await this.#connection())
     const most = found.mostBytes - marginBytes
     for (const message of messages) {
@@ -379,7 +379,7 @@ export class KafkaBackend implements Backend {
       if (bytes <= most) continue
       return {
         error: 'body_too_large',
-        hint: `The topic takes messages of up to ${most} bytes, and one of these has ${bytes}: raise its \`max.message.bytes\`.`,
+        hint: `The topic takes messages of up to ${most} bytes, and this body has one of ${bytes} bytes. Raise \`max.message.bytes\` of the topic.`,
       }
     }
     const byPartition = new Map<number, InboxMessage[]>()
@@ -419,7 +419,7 @@ export class KafkaBackend implements Backend {
     for (const result of await Promise.allSettled(appended)) if (result.status === 'rejected') throw result.reason
   }
 
-  /** Messages that the handling half makes, such as gaps. */
+  /** Appends messages that the half behind makes, such as gaps. */
   async #putOwn(messages: readonly InboxMessage[]): Promise<void> {
     const { connector } = this.#connected ?? (await this.#connection())
     for (const message of messages)
@@ -447,12 +447,12 @@ export class KafkaBackend implements Backend {
     return back ?? front ?? { handled: 0, left: 0, lost: 0 }
   }
 
-  /** Another process goes on: so what runs ends first, and the group hears at once. */
+  /** Running handlers finish first. Then the group learns at once that this process leaves, so another one can take over. */
   async #stopHandling(handlerGraceMs: number, deadlineMs: number): Promise<DrainResult | undefined> {
     const graceMs = Math.min(handlerGraceMs, deadlineMs)
     await this.#reader?.finish(graceMs)
     const drained = this.#back?.drain({ deadlineMs: Math.max(0, deadlineMs - graceMs), handlerGraceMs: 0 })
-    // Not before the drain has begun: what is not handed out is left then, and not over.
+    // Only after the drain has begun: from then on, a message that is not handed out counts as left.
     this.#reader?.stop()
     return drained
   }
@@ -463,7 +463,7 @@ interface Chunk {
   bytes: number
 }
 
-/** Messages in parts that one request can take. */
+/** Splits messages into chunks that fit in one request. */
 function chunksOf(messages: readonly InboxMessage[]): readonly Chunk[] {
   const chunks: Chunk[] = []
   for (const message of messages) {
@@ -479,19 +479,19 @@ function chunksOf(messages: readonly InboxMessage[]): readonly Chunk[] {
   return chunks
 }
 
-/** What is assumed of the topics until the cluster answers. */
+/** What the inbox assumes about the topics until the cluster answers. */
 const unknownTopics: FoundTopics = { mostBytes: 1_048_588, retentionMs: undefined, isWeak: false }
 
 async function inTopic(): Promise<never> {
   throw new FleethookError('inbox_unavailable', 'A Kafka inbox cannot list its messages.', {
-    hint: 'Read the topic with the tools of Kafka. `receiver.replay` handles the messages of a time range again.',
+    hint: "Read the topic with Kafka's tools. `receiver.replay` handles the messages of a time range again.",
   })
 }
 
 const strong =
   'These machines are Kafka brokers: at least two have the message, possibly only in memory. It can be lost when all of them lose power at once.'
 const weak =
-  'The topics promise less than two brokers, and `allowWeak` accepts it: an acknowledged message can be lost with one broker.'
+  'The topics do not require two brokers, and `allowWeak` accepts that: an acknowledged message can be lost with one broker.'
 
 const handlesOnly: Refusal = {
   error: 'inbox_unavailable',

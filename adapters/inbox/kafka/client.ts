@@ -2,8 +2,8 @@ import type { Admin, BaseOptions, Consumer, Producer } from '@platformatic/kafka
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { KafkaSettings, KafkaTls } from './options.ts'
 
-/** The version of the client that the tests of this inbox judge. package.json names the same one. */
-export const testedClient = '2.12.1'
+/** The version of the client that this inbox is tested with. package.json names the same one. */
+const testedClient = '2.12.1'
 
 /** The package `@platformatic/kafka`. */
 export type Client = typeof import('@platformatic/kafka')
@@ -32,8 +32,8 @@ const connectMs = 3_000
 
 /**
  * Makes clients of the cluster. None of them retries by itself: a retry of the client would reorder messages, and would repeat a
- * commit after a rebalance. Each new client begins with another broker, because the client asks the first one first, also while
- * that one accepts connections and does not answer.
+ * commit after a rebalance. Each new client has another broker first in its list: a client always tries the first one first, even
+ * when that one accepts connections and never answers.
  */
 export class Connector {
   readonly client: Client
@@ -46,7 +46,7 @@ export class Connector {
   }
 
   producer(requestTimeout: number, produceTimeout: number): Producer {
-    // `acks` belongs into every `send`: the client ignores it here.
+    // `acks` belongs in every `send`: the client ignores it here.
     return listening(
       new this.client.Producer({
         ...this.#options(requestTimeout),
@@ -87,7 +87,7 @@ export class Connector {
       requestTimeout,
       retries: 0,
       retryDelay: 100,
-      // It is asked again after every error.
+      // Long, because the metadata is refreshed after every error.
       metadataMaxAge: 300_000,
       autocreateTopics: false,
       ...(tls === undefined ? {} : { tls: tlsOptions(tls) }),
@@ -96,21 +96,21 @@ export class Connector {
   }
 }
 
-/** Node has lists that can be changed in its types. */
+/** Node's types want mutable lists. */
 function tlsOptions({ ca, ...others }: KafkaTls): NonNullable<BaseOptions['tls']> {
   return { ...others, ...(ca === undefined ? {} : { ca: [ca].flat() }) }
 }
 
-/** Without a listener, an `error` of the client would end the process. Callers see errors by what they await. */
+/** Without a listener, an `error` event of the client would end the process. Callers get the error from what they await. */
 function listening<Any extends Admin | Consumer | Producer>(client: Any): Any {
   client.on('error', () => {})
   return client
 }
 
-/** The number of brokers that are asked for metadata before that fails. */
+/** The number of retries of a request for metadata. */
 export const metadataRetries = 2
 
-/** Closes a client. Never rejects and never waits long: a broker that does not answer must not hold a stop. */
+/** Closes a client. Never rejects and never waits long: a broker that does not answer must not delay a stop. */
 export async function closeClient(client: Admin | Consumer | Producer | undefined, atMostMs = 1_500): Promise<void> {
   if (client === undefined) return
   let timer: ReturnType<typeof setTimeout> | undefined
@@ -122,7 +122,7 @@ export async function closeClient(client: Admin | Consumer | Producer | undefine
   clearTimeout(timer)
 }
 
-/** An error with those that it consists of, and their causes. */
+/** Yields an error, the errors that it aggregates, and the causes of all of them. */
 export function* errorsIn(error: unknown): Generator<Error> {
   if (!(error instanceof Error)) return
   yield error
@@ -130,7 +130,7 @@ export function* errorsIn(error: unknown): Generator<Error> {
   yield* errorsIn(error.cause)
 }
 
-/** The codes in an error: those of the protocol such as `NOT_LEADER_OR_FOLLOWER`, of the client, and of the system. */
+/** The codes in an error: those of the protocol (for instance `NOT_LEADER_OR_FOLLOWER`), of the client, and of the system. */
 export function codesOf(error: unknown): ReadonlySet<string> {
   const codes = new Set<string>()
   for (const inner of errorsIn(error))
@@ -143,7 +143,7 @@ const unauthorized = ['TOPIC_AUTHORIZATION_FAILED', 'GROUP_AUTHORIZATION_FAILED'
 const untrusted =
   /^(?:DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT.*|CERT_HAS_EXPIRED|ERR_TLS_CERT_ALTNAME_INVALID)$/
 
-/** What went wrong, in one sentence, with what to do. */
+/** Turns an error of the client into one sentence that says what went wrong, and a hint that says what to do. */
 export function clusterError(error: unknown, { brokers, sasl, tls, topic }: KafkaSettings): FleethookError {
   if (error instanceof FleethookError) return error
   const codes = codesOf(error)
@@ -171,7 +171,7 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
     )
   if (codes.has('UNSUPPORTED_SASL_MECHANISM'))
     return fails(`${them} do not offer the SASL mechanism ${sasl?.mechanism}.`, 'Ask which mechanism the cluster uses.')
-  // The client goes on after a refused token, and its next request is refused.
+  // The client continues after a refused token, and then its next request fails.
   if (sasl?.mechanism === 'OAUTHBEARER' && (codes.has('ILLEGAL_SASL_STATE') || codes.has('SASL_AUTHENTICATION_FAILED')))
     return fails(`${them} refused the token.`, 'Check `sasl.token`: has it expired, and is it for this cluster?')
   if (codes.has('PLT_KFK_AUTHENTICATION') || codes.has('SASL_AUTHENTICATION_FAILED'))

@@ -28,11 +28,11 @@ export interface FoundLetter {
   readonly records: readonly DeadRecord[]
 }
 
-/** How long what was read stays in memory for the next page, in milliseconds. */
+/** How long dead letters that were read stay in memory for the next page, in milliseconds. */
 const idleMs = 10_000
 
 /**
- * The dead letters of all processes, in a topic. The key is the id with the time of death, and a tombstone deletes it. So a message that
+ * Keeps the dead letters of all processes in a topic. The key of a record is the id with the time of death, and a tombstone deletes it. So a message that
  * dies again while it is replayed stays a dead letter, also when its second record comes before the tombstone of the first one.
  */
 export class DeadTopic {
@@ -48,7 +48,7 @@ export class DeadTopic {
     this.#options = options
   }
 
-  /** Resolves when the in-sync replicas have it. */
+  /** Resolves when the in-sync replicas have the dead letter. */
   async add(letter: DeadLetter): Promise<void> {
     const { settings, writer, writerId } = this.#options
     const record = toDeadRecord(letter, {
@@ -59,7 +59,7 @@ export class DeadTopic {
     await writer.append([record], letter.message.bytes)
   }
 
-  /** Deletes one, as it was found. */
+  /** Deletes a dead letter with the records that were found. */
   async remove({ records }: FoundLetter): Promise<void> {
     const { settings, writer } = this.#options
     for (const { key, partition } of records) await writer.append([tombstone(key, settings.deadTopic, partition)], 100)
@@ -79,7 +79,7 @@ export class DeadTopic {
     return found?.letter
   }
 
-  /** Those of these ids that are there, in the order of the ids given. */
+  /** The dead letters that exist for these ids, in the same order. */
   async findAll(ids: readonly string[]): Promise<readonly FoundLetter[]> {
     await this.#update()
     return ids.flatMap((id) => this.#letters.get(id) ?? [])
@@ -95,7 +95,7 @@ export class DeadTopic {
     return partitionOf(connector.client, id, settings.partitions)
   }
 
-  /** Reads what came since the last time: pages of one list need not read all of it again. */
+  /** Reads only what is newer than the last read, so that the next page of a list does not read the whole topic again. */
   #update(): Promise<void> {
     this.#reading = this.#reading.then(
       () => this.#readNew(),

@@ -13,23 +13,23 @@ interface LifeOptions {
   readonly log: Log
   readonly writer: Writer
   readonly writerId: Buffer
-  /** The gaps that no event reports yet: another receiver reports them if this one ends. */
+  /** The gaps that no event has reported yet. If this receiver ends, another one reports them. */
   readonly openGaps: () => readonly KeptGap[]
-  /** Messages may be missing because nobody listened. */
+  /** Called when messages may be missing because no receiver listened. */
   readonly onGap: (gap: InboxGap) => void
 }
 
-/** What a receiver leaves. */
+/** One sign of life. */
 interface Sign {
   readonly state: 'alive' | 'closed'
   readonly gaps: readonly KeptGap[]
 }
 
-/** The signs of one receiver. */
+/** What this receiver knows about another one from its signs. Times are in milliseconds since the epoch. */
 interface Trace {
-  /** The last sign before this receiver's first one. */
+  /** Its last sign before this receiver's first one. */
   before: number | undefined
-  /** The first sign after it. */
+  /** Its first sign after that. */
   after: number | undefined
   last: number
   state: Sign['state']
@@ -40,7 +40,7 @@ interface Trace {
 const signMs = 5_000
 /** How long the last sign may take, in milliseconds. */
 const lastSignMs = 1_000
-/** Without a sign for this long, a receiver does not listen. */
+/** A receiver that leaves no sign for this long counts as not listening, in milliseconds. */
 const silentMs = 3 * signMs
 
 /** The most gaps in one sign. */
@@ -48,7 +48,7 @@ const mostGaps = 1_000
 
 /**
  * Signs of life of receivers, in a compacted topic. A receiver that starts reports the time in which none listened, and the gaps of
- * receivers that ended before they could report them. A receiver that was down while another one listened is no gap.
+ * receivers that ended before they could report them. While at least one receiver listens, there is no gap.
  */
 export class Life {
   readonly #options: LifeOptions
@@ -65,7 +65,7 @@ export class Life {
     this.#own = options.writerId.toString()
   }
 
-  /** Leaves the first sign, and looks for those of others. `isExpected`: connections waited while nobody listened. */
+  /** Leaves the first sign and reads those of others. `isExpected`: the socket stayed open, so connections waited for this process. */
   start(isExpected: boolean): void {
     this.#isStarted = true
     void this.#begin(isExpected)
@@ -87,7 +87,7 @@ export class Life {
       await this.#look(reader)
       const candidates = [...this.#traces.values()].filter((trace) => this.#mayLive(trace))
       if (candidates.length > 0) {
-        // Did one of them listen at that moment, or had it just ended?
+        // Wait, to find out whether one of them listened at that moment or had just ended.
         await this.#pause(silentMs)
         if (this.#isClosed) return
         await this.#look(reader)
@@ -101,12 +101,12 @@ export class Life {
     }
   }
 
-  /** Whether it left a sign shortly before this receiver's first one. */
+  /** Whether the other receiver left a sign shortly before this one's first sign. */
   #mayLive({ before, state }: Trace): boolean {
     return state === 'alive' && before !== undefined && (this.#startedAt ?? 0) - before <= silentMs
   }
 
-  /** Whether it listened when this receiver started. */
+  /** Whether the other receiver listened when this one started. */
   #listened(trace: Trace): boolean {
     const { before, after } = trace
     return before !== undefined && after !== undefined && after - before <= silentMs
@@ -129,7 +129,7 @@ export class Life {
     return state === 'closed' || after === undefined
   }
 
-  /** What was reported is not reported again. */
+  /** Deletes the signs of receivers that ended, so that no receiver reports their gaps again. */
   async #forgetDead(): Promise<void> {
     const { writer, settings } = this.#options
     for (const [name, trace] of this.#traces) {
@@ -142,7 +142,7 @@ export class Life {
     }
   }
 
-  /** Reads the signs that came since the last look. */
+  /** Reads the signs that are newer than the last read. */
   async #look(reader: TopicReader): Promise<void> {
     await reader.leaders(true)
     const [first, end] = await Promise.all([reader.offsets([0], earliest), reader.offsets([0], latest)])

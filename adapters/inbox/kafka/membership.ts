@@ -9,10 +9,11 @@ interface MembershipOptions {
   readonly settings: KafkaSettings
   readonly clock: Clock
   readonly log: Log
-  /** Other processes are about to get partitions of this one: finishes what runs, and commits. */
+  /** Called before a rebalance, in which other processes may get partitions of this one. Finishes running handlers and commits. */
   readonly quiesce: () => Promise<void>
   /**
-   * These partitions are this process's own from now on. `isContinued`: nobody else can have had those that it had before.
+   * Called with the partitions that are now assigned to this process. `isContinued`: no other process can have had those that
+   * it already had.
    */
   readonly assigned: (partitions: readonly number[], isContinued: boolean) => void
 }
@@ -23,47 +24,47 @@ export interface Offset {
   readonly offset: number
 }
 
-/** A moment on both clocks: one of them stands still while a machine sleeps, and the other one can be set back. */
+/** A moment on both clocks: the monotonic one stops while a machine sleeps, and the wall clock can be set back. */
 interface Moment {
   readonly atMs: number
   readonly elapsedMs: number
 }
 
-/** The part of a session after which no handler starts without a new sign of life. */
+/** After this part of a session without an answered heartbeat, no handler starts. */
 const leasePart = 0.7
 
-/** A member is replaced by a new one when the group did not hear it for this many sessions. */
+/** A process counts as lost when the group has not heard from it for this many sessions. */
 const mostSessions = 2
 
 const tickMs = 250
 
 /**
- * After this many failures in a row a new client takes the place of this one: a coordinator that has left the cluster is one that
- * this client asks again and again.
+ * After this many failures in a row, a new client replaces the old one: a client keeps asking a coordinator that has left the
+ * cluster.
  */
 const mostFailures = 6
 
-/** The pause before the next attempt to join, in milliseconds. It grows. */
+/** The first pause between two tries to join, in milliseconds. It grows with each try. */
 const pauseMs = 250
 
 /**
- * The place of this process in the group of handling processes, with the classic protocol: only there a process can finish its work
- * before its partitions go. The hook that the client calls before each join is used for that.
+ * The membership of this process in the consumer group, with the classic protocol. Only that protocol lets a process finish its
+ * work before it loses its partitions: in the hook that the client calls before each join.
  */
 export class Membership {
   readonly #options: MembershipOptions
   readonly #say: ReturnType<typeof throttled>
   #consumer: Consumer | undefined
-  /** When the last request was sent that the group answered: joins and heartbeats. */
+  /** When the last join or heartbeat was sent that the group answered. */
   #heard: Moment | undefined
   #isJoined = false
   #generation = 0
   #memberId: string | null = null
   #joining: Consumer | undefined
-  /** Heartbeats that failed one after another. */
+  /** The number of heartbeats that failed in a row. */
   #failures = 0
   #closed = false
-  /** When the timers of this process last ran: an answer that is read after a long standstill is no sign of life. */
+  /** When the timers of this process last ran. An answer that is read after a long stall may be old. */
   #ticked: Moment
   #watch: Timer | undefined
   #madeAtMs = 0
@@ -74,32 +75,32 @@ export class Membership {
     this.#ticked = this.#now()
   }
 
-  /** Begins to join, and goes on until `leave`. */
+  /** Joins the group, and joins again when it must, until `leave`. */
   start(): void {
     this.#renew()
     this.#look()
   }
 
-  /** Whether the group has heard this process so lately that nobody else can have its partitions. */
+  /** Whether the group heard from this process so recently that no other process can have its partitions. */
   get isFresh(): boolean {
     return this.#isJoined && this.#silentMs() < leasePart * this.#options.settings.sessionMs
   }
 
-  /** How long the group has not heard this process, in milliseconds. */
+  /** The time since the group last heard from this process, in milliseconds. */
   #silentMs(): number {
     const { clock } = this.#options
     if (this.#heard === undefined) return Infinity
     return Math.max(clock.now() - this.#heard.atMs, elapsedMs(clock) - this.#heard.elapsedMs)
   }
 
-  /** Whether the process has been no member for so long that another one should take its place. */
+  /** Whether the group has not heard from this process for so long that another one should replace it. */
   get isLost(): boolean {
     const { clock, settings } = this.#options
     const limitMs = mostSessions * settings.sessionMs
     return elapsedMs(clock) - this.#madeAtMs > limitMs && this.#silentMs() > limitMs
   }
 
-  /** The committed offsets of partitions. Those that the group never committed are missing. */
+  /** The committed offsets of these partitions, without partitions that the group never committed. */
   async committed(partitions: readonly number[]): Promise<ReadonlyMap<number, number>> {
     const { topic } = this.#options.settings
     const found = await this.#member().listCommittedOffsets({ topics: [{ topic, partitions: [...partitions] }] })
@@ -113,8 +114,8 @@ export class Membership {
   }
 
   /**
-   * Commits offsets. Rejects when this process is not a member of the group's current generation: another one may have the partitions.
-   * The client does not repeat it, because it makes no retries.
+   * Commits offsets. Rejects when this process is not a member of the group's current generation: another process may have the
+   * partitions. Nothing retries a commit that failed.
    */
   async commit(offsets: readonly Offset[]): Promise<void> {
     if (offsets.length === 0) return
@@ -135,7 +136,7 @@ export class Membership {
     await closeClient(consumer)
   }
 
-  /** Leaves and joins again with a new client, because this one does not get on. */
+  /** Leaves the group and joins it again with a new client. */
   restart(): void {
     if (!this.#closed) this.#renew()
   }
@@ -178,7 +179,7 @@ export class Membership {
     consumer.on('consumer:group:join', ({ memberId, generationId = 0, assignments = [] }) => {
       if (consumer === this.#consumer) this.#joined(memberId, generationId, assignments)
     })
-    // A join that the client began by itself, at a heartbeat, has failed.
+    // The client started a join by itself, after a heartbeat, and the join failed.
     consumer.on('error', (error) => {
       if (consumer !== this.#consumer || this.#joining === consumer) return
       this.#isJoined = false
@@ -193,7 +194,7 @@ export class Membership {
     return { atMs: clock.now(), elapsedMs: elapsedMs(clock) }
   }
 
-  /** Joins, however long it takes. */
+  /** Joins the group. Retries until that succeeds. */
   async #join(consumer: Consumer): Promise<void> {
     if (this.#joining === consumer) return
     this.#joining = consumer
@@ -239,7 +240,7 @@ export class Membership {
     this.#options.assigned(own?.partitions ?? [], isContinued)
   }
 
-  /** Replaces a member that the group does not hear. */
+  /** Replaces the client when the group no longer hears from it. */
   #look(): void {
     const { clock, settings } = this.#options
     this.#watch = clock.after(tickMs, () => {
@@ -255,7 +256,7 @@ export class Membership {
   }
 }
 
-/** What happens at every rebalance in which several processes join. */
+/** Whether the error is normal in a rebalance in which several processes join. */
 function isUsual(error: unknown): boolean {
   const codes = codesOf(error)
   return (

@@ -12,19 +12,19 @@ import {
 } from '../../../src/base/options.ts'
 import type { InboxFactory } from '../../../src/inbox/inbox.ts'
 
-/** How to know the brokers, and how to be known by them. Certificates and keys are PEM text. */
+/** TLS of the connection to the brokers. Certificates and keys are PEM text. */
 export interface KafkaTls {
-  /** The authorities to trust. Default: those of the runtime. */
+  /** The certificate authorities to trust. Default: those of the runtime. */
   readonly ca?: string | readonly string[]
-  /** The certificate of this client, where the brokers ask for one. */
+  /** The certificate of this client, if the brokers require one. */
   readonly cert?: string
   readonly key?: string
   readonly passphrase?: string
-  /** The name that the certificate of a broker must have. Default: its host. */
+  /** The host name that a broker's certificate must have. Default: the host of the broker. */
   readonly servername?: string
 }
 
-/** How to log in to the brokers. A function is asked at every connection, for passwords and tokens that change. */
+/** How to log in to the brokers. Pass a function for a password or token that changes: it is called for every connection. */
 export interface KafkaSasl {
   readonly mechanism: 'PLAIN' | 'SCRAM-SHA-256' | 'SCRAM-SHA-512' | 'OAUTHBEARER'
   readonly username?: string | (() => string | Promise<string>)
@@ -40,13 +40,11 @@ export interface KafkaInboxOptions {
   /** The topic of the messages. Beside it are `<topic>-dead` and `<topic>-life`. Default `'fleethook'`. */
   readonly topic?: string
   /**
-   * The number of partitions that vehicles are spread over, the same in every process. A vehicle keeps its partition as long as
-   * this number stays, also when the topic gets more partitions. Default 24.
+   * The number of partitions that vehicles are spread over. It must be the same in every process. A vehicle keeps its partition as
+   * long as this number stays the same, even if the topic gets more partitions. Default 24.
    */
   readonly partitions?: number
-  /**
-   * `'receive'`: only takes messages in. `'handle'`: only runs handlers. Default `'both'`.
-   */
+  /** `'receive'`: only accepts messages. `'handle'`: only runs handlers. Default `'both'`. */
   readonly role?: 'both' | 'receive' | 'handle'
   /** The consumer group of the handling processes. Default `<topic>-handlers`. */
   readonly groupId?: string
@@ -55,21 +53,21 @@ export interface KafkaInboxOptions {
   /** Default: no login. */
   readonly sasl?: KafkaSasl
   /**
-   * How long the brokers may take to confirm a message, in milliseconds. After that it is refused (503), or with a `spool` it
-   * goes there. Default 10,000; with a `spool` 2,000.
+   * How long the brokers may take to confirm a message, in milliseconds. After that the message is refused (503), or goes to the
+   * `spool` if there is one. Default 10,000; with a `spool` 2,000.
    */
   readonly confirmMs?: number
-  /** How long a process finishes running handlers before partitions go to another one, in milliseconds. Default 7,000. */
+  /** How long a process may finish running handlers before its partitions go to another one, in milliseconds. Default 7,000. */
   readonly quiesceMs?: number
   /**
-   * After this time without a sign of life, another process takes over the partitions of this one, in milliseconds. At least
-   * `quiesceMs` and 3,000 more. Default 10,000.
+   * After this time without a heartbeat, another process takes over the partitions of this one, in milliseconds. At least
+   * `quiesceMs` plus 3,000. Default 10,000.
    */
   readonly sessionMs?: number
   /** `true` accepts topics on fewer than 3 brokers, or with `min.insync.replicas` below 2. Default `false`. */
   readonly allowWeak?: boolean
   /**
-   * A durable inbox of this machine, for instance `sqliteInbox({ path })`. It takes the messages of a partition while the brokers
+   * A durable inbox on this machine, for instance `sqliteInbox({ path })`. It keeps the messages of a partition while the brokers
    * do not confirm. Default: none.
    */
   readonly spool?: InboxFactory
@@ -102,7 +100,7 @@ const addresses: Rule = {
     Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === 'string' && address.test(one)),
 }
 
-/** What Kafka allows, with room for `-dead`. */
+/** A name that Kafka allows, with room for `-dead`. */
 const topicName: Rule = {
   must: 'must be a name of 1 to 200 letters, digits, dots, hyphens and underscores',
   accepts: (value) => typeof value === 'string' && /^[\w.-]{1,200}$/.test(value) && value !== '.' && value !== '..',
@@ -114,7 +112,7 @@ const groupName: Rule = {
 }
 
 const tlsOptions: Rule = {
-  must: 'must be true or an object of ca, cert, key, passphrase, servername',
+  must: 'must be true, or an object with ca, cert, key, passphrase, servername',
   accepts: (value) =>
     value === true ||
     (isObject(value) &&
@@ -123,7 +121,7 @@ const tlsOptions: Rule = {
 }
 
 const credential: Rule = {
-  must: 'must be a text that is not empty, or a function that returns it',
+  must: 'must be a non-empty text, or a function that returns one',
   accepts: (value) => (typeof value === 'string' && value !== '') || typeof value === 'function',
   isSecret: true,
 }
@@ -149,7 +147,7 @@ export function readKafkaOptions(options: KafkaInboxOptions): KafkaSettings {
     allowWeak: trueOrFalse,
     spool: {
       ...aFunction,
-      must: "must be an inbox of this machine, for instance sqliteInbox({ path: 'data/spool.db' })",
+      must: "must be an inbox on this machine, for instance sqliteInbox({ path: 'data/spool.db' })",
     },
   })
   const { brokers, topic = 'fleethook', partitions = 24, role = 'both', tls, sasl, spool, allowWeak = false } = options
@@ -158,7 +156,7 @@ export function readKafkaOptions(options: KafkaInboxOptions): KafkaSettings {
   if (sessionMs < quiesceMs + 3_000) {
     throw new FleethookError(
       'option_invalid',
-      `Option \`sessionMs\` of kafkaInbox is ${sessionMs}, and a process that finishes its handlers is silent for \`quiesceMs\` (${quiesceMs}).`,
+      `Option \`sessionMs\` of kafkaInbox is ${sessionMs}, and a process that finishes its handlers sends no heartbeat for up to \`quiesceMs\` (${quiesceMs}).`,
       { hint: `Set sessionMs to at least ${quiesceMs + 3_000}, or make quiesceMs smaller.` },
     )
   }
@@ -180,9 +178,7 @@ function checkLogin(sasl: KafkaSasl | undefined): void {
     throw new FleethookError(
       'option_invalid',
       `Option \`sasl.${name}\` of kafkaInbox is missing, and ${sasl.mechanism} needs it.`,
-      {
-        hint: 'Is the environment variable set?',
-      },
+      { hint: 'Is the environment variable set?' },
     )
   }
 }

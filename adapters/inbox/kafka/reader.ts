@@ -27,24 +27,24 @@ interface ReaderOptions {
   readonly settings: KafkaSettings
   readonly inbox: InboxSettings
   readonly dead: DeadTopic
-  /** Writes messages that the receiver itself makes into the topic. */
+  /** Appends messages that the receiver itself makes to the topic. */
   readonly put: (messages: readonly InboxMessage[]) => Promise<void>
   /** How long the topic keeps a message, in milliseconds. */
   readonly retentionMs: number | undefined
 }
 
-/** A message that is read and not settled. */
+/** A message that was read and is not settled. */
 interface Unsettled {
   readonly message: InboxMessage
   readonly part: Part
   readonly offset: number
   readonly replayed: boolean
   deliveries: number
-  /** It was handed out, and its attempt has not ended. */
+  /** Whether it was handed out and its attempt has not ended. */
   isOut: boolean
 }
 
-/** A partition of this process. */
+/** A partition that is assigned to this process. */
 interface Part {
   readonly partition: number
   /** The next offset to read. */
@@ -54,27 +54,27 @@ interface Part {
   readonly unsettled: PassingMap<number, Unsettled>
   /** The highest offset that was handed out. */
   highest: number
-  /** Offsets below may have been handed out by another process. */
+  /** Another process may have handed out the messages below this offset. */
   readonly inherited: number
-  /** What lies below was settled by an earlier owner. It is read for `#seen`. */
+  /** An earlier owner settled the messages below this offset. They are read only for `#seen`. */
   readonly floor: number
-  /** When the last message that was read had been received. */
+  /** When the message that was read last was received. */
   lastReceivedAt: number | undefined
-  /** The end of the partition, as far as it is known. */
+  /** The last known end of the partition. */
   end: number
-  /** The position at the last look of the watchdog, and how many looks it has not moved. */
+  /** `next` at the last check of the watchdog, and the number of checks since it last moved. */
   watched: number
   stuck: number
 }
 
-/** The most messages that are read and not settled, without an option. */
+/** The default limits of messages that are read and not settled. */
 const defaultMessages = 10_000
 const defaultBytes = 64 * 1_048_576
 
 /** The number of settled records that are read again when a partition is assigned, to find records that the log has twice. */
 const readBefore = 500
 
-/** The most settled messages above the oldest unsettled one of a partition. After a crash, at most this many are handled again. */
+/** The most settled messages above the oldest unsettled one of a partition: after a crash, no more than these are handled again. */
 const mostAbove = 50_000
 
 const commitMs = 1_000
@@ -83,18 +83,18 @@ const pauseMs = 250
 const pollMs = 20
 
 /** Figures of a {@link Reader}. */
-export interface ReaderFigures {
+interface ReaderFigures {
   /** Messages in the topic that this process has not settled, by partition. */
   readonly lag: Readonly<Record<string, number>>
   /** Messages that another process took over, with their partition. */
   readonly handedOver: number
-  /** Records that were in the log a second time, and were dropped. */
+  /** Records that were in the log twice. The second one was dropped. */
   readonly repeated: number
 }
 
 /**
- * The partitions of this process, as an inbox: messages come from the topic, and settling one moves the position of its partition.
- * Nothing but that position is durable. After a crash, what lies above it is handed out again, here or in another process.
+ * The partitions of this process, as an inbox. Messages come from the topic, and settling one moves the position of its partition.
+ * Only the position is durable. After a crash, the messages above it are handed out again, here or in another process.
  */
 export class Reader implements Inbox {
   readonly durability = 'replicated'
@@ -107,8 +107,8 @@ export class Reader implements Inbox {
   readonly #parts = new Map<number, Part>()
   readonly #byId = new PassingMap<string, Unsettled>()
   /**
-   * The record with the highest id of each writer, by partition. A later record whose id is not higher is in the log a second time.
-   * It outlives the assignment, because the second copy can come after a rebalance.
+   * The record with the highest id of each writer, by partition. A later record whose id is not higher is in the log twice. This map
+   * outlives an assignment, because the second record can come after a rebalance.
    */
   readonly #seen = new Map<number, Map<string, { readonly id: string; readonly offset: number }>>()
   readonly #fetching = new Set<number>()
@@ -117,7 +117,7 @@ export class Reader implements Inbox {
   #topic: TopicReader
   #bytes = 0
   #out = 0
-  /** Partitions are about to go: only messages below a settled one start. */
+  /** Partitions may go to another process soon: only messages below one that was handed out may start. */
   #isQuiescing = false
   #isFinishing = false
   #isStopped = false
@@ -249,14 +249,14 @@ export class Reader implements Inbox {
     return oldest === undefined ? undefined : Math.max(0, this.#clock.now() - oldest)
   }
 
-  /** Starts nothing new, finishes what runs, and commits. For a stop, before the handlers are aborted. */
+  /** Starts no more handlers, waits for running ones, and commits. For a stop, before the handlers are aborted. */
   async finish(withinMs: number): Promise<void> {
     this.#isFinishing = true
     this.#isQuiescing = true
     await this.#settledDown(withinMs)
   }
 
-  /** Hands nothing out any more. */
+  /** Hands out no more messages. */
   stop(): void {
     this.#isStopped = true
     this.#change()
@@ -294,7 +294,7 @@ export class Reader implements Inbox {
     for (const go of waiting) go()
   }
 
-  /** Resolves at the next change, and at the latest after a moment: a lease has no event for its end. */
+  /** Resolves at the next change, or after a moment: no event reports the end of a lease. */
   async #nextChange(): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = this.#clock.after(pollMs * 5, resolve)
@@ -327,7 +327,7 @@ export class Reader implements Inbox {
     await this.#settledDown(this.#options.settings.quiesceMs)
   }
 
-  /** Waits for running handlers, then commits. What waits below them goes first, so that nothing settled is handled again. */
+  /** Waits for running handlers, then commits. Messages below them are handled too, so that no settled one is handled again. */
   async #settledDown(withinMs: number): Promise<void> {
     const untilMs = elapsedMs(this.#clock) + withinMs
     for (let quiet = 0; quiet < 2 && elapsedMs(this.#clock) < untilMs;) {
@@ -352,7 +352,7 @@ export class Reader implements Inbox {
     if (added.length > 0) void this.#begin(added, this.#assignment)
   }
 
-  /** Another process handles what this one has not settled. */
+  /** Forgets a partition. Another process handles the messages that this one has not settled. */
   #drop(part: Part): void {
     this.#parts.delete(part.partition)
     for (const found of part.unsettled.values()) {
@@ -363,7 +363,7 @@ export class Reader implements Inbox {
     }
   }
 
-  /** Reads on where the last owner of these partitions committed. */
+  /** Starts to read these partitions at the positions that their last owner committed. */
   async #begin(partitions: readonly number[], assignment: number): Promise<void> {
     const isCurrent = (): boolean => assignment === this.#assignment && !this.#isClosed
     while (isCurrent()) {
@@ -399,7 +399,7 @@ export class Reader implements Inbox {
     })
   }
 
-  /** Fetches from every broker that has partitions of this process and from which nothing is being fetched. */
+  /** Fetches from every broker that leads partitions of this process and has no fetch in flight. */
   #fetchAll(): void {
     this.#isWanted = true
     if (!this.#isPlanning) void this.#plan()
@@ -412,7 +412,7 @@ export class Reader implements Inbox {
       try {
         await this.#fetchEach()
       } catch (error) {
-        this.#failed('the cluster does not say where partitions are', error)
+        this.#failed('the leaders of partitions could not be found', error)
         this.#needsLeaders = true
         await this.#pause()
         this.#isWanted = true
@@ -462,7 +462,7 @@ export class Reader implements Inbox {
 
   async #take({ partition, offset, next, records, error }: Fetched): Promise<void> {
     const part = this.#parts.get(partition)
-    // It went to another process, or was read again from elsewhere, while the broker was asked.
+    // During the fetch, the partition went to another process, or its next offset changed.
     if (part === undefined || part.next !== offset || this.#isStopped) return
     if (error === 'OFFSET_OUT_OF_RANGE') {
       await this.#reposition(part)
@@ -482,7 +482,7 @@ export class Reader implements Inbox {
   #add(part: Part, { partition, offset, record }: PlacedRecord): Waiting | undefined {
     const incoming = fromRecord(record)
     if (incoming === undefined) {
-      if (offset >= part.floor) this.#buryForeign(part, offset, record.value)
+      if (offset >= part.floor) this.#rejectForeign(part, offset, record.value)
       return undefined
     }
     const { message, writer, replayed } = incoming
@@ -493,7 +493,7 @@ export class Reader implements Inbox {
       return undefined
     }
     if (offset < part.floor) return undefined
-    // A copy can be there while its original is not settled yet.
+    // A replayed copy can come before its original is settled.
     if (this.#byId.get(id) !== undefined) {
       this.#repeated += 1
       return undefined
@@ -517,8 +517,8 @@ export class Reader implements Inbox {
     return false
   }
 
-  /** A record that fleethook did not write holds nobody up: it becomes a dead letter that a person can look at. */
-  #buryForeign(part: Part, offset: number, value: Buffer | null): void {
+  /** A record that fleethook did not write must not block its partition: it becomes a dead letter that an operator can look at. */
+  #rejectForeign(part: Part, offset: number, value: Buffer | null): void {
     const now = this.#clock.now()
     const text = value?.toString() ?? ''
     const message: InboxMessage = {
@@ -541,7 +541,7 @@ export class Reader implements Inbox {
       delivery: message.id,
     })
     const error = `The record at offset ${offset} of partition ${part.partition} is not a message of fleethook.`
-    const bury = async (): Promise<void> => {
+    const keep = async (): Promise<void> => {
       while (!this.#isClosed && this.#byId.get(message.id) !== undefined) {
         try {
           await this.deadLetter(message.id, { error, attempts: 0, diedAt: this.#clock.now() })
@@ -551,10 +551,10 @@ export class Reader implements Inbox {
         }
       }
     }
-    void bury()
+    void keep()
   }
 
-  /** The position is not in the log: retention took messages, or the log lost its end. */
+  /** The next offset is not in the log: retention deleted messages, or the brokers lost the end of the log. */
   async #reposition(part: Part): Promise<void> {
     const { partition, next } = part
     const [first, last] = await Promise.all([
@@ -576,7 +576,7 @@ export class Reader implements Inbox {
     }
     part.next = low
     const missed = low - Math.max(next, part.floor)
-    // What lies below the floor was settled.
+    // Messages below the floor were settled.
     if (missed <= 0) return
     this.#lost(part, missed, Math.max(0, this.#clock.now() - (this.#options.retentionMs ?? 0)))
     this.#log.error('the topic deleted messages before they were handled: its retention is shorter than the lag', {
@@ -585,7 +585,7 @@ export class Reader implements Inbox {
     })
   }
 
-  /** Messages are gone from the topic. Nobody knows whose they were. */
+  /** Reports a gap for messages that are gone from the topic. Their vehicles are unknown. */
   #lost(part: Part, missed: number, toMs: number): void {
     const fromMs = Math.min(part.lastReceivedAt ?? toMs - (this.#options.retentionMs ?? 0), toMs)
     this.#options.inbox.onGap?.({ reason: 'inbox_expired', fromMs: Math.max(0, fromMs), toMs, missed })
@@ -607,12 +607,12 @@ export class Reader implements Inbox {
       await this.#membership.commit(moved.map(({ partition, offset }) => ({ partition, offset })))
       for (const { part, offset } of moved) part.committed = Math.max(part.committed, offset)
     } catch (error) {
-      // The next commit has these positions too. Without one, the next owner handles the messages again.
+      // The next commit includes these positions. Without one, the next owner handles the messages again.
       this.#log.debug('positions could not be committed', { error: [...codesOf(error)].join(' ') })
     }
   }
 
-  /** The watchdog: finds how far each partition is behind, and opens one again that does not move although it has messages. */
+  /** The watchdog: updates the end of each partition, and opens the reader again when a partition with messages does not move. */
   async #look(): Promise<void> {
     const partitions = [...this.#parts.keys()]
     const ends = await this.#topic.offsets(partitions, latest).catch(() => undefined)
@@ -628,7 +628,7 @@ export class Reader implements Inbox {
       worst = Math.max(worst, part.stuck)
     }
     if (worst < 2) return
-    this.#log.warn('a partition has messages and is not read: it is opened again', { looks: worst })
+    this.#log.warn('a partition has messages but is not read: the reader is opened again', { looks: worst })
     const old = this.#topic
     this.#topic = new TopicReader(this.#options.connector, this.#options.settings.topic)
     void old.close()
@@ -654,13 +654,13 @@ function newPart(partition: number, from: number, next: number, end: number): Pa
   }
 }
 
-/** The oldest offset of a partition that is not settled. */
+/** The position of a partition: the oldest offset that is not settled. */
 function lowOf({ unsettled, next, floor }: Part): number {
   for (const { offset } of unsettled.values()) return offset
   return Math.max(next, floor)
 }
 
-/** Whether a crash would make too many settled messages run again. */
+/** Whether too many settled messages would be handled again after a crash. */
 function isFarAhead(part: Part): boolean {
   return part.next - lowOf(part) - part.unsettled.size > mostAbove
 }

@@ -7,7 +7,7 @@ export interface Outgoing {
   readonly topic: string
   readonly partition: number
   readonly key: Buffer
-  /** Left out: a tombstone, which deletes what has the same key. */
+  /** Left out: the record is a tombstone, which deletes the records with the same key. */
   readonly value?: Buffer
   readonly headers: Map<Buffer, Buffer>
   readonly timestamp: bigint
@@ -16,24 +16,24 @@ export interface Outgoing {
 /** A message in a record, as the reader finds it. */
 export interface Incoming {
   readonly message: InboxMessage
-  /** The process that wrote it. Its ids rise within a partition. */
+  /** The process that wrote the record. Its message ids rise within a partition. */
   readonly writer: string
-  /** It is a copy of a message that was a dead letter, or was handled. */
+  /** Whether the message is a copy of a dead letter or of a handled message. */
   readonly replayed: boolean
 }
 
 /**
- * The partition of a lane, as the default partitioner of Kafka chooses it for a key. So records of other producers that have the
- * VIN as the key lie in the partition of the same number.
+ * The partition of a lane, as Kafka's default partitioner chooses it for a key. If other producers use the VIN as the key, their
+ * records are in the partition with the same number.
  */
 export function partitionOf(client: Client, lane: string, partitions: number): number {
   return (client.murmur2(Buffer.from(lane)) & 0x7fff_ffff) % partitions
 }
 
-/** What a record takes beside its key and its value, in bytes: more than enough. */
+/** The most bytes that a record needs beside its key and its value. */
 const overheadBytes = 300
 
-/** The size of a message as a record, in bytes. Never too small. */
+/** The size of a message as a record, in bytes. It may be too large, but never too small. */
 export function recordBytes({ lane, text }: InboxMessage): number {
   return Buffer.byteLength(text) + Buffer.byteLength(lane) + overheadBytes
 }
@@ -53,7 +53,7 @@ const names = {
 }
 const versionValue = Buffer.from(version)
 
-/** A message as a record. Every other program reads the text of the message by VIN. */
+/** A message as a record: the key is the lane, and the value is the message's text. So any consumer can read messages by VIN. */
 export function toRecord(
   message: InboxMessage,
   to: { readonly topic: string; readonly partition: number; readonly writer: Buffer; readonly replayed?: boolean },
@@ -68,7 +68,7 @@ export function toRecord(
   if (door !== 'root') headers.set(names.door, Buffer.from(door))
   if (kind !== 'wire') headers.set(names.kind, Buffer.from(kind))
   if (to.replayed === true) headers.set(names.replayed, Buffer.from('1'))
-  // A copy is appended now; where the topic has times of creation, an old time would let retention delete it at once.
+  // A replayed copy gets the current time. In a topic that keeps the producer's time, retention could delete an old time at once.
   const timestamp = BigInt(to.replayed === true ? Date.now() : receivedAt)
   return {
     topic: to.topic,

@@ -21,16 +21,16 @@ interface ReplaysOptions {
   readonly receipts: Receipts
 }
 
-/** Replayed messages in a second, so that those that arrive meanwhile do not wait long. */
+/** The most replayed messages per second. The limit keeps new messages from waiting long. */
 const perSecond = 500
 const atOnce = 50
 
-/** A receiver's clock may be behind the brokers' by this much when the topic has times of the brokers, in milliseconds. */
+/** How far a receiver's clock and the brokers' clocks may differ, in milliseconds. The topic has the brokers' times. */
 const slackMs = 300_000
 
 /**
- * Replays dead letters and handled messages: a copy of each is appended to the topic, with the same id. So the process that has the
- * partition handles it, in order with all others of its vehicle.
+ * Replays dead letters and handled messages: appends a copy of each to the topic, with the same id. The process that has the
+ * partition handles the copy, in order with the other messages of the vehicle.
  */
 export class Replays {
   readonly deadLetters: DeadLetters
@@ -71,7 +71,7 @@ export class Replays {
     }
   }
 
-  /** Replays messages that were handled and that retention has not deleted, in order per vehicle. Resolves to their number. */
+  /** Replays handled messages that retention has not deleted, in order per vehicle. Resolves to their number. */
   async replay({ from, to, vin, topic, dryRun }: ReplaySelection): Promise<number> {
     const { connector, settings, receipts } = this.#options
     const fromMs = timeOf('from', from)
@@ -101,7 +101,7 @@ export class Replays {
           const incoming = fromRecord(record)
           if (incoming === undefined || incoming.replayed || incoming.message.kind !== 'wire') continue
           const { message, writer } = incoming
-          // What is in the log a second time was handled once.
+          // A record that is in the log twice was handled once.
           const key = `${partition}:${writer}`
           if (message.id <= (lastIds.get(key) ?? '')) continue
           lastIds.set(key, message.id)
@@ -119,7 +119,7 @@ export class Replays {
     return count
   }
 
-  /** How far the group has handled each partition. */
+  /** The committed position of the group in each partition. */
   async #committed(): Promise<ReadonlyMap<number, number>> {
     const { connector, settings } = this.#options
     const admin = connector.admin(8_000)
@@ -141,7 +141,7 @@ export class Replays {
     await writer.append([record], recordBytes(message))
   }
 
-  /** In order: the appends of one partition are made in the order of the calls. */
+  /** Keeps the order of the items: appends to a partition happen in the order of the calls. */
   async #eachPaced<Item>(items: readonly Item[], run: (item: Item) => Promise<void>): Promise<void> {
     const { clock } = this.#options
     for (let start = 0; start < items.length; start += atOnce) {

@@ -14,20 +14,20 @@ interface SpoolOptions {
   readonly failed: (error: unknown) => void
 }
 
-/** A message of the file. */
+/** A message in the file. */
 interface Spooled {
   readonly id: string
-  /** Resolves when the file has it, to whether it does. */
+  /** Resolves to whether the file has kept it. */
   readonly kept: Promise<boolean>
 }
 
-/** The most messages that go back to the topic in one request. */
+/** The most messages that are forwarded to the topic at once. */
 const atOnce = 200
 const pauseMs = 500
 
 /**
- * Messages on the disk of this machine while the brokers do not confirm. A partition goes through the file as a whole, from the
- * first message that was not confirmed to the last one before the file is empty again, so its order stays.
+ * Keeps messages on the disk of this machine while the brokers do not confirm. From the first message that is not confirmed until
+ * the file has none left, all messages of a partition go through the file. So they keep their order.
  */
 export class Spool {
   readonly #options: SpoolOptions
@@ -39,7 +39,7 @@ export class Spool {
     this.#options = options
   }
 
-  /** Opens the file. What an earlier process left there goes to the topic before anything new. Resolves to the last id. */
+  /** Opens the file. Messages that an earlier process left there go to the topic before new ones. Resolves to the last id. */
   async open(): Promise<string | undefined> {
     const { inbox, partitionOf } = this.#options
     const { lastId, waiting } = await inbox.open()
@@ -59,7 +59,7 @@ export class Spool {
     return this.#count
   }
 
-  /** Keeps messages of one partition behind those that are there. Resolves when they are on the disk. */
+  /** Adds messages to the end of a partition's queue. Resolves when they are on the disk. */
   async put(partition: number, messages: readonly InboxMessage[]): Promise<void> {
     const stored = this.#options.inbox.put(messages)
     const kept = stored.then(
@@ -72,12 +72,15 @@ export class Spool {
     this.#count += messages.length
   }
 
-  /** Takes what the brokers did not confirm, and all that waits behind it. */
+  /** Takes over the entries that the brokers did not confirm, and all that wait behind them. */
   divert(partition: number, entries: readonly Entry[]): void {
     if (!this.has(partition)) {
-      this.#options.log.warn('the brokers do not confirm: until they do, a 2xx means the disk of this machine', {
-        partition,
-      })
+      this.#options.log.warn(
+        'the brokers do not confirm: until they do, a 2xx means that the message is on the disk of this machine',
+        {
+          partition,
+        },
+      )
     }
     const messages = entries.flatMap(({ messages }) => messages ?? [])
     this.put(partition, messages).then(
@@ -104,12 +107,12 @@ export class Spool {
     if (known !== undefined) return known
     const queue: Spooled[] = []
     this.#partitions.set(partition, queue)
-    // Not before the caller has filled it.
+    // Start only after the caller has filled the queue.
     queueMicrotask(() => void this.#forward(partition, queue))
     return queue
   }
 
-  /** Sends the oldest first, until nothing is left. Then messages go straight to the topic again. */
+  /** Forwards the oldest messages first, until none is left. Then new messages go straight to the topic again. */
   async #forward(partition: number, queue: Spooled[]): Promise<void> {
     const { inbox, log } = this.#options
     while (queue.length > 0 && !this.#isClosed) {
@@ -135,7 +138,6 @@ export class Spool {
     }
     if (this.#isClosed) return
     this.#partitions.delete(partition)
-    if (this.#partitions.size === 0)
-      log.warn('the brokers have all messages again that were on the disk of this machine')
+    if (this.#partitions.size === 0) log.warn('the brokers now have all messages that were on the disk of this machine')
   }
 }

@@ -9,32 +9,32 @@ export interface Position {
   readonly offset: number
 }
 
-/** A record with its place. */
+/** A record with its partition and offset. */
 export interface PlacedRecord {
   readonly partition: number
   readonly offset: number
-  /** When it was written, as the topic says, in milliseconds since the epoch. */
+  /** The timestamp of the record in the topic, in milliseconds since the epoch. */
   readonly timestampMs: number
   readonly record: KafkaRecord
 }
 
-/** What was fetched of one partition. */
+/** The result of a fetch for one partition. */
 export interface Fetched {
   readonly partition: number
-  /** The position that was asked for. */
+  /** The offset that was asked for. */
   readonly offset: number
-  /** The position after what was fetched. */
+  /** The next offset to fetch. */
   readonly next: number
   readonly records: readonly PlacedRecord[]
-  /** The name of an error of the protocol, for instance `OFFSET_OUT_OF_RANGE`. */
+  /** The name of a protocol error, for instance `OFFSET_OUT_OF_RANGE`. */
   readonly error: string | undefined
 }
 
-/** The times that stand for the ends of a partition. */
+/** Kafka's special timestamps for the two ends of a partition. */
 export const latest = -1
 export const earliest = -2
 
-/** How long a request for records waits at the broker when there are none, in milliseconds. */
+/** How long the broker may hold a fetch while there are no records, in milliseconds. */
 const waitMs = 500
 const requestMs = 8_000
 /** The number of fetches without a result after which a scan ends. */
@@ -46,8 +46,8 @@ const controlBatch = 0x20
 const appendTime = 0x08
 
 /**
- * Reads partitions from given positions. It belongs to no group and keeps no position: who asks does. The client's own streams keep
- * positions that a rebalance rewinds.
+ * Reads partitions from given offsets. It belongs to no group, and the caller keeps the offsets. The client's own streams would
+ * rewind theirs in a rebalance.
  */
 export class TopicReader {
   readonly #consumer: Consumer
@@ -61,7 +61,7 @@ export class TopicReader {
     this.#consumer.topics.track(topic)
   }
 
-  /** The leader of each partition, by its number. `isFresh`: asks the cluster. */
+  /** The leader of each partition, by the partition's number. `isFresh`: asks the cluster, not the cache. */
   async leaders(isFresh: boolean): Promise<readonly number[]> {
     const metadata = await this.#consumer.metadata({
       topics: [this.#topic],
@@ -71,7 +71,7 @@ export class TopicReader {
     return metadata.topics.get(this.#topic)?.partitions.map(({ leader }) => leader) ?? []
   }
 
-  /** The first offset that is as young as this time, for each partition; -1 where there is none. */
+  /** For each partition, the first offset whose timestamp is not before this time. -1: there is none. */
   async offsets(partitions: readonly number[], timestampMs: number): Promise<ReadonlyMap<number, number>> {
     if (partitions.length === 0) return new Map()
     const found = await this.#consumer.listOffsets({
@@ -83,7 +83,7 @@ export class TopicReader {
     return new Map(partitions.map((partition) => [partition, Number(offsets[partition] ?? -1n)]))
   }
 
-  /** Fetches what follows these positions, which have one leader. Rejects when the leader does not answer. */
+  /** Fetches records from these positions, which must have the same leader. Rejects when the leader does not answer. */
   async fetch(node: number, positions: readonly Position[]): Promise<readonly Fetched[]> {
     const metadata = await this.#consumer.metadata({ topics: [this.#topic], retries: metadataRetries })
     const topicId = metadata.topics.get(this.#topic)?.id ?? ''
@@ -101,13 +101,13 @@ export class TopicReader {
     return found.responses.flatMap(({ partitions: parts }) =>
       parts.flatMap((part): readonly Fetched[] => {
         const offset = asked.get(part.partitionIndex)
-        // A partition that was asked for earlier, and that the broker still had in mind.
+        // The broker can also answer for a partition of an earlier request.
         return offset === undefined ? [] : [this.#read(part, offset)]
       }),
     )
   }
 
-  /** All records from one position of each partition to another, page by page, each partition in order. */
+  /** Yields all records between two offsets of each partition, page by page. The records of a partition come in order. */
   async *scan(
     from: ReadonlyMap<number, number>,
     to: ReadonlyMap<number, number>,
@@ -132,7 +132,7 @@ export class TopicReader {
           if (next < end) left.set(partition, next)
           else left.delete(partition)
         }
-        // Nothing but offsets without records may be left.
+        // The rest of a partition can consist of offsets without records.
         if (fetched.some(({ next, offset }) => next > offset)) failures = 0
         else if (++failures >= mostFailures) return
       } catch (error) {
@@ -174,7 +174,7 @@ interface FetchedTopics {
   readonly responses: readonly { readonly partitions: readonly FetchResponsePartition[] }[]
 }
 
-/** When one partition fails, the client throws away what the others gave. Throws the error when there is nothing in it. */
+/** When one partition fails, the client rejects, and the records of the others are in its error. Throws the error if it has none. */
 function partialResponse(error: unknown): FetchedTopics {
   for (const inner of errorsIn(error)) {
     const response: unknown = Reflect.get(inner, 'response')

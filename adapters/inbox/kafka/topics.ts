@@ -4,7 +4,7 @@ import type { Log } from '../../../src/base/log.ts'
 import { clusterError, codesOf, metadataRetries } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 
-/** A topic as it should be. */
+/** The partitions and settings that a topic should have. */
 export interface TopicPlan {
   readonly name: string
   readonly partitions: number
@@ -13,12 +13,12 @@ export interface TopicPlan {
 
 const dayMs = 86_400_000
 
-/** What every topic needs, so that two brokers have what was acknowledged and no broker that missed it becomes its leader. */
+/** With these settings, two brokers have each acknowledged record, and no broker without it becomes the leader. */
 const safe = { 'min.insync.replicas': '2', 'unclean.leader.election.enable': 'false' }
 
 /** The topics that an inbox needs. */
 export function topicPlans({ topic, deadTopic, lifeTopic, partitions }: KafkaSettings): readonly TopicPlan[] {
-  // The brokers say when a record was appended: a receiver with a wrong clock must not make its messages old.
+  // The brokers set the time of a record. With a wrong clock in a receiver, retention could delete its messages too early.
   const times = { 'message.timestamp.type': 'LogAppendTime' }
   return [
     {
@@ -51,24 +51,24 @@ export function topicPlans({ topic, deadTopic, lifeTopic, partitions }: KafkaSet
   ]
 }
 
-/** What the inbox has to know of its topics. */
+/** What the inbox needs to know about its topics. */
 export interface FoundTopics {
-  /** The largest record that the topic of the messages takes, in bytes. */
+  /** The largest record that the topic of the messages accepts, in bytes. */
   readonly mostBytes: number
-  /** How long the topic keeps a message, in milliseconds. `undefined`: without end, or unknown. */
+  /** How long the topic keeps a message, in milliseconds. `undefined`: without limit, or unknown. */
   readonly retentionMs: number | undefined
-  /** The promise is weaker than two brokers, and `allowWeak` accepts it. */
+  /** The topics do not require two brokers, and `allowWeak` accepts that. */
   readonly isWeak: boolean
 }
 
 /**
- * Looks at the topics before the first message. Rejects with `option_invalid` when they cannot keep what the inbox promises, and
+ * Checks the topics before the first message. Rejects with `option_invalid` when they cannot keep what the inbox promises, and
  * with `inbox_unavailable` when one is missing or the cluster does not answer.
  */
 export async function checkTopics(admin: Admin, settings: KafkaSettings, log: Log): Promise<FoundTopics> {
   const plans = topicPlans(settings)
   const names = plans.map(({ name }) => name)
-  // All brokers that were named are asked once. The next try begins with another one.
+  // This tries each broker of the option once. The caller retries, and begins with another one.
   const found = await admin.metadata({ topics: names, forceUpdate: true, retries: 0 })
   const configs = await readConfigs(admin, names)
   let isWeak = false
@@ -89,7 +89,7 @@ export async function checkTopics(admin: Admin, settings: KafkaSettings, log: Lo
   }
 }
 
-/** The settings of topics. `undefined` when the user may not read them, or the service has none. */
+/** The settings of topics. `undefined` when the user may not read them, or the cluster does not offer them. */
 async function readConfigs(
   admin: Admin,
   names: readonly string[],
@@ -156,9 +156,7 @@ function weaknessOf(
     return new FleethookError(
       'option_invalid',
       `The settings of the topic ${name} cannot be read, so the receiver cannot check that it keeps messages safe.`,
-      {
-        hint: 'Allow DescribeConfigs for this user, or set allowWeak: true.',
-      },
+      { hint: 'Allow DescribeConfigs for this user, or set allowWeak: true.' },
     )
   if (least < 2)
     return new FleethookError(

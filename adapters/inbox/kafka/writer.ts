@@ -6,29 +6,29 @@ import { closeClient, codesOf, clusterError, type Connector, errorsIn, metadataR
 import type { KafkaSettings } from './options.ts'
 import type { Outgoing } from './records.ts'
 
-/** Records of one `append`: they are confirmed, or given up, together. */
+/** The records of one `append`. They are confirmed, or given up, together. */
 export interface Entry {
   readonly records: readonly Outgoing[]
-  /** The messages of the records, for an append that may go elsewhere. */
+  /** The messages of the records, if the append may be diverted. */
   readonly messages: readonly InboxMessage[] | undefined
   readonly bytes: number
-  /** On the clock that is never set back. */
+  /** On the monotonic clock. */
   readonly deadlineMs: number
   readonly resolve: () => void
   readonly reject: (error: FleethookError) => void
   isOver: boolean
-  /** It goes into a batch of its own. */
+  /** Whether it is sent alone. */
   isAlone: boolean
 }
 
 interface AppendOptions {
   /** How long the brokers may take, in milliseconds. Default: the option `confirmMs`. */
   readonly withinMs?: number
-  /** The messages of the records, when they may go elsewhere after that. */
+  /** The messages of the records, if they may be diverted after that time. */
   readonly messages?: readonly InboxMessage[]
 }
 
-/** What waits for one partition, in order. */
+/** The entries that wait for one partition, in order. */
 interface Queue {
   readonly topic: string
   readonly partition: number
@@ -42,15 +42,15 @@ interface WriterOptions {
   readonly clock: Clock
   /** The topics that it writes to. */
   readonly topics: readonly string[]
-  /** The brokers did not confirm in time: these entries of a partition go somewhere else, in order. Default: they are given up. */
+  /** Takes over entries of a partition that the brokers did not confirm in time, in order. Default: they are given up. */
   readonly divert?: (partition: number, entries: readonly Entry[]) => void
 }
 
-/** The most that one request takes. A batch of one partition must not be larger than a record may be. */
+/** The limits of one request. The batch of a partition must not be larger than the largest record that brokers accept. */
 export const mostMessages = 500
 export const mostBytes = 800_000
 
-/** The most that waits for confirmations, in bytes: the process must not run out of memory while the brokers are away. */
+/** The most bytes that wait for a confirmation. The process must not run out of memory while the brokers cannot be reached. */
 const mostWaiting = 128 * 1_048_576
 
 /** How long the brokers may take to replicate one request, and to answer it, in milliseconds. */
@@ -61,7 +61,7 @@ const requestMs = 4_000
 const pauseMs = 100
 const sweepMs = 100
 
-/** Errors that no repetition ends. */
+/** Errors that a retry cannot fix. */
 const final = new Set([
   'INVALID_TOPIC_EXCEPTION',
   'TOPIC_AUTHORIZATION_FAILED',
@@ -74,26 +74,26 @@ const final = new Set([
 const tooLarge = new Set(['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE'])
 
 /**
- * Appends records to partitions, and says when the in-sync replicas have them.
+ * Appends records to partitions. `append` resolves when the in-sync replicas have them.
  *
- * One request is under way for each partition, and one for each broker. A batch is what came during the last request. Until it is
- * confirmed or its time is over, the same batch is sent again, so nothing overtakes it. A repetition can put a record into the log
- * twice: the reader knows it by its id.
+ * At most one request per partition, and one per broker, is in flight. A batch holds the records that arrived during the last
+ * request. The same batch is sent again until it is confirmed or its time is over, so no record overtakes it. A record that is sent
+ * twice can be in the log twice: the reader recognizes it by its id.
  */
 export class Writer {
   readonly #options: WriterOptions
   readonly #producer: Producer
   readonly #queues = new Map<string, Queue>()
-  /** Those with entries. */
+  /** The queues that have entries. */
   readonly #waiting = new Set<Queue>()
   readonly #busy = new Set<number>()
   #leaders: ReadonlyMap<string, readonly number[]> | undefined
   #refreshing = false
-  /** The size of what waits for a confirmation. */
+  /** The bytes that wait for a confirmation. */
   #bytes = 0
   #sweeper: Timer | undefined
   #closed = false
-  /** The last error, since nothing was confirmed any more. */
+  /** The last error since a message was confirmed. */
   failure: FleethookError | undefined
   #lastError: unknown
   #probing = false
@@ -103,14 +103,14 @@ export class Writer {
     this.#producer = options.connector.producer(requestMs, produceMs)
   }
 
-  /** Asks the cluster where the partitions are, so that the first message need not wait for it. */
+  /** Finds the leaders of the partitions, so that the first message does not wait for that. */
   async open(): Promise<void> {
     await this.#readLeaders().catch(() => {})
   }
 
   /**
    * Resolves when the in-sync replicas have all of the records, which belong to one partition. Rejects with `inbox_unavailable`
-   * when they do not confirm within `withinMs`: the records may be in the log all the same.
+   * when they do not confirm within `withinMs`. The records may still be in the log then.
    */
   append(
     records: readonly Outgoing[],
@@ -158,7 +158,7 @@ export class Writer {
     return queue
   }
 
-  /** Sends to every broker that has nothing under way. */
+  /** Sends to every broker that has no request in flight. */
   #pump(): void {
     if (this.#closed || this.#waiting.size === 0) return
     const ready = new Map<number, Queue[]>()
@@ -175,7 +175,7 @@ export class Writer {
       if (queues === undefined) ready.set(leader, [queue])
       else queues.push(queue)
     }
-    // An election takes a while: the brokers are not asked without a pause. The other partitions go on.
+    // An election takes a while, so pause before asking again. The other partitions continue.
     if (isLeaderless) void this.#refresh({ isLater: this.#leaders !== undefined })
     for (const [leader, queues] of ready) void this.#request(leader, batchesOf(queues))
   }
@@ -218,12 +218,12 @@ export class Writer {
     }
   }
 
-  /** Returns whether these entries have to be sent again. */
+  /** Returns whether these entries must be sent again. */
   #failed(entries: readonly Entry[], codes: ReadonlySet<string>, thrown: unknown): boolean {
     const is = (kind: ReadonlySet<string>): boolean => [...codes].some((code) => kind.has(code))
     const [first] = entries
     if (is(tooLarge) && first !== undefined) {
-      // The brokers allow less than the topic's settings said: the entries go one by one, and the one alone is refused.
+      // The brokers allow less than the topic's settings say. Send the entries one by one, and refuse only the one that is too large.
       if (entries.length === 1) giveUp(first, tooLargeError())
       else for (const entry of entries) entry.isAlone = true
       return entries.length > 1
@@ -243,7 +243,7 @@ export class Writer {
   #forgetOver(queue: Queue): void {
     queue.entries = queue.entries.filter(({ isOver }) => !isOver)
     this.#waiting.delete(queue)
-    // Last, so that every partition gets its turn when one request cannot take all.
+    // Move it to the end, so that every partition gets its turn when one request cannot take all.
     if (queue.entries.length > 0) this.#waiting.add(queue)
   }
 
@@ -253,7 +253,7 @@ export class Writer {
     })
   }
 
-  /** Finds the leaders again. While no broker answers it goes on trying, as long as something waits. */
+  /** Finds the leaders again. Retries as long as records wait. */
   async #refresh({ isLater = false }: { readonly isLater?: boolean } = {}): Promise<void> {
     if (this.#refreshing) return
     this.#refreshing = true
@@ -280,7 +280,7 @@ export class Writer {
     )
   }
 
-  /** Looks at deadlines while something waits. One timer for all: most messages are confirmed within milliseconds. */
+  /** Checks the deadlines while records wait. One timer serves all, because most are confirmed within milliseconds. */
   #sweep(): void {
     if (this.#sweeper !== undefined || this.#closed) return
     this.#sweeper = this.#options.clock.after(sweepMs, () => {
@@ -296,7 +296,7 @@ export class Writer {
       const [oldest] = queue.entries
       if (oldest === undefined || oldest.deadlineMs > nowMs) continue
       if (divert !== undefined && oldest.messages !== undefined) {
-        // All that may go elsewhere, because nothing may overtake it. What is under way can be kept all the same.
+        // Divert every entry that may be diverted, so that none overtakes another. The brokers may still keep those in flight.
         const waiting = queue.entries.filter(({ isOver, messages }) => !isOver && messages !== undefined)
         for (const entry of waiting) entry.isOver = true
         divert(queue.partition, waiting)
@@ -312,7 +312,7 @@ export class Writer {
     }
   }
 
-  /** Finds out when the brokers answer again, also when nobody sends because health checks say so. */
+  /** Finds out when the brokers answer again, even when no messages arrive because the health checks fail. */
   #probe(): void {
     if (this.#probing) return
     this.#probing = true
@@ -338,7 +338,7 @@ interface Batch {
   readonly entries: readonly Entry[]
 }
 
-/** As much of each queue as one request takes. */
+/** The entries of each queue that fit in one request. */
 function batchesOf(queues: readonly Queue[]): readonly Batch[] {
   const batches: Batch[] = []
   let messages = 0
@@ -365,7 +365,7 @@ function giveUp(entry: Entry, error: FleethookError): void {
   entry.reject(error)
 }
 
-/** The result of each partition that a broker answered for: 0, or the number of its error. */
+/** The result of each partition that a broker answered for: 0, or an error code. */
 function resultsOf(error: unknown): ReadonlyMap<string, number> {
   const results = new Map<string, number>()
   for (const inner of errorsIn(error)) {

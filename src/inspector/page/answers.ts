@@ -1,6 +1,6 @@
-/** What the routes below the mount answer, as JSON: times are ISO 8601 in UTC. */
+/** The JSON answers of the routes below the mount. Times are ISO 8601 in UTC. */
 
-/** An event, or a malformed body. Members that a topic does not have are left out, and all payloads when they are hidden. */
+/** An event, or a malformed body. Members that its topic does not have are left out, and so are payloads when they are hidden. */
 export interface Event {
   readonly topic: string
   readonly id?: string
@@ -17,7 +17,7 @@ export interface Event {
   readonly [member: string]: unknown
 }
 
-/** What only some kinds of items have. */
+/** Members that only some kinds of items have. */
 interface ItemDetails {
   readonly id?: string
   readonly vin?: string | null
@@ -55,7 +55,7 @@ export interface StoredMessage {
   readonly death?: { readonly error: string; readonly attempts: number; readonly diedAt: string }
   /** The names of the handlers that it is for. */
   readonly handlers?: readonly string[]
-  /** What the feed still has about it. */
+  /** The items that the feed still has about it. */
   readonly happened?: readonly Item[]
 }
 
@@ -130,7 +130,7 @@ export interface About {
   readonly ready?: { readonly ready: boolean; readonly reason?: string }
 }
 
-/** Counts since the receiver's start, and what is going on at one time. */
+/** The receiver at one moment: counts since its start, and what waits and runs. */
 export interface Sample {
   readonly at: string
   readonly received: number
@@ -140,6 +140,6 @@ export interface Sample {
   readonly lost: number
   readonly waiting: number
   readonly oldestMs?: number
-  /** Milliseconds from the end of the body to the answer, of the messages since the sample before. */
+  /** Milliseconds from the end of the body to the answer, for messages since the sample before. */
   readonly ack?: { readonly count: number; readonly p50: number; readonly p99: number; readonly max: number }
 }

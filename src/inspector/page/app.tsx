@@ -47,7 +47,7 @@ const keys: readonly (readonly [key: string, what: string])[] = [
   ] as const),
 ]
 
-/** Closes what is open: a message first, then a vehicle. */
+/** Closes the open message, or else the open vehicle. */
 function close(): void {
   const { view, parts, query } = route.value
   if (parts.length > 0) goTo(linkTo(view, parts.slice(0, -1), query))
@@ -69,7 +69,7 @@ const actions: Readonly<Record<string, () => void>> = {
   ...Object.fromEntries(views.map((view, index) => [String(index + 1), () => goTo(linkTo(view))])),
 }
 
-/** A list that moves on would take the row away. */
+/** Moves to another row. Holds the list first, because new rows would move this one away. */
 function walk(by: 1 | -1): void {
   if (route.value.view === 'live') isPaused.value = true
   move(by)
@@ -87,7 +87,7 @@ export function listenToKeys(): void {
       if (key === 'Escape' && on instanceof HTMLElement) on.blur()
       return
     }
-    // Enter is for the control that has the focus, and arrows scroll what can be scrolled.
+    // Enter belongs to the control that has the focus, and arrows scroll.
     if (key === 'Enter' && on.matches(controls)) return
     if (key.startsWith('Arrow') && on !== document.body && !on.matches('.scroll, .row a')) return
     const act = actions[key]
@@ -165,7 +165,7 @@ function Count(): JSX.Element | null {
   return many === 0 ? null : <span class="count">{numberOf(many)}</span>
 }
 
-/** Whether the page hears the receiver, and what arrives. */
+/** Whether the page is connected to the receiver, and the rate of messages. */
 function Pulse(): JSX.Element {
   const words = { open: 'Connected', connecting: 'Connecting', lost: 'Reconnecting' }[connection.value]
   return (
@@ -176,14 +176,14 @@ function Pulse(): JSX.Element {
   )
 }
 
-/** The receiver is gone. */
+/** Says that the receiver is gone. */
 function Gone(): JSX.Element | null {
   if (lost.value === undefined) return null
   const { at, text } = lost.value
   return (
     <p class="gone" role="alert">
-      <b>The receiver is gone since {timeOf(at)} UTC.</b> {text} The page reconnects by itself. What you see is from
-      before. If it does not come back, look at the log of its process.
+      <b>The receiver is gone: no answer since {timeOf(at)} UTC.</b> {text} The page reconnects by itself. What you see
+      is from before. If it does not come back, look at the log of its process.
     </p>
   )
 }

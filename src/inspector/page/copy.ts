@@ -3,9 +3,9 @@ import type { Event } from './answers.ts'
 /** Text as one word of a shell. */
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
-/** A command that posts the message to a receiver as it came. The secret and the address are variables of the shell. */
+/** A command that posts the message as it came. The secret and the address are shell variables. */
 export function curlOf({ raw, format }: Event): string {
-  // In the collector's format, a secret that is one word follows the collector's scheme word.
+  // In the collector's format, the scheme word of the collector comes before a secret of one word.
   const scheme = format === 'event_collector' ? 'Splunk ' : ''
   return [
     'curl "$WEBHOOK_URL" \\',
@@ -15,7 +15,7 @@ export function curlOf({ raw, format }: Event): string {
   ].join('\n')
 }
 
-/** What `encode` of `fleethook/normalize` needs of an event, by topic. */
+/** The members of an event that `encode` of `fleethook/normalize` needs, by topic. */
 const members: Readonly<Record<string, readonly string[]>> = {
   data: ['data', 'undecoded'],
   state: ['state'],
@@ -28,7 +28,7 @@ const members: Readonly<Record<string, readonly string[]>> = {
 const isEmpty = (value: unknown): boolean =>
   value === undefined || (typeof value === 'object' && value !== null && Object.keys(value).length === 0)
 
-/** A test that delivers the same message to your receiver. `deliver` encodes it in the format in which it came. */
+/** A test that delivers the same message to your receiver, in the format in which it came. */
 export function testOf(event: Event): string {
   const { topic, format } = event
   const payload = members[topic]
@@ -53,5 +53,5 @@ test(${JSON.stringify(`handles a ${topic} message`)}, async () => {
 `
 }
 
-/** Whether the message came over the wire and its payload is not hidden. */
+/** Whether the message came over the wire and its payload is shown. */
 export const isCopyable = ({ raw }: Event): boolean => typeof raw === 'object' && raw !== null

@@ -11,10 +11,10 @@ import { linkTo, queryOf, route, setQuery } from './route.ts'
 import { rowOfLetter } from './rows.ts'
 import { replay, say, stats } from './store.ts'
 
-/** The route answers at most this many at once, oldest first. */
+/** The most dead letters in one answer of the route, oldest first. */
 const mostLetters = 1_000
 
-/** What the filters select, as the routes write it: `datetime-local` has no zone, and all times are in UTC. */
+/** The selection of the filters, as the routes want it. `datetime-local` has no zone, and all times are in UTC. */
 function selection(): Readonly<Record<string, string>> {
   const { vin = '', topic = '', from = '', to = '' } = route.value.query
   const given = { vin, topic, from: from && `${from}Z`, to: to && `${to}Z` }
@@ -102,14 +102,14 @@ function Moment({ name, label }: { readonly name: 'from' | 'to'; readonly label:
 }
 
 interface ConfirmProps {
-  /** The number of dead letters that match. `undefined`: nobody asked. */
+  /** The number of dead letters that match. `undefined`: no dialog is open. */
   readonly many: number | undefined
   readonly which: Readonly<Record<string, string>>
   readonly close: () => void
   readonly onReplayed: () => void
 }
 
-/** Says how many would be replayed before it does so. */
+/** Shows the number of dead letters and asks before it replays them. */
 function Confirm({ many, which, close, onReplayed }: ConfirmProps): JSX.Element {
   const run = (): void => {
     close()
@@ -126,7 +126,7 @@ function Confirm({ many, which, close, onReplayed }: ConfirmProps): JSX.Element 
         </button>
       }
     >
-      <p>All of their handlers run again, also those that succeeded.</p>
+      <p>All of their handlers run again, including those that succeeded.</p>
       <Facts of={Object.entries(which)} />
     </Dialog>
   )

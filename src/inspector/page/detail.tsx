@@ -10,7 +10,7 @@ import { type Row, withStored } from './rows.ts'
 import { Signal } from './signal.ts'
 import { about, isLoading, knownRow, replay, say } from './store.ts'
 
-/** Text that the clipboard did not take. */
+/** Text that could not be copied to the clipboard. */
 export const notCopied: Signal<string | undefined> = new Signal(undefined)
 
 async function copy(what: string, text: string): Promise<void> {
@@ -22,7 +22,7 @@ async function copy(what: string, text: string): Promise<void> {
   }
 }
 
-/** What the keys do with the message that is open. */
+/** The commands of the keys for the open message. */
 export const commands: { replay?: () => void; curl?: () => void; test?: () => void } = {}
 
 interface DetailProps {
@@ -31,10 +31,10 @@ interface DetailProps {
   readonly onReplayed?: () => void
 }
 
-/** One message, or one thing that happened without one. */
+/** One message, or one item without a message. */
 export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
   const known = knownRow(id)
-  // What the inbox says is read again when the outcome changes.
+  // Read the inbox again when the outcome changes.
   const stored = useReading([id, known?.outcome], async (signal) =>
     known !== undefined && known.id === undefined
       ? undefined
@@ -80,7 +80,7 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
         {row === undefined ? (
           stored.error !== undefined &&
           !isLoading.value && (
-            <Empty title="This message is not here any more">
+            <Empty title="This message is gone">
               <p>{stored.error.message}</p>
               <p>An inbox deletes settled messages after a time that its option `retention` sets.</p>
             </Empty>
@@ -115,7 +115,7 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
   )
 }
 
-/** Where the message went, in the order of time. */
+/** The history of a message, oldest first. */
 function Story({ row }: { readonly row: Row }): JSX.Element {
   const { event, failures, handlers, outcome, lagMs, attempts, acknowledgedMs, error, id } = row
   const lateMs = event?.createdAt === undefined ? 0 : Date.parse(event.receivedAt) - Date.parse(event.createdAt)
@@ -191,7 +191,7 @@ function Step({
   )
 }
 
-/** As it came beside what handlers see. */
+/** The message as it came, beside the event that handlers see. */
 function Payload({ event }: { readonly event: Event }): JSX.Element | null {
   const { topic, data, undecoded = {}, raw, text } = event
   if (topic === 'malformed')
@@ -265,7 +265,7 @@ function Json({ title, value }: { readonly title: string; readonly value: unknow
   )
 }
 
-/** What is known of a refused request or a test message. */
+/** The details of a refused request or a test message. */
 function Happened({ item }: { readonly item: Item }): JSX.Element {
   const {
     kind,

@@ -36,7 +36,7 @@ export function valueOf(value: unknown): string {
   return JSON.stringify(value)
 }
 
-/** What a row says of an event. */
+/** A short text of an event, for its row. */
 export function gistOf(event: Event): string {
   const { topic, data, fields } = event
   const list = (value: unknown): string =>

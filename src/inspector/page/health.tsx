@@ -18,10 +18,10 @@ export function Health(): JSX.Element {
   )
 }
 
-/** What a chart shows of a sample; `undefined` where there is nothing to show. */
+/** The values of a chart, one per sample. `undefined`: the sample has none. */
 type Points = readonly (number | undefined)[]
 
-/** How much a count grew per second since the sample before. */
+/** The growth of a count per second since the sample before. */
 function perSecond(all: readonly Sample[], name: 'received' | 'refused' | 'dead'): Points {
   return all.map((sample, index) => {
     const before = all[index - 1]
@@ -63,7 +63,7 @@ const chartHeight = 48
 /** 15 minutes of samples. */
 const mostPoints = 180
 
-/** One small chart: the newest value, the highest, and how it went. */
+/** One small chart with its line, the newest value and the highest one. */
 function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
   const known = points.filter((point) => point !== undefined)
   const most = Math.max(0, ...known)
@@ -102,7 +102,7 @@ interface Check {
   readonly todo?: ComponentChildren
 }
 
-/** What an operator looks at first, with what to do about it. */
+/** The figures that an operator looks at first, each with what to do. */
 function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
   const { pending, inbox, resting, refused, lost, lastReceivedAtMs, draining } = stats
   const { deadLetters = stats.deadLettered, mostMessages, bytes, unopened = [], spooled = 0 } = inbox
@@ -151,7 +151,7 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
         resting.length > 0 &&
         resting.map(
           ({ handler, since, nextTryAt }) =>
-            `${handler} fails for every vehicle since ${timeOf(since)}. It is tried again at ${timeOf(nextTryAt)}. `,
+            `${handler} fails for every vehicle since ${timeOf(since)}. The next try is at ${timeOf(nextTryAt)}. `,
         ),
     },
     {

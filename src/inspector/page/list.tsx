@@ -6,7 +6,7 @@ import { Badge } from './parts.tsx'
 import { type Row, textOf } from './rows.ts'
 import { Signal } from './signal.ts'
 
-/** The list that the keys move in. */
+/** The list in which the keys move. */
 interface Active {
   readonly rows: readonly Row[]
   readonly linkOf: (row: Row) => string
@@ -18,7 +18,7 @@ let active: Active | undefined
 /** The row that the keys have marked. */
 const marked: Signal<string | undefined> = new Signal(undefined)
 
-/** Marks the next row or the one before; when a row is open, opens that one instead. */
+/** Marks the next or the previous row. If a row is open, opens that row instead. */
 export function move(by: 1 | -1): void {
   const list = active
   if (list === undefined || list.rows.length === 0) return
@@ -45,11 +45,11 @@ interface ListProps {
   readonly rows: readonly Row[]
   readonly opened: string | undefined
   readonly linkOf: (row: Row) => string
-  /** What the last column says, and what it is for a screen reader. */
+  /** The text of the last column, and its label for a screen reader. */
   readonly measureOf?: (row: Row) => string
-  /** The reader points at the list or has scrolled down in it. */
+  /** Whether the reader points at the list or has scrolled down in it. */
   readonly busy?: Signal<boolean>
-  /** A list that shows one vehicle does not repeat its VIN. */
+  /** Whether rows show their VIN. The list of one vehicle does not. */
   readonly hasVin?: boolean
   /** What follows the last row. */
   readonly children?: ComponentChildren
@@ -121,7 +121,7 @@ export function List({
     >
       <ol class="rows" style={{ height: `${rows.length * rowPx}px` }} aria-label={label}>
         {inSight.map((row, index) => (
-          // Nodes are used again for other rows: the key is the place.
+          // The key is the place, so that nodes are reused for other rows.
           <li key={index} class="row" style={{ transform: `translateY(${(first + index) * rowPx}px)` }}>
             <a
               href={linkOf(row)}

@@ -97,7 +97,7 @@ export function Live(): JSX.Element {
   )
 }
 
-/** Whether the list follows, and what it does not show. */
+/** Whether the list follows new rows, and the number of rows that it does not show. */
 function Progress(): JSX.Element {
   const held = isHeld()
   const follow = (): void => {
@@ -107,7 +107,7 @@ function Progress(): JSX.Element {
   return (
     <>
       {missed.value > 0 && (
-        <span class="quiet" title="They came faster than the feed sends. The inbox has them.">
+        <span class="quiet" title="They arrived faster than the feed sends. The inbox has them.">
           {numberOf(missed.value)} not shown
         </span>
       )}
@@ -127,7 +127,7 @@ function Nothing(): JSX.Element {
       <p>Post one to the receiver:</p>
       <pre>npx fleethook send --url http://localhost:3000/</pre>
       <p>
-        When the service should be sending already, <code>npx fleethook doctor</code> finds what is in the way.
+        If the service should already be sending, run <code>npx fleethook doctor</code> to find the cause.
       </p>
     </Empty>
   )
@@ -144,7 +144,7 @@ function NoMatch({ onOlder }: { readonly onOlder: (() => Promise<void>) | undefi
   )
 }
 
-/** What the lists of messages and of dead letters are filtered by. */
+/** The filters of the lists of messages and of dead letters. */
 export function MessageFilters({ vinId }: { readonly vinId?: string }): JSX.Element {
   return (
     <>
@@ -166,7 +166,7 @@ interface FilterInput {
   readonly onChange: (event: TargetedEvent<HTMLInputElement>) => void
 }
 
-/** Filters when the reader has finished typing. The input gets no `value`: each drawing would undo what was typed since. */
+/** Filters after the reader has finished typing. The input gets no `value`, because each render would undo what was typed since. */
 export function useFilter(name: 'vin' | 'from' | 'to'): FilterInput {
   const ref = useRef<HTMLInputElement>(null)
   const value = route.value.query[name] ?? ''

@@ -11,10 +11,10 @@ export interface Marker extends Place {
 const width = 800
 const height = 360
 const margin = 28
-/** A single vehicle gets this much of the world around it, in degrees. */
+/** The smallest width of the map, in degrees: for a single vehicle. */
 const leastDegrees = 0.02
 
-/** Lines of the grid are this far apart, so that there are three to eight. */
+/** The possible distances of grid lines, in degrees. The map uses the one that gives three to eight lines. */
 const steps = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45]
 
 /**

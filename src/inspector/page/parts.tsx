@@ -6,7 +6,7 @@ export function Badge({ outcome }: { readonly outcome: Outcome }): JSX.Element {
   return <span class={`badge ${outcome}`}>{outcome}</span>
 }
 
-/** What to show in place of data that is not there, and what to do next. */
+/** Shown in place of missing data, with what to do next. */
 export function Empty({
   title,
   children,
@@ -22,7 +22,7 @@ export function Empty({
   )
 }
 
-/** Data that is read from a route when something changes. */
+/** Data that is read from a route. */
 export interface Reading<Data> {
   readonly data: Data | undefined
   readonly error: Error | undefined
@@ -48,7 +48,7 @@ export function useReading<Data>(
   return reading
 }
 
-/** Says why a reading failed. */
+/** Says why the data could not be read. */
 export function Failed({ of: { error } }: { readonly of: Reading<unknown> }): JSX.Element | null {
   return error === undefined ? null : (
     <Empty title="This cannot be shown">
@@ -63,7 +63,7 @@ interface TableProps {
   readonly head: readonly string[]
   /** The cells of each row. The first one names the row. */
   readonly rows: readonly (readonly ComponentChildren[])[]
-  /** Rows that need a look. */
+  /** Whether a row needs attention. */
   readonly marked?: (index: number) => boolean
 }
 
@@ -99,7 +99,7 @@ interface DialogProps {
   readonly isOpen: boolean
   readonly close: () => void
   readonly children: ComponentChildren
-  /** What can be done beside closing it. */
+  /** The buttons beside the one that closes it. */
   readonly actions?: ComponentChildren
 }
 

@@ -1,7 +1,7 @@
 import type { Item } from './answers.ts'
 import { Signal } from './signal.ts'
 
-/** The scripts are in `assets/`, and the routes with the data are beside it. */
+/** The scripts are in `assets/`. The routes with the data are beside that folder. */
 const mount = new URL('..', import.meta.url)
 
 const secretKey = 'fleethook.secret'
@@ -9,7 +9,7 @@ const secretKey = 'fleethook.secret'
 /** The secret of these routes, until the tab is closed. */
 export const secret: Signal<string | undefined> = new Signal(sessionStorage.getItem(secretKey) ?? undefined)
 
-/** The receiver refused the last secret. */
+/** Whether the receiver refused the last secret. */
 export const isRefused: Signal<boolean> = new Signal(false)
 
 export function useSecret(given: string): void {
@@ -23,7 +23,7 @@ export function forgetSecret(): void {
   secret.value = undefined
 }
 
-/** A request without an answer, or with one that is not the data. The message is for people. */
+/** A request that got no answer, or an error. The message is for people. */
 export class RequestError extends Error {
   readonly code: string
   constructor(code: string, text: string) {
@@ -50,7 +50,7 @@ async function request(path: string, init: RequestInit = {}): Promise<Response> 
   throw new RequestError(error, text)
 }
 
-/** The JSON that the route answers. */
+/** Reads the JSON answer of a route. */
 export async function read<Answer>(path: string, signal?: AbortSignal): Promise<Answer> {
   return (await request(path, signal === undefined ? {} : { signal })).json()
 }
@@ -60,14 +60,14 @@ export async function post<Answer>(path: string, body: object = {}): Promise<Ans
   return (await request(path, { method: 'POST', headers, body: JSON.stringify(body) })).json()
 }
 
-/** The stream says that it is alive every 15 seconds. One that is silent for longer than this is dead. */
+/** The stream sends a comment every 15 seconds. A stream that is silent for this long is dead, in milliseconds. */
 const silentMs = 40_000
 
 export interface Batch {
   readonly items: readonly Item[]
   /** The number of items that were dropped before they could be sent. */
   readonly missed?: number
-  /** What to go on after. Only the last batch of several that belong together has one. */
+  /** Where to continue. Only the last of several batches that belong together has it. */
   readonly cursor: string | undefined
 }
 

@@ -4,7 +4,7 @@ export const views = ['live', 'vehicles', 'dead', 'health'] as const
 
 export type View = (typeof views)[number]
 
-/** What the fragment of the address says: `#/vehicles/<vin>/<message>?topic=data`. */
+/** The view in the fragment of the address: `#/vehicles/<vin>/<message>?topic=data`. */
 export interface Route {
   readonly view: View
   readonly parts: readonly string[]
@@ -45,7 +45,7 @@ export function linkTo(view: View, parts: readonly string[] = [], query: Route['
   return `#/${path}${given === '' ? '' : `?${given}`}`
 }
 
-/** `#secret=…` hands the secret over, and does not stay in the address or the history. */
+/** Reads the secret from `#secret=…`, and removes it from the address and the history. */
 export function secretInAddress(): string | undefined {
   const given = /^#secret=(.+)$/.exec(location.hash)?.[1]
   if (given === undefined) return undefined
@@ -65,7 +65,7 @@ export function goTo(link: string): void {
   location.hash = link
 }
 
-/** Changes a filter without a step in the history. */
+/** Changes a filter without a new entry in the history. */
 export function setQuery(members: Route['query']): void {
   const { view, parts, query } = route.value
   history.replaceState(null, '', linkTo(view, parts, { ...query, ...members }))

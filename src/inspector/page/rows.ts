@@ -1,7 +1,7 @@
 import type { Event, Item, Letter, StoredMessage } from './answers.ts'
 import { gistOf } from './format.ts'
 
-/** What is known of a message's end, or what else happened. */
+/** The outcome of a message, or the kind of another item. */
 export type Outcome =
   'waiting' | 'handled' | 'failed' | 'dead' | 'duplicate' | 'conflated' | 'lost' | 'refused' | 'gap' | 'test'
 
@@ -14,9 +14,9 @@ export interface Failure {
   readonly nextAt: string | undefined
 }
 
-/** A line of a list: a message with all that is known of it, or something that happened without one. */
+/** A row of a list: a message with everything that is known about it, or an item without a message. */
 export interface Row {
-  /** The delivery's id, or what tells this happening from others. */
+  /** The delivery's id, or what identifies an item without a message. */
   readonly key: string
   /** The delivery's id. `undefined`: the row is no message. */
   readonly id: string | undefined
@@ -34,7 +34,7 @@ export interface Row {
   readonly error: string | undefined
   readonly failures: readonly Failure[]
   readonly handlers: readonly string[] | undefined
-  /** What a row without a message shows. */
+  /** The item of a row without a message. */
   readonly item: Item | undefined
 }
 
@@ -50,7 +50,7 @@ const blank = (key: string, about: Pick<Row, 'id' | 'atMs' | 'outcome'> & Partia
 
 const texts = new WeakMap<Event, string>()
 
-/** What a row says beside its columns. */
+/** The text of a row beside its columns. */
 export function textOf({ event, error, item, outcome }: Row): string {
   if (item?.kind === 'refused') return `${item.error ?? ''}${item.hint === undefined ? '' : `. ${item.hint}`}`
   if (item?.kind === 'test') return `test message ${item.test ?? ''}`
@@ -76,13 +76,13 @@ export function rowOfLetter({ id, vin, topic, diedAt, attempts, error }: Letter)
   return blank(id, { ...about, outcome: 'dead', atMs: Date.parse(diedAt) })
 }
 
-/** What happens without a message has no id. What tells it apart is the same when the feed sends it again. */
+/** An item without a message has no id. Its key is the same when the feed sends it again. */
 function keyOf(item: Item): string {
   const { kind, at, id, error, count, test, event } = item
   return id ?? event?.id ?? [kind, at, error ?? test ?? '', count ?? ''].join(' ')
 }
 
-/** What an item adds to what is known. */
+/** Adds an item to what is known about a message. */
 function withItem(known: Row | undefined, item: Item): Row {
   const { kind, at, id, event, error } = item
   const key = keyOf(item)
@@ -115,7 +115,7 @@ function withItem(known: Row | undefined, item: Item): Row {
   }
 }
 
-/** What the inbox says of a message adds to what the feed said, which may be newer. */
+/** Adds a message of the inbox to what the feed reported, which may be newer. */
 export function withStored(known: Row | undefined, message: StoredMessage): Row {
   const stored = rowOf(message)
   const happened = (message.happened ?? []).filter(({ kind }) => kind === 'failed' || kind === 'settled')
@@ -129,7 +129,7 @@ export function withStored(known: Row | undefined, message: StoredMessage): Row 
   return { ...row, outcome, error, attempts }
 }
 
-/** The newest rows, each with what all items said of it. */
+/** The newest rows, each with all of its items. */
 export class Rows {
   readonly #byKey = new Map<string, Row>()
   readonly #most: number

@@ -7,7 +7,7 @@ function run(): void {
 }
 
 /**
- * A value that the whole page shares. The page is drawn as a whole, so nothing records which part of it reads which
+ * A value that the whole page shares. The page renders as a whole, so nothing records which part of it reads which
  * value. That makes this much smaller than a library of signals.
  */
 export class Signal<Value> {
@@ -21,7 +21,7 @@ export class Signal<Value> {
     return this.#value
   }
 
-  /** A change runs the watchers once, after the code that made this change and maybe others. */
+  /** The watchers run once, after the code that made this change and perhaps others. */
   set value(value: Value) {
     if (Object.is(value, this.#value)) return
     this.#value = value
@@ -36,7 +36,7 @@ export function onChange(act: () => void): void {
   act()
 }
 
-/** Runs `act` now, and when `look` returns another value. What `act` returned the last time is called first. */
+/** Runs `act` now, and when `look` returns another value. Before each run, calls the function that `act` returned last. */
 export function watch<Value>(look: () => Value, act: (value: Value) => (() => void) | void): void {
   let seen = look()
   let end = act(seen)

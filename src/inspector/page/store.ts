@@ -5,44 +5,44 @@ import { queryOf, route } from './route.ts'
 import { type Row, Rows } from './rows.ts'
 import { Signal, watch } from './signal.ts'
 
-/** The list holds this many rows, as the receiver's feed does. */
+/** The most rows of the list, as in the receiver's feed. */
 const mostRows = 500
 
-/** The list is drawn anew at most this often. */
+/** The least time between two renders of the list, in milliseconds. */
 const drawMs = 250
 
-/** Items that wait to be drawn, for a tab in the background. */
+/** The most items that wait to be rendered, for a tab in the background. */
 const mostWaiting = 2_000
 
 const rows = new Rows(mostRows)
 
 export const connection: Signal<'connecting' | 'open' | 'lost'> = new Signal('connecting')
-/** Since when the receiver is gone, and what it said last. */
+/** Since when the receiver is gone, and the error. */
 export const lost: Signal<{ readonly at: string; readonly text: string } | undefined> = new Signal(undefined)
 export const about: Signal<About | undefined> = new Signal(undefined)
 export const stats: Signal<Stats | undefined> = new Signal(undefined)
-/** Accepted messages a second. */
+/** Accepted messages per second. */
 export const rate: Signal<number | undefined> = new Signal(undefined)
 export const samples: Signal<readonly Sample[]> = new Signal([])
 
-/** The list as it is shown, newest first. */
+/** The rows that are shown, newest first. */
 export const shown: Signal<readonly Row[]> = new Signal([])
-/** Rows that came while the list was held. */
+/** The number of rows that arrived while the list was held. */
 export const unseen: Signal<number> = new Signal(0)
-/** Items that the feed dropped, because they came faster than it sends. */
+/** The number of items that the feed dropped, because they arrived faster than it sends. */
 export const missed: Signal<number> = new Signal(0)
-/** The first items have not come yet. */
+/** Whether the page still waits for the first items. */
 export const isLoading: Signal<boolean> = new Signal(true)
 
 export const isPaused: Signal<boolean> = new Signal(false)
-/** The reader points at the list, or has scrolled down in it. */
+/** Whether the reader points at the list, or has scrolled down in it. */
 export const isBusy: Signal<boolean> = new Signal(false)
 export const isHeld = (): boolean => isPaused.value || isBusy.value
 
 export const toast: Signal<string> = new Signal('')
 let endOfToast: ReturnType<typeof setTimeout> | undefined
 
-/** A short text that goes away by itself. */
+/** Shows a short text that disappears by itself. */
 export function say(text: string): void {
   clearTimeout(endOfToast)
   toast.value = text
@@ -51,7 +51,7 @@ export function say(text: string): void {
 
 export const knownRow = (key: string): Row | undefined => rows.get(key)
 
-/** What the receiver itself filters by. It is part of the live list only. */
+/** The filters that the receiver applies itself. Only the live list has them. */
 function feedFilter(): string {
   const { view, query } = route.value
   return view === 'live' ? queryOf({ vin: query['vin'], topic: query['topic'] }) : ''
@@ -67,7 +67,7 @@ function draw(): void {
   show(rows.add(items))
 }
 
-/** A held list keeps its rows in their places, and shows what is new of them. */
+/** Renders the list. A held list keeps its rows in their places, and only updates them. */
 function show(added: number): void {
   if (isHeld() && shown.value.length > 0) {
     unseen.value = Math.min(mostRows, unseen.value + added)
@@ -87,14 +87,14 @@ function take(items: readonly Item[], missing: number): void {
   timer ??= setTimeout(() => requestAnimationFrame(draw), drawMs)
 }
 
-/** Messages that were settled before the page was opened are in the inbox, not in the feed. */
+/** Reads messages from the inbox: those that were settled before the page was opened are not in the feed. */
 async function readStored(filter: string, signal: AbortSignal): Promise<void> {
   const { messages } = await read<{ messages: readonly StoredMessage[] }>(`messages?limit=100&${filter}`, signal)
   rows.addStored(messages)
   show(0)
 }
 
-/** Adds older messages than those that are shown to the end of the list. Resolves to whether there may be more. */
+/** Adds older messages to the end of the list. Resolves to whether there may be more. */
 export async function readOlder(
   before: string,
 ): Promise<{ readonly older: readonly StoredMessage[]; readonly next: string | null }> {
@@ -140,7 +140,7 @@ async function readAbout(): Promise<void> {
   about.value = await read<About>('about').catch(() => undefined)
 }
 
-/** Runs until the signal aborts, `everyMs` after the run before. */
+/** Runs `run` until the signal aborts, each time `everyMs` after the previous run. */
 function repeat(everyMs: number, signal: AbortSignal, run: () => Promise<void>): void {
   const again = async (): Promise<void> => {
     if (signal.aborted) return
@@ -150,7 +150,7 @@ function repeat(everyMs: number, signal: AbortSignal, run: () => Promise<void>):
   void again()
 }
 
-/** Reads from the receiver for as long as there is a secret. */
+/** Reads from the receiver while there is a secret. */
 export function start(): void {
   const filterIfAllowed = (): string | undefined => (secret.value === undefined ? undefined : feedFilter())
   watch(filterIfAllowed, (filter) => {
@@ -192,13 +192,13 @@ export function start(): void {
   })
 }
 
-/** Replays dead letters. Resolves to whether it went well. */
+/** Replays dead letters. Resolves to whether that succeeded. */
 export async function replay(path: string, which: object = {}): Promise<boolean> {
   try {
     const { messages } = await post<{ messages: number }>(path, which)
     say(
       messages === 0
-        ? 'Nothing was replayed: it is no dead letter any more.'
+        ? 'Nothing was replayed: the message is no longer a dead letter.'
         : `${countOf(messages, 'dead letter')} ${messages === 1 ? 'was' : 'were'} replayed. Their handlers run again.`,
     )
     return true

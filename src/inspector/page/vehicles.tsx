@@ -11,7 +11,7 @@ import { goTo, linkTo, queryOf, route, setQuery } from './route.ts'
 import { rowOf } from './rows.ts'
 import { about, shown } from './store.ts'
 
-/** The newest state is read this often while somebody looks. */
+/** The time between two reads of the newest state while the view is open, in milliseconds. */
 const refreshMs = 5_000
 
 function useRefresh(): number {
@@ -50,7 +50,7 @@ function Fleet(): JSX.Element {
   })
   const { data, error } = reading
   const found = (data ?? []).filter(({ vin }) => vin.toLowerCase().includes(words))
-  // Thousands of markers are drawn only when they have changed.
+  // There can be thousands of markers, so they are rendered only when they have changed.
   const drawn = useMemo(() => <Found vehicles={found} />, [data, words])
   const isOff = error instanceof RequestError && (error.code === 'option_invalid' || about.value?.vehicles === false)
   return (
@@ -91,7 +91,7 @@ function Fleet(): JSX.Element {
       )}
       {!isOff && <Failed of={reading} />}
       {error === undefined && data?.length === 0 && (
-        <Empty title="No vehicle was heard yet">
+        <Empty title="No vehicle yet">
           <p>A vehicle is here after its first message.</p>
         </Empty>
       )}
@@ -106,7 +106,7 @@ function Found({ vehicles }: { readonly vehicles: readonly VehicleInList[] }): J
   )
   return (
     <>
-      {markers.length > 0 && <PlainMap markers={markers} label="Where the vehicles were last" />}
+      {markers.length > 0 && <PlainMap markers={markers} label="The last positions of the vehicles" />}
       {vehicles.length > 0 && (
         <Table
           name="Vehicles"
@@ -133,7 +133,7 @@ function stateOf({ online, state, isOnlineCertain }: Pick<Vehicle, 'online' | 's
   return words.join(', ')
 }
 
-/** The newest state of a vehicle, where it was, and its messages. */
+/** The newest state of a vehicle, its positions, and its messages. */
 function OneVehicle({ vin, opened }: { readonly vin: string; readonly opened: string | undefined }): JSX.Element {
   const times = useRefresh()
   const state = useReading([times], (signal) => read<Vehicle>(`vehicles/${encodeURIComponent(vin)}`, signal))
@@ -175,7 +175,7 @@ function OneVehicle({ vin, opened }: { readonly vin: string; readonly opened: st
           >
             {history.data !== undefined && messages.length === 0 && (
               <Empty title="The inbox has no message of this vehicle">
-                <p>It keeps settled messages for a time only, which its option `retention` sets.</p>
+                <p>It keeps settled messages for the time that its option `retention` sets.</p>
               </Empty>
             )}
             <Failed of={history} />
@@ -204,7 +204,7 @@ function State({ vehicle }: { readonly vehicle: Vehicle }): JSX.Element {
           durationOf(ageMs),
         ])}
       />
-      {fields.length === 0 && <p class="quiet">No value of a field was heard yet.</p>}
+      {fields.length === 0 && <p class="quiet">No field has a value yet.</p>}
       {fields.some(([, { isCertain }]) => !isCertain) && (
         <p class="quiet">Not certain: a gap came after the value, so a newer one may be missing.</p>
       )}

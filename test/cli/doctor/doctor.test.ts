@@ -270,7 +270,7 @@ test('the network group names a private address, a closed port and a missing TLS
   expect(await found(checkNetwork(circumstances({ url: new URL('http://127.0.0.1:1/') })))).toEqual({
     'network.address':
       'fail: The service cannot reach 127.0.0.1:1. The address 127.0.0.1 is not public: it is in the range "loopback".',
-    'network.https': 'fail: http://127.0.0.1:1 is not encrypted: everybody on the way can read the secret.',
+    'network.https': 'fail: http://127.0.0.1:1 is not encrypted: anyone on the way can read the secret.',
     'network.port': 'fail: No connection to 127.0.0.1:1, port 1: ECONNREFUSED.',
   })
 })

@@ -1,5 +1,6 @@
-import { createRequire } from 'node:module'
+import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { deliver, message } from 'fleethook/testing'
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -135,6 +136,43 @@ test('every key does what the list of keys says', async () => {
   await page.context().close()
 })
 
+test('a copied curl posts the message again, in each format and with hostile text', async () => {
+  const { page } = await openTab(browser, scene, { permissions: ['clipboard-read', 'clipboard-write'] })
+  const post = async (command: string): Promise<number> => {
+    const env = { WEBHOOK_URL: new URL('/telemetry', scene.url).href, WEBHOOK_SECRET: webhookSecret }
+    const printed = execFileSync('/bin/sh', ['-c', `curl() { printf '%s\\0' "$@"; }\n${command}`], { env })
+    const [url = '', ...options] = printed.toString().split('\0').slice(0, -1)
+    const values = (name: string): readonly string[] => options.filter((_, index) => options[index - 1] === name)
+    const headers = values('-H').map((line): [string, string] => {
+      const [name = '', value = ''] = line.split(': ')
+      return [name, value]
+    })
+    return (await fetch(url, { method: 'POST', headers, body: values('--data-raw').join('') })).status
+  }
+  const { received } = scene.receiver.stats()
+  const formats: string[] = []
+  // These three vehicles have sent messages in three formats.
+  for (const vin of ['0FLEETV14T0000002', '0FLEETV14T0000004', hostile]) {
+    await page.goto(`${scene.url}#/live?vin=${encodeURIComponent(vin)}`)
+    await page.locator('.row').first().waitFor()
+    const links = await page
+      .locator('.row a')
+      .evaluateAll((all) => all.flatMap((link) => link.getAttribute('href') ?? []))
+    for (const link of links) {
+      await page.goto(`${scene.url}${link}`)
+      await page.locator('.detail').waitFor()
+      await page.keyboard.press('c')
+      await page.getByRole('status').getByText('Copied').waitFor()
+      const command = await page.evaluate(() => navigator.clipboard.readText())
+      expect(await post(command), command).toBe(200)
+      formats.push(command.includes('Splunk') ? 'collector' : command.includes('"data":[{"key"') ? 'maker' : 'own')
+    }
+  }
+  expect(scene.receiver.stats().received - received).toBe(formats.length)
+  expect(new Set(formats).size).toBe(3)
+  await page.context().close()
+})
+
 test('a message that arrives does not undo what is being typed into a filter', async () => {
   const { page } = await openTab(browser, scene)
   await page.locator('.row').first().waitFor()
@@ -152,7 +190,7 @@ test('a message that arrives does not undo what is being typed into a filter', a
   await page.context().close()
 })
 
-test('replays the dead letters that match, after it has said how many', async () => {
+test('replays the matching dead letters after it has shown their number', async () => {
   const { page } = await openTab(browser, scene)
   await page.goto(`${scene.url}#/dead?vin=0FLEETV14T0000003`)
   await page.getByRole('button', { name: 'Replay these…' }).click()
@@ -162,7 +200,26 @@ test('replays the dead letters that match, after it has said how many', async ()
   await page.context().close()
 })
 
-test('a receiver that is gone is reconnected to, and nothing is shown twice', async () => {
+test('replays the dead letters of a time', async () => {
+  const { page } = await openTab(browser, scene)
+  const inAnHour = (hours: number): string => new Date(Date.now() + hours * 3_600_000).toISOString().slice(0, 19)
+  await page.goto(`${scene.url}#/dead`)
+  await page.locator('.row').first().waitFor()
+  await page.getByLabel('Received from (UTC)').fill(inAnHour(1))
+  await page.getByLabel('Received from (UTC)').press('Enter')
+  await page.getByText('No dead letter matches the filters').waitFor()
+  await page.getByLabel('Received from (UTC)').fill(inAnHour(-1))
+  await page.getByLabel('Received from (UTC)').press('Enter')
+  await page.getByLabel('to (UTC)', { exact: true }).fill(inAnHour(1))
+  await page.getByLabel('to (UTC)', { exact: true }).press('Enter')
+  await page.getByRole('button', { name: 'Replay these…' }).click()
+  await page.getByRole('heading', { name: /Replay \d+ dead letters\?/ }).waitFor()
+  await page.getByRole('dialog').getByRole('button', { name: 'Replay' }).click()
+  await page.getByRole('status').getByText('dead letters were replayed').waitFor()
+  await page.context().close()
+})
+
+test('reconnects to a receiver that was gone, and shows nothing twice', async () => {
   const first = await openScene()
   const { page } = await openTab(browser, first)
   await page.locator('.row').first().waitFor()

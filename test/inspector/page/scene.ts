@@ -12,12 +12,12 @@ import { type Browser, type BrowserContextOptions, chromium, type Page } from 'p
 export const secret = 'an-operator-of-the-tests'
 export const webhookSecret = 'the-webhook'
 
-/** What an attacker would write into everything that is shown. */
+/** Text that an attacker would put into every value that the page shows. */
 export const hostile = '<img src=x onerror=alert(1)>'
 
 const log = { debug() {}, info() {}, warn() {}, error() {} }
 
-/** The browser of the machine: `CHROMIUM`, or the one of the PATH. */
+/** The browser of this machine: `CHROMIUM`, or the one in the PATH. */
 function executable(): string {
   const folders = (process.env['PATH'] ?? '').split(':')
   const found = folders.map((folder) => join(folder, 'chromium')).find((path) => existsSync(path))
@@ -30,7 +30,7 @@ function executable(): string {
 export const launch = (): Promise<Browser> =>
   chromium.launch({ executablePath: executable(), args: ['--no-sandbox', '--disable-dev-shm-usage'] })
 
-/** A receiver with one message of each kind of outcome, and with the inspector at /inspector, on a port of its own. */
+/** A receiver on its own port, with one message of each outcome and the inspector at /inspector. */
 export interface Scene {
   readonly receiver: Receiver
   readonly url: string
@@ -104,7 +104,7 @@ async function fill(receiver: Receiver): Promise<void> {
   await deliver(receiver, message.state())
 }
 
-/** A tab that is signed in, with everything that the browser complained about. */
+/** A tab that is signed in, with all complaints of the browser. */
 export interface Tab {
   readonly page: Page
   readonly complaints: readonly string[]

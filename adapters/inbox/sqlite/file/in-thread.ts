@@ -120,9 +120,7 @@ function threadEntry(): URL {
     throw new FleethookError(
       'inbox_unsupported',
       'Option `thread` of sqliteInbox needs the file thread.js of fleethook.',
-      {
-        hint: 'A bundler left it out. Keep the package `fleethook` external, or leave out `thread`.',
-      },
+      { hint: 'A bundler left it out. Keep the package `fleethook` external, or leave out `thread`.' },
     )
   }
   return entry
