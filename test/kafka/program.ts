@@ -49,7 +49,7 @@ if (settings.inbox.role !== 'receive') {
       if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms))
       if (failing !== undefined && vin.startsWith('fails') && existsSync(failing))
         throw new Error('A handler of the test fails.')
-      if (leakBytes > 0) leaked.push(new Array(leakBytes / 8).fill(0))
+      if (leakBytes > 0) leaked.push(Array.from({ length: leakBytes / 8 }, () => 0))
       note({
         kind: 'run',
         pid: process.pid,
