@@ -97,12 +97,15 @@ export function polygon(corners: readonly Location[]): Area {
   const longitudes = ring.map((corner) => corner.longitude)
   return {
     name: `polygon(${fnv1a(ring.map((corner) => `${corner.latitude},${corner.longitude}`).join(' ')).slice(0, 16)})`,
-    bounds: {
-      south: Math.min(...latitudes),
-      west: Math.min(...longitudes),
-      north: Math.max(...latitudes),
-      east: Math.max(...longitudes),
-    },
+    bounds: widened(
+      {
+        south: Math.min(...latitudes),
+        west: Math.min(...longitudes),
+        north: Math.max(...latitudes),
+        east: Math.max(...longitudes),
+      },
+      0,
+    ),
     metersTo: (location) =>
       surrounds(sides, location) ? 0 : Math.min(...sides.map((side) => metersToSide(location, side))),
   }
@@ -115,8 +118,8 @@ export function isWithin({ south, west, north, east }: Bounds, at: Location): bo
 
 /** A box with at least `meters` added on each side. At a pole or the date line it goes all around the earth. */
 export function widened({ south, west, north, east }: Bounds, meters: number): Bounds {
-  // A little more, because the box must not cut off what rounding puts on its side.
-  const latitudes = (meters / metersPerDegree) * 1.001
+  // A little more, at least 0.1 mm, because the box must not cut off what rounding puts on its side.
+  const latitudes = (meters / metersPerDegree) * 1.001 + 1e-9
   const [lowest, highest] = [south - latitudes, north + latitudes]
   // A circle is widest nearer to the pole than its center, by this much (Bronstein, spherical right triangles).
   const narrowest = Math.cos(Math.max(Math.abs(south), Math.abs(north)) * degree)

@@ -165,7 +165,7 @@ test('with `streamMinutes` 0, a stream does not end', async () => {
   expect(ended).toBe(false)
   await scene.sandbox.close()
   await end
-})
+}, 60_000)
 
 test('a change of the config and the price of a command are on the stream, and `topics` can name every topic', async () => {
   const scene = await sceneOf()

@@ -76,17 +76,20 @@ test('npm start counts messages that its last run left apart from those that it 
   const env = { ...inherited, NO_COLOR: '1', PORT: '0', FLEETHOOK_INBOX: path }
   const child = spawn(process.execPath, ['scripts/start.ts'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
   const lines: string[] = []
+  let stopping = false
   for await (const line of createInterface(child.stdout)) {
     lines.push(line)
     // The vehicles of this run have sent something, and the gap since the last run was handled.
     const isEnough =
       lines.filter((each) => eventLine.test(each)).length > 5 && lines.some((each) => each.includes('gap'))
-    if (isEnough) child.kill('SIGINT')
+    // A second signal ends the process at once.
+    if (isEnough && !stopping) stopping = child.kill('SIGINT')
   }
   const [totals = '', recovered] = lines.slice(-2)
   expect(recovered).toBe('recovered from the last run and handled: 2')
-  const [, received, handled] = /^received (\d+), handled (\d+), left 0, lost 0$/.exec(totals) ?? []
-  expect(handled).toBe(received)
+  // What arrived a moment before the stop can be left for the next run.
+  const [, received, handled, left] = /^received (\d+), handled (\d+), left (\d+), lost 0$/.exec(totals) ?? []
+  expect(Number(handled) + Number(left), totals).toBe(Number(received))
   expect(Number(handled)).toBeGreaterThan(0)
   rmSync(folder, { recursive: true })
 }, 60_000)

@@ -59,6 +59,14 @@ test('nothing of a polygon is outside its bounds, and its margin is inside the w
   )
 })
 
+test('a corner that rounding puts outside of its polygon is inside its bounds', () => {
+  const north = 0.006521311108430588
+  const area = polygon([at(north, -0.009), at(-0.0095, 0.003), at(0, 0.053)])
+  const above = at(north + 2 ** -60, -0.009)
+  expect(above.latitude).toBeGreaterThan(north)
+  expect(isWithin(area.bounds, above)).toBe(true)
+})
+
 /** A polygon whose corners go once around a center: every point of it can be seen from the center. */
 const star = fc
   .record({

@@ -43,7 +43,8 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
         await pouring
       }
       await using last = await site.start()
-      await idle(last, 30_000)
+      // A hundred stops can leave more than a hundred thousand messages.
+      await idle(last, inForm({ full: 30_000, long: 300_000 }))
       expect(await last.stop()).toEqual({ status: 0, signal: null })
 
       const journal = site.journal().runs
