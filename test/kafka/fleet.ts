@@ -118,16 +118,26 @@ export async function createFleet(options: FleetOptions): Promise<Fleet> {
 /** A TCP balancer. It asks each receiver every 100 ms whether it is ready, and gives new connections to ready ones in turn. */
 async function createBalancer(members: ReadonlySet<Member>): Promise<{ readonly url: string } & AsyncDisposable> {
   const open = new Set<Socket>()
-  let ready: readonly Member[] = []
+  const watched = new Map<Member, Promise<void>>()
+  const ready = new Set<Member>()
   let next = 0
   let isOver = false
+
+  const receivers = (): readonly Member[] => [...members].filter(({ role }) => role !== 'handle')
+
+  /** A balancer without a healthy server gives its connections to any of them. */
+  function choices(): readonly Member[] {
+    const all = receivers()
+    const healthy = all.filter((member) => ready.has(member))
+    return healthy.length > 0 ? healthy : all
+  }
 
   const server = createServer((client) => {
     open.add(client)
     client.once('close', () => open.delete(client)).on('error', () => {})
     const tried = new Set<Member>()
     function pass(): void {
-      const others = ready.filter((member) => !tried.has(member))
+      const others = choices().filter((member) => !tried.has(member))
       const member = others[next++ % Math.max(1, others.length)]
       if (member === undefined) {
         // None accepts now: the connection waits, as in the queue of a listening socket.
@@ -150,21 +160,27 @@ async function createBalancer(members: ReadonlySet<Member>): Promise<{ readonly 
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
 
-  async function look(): Promise<void> {
-    while (!isOver) {
-      const receivers = [...members].filter(({ role }) => role !== 'handle')
-      const are = await Promise.all(
-        receivers.map((member) =>
-          fetch(`${member.url}/readyz`, { signal: AbortSignal.timeout(2_000) }).then(
-            ({ ok }) => ok,
-            () => false,
-          ),
-        ),
+  /** Each is asked by itself, so one that is slow does not delay what is known of the others. */
+  async function watch(member: Member): Promise<void> {
+    while (!isOver && members.has(member)) {
+      const isReady = await fetch(`${member.url}/readyz`, { signal: AbortSignal.timeout(1_000) }).then(
+        ({ ok }) => ok,
+        () => false,
       )
-      // A balancer without a healthy server gives its connections to any of them.
-      ready = are.includes(true) ? receivers.filter((_, place) => are[place]) : receivers
+      if (isReady) ready.add(member)
+      else ready.delete(member)
       await pause(100)
     }
+    ready.delete(member)
+    watched.delete(member)
+  }
+
+  async function look(): Promise<void> {
+    while (!isOver) {
+      for (const member of receivers()) if (!watched.has(member)) watched.set(member, watch(member))
+      await pause(20)
+    }
+    await Promise.all(watched.values())
   }
   const looking = look()
   const address = server.address()
