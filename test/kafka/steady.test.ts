@@ -2,7 +2,7 @@
  * What goes on for a while under load and kills nobody: a vehicle whose handler fails, a replay, partitions that are added, and
  * half an hour that passes.
  */
-import { readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { kafkaInbox } from '../../adapters/inbox/kafka.ts'
@@ -298,15 +298,27 @@ test(
 /** `KAFKA_STEADY_MINUTES=5 npm run test:faults -- test/kafka/steady.test.ts`: half an hour by default. */
 const steadyMinutes = Number(process.env['KAFKA_STEADY_MINUTES'] ?? 30)
 
-const socketsOf = (pid: number): number =>
-  readdirSync(`/proc/${pid}/fd`).filter((fd) => {
+/** The sockets of a process, without those of its clients: the number of these follows the load. */
+function socketsOf({ pid, url }: Member): number {
+  const port = `:${Number(new URL(url).port).toString(16).toUpperCase().padStart(4, '0')}`
+  const ofClients = new Set(
+    ['tcp', 'tcp6'].flatMap((table) =>
+      readFileSync(`/proc/${pid}/net/${table}`, 'utf8')
+        .split('\n')
+        .map((line) => line.trim().split(/\s+/))
+        .flatMap(([, local, , , , , , , , inode]) => (local?.endsWith(port) === true ? [`socket:[${inode}]`] : [])),
+    ),
+  )
+  return readdirSync(`/proc/${pid}/fd`).filter((fd) => {
     try {
-      return readlinkSync(`/proc/${pid}/fd/${fd}`).startsWith('socket:')
+      const link = readlinkSync(`/proc/${pid}/fd/${fd}`)
+      return link.startsWith('socket:') && !ofClients.has(link)
     } catch {
       // It was closed meanwhile.
       return false
     }
   }).length
+}
 
 test.skipIf(process.platform !== 'linux')(
   'memory and sockets of a receiver and of handlers do not grow',
@@ -334,7 +346,7 @@ test.skipIf(process.platform !== 'linux')(
         await pause(everyMs)
         for (const [what, member] of members) {
           seen.get(what)?.bytes.push(await weigh(member))
-          seen.get(what)?.sockets.push(socketsOf(member.pid))
+          seen.get(what)?.sockets.push(socketsOf(member))
         }
       }
     })
