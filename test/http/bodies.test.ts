@@ -397,7 +397,7 @@ describe('A body that somebody else parsed before', () => {
     expect(vins(await watching.handled())).toEqual(['A'])
   })
 
-  test('given as any type of bytes is taken', async () => {
+  test('is taken in every type of bytes', async () => {
     const bytes = new TextEncoder().encode(state('A'))
     const shared = new Uint8Array(new SharedArrayBuffer(bytes.length))
     shared.set(bytes)

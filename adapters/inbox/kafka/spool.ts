@@ -77,9 +77,7 @@ export class Spool {
     if (!this.has(partition)) {
       this.#options.log.warn(
         'the brokers do not confirm: until they do, a 2xx means that the message is on the disk of this machine',
-        {
-          partition,
-        },
+        { partition },
       )
     }
     const messages = entries.flatMap(({ messages }) => messages ?? [])
