@@ -100,6 +100,8 @@ function checkAll(owner: string, given: Record<string, unknown>, rules: NestedRu
       if (!isObject(value) || Array.isArray(value))
         throw invalidOption(owner, prefix + name, value, {
           must: `must be an object of ${Object.keys(rule).join(', ')}`,
+          // Somebody who leaves out the object can have passed the secret itself.
+          isSecret: Object.values(rule).some((inner) => inner['isSecret'] === true),
         })
       checkAll(owner, value, rule, `${prefix}${name}.`)
     }

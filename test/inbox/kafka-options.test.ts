@@ -1,7 +1,7 @@
 import { createReceiver, FleethookError } from 'fleethook'
 import { kafkaInbox, type KafkaInboxOptions } from 'fleethook/inbox/kafka'
 import { expect, test } from 'vitest'
-import { clusterError } from '../../adapters/inbox/kafka/client.ts'
+import { clusterError, outageError } from '../../adapters/inbox/kafka/client.ts'
 import { readKafkaOptions } from '../../adapters/inbox/kafka/options.ts'
 import {
   deadIdOf,
@@ -50,6 +50,10 @@ test.each([
   [
     { brokers, tls: { rejectUnauthorized: false } },
     'Option `tls` of kafkaInbox must be true, or an object with ca, cert, key, passphrase, servername.',
+  ],
+  [
+    { brokers, sasl: 'hunter2' },
+    'Option `sasl` of kafkaInbox must be an object of mechanism, username, password, token.',
   ],
   [{ brokers, acks: 1 }, 'kafkaInbox has no option `acks`.'],
 ])('kafkaInbox(%j) is refused', (options, text) => {
@@ -102,6 +106,10 @@ test.each([
     'The certificate of the brokers is not trusted: DEPTH_ZERO_SELF_SIGNED_CERT.',
   ],
   [failure('PLT_KFK_AUTHENTICATION'), 'The brokers b1:9092, b2:9092 refused the user or the password.'],
+  [
+    Object.assign(new Error('The SASL/PLAIN password provider threw an error.'), { code: 'PLT_KFK_AUTHENTICATION' }),
+    'A function of option `sasl` failed.',
+  ],
   [new Error('Connection closed while waiting for ready.'), 'The brokers b1:9092, b2:9092 closed the connection.'],
   [new Error('Unknown topic fleethook-dead.'), 'There is no topic fleethook-dead.'],
   [
@@ -110,6 +118,14 @@ test.each([
   ],
 ])('%o is one sentence', (error, text) => {
   expect(clusterError(error, readKafkaOptions({ brokers }))).toMatchObject({ code: 'inbox_unavailable', message: text })
+})
+
+test('once connected with TLS, a broken connection is no TLS handshake', () => {
+  const settings = readKafkaOptions({ brokers, tls: true })
+  expect(clusterError(new Error('Connection closed'), settings).message).toContain('TLS handshake')
+  expect(outageError(new Error('Connection closed'), settings).message).toBe(
+    'The brokers b1:9092, b2:9092 closed the connection.',
+  )
 })
 
 const to = { topic: 'fleethook', partition: 3, writer: Buffer.from('w1') }

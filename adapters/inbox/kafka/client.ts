@@ -143,6 +143,11 @@ const unauthorized = ['TOPIC_AUTHORIZATION_FAILED', 'GROUP_AUTHORIZATION_FAILED'
 const untrusted =
   /^(?:DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT.*|CERT_HAS_EXPIRED|ERR_TLS_CERT_ALTNAME_INVALID)$/
 
+/** The same for a cluster that this process has used before: there, a connection that breaks says nothing about TLS. */
+export function outageError(error: unknown, settings: KafkaSettings): FleethookError {
+  return clusterError(error, { ...settings, tls: undefined })
+}
+
 /** Turns an error of the client into one sentence that says what went wrong, and a hint that says what to do. */
 export function clusterError(error: unknown, { brokers, sasl, tls, topic }: KafkaSettings): FleethookError {
   if (error instanceof FleethookError) return error
@@ -171,6 +176,11 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
     )
   if (codes.has('UNSUPPORTED_SASL_MECHANISM'))
     return fails(`${them} do not offer the SASL mechanism ${sasl?.mechanism}.`, 'Ask which mechanism the cluster uses.')
+  if (says('provider threw') || says('provider should'))
+    return fails(
+      'A function of option `sasl` failed.',
+      'It must return the user name, the password or the token as text, or a promise of it. The error is in `cause`.',
+    )
   // The client continues after a refused token, and then its next request fails.
   if (sasl?.mechanism === 'OAUTHBEARER' && (codes.has('ILLEGAL_SASL_STATE') || codes.has('SASL_AUTHENTICATION_FAILED')))
     return fails(`${them} refused the token.`, 'Check `sasl.token`: has it expired, and is it for this cluster?')
