@@ -306,7 +306,10 @@ export class Attempts {
           await outcome.conclude(work, claim.message)
           return 'over'
         }
-      } else keepOpened(work, undefined)
+      } else {
+        if (inbox.isStillHeld !== undefined && (!(await inbox.isStillHeld(work.id)) || isOver(work))) return 'over'
+        keepOpened(work, undefined)
+      }
       if (
         (work.previous !== undefined && !mayJoinPrevious(work)) ||
         (duplicates !== undefined && isBehindTheSame(work, opened, duplicates))

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../base/clock.ts'
+import type { Inbox } from '../inbox/inbox.ts'
 import { type DispatchCounts, type DispatchEvents, inboxRestMs, type Outcome } from './attempt.ts'
 import type { Breakers } from './breaker.ts'
 import type { Failure, Lifecycle, RunContext, Runner } from './running.ts'
@@ -29,6 +30,7 @@ interface BatchVerdict {
 }
 
 interface BatchesOptions {
+  readonly inbox: Inbox
   readonly clock: Clock
   readonly runner: Runner
   readonly outcome: Outcome
@@ -84,9 +86,18 @@ export class Batches {
 
   /** Runs the handler of a batch. Resolves to what follows for its messages. Never rejects. */
   async run(batch: GatheredBatch): Promise<readonly BatchVerdict[]> {
+    const { inbox } = this.#options
+    const gathered = batch.works.filter(isGathered)
+    if (inbox.isStillHeld === undefined) return this.#run(batch, gathered)
+    const held = await Promise.all(gathered.map(async (work) => (await inbox.isStillHeld?.(work.id)) !== false))
+    const gone = gathered.filter((_, place) => held[place] === false)
+    const left = gathered.filter((work, place) => held[place] === true && isGathered(work))
+    return [...gone.map((work) => ({ work, verdict: 'over' }) as const), ...(await this.#run(batch, left))]
+  }
+
+  async #run(batch: GatheredBatch, works: Work[]): Promise<readonly BatchVerdict[]> {
     const { lifecycle, events, breakers } = this.#options
-    const works = batch.works.filter(isGathered)
-    if (works.length === 0) return none
+    if (works.length === 0) return parked(batch.later.flat())
     if (breakers.failing.size > 0 && breakers.isResting(batch.gatherer, works[0]?.laneKey ?? '')) {
       await this.#rest(batch, works, breakers.restMs(batch.gatherer))
       return none

@@ -171,6 +171,11 @@ export interface Inbox {
    */
   claim(id: string): Promise<Claim | undefined>
   /**
+   * Whether a message that was handed out may still be handled here. Asked when a handler sees it some time after its `claim`, for
+   * instance in a batch. Resolves when that is certain. For an inbox that several processes share. Left out: it may.
+   */
+  isStillHeld?(id: string): Promise<boolean>
+  /**
    * Its handlers are done: it no longer waits. Does nothing for a message that is gone. Need not be durable when it
    * resolves: after a crash the message may be handled again. `vehicle`: the state of its vehicle is this one from now on, and as
    * durable as the rest of the call. Only for an inbox with `vehicles`.

@@ -1,4 +1,4 @@
-import { type BatchContext, createReceiver, Discard, type EventOf, Retry } from 'fleethook'
+import { type BatchContext, createReceiver, Discard, type EventOf, type InboxFactory, Retry } from 'fleethook'
 import { describe, expect, expectTypeOf, test } from 'vitest'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { fakeClock, turn } from './fake-clock.ts'
@@ -346,4 +346,51 @@ test.each([
 ])('%j is refused', (options, named) => {
   const receiver = createReceiver({ secret: false })
   expect(() => receiver.batch('data', options, () => {})).toThrow(named)
+})
+
+describe('a batch of an inbox that several processes share', () => {
+  /** `lose` gives the message that was claimed at this place, from 0, to another process. */
+  function shared() {
+    const claimed: string[] = []
+    const lost = new Set<string | undefined>()
+    const inbox: InboxFactory = (settings) => ({
+      ...storedInbox(disk(), { claim: (id) => void claimed.push(id) })(settings),
+      isStillHeld: async (id) => !lost.has(id),
+    })
+    const lose = (...places: readonly number[]): void => {
+      for (const place of places) lost.add(claimed[place])
+    }
+    return { inbox, lose }
+  }
+
+  test('has no message that went to another process while it was gathered', async () => {
+    const { inbox, lose } = shared()
+    const { receiver, post, clock } = scene({ inbox })
+    const seen: unknown[] = []
+    receiver.batch('data', { size: 10, withinMs: 1000 }, (events) => void seen.push(numbers(events)))
+    await post([data('A', 1), data('B', 2), data('A', 3)])
+    await turn()
+    lose(1)
+    await clock.advance(1000)
+    expect(seen).toEqual([[1, 3]])
+    await post(data('B', 4))
+    await clock.advance(1000)
+    expect(seen).toEqual([[1, 3], [4]])
+    expect(receiver.stats()).toMatchObject({ handled: 3, lanes: 0, running: 0 })
+  })
+
+  test('whose half waits for the other half ends when another process has both', async () => {
+    const { inbox, lose } = shared()
+    const { receiver, post, clock } = scene({ inbox, retry: { minMs: 100 } })
+    const seen: unknown[] = []
+    receiver.batch('data', { size: 2, withinMs: 10 }, (events) => {
+      seen.push(numbers(events))
+      if (seen.length === 1) lose(0, 1)
+      if (seen.length === 1) throw new Error('no')
+    })
+    await post([data('A', 1), data('A', 2)])
+    await clock.advance(1000)
+    expect(seen).toEqual([[1, 2]])
+    expect(receiver.stats()).toMatchObject({ handled: 0, lanes: 0, running: 0 })
+  })
 })
