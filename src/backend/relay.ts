@@ -121,6 +121,11 @@ export class RelayBackend implements Backend {
     this.#hold(from, this.#emitGaps(from.env))
   }
 
+  /** The other side may take messages again: reports the open gaps. Else they would wait for the next message. */
+  reportGaps(): void {
+    if (this.#gaps.size > 0) this.#hold(nowhere, this.#emitGaps(undefined))
+  }
+
   /** The gaps that no kept event reports yet. */
   openGaps(): readonly KeptGap[] {
     return this.#gaps.list()
