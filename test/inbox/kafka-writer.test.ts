@@ -102,7 +102,7 @@ function setup(cluster: Cluster, divert?: (partition: number, entries: readonly 
     connector,
     settings,
     clock,
-    topics: ['fleethook'],
+    topics: ['fleethook', 'fleethook-life'],
     ...(divert === undefined ? {} : { divert }),
   })
   const append = (partition: number, number: number): Promise<void> => {
@@ -214,7 +214,9 @@ describe('the writer', () => {
   test('with a spool, the batch that is not confirmed and all behind it go there together, in order', async () => {
     const cluster = new Cluster((numbers) => (numbers.includes(1) ? 'hangs' : 'kept'))
     const diverted: string[] = []
+    let times = 0
     const { append, settled, clock } = setup(cluster, (partition, entries) => {
+      times += 1
       for (const { messages = [], resolve } of entries) {
         for (const { id } of messages) diverted.push(`${partition}: ${id}`)
         resolve()
@@ -228,6 +230,16 @@ describe('the writer', () => {
     expect(await settled(Promise.all([first, ...behind, other]))).toMatchObject({ status: 'fulfilled' })
     expect(diverted).toEqual(['0: 1', '0: 2', '0: 3'])
     expect(cluster.logs.get(1)).toEqual([4])
+    // While their request still hangs, there is nothing left to divert.
+    await clock.advance(1_000)
+    expect(times).toBe(1)
+  })
+
+  test('what may not be written to another topic does not make the receiver unhealthy', async () => {
+    const { writer, settled } = setup(new Cluster(() => 'not allowed'))
+    const record = { topic: 'fleethook-life', partition: 0, key: Buffer.from('w'), headers: new Map(), timestamp: 0n }
+    expect(await settled(writer.append([record], 100))).toMatchObject({ status: 'rejected' })
+    expect(writer.failure).toBeUndefined()
   })
 
   test('closed, it refuses what comes and what waits', async () => {

@@ -2,7 +2,7 @@ import type { Producer } from '@platformatic/kafka'
 import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
-import { closeClient, codesOf, clusterError, type Connector, errorsIn, metadataRetries } from './client.ts'
+import { closeClient, codesOf, type Connector, errorsIn, metadataRetries, outageError } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 import type { Outgoing } from './records.ts'
 
@@ -196,8 +196,10 @@ export class Writer {
     for (const { queue, entries } of batches) {
       const code = results === undefined ? 0 : results.get(`${queue.topic}:${queue.partition}`)
       if (code === 0) this.#confirmed(entries)
-      else if (this.#failed(entries, code === undefined ? codesOf(thrown) : new Set([this.#nameOf(code)]), thrown))
-        isUnsent = true
+      else {
+        const codes = code === undefined ? codesOf(thrown) : new Set([this.#nameOf(code)])
+        if (this.#failed(queue.topic, entries, codes, thrown)) isUnsent = true
+      }
       queue.isInFlight = false
       this.#forgetOver(queue)
     }
@@ -219,7 +221,7 @@ export class Writer {
   }
 
   /** Returns whether these entries must be sent again. */
-  #failed(entries: readonly Entry[], codes: ReadonlySet<string>, thrown: unknown): boolean {
+  #failed(topic: string, entries: readonly Entry[], codes: ReadonlySet<string>, thrown: unknown): boolean {
     const is = (kind: ReadonlySet<string>): boolean => [...codes].some((code) => kind.has(code))
     const [first] = entries
     if (is(tooLarge) && first !== undefined) {
@@ -230,10 +232,17 @@ export class Writer {
     }
     this.#lastError = thrown
     if (!is(final)) return true
-    this.failure = clusterError(thrown, this.#options.settings)
-    for (const entry of entries) giveUp(entry, this.failure)
-    this.#probe()
+    const error = outageError(thrown, this.#options.settings)
+    for (const entry of entries) giveUp(entry, error)
+    this.#noteFailure(topic, error)
     return false
+  }
+
+  /** Health checks show when messages are refused. What fails in the other topics refuses none. */
+  #noteFailure(topic: string, error: FleethookError): void {
+    if (topic !== this.#options.settings.topic) return
+    this.failure = error
+    this.#probe()
   }
 
   #nameOf(code: number): string {
@@ -293,7 +302,7 @@ export class Writer {
   #expire(nowMs: number): void {
     const { divert } = this.#options
     for (const queue of this.#waiting) {
-      const [oldest] = queue.entries
+      const oldest = queue.entries.find(({ isOver }) => !isOver)
       if (oldest === undefined || oldest.deadlineMs > nowMs) continue
       if (divert !== undefined && oldest.messages !== undefined) {
         // Divert every entry that may be diverted, so that none overtakes another. The brokers may still keep those in flight.
@@ -303,10 +312,7 @@ export class Writer {
       } else {
         const error = unconfirmed(this.#options.settings, this.#lastError)
         for (const entry of queue.entries) if (entry.deadlineMs <= nowMs) giveUp(entry, error)
-        if (queue.topic === this.#options.settings.topic) {
-          this.failure = error
-          this.#probe()
-        }
+        this.#noteFailure(queue.topic, error)
       }
       if (!queue.isInFlight) this.#forgetOver(queue)
     }
@@ -414,7 +420,7 @@ function tooLargeError(): FleethookError {
 }
 
 function unconfirmed(settings: KafkaSettings, cause: unknown): FleethookError {
-  const why = cause === undefined ? 'no answer' : clusterError(cause, settings).message
+  const why = cause === undefined ? 'no answer' : outageError(cause, settings).message
   return new FleethookError(
     'inbox_unavailable',
     `The brokers did not confirm a message within ${settings.confirmMs} ms: ${why}`,
