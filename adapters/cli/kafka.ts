@@ -137,6 +137,7 @@ async function settledTopics(admin: Parameters<typeof checkTopics>[0], settings:
 }
 
 function shown(topic: TopicPlan | AppliedTopic, { allowWeak }: KafkaSettings): string {
+  if (!('configs' in topic)) return `${topic.name}: exists, with the settings that it has`
   const outcome = 'outcome' in topic ? `: ${topic.outcome}` : ''
   const rows = [
     ['  partitions', String(topic.partitions)],

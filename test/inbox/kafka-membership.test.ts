@@ -120,6 +120,13 @@ describe('the member of the group', () => {
     await expect(membership.commit([{ partition: 0, offset: 8 }])).rejects.toThrow('not a member')
   })
 
+  test('commits nothing when the group has not heard it for a session', async () => {
+    const { membership, clock, consumer } = await setup((one) => one.joined('m1', 1, [0]))
+    await clock.advance(10_000)
+    await expect(membership.commit([{ partition: 0, offset: 8 }])).rejects.toThrow('not a member')
+    expect(consumer().committed).toEqual([])
+  })
+
   test('a client that fails again and again is replaced by a new one', async () => {
     const { clock, assigned } = await setup((one) => {
       if (Consumer.made.length === 1) throw new Error('The broker is not available in the current cluster metadata.')

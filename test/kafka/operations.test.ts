@@ -220,6 +220,34 @@ describe('gaps', () => {
       .toEqual([['inbox_expired', 15]])
   })
 
+  test('a message that is posted to a process with the role handle is refused, and in a gap', async () => {
+    const topic = await newTopic()
+    await using front = await run({ topic, role: 'receive' })
+    await using back = await run({ topic, role: 'handle' })
+    expect(await back.post('V1', 1)).toBe(503)
+    expect(await front.post('V2', 2)).toBe(200)
+    await expect.poll(() => back.runs.length, patience).toBe(1)
+    await expect
+      .poll(() => back.gaps.map(({ reason, vin, missed }) => [reason, vin, missed]), patience)
+      .toEqual([['inbox_unavailable', 'V1', 1]])
+  })
+
+  test('the time between a receiver with SQLite and the first receiver on Kafka is a gap', async () => {
+    const topic = await newTopic()
+    const path = join(folder, `${topic}.db`)
+    const old = createReceiver({ secret: false, inbox: sqliteInbox({ path }) })
+    await old.open()
+    await old.drain({ deadlineMs: 1_000 })
+    const stoppedAt = Date.now()
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    const restartedAt = Date.now()
+    await using one = await run({ topic, spool: sqliteInbox({ path }) })
+    await expect.poll(() => one.gaps.map(({ reason }) => reason), patience).toEqual(['stopped'])
+    const [gap] = one.gaps
+    expect(gap?.from.getTime()).toBeLessThanOrEqual(stoppedAt)
+    expect(gap?.to.getTime()).toBeGreaterThanOrEqual(restartedAt)
+  })
+
   test.skipIf(form !== 'long')(
     'the first receiver of all reports no gap, and neither does one that starts while another listens',
     async () => {
@@ -399,7 +427,12 @@ describe('fleethook kafka topics', () => {
     const first = command(...given, '--apply')
     expect(first).toMatchObject({ status: 0, error: '' })
     expect(first.out).toContain(`${topic}-dead: created`)
-    expect(command(...given, '--apply').out).toContain(`${topic}-life: exists`)
+    // The settings of its plan need not be its own.
+    expect(
+      command(...given, '--apply')
+        .out.split('\n')
+        .at(-2),
+    ).toBe(`${topic}-life: exists, with the settings that it has`)
     await using one = await run({ topic })
     expect(await one.post('V1', 1)).toBe(200)
     await expect.poll(() => one.runs.length, patience).toBe(1)

@@ -14,6 +14,7 @@ import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/
 import type { Observer } from '../../../src/inbox/observer.ts'
 import type { InboxStats, Stats } from '../../../src/inbox/stats.ts'
 import type { InboxGap, InboxMessage } from '../../../src/inbox/inbox.ts'
+import { vinOf } from '../../../src/inbox/receipts.ts'
 import { clusterError, closeClient, codesOf, Connector, loadClient } from './client.ts'
 import { DeadTopic } from './dead-topic.ts'
 import type { KafkaSettings } from './options.ts'
@@ -129,11 +130,19 @@ export class KafkaBackend implements Backend {
   }
 
   async put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
-    return this.#front === undefined ? handlesOnly : this.#front.put(messages, from)
+    if (this.#front !== undefined) return this.#front.put(messages, from)
+    // A balancer that posts here loses messages.
+    for (const { lane, receivedAt } of messages) {
+      const vin = vinOf(lane)
+      const gap = { reason: 'inbox_unavailable', fromMs: receivedAt, missed: 1 } as const
+      this.#back?.noteGap(vin === undefined ? gap : { ...gap, vin })
+    }
+    return handlesOnly
   }
 
   noteGap(gap: InboxGap, from?: Surroundings): void {
-    this.#front?.noteGap(gap, from)
+    if (this.#front === undefined) this.#back?.noteGap(gap)
+    else this.#front.noteGap(gap, from)
   }
 
   async putInternal(message: InboxMessage, from: Surroundings): Promise<boolean> {
@@ -210,7 +219,10 @@ export class KafkaBackend implements Backend {
           const { connector, dead, found } = await this.#connection()
           return new Reader({
             ...{ connector, dead, inbox, settings: this.#settings, retentionMs: found.retentionMs },
-            put: (messages) => this.#putOwn(messages),
+            put: async (messages) => {
+              const refusal = await this.#append(messages)
+              if (refusal !== undefined) throw new FleethookError('inbox_unavailable', 'The topic does not take it.')
+            },
           })
         }
         return {
@@ -222,6 +234,7 @@ export class KafkaBackend implements Backend {
           },
           put: (messages) => opened().put(messages),
           claim: (id) => opened().claim(id),
+          isStillHeld: (id) => opened().isStillHeld(id),
           settle: (id) => opened().settle(id),
           reschedule: (id, next) => opened().reschedule(id, next),
           deadLetter: (id, reason) => opened().deadLetter(id, reason),
@@ -265,7 +278,8 @@ export class KafkaBackend implements Backend {
     const { clock } = this.#parts.settings
     const settings = this.#settings
     const connector = new Connector(await loadClient(), settings)
-    const spool = await this.#openSpool(connector)
+    const opened = await this.#openSpool(connector)
+    const spool = opened?.spool
     const found = await this.#find(connector, settings.confirmMs).catch(async (error: unknown) => {
       if (spool === undefined) throw error
       if (!(error instanceof FleethookError) || error.code !== 'inbox_unavailable') {
@@ -288,9 +302,19 @@ export class KafkaBackend implements Backend {
     const dead = new DeadTopic(shared)
     const replays = new Replays({ ...shared, dead, receipts: this.#parts.receipts })
     const front = this.#front
-    const onGap = (gap: InboxGap): void => front?.noteGap(gap)
-    const life = front && new Life({ ...shared, log: this.#log, openGaps: () => front.openGaps(), onGap })
+    const gaps = opened?.gaps ?? []
+    const life =
+      front &&
+      new Life({
+        ...shared,
+        log: this.#log,
+        openGaps: () => front.openGaps(),
+        onGap: (gap) => front.noteGap(gap),
+        earlier: gaps.filter(isStop),
+        onSigned: () => front.reportGaps(),
+      })
     this.#connected = { connector, found, writer, dead, replays, life, spool }
+    for (const gap of gaps) if (!isStop(gap)) front?.noteGap(gap)
     return this.#connected
   }
 
@@ -333,9 +357,13 @@ export class KafkaBackend implements Backend {
     }
   }
 
-  async #openSpool(connector: Connector): Promise<Spool | undefined> {
-    const { spool: createSpool, partitions, role } = this.#settings
-    if (createSpool === undefined || role === 'handle') return undefined
+  /** Opens the spool. `gaps`: where messages may be missing that were to go into its file. */
+  async #openSpool(
+    connector: Connector,
+  ): Promise<{ readonly spool: Spool; readonly gaps: readonly InboxGap[] } | undefined> {
+    const { spool: createSpool, partitions } = this.#settings
+    const front = this.#front
+    if (createSpool === undefined || front === undefined) return undefined
     const { settings, reports, receipts } = this.#parts
     const inbox = createSpool({
       ...{
@@ -346,6 +374,10 @@ export class KafkaBackend implements Backend {
         log: this.#log,
       },
       ...{ onConflated: () => {}, onCapacity: () => {}, onFailure: (error) => reports.dispatch.inboxFailed(error) },
+      onGap: (gap) => {
+        if (!isStop(gap)) front.noteGap(gap)
+      },
+      openGaps: () => front.openGaps(),
     })
     if (inbox.durability === 'memory') {
       throw new FleethookError('option_invalid', 'Option `spool` of kafkaInbox keeps messages in memory only.', {
@@ -361,13 +393,13 @@ export class KafkaBackend implements Backend {
           error: [...codesOf(error)].join(' '),
         }),
     })
-    const lastId = await spool.open()
+    const { lastId, gaps = [] } = await spool.open()
     if (lastId !== undefined) receipts.follow(lastId)
     if (spool.size > 0)
       this.#log.warn('an earlier process left messages on the disk of this machine: they go to the brokers first', {
         messages: spool.size,
       })
-    return spool
+    return { spool, gaps }
   }
 
   async #append(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
@@ -404,10 +436,10 @@ export class KafkaBackend implements Backend {
     messages: readonly InboxMessage[],
     { withinMs, mayDivert = false }: { readonly withinMs?: number; readonly mayDivert?: boolean } = {},
   ): Promise<void> {
-    const { writer } = this.#connected ?? (await this.#connection())
+    const { writer, found } = this.#connected ?? (await this.#connection())
     const { topic } = this.#settings
     const appended: Promise<void>[] = []
-    for (const chunk of chunksOf(messages)) {
+    for (const chunk of chunksOf(messages, Math.min(mostBytes, found.mostBytes - marginBytes))) {
       const records = chunk.messages.map((message) => toRecord(message, { topic, partition, writer: this.#writerId }))
       appended.push(
         writer.append(records, chunk.bytes, {
@@ -417,13 +449,6 @@ export class KafkaBackend implements Backend {
       )
     }
     for (const result of await Promise.allSettled(appended)) if (result.status === 'rejected') throw result.reason
-  }
-
-  /** Appends messages that the half behind makes, such as gaps. */
-  async #putOwn(messages: readonly InboxMessage[]): Promise<void> {
-    const { connector } = this.#connected ?? (await this.#connection())
-    for (const message of messages)
-      await this.#appendTo(partitionOf(connector.client, message.lane, this.#settings.partitions), [message])
   }
 
   #pause(ms: number): Promise<void> {
@@ -463,13 +488,16 @@ interface Chunk {
   bytes: number
 }
 
-/** Splits messages into chunks that fit in one request. */
-function chunksOf(messages: readonly InboxMessage[]): readonly Chunk[] {
+/** Whether a gap is the time in which one receiver was down. Others may have listened then. */
+const isStop = ({ reason }: InboxGap): boolean => reason === 'stopped' || reason === 'restarted'
+
+/** Splits messages into chunks that fit in one request, and of which the topic takes each. */
+function chunksOf(messages: readonly InboxMessage[], atMostBytes: number): readonly Chunk[] {
   const chunks: Chunk[] = []
   for (const message of messages) {
     const bytes = recordBytes(message)
     const last = chunks.at(-1)
-    if (last === undefined || last.messages.length >= mostMessages || last.bytes + bytes > mostBytes)
+    if (last === undefined || last.messages.length >= mostMessages || last.bytes + bytes > atMostBytes)
       chunks.push({ messages: [message], bytes })
     else {
       last.messages.push(message)

@@ -1,5 +1,5 @@
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
-import type { Log } from '../../../src/base/log.ts'
+import { type Log, throttled } from '../../../src/base/log.ts'
 import type { InboxGap, KeptGap } from '../../../src/inbox/inbox.ts'
 import { codesOf, type Connector } from './client.ts'
 import type { KafkaSettings } from './options.ts'
@@ -17,23 +17,31 @@ interface LifeOptions {
   readonly openGaps: () => readonly KeptGap[]
   /** Called when messages may be missing because no receiver listened. */
   readonly onGap: (gap: InboxGap) => void
+  /** When this receiver, with its inbox before this one, did not listen. It counts only if no other receiver ever left a sign. */
+  readonly earlier: readonly InboxGap[]
+  /** Called when the brokers have taken a sign. */
+  readonly onSigned: () => void
 }
 
 /** One sign of life. */
 interface Sign {
   readonly state: 'alive' | 'closed'
+  /** When it left its first sign, in milliseconds since the epoch. Left out: it has not read that yet. */
+  readonly sinceMs?: number
+  /** Whether the time before its first sign is accounted for: others listened, or it has noted the gap. */
+  readonly isAccounted: boolean
   readonly gaps: readonly KeptGap[]
 }
 
 /** What this receiver knows about another one from its signs. Times are in milliseconds since the epoch. */
 interface Trace {
+  /** Its first sign. */
+  since: number
   /** Its last sign before this receiver's first one. */
   before: number | undefined
   /** Its first sign after that. */
   after: number | undefined
-  last: number
-  state: Sign['state']
-  gaps: readonly KeptGap[]
+  sign: Sign
 }
 
 /** The time between two signs, in milliseconds. */
@@ -43,7 +51,7 @@ const lastSignMs = 1_000
 /** A receiver that leaves no sign for this long counts as not listening, in milliseconds. */
 const silentMs = 3 * signMs
 
-/** The most gaps in one sign. */
+/** The most gaps in one sign that say which vehicle they concern. */
 const mostGaps = 1_000
 
 /**
@@ -56,6 +64,7 @@ export class Life {
   readonly #traces = new Map<string, Trace>()
   #read = 0
   #startedAt: number | undefined
+  #isAccounted = false
   #timer: Timer | undefined
   #isStarted = false
   #isClosed = false
@@ -79,61 +88,89 @@ export class Life {
   }
 
   async #begin(isExpected: boolean): Promise<void> {
-    const { settings, connector, log } = this.#options
+    const { log, clock } = this.#options
+    const say = throttled(log, clock)
+    while (!this.#isClosed && !(await this.#signed())) await this.#pause(signMs)
+    this.#repeat()
+    while (!this.#isClosed) {
+      try {
+        await this.#account(isExpected)
+        break
+      } catch (error) {
+        say.warn('the signs of life of other receivers could not be read', { error: [...codesOf(error)].join(' ') })
+      }
+      await this.#pause(signMs)
+    }
+    // This sign has the gaps of those that ended, so theirs can go. What is not deleted now, the next receiver deletes.
+    if (this.#isAccounted && (await this.#signed())) await this.#forgetDead().catch(() => {})
+  }
+
+  /** Accounts for the time before the first sign of this receiver. */
+  async #account(isExpected: boolean): Promise<void> {
+    const { settings, connector } = this.#options
     const reader = new TopicReader(connector, settings.lifeTopic)
     try {
-      while (!this.#isClosed && !(await this.#signed())) await this.#pause(signMs)
-      this.#repeat()
+      this.#traces.clear()
+      this.#read = 0
+      this.#startedAt = undefined
       await this.#look(reader)
-      const candidates = [...this.#traces.values()].filter((trace) => this.#mayLive(trace))
-      if (candidates.length > 0) {
+      if ([...this.#traces.values()].some((trace) => this.#mayLive(trace))) {
         // Wait, to find out whether one of them listened at that moment or had just ended.
         await this.#pause(silentMs)
         if (this.#isClosed) return
         await this.#look(reader)
       }
       this.#report(isExpected)
-      await this.#forgetDead()
-    } catch (error) {
-      log.warn('the signs of life of other receivers could not be read', { error: [...codesOf(error)].join(' ') })
+      this.#isAccounted = true
     } finally {
       await reader.close()
     }
   }
 
   /** Whether the other receiver left a sign shortly before this one's first sign. */
-  #mayLive({ before, state }: Trace): boolean {
-    return state === 'alive' && before !== undefined && (this.#startedAt ?? 0) - before <= silentMs
+  #mayLive({ before, sign }: Trace): boolean {
+    return sign.state === 'alive' && before !== undefined && (this.#startedAt ?? 0) - before <= silentMs
   }
 
   /** Whether the other receiver listened when this one started. */
-  #listened(trace: Trace): boolean {
-    const { before, after } = trace
+  #listened({ before, after }: Trace): boolean {
     return before !== undefined && after !== undefined && after - before <= silentMs
   }
 
   #report(isExpected: boolean): void {
-    const { onGap } = this.#options
+    const { onGap, earlier } = this.#options
     const startedAt = this.#startedAt ?? 0
+    for (const trace of this.#traces.values()) if (this.#isDead(trace)) for (const gap of trace.sign.gaps) onGap(gap)
     const traces = [...this.#traces.values()]
-    for (const trace of traces) if (this.#isDead(trace)) for (const gap of trace.gaps) onGap(gap)
-    const lasting = traces.filter(({ before }) => before !== undefined)
-    if (lasting.length === 0 || traces.some((trace) => this.#listened(trace))) return
-    const newest = lasting.reduce((found, trace) => ((trace.before ?? 0) > (found.before ?? 0) ? trace : found))
-    const isClean = newest.state === 'closed'
-    if (isClean && isExpected) return
-    onGap({ reason: isClean ? 'stopped' : 'restarted', fromMs: newest.before ?? startedAt, toMs: startedAt })
+      .flatMap((trace) => (trace.before === undefined ? [] : [{ ...trace, before: trace.before }]))
+      .sort((one, other) => one.since - other.since)
+    if (traces.length === 0)
+      for (const gap of earlier) if (!(isExpected && gap.reason === 'stopped')) onGap({ ...gap, toMs: startedAt })
+    // The last one that accounted for the time before it. A crash can leave some after it that did not.
+    const accounted = traces.findLast(({ sign }) => sign.isAccounted) ?? traces[0]
+    let heardAt = accounted?.since ?? startedAt
+    let isClean = false
+    const silent = (untilMs: number): void =>
+      onGap({ reason: isClean ? 'stopped' : 'restarted', fromMs: heardAt, toMs: untilMs })
+    for (const trace of traces) {
+      if (trace.since > heardAt) silent(trace.since)
+      const until = this.#listened(trace) ? startedAt : trace.before
+      if (until < heardAt) continue
+      heardAt = until
+      isClean = trace.sign.state === 'closed'
+    }
+    if (heardAt < startedAt && !(isClean && isExpected)) silent(startedAt)
   }
 
-  #isDead({ after, state }: Trace): boolean {
-    return state === 'closed' || after === undefined
+  #isDead({ after, sign }: Trace): boolean {
+    return sign.state === 'closed' || after === undefined
   }
 
   /** Deletes the signs of receivers that ended, so that no receiver reports their gaps again. */
   async #forgetDead(): Promise<void> {
     const { writer, settings } = this.#options
     for (const [name, trace] of this.#traces) {
-      if (name === this.#own || !this.#isDead(trace)) continue
+      if (!this.#isDead(trace)) continue
       const key = Buffer.from(name)
       await writer.append(
         [{ topic: settings.lifeTopic, partition: 0, key, headers: new Map(), timestamp: BigInt(Date.now()) }],
@@ -162,17 +199,11 @@ export class Life {
       this.#traces.delete(name)
       return
     }
-    const trace = this.#traces.get(name) ?? {
-      before: undefined,
-      after: undefined,
-      last: atMs,
-      state: sign.state,
-      gaps: [],
-    }
+    const trace = this.#traces.get(name) ?? { since: atMs, before: undefined, after: undefined, sign }
     this.#traces.set(name, trace)
-    trace.last = atMs
-    trace.state = sign.state
-    trace.gaps = sign.gaps
+    trace.sign = sign
+    // A topic that deletes older signs can have deleted the first one.
+    trace.since = Math.min(trace.since, sign.sinceMs ?? atMs)
     if (this.#startedAt === undefined) trace.before = atMs
     else trace.after ??= atMs
   }
@@ -189,13 +220,17 @@ export class Life {
   #repeat(): void {
     if (this.#isClosed) return
     this.#timer = backgroundTimer(this.#options.clock, signMs, () => {
-      void this.#signed().then(() => this.#repeat())
+      void this.#signed().then((isKept) => {
+        if (isKept) this.#options.onSigned()
+        this.#repeat()
+      })
     })
   }
 
   async #sign(state: Sign['state']): Promise<void> {
     const { writer, settings, writerId, openGaps } = this.#options
-    const sign: Sign = { state, gaps: openGaps().slice(0, mostGaps) }
+    const since = this.#startedAt === undefined ? {} : { sinceMs: this.#startedAt }
+    const sign: Sign = { state, ...since, isAccounted: this.#isAccounted, gaps: fitting(openGaps()) }
     const value = Buffer.from(JSON.stringify(sign))
     const record = {
       topic: settings.lifeTopic,
@@ -215,10 +250,30 @@ export class Life {
   }
 }
 
+/** The gaps that fit in one sign. Those beyond the limit no longer say which vehicle they concern. */
+function fitting(gaps: readonly KeptGap[]): readonly KeptGap[] {
+  const others = new Map<string, KeptGap>()
+  for (const { reason, fromMs, toMs, missed } of gaps.slice(mostGaps)) {
+    const known = others.get(reason) ?? { fromMs, toMs, missed: 0 }
+    others.set(reason, {
+      reason,
+      fromMs: Math.min(fromMs, known.fromMs),
+      toMs: Math.max(toMs, known.toMs),
+      missed: missed + known.missed,
+    })
+  }
+  return [...gaps.slice(0, mostGaps), ...others.values()]
+}
+
 function readSign(value: Buffer): Sign | undefined {
   try {
-    const { state, gaps }: Partial<Sign> = JSON.parse(value.toString())
-    return { state: state === 'closed' ? 'closed' : 'alive', gaps: Array.isArray(gaps) ? gaps : [] }
+    const { state, sinceMs, isAccounted = true, gaps }: Partial<Sign> = JSON.parse(value.toString())
+    return {
+      state: state === 'closed' ? 'closed' : 'alive',
+      ...(typeof sinceMs === 'number' ? { sinceMs } : {}),
+      isAccounted,
+      gaps: Array.isArray(gaps) ? gaps : [],
+    }
   } catch {
     return undefined
   }

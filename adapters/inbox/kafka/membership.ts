@@ -1,7 +1,7 @@
 import type { Consumer } from '@platformatic/kafka'
 import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
-import { clusterError, closeClient, codesOf, type Connector } from './client.ts'
+import { closeClient, codesOf, type Connector, outageError } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 
 interface MembershipOptions {
@@ -114,13 +114,13 @@ export class Membership {
   }
 
   /**
-   * Commits offsets. Rejects when this process is not a member of the group's current generation: another process may have the
-   * partitions. Nothing retries a commit that failed.
+   * Commits offsets. Rejects when this process is not a member of the group's current generation, or when the group has not heard from
+   * it for a session: another process may have the partitions. Nothing retries a commit that failed.
    */
   async commit(offsets: readonly Offset[]): Promise<void> {
     if (offsets.length === 0) return
-    if (!this.#isJoined) throw new Error('This process is not a member of the group.')
-    const { topic } = this.#options.settings
+    const { topic, sessionMs } = this.#options.settings
+    if (!this.#isJoined || this.#silentMs() >= sessionMs) throw new Error('This process is not a member of the group.')
     await this.#member().commit({
       offsets: offsets.map(({ partition, offset }) => ({ topic, partition, offset: BigInt(offset), leaderEpoch: -1 })),
     })
@@ -206,7 +206,7 @@ export class Membership {
       } catch (error) {
         if (consumer !== this.#consumer || this.#closed) return
         if (!isUsual(error)) {
-          this.#say.warn('this process could not join the group', { reason: clusterError(error, settings).message })
+          this.#say.warn('this process could not join the group', { reason: outageError(error, settings).message })
           if (tries >= mostFailures) {
             this.#renew()
             return

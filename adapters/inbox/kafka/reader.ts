@@ -2,6 +2,7 @@ import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
+import { resolvedOr } from '../../../src/dispatch/draining.ts'
 import { createDeliveryIds } from '../../../src/inbox/delivery-id.ts'
 import type {
   Claim,
@@ -15,7 +16,7 @@ import type {
   Selection,
   Waiting,
 } from '../../../src/inbox/inbox.ts'
-import { clusterError, codesOf, type Connector } from './client.ts'
+import { codesOf, type Connector, outageError } from './client.ts'
 import type { DeadTopic } from './dead-topic.ts'
 import { Membership, type Offset } from './membership.ts'
 import type { KafkaSettings } from './options.ts'
@@ -37,7 +38,7 @@ interface ReaderOptions {
 interface Unsettled {
   readonly message: InboxMessage
   readonly part: Part
-  readonly offset: number
+  offset: number
   readonly replayed: boolean
   deliveries: number
   /** Whether it was handed out and its attempt has not ended. */
@@ -49,15 +50,20 @@ interface Part {
   readonly partition: number
   /** The next offset to read. */
   next: number
+  /** The leader epoch of the record before it. -1: unknown. */
+  epoch: number
+  /** -1: the group has no position here, or a position that is not in the log. */
   committed: number
-  /** By offset, in order. */
-  readonly unsettled: PassingMap<number, Unsettled>
+  /** By id, in the order of the log. */
+  readonly unsettled: PassingMap<string, Unsettled>
   /** The highest offset that was handed out. */
   highest: number
   /** Another process may have handed out the messages below this offset. */
-  readonly inherited: number
+  inherited: number
   /** An earlier owner settled the messages below this offset. They are read only for `#seen`. */
-  readonly floor: number
+  floor: number
+  /** The topic deleted this number of messages before `next` (0: unknown), and no gap reports them yet. */
+  deleted: number | undefined
   /** When the message that was read last was received. */
   lastReceivedAt: number | undefined
   /** The last known end of the partition. */
@@ -74,10 +80,21 @@ const defaultBytes = 64 * 1_048_576
 /** The number of settled records that are read again when a partition is assigned, to find records that the log has twice. */
 const readBefore = 500
 
+/** The most writers of a partition whose last record is remembered. Each start of a receiver is another writer. */
+const mostWriters = 1_000
+
+/** The most bytes of a foreign record that its dead letter has. As text they can become three times as many. */
+const mostForeignBytes = 100_000
+
 /** The most settled messages above the oldest unsettled one of a partition: after a crash, no more than these are handled again. */
 const mostAbove = 50_000
 
 const commitMs = 1_000
+/** The longest wait for a commit, longer than any request of the client, and at a stop. */
+const mostCommitMs = 30_000
+const lastCommitMs = 1_500
+/** The number of commits that may fail in a row, as they do in a rebalance, before it is a warning. */
+const mostFailedCommits = 10
 const lookMs = 10_000
 const pauseMs = 250
 const pollMs = 20
@@ -117,16 +134,28 @@ export class Reader implements Inbox {
   #topic: TopicReader
   #bytes = 0
   #out = 0
-  /** Partitions may go to another process soon: only messages below one that was handed out may start. */
-  #isQuiescing = false
+  /**
+   * The messages that may start. Partitions may go to another process soon: then first only those below one that was handed out, and
+   * none after the last commit.
+   */
+  #startable: 'all' | 'below' | 'none' = 'all'
   #isFinishing = false
   #isStopped = false
   #isClosed = false
   #isPaused = false
   #needsLeaders = false
+  /** A partition has no leader. The others are read meanwhile. */
+  #isLeaderless = false
   #isWanted = false
   #isPlanning = false
   #assignment = 0
+  /** The partitions of the last assignment, also those whose positions are not known yet. */
+  #assignedPartitions: readonly number[] = []
+  /** The number of times in a row that the watchdog could not read the ends of partitions. */
+  #failedLooks = 0
+  /** How far the oldest message is on its way to be deleted, as it was logged last. */
+  #nearDeletion: 'no' | 'half' | 'soon' = 'no'
+  #failedCommits = 0
   #committing: Promise<void> = Promise.resolve()
   #timers: Timer[] = []
   #changed: (() => void)[] = []
@@ -156,6 +185,7 @@ export class Reader implements Inbox {
     this.#membership.start()
     this.#every(commitMs, async () => {
       await this.#commit()
+      if (this.#isLeaderless) this.#needsLeaders = true
       this.#fetchAll()
     })
     this.#every(lookMs, () => this.#look())
@@ -167,21 +197,19 @@ export class Reader implements Inbox {
     return this.#options.put(messages)
   }
 
-  async claim(id: string): Promise<Claim | undefined> {
-    for (;;) {
-      const found = this.#byId.get(id)
-      // Another process has its partition now, or it is settled.
-      if (found === undefined || this.#isStopped) return undefined
-      if (this.#mayStart(found)) {
-        const { message, part, offset, replayed, deliveries } = found
-        if (!found.isOut) this.#out += 1
-        found.isOut = true
-        found.deliveries += 1
-        part.highest = Math.max(part.highest, offset)
-        return { message, deliveries, replayed }
-      }
-      await this.#nextChange()
-    }
+  claim(id: string): Promise<Claim | undefined> {
+    return this.#whenAllowed(id, (found) => {
+      const { message, part, offset, replayed, deliveries } = found
+      if (!found.isOut) this.#out += 1
+      found.isOut = true
+      found.deliveries += 1
+      part.highest = Math.max(part.highest, offset)
+      return { message, deliveries, replayed }
+    })
+  }
+
+  async isStillHeld(id: string): Promise<boolean> {
+    return (await this.#whenAllowed(id, () => true)) === true
   }
 
   async settle(id: string): Promise<void> {
@@ -252,8 +280,7 @@ export class Reader implements Inbox {
   /** Starts no more handlers, waits for running ones, and commits. For a stop, before the handlers are aborted. */
   async finish(withinMs: number): Promise<void> {
     this.#isFinishing = true
-    this.#isQuiescing = true
-    await this.#settledDown(withinMs)
+    await resolvedOr(this.#settledDown(withinMs), this.#clock, withinMs + lastCommitMs)
   }
 
   /** Hands out no more messages. */
@@ -267,7 +294,7 @@ export class Reader implements Inbox {
     this.#isClosed = true
     this.stop()
     for (const timer of this.#timers) timer.cancel()
-    await this.#commit()
+    await resolvedOr(this.#commit(), this.#clock, lastCommitMs)
     await Promise.all([this.#membership.leave(), this.#topic.close()])
   }
 
@@ -283,9 +310,19 @@ export class Reader implements Inbox {
     again()
   }
 
-  #mayStart({ part, offset }: Unsettled): boolean {
+  /** Calls `start` when a message may start. `undefined`: another process has its partition now, or it is settled. */
+  async #whenAllowed<Result>(id: string, start: (found: Unsettled) => Result): Promise<Result | undefined> {
+    for (;;) {
+      const found = this.#byId.get(id)
+      if (found === undefined || this.#isStopped) return undefined
+      if (this.#mayStart(found)) return start(found)
+      await this.#nextChange()
+    }
+  }
+
+  #mayStart({ part, offset, isOut }: Unsettled): boolean {
     if (!this.#membership.isFresh) return false
-    return !this.#isQuiescing || offset < part.highest
+    return this.#startable === 'all' || (this.#startable === 'below' && (isOut || offset < part.highest))
   }
 
   #change(): void {
@@ -315,20 +352,23 @@ export class Reader implements Inbox {
     const found = this.#byId.get(id)
     if (found === undefined) return
     this.#byId.delete(id)
-    found.part.unsettled.delete(found.offset)
+    found.part.unsettled.delete(id)
     this.#bytes -= found.message.bytes
     this.#isIn(found)
     if (this.#isPaused) this.#fetchAll()
   }
 
   /** Called before each join: other processes wait for this one. */
-  async #quiesce(): Promise<void> {
-    this.#isQuiescing = true
-    await this.#settledDown(this.#options.settings.quiesceMs)
+  #quiesce(): Promise<void> {
+    return this.#settledDown(this.#options.settings.quiesceMs)
   }
 
-  /** Waits for running handlers, then commits. Messages below them are handled too, so that no settled one is handled again. */
+  /**
+   * Waits for running handlers, then commits. Messages below them are handled too, so that no settled one is handled again. After
+   * that, none starts until the next assignment: the partitions can be those of another process.
+   */
   async #settledDown(withinMs: number): Promise<void> {
+    if (this.#startable === 'all') this.#startable = 'below'
     const untilMs = elapsedMs(this.#clock) + withinMs
     for (let quiet = 0; quiet < 2 && elapsedMs(this.#clock) < untilMs;) {
       if (this.#out === 0) quiet += 1
@@ -338,14 +378,16 @@ export class Reader implements Inbox {
           this.#clock.after(pollMs, resolve)
         })
     }
+    this.#startable = 'none'
     await this.#commit()
   }
 
   #assigned(partitions: readonly number[], isContinued: boolean): void {
     this.#assignment += 1
+    this.#assignedPartitions = partitions
     const own = new Set(partitions)
     for (const [partition, part] of this.#parts) if (!isContinued || !own.has(partition)) this.#drop(part)
-    this.#isQuiescing = this.#isFinishing
+    this.#startable = this.#isFinishing ? 'below' : 'all'
     const added = partitions.filter((partition) => !this.#parts.has(partition))
     this.#change()
     this.#fetchAll()
@@ -374,11 +416,8 @@ export class Reader implements Inbox {
           this.#topic.offsets(partitions, latest),
         ])
         if (!isCurrent()) return
-        for (const partition of partitions) {
-          const from = committed.get(partition) ?? first.get(partition) ?? 0
-          const before = Math.max(first.get(partition) ?? 0, from - readBefore)
-          this.#parts.set(partition, newPart(partition, from, Math.min(from, before), end.get(partition) ?? 0))
-        }
+        for (const partition of partitions)
+          this.#enter(partition, committed.get(partition), first.get(partition) ?? 0, end.get(partition) ?? 0)
         break
       } catch (error) {
         this.#failed('positions could not be read', error)
@@ -389,8 +428,27 @@ export class Reader implements Inbox {
     this.#fetchAll()
   }
 
+  #enter(partition: number, committed: number | undefined, first: number, end: number): void {
+    const from = committed ?? first
+    const part = newPart(partition, from, Math.min(from, Math.max(first, from - readBefore)), end)
+    this.#parts.set(partition, part)
+    if (from > end) this.#endLost(part, end)
+    if (committed !== undefined) return
+    // With the next commit, the group has a position here, so that the messages that follow are not handled again and again.
+    part.committed = -1
+    if (first === 0) return
+    // A group without members loses its positions after a while, by default as long as the topic keeps messages.
+    part.deleted = 0
+    this.#say.error(
+      'the group has no position in a partition that has deleted messages: they may not have been handled',
+      {
+        partition,
+      },
+    )
+  }
+
   #failed(what: string, error: unknown): void {
-    this.#say.warn(what, { reason: clusterError(error, this.#options.settings).message })
+    this.#say.warn(what, { reason: outageError(error, this.#options.settings).message })
   }
 
   #pause(): Promise<void> {
@@ -422,7 +480,7 @@ export class Reader implements Inbox {
   }
 
   async #fetchEach(): Promise<void> {
-    if (this.#isClosed || this.#isStopped || this.#isQuiescing || this.#parts.size === 0) return
+    if (this.#isClosed || this.#isStopped || this.#startable !== 'all' || this.#parts.size === 0) return
     const isFull = this.#byId.size >= this.#mostMessages || this.#bytes >= this.#mostBytes
     const isHalf = this.#byId.size > this.#mostMessages / 2 || this.#bytes > this.#mostBytes / 2
     this.#isPaused = isFull || (this.#isPaused && isHalf)
@@ -431,15 +489,21 @@ export class Reader implements Inbox {
     this.#needsLeaders = false
     const leaders = await this.#topic.leaders(needed)
     const byLeader = new Map<number, Part[]>()
+    let isLeaderless = false
     for (const part of this.#parts.values()) {
       const leader = leaders[part.partition] ?? -1
-      if (leader < 0) throw new Error('LEADER_NOT_AVAILABLE')
+      if (leader < 0) {
+        isLeaderless = true
+        continue
+      }
       if (this.#fetching.has(leader) || isFarAhead(part)) continue
       const parts = byLeader.get(leader)
       if (parts === undefined) byLeader.set(leader, [part])
       else parts.push(part)
     }
     for (const [leader, parts] of byLeader) void this.#fetchFrom(leader, parts)
+    this.#isLeaderless = isLeaderless
+    if (isLeaderless) this.#say.warn('the leaders of partitions could not be found', { reason: 'LEADER_NOT_AVAILABLE' })
   }
 
   async #fetchFrom(leader: number, parts: readonly Part[]): Promise<void> {
@@ -448,7 +512,7 @@ export class Reader implements Inbox {
       const topic = this.#topic
       const fetched = await topic.fetch(
         leader,
-        parts.map(({ partition, next }) => ({ partition, offset: next })),
+        parts.map(({ partition, next, epoch }) => ({ partition, offset: next, epoch })),
       )
       for (const one of fetched) await this.#take(one)
     } catch (error) {
@@ -460,7 +524,7 @@ export class Reader implements Inbox {
     this.#fetchAll()
   }
 
-  async #take({ partition, offset, next, records, error }: Fetched): Promise<void> {
+  async #take({ partition, offset, next, epoch, cutAt, records, error }: Fetched): Promise<void> {
     const part = this.#parts.get(partition)
     // During the fetch, the partition went to another process, or its next offset changed.
     if (part === undefined || part.next !== offset || this.#isStopped) return
@@ -469,6 +533,16 @@ export class Reader implements Inbox {
       return
     }
     if (error !== undefined) throw new Error(error)
+    part.epoch = epoch
+    if (cutAt !== undefined) {
+      this.#endLost(part, cutAt)
+      return
+    }
+    if (part.deleted !== undefined) {
+      // All that was deleted is older than the first record that is left.
+      this.#lost(part, part.deleted, records[0]?.timestampMs ?? this.#clock.now())
+      part.deleted = undefined
+    }
     const page: Waiting[] = []
     for (const placed of records) {
       const waiting = this.#add(part, placed)
@@ -499,7 +573,7 @@ export class Reader implements Inbox {
       return undefined
     }
     const unsettled: Unsettled = { message, part, offset, replayed, deliveries: 0, isOut: false }
-    part.unsettled.set(offset, unsettled)
+    part.unsettled.set(id, unsettled)
     this.#byId.set(id, unsettled)
     this.#bytes += message.bytes
     return { id, lane, kind, redelivered: offset < part.inherited }
@@ -513,6 +587,11 @@ export class Reader implements Inbox {
     }
     const last = seen.get(writer)
     if (last !== undefined && id <= last.id) return offset > last.offset
+    if (last === undefined && seen.size >= mostWriters)
+      for (const oldest of seen.keys()) {
+        seen.delete(oldest)
+        break
+      }
     seen.set(writer, { id, offset })
     return false
   }
@@ -520,7 +599,7 @@ export class Reader implements Inbox {
   /** A record that fleethook did not write must not block its partition: it becomes a dead letter that an operator can look at. */
   #rejectForeign(part: Part, offset: number, value: Buffer | null): void {
     const now = this.#clock.now()
-    const text = value?.toString() ?? ''
+    const text = value?.subarray(0, mostForeignBytes).toString() ?? ''
     const message: InboxMessage = {
       id: this.#ids.next(now),
       lane: '*unknown',
@@ -531,7 +610,7 @@ export class Reader implements Inbox {
       bytes: text.length,
     }
     const placeholder: Unsettled = { message, part, offset, replayed: false, deliveries: 0, isOut: false }
-    part.unsettled.set(offset, placeholder)
+    part.unsettled.set(message.id, placeholder)
     this.#byId.set(message.id, placeholder)
     this.#bytes += message.bytes
     this.#log.error('a record in the topic is not a message of fleethook, and becomes a dead letter', {
@@ -566,75 +645,125 @@ export class Reader implements Inbox {
     if (this.#parts.get(partition) !== part || part.next !== next || (next >= low && next <= high)) return
     part.end = high
     if (next > high) {
-      part.next = high
-      this.#lost(part, next - high, this.#clock.now())
-      this.#log.error('the brokers lost the end of a partition, with messages that they had confirmed', {
-        partition,
-        missed: next - high,
-      })
+      this.#endLost(part, high)
       return
     }
     part.next = low
     const missed = low - Math.max(next, part.floor)
     // Messages below the floor were settled.
     if (missed <= 0) return
-    this.#lost(part, missed, Math.max(0, this.#clock.now() - (this.#options.retentionMs ?? 0)))
+    part.deleted = missed + (part.deleted ?? 0)
     this.#log.error('the topic deleted messages before they were handled: its retention is shorter than the lag', {
       partition,
       missed,
     })
   }
 
+  /** The log ends below a position of the group. What this process has read stays, and new messages get the offsets from here on. */
+  #endLost(part: Part, end: number): void {
+    const position = Math.max(part.next, part.floor)
+    for (const found of part.unsettled.values()) found.offset = Math.min(found.offset, end)
+    part.next = Math.min(part.next, end)
+    part.end = Math.max(part.next, end)
+    part.floor = Math.min(part.floor, end)
+    part.inherited = Math.min(part.inherited, end)
+    part.highest = Math.min(part.highest, end)
+    // The next commit moves the group back. Else the next owner would skip messages.
+    part.committed = -1
+    // Nobody knows how many messages came after the position.
+    this.#lost(part, 0, this.#clock.now())
+    this.#log.error('the brokers lost the end of a partition, with messages that they had confirmed', {
+      partition: part.partition,
+      records: position - end,
+    })
+  }
+
   /** Reports a gap for messages that are gone from the topic. Their vehicles are unknown. */
   #lost(part: Part, missed: number, toMs: number): void {
-    const fromMs = Math.min(part.lastReceivedAt ?? toMs - (this.#options.retentionMs ?? 0), toMs)
+    // A message that was not read yet was there for no longer than the topic keeps it.
+    const fromMs = Math.min(part.lastReceivedAt ?? toMs - (this.#options.retentionMs ?? toMs), toMs)
     this.#options.inbox.onGap?.({ reason: 'inbox_expired', fromMs: Math.max(0, fromMs), toMs, missed })
   }
 
   /** One commit at a time: a later one must not arrive before an earlier one. */
   #commit(): Promise<void> {
-    this.#committing = this.#committing.then(() => this.#commitNow())
+    this.#committing = this.#committing.then(() => resolvedOr(this.#commitNow(), this.#clock, mostCommitMs))
     return this.#committing
   }
 
   async #commitNow(): Promise<void> {
-    const moved = [...this.#parts.values()].flatMap((part): readonly (Offset & { readonly part: Part })[] => {
-      const offset = lowOf(part)
-      return offset > part.committed ? [{ part, partition: part.partition, offset }] : []
-    })
+    const moved = [...this.#parts.values()].flatMap(
+      (part): readonly (Offset & { readonly part: Part; readonly before: number })[] => {
+        const offset = lowOf(part)
+        return offset > part.committed ? [{ part, partition: part.partition, offset, before: part.committed }] : []
+      },
+    )
     if (moved.length === 0) return
     try {
       await this.#membership.commit(moved.map(({ partition, offset }) => ({ partition, offset })))
-      for (const { part, offset } of moved) part.committed = Math.max(part.committed, offset)
+      // Meanwhile the end of its log can have been lost.
+      for (const { part, offset, before } of moved) if (part.committed === before) part.committed = offset
+      this.#failedCommits = 0
     } catch (error) {
       // The next commit includes these positions. Without one, the next owner handles the messages again.
-      this.#log.debug('positions could not be committed', { error: [...codesOf(error)].join(' ') })
+      const details = { error: [...codesOf(error)].join(' ') }
+      if (++this.#failedCommits < mostFailedCommits) this.#log.debug('a commit failed', details)
+      else this.#say.warn('positions could not be committed', details)
     }
   }
 
   /** The watchdog: updates the end of each partition, and opens the reader again when a partition with messages does not move. */
   async #look(): Promise<void> {
-    const partitions = [...this.#parts.keys()]
-    const ends = await this.#topic.offsets(partitions, latest).catch(() => undefined)
-    if (ends === undefined || this.#isClosed) return
+    this.#warnOfRetention()
+    const found: { ends?: ReadonlyMap<number, number> } = {}
+    const asked = this.#topic.offsets(this.#assignedPartitions, latest).then((ends) => {
+      found.ends = ends
+    })
+    // A client that never answers must not stop the watchdog.
+    await resolvedOr(asked, this.#clock, lookMs)
+    if (this.#isClosed) return
+    const { ends } = found
+    this.#failedLooks = ends === undefined ? this.#failedLooks + 1 : 0
     let worst = 0
-    for (const [partition, end] of ends) {
+    for (const [partition, end] of ends ?? []) {
       const part = this.#parts.get(partition)
       if (part === undefined) continue
       part.end = Math.max(part.next, end)
-      const mayMove = end > part.next && !this.#isPaused && !this.#isQuiescing && !isFarAhead(part)
+      const mayMove = end > part.next && !this.#isPaused && this.#startable === 'all' && !isFarAhead(part)
       part.stuck = mayMove && part.next === part.watched ? part.stuck + 1 : 0
       part.watched = part.next
       worst = Math.max(worst, part.stuck)
     }
-    if (worst < 2) return
-    this.#log.warn('a partition has messages but is not read: the reader is opened again', { looks: worst })
+    if (Math.max(worst, this.#failedLooks) < 2) return
+    this.#log.warn('partitions are not read: the reader is opened again', { looks: Math.max(worst, this.#failedLooks) })
+    this.#failedLooks = 0
     const old = this.#topic
     this.#topic = new TopicReader(this.#options.connector, this.#options.settings.topic)
     void old.close()
-    if (worst >= 4) this.#membership.restart()
+    this.#fetching.clear()
+    this.#isPlanning = false
+    if (worst >= 4) {
+      // Others get the partitions at once.
+      await this.#quiesce()
+      this.#membership.restart()
+    }
     this.#needsLeaders = true
     this.#fetchAll()
+  }
+
+  /** A message that waits for longer than the topic keeps it is lost. */
+  #warnOfRetention(): void {
+    const { retentionMs } = this.#options
+    const oldestMs = this.oldestMs() ?? 0
+    if (retentionMs === undefined) return
+    const near = oldestMs >= 0.8 * retentionMs ? 'soon' : oldestMs >= 0.5 * retentionMs ? 'half' : 'no'
+    if (near === this.#nearDeletion) return
+    this.#nearDeletion = near
+    const details = { oldestMs, retentionMs }
+    if (near === 'half')
+      this.#log.warn('the oldest message has waited for half of the time that the topic keeps it', details)
+    if (near === 'soon')
+      this.#log.error('the topic deletes the oldest message soon, and it is not handled yet', details)
   }
 }
 
@@ -642,11 +771,13 @@ function newPart(partition: number, from: number, next: number, end: number): Pa
   return {
     partition,
     next,
+    epoch: -1,
     floor: from,
     committed: from,
     unsettled: new PassingMap(),
     highest: -1,
     inherited: end,
+    deleted: undefined,
     lastReceivedAt: undefined,
     end,
     watched: -1,

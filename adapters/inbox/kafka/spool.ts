@@ -1,7 +1,7 @@
 import type { Clock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Log } from '../../../src/base/log.ts'
-import type { Inbox, InboxMessage } from '../../../src/inbox/inbox.ts'
+import type { Inbox, InboxMessage, Opened } from '../../../src/inbox/inbox.ts'
 import type { Entry } from './writer.ts'
 
 interface SpoolOptions {
@@ -21,8 +21,9 @@ interface Spooled {
   readonly kept: Promise<boolean>
 }
 
-/** The most messages that are forwarded to the topic at once. */
+/** The most messages of a partition that are forwarded to the topic at once, and their bytes. */
 const atOnce = 200
+const atOnceBytes = 2 * 1_048_576
 const pauseMs = 500
 
 /**
@@ -33,20 +34,18 @@ export class Spool {
   readonly #options: SpoolOptions
   readonly #partitions = new Map<number, Spooled[]>()
   #isClosed = false
-  #count = 0
 
   constructor(options: SpoolOptions) {
     this.#options = options
   }
 
-  /** Opens the file. Messages that an earlier process left there go to the topic before new ones. Resolves to the last id. */
-  async open(): Promise<string | undefined> {
+  /** Opens the file. Messages that an earlier process left there go to the topic before new ones. */
+  async open(): Promise<Pick<Opened, 'lastId' | 'gaps'>> {
     const { inbox, partitionOf } = this.#options
-    const { lastId, waiting } = await inbox.open()
-    for await (const page of waiting)
+    const opened = await inbox.open()
+    for await (const page of opened.waiting)
       for (const { id, lane } of page) this.#queueOf(partitionOf(lane)).push({ id, kept: Promise.resolve(true) })
-    this.#count = inbox.usage().messages
-    return lastId
+    return opened
   }
 
   /** Whether the messages of this partition go through the file. */
@@ -56,7 +55,7 @@ export class Spool {
 
   /** The number of messages that wait in the file. */
   get size(): number {
-    return this.#count
+    return this.#options.inbox.usage().messages
   }
 
   /** Adds messages to the end of a partition's queue. Resolves when they are on the disk. */
@@ -69,7 +68,6 @@ export class Spool {
     const queue = this.#queueOf(partition)
     for (const { id } of messages) queue.push({ id, kept })
     await stored
-    this.#count += messages.length
   }
 
   /** Takes over the entries that the brokers did not confirm, and all that wait behind them. */
@@ -114,18 +112,22 @@ export class Spool {
   async #forward(partition: number, queue: Spooled[]): Promise<void> {
     const { inbox, log } = this.#options
     while (queue.length > 0 && !this.#isClosed) {
-      const batch = queue.slice(0, atOnce)
       const messages: InboxMessage[] = []
+      let taken = 0
+      let bytes = 0
       try {
-        for (const { id, kept } of batch) {
+        for (const { id, kept } of queue.slice(0, atOnce)) {
+          if (bytes >= atOnceBytes) break
+          taken += 1
           if (!(await kept)) continue
           const claim = await inbox.claim(id)
-          if (claim !== undefined) messages.push(claim.message)
+          if (claim === undefined) continue
+          messages.push(claim.message)
+          bytes += claim.message.bytes
         }
         await this.#options.append(partition, messages)
         for (const { id } of messages) await inbox.settle(id)
-        queue.splice(0, batch.length)
-        this.#count -= messages.length
+        queue.splice(0, taken)
       } catch (error) {
         if (this.#isClosed) return
         this.#options.failed(error)

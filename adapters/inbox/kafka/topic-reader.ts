@@ -7,6 +7,8 @@ type FetchResponsePartition = Awaited<ReturnType<Consumer['fetch']>>['responses'
 export interface Position {
   readonly partition: number
   readonly offset: number
+  /** The leader epoch of the record before it. With that, the broker notices when the log was cut below. Default: unknown. */
+  readonly epoch?: number
 }
 
 /** A record with its partition and offset. */
@@ -25,6 +27,10 @@ export interface Fetched {
   readonly offset: number
   /** The next offset to fetch. */
   readonly next: number
+  /** The leader epoch of the record before `next`. -1: unknown. */
+  readonly epoch: number
+  /** The log was cut at this offset, which is below the one that was asked for. Other records can follow there. */
+  readonly cutAt: number | undefined
   readonly records: readonly PlacedRecord[]
   /** The name of a protocol error, for instance `OFFSET_OUT_OF_RANGE`. */
   readonly error: string | undefined
@@ -37,7 +43,7 @@ export const earliest = -2
 /** How long the broker may hold a fetch while there are no records, in milliseconds. */
 const waitMs = 500
 const requestMs = 8_000
-/** The number of fetches without a result after which a scan ends. */
+/** The number of fetches without a result after which a scan gives up: on the partition if its leader answers, else as a whole. */
 const mostFailures = 20
 const mostBytes = 4 * 1_048_576
 const mostPartitionBytes = 1_048_576
@@ -87,22 +93,22 @@ export class TopicReader {
   async fetch(node: number, positions: readonly Position[]): Promise<readonly Fetched[]> {
     const metadata = await this.#consumer.metadata({ topics: [this.#topic], retries: metadataRetries })
     const topicId = metadata.topics.get(this.#topic)?.id ?? ''
-    const partitions = positions.map(({ partition, offset }) => ({
+    const partitions = positions.map(({ partition, offset, epoch = -1 }) => ({
       partition,
       currentLeaderEpoch: -1,
       fetchOffset: BigInt(offset),
-      lastFetchedEpoch: -1,
+      lastFetchedEpoch: epoch,
       partitionMaxBytes: mostPartitionBytes,
     }))
     const found = await this.#consumer
       .fetch({ node, topics: [{ topicId, partitions }], maxWaitTime: waitMs, minBytes: 1, maxBytes: mostBytes })
       .catch((error: unknown) => partialResponse(error))
-    const asked = new Map(positions.map(({ partition, offset }) => [partition, offset]))
+    const asked = new Map(positions.map((position) => [position.partition, position]))
     return found.responses.flatMap(({ partitions: parts }) =>
       parts.flatMap((part): readonly Fetched[] => {
-        const offset = asked.get(part.partitionIndex)
+        const position = asked.get(part.partitionIndex)
         // The broker can also answer for a partition of an earlier request.
-        return offset === undefined ? [] : [this.#read(part, offset)]
+        return position === undefined ? [] : [this.#read(part, position)]
       }),
     )
   }
@@ -118,13 +124,20 @@ export class TopicReader {
       try {
         const leaders = await this.leaders(isFresh)
         isFresh = false
-        const [first] = left.keys()
-        const node = leaders[first ?? 0] ?? -1
+        const [first = 0] = left.keys()
+        const node = leaders[first] ?? -1
         const positions = [...left]
           .filter(([partition]) => leaders[partition] === node)
           .map(([partition, offset]) => ({ partition, offset }))
         const fetched = await this.fetch(node, positions)
         const failed = fetched.find(({ error }) => error !== undefined)
+        const start = failed?.error === 'OFFSET_OUT_OF_RANGE' ? await this.#startOf(failed.partition) : 0
+        // A scan can take so long that the topic deletes records in front of it.
+        if (failed !== undefined && start > failed.offset) {
+          left.set(failed.partition, start)
+          if (start >= (to.get(failed.partition) ?? 0)) left.delete(failed.partition)
+          continue
+        }
         if (failed !== undefined) throw new Error(failed.error)
         for (const { partition, next, records } of fetched) {
           const end = to.get(partition) ?? 0
@@ -133,8 +146,9 @@ export class TopicReader {
           else left.delete(partition)
         }
         // The rest of a partition can consist of offsets without records.
-        if (fetched.some(({ next, offset }) => next > offset)) failures = 0
-        else if (++failures >= mostFailures) return
+        const isMoving = fetched.some(({ next, offset }) => next > offset)
+        if (!isMoving && ++failures >= mostFailures) left.delete(first)
+        if (isMoving || failures >= mostFailures) failures = 0
       } catch (error) {
         failures += 1
         if (failures >= mostFailures) throw error
@@ -148,7 +162,15 @@ export class TopicReader {
     return closeClient(this.#consumer)
   }
 
-  #read({ partitionIndex: partition, errorCode, records: batches }: FetchResponsePartition, offset: number): Fetched {
+  async #startOf(partition: number): Promise<number> {
+    return (await this.offsets([partition], earliest)).get(partition) ?? 0
+  }
+
+  #read({ errorCode, divergingEpoch, records: batches }: FetchResponsePartition, position: Position): Fetched {
+    const { partition, offset } = position
+    const diverged = divergingEpoch !== undefined && divergingEpoch.epoch >= 0 ? divergingEpoch : undefined
+    const endOffset = diverged === undefined ? offset : Number(diverged.endOffset)
+    let epoch = diverged?.epoch ?? position.epoch ?? -1
     const error =
       errorCode === 0 ? undefined : (this.#connector.client.protocolErrorsCodesById[errorCode] ?? String(errorCode))
     const records: PlacedRecord[] = []
@@ -161,8 +183,9 @@ export class TopicReader {
           if (at >= offset) records.push({ partition, offset: at, timestampMs: timeOf(batch, record), record })
         }
       next = Math.max(next, first + batch.lastOffsetDelta + 1)
+      epoch = batch.partitionLeaderEpoch
     }
-    return { partition, offset, next, records, error }
+    return { partition, offset, next, epoch, cutAt: endOffset < offset ? endOffset : undefined, records, error }
   }
 }
 

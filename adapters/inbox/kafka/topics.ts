@@ -51,9 +51,12 @@ export function topicPlans({ topic, deadTopic, lifeTopic, partitions }: KafkaSet
   ]
 }
 
+/** The most bytes that the record of a dead letter has more than the one of its message. */
+const mostReasonBytes = 16_384
+
 /** What the inbox needs to know about its topics. */
 export interface FoundTopics {
-  /** The largest record that the topic of the messages accepts, in bytes. */
+  /** The largest record that the topic of the messages accepts, and that fits in the topic of dead letters, in bytes. */
   readonly mostBytes: number
   /** How long the topic keeps a message, in milliseconds. `undefined`: without limit, or unknown. */
   readonly retentionMs: number | undefined
@@ -76,14 +79,15 @@ export async function checkTopics(admin: Admin, settings: KafkaSettings, log: Lo
     const topic = found.topics.get(plan.name)
     if (topic === undefined) throw clusterError(new Error(`Unknown topic ${plan.name}.`), settings)
     checkPartitions(plan, topic, settings, log)
+    if (plan.name === settings.topic) checkCleanup(plan.name, configs?.get(plan.name))
     const weakness = weaknessOf(plan.name, topic, configs?.get(plan.name))
     if (weakness !== undefined && !settings.allowWeak) throw weakness
     isWeak ||= weakness !== undefined
   }
-  const own = configs?.get(settings.topic)
-  const retentionMs = Number(own?.get('retention.ms') ?? -1)
+  const most = (name: string): number => Number(configs?.get(name)?.get('max.message.bytes') ?? 1_048_588)
+  const retentionMs = Number(configs?.get(settings.topic)?.get('retention.ms') ?? -1)
   return {
-    mostBytes: Number(own?.get('max.message.bytes') ?? 1_048_588),
+    mostBytes: Math.min(most(settings.topic), most(settings.deadTopic) - mostReasonBytes),
     retentionMs: retentionMs > 0 ? retentionMs : undefined,
     isWeak,
   }
@@ -94,7 +98,7 @@ async function readConfigs(
   admin: Admin,
   names: readonly string[],
 ): Promise<ReadonlyMap<string, ReadonlyMap<string, string>> | undefined> {
-  const wanted = ['min.insync.replicas', 'max.message.bytes', 'retention.ms', 'cleanup.policy']
+  const wanted = [...Object.keys(safe), 'max.message.bytes', 'retention.ms', 'cleanup.policy']
   const topicResource = 2
   try {
     const described = await admin.describeConfigs({
@@ -137,6 +141,17 @@ function checkPartitions(plan: TopicPlan, topic: ClusterTopicMetadata, settings:
   })
 }
 
+/** A topic that keeps only the newest message of each vehicle loses those that wait. */
+function checkCleanup(name: string, configs: ReadonlyMap<string, string> | undefined): void {
+  const policy = configs?.get('cleanup.policy') ?? 'delete'
+  if (!policy.includes('compact')) return
+  throw new FleethookError(
+    'option_invalid',
+    `The topic ${name} has cleanup.policy=${policy}: it deletes messages of a vehicle that has newer ones.`,
+    { hint: 'Set cleanup.policy=delete for this topic.' },
+  )
+}
+
 function weaknessOf(
   name: string,
   { partitions }: ClusterTopicMetadata,
@@ -164,13 +179,18 @@ function weaknessOf(
       `The topic ${name} has min.insync.replicas=${least}: one broker alone may confirm a message, and lose it.`,
       { hint },
     )
+  if (configs?.get('unclean.leader.election.enable') === 'true')
+    return new FleethookError(
+      'option_invalid',
+      `The topic ${name} has unclean.leader.election.enable=true: a broker without the newest messages may become the leader, and lose them.`,
+      { hint },
+    )
   return undefined
 }
 
-/** What {@link applyTopics} did to one topic. */
-export interface AppliedTopic extends TopicPlan {
-  readonly outcome: 'created' | 'exists'
-}
+/** What {@link applyTopics} did to one topic. One that exists can have other settings than those of its plan. */
+export type AppliedTopic =
+  (TopicPlan & { readonly outcome: 'created' }) | { readonly name: string; readonly outcome: 'exists' }
 
 /** Creates the topics that are missing. Those that exist stay as they are. */
 export async function applyTopics(admin: Admin, settings: KafkaSettings): Promise<readonly AppliedTopic[]> {
@@ -179,26 +199,25 @@ export async function applyTopics(admin: Admin, settings: KafkaSettings): Promis
     : 3
   const applied: AppliedTopic[] = []
   for (const plan of topicPlans(settings)) {
-    const configs = Object.entries(plan.configs).map(([name, value]) => ({
-      name,
-      value: name === 'min.insync.replicas' ? String(Math.min(2, replicas)) : value,
-    }))
+    const { name, partitions } = plan
+    const configs = { ...plan.configs, 'min.insync.replicas': String(Math.min(2, replicas)) }
     try {
-      await admin.createTopics({ topics: [plan.name], partitions: plan.partitions, replicas, configs })
-      applied.push({ ...plan, outcome: 'created' })
+      const entries = Object.entries(configs).map(([key, value]) => ({ name: key, value }))
+      await admin.createTopics({ topics: [name], partitions, replicas, configs: entries })
+      applied.push({ name, partitions, configs, outcome: 'created' })
     } catch (error) {
       const codes = codesOf(error)
       if (codes.has('INVALID_REPLICATION_FACTOR'))
         throw new FleethookError(
           'option_invalid',
-          `The cluster has fewer than ${replicas} brokers for the topic ${plan.name}.`,
+          `The cluster has fewer than ${replicas} brokers for the topic ${name}.`,
           {
             cause: error,
             hint: 'Add brokers, or accept fewer replicas with --allow-weak.',
           },
         )
       if (!codes.has('TOPIC_ALREADY_EXISTS')) throw error
-      applied.push({ ...plan, outcome: 'exists' })
+      applied.push({ name, outcome: 'exists' })
     }
   }
   return applied

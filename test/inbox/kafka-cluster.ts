@@ -1,0 +1,282 @@
+// A cluster in memory with the interface of the client that the Kafka inbox uses, so that tests need no brokers.
+import { EventEmitter } from 'node:events'
+import { murmur2 } from '@platformatic/kafka'
+import { type Client, Connector } from '../../adapters/inbox/kafka/client.ts'
+import { readKafkaOptions, type KafkaSettings } from '../../adapters/inbox/kafka/options.ts'
+import type { Outgoing } from '../../adapters/inbox/kafka/records.ts'
+import { Writer } from '../../adapters/inbox/kafka/writer.ts'
+import type { FakeClock } from '../../src/testing.ts'
+
+/** A record that a broker keeps. */
+interface Kept {
+  readonly offset: number
+  readonly epoch: number
+  readonly timestampMs: number
+  readonly key: Buffer
+  readonly value: Buffer | null
+  readonly headers: readonly (readonly [Buffer, Buffer])[]
+}
+
+/** One partition. */
+export interface PartitionLog {
+  start: number
+  end: number
+  records: readonly Kept[]
+  /** -1: none. */
+  leader: number
+  /** The number of leaders before. */
+  epoch: number
+}
+
+/** The protocol's codes that the cluster answers with. */
+const codes: Readonly<Record<number, string>> = { 1: 'OFFSET_OUT_OF_RANGE', 10: 'MESSAGE_TOO_LARGE' }
+
+interface Asked {
+  readonly topics: readonly { readonly topicId: string; readonly partitions: readonly Position[] }[]
+}
+interface Position {
+  readonly partition: number
+  readonly fetchOffset: bigint
+  readonly lastFetchedEpoch: number
+}
+
+/** The part of the client's consumer that the inbox uses. It is the only member of its group, and its heartbeats succeed. */
+export class FakeConsumer extends EventEmitter {
+  readonly groupId = 'handlers'
+  readonly topics = { track: (): boolean => true }
+  isClosed = false
+  /** What the client calls before it joins. */
+  beforeJoin = async (): Promise<unknown> => undefined
+  readonly #cluster: FakeCluster
+  #generation = 0
+
+  constructor(cluster: FakeCluster) {
+    super()
+    this.#cluster = cluster
+    cluster.consumers.push(this)
+  }
+
+  async joinGroup({ protocolsMetadata }: { readonly protocolsMetadata: () => Promise<Buffer> }): Promise<void> {
+    this.beforeJoin = protocolsMetadata
+    await protocolsMetadata()
+    this.joined(this.#cluster.assigned)
+    this.#beat()
+  }
+
+  /** The group has let it in. */
+  joined(partitions: readonly number[]): void {
+    this.#generation += 1
+    const assignments = [{ topic: 'fleethook', partitions }]
+    this.emit('consumer:group:join', { memberId: 'm1', generationId: this.#generation, assignments })
+  }
+
+  #beat(): void {
+    if (this.isClosed) return
+    this.emit('consumer:heartbeat:start')
+    this.emit('consumer:heartbeat:end')
+    this.#cluster.clock.after(1_000, () => this.#beat())
+  }
+
+  async metadata({ topics }: { readonly topics: readonly string[] }): Promise<unknown> {
+    await this.#asked()
+    return this.#cluster.metadata(topics)
+  }
+
+  async commit({ offsets }: { readonly offsets: readonly { partition: number; offset: bigint }[] }): Promise<void> {
+    await this.#asked()
+    for (const { partition, offset } of offsets) this.#cluster.committed.set(partition, Number(offset))
+  }
+
+  async listCommittedOffsets(given: {
+    readonly topics: readonly { readonly topic: string; readonly partitions: readonly number[] }[]
+  }): Promise<ReadonlyMap<string, readonly bigint[]>> {
+    await this.#asked()
+    const of = (partition: number): bigint => BigInt(this.#cluster.committed.get(partition) ?? -1)
+    return new Map(given.topics.map(({ topic }) => [topic, this.#cluster.logsOf(topic).map((_, index) => of(index))]))
+  }
+
+  async listOffsets({
+    topics,
+    timestamp,
+  }: {
+    readonly topics: readonly string[]
+    readonly timestamp: bigint
+  }): Promise<ReadonlyMap<string, readonly bigint[]>> {
+    await this.#asked()
+    const at = ({ start, end, records }: PartitionLog): bigint => {
+      if (timestamp === -2n) return BigInt(start)
+      if (timestamp === -1n) return BigInt(end)
+      return BigInt(records.find(({ timestampMs }) => timestampMs >= Number(timestamp))?.offset ?? -1)
+    }
+    return new Map(topics.map((topic) => [topic, this.#cluster.logsOf(topic).map(at)]))
+  }
+
+  async fetch(asked: Asked): Promise<unknown> {
+    await this.#asked()
+    const first = this.#answered(asked)
+    const isAnswer = ({ errorCode, divergingEpoch, records }: (typeof first)[number]['partitions'][number]): boolean =>
+      errorCode !== 0 || divergingEpoch.epoch >= 0 || records.length > 0
+    if (first.some(({ partitions }) => partitions.some(isAnswer))) return { responses: first }
+    await new Promise<void>((resolve) => {
+      this.#cluster.clock.after(500, resolve)
+    })
+    await this.#asked()
+    return { responses: this.#answered(asked) }
+  }
+
+  async close(): Promise<void> {
+    this.isClosed = true
+  }
+
+  #answered({ topics }: Asked) {
+    return topics.map(({ topicId, partitions }) => ({
+      partitions: partitions.map(({ partition, fetchOffset, lastFetchedEpoch }) => {
+        const log = this.#cluster.logOf(topicId, partition)
+        const from = Number(fetchOffset)
+        const errorCode = from < log.start || from > log.end ? 1 : 0
+        // As a broker does: the end of what the leaders up to this one have written.
+        const endOffset = log.records.find(({ epoch }) => epoch > lastFetchedEpoch)?.offset ?? log.end
+        const isCut = errorCode === 0 && lastFetchedEpoch >= 0 && endOffset < from
+        const divergingEpoch = isCut ? { epoch: lastFetchedEpoch, endOffset: BigInt(endOffset) } : none
+        const records = errorCode === 0 && !isCut ? batchesOf(log, from) : []
+        return { partitionIndex: partition, errorCode, divergingEpoch, records }
+      }),
+    }))
+  }
+
+  async #asked(): Promise<void> {
+    if (this.isClosed) throw new Error('Connection closed')
+    await this.#cluster.asked(this)
+  }
+}
+
+const none = { epoch: -1, endOffset: -1n }
+
+function batchesOf(log: PartitionLog, from: number) {
+  const records = log.records.filter(({ offset }) => offset >= from)
+  const [first] = records
+  const last = records.at(-1)
+  if (first === undefined || last === undefined) return []
+  return [
+    {
+      attributes: 0,
+      partitionLeaderEpoch: last.epoch,
+      firstOffset: BigInt(first.offset),
+      lastOffsetDelta: last.offset - first.offset,
+      firstTimestamp: 0n,
+      maxTimestamp: BigInt(last.timestampMs),
+      records: records.map(({ offset, timestampMs, key, value, headers }) => ({
+        ...{ offsetDelta: offset - first.offset, timestampDelta: BigInt(timestampMs), key, value, headers },
+      })),
+    },
+  ]
+}
+
+/** Topics, their logs, and the positions of one group. */
+export class FakeCluster {
+  readonly clock: FakeClock
+  readonly settings: KafkaSettings = readKafkaOptions({ brokers: ['b1:9092'], partitions: 2 })
+  readonly connector: Connector
+  readonly consumers: FakeConsumer[] = []
+  readonly committed: Map<number, number> = new Map()
+  /** The partitions that the group gives to a process that joins. */
+  assigned: readonly number[] = [0]
+  /** The largest value that the brokers accept, in bytes. */
+  mostBytes: number = 1_000_000
+  /** Called before each answer to a consumer. */
+  asked: (consumer: FakeConsumer) => Promise<void> | void = () => {}
+  readonly #topics: ReadonlyMap<string, readonly PartitionLog[]>
+
+  constructor(clock: FakeClock) {
+    this.clock = clock
+    const { topic, deadTopic, lifeTopic } = this.settings
+    const log = (): PartitionLog => ({ start: 0, end: 0, records: [], leader: 1, epoch: 0 })
+    this.#topics = new Map([
+      [topic, [log(), log()]],
+      [deadTopic, [log(), log()]],
+      [lifeTopic, [log()]],
+    ])
+    this.connector = new Connector(clientOf(this), this.settings)
+  }
+
+  logsOf(topic: string): readonly PartitionLog[] {
+    return this.#topics.get(topic) ?? []
+  }
+
+  logOf(topic: string, partition = 0): PartitionLog {
+    const log = this.logsOf(topic)[partition]
+    if (log === undefined) throw new Error(`There is no partition ${partition} of ${topic}.`)
+    return log
+  }
+
+  /** A broker appends a record at the current time. */
+  append({ topic, partition, key, value, headers }: Omit<Outgoing, 'timestamp'>): void {
+    const log = this.logOf(topic, partition)
+    const place = { offset: log.end, epoch: log.epoch, timestampMs: this.clock.now() }
+    log.records = [...log.records, { ...place, key, value: value ?? null, headers: [...headers] }]
+    log.end += 1
+  }
+
+  /** Retention deletes the records before this offset. */
+  deleteBefore(log: PartitionLog, offset: number): void {
+    log.start = offset
+    log.end = Math.max(log.end, offset)
+    log.records = log.records.filter((record) => record.offset >= offset)
+  }
+
+  /** All replicas lose the records from this offset on, and elect a new leader. */
+  loseFrom(log: PartitionLog, offset: number): void {
+    log.end = offset
+    log.epoch += 1
+    log.records = log.records.filter((record) => record.offset < offset)
+  }
+
+  metadata(topics: readonly string[]): {
+    readonly topics: ReadonlyMap<string, { readonly id: string; readonly partitions: readonly { leader: number }[] }>
+  } {
+    const partitionsOf = (name: string) => ({
+      id: name,
+      partitions: this.logsOf(name).map(({ leader }) => ({ leader })),
+    })
+    return { topics: new Map(topics.map((name) => [name, partitionsOf(name)])) }
+  }
+
+  async send(messages: readonly Outgoing[]): Promise<void> {
+    for (const message of messages) {
+      if ((message.value?.length ?? 0) > this.mostBytes) throw refused(10, message)
+      this.append(message)
+    }
+  }
+
+  writer(): Writer {
+    const { topic, deadTopic, lifeTopic } = this.settings
+    const { connector, settings, clock } = this
+    return new Writer({ connector, settings, clock, topics: [topic, deadTopic, lifeTopic] })
+  }
+}
+
+/** The package with what the inbox uses of it. */
+function clientOf(cluster: FakeCluster): Client {
+  const client = {
+    Producer: class {
+      on(): void {}
+      metadata = async ({ topics }: { readonly topics: readonly string[] }) => cluster.metadata(topics)
+      send = ({ messages }: { readonly messages: readonly Outgoing[] }) => cluster.send(messages)
+      async close(): Promise<void> {}
+    },
+    Consumer: class extends FakeConsumer {
+      constructor() {
+        super(cluster)
+      }
+    },
+    FetchIsolationLevels: { READ_UNCOMMITTED: 0 },
+    protocolErrorsCodesById: codes,
+    murmur2,
+  }
+  return client as unknown as Client // oxlint-disable-line no-unsafe-type-assertion -- a stand-in
+}
+
+function refused(errorCode: number, { topic, partition }: Outgoing): Error {
+  const response = { responses: [{ name: topic, partitionResponses: [{ index: partition, errorCode }] }] }
+  return Object.assign(new Error(codes[errorCode]), { apiId: codes[errorCode], response })
+}

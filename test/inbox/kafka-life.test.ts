@@ -1,0 +1,186 @@
+import { afterEach, describe, expect, test } from 'vitest'
+import { Life } from '../../adapters/inbox/kafka/life.ts'
+import type { InboxGap, KeptGap } from '../../src/inbox/inbox.ts'
+import { type FakeClock, fakeClock } from '../../src/testing.ts'
+import { FakeCluster } from './kafka-cluster.ts'
+
+interface Scene {
+  readonly cluster: FakeCluster
+  readonly clock: FakeClock
+  readonly gaps: InboxGap[]
+  readonly logged: string[]
+  readonly life: Life
+}
+
+interface Way {
+  /** Signs of other receivers from before. */
+  readonly before?: (sign: Sign, clock: FakeClock) => Promise<void> | void
+  readonly openGaps?: readonly KeptGap[]
+  readonly earlier?: readonly InboxGap[]
+  readonly isExpected?: boolean
+  readonly prepare?: (cluster: FakeCluster) => void
+}
+
+type Sign = (name: string, content: object | undefined) => void
+
+const lives: Life[] = []
+const hourMs = 3_600_000
+
+function signOf(cluster: FakeCluster): Sign {
+  return (name, content) =>
+    cluster.append({
+      ...{ topic: 'fleethook-life', partition: 0, key: Buffer.from(name), headers: new Map() },
+      ...(content === undefined ? {} : { value: Buffer.from(JSON.stringify({ gaps: [], ...content })) }),
+    })
+}
+
+async function setup({ before, openGaps = [], earlier = [], isExpected = false, prepare }: Way = {}): Promise<Scene> {
+  const clock = fakeClock()
+  const cluster = new FakeCluster(clock)
+  await before?.(signOf(cluster), clock)
+  const gaps: InboxGap[] = []
+  const logged: string[] = []
+  const note = (line: string): void => void logged.push(line)
+  const life = new Life({
+    ...{ connector: cluster.connector, settings: cluster.settings, clock, writer: cluster.writer() },
+    ...{ writerId: Buffer.from('own'), earlier, openGaps: () => [...openGaps, ...gaps.map(kept)] },
+    log: { debug: note, info: note, warn: note, error: note },
+    onGap: (gap) => void gaps.push(gap),
+    onSigned: () => note('signed'),
+  })
+  lives.push(life)
+  prepare?.(cluster)
+  life.start(isExpected)
+  await clock.advance(100)
+  return { cluster, clock, gaps, logged, life }
+}
+
+const kept = (gap: InboxGap): KeptGap => ({ toMs: 0, missed: 0, ...gap })
+
+/** The last signs of all receivers, by name. `undefined`: deleted. */
+function signsOf(cluster: FakeCluster): ReadonlyMap<string, { readonly gaps: readonly KeptGap[] } | undefined> {
+  return new Map(
+    cluster
+      .logOf('fleethook-life')
+      .records.map(({ key, value }) => [key.toString(), value === null ? undefined : JSON.parse(value.toString())]),
+  )
+}
+
+afterEach(async () => {
+  for (const life of lives.splice(0)) void life.close()
+})
+
+describe('signs of life', () => {
+  test('the first receiver of all reports no gap, and the time in which its old inbox was down', async () => {
+    expect((await setup()).gaps).toEqual([])
+    const stopped = { reason: 'stopped', fromMs: 1_000 } as const
+    const { gaps, clock } = await setup({ earlier: [stopped] })
+    expect(gaps).toEqual([{ ...stopped, toMs: clock.now() - 100 }])
+    expect((await setup({ earlier: [stopped], isExpected: true })).gaps).toEqual([])
+  })
+
+  test('a stop of the old inbox is no gap while others have listened', async () => {
+    const earlier: readonly InboxGap[] = [{ reason: 'stopped', fromMs: 1_000 }]
+    const { gaps, cluster, clock } = await setup({
+      earlier,
+      before: (sign) => sign('other', { state: 'alive', isAccounted: true }),
+    })
+    await clock.advance(3_000)
+    signOf(cluster)('other', { state: 'alive', isAccounted: true })
+    await clock.advance(14_000)
+    expect(gaps).toEqual([])
+  })
+
+  test('a receiver that crashed before it had reported the gap before it leaves that gap to the next one', async () => {
+    let times: readonly number[] = []
+    const { gaps, clock } = await setup({
+      async before(sign, { advance, now }) {
+        sign('first', { state: 'closed', isAccounted: true })
+        const stoppedAt = now()
+        await advance(hourMs)
+        sign('second', { state: 'alive', isAccounted: false })
+        times = [stoppedAt, now()]
+        await advance(8_000)
+      },
+    })
+    const startedAt = clock.now() - 100
+    // It may still live.
+    expect(gaps).toEqual([])
+    await clock.advance(16_000)
+    const [stoppedAt, crashedAt] = times
+    expect(gaps).toEqual([
+      { reason: 'stopped', fromMs: stoppedAt, toMs: crashedAt },
+      { reason: 'restarted', fromMs: crashedAt, toMs: startedAt },
+    ])
+  })
+
+  test('receivers that replace each other faster than they report leave no gap', async () => {
+    const { gaps, cluster, clock } = await setup({
+      async before(sign, { advance }) {
+        sign('first', { state: 'alive', isAccounted: true })
+        await advance(500)
+        sign('second', { state: 'alive', isAccounted: false })
+        await advance(500)
+        sign('first', { state: 'closed', isAccounted: true })
+        await advance(4_500)
+        sign('second', { state: 'alive', isAccounted: false })
+        await advance(4_500)
+      },
+    })
+    await clock.advance(1_000)
+    signOf(cluster)('second', { state: 'closed', isAccounted: false })
+    await clock.advance(16_000)
+    expect(gaps).toEqual([])
+  })
+
+  test('signs that cannot be read are read again, and the gap is reported once', async () => {
+    let isBroken = true
+    const { gaps, clock, logged } = await setup({
+      async before(sign, { advance }) {
+        sign('first', { state: 'closed', isAccounted: true })
+        await advance(hourMs)
+      },
+      prepare(cluster) {
+        cluster.asked = () => (isBroken ? Promise.reject(new Error('Connection closed')) : undefined)
+      },
+    })
+    await clock.advance(6_000)
+    expect(gaps).toEqual([])
+    expect(logged).toContain('the signs of life of other receivers could not be read')
+    isBroken = false
+    await clock.advance(30_000)
+    expect(gaps.map(({ reason }) => reason)).toEqual(['stopped'])
+  })
+
+  test('gaps of a receiver that ended are in a sign of this one before its own are deleted', async () => {
+    const gap: KeptGap = { reason: 'inbox_unavailable', vin: 'V1', fromMs: 1, toMs: 2, missed: 3 }
+    const { gaps, cluster } = await setup({
+      async before(sign, { advance }) {
+        sign('first', { state: 'closed', isAccounted: true, gaps: [gap] })
+        await advance(20_000)
+      },
+    })
+    expect(gaps[0]).toEqual(gap)
+    expect(signsOf(cluster).get('first')).toBeUndefined()
+    const records = cluster.logOf('fleethook-life').records
+    const tombstone = records.findIndex(({ value }) => value === null)
+    expect(tombstone).toBeGreaterThan(0)
+    expect(records[tombstone - 1]?.value?.toString()).toContain('"vin":"V1"')
+  })
+
+  test('more gaps than fit in a sign no longer say which vehicles they concern', async () => {
+    const openGaps = Array.from({ length: 1_500 }, (_, n): KeptGap => ({
+      ...{ reason: 'inbox_unavailable', vin: `V${n}`, fromMs: n, toMs: n + 1, missed: 2 },
+    }))
+    const { cluster } = await setup({ openGaps })
+    const { gaps = [] } = signsOf(cluster).get('own') ?? {}
+    expect(gaps.length).toBe(1_001)
+    expect(gaps.at(-1)).toEqual({ reason: 'inbox_unavailable', fromMs: 1_000, toMs: 1_500, missed: 1_000 })
+  })
+
+  test('says when the brokers have taken a sign, so that open gaps need not wait for a message', async () => {
+    const { logged, clock } = await setup()
+    await clock.advance(5_100)
+    expect(logged).toEqual(['signed'])
+  })
+})
