@@ -60,7 +60,7 @@ async function setup(prepare: (cluster: FakeCluster, log: PartitionLog) => void 
   await reader.open()
   await clock.advance(100)
   const member = (): FakeConsumer => {
-    const [first] = cluster.consumers.filter((one) => one.listenerCount('consumer:group:join') > 0)
+    const first = cluster.consumers.find((one) => one.listenerCount('consumer:group:join') > 0)
     if (first === undefined) throw new Error('No consumer has joined.')
     return first
   }
