@@ -133,7 +133,8 @@ export class FakeConsumer extends EventEmitter {
       partitions: partitions.map(({ partition, fetchOffset, lastFetchedEpoch }) => {
         const log = this.#cluster.logOf(topicId, partition)
         const from = Number(fetchOffset)
-        const errorCode = from < log.start || from > log.end ? 1 : 0
+        const isUnknown = this.#cluster.forgetsEpochs && lastFetchedEpoch >= 0
+        const errorCode = from < log.start || from > log.end || isUnknown ? 1 : 0
         // As a broker does: the end of what the leaders up to this one have written.
         const endOffset = log.records.find(({ epoch }) => epoch > lastFetchedEpoch)?.offset ?? log.end
         const isCut = errorCode === 0 && lastFetchedEpoch >= 0 && endOffset < from
@@ -181,6 +182,8 @@ export class FakeCluster {
   readonly committed: Map<number, number> = new Map()
   /** The partitions that the group gives to a process that joins. */
   assigned: readonly number[] = [0]
+  /** The brokers no longer know which leader wrote the records. */
+  forgetsEpochs: boolean = false
   /** The largest value that the brokers accept, in bytes. */
   mostBytes: number = 1_000_000
   /** Called before each answer to a consumer. */

@@ -129,6 +129,14 @@ describe('the reader of the topic', () => {
     expect(gaps.map(({ reason }) => reason)).toEqual(['inbox_expired'])
   })
 
+  test('brokers that no longer know who wrote the records stop no partition', async () => {
+    const { cluster, clock, waiting, gaps } = await setup((fresh) => post(fresh, 1))
+    cluster.forgetsEpochs = true
+    post(cluster, 2)
+    await clock.advance(2_000)
+    expect({ waiting, gaps }).toEqual({ waiting: [id(1), id(2)], gaps: [] })
+  })
+
   test('a group that has lost its position reports a gap for messages that are gone, once', async () => {
     const { cluster, clock, waiting, gaps, member } = await setup((fresh, log) => {
       fresh.deleteBefore(log, 40)

@@ -642,7 +642,10 @@ export class Reader implements Inbox {
     ])
     const low = first.get(partition) ?? 0
     const high = last.get(partition) ?? 0
-    if (this.#parts.get(partition) !== part || part.next !== next || (next >= low && next <= high)) return
+    if (this.#parts.get(partition) !== part || part.next !== next) return
+    // A broker also answers like this when it no longer knows the epoch.
+    part.epoch = -1
+    if (next >= low && next <= high) return
     part.end = high
     if (next > high) {
       this.#endLost(part, high)
