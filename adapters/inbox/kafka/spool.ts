@@ -43,8 +43,9 @@ export class Spool {
   async open(): Promise<Pick<Opened, 'lastId' | 'gaps'>> {
     const { inbox, partitionOf } = this.#options
     const opened = await inbox.open()
+    const kept = Promise.resolve(true)
     for await (const page of opened.waiting)
-      for (const { id, lane } of page) this.#queueOf(partitionOf(lane)).push({ id, kept: Promise.resolve(true) })
+      for (const { id, lane } of page) this.#queueOf(partitionOf(lane)).push({ id, kept })
     return opened
   }
 
