@@ -135,7 +135,7 @@ function serveEverywhere(
 /** Counts requests that are not answered yet: Deno 2.9 fails those whose bodies are still coming when it shuts down. */
 interface Traffic {
   count(answer: Response | Promise<Response>): Response | Promise<Response>
-  /** Calls `run` once, as soon as no request is under way, in the same tick. Resolves when that is done. */
+  /** Calls `run` once, as soon as no request is under way and before another can begin. Resolves when `run` has finished. */
   whenQuiet(run: () => Promise<void>): Promise<void>
   /** Does not call it any more. */
   forget(): void
