@@ -31,7 +31,7 @@ interface VehicleParts {
   readonly rules: Rules
 }
 
-/** What keeps messages and has them handled: in this process (`local.ts`), or elsewhere (`relay.ts`). */
+/** Keeps messages and runs their handlers, in this process (`local.ts`) or elsewhere (`relay.ts`). */
 export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handlersOf'>> {
   readonly ack: Ack
   readonly durability: Durability
@@ -50,9 +50,12 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   put(messages: readonly InboxMessage[], from: Surroundings): Refusal | undefined | Promise<Refusal | undefined>
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
   putInternal(message: InboxMessage, from: Surroundings): Promise<boolean>
-  /** Messages are missing for a reason that `put` does not see. An event reports it as soon as it can be kept. */
+  /**
+   * Messages are missing for a reason that `put` does not see. A `gap` event reports it as soon as the inbox can keep the
+   * event.
+   */
   noteGap(gap: InboxGap, from?: Surroundings): void
-  /** Why it would refuse a message just now, if it would. */
+  /** Why it would refuse a message now; `undefined` when it would not. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
   open(options?: OpenOptions): Promise<void>
   /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
@@ -62,7 +65,7 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   facts?(): readonly string[]
 }
 
-/** The part of {@link Stats} that is about what was taken. */
+/** The part of {@link Stats} about messages that were taken. */
 export type BackendState = Pick<
   Stats,
   | 'handled'
@@ -98,9 +101,12 @@ export function statsOf(
 
 /** What a {@link RelayInbox} is inside. */
 export interface AttachableInbox extends RelayInbox {
-  /** Called once by `createReceiver`, with what the receiver is made of. */
+  /** Called once by `createReceiver`, with the parts of the receiver. */
   readonly attach: (parts: BackendParts) => Backend
-  /** Given the bindings of every request of a Worker, for calls that bring none, such as those for dead letters. */
+  /**
+   * Called with the bindings of every request of a Worker, for calls that have none of their own, such as those for dead
+   * letters.
+   */
   readonly bind?: (env: unknown) => void
   /** Handles a batch of messages that the platform kept: the `queue` handler of a Worker. */
   readonly consume?: (batch: KeptBatch, env: unknown) => Promise<void>
