@@ -67,7 +67,7 @@ export function queueInbox<Bindings = never>(options: QueueInboxOptions<Bindings
       if (parts.settings.order !== 'none') {
         throw new FleethookError(
           'option_invalid',
-          "Option `order` is 'vin', and a queue of the platform keeps no order: messages of one VIN come to several consumers at once.",
+          "Option `order` is 'vin', and a queue of the platform keeps no order: messages of one VIN reach several consumers at once.",
           { hint: "Write out order: 'none', or use durableObjectInbox, which keeps the order within a VIN." },
         )
       }

@@ -171,7 +171,7 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
       },
       discarded(reason, topic, messages) {
         counts.discarded += messages
-        say.warn(`a handler for ${topic} discarded what it was given`, { reason: reason.slice(0, 200), messages })
+        say.warn(`a handler for ${topic} threw Discard`, { reason: reason.slice(0, 200), messages })
       },
       endedLate(lateMs, event, { id, attempt }, { handler, messages }) {
         const name = labelOf(handler)

@@ -247,7 +247,7 @@ export async function commandVehicle(
   return sendCommand(call, `${vehiclePath(vin)}/command/${segment('The command', name)}`, body, options)
 }
 
-/** Waking a vehicle has a path of its own, for clients of the service as for the maker. */
+/** Waking a vehicle has a path of its own, in the service's interface and in the maker's. */
 export async function wakeVehicle(call: Call, vin: string, options: CallOptions): Promise<VehicleSummary> {
   return send(call, commandRequest(`${vehiclePath(vin)}/wake_up`, {}, options), summary)
 }
