@@ -16,7 +16,10 @@ export interface ServeOptions {
    * Node 22.12, 23.1 or later. Give each process its own inbox file: order per VIN holds within one process only.
    */
   readonly reusePort?: boolean
-  /** The longest that stopping may take, in milliseconds: up to half of it for open connections, the rest for handlers. Default 25,000. */
+  /**
+   * The longest that stopping may take after `delayBeforeCloseMs`, in milliseconds: up to half of it for open connections,
+   * the rest for handlers. Default 25,000.
+   */
   readonly graceMs?: number
   /** How long running handlers may take after a signal when the inbox is durable, in milliseconds. Default 2,000. */
   readonly handlerGraceMs?: number

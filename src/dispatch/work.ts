@@ -223,7 +223,7 @@ export function exemptAttempt(work: Work): void {
   changing.failingSinceMs = undefined
 }
 
-/** It waits until a handler that rests as a whole is tried again. */
+/** It waits until a handler whose circuit breaker is open is tried again. */
 export function block(work: Work): void {
   const changing: Mutable<Work> = work
   changing.state = 'blocked'

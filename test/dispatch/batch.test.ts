@@ -203,7 +203,7 @@ describe('a batch that fails', () => {
     expect(receiver.stats()).toMatchObject({ handled: 8, deadLettered: 1, lanes: 0 })
   })
 
-  test('with Retry rests as a whole and is run again together; after the last attempt all are dead letters', async () => {
+  test('with Retry waits and runs again undivided; after the last attempt all are dead letters', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2 } })
     const runs: unknown[] = []
     const told: unknown[] = []

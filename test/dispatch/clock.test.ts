@@ -32,7 +32,7 @@ describe('after the clock was set back by an hour', () => {
     expect(seen).toEqual([1])
   })
 
-  test('a handler that rests as a whole is tried again as soon as before', async () => {
+  test('a resting handler is tried again as soon as before', async () => {
     const clock = settableClock()
     const { receiver, post } = scene({ clock })
     let isAway = true

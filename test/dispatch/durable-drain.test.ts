@@ -110,7 +110,7 @@ describe('a handler that fails for every vehicle', () => {
     ['in memory', { limits: { pendingMessages: 100_000 } }],
     ['with SQLite', { inbox: sqliteInbox({ path: files.path() }) }],
   ])(
-    'rests as a whole: ten minutes without its database make no dead letter and keep the order (%s)',
+    'rests: ten minutes without its database make no dead letter and keep the order (%s)',
     async (_, options) => {
       const { receiver, post, clock, lines } = scene(options)
       const seen = new Map<string, unknown[]>()

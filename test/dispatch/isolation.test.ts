@@ -249,7 +249,7 @@ describe('back-off', () => {
   test('differs by chance, so that what failed together does not come back together', async () => {
     const { receiver, post, clock } = scene({ retry: { minMs: 10_000 }, concurrency: 200 })
     receiver.on('data', ({ vin }) => {
-      // The handler works for some vehicles, so it does not rest as a whole.
+      // The handler works for some vehicles, so its circuit breaker stays closed.
       if (vin.startsWith('VIN')) throw new Error('always')
     })
     for (let n = 0; n < 100; n += 1) await post([data(`VIN${n}`, n), data(`GOOD${n}`, n)])

@@ -57,8 +57,8 @@ export interface SandboxOptions {
   /** Seconds of the vehicles' time in each second: 0 to 1,000. With 0, time passes only by `advance`. Default 1. */
   readonly speed?: number
   /**
-   * Which vehicles have old firmware, which writes numbers, places and constants as text: `'today'` none, `'mixed'` every third,
-   * `'old'` all. Default `'today'`.
+   * Which vehicles have old firmware, which writes numbers, locations and constants as text: `'today'` none, `'mixed'` every
+   * third, `'old'` all. Default `'today'`.
    */
   readonly firmware?: Firmware
   /**
