@@ -54,7 +54,7 @@ describe('after the clock was set back by an hour', () => {
     expect(handled).toBe(8)
   })
 
-  test('messages that were refused before and after are in a gap that is as long as the refusals took', async () => {
+  test('messages that were refused before and after are in a gap that lasts as long as the refusals did', async () => {
     const clock = settableClock()
     const { receiver, post } = scene({ clock, limits: { pendingMessages: 1 } })
     const gaps: unknown[] = []

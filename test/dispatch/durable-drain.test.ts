@@ -9,7 +9,7 @@ import { data, gates, scene } from './scene.ts'
 const files = createFiles()
 
 describe('the drain of a durable inbox', () => {
-  test('starts no handler, and leaves what waits to the next process in order', async () => {
+  test('starts no handler, and leaves waiting messages to the next process in order', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on), concurrency: 1 })
     const gate = gates()

@@ -39,7 +39,7 @@ describe('Retry', () => {
     expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'RangeError: busy' }])
   })
 
-  test('beside another handler that fails, the longer of both waits holds', async () => {
+  test('beside another handler that fails, the longer of the two waits applies', async () => {
     const { receiver, post, clock } = scene({ retry: { minMs: 10, maxMs: 10 } })
     let runs = 0
     receiver
@@ -86,7 +86,7 @@ describe('Discard', () => {
   })
 })
 
-test('both are known when they come from another copy of the package, and nothing else is', () => {
+test('Retry and Discard from another copy of the package are recognized, and nothing else is', () => {
   const foreign = (kind: string, more: object): Error => Object.assign(new Error('x'), { fleethook: kind, ...more })
   expect(requestOf(foreign('retry', { afterMs: 5 }))).toEqual({ kind: 'retry', afterMs: 5, cause: undefined })
   expect(requestOf(foreign('retry', { afterMs: 1e12 }))).toMatchObject({ afterMs: 2 ** 31 - 1 })

@@ -212,7 +212,7 @@ describe('every field of the catalogue', () => {
     },
   )
 
-  test('is the one of the model that the VIN tells', () => {
+  test('is that of the model in the VIN', () => {
     const types = { '3': 'Model3', Y: 'ModelY', S: 'ModelS', X: 'ModelX' }
     for (let index = 0; index < 8; index += 1) {
       const vehicle = createVehicle(index, 1, startAt)
@@ -227,7 +227,7 @@ describe('the full document', () => {
   const day = life(vehicle, 'leave')
   for (let step = 0; step < 300; step += 1) day.next()
 
-  test('has the sections that were asked for, and the place only when it was asked for', () => {
+  test('has the requested sections, and the location only when it is requested', () => {
     const sections = (asked?: readonly string[]): readonly string[] =>
       Object.entries(vehicleDocument(vehicle, asked)).flatMap(([name, value]) =>
         typeof value === 'object' && value !== null && 'timestamp' in value ? [name] : [],

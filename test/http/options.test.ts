@@ -105,7 +105,7 @@ describe('A bad option names the option, what was given and what to do', () => {
     expect(withHint(error)).not.toContain(plain)
   })
 
-  test('an option written as undefined is an option not given', () => {
+  test('an option that is undefined counts as left out', () => {
     const names = ['format', 'decode', 'fields', 'inbox', 'ack', 'concurrency', 'order', 'retry', 'timeoutMs', 'limits']
     const options = Object.fromEntries(
       [...names, 'overflow', 'log', 'onDeadLetter', 'clock'].map((name) => [name, undefined]),

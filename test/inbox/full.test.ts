@@ -64,7 +64,7 @@ describe('a full inbox', () => {
     expect(receiver.stats()).toMatchObject({ openGaps: 0, lanes: 0, pending: { messages: 0 } })
   })
 
-  test('what is refused while a gap is told is another gap: nothing goes uncounted', async () => {
+  test('messages that are refused while a gap is emitted are in the next gap: all are counted', async () => {
     const { receiver, post } = scene({ limits: { pendingMessages: 1 } })
     const gate = gates()
     const missed: number[] = []
@@ -251,7 +251,7 @@ describe("overflow: 'conflate'", () => {
     expect({ first, second }).toEqual({ first: [1, 2], second: [1, 2] })
   })
 
-  test('a replayed message is not merged: somebody wants to see this one', async () => {
+  test('a replayed message is not merged: somebody wants exactly this message handled', async () => {
     const { receiver, post } = scene({ ...conflate, limits: { pendingMessages: 3 }, retry: { attempts: 1 } })
     const gate = gates()
     receiver.on('data', async ({ vin }, { delivery }) => {

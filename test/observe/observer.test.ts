@@ -27,7 +27,7 @@ function recording(): { readonly told: unknown[][]; readonly observer: Observer 
 const names = (told: readonly unknown[][]): unknown[] => told.map(([name]) => name)
 
 describe('an observer', () => {
-  test('is told what happens to a message, from receipt to the end', async () => {
+  test('gets reports of a message from its receipt to its end', async () => {
     const { told, observer } = recording()
     const { receiver, post, clock } = scene({ observe: observer, retry: { attempts: 2 } })
     receiver.on('data', ({ vin }) => {

@@ -82,7 +82,7 @@ test('a receiver passes every check mounted in an app, also when the url is give
   expect(await failing(app, subject, { mount: '/telemetry/' })).toEqual([])
 })
 
-test('names of checks are different, and only what can be asked is checked', () => {
+test('checks have different names, and only those that the options allow are there', () => {
   const all = receiverConformance({ url: 'http://x.test', secret, events: async () => [], slowVins: ['A', 'B'] })
   expect(new Set(all.map(({ name }) => name)).size).toBe(all.length)
   const without = receiverConformance({ url: 'http://x.test', secret, slowVins: ['A'] })
@@ -242,7 +242,7 @@ const defects: readonly Defect[] = [
   },
 ]
 
-describe('the suite finds a receiver out', () => {
+describe('the suite fails a receiver', () => {
   test.concurrent.each(defects)('when $defect', async ({ options, serve: serving, check, complaint }) => {
     const subject = subjectWith(options)
     const served = serving?.(subject.receiver) ?? subject.receiver
