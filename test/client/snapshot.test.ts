@@ -409,7 +409,7 @@ function endingService(rounds: number, clock: ReturnType<typeof scriptedClock>) 
   function answer(): Response {
     if (round === rounds) return nothingMore()
     round += 1
-    // While nobody listens. The last change may also be sent live, after the snapshot that has it already.
+    // Changes while nobody listens. The last one may also be sent live, after the snapshot that already has it.
     if (round % 2 === 0) change('Odometer')
     if (round % 5 === 0) turn()
     const raced = round % 4 === 0 ? change('VehicleSpeed') : ''
@@ -418,7 +418,7 @@ function endingService(rounds: number, clock: ReturnType<typeof scriptedClock>) 
       () => `retry: 1000\n\n${known()}${raced}`,
       () => change('BatteryLevel') + change('OutsideTemp'),
       () => (clock.pass(700), round % 6 === 0 ? turn() : change('VehicleSpeed')),
-      // The last change before the end does not get out any more.
+      // The last change before the end is no longer sent.
       () => (clock.pass(3_000), round % 7 === 0 && change('InsideTemp'), ':\n\n'),
     ]
     const body = new ReadableStream<Uint8Array>(

@@ -4,7 +4,7 @@ import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { turn } from './fake-clock.ts'
 import { data, gates, scene, state } from './scene.ts'
 
-/** A durable inbox that keeps messages as they are: a disk of text is slow with many. */
+/** A durable inbox that keeps messages as objects, because a disk of text is slow with many messages. */
 function quickInbox(): InboxFactory {
   return () => {
     const kept = new Map<string, InboxMessage>()

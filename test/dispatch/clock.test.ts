@@ -123,7 +123,7 @@ test('with an inbox in memory too, a process that stood still emits a gap for th
     const fromMs = clock.now()
     const takeUntil = new Promise((resolve) => clock.fake.after(10_000, () => resolve(undefined)))
     const drained = isStopping ? receiver.drain({ takeUntil }) : undefined
-    // Time passes, and no timer runs until the end.
+    // Lets time pass. No timer runs before the end.
     clock.set(20_000)
     await clock.fake.advance(10_000)
     await drained

@@ -7,11 +7,11 @@ import { data, gates, type Scene, scene } from './scene.ts'
 /** The request that the running code belongs to. */
 const request = new AsyncLocalStorage<string>()
 
-/** A runtime that binds work to requests and ends it when nothing holds the request any more, as Workers do. */
+/** A runtime that binds work to requests, and ends the work when nothing keeps the request alive any more, as Workers do. */
 interface Isolate extends Scene {
   /** Posts as a request of its own. */
   send(name: string, body: unknown): Promise<number>
-  /** Whether something still holds the request. */
+  /** Whether something still keeps the request alive. */
   isHeld(name: string): boolean
   /** Ends a request without notice. None of its timers fires. */
   kill(name: string): void

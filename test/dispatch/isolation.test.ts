@@ -24,7 +24,7 @@ const hostile = new Proxy(new Error('x'), {
   },
 })
 
-/** The ways in which a handler can fail at once, and what `onError` gets. */
+/** The ways in which a handler can fail at once, and the error that `onError` gets. */
 const failures: readonly (readonly [name: string, fail: () => unknown, error: unknown])[] = [
   [
     'throws',

@@ -5,7 +5,7 @@ import { data, gates, type Scene, scene, state } from './scene.ts'
 
 const fails = { retry: { attempts: 1 } }
 
-/** Ten dead letters a second apart: data of A and B in turns, and a state of A at the end. */
+/** Ten dead letters a second apart: data of A and B alternating, and a state of A at the end. */
 async function withLetters(options: Parameters<typeof scene>[0] = {}): Promise<Scene & { readonly startMs: number }> {
   const made = scene({ ...fails, ...options })
   let broken = true
@@ -141,7 +141,7 @@ describe('a replay of handled messages', () => {
     await turn()
     const order = seen.filter((each) => Array.isArray(each) && each[0] === 'A').map((each) => (each as unknown[])[1])
     expect(order).toHaveLength(151)
-    // The second hundred waits until the first is done, so the live one is before it.
+    // The second hundred waits until the first hundred is done, so the live message comes before it.
     expect(order.indexOf(1000)).toBe(100)
   })
 

@@ -46,7 +46,7 @@ function isOfType(value: FieldValue, type: FieldType): boolean {
   return typeof value === 'object'
 }
 
-/** Ranges of the recorded messages, and of what the parts can do. */
+/** The ranges of the recorded messages, and of what the parts are capable of. */
 const ranges: Readonly<Record<string, readonly [number, number]>> = {
   VehicleSpeed: [0, 100],
   Odometer: [0, 200_000],
@@ -88,7 +88,7 @@ const number = (moment: Moment, field: string): number => Number(moment[field])
 const isDriving = ({ Gear: gear }: Moment): boolean => gear === 'D' || gear === 'R'
 const isOpen = ({ DoorState: doors }: Moment): boolean => JSON.stringify(doors).includes('true')
 
-/** What is true of a vehicle in every moment, by a name. */
+/** Statements that hold for a vehicle at every moment, by their names. */
 const invariants: Readonly<Record<string, (moment: Moment) => boolean>> = {
   'doors are closed while it drives': (m) => !isDriving(m) || !isOpen(m),
   'the driver is buckled while it drives': (m) =>

@@ -40,7 +40,7 @@ describe.each(Object.entries(readers))('With %s', (_reader, servedOf) => {
   })
 
   afterEach(async () => {
-    // Whatever the test did, the process runs and takes messages.
+    // After every test, the process runs and takes messages.
     const response = await fetch(server.url, { method: 'POST', headers: { authorization: secret }, body: state })
     expect(await response.text()).toBe('{"text":"Success","code":0}')
     await server.close()

@@ -209,7 +209,7 @@ describe("ack: 'received' with a durable inbox", () => {
 })
 
 describe('after a restart', () => {
-  /** A receiver over the same disk; the one before it was simply dropped, as in a crash. */
+  /** A receiver over the same disk. The one before it is abandoned without a drain, as in a crash. */
   function restarted(on: ReturnType<typeof disk>): {
     readonly seen: unknown[]
     readonly started: ReturnType<typeof scene>

@@ -182,7 +182,7 @@ describe('while it runs', () => {
   test('it takes over the file of a receiver that stopped more than a minute ago, once and in order', async () => {
     const at = folder()
     const life = await running(at)
-    // More than one part, and the first of them has the place of an own message.
+    // The file has more than one part, and its first message has the place of an existing one here.
     const theirs = received(
       'theirs',
       Array.from({ length: 2_500 }, (_, n) => n),

@@ -27,7 +27,7 @@ async function begin(path: string, clock: Clock, open: KeptGap[] = [], held = fa
   return { inbox, gaps }
 }
 
-/** What the next process finds when this one is killed now. */
+/** What the next process would find if this one were killed now. */
 function killed(path: string): string {
   const copy = files.path()
   mkdirSync(dirname(copy), { recursive: true })

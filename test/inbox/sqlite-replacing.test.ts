@@ -14,7 +14,7 @@ const messages = 2_000
 
 const storeAt = (path: string): InboxFile => createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
 
-/** What a process leaves behind that is killed now. */
+/** What a process would leave behind if it were killed now. */
 function leftOf(path: string): string {
   const copy = files.path()
   mkdirSync(dirname(copy), { recursive: true })

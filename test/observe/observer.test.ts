@@ -2,7 +2,7 @@ import { FleethookError, memoryInbox, type Observer, type ObservedRun, type RunE
 import { describe, expect, test } from 'vitest'
 import { data, scene } from '../dispatch/scene.ts'
 
-/** An observer that writes down what it is told. */
+/** An observer that records its reports. */
 function recording(): { readonly told: unknown[][]; readonly observer: Observer } {
   const told: unknown[][] = []
   const note =

@@ -13,7 +13,7 @@ interface Subject {
   readonly events: FleetEvent[]
 }
 
-/** A receiver as it should be, but for the options that a test gives it. */
+/** A correct receiver, except for the options that a test passes. */
 function subjectWith(options: Options = {}): Subject {
   const events: FleetEvent[] = []
   const log = { debug() {}, info() {}, warn() {}, error() {} }
@@ -47,7 +47,7 @@ async function failing(
   return failed
 }
 
-/** A server that stands before a receiver and changes what comes back. */
+/** A server in front of a receiver that changes the answers. */
 function changing(receiver: Receiver, change: (answer: Response, text: string) => Response): Served {
   return {
     fetch: async (request) => {
@@ -57,7 +57,7 @@ function changing(receiver: Receiver, change: (answer: Response, text: string) =
   }
 }
 
-/** A server that stands before a receiver and changes what goes in. */
+/** A server in front of a receiver that changes the requests. */
 function before(receiver: Receiver, change: (request: Request) => Promise<Request>): Served {
   return { fetch: async (request) => receiver.fetch(await change(request)) }
 }

@@ -5,7 +5,7 @@ import { formats, wireMessage } from './arbitrary.ts'
 
 const receivedAt = new Date('2026-01-02T03:04:05.678Z')
 
-/** What every format can carry of an event; the collector's has milliseconds, and brings a host and a label. */
+/** The part of an event that every format can carry. The collector's format has milliseconds, and adds a host and a label. */
 function essence(event: WireEvent, format: Format): unknown {
   const { raw: _raw, format: _format, createdAt, ...rest } = { ...event }
   const { host: _host, sourcetype: _sourcetype, ...meta } = event.meta

@@ -43,7 +43,7 @@ function inEachFormat(
   ]
 }
 
-/** Any field by name. The names of these tests are texts. */
+/** Reads any field by name, because the names in these tests are plain text. */
 const valueIn = ({ data }: DataEvent, field: string): FieldValue | undefined => data[field as OtherField]
 
 function reads(field: string, value: unknown, expected: unknown): void {

@@ -16,7 +16,7 @@ const rows: Row[] = []
 const ends = {
   /** As a power cut would end it. */
   killed: (target: Target) => kill(target),
-  /** The platform ends single objects without a word. The Worker goes on. */
+  /** The platform ends single objects without notice. The Worker goes on. */
   evicted: async ({ url }: Target) => {
     for (let time = 0; time < 5; time++) {
       await fetch(`${url}/evict?shard=${randomInt(4)}`)
@@ -61,7 +61,7 @@ describe.each(inForm<readonly (keyof typeof ends)[]>({ short: ['evicted'], full:
           if (happened === undefined) continue
           const known = reported.get(happened.id)?.happened
           if (known === undefined) reported.set(happened.id, entry)
-          // A message that was handed out again says the same again.
+          // A message that is handed out again reports the same change again.
           else expect([happened.from, happened.to]).toEqual([known.from, known.to])
         }
         let changes = 0
