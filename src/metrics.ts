@@ -103,10 +103,10 @@ function nameOf({ name, unit, type }: Measure): string {
 }
 
 /** What follows the name of a metric, and a value. */
-type Sample = readonly [suffix: string, value: number | string]
+type MetricLine = readonly [suffix: string, value: number | string]
 
 /** Labels are codes and topics of our own, so nothing in them needs escaping. */
-function samplesOf({ samples, histogram }: Measure): readonly Sample[] {
+function samplesOf({ samples, histogram }: Measure): readonly MetricLine[] {
   if (histogram !== undefined) return buckets(histogram)
   return samples.map(({ value, attributes }) => {
     const labels = Object.entries(attributes).map(([name, text]) => `${name.replaceAll('.', '_')}="${text}"`)
@@ -114,9 +114,9 @@ function samplesOf({ samples, histogram }: Measure): readonly Sample[] {
   })
 }
 
-function buckets({ bounds, counts, sum }: Histogram): readonly Sample[] {
+function buckets({ bounds, counts, sum }: Histogram): readonly MetricLine[] {
   let total = 0
-  const cumulative = counts.map((count, at): Sample => {
+  const cumulative = counts.map((count, at): MetricLine => {
     total += count
     const bound = bounds[at]
     return [`_bucket{le="${bound === undefined ? '+Inf' : bound / 1000}"}`, total]

@@ -17,7 +17,7 @@ import { FleethookError } from './base/errors.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { Receiver } from './receiver/interface.ts'
-import { Rules } from './vehicles/rules.ts'
+import { EdgeRules } from './vehicles/rules.ts'
 import { Slots } from './vehicles/state.ts'
 import { checkEdge, isEdge, type Vehicles } from './vehicles/vehicles.ts'
 import type { BatchOptions } from './dispatch/handler.ts'
@@ -64,7 +64,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   )
   const vehicles = settings.vehicles && {
     slots: new Slots(settings.vehicles.fields, settings.vehicles.deltas),
-    rules: new Rules(),
+    rules: new EdgeRules(),
   }
   const registry = createRegistry(settings.fields, vehicles && ((field) => vehicles.slots.keeps(field)))
   const { inbox } = settings

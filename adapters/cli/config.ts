@@ -10,7 +10,7 @@ interface Given {
 }
 
 /** Commander gives an empty list when there are no arguments. */
-type Settings = Readonly<Record<string, FieldSetting>> | readonly []
+type GivenSettings = Readonly<Record<string, FieldSetting>> | readonly []
 
 const examples = `
 Examples:
@@ -33,7 +33,7 @@ export function defineConfig(command: Command): void {
     ['replace', 'Replaces the whole config of a vehicle.'],
   ] as const) {
     const change = withSettings(command.command(name).description(description).argument('<vin>'))
-    asks<[string, Settings], Given>(change, async (asking, given, vin, settings) =>
+    asks<[string, GivenSettings], Given>(change, async (asking, given, vin, settings) =>
       printChange(asking, await asking.client.config(vin)[name](chosen(change, given, settings), asking)),
     )
   }
@@ -50,7 +50,7 @@ export function defineConfig(command: Command): void {
   const standard = withSettings(
     command.command('default').description('Shows the config of newly shared vehicles. With settings, sets it.'),
   )
-  asks<[Settings], Given>(standard, async (asking, given, settings) => {
+  asks<[GivenSettings], Given>(standard, async (asking, given, settings) => {
     const { client, signal, print } = asking
     if (!Array.isArray(settings) || given.file !== undefined) {
       return printChange(asking, await client.defaultConfig.set(chosen(standard, given, settings), { signal }))
@@ -68,7 +68,7 @@ function withSettings(command: Command): Command {
     .addHelpText('after', examples)
 }
 
-function chosen(command: Command, { file }: Given, settings: Settings): StreamingConfig {
+function chosen(command: Command, { file }: Given, settings: GivenSettings): StreamingConfig {
   const given = Array.isArray(settings) ? undefined : ({ fields: settings } as StreamingConfig)
   if (file !== undefined && given !== undefined) command.error('error: give settings or --file, not both.')
   return file ?? given ?? command.error('error: No fields are given. Give settings such as BatteryLevel=60, or --file.')

@@ -107,13 +107,13 @@ async function listens(port: number, signal: AbortSignal): Promise<boolean> {
   return false
 }
 
-interface Vehicles {
+interface SimulatedVehicles {
   /** The vehicles start to drive, charge and post to `url`. */
   start(url: string, secret: string): Promise<void>
   close(): Promise<void>
 }
 
-function createFleet(count: number): Vehicles {
+function createFleet(count: number): SimulatedVehicles {
   let sandbox: Sandbox | undefined
   const { post, close } = createPost()
   return {

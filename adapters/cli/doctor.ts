@@ -10,7 +10,7 @@ import {
   type Circumstances,
   codeOf,
   type Finding,
-  type Group,
+  type FindingGroup,
   groups,
   type KeptError,
   type Status,
@@ -26,14 +26,14 @@ import { colorsFor, jsonText } from './terminal.ts'
 interface Given {
   readonly url?: URL
   readonly inbox?: string
-  readonly only?: readonly Group[]
+  readonly only?: readonly FindingGroup[]
   readonly offline?: true
   readonly endToEnd?: string
   readonly dotenv: string
   readonly json?: true
 }
 
-const checks: Readonly<Record<Group, Check>> = {
+const checks: Readonly<Record<FindingGroup, Check>> = {
   runtime: checkRuntime,
   secret: checkSecret,
   webhook: checkWebhook,
@@ -50,7 +50,7 @@ const checks: Readonly<Record<Group, Check>> = {
 const feedMs = 5_000
 
 /** Groups that need only this machine. */
-const offline: readonly Group[] = ['runtime', 'secret', 'inbox', 'receiver']
+const offline: readonly FindingGroup[] = ['runtime', 'secret', 'inbox', 'receiver']
 
 /** `fleethook doctor` */
 export function defineDoctor(command: Command): void {
@@ -88,7 +88,7 @@ Exit status: 0 no check failed, 1 a check failed, 2 bad usage.`,
     })
 }
 
-async function diagnose(given: Given, chosen: readonly Group[]): Promise<readonly Finding[]> {
+async function diagnose(given: Given, chosen: readonly FindingGroup[]): Promise<readonly Finding[]> {
   const variable = environment(given.dotenv)
   const [serviceUrl, apiKey] = [variable('SERVICE_URL'), variable('SERVICE_API_KEY')]
   const inbox = given.inbox ?? variable('FLEETHOOK_INBOX') ?? 'data/inbox.db'
@@ -180,7 +180,7 @@ async function knownUrl(client: Circumstances['client']): Promise<URL | undefine
 }
 
 /** Turns a check that throws into a finding, so that the next group still runs. */
-async function* safely(group: Group, found: AsyncIterable<Finding>): AsyncIterable<Finding> {
+async function* safely(group: FindingGroup, found: AsyncIterable<Finding>): AsyncIterable<Finding> {
   try {
     yield* found
   } catch (error) {
@@ -216,7 +216,7 @@ function address(text: string): URL {
   throw new InvalidArgumentError('It must begin with https:// or http://, as in https://example.com/telemetry.')
 }
 
-function groupList(text: string): readonly Group[] {
+function groupList(text: string): readonly FindingGroup[] {
   return text.split(',').map((part) => {
     const known = groups.find((group) => group === part.trim())
     if (known !== undefined) return known

@@ -3,13 +3,13 @@ import { Command, CommanderError } from 'commander'
 import { packageVersion } from './own-package.ts'
 import { escapeLines } from './terminal.ts'
 
-interface Entry {
+interface CommandEntry {
   readonly summary: string
   /** Loads the file of a command when the command runs, and returns the function that defines it. */
   readonly load: () => Promise<(command: Command) => void>
 }
 
-const commands: Readonly<Record<string, Entry>> = {
+const commands: Readonly<Record<string, CommandEntry>> = {
   init: {
     summary: 'copy a template of a receiver into a new folder',
     load: async () => (await import('./init.ts')).defineInit,

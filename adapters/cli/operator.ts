@@ -25,7 +25,7 @@ import { jsonText, logTo, printError } from './terminal.ts'
 export interface Operating {
   /** The receiver to connect to. */
   readonly to: ConnectionOptions
-  readonly connection: Pick<Connection, 'to' | 'ask' | 'stream'>
+  readonly connection: Pick<OperatorConnection, 'to' | 'ask' | 'stream'>
   readonly isJson: boolean
   /** Prints a result: as JSON, or as `text` writes it. */
   readonly print: (value: unknown, text: () => string) => void
@@ -41,7 +41,7 @@ export interface Filter {
   readonly to?: Date
 }
 
-interface Common {
+interface OperatorArguments {
   readonly inbox?: string
   readonly url?: string
   readonly dotenv: string
@@ -75,7 +75,7 @@ export function operates<Arguments extends unknown[], Options extends object>(
       .addHelpText('after', statuses)
       .action(async (...given: unknown[]) => {
         const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
-        const options = command.opts<Common & Options>()
+        const options = command.opts<OperatorArguments & Options>()
         try {
           process.exitCode = (await run(options, args, work, needs)) ? 0 : 1
         } catch (error) {
@@ -97,7 +97,7 @@ export function filters(command: Command): Command {
 }
 
 async function run<Arguments extends unknown[], Options extends object>(
-  options: Common & Options,
+  options: OperatorArguments & Options,
   args: Arguments,
   work: (operating: Operating, options: Options, ...args: Arguments) => Promise<boolean>,
   needs: Needs,
@@ -108,9 +108,9 @@ async function run<Arguments extends unknown[], Options extends object>(
     url: options.url,
     secret: variable('FLEETHOOK_OPERATOR_SECRET'),
   }
-  let current: Connection | undefined = await connect(to, needs)
+  let current: OperatorConnection | undefined = await connect(to, needs)
   let reached = current.to
-  const connected = async (): Promise<Connection> => {
+  const connected = async (): Promise<OperatorConnection> => {
     current ??= await connect(to, needs)
     reached = current.to
     return current
@@ -140,7 +140,7 @@ async function run<Arguments extends unknown[], Options extends object>(
   }
 }
 
-async function agreed(question: string, { yes }: Common): Promise<boolean> {
+async function agreed(question: string, { yes }: OperatorArguments): Promise<boolean> {
   if (yes) return true
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
     throw new FleethookError('option_invalid', `${question} Not a terminal: pass --yes.`)
@@ -149,7 +149,7 @@ async function agreed(question: string, { yes }: Common): Promise<boolean> {
   return !isCancel(answer) && answer
 }
 
-function report({ code, message, hint }: FleethookError, { json }: Common): void {
+function report({ code, message, hint }: FleethookError, { json }: OperatorArguments): void {
   if (json) console.log(jsonText({ error: { code, message, hint } }))
   else printError({ message, hint })
 }
@@ -158,7 +158,7 @@ function report({ code, message, hint }: FleethookError, { json }: Common): void
 type Needs = 'inbox' | 'receiver'
 
 /** A connection to a running receiver, or to the file of a stopped one. */
-interface Connection {
+interface OperatorConnection {
   /** `'running'`: a receiver on this machine or behind a URL. `'stopped'`: the file. */
   readonly to: 'running' | 'stopped'
   /** Resolves to the JSON of the answer. Rejects with a `FleethookError` when the answer is an error or no JSON. */
@@ -166,7 +166,7 @@ interface Connection {
   /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks. */
   stream(path: string, signal: AbortSignal): AsyncGenerator<EventSourceMessage>
   /** Sends a request and returns the answer unchanged. Rejects when there is none. */
-  readonly pass: (asked: Asked) => Promise<Answer>
+  readonly pass: (asked: Asked) => Promise<OperatorAnswer>
   close(): Promise<void>
 }
 
@@ -178,7 +178,7 @@ export interface ConnectionOptions {
   readonly secret: string | undefined
 }
 
-interface Answer {
+interface OperatorAnswer {
   readonly status: number
   /** The media type. */
   readonly type: string
@@ -193,7 +193,10 @@ interface Asked {
 }
 
 /** Finds the receiver of an inbox: the process that has the file, or else the file. */
-export async function connect({ inbox, url, secret }: ConnectionOptions, needs: Needs = 'inbox'): Promise<Connection> {
+export async function connect(
+  { inbox, url, secret }: ConnectionOptions,
+  needs: Needs = 'inbox',
+): Promise<OperatorConnection> {
   if (url !== undefined) return connection('running', (asked) => overHttp(url, secret, asked))
   if (!existsSync(inbox)) {
     if (needs === 'receiver') throw notRunning(inbox)
@@ -213,7 +216,7 @@ export async function connect({ inbox, url, secret }: ConnectionOptions, needs: 
       { hint: 'Run this command as the user of the receiver, or stop the receiver first.' },
     )
   })
-  const open = async ({ method, path, body }: Asked): Promise<Answer> =>
+  const open = async ({ method, path, body }: Asked): Promise<OperatorAnswer> =>
     answerOf(await stopped.app.request(path, { method, body: body ?? null }))
   return connection('stopped', open, stopped.close)
 }
@@ -226,17 +229,17 @@ function notRunning(inbox: string): FleethookError {
   })
 }
 
-function answerOf({ status, headers, body }: Response): Answer {
+function answerOf({ status, headers, body }: Response): OperatorAnswer {
   return { status, type: headers.get('content-type') ?? '', body: body ?? nothing() }
 }
 
 async function* nothing(): AsyncGenerator<Uint8Array> {}
 
 function connection(
-  to: Connection['to'],
-  open: (asked: Asked) => Promise<Answer>,
+  to: OperatorConnection['to'],
+  open: (asked: Asked) => Promise<OperatorAnswer>,
   close: () => Promise<void> = async () => {},
-): Connection {
+): OperatorConnection {
   return {
     to,
     async ask(method, path, body) {
@@ -260,7 +263,7 @@ function connection(
 }
 
 /** The JSON of an answer. Rejects with a `FleethookError` when it is an error or no JSON. */
-async function valueOf({ status, body }: Pick<Answer, 'status' | 'body'>): Promise<unknown> {
+async function valueOf({ status, body }: Pick<OperatorAnswer, 'status' | 'body'>): Promise<unknown> {
   const chunks: Uint8Array[] = []
   for await (const chunk of body) chunks.push(chunk)
   const value = parsed(Buffer.concat(chunks).toString())
@@ -295,7 +298,7 @@ function listens(socketPath: string): Promise<boolean> {
   })
 }
 
-function overSocket(socketPath: string, { method, path, body, signal }: Asked): Promise<Answer> {
+function overSocket(socketPath: string, { method, path, body, signal }: Asked): Promise<OperatorAnswer> {
   return new Promise((resolve, reject) => {
     const asking = request({ socketPath, path, method, ...(signal === undefined ? {} : { signal }) }, (response) => {
       const { statusCode: status = 0, headers } = response
@@ -310,7 +313,7 @@ async function overHttp(
   url: string,
   secret: string | undefined,
   { method, path, body, signal }: Asked,
-): Promise<Answer> {
+): Promise<OperatorAnswer> {
   if (secret === undefined) {
     throw new FleethookError('secret_missing', 'FLEETHOOK_OPERATOR_SECRET is not set.', {
       hint: 'Set it in the environment or in .env to the secret of operatorRoutes.',
@@ -329,7 +332,7 @@ async function overHttp(
 }
 
 /** The inbox of a receiver that does not run. */
-interface Stopped {
+interface StoppedInbox {
   readonly app: ReturnType<typeof createOperatorApp>
   close(): Promise<void>
 }
@@ -338,7 +341,7 @@ interface Stopped {
  * Opens the file of an inbox as the receiver would. No handler runs: replayed messages wait for the receiver. What the file
  * says about gaps and the last stop stays. Rejects with `inbox_locked` when another process has the file.
  */
-async function openStopped(path: string): Promise<Stopped> {
+async function openStopped(path: string): Promise<StoppedInbox> {
   const nothing = (): void => {}
   loadSqlite()
   const settings = readSqliteOptions({ path, waitMs: 0 })

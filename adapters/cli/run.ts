@@ -165,7 +165,7 @@ const stableMs = 10_000
 /** How long a new receiver may take before it opens its inbox, in milliseconds. */
 const startMs = 30_000
 
-interface Receiver {
+interface ReceiverProcess {
   readonly child: ChildProcess
   listeningSinceMs: number | undefined
   /** Whether it was told to stop. */
@@ -177,9 +177,9 @@ export class Launcher {
   readonly #socket: HeldSocket
   readonly #command: readonly string[]
   readonly #dotenv: string
-  #current: Receiver | undefined
+  #current: ReceiverProcess | undefined
   /** A new process that takes over from the current one. */
-  #next: Receiver | undefined
+  #next: ReceiverProcess | undefined
   #stopSignal: NodeJS.Signals | undefined
   #reloadAgain = false
   #hasListened = false
@@ -207,7 +207,7 @@ export class Launcher {
     })
   }
 
-  #start(): Receiver {
+  #start(): ReceiverProcess {
     // In its own session, it does not get Ctrl+C from the terminal in addition to the signal from here.
     const child = spawn(process.execPath, [...process.execArgv, ...this.#command], {
       stdio: ['inherit', 'inherit', 'inherit', this.#socket.fd, 'ipc'],
@@ -220,7 +220,7 @@ export class Launcher {
         [launcherVariable]: String(process.pid),
       },
     })
-    const receiver: Receiver = { child, listeningSinceMs: undefined, isStopping: false }
+    const receiver: ReceiverProcess = { child, listeningSinceMs: undefined, isStopping: false }
     child.on('message', (message: unknown) => {
       if (!isObject(message)) return
       if (message['fleethook'] === 'opening') this.#takeOver(receiver)
@@ -249,13 +249,13 @@ export class Launcher {
   }
 
   /** The new receiver waits for the inbox of the old one. From here on, the replacement cannot be undone. */
-  #takeOver(receiver: Receiver): void {
+  #takeOver(receiver: ReceiverProcess): void {
     if (receiver !== this.#next || this.#current === undefined) return
     this.#current.isStopping = true
     this.#current.child.kill('SIGTERM')
   }
 
-  #listening(receiver: Receiver): void {
+  #listening(receiver: ReceiverProcess): void {
     receiver.listeningSinceMs = performance.now()
     this.#hasListened = true
     if (receiver === this.#next) this.#promote()
@@ -272,7 +272,7 @@ export class Launcher {
     }
   }
 
-  #exited(receiver: Receiver, status: number | null, signal: NodeJS.Signals | null): void {
+  #exited(receiver: ReceiverProcess, status: number | null, signal: NodeJS.Signals | null): void {
     const how = signal ?? `status ${status}`
     if (receiver === this.#next) {
       this.#next = undefined

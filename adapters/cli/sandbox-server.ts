@@ -24,7 +24,7 @@ import { loadSqlite, type SqliteModule } from '../inbox/sqlite/file/database.ts'
 import { colorsFor, logTo } from './terminal.ts'
 
 /** What `fleethook sandbox` does. */
-export interface RunOptions extends Omit<SandboxOptions, 'store' | 'post' | 'clock' | 'show'> {
+export interface SandboxServerOptions extends Omit<SandboxOptions, 'store' | 'post' | 'clock' | 'show'> {
   readonly port: number
   readonly hostname: string
   /** The file of the state; without it, it is in memory. */
@@ -34,7 +34,7 @@ export interface RunOptions extends Omit<SandboxOptions, 'store' | 'post' | 'clo
 }
 
 /** Serves a sandbox until Ctrl+C. Rejects when it cannot listen. */
-export async function run({ port, hostname, data, quiet, ...options }: RunOptions): Promise<void> {
+export async function run({ port, hostname, data, quiet, ...options }: SandboxServerOptions): Promise<void> {
   const { bold, dim, yellow } = colorsFor(process.stdout)
   const made = options.apiKey === undefined ? `sandbox-${randomBytes(18).toString('base64url')}` : undefined
   const store = data === undefined ? undefined : sqliteStore(data)

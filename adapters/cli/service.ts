@@ -25,7 +25,7 @@ are also read from .env. There is no option for the key, because arguments stay 
 
 Exit status: 0 done, 1 the service refused or could not be reached, 2 bad usage, 3 the service ignored some fields.`
 
-interface Common {
+interface ServiceArguments {
   readonly service?: string
   readonly dotenv: string
   readonly timeout: number
@@ -46,7 +46,7 @@ export function asks<Arguments extends unknown[], Options extends object>(
       .option('--json', 'print JSON, errors as {"error": …}')
       .action(async (...given: unknown[]) => {
         const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
-        const options = command.opts<Common & Options>()
+        const options = command.opts<ServiceArguments & Options>()
         try {
           process.exitCode = (await work(ask(command, options), options, ...args)) ?? 0
         } catch (error) {
@@ -56,7 +56,7 @@ export function asks<Arguments extends unknown[], Options extends object>(
   )
 }
 
-function ask(command: Command, common: Common): Asking {
+function ask(command: Command, common: ServiceArguments): Asking {
   const { service, dotenv, timeout, json } = common
   const variable = environment(dotenv)
   const baseUrl = service ?? variable('SERVICE_URL')
@@ -78,7 +78,7 @@ function ask(command: Command, common: Common): Asking {
 }
 
 /** Prints an error. Returns the exit status: 2 when a wrong argument or variable kept the command from calling the service. */
-function report(error: unknown, options: Common): number {
+function report(error: unknown, options: ServiceArguments): number {
   if (error instanceof Error && error.name === 'AbortError') return 130
   if (!(error instanceof ServiceError) && !(error instanceof FleethookError)) throw error
   const { code } = error

@@ -16,14 +16,14 @@ import { laneOf } from '../inbox/receipts.ts'
 import type { Fleet } from '../vehicles/vehicles.ts'
 import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting } from '../inbox/inbox.ts'
 
-type Read = (message: InboxMessage) => FleetEvent | MalformedBody
+type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
 
 /** Where dead letters are. */
 interface DeadLetterSource {
   /** In the order of ids. */
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
-  readonly read: Read
+  readonly read: ReadMessage
 }
 
 /** Reads dead letters, with the event instead of the text. */
@@ -76,7 +76,7 @@ export function createDeadLetterReader({ deadLetters, findDeadLetter, read }: De
 }
 
 /** Reads the messages of an inbox, with the event instead of the text. */
-export function createMessages(inbox: Pick<Inbox, 'messages'>, read: Read): Messages {
+export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage): Messages {
   const list: Required<typeof inbox>['messages'] = (which) => inbox.messages?.(which) ?? noList()
   const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
     ...{ id: message.id, event: readable(message, read), state },
@@ -117,7 +117,7 @@ interface ReplaysOptions {
   readonly fleet?: Pick<Fleet, 'fresh'> | undefined
   /** Opens the inbox, unless it is open. */
   readonly open: () => Promise<void>
-  readonly read: Read
+  readonly read: ReadMessage
   readonly isDraining: () => boolean
   /** A message waits in the inbox again. Resolves when its handlers are done. */
   readonly revived: (message: Waiting, surroundings: Surroundings) => Promise<void>
@@ -279,12 +279,12 @@ function msOf(name: string, time: Date): number {
 /** The longest part shown of a text that cannot be read, in characters. */
 const shownLength = 4096
 
-export function deadMessage({ id, message, error, attempts, diedAt }: DeadLetter, read: Read): DeadMessage {
+export function deadMessage({ id, message, error, attempts, diedAt }: DeadLetter, read: ReadMessage): DeadMessage {
   return { id, event: readable(message, read), error, attempts, diedAt: new Date(diedAt) }
 }
 
 /** The event of a message, or what can be shown of a message that cannot be read. */
-function readable(message: InboxMessage, read: Read): FleetEvent | MalformedBody {
+function readable(message: InboxMessage, read: ReadMessage): FleetEvent | MalformedBody {
   try {
     return message.event ?? read(message)
   } catch {

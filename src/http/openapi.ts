@@ -23,7 +23,7 @@ import {
 } from './answers.ts'
 
 /** A part of a document, ready for `JSON.stringify`. */
-interface Part {
+interface DocumentPart {
   readonly [key: string]: unknown
 }
 
@@ -47,7 +47,7 @@ const events = {
  * The OpenAPI 3.1 document of a receiver: the webhook, the collector's paths, every answer, and the events of handlers. It is
  * made from the same schemas that the tests check the normalizer against.
  */
-export function openApiDocument(version: string): Part {
+export function openApiDocument(version: string): DocumentPart {
   return {
     openapi: '3.1.0',
     info: {
@@ -117,7 +117,7 @@ export function openApiDocument(version: string): Part {
   }
 }
 
-const answer: Part = {
+const answer: DocumentPart = {
   type: 'object',
   required: ['text', 'code'],
   properties: {
@@ -132,7 +132,7 @@ const answer: Part = {
   },
 }
 
-function taking(operationId: string, summary: string, schemaNames: readonly string[]): Part {
+function taking(operationId: string, summary: string, schemaNames: readonly string[]): DocumentPart {
   const refusals = refusalErrors.map((error) => refuse({ error }))
   const statuses = [...new Set(refusals.map(({ status }) => status))].sort((a, b) => a - b)
   return {
@@ -162,9 +162,9 @@ function taking(operationId: string, summary: string, schemaNames: readonly stri
   }
 }
 
-function answers(description: string, given: readonly Answer[]): Part {
+function answers(description: string, given: readonly Answer[]): DocumentPart {
   const examples = given.map(({ body }) => {
-    const value: Part = JSON.parse(body)
+    const value: DocumentPart = JSON.parse(body)
     return [String(value['error'] ?? value['text']).replaceAll(/\W+/g, '_'), { value }]
   })
   return {
@@ -175,7 +175,7 @@ function answers(description: string, given: readonly Answer[]): Part {
   }
 }
 
-function answersInText(description: string, given: readonly Answer[]): Part {
+function answersInText(description: string, given: readonly Answer[]): DocumentPart {
   const examples = given.map(({ body }) => [body.trim().replaceAll(/\W+/g, '_'), { value: body }])
   return {
     description,
@@ -183,7 +183,7 @@ function answersInText(description: string, given: readonly Answer[]): Part {
   }
 }
 
-function schemas(named: Readonly<Record<string, z.ZodMiniType>>, io: 'input' | 'output'): Part {
+function schemas(named: Readonly<Record<string, z.ZodMiniType>>, io: 'input' | 'output'): DocumentPart {
   return Object.fromEntries(
     Object.entries(named).map(([name, schema]) => {
       const { $schema: _dialect, ...json } = z.toJSONSchema(schema, { io })

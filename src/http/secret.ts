@@ -21,7 +21,7 @@ type SecretCheck<Bindings = unknown> = (
   env: Bindings,
 ) => Refusal | undefined | Promise<Refusal | undefined>
 
-interface Expected {
+interface ExpectedSecret {
   /** The value without its scheme, when the scheme is the collector's or there is none. */
   readonly token: Comparable | undefined
   /** The whole value, as the service sends it. */
@@ -38,7 +38,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
   if (secret === false) return () => undefined
   if (typeof secret !== 'function') return check.bind(undefined, prepare(secret))
 
-  let known: { readonly of: string; readonly expected: readonly Expected[] } | undefined
+  let known: { readonly of: string; readonly expected: readonly ExpectedSecret[] } | undefined
   let complained = false
   return async (authorization, door, env) => {
     try {
@@ -68,7 +68,7 @@ function complaint(error: unknown): string {
   return `the function given as \`secret\` threw ${error instanceof Error ? `a ${error.name}` : typeof error}.`
 }
 
-function prepare(secret: unknown): readonly Expected[] {
+function prepare(secret: unknown): readonly ExpectedSecret[] {
   const values: readonly unknown[] = Array.isArray(secret) ? secret : [secret]
   if (values.length === 0 || values.some((value) => value === '' || value === undefined || value === null)) {
     throw new FleethookError('secret_missing', `Option \`secret\` ${missing(secret)}.`, {
@@ -83,7 +83,7 @@ function missing(secret: unknown): string {
   return secret === '' ? 'is empty' : 'is missing'
 }
 
-function expect(value: unknown): Expected {
+function expect(value: unknown): ExpectedSecret {
   if (typeof value !== 'string' || !visible.test(value) || value.length > mostBytes) {
     throw new FleethookError('option_invalid', `Option \`secret\` ${problemWith(value)}.`, {
       hint: `A secret is at most ${mostBytes} characters of visible ASCII, without blanks at its ends. If it is read from a file, trim it.`,
@@ -110,7 +110,7 @@ function splitScheme(value: string): { readonly scheme: string | undefined; read
 }
 
 function check(
-  expected: readonly Expected[],
+  expected: readonly ExpectedSecret[],
   authorization: string | null | undefined,
   door: Door,
 ): Refusal | undefined {
@@ -145,7 +145,7 @@ function wrong(
   scheme: string | undefined,
   basic: boolean,
   door: Door,
-  expected: readonly Expected[],
+  expected: readonly ExpectedSecret[],
 ): Refusal {
   const plain = expected.some((candidate) => candidate.token !== undefined)
   const bare = expected.some((candidate) => candidate.scheme === undefined) && door === 'root'
@@ -161,7 +161,7 @@ function wrong(
   return { error: known ? 'secret_wrong' : 'authorization_scheme', hint }
 }
 
-function quotedHint(authorization: string, expected: readonly Expected[]): string | undefined {
+function quotedHint(authorization: string, expected: readonly ExpectedSecret[]): string | undefined {
   const quoted = /^(["'])(.*)\1$/.exec(authorization)?.[2]
   if (quoted === undefined || !expected.some((candidate) => candidate.whole.equals(quoted))) return undefined
   return 'The value is right, but in quotes. Set `auth` of the webhook without quotes.'
@@ -192,21 +192,21 @@ const { Buffer: HostBuffer }: typeof globalThis & { readonly Buffer?: { from(byt
 const encoder = new TextEncoder()
 
 /** A text padded with zeros to a window of fixed size, so that comparing takes the same time for every text. */
-interface Window {
+interface PaddedText {
   readonly bytes: Uint8Array
   written: number
   fits: boolean
 }
 
 /** The time of a comparison shows only the size of the window: the power of two above the secret's length. */
-function windowFor(secret: string): Window {
+function windowFor(secret: string): PaddedText {
   let bytes = leastBytes
   while (bytes < secret.length) bytes *= 2
   const buffer = new ArrayBuffer(bytes)
   return { bytes: HostBuffer ? HostBuffer.from(buffer) : new Uint8Array(buffer), written: 0, fits: false }
 }
 
-function fill(window: Window, text: string): void {
+function fill(window: PaddedText, text: string): void {
   window.bytes.fill(0)
   const { read, written } = encoder.encodeInto(text, window.bytes)
   window.written = written

@@ -8,7 +8,7 @@ import type { ErrorDetails, Observer, RefusedRequest, SettledMessage, TestMessag
 type About = FleetEvent | MalformedBody
 
 /** The content of an item, by its kind. */
-export type Happening =
+export type FeedContent =
   | { readonly kind: 'received'; readonly id: string; readonly event: About }
   | ({ readonly kind: 'settled'; readonly lagMs: number } & SettledMessage)
   | {
@@ -28,7 +28,7 @@ export type Happening =
   | ({ readonly kind: 'test' } & TestMessage)
 
 /** One thing that happened. */
-export type FeedItem = Happening & {
+export type FeedItem = FeedContent & {
   /** Milliseconds since the epoch. */
   readonly atMs: number
 }
@@ -52,7 +52,7 @@ export interface FeedBatch {
   readonly cursor: string
 }
 
-interface Kept {
+interface KeptItem {
   readonly item: FeedItem
   /** Its number among all items of the feed. */
   readonly place: number
@@ -60,7 +60,7 @@ interface Kept {
 }
 
 /** The number of items of each ring that a reader has read. */
-interface Position {
+interface FeedPosition {
   readonly ordinary: number
   readonly errors: number
 }
@@ -77,12 +77,12 @@ const batchMs = 100
 
 /** Keeps the newest items and drops the oldest. */
 class Ring {
-  readonly #kept: Kept[] = []
+  readonly #kept: KeptItem[] = []
   #bytes = 0
   /** The number of items that were ever pushed. */
   count = 0
 
-  push(kept: Kept): void {
+  push(kept: KeptItem): void {
     this.#kept.push(kept)
     this.#bytes += kept.bytes
     this.count += 1
@@ -91,7 +91,7 @@ class Ring {
   }
 
   /** The items from the number `from` on. */
-  after(from: number): readonly Kept[] {
+  after(from: number): readonly KeptItem[] {
     return this.#kept.slice(Math.max(0, from - this.first))
   }
 
@@ -185,7 +185,7 @@ export class Feed {
     }
   }
 
-  #batch({ vin, topic, errors = false }: FeedFilter, at: Position): FeedBatch {
+  #batch({ vin, topic, errors = false }: FeedFilter, at: FeedPosition): FeedBatch {
     const kept = [...this.#errors.after(at.errors), ...(errors ? [] : this.#ordinary.after(at.ordinary))]
     const missed = Math.max(0, this.#errors.first - at.errors) + Math.max(0, this.#ordinary.first - at.ordinary)
     const items = kept.toSorted((a, b) => a.place - b.place).map(({ item }) => item)
@@ -199,7 +199,7 @@ export class Feed {
   }
 
   /** A reader without a cursor, or with a cursor of an earlier process, starts with the oldest items and has missed none. */
-  #positionOf(since: string | undefined): Position {
+  #positionOf(since: string | undefined): FeedPosition {
     const [run, ordinary, errors] = since?.split('.') ?? []
     const isOurs = run === this.#name() && [ordinary, errors].every((part) => /^\d{1,15}$/.test(part ?? ''))
     return isOurs
@@ -212,7 +212,7 @@ export class Feed {
     return (this.#run ??= crypto.randomUUID().slice(0, 8))
   }
 
-  #push(happening: Happening, isError: boolean, bytes: number = 0): void {
+  #push(happening: FeedContent, isError: boolean, bytes: number = 0): void {
     const ring = isError ? this.#errors : this.#ordinary
     this.#places += 1
     const item = { ...happening, atMs: this.#now() }
@@ -233,7 +233,7 @@ export class Feed {
   }
 }
 
-function failed(error: unknown, { event, delivery, handler, nextAt }: ErrorDetails): Happening {
+function failed(error: unknown, { event, delivery, handler, nextAt }: ErrorDetails): FeedContent {
   const { id, attempt } = delivery ?? {}
   return { kind: 'failed', id, event, attempt, handler, error: errorText(error).slice(0, 2_000), nextAt }
 }

@@ -1,8 +1,8 @@
 import type { ObservedRun, Observer, OperatorApi, RunEnd } from '../inbox/observer.ts'
 
 /** The members of an observer that only listen. */
-type Listening = Omit<Required<Observer>, 'attached' | 'around'>
-type Heard<Member extends keyof Listening> = (...report: Parameters<Listening[Member]>) => void
+type Listeners = Omit<Required<Observer>, 'attached' | 'around'>
+type Heard<Member extends keyof Listeners> = (...report: Parameters<Listeners[Member]>) => void
 
 /**
  * The observers of one receiver: those of the option `observe`, and the functions given to `onError` and `onRefused`. A field

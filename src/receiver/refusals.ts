@@ -66,7 +66,7 @@ export const runtimeRefusalErrors: readonly RuntimeRefusal[] = /* @__PURE__ */ (
 /** The time that one log line covers, in milliseconds. */
 const windowMs = 10_000
 
-interface Window {
+interface LogWindow {
   readonly sinceMs: number
   readonly kinds: Map<string, { count: number; hint: string | undefined }>
   /** A lost message was reported by the last line or in this window. The next loss waits for the end of the window. */
@@ -82,10 +82,10 @@ interface Window {
  */
 export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers, 'refused'>): Refusals {
   const counts: Record<string, number> = {}
-  let current: Window | undefined
+  let current: LogWindow | undefined
   let isStopped = false
 
-  function begin(isLossReported: boolean): Window {
+  function begin(isLossReported: boolean): LogWindow {
     let timer = isStopped ? undefined : backgroundTimer(clock, windowMs, flush)
     // Without `unref` the timer would keep the process alive. Then there is none, and the next refused request brings the
     // line.

@@ -11,20 +11,20 @@ interface DocumentValue {
 }
 
 /** The field that a member of a document gives a value, and how to read that value. */
-type Entry =
+type FieldSource =
   | string
   | readonly [field: string, tolerance: number]
   | { readonly field: string; readonly read: Readonly<Record<string, FieldValue>> }
 
 const openWindow = { '0': 'Closed' } as const
-const window = (field: string): Entry => ({ field, read: openWindow })
+const window = (field: string): FieldSource => ({ field, read: openWindow })
 
 /**
  * The members of a document that have the same meaning and unit as a telemetry field. Values are spelled as in the telemetry:
  * `Closed`, not 0. A member is missing here if its meaning differs, or if it says less (an armed sentry is `true` in a document, and
  * one of five constants in the telemetry). With a `read`, values that it does not list are ignored.
  */
-export const documentFields: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
+export const documentFields: Readonly<Record<string, Readonly<Record<string, FieldSource>>>> = {
   charge_state: {
     battery_level: ['BatteryLevel', 1],
     battery_range: ['RatedRange', 0.1],
@@ -121,7 +121,7 @@ export function* documentValues(
   yield* place(record(document['drive_state']) ?? record(document['location_data']), createdMs)
 }
 
-function read(entry: Entry, value: unknown): Omit<DocumentValue, 'atMs'> | undefined {
+function read(entry: FieldSource, value: unknown): Omit<DocumentValue, 'atMs'> | undefined {
   if (typeof entry === 'object' && 'field' in entry) {
     const known = Object.hasOwn(entry.read, String(value)) ? entry.read[String(value)] : undefined
     return known === undefined || value === undefined ? undefined : { field: entry.field, value: known, tolerance: 0 }

@@ -4,7 +4,7 @@ import type { Location } from '../events/values.ts'
 import type { AnyVehicleView, Bounds, Edge, EdgeTopic } from './edge.ts'
 
 /** An edge that has handlers. */
-interface Rule {
+interface EdgeRule {
   readonly edge: Edge
   /** Its number in the order of registration. */
   readonly number: number
@@ -14,7 +14,7 @@ interface Rule {
 
 /** The rules that a change of one field can make happen. */
 interface OfField {
-  readonly everywhere: Rule[]
+  readonly everywhere: EdgeRule[]
   /** Rules with bounds, by the field with the position. */
   readonly bounded: Map<string, Grid>
 }
@@ -23,10 +23,10 @@ interface OfField {
  * The edges of a receiver. A message finds its edges by topic, by the fields that it changed, and by position. So its cost depends
  * on the edges that it touches, not on their total number.
  */
-export class Rules {
-  readonly #byName = new Map<string, Rule>()
+export class EdgeRules {
+  readonly #byName = new Map<string, EdgeRule>()
   readonly #byField = new Map<string, OfField>()
-  readonly #byTopic = new Map<EdgeTopic, Rule[]>()
+  readonly #byTopic = new Map<EdgeTopic, EdgeRule[]>()
   #searches = 0
 
   get size(): number {
@@ -42,7 +42,7 @@ export class Rules {
         hint: 'Give one of them another name with `named`. The stored state and the ids of occurrences depend on the name.',
       })
     }
-    const rule: Rule = { edge, number: this.#byName.size, foundIn: 0 }
+    const rule: EdgeRule = { edge, number: this.#byName.size, foundIn: 0 }
     this.#byName.set(edge.name, rule)
     for (const topic of edge.topics) {
       const rules = this.#byTopic.get(topic)
@@ -79,8 +79,8 @@ export class Rules {
   ): readonly Edge[] {
     if (this.#byName.size === 0) return []
     this.#searches += 1
-    const found: Rule[] = []
-    const add = (rule: Rule): void => {
+    const found: EdgeRule[] = []
+    const add = (rule: EdgeRule): void => {
       if (rule.foundIn === this.#searches) return
       rule.foundIn = this.#searches
       found.push(rule)
@@ -125,9 +125,9 @@ const finest = 22
  * large as it is, so in at most four cells. A search reads one cell of each level that is in use.
  */
 class Grid {
-  readonly #levels = new Map<number, Map<number, { readonly rule: Rule; readonly bounds: Bounds }[]>>()
+  readonly #levels = new Map<number, Map<number, { readonly rule: EdgeRule; readonly bounds: Bounds }[]>>()
 
-  add(rule: Rule, bounds: Bounds): void {
+  add(rule: EdgeRule, bounds: Bounds): void {
     const { south, west, north, east } = bounds
     const size = Math.max(north - south, east - west)
     let level = 0
@@ -146,12 +146,12 @@ class Grid {
       }
   }
 
-  all(found: (rule: Rule) => void): void {
+  all(found: (rule: EdgeRule) => void): void {
     for (const cells of this.#levels.values())
       for (const held of cells.values()) for (const { rule } of held) found(rule)
   }
 
-  at({ latitude, longitude }: Location, found: (rule: Rule) => void): void {
+  at({ latitude, longitude }: Location, found: (rule: EdgeRule) => void): void {
     for (const [level, cells] of this.#levels) {
       const held = cells.get(keyOf(rowOf(latitude, level), columnOf(longitude, level)))
       if (held === undefined) continue

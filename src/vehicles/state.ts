@@ -145,7 +145,7 @@ export class VehicleState implements StoredVehicle, StateParts {
 
   /** Reads what {@link text} wrote. Fields that are no longer kept are left out. */
   static read({ vin, seq, seenMs, text }: ReadableRow, slots: Slots): VehicleState {
-    const row: Row = JSON.parse(text)
+    const row: StoredState = JSON.parse(text)
     const values: (FieldValue | undefined)[] = []
     const ats: number[] = []
     const seqs: number[] = []
@@ -177,7 +177,7 @@ export class VehicleState implements StoredVehicle, StateParts {
   /** The state as JSON, with the names of the fields. */
   text(): string {
     // Without a prototype: a field can have any name.
-    const fields: Record<string, Row['fields'][string]> = Object.create(null)
+    const fields: Record<string, StoredState['fields'][string]> = Object.create(null)
     for (const [slot, value] of this.values.entries()) {
       const name = this.slots.names[slot]
       if (value === undefined || name === undefined) continue
@@ -187,7 +187,7 @@ export class VehicleState implements StoredVehicle, StateParts {
       fields[name] = base === undefined && invalidMs === undefined ? known : [...known, invalidMs ?? null, base ?? null]
     }
     const { link, memory, gapTo } = this
-    const row: Row = {
+    const row: StoredState = {
       fields,
       ...(link === undefined
         ? {}
@@ -211,7 +211,7 @@ interface ReadableRow {
 }
 
 /** A state as it is stored. `null` stands for values that JSON does not have. */
-interface Row {
+interface StoredState {
   readonly fields: Readonly<
     Record<
       string,

@@ -9,7 +9,7 @@ import type { InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import type { AnyVehicleView, Change, Edge, Occurrence, VehicleView } from './edge.ts'
-import { Rules } from './rules.ts'
+import { EdgeRules } from './rules.ts'
 import { applied, type Applied, type Arrival, gapEnd, type Slots, Snapshot, VehicleState } from './state.ts'
 
 /** The newest state of each vehicle: `receiver.vehicles`. */
@@ -184,11 +184,11 @@ export interface FleetVehicles extends Vehicles<FieldCatalogue> {
   noteGap(gap: Pick<KeptGap, 'vin' | 'fromMs' | 'toMs'>): Promise<void>
 }
 
-export interface FleetOptions {
+export interface FleetStateOptions {
   readonly store: VehicleStore
   readonly slots: Slots
   readonly clock: Clock
-  readonly rules?: Rules
+  readonly rules?: EdgeRules
 }
 
 /**
@@ -197,7 +197,7 @@ export interface FleetOptions {
  */
 export class Fleet {
   readonly slots: Slots
-  readonly rules: Rules
+  readonly rules: EdgeRules
   readonly #store: VehicleStore
   readonly #clock: Clock
   readonly #open = new PassingMap<string, OpenVehicle>()
@@ -209,7 +209,7 @@ export class Fleet {
   /** The `seq` of the newest message of earlier processes. */
   #lastBefore = -1
 
-  constructor({ store, slots, clock, rules = new Rules() }: FleetOptions) {
+  constructor({ store, slots, clock, rules = new EdgeRules() }: FleetStateOptions) {
     this.#store = store
     this.slots = slots
     this.#clock = clock
@@ -448,7 +448,7 @@ interface Advanced {
 const seqNow = Number.MAX_SAFE_INTEGER
 
 /** Stores what edges remember, without edges that are no longer registered. */
-function remembering(state: VehicleState, memory: Map<string, EdgeMemoryValue>, rules: Rules): VehicleState {
+function remembering(state: VehicleState, memory: Map<string, EdgeMemoryValue>, rules: EdgeRules): VehicleState {
   for (const name of memory.keys()) if (!rules.has(name)) memory.delete(name)
   if (memory.size === 0) return state.memory === undefined ? state : state.with({ memory: undefined })
   return state.with({ memory: Object.fromEntries(memory) })

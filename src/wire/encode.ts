@@ -152,12 +152,12 @@ function encodeList(data: JsonObject, undecoded: JsonObject | undefined = {}, fi
     })
 }
 
-interface Entry {
+interface NamedEntry {
   readonly name: string
   readonly [key: string]: unknown
 }
 
-function withoutName(entry: Entry): JsonObject {
+function withoutName(entry: NamedEntry): JsonObject {
   const rest = wireObject<unknown>()
   for (const key of Object.keys(entry)) if (key !== 'name') rest[key] = entry[key]
   return rest
@@ -167,7 +167,7 @@ function withoutName(entry: Entry): JsonObject {
  * Writes alerts or errors keyed by name, as the service sends them: the value is one entry, or a list of the entries with that
  * name. When the keys would change the order of the entries, writes a list of all entries.
  */
-function encodeEntries(entries: readonly Entry[]): unknown {
+function encodeEntries(entries: readonly NamedEntry[]): unknown {
   const byName: WireObject<JsonObject[]> = wireObject()
   for (const entry of entries) (byName[entry.name] ??= []).push(withoutName(entry))
   const names = Object.keys(byName)

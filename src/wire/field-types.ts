@@ -171,7 +171,7 @@ function readShape(value: JsonObject): Location | Doors | Tires | TimeOfDay | un
 }
 
 /** Reads a value, out of its wrapper and not null, as the type of its field. `undefined` when it does not read as that type. */
-type Reader = (value: unknown, wrapper: string | undefined) => FieldValue | undefined
+type ValueReader = (value: unknown, wrapper: string | undefined) => FieldValue | undefined
 
 const QUOTE = 34
 
@@ -217,7 +217,7 @@ function readTimestamp(value: unknown): number | undefined {
   return Number.isNaN(seconds) ? undefined : seconds
 }
 
-function enumReader({ enum: constants, prefix = '' }: EnumType): Reader {
+function enumReader({ enum: constants, prefix = '' }: EnumType): ValueReader {
   const known = new Map<string, string>()
   for (const constant of constants) known.set(prefix + constant, constant)
   for (const constant of constants) known.set(constant, constant)
@@ -225,7 +225,7 @@ function enumReader({ enum: constants, prefix = '' }: EnumType): Reader {
 }
 
 /** Reads the value of a field that is not in the catalogue, or whose type is not known there. */
-export const readAny: Reader = (value, wrapper) => {
+export const readAny: ValueReader = (value, wrapper) => {
   if (typeof value === 'string' || typeof value === 'boolean') return value
   // JSON can carry infinity as 1e999, but cannot write it again. As text, in the maker's spelling, the event can be stored.
   if (typeof value === 'number') return Number.isFinite(value) ? value + 0 : String(value)
@@ -239,7 +239,7 @@ function bare(value: unknown): unknown {
   return typeof value === 'string' ? unquoted(value) : value
 }
 
-const readers: ReadonlyMap<unknown, Reader> = /* @__PURE__ */ new Map<Exclude<FieldType, EnumType>, Reader>([
+const readers: ReadonlyMap<unknown, ValueReader> = /* @__PURE__ */ new Map<Exclude<FieldType, EnumType>, ValueReader>([
   ['string', readString],
   ['number', readNumber],
   ['boolean', readBoolean],
@@ -258,7 +258,7 @@ function isTextList(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((item) => typeof item === 'string')
 }
 
-function readerOf(name: string, type: unknown): Reader {
+function readerOf(name: string, type: unknown): ValueReader {
   const reader = readers.get(type)
   if (reader !== undefined) return reader
   if (isJsonObject(type) && isTextList(type['enum'])) {
@@ -281,11 +281,11 @@ export interface Field {
    * `vehicle_maker` message costs 0.85 of `JSON.parse` instead of 0.78 (`npm run bench:normalize`).
    */
   readonly name: string
-  readonly read: Reader
+  readonly read: ValueReader
 }
 
 function readersOf(fields: FieldCatalogue): [string, Field][] {
-  const known = new Map<FieldType, Reader>()
+  const known = new Map<FieldType, ValueReader>()
   return Object.entries(fields).map(([name, type]) => {
     const read = known.get(type) ?? readerOf(name, type)
     known.set(type, read)

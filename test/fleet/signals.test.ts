@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { builtInFields, type FieldCatalogue, type FieldType } from '../../src/events/fields.ts'
 import type { FieldValue } from '../../src/events/values.ts'
 import { vehicleDocument } from '../../src/service/fleet/document.ts'
-import { type Activity, life } from '../../src/service/fleet/life.ts'
+import { type StartActivity, life } from '../../src/service/fleet/life.ts'
 import { wireMessage } from '../../src/service/fleet/messages.ts'
 import { reading } from '../../src/service/fleet/signals.ts'
 import { streamingOf } from '../../src/service/fleet/streaming.ts'
@@ -28,7 +28,7 @@ type Moment = { readonly [field: string]: FieldValue }
 const momentOf = (vehicle: Vehicle): Moment => Object.fromEntries(names.map((name) => [name, reading(vehicle, name)]))
 
 /** A vehicle's moments, one every few steps of its day. */
-function* dayOf(index: number, seed: number, activity: Activity, steps: number): Generator<Moment> {
+function* dayOf(index: number, seed: number, activity: StartActivity, steps: number): Generator<Moment> {
   const vehicle = createVehicle(index, seed, startAt)
   vehicle.stepSeconds = 1
   const day = life(vehicle, activity)
@@ -151,7 +151,7 @@ test.each(Object.entries(invariants))('in every moment of every day, %s', (_name
     fc.property(
       fc.nat(40),
       fc.nat(100_000),
-      fc.constantFrom<Activity>('leave', 'charge', 'stand', 'sleep'),
+      fc.constantFrom<StartActivity>('leave', 'charge', 'stand', 'sleep'),
       (index, seed, activity) => {
         let step = 0
         for (const moment of dayOf(index, seed, activity, 400)) {
@@ -166,7 +166,7 @@ test.each(Object.entries(invariants))('in every moment of every day, %s', (_name
 
 describe('every field of the catalogue', () => {
   const days = Array.from({ length: 8 }, (_, index) => {
-    const activity: Activity = index % 2 === 0 ? 'leave' : 'charge'
+    const activity: StartActivity = index % 2 === 0 ? 'leave' : 'charge'
     return [...dayOf(index, 100 + index, activity, 3_000)].filter((_moment, step) => step % 10 === 0)
   }).flat()
 

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest'
 import { buildPage, gzipBytesOf, pageBudgetBytes, pageModule } from '../../scripts/inspector.ts'
 import type { Item } from '../../src/inspector/page/answers.ts'
 import { curlOf, testOf } from '../../src/inspector/page/copy.ts'
-import { Rows } from '../../src/inspector/page/rows.ts'
+import { ListRows } from '../../src/inspector/page/rows.ts'
 
 test('the generated page is what `npm run inspector` writes', async () => {
   const path = fileURLToPath(new URL('../../src/inspector/page.generated.ts', import.meta.url))
@@ -19,7 +19,7 @@ const event = { topic: 'data', vin: 'A', receivedAt: '2026-11-22T05:26:24.168Z',
 const at = '2026-11-22T05:26:24.178Z'
 
 test('a message has one row, even if the feed and the inbox report it several times', () => {
-  const rows = new Rows(500)
+  const rows = new ListRows(500)
   const failed: Item = { kind: 'failed', at, id, event, attempt: 1, handler: 'save', error: 'Error: no' }
   expect(rows.add([{ kind: 'received', at, id, event }, failed, failed])).toBe(1)
   expect(rows.list()).toMatchObject([{ outcome: 'failed', failures: [{ handler: 'save' }], acknowledgedMs: 10 }])
@@ -31,7 +31,7 @@ test('a message has one row, even if the feed and the inbox report it several ti
 })
 
 test('a refused request that the feed sends again has one row', () => {
-  const rows = new Rows(500)
+  const rows = new ListRows(500)
   const refused: Item = { kind: 'refused', at, error: 'secret_wrong', status: 403, count: 1 }
   rows.add([refused, { ...refused, count: 2 }])
   expect(rows.add([refused])).toBe(0)
@@ -39,7 +39,7 @@ test('a refused request that the feed sends again has one row', () => {
 })
 
 test('keeps the newest rows', () => {
-  const rows = new Rows(3)
+  const rows = new ListRows(3)
   for (let second = 0; second < 9; second += 1)
     rows.add([{ kind: 'refused', at: `2026-11-22T05:26:0${second}.000Z`, error: 'secret_wrong', count: second }])
   expect(rows.list().map(({ atMs }) => new Date(atMs).getUTCSeconds())).toEqual([8, 7, 6])

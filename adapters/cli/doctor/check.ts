@@ -8,7 +8,7 @@ export type Status = 'ok' | 'warn' | 'fail' | 'skip'
 /** The result of one check. */
 export interface Finding {
   /** Stable, so that scripts can use it. */
-  readonly id: `${Group}.${string}`
+  readonly id: `${FindingGroup}.${string}`
   readonly status: Status
   /** What was found, with the value. Never a secret. */
   readonly found: string
@@ -28,7 +28,7 @@ export const groups = [
   'clock',
   'end-to-end',
 ] as const
-export type Group = (typeof groups)[number]
+export type FindingGroup = (typeof groups)[number]
 
 /** What checks get to know about this machine and the business. */
 export interface Circumstances {

@@ -19,7 +19,7 @@ const timeoutMs = 10_000
 const marked = (id: string): string => JSON.stringify({ fleethook: { test: id } })
 
 /** An answer from the public address, of the receiver or of something before it. */
-interface Answer {
+interface PublicAnswer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly ms: number
@@ -44,11 +44,12 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
     headers: Record<string, string>,
     method = 'POST',
     path?: string,
-  ): Promise<Answer> => exchange(circumstances, url, { method, body, headers, ...(path === undefined ? {} : { path }) })
+  ): Promise<PublicAnswer> =>
+    exchange(circumstances, url, { method, body, headers, ...(path === undefined ? {} : { path }) })
   const json = { 'content-type': 'application/json' }
 
   const test = randomUUID()
-  let first: Answer
+  let first: PublicAnswer
   try {
     first = await send(marked(test), { ...json, authorization: secret })
   } catch (error) {
@@ -95,7 +96,7 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
 }
 
 /** The finding for an answer to the right secret. */
-function verdict(url: URL, { status, headers, own }: Answer): Finding {
+function verdict(url: URL, { status, headers, own }: PublicAnswer): Finding {
   const id = 'proxy.answer'
   if (status === 200 && own?.code === 0)
     return ok(id, 'the receiver took a test message with the secret, seen from here')
@@ -175,7 +176,7 @@ async function arrival(
   return ok(id, `${found.bytes} bytes arrived unchanged, with the headers ${names}`)
 }
 
-async function outcome(id: Finding['id'], what: string, attempt: () => Promise<Answer>): Promise<Finding> {
+async function outcome(id: Finding['id'], what: string, attempt: () => Promise<PublicAnswer>): Promise<Finding> {
   try {
     const { status, own, headers } = await attempt()
     if (status === 200 && own?.code === 0) return ok(id, `${what} arrives`)
@@ -197,7 +198,7 @@ async function outcome(id: Finding['id'], what: string, attempt: () => Promise<A
 
 async function* checkStrangers(
   url: URL,
-  post: (headers: Record<string, string>) => Promise<Answer>,
+  post: (headers: Record<string, string>) => Promise<PublicAnswer>,
 ): AsyncIterable<Finding> {
   try {
     const { status, own } = await post({ authorization: `not-${randomUUID()}` })
@@ -219,7 +220,7 @@ async function* checkStrangers(
   }
 }
 
-async function health(url: URL, get: (path: string) => Promise<Answer>): Promise<Finding> {
+async function health(url: URL, get: (path: string) => Promise<PublicAnswer>): Promise<Finding> {
   const path = `${url.pathname.replace(/\/$/, '')}/healthz`
   try {
     const { status } = await get(path)
@@ -249,7 +250,7 @@ function exchange(
     readonly headers: Record<string, string>
     readonly path?: string
   },
-): Promise<Answer> {
+): Promise<PublicAnswer> {
   return new Promise((resolve, reject) => {
     const startedAt = performance.now()
     const isSecure = url.protocol === 'https:'
@@ -285,7 +286,7 @@ function exchange(
 }
 
 /** The answer, if it has the receiver's form. */
-function ownAnswer(text: string): Answer['own'] {
+function ownAnswer(text: string): PublicAnswer['own'] {
   try {
     const value: unknown = JSON.parse(text)
     if (typeof value !== 'object' || value === null || !('code' in value) || typeof value.code !== 'number')

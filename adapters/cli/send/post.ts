@@ -25,13 +25,13 @@ export interface SendOptions {
 }
 
 /** The outcome of one POST. */
-export type Outcome =
+export type PostOutcome =
   | { readonly kind: 'accepted'; readonly ackMs: number }
-  | ({ readonly kind: 'refused'; readonly ackMs: number; readonly status: number } & Answer)
+  | ({ readonly kind: 'refused'; readonly ackMs: number; readonly status: number } & RefusalBody)
   | { readonly kind: 'failed'; readonly code: string }
 
 /** The body of a refusal. Each part is there only if the receiver sent it. */
-export interface Answer {
+export interface RefusalBody {
   readonly code?: number
   readonly error?: string
   readonly text?: string
@@ -40,7 +40,7 @@ export interface Answer {
 
 /** Posts messages over connections that stay open. */
 interface Poster {
-  post(body: string, format: Format): Promise<Outcome>
+  post(body: string, format: Format): Promise<PostOutcome>
   close(): void
 }
 
@@ -55,7 +55,7 @@ export function createPoster({ url, secret, timeoutMs, concurrency, checkCertifi
     : new HttpAgent(keepAlive)
   const request = secure ? httpsRequest : httpRequest
 
-  const post = (body: string, format: Format): Promise<Outcome> =>
+  const post = (body: string, format: Format): Promise<PostOutcome> =>
     new Promise((resolve) => {
       const options: RequestOptions = {
         method: 'POST',
@@ -85,7 +85,7 @@ export function createPoster({ url, secret, timeoutMs, concurrency, checkCertifi
         settle({ kind: 'failed', code: 'TIMEOUT' })
         outgoing.destroy()
       }, timeoutMs)
-      const settle = (outcome: Outcome): void => {
+      const settle = (outcome: PostOutcome): void => {
         clearTimeout(timer)
         resolve(outcome)
       }
@@ -106,7 +106,7 @@ async function read(response: IncomingMessage): Promise<string> {
   return text.slice(0, answerChars)
 }
 
-function answer(text: string, response: IncomingMessage): Answer {
+function answer(text: string, response: IncomingMessage): RefusalBody {
   const said = object(text)
   const code = typeof said['code'] === 'number' ? { code: said['code'] } : {}
   const error = typeof said['error'] === 'string' ? { error: printable(said['error']) } : {}

@@ -5,7 +5,7 @@ import wrapAnsi from 'wrap-ansi'
 import { checkDigits } from '../../../src/wire/identity.ts'
 import { colorsFor, type Colors } from '../terminal.ts'
 import type { Bottleneck, Pace } from './pace.ts'
-import type { Answer, SendOptions } from './post.ts'
+import type { RefusalBody, SendOptions } from './post.ts'
 import type { Counts, FailureCount, SendResult, Tally } from './tally.ts'
 
 /** The display while messages are sent. */
@@ -233,7 +233,7 @@ function troubles(result: SendResult, options: SendOptions, colors: Colors, widt
 const ofSecrets: ReadonlySet<string> = new Set(['authorization_missing', 'authorization_scheme', 'secret_wrong'])
 
 /** What `send` adds to the receiver's own hint. */
-function secretHint({ error = '' }: Answer, { secret }: SendOptions): string {
+function secretHint({ error = '' }: RefusalBody, { secret }: SendOptions): string {
   if (!ofSecrets.has(error)) return ''
   if (secret === undefined) return ' No secret was sent: set WEBHOOK_SECRET in the environment or in .env.'
   return ` The secret that was sent has the check digits ${checkDigits(secret)}. The receiver prints its own when it starts.`

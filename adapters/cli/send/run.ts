@@ -5,7 +5,7 @@ import { colorsFor } from '../terminal.ts'
 import { pace } from './pace.ts'
 import { createPoster, type SendOptions } from './post.ts'
 import { showProgress, summary } from './report.ts'
-import { createTally, resultOf, type Stopped } from './tally.ts'
+import { createTally, resultOf, type StopReason } from './tally.ts'
 
 /** If this many messages at the start all fail, nothing listens at the address. */
 const hopeless = 20
@@ -15,9 +15,9 @@ export async function run(options: SendOptions): Promise<number> {
   const { startAt, messages } = fleetMessages(options, Date.now())
   const tally = createTally()
   const poster = createPoster(options)
-  let stopped: Stopped | undefined
+  let stopped: StopReason | undefined
 
-  const send = async ({ message: { event }, format }: Turn): Promise<void> => {
+  const send = async ({ message: { event }, format }: FormattedMessage): Promise<void> => {
     const outcome = await poster.post(JSON.stringify(wireMessage(event, format)), format)
     tally.count(event.topic, format, outcome)
     if (tally.total.failed === tally.total.sent && tally.total.sent >= hopeless) stop('unreachable')
@@ -28,7 +28,7 @@ export async function run(options: SendOptions): Promise<number> {
     laneOf: ({ message }) => message.event.vin,
     send,
   })
-  const stop = (why: Stopped): void => {
+  const stop = (why: StopReason): void => {
     stopped ??= why
     sending.stop()
   }
@@ -56,12 +56,15 @@ export async function run(options: SendOptions): Promise<number> {
   return result.refused + result.failed > 0 || stopped === 'unreachable' ? 1 : 0
 }
 
-interface Turn {
+interface FormattedMessage {
   readonly message: SimulatedMessage
   readonly format: Format
 }
 
-function* inTurns(messages: Iterator<SimulatedMessage>, formats: readonly Format[]): Generator<Turn, void, undefined> {
+function* inTurns(
+  messages: Iterator<SimulatedMessage>,
+  formats: readonly Format[],
+): Generator<FormattedMessage, void, undefined> {
   for (let turn = 0; ; turn++) {
     const next = messages.next()
     const format = formats[turn % formats.length]

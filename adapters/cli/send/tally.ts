@@ -1,7 +1,7 @@
 import { createHistogram } from 'node:perf_hooks'
 import type { Format, WireTopic } from '../../../src/events/event.ts'
 import type { Bottleneck, Pacing } from './pace.ts'
-import type { Answer, Outcome, SendOptions } from './post.ts'
+import type { RefusalBody, PostOutcome, SendOptions } from './post.ts'
 
 /** Messages by outcome. */
 export interface Counts {
@@ -12,7 +12,7 @@ export interface Counts {
 }
 
 /** One kind of refusal, with its number. */
-interface RefusalCount extends Answer {
+interface RefusalCount extends RefusalBody {
   readonly status: number
   count: number
 }
@@ -40,7 +40,7 @@ export interface Tally {
   failures(): readonly Readonly<FailureCount>[]
   /** The response times of all answered messages. `undefined`: there is none yet. */
   ackMs(): AckMs | undefined
-  count(topic: WireTopic, format: Format, outcome: Outcome): void
+  count(topic: WireTopic, format: Format, outcome: PostOutcome): void
 }
 
 const none = (): Counts => ({ sent: 0, accepted: 0, refused: 0, failed: 0 })
@@ -62,7 +62,7 @@ export function createTally(): Tally {
     return counts
   }
 
-  const countRefusal = ({ status, code, error, text, hint }: Answer & { readonly status: number }): void => {
+  const countRefusal = ({ status, code, error, text, hint }: RefusalBody & { readonly status: number }): void => {
     // A server can use new words for every refusal, so the number of kinds is bounded.
     const key = refusals.size < kinds ? JSON.stringify([status, code, error ?? text]) : String(status)
     const known = refusals.get(key)
@@ -101,7 +101,7 @@ export function createTally(): Tally {
 }
 
 /** Why sending ended before its count. */
-export type Stopped = 'interrupted' | 'unreachable'
+export type StopReason = 'interrupted' | 'unreachable'
 
 /** The result of a run: the source of the summary, and the output of `--json`. */
 export interface SendResult extends Readonly<Counts> {
@@ -109,7 +109,7 @@ export interface SendResult extends Readonly<Counts> {
   readonly seed: number
   /** ISO 8601. The same seed and start make the same messages. */
   readonly startAt: string
-  readonly stopped: Stopped | null
+  readonly stopped: StopReason | null
   /** Messages that were not sent because sending stopped. `null` when there was no count. */
   readonly notSent: number | null
   readonly elapsedMs: number
@@ -136,7 +136,7 @@ export function resultOf(
   startAt: number,
   tally: Tally,
   pacing: Pacing,
-  stopped: Stopped | undefined,
+  stopped: StopReason | undefined,
 ): SendResult {
   const { achievedPerSecond, keptUp, latestMs, bottleneck, elapsedMs } = pacing
   const rounded = (value: number): number => Math.round(value * 1_000) / 1_000

@@ -12,7 +12,7 @@ import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
 import type { InboxObject, InboxObjectClass, ObjectState, ObjectStorage } from './platform.ts'
 import { createRestingClock, type RestingClock } from './resting-clock.ts'
 import type { Keeping } from './room.ts'
-import { reportOf, type VehicleReport } from './vehicles.ts'
+import { reportOf, type SentVehicle } from './vehicles.ts'
 
 /** The messages that a call is about. Their times arrive as JSON text. */
 export type Which = string | (MessageSelection & { readonly dryRun?: boolean | undefined })
@@ -34,8 +34,8 @@ export interface Questions {
   replayDead(which: Which): Promise<number>
   discardDead(which: Which): Promise<number>
   replay(which: ReplaySelection): Promise<number>
-  vehicle(vin: string): Promise<VehicleReport | undefined>
-  vehicles(which: { readonly after?: string | undefined; readonly limit: number }): Promise<readonly VehicleReport[]>
+  vehicle(vin: string): Promise<SentVehicle | undefined>
+  vehicles(which: { readonly after?: string | undefined; readonly limit: number }): Promise<readonly SentVehicle[]>
   forgetVehicle(vin: string): Promise<boolean>
   countVehicles(about: undefined): Promise<VehiclesStats>
 }
@@ -167,12 +167,12 @@ class Shard implements Questions {
     return this.#backend.deadLetters.discard(withDates(which))
   }
 
-  async vehicle(vin: string): Promise<VehicleReport | undefined> {
+  async vehicle(vin: string): Promise<SentVehicle | undefined> {
     const found = await this.#vehicles().get(vin)
     return found && reportOf(found)
   }
 
-  async vehicles(which: Parameters<FleetVehicles['list']>[0]): Promise<readonly VehicleReport[]> {
+  async vehicles(which: Parameters<FleetVehicles['list']>[0]): Promise<readonly SentVehicle[]> {
     return (await this.#vehicles().list(which)).map(reportOf)
   }
 

@@ -13,7 +13,7 @@ import { fnv1a } from '../../../src/wire/identity.ts'
 import type { Settings } from '../../../src/receiver/options.ts'
 import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
-import { type VehicleReport, viewOf } from './vehicles.ts'
+import { type SentVehicle, viewOf } from './vehicles.ts'
 
 /** The most times that a Worker calls an object that was just moved or restarted. */
 const tries = 3
@@ -105,8 +105,8 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
   }
 
   /** The vehicles of an object, without those that belong to another object since `shards` was changed. */
-  async function vehiclesOf(shard: number, after: string | undefined, limit: number): Promise<VehicleReport[]> {
-    const found: VehicleReport[] = []
+  async function vehiclesOf(shard: number, after: string | undefined, limit: number): Promise<SentVehicle[]> {
+    const found: SentVehicle[] = []
     for (let last = after; ;) {
       const page = await ask(shard, bindings(), 'vehicles', { after: last, limit })
       found.push(...page.filter(({ vin }) => shardOf(laneOf(vin)) === shard))
@@ -116,7 +116,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
   }
 
   function vehiclesFrom(known: Slots): Vehicles<FieldCatalogue> {
-    const view = (report: VehicleReport): AnyVehicleView => viewOf(report, known, settings.clock.now())
+    const view = (report: SentVehicle): AnyVehicleView => viewOf(report, known, settings.clock.now())
     return {
       async get(vin) {
         const report = await ask(shardOf(laneOf(vin)), bindings(), 'vehicle', vin)

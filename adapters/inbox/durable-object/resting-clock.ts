@@ -8,17 +8,17 @@ export interface RestingClock extends Clock {
   wake(): void
 }
 
-interface Call {
+interface ScheduledCall {
   readonly dueMs: number
   readonly run: () => void
   timer: Timer | undefined
 }
 
 export function createRestingClock(clock: Clock): RestingClock {
-  const calls = new Set<Call>()
+  const calls = new Set<ScheduledCall>()
   let asleep = false
 
-  function arm(call: Call): void {
+  function arm(call: ScheduledCall): void {
     call.timer = clock.after(Math.max(0, call.dueMs - clock.now()), () => {
       calls.delete(call)
       call.run()
@@ -36,7 +36,7 @@ export function createRestingClock(clock: Clock): RestingClock {
 
     after(ms, run) {
       wake()
-      const call: Call = { dueMs: clock.now() + ms, run, timer: undefined }
+      const call: ScheduledCall = { dueMs: clock.now() + ms, run, timer: undefined }
       calls.add(call)
       arm(call)
       return {

@@ -89,7 +89,7 @@ function storedOf(row: Row): StoredVehicle {
 }
 
 /** A vehicle as an object describes it to a Worker, in JSON. */
-export interface VehicleReport {
+export interface SentVehicle {
   readonly vin: string
   readonly seq: number
   /** `null`: no message of the vehicle was received. */
@@ -99,13 +99,13 @@ export interface VehicleReport {
   readonly gapTo: number
 }
 
-export function reportOf(vehicle: Snapshot): VehicleReport {
+export function reportOf(vehicle: Snapshot): SentVehicle {
   const { state, gapTo } = vehicle.parts()
   const { vin, seq, seenMs } = state
   return { vin, seq, seenMs: Number.isFinite(seenMs) ? seenMs : null, text: state.text(), gapTo }
 }
 
 /** Reads what {@link reportOf} returned. */
-export function viewOf({ seenMs, gapTo, ...row }: VehicleReport, slots: Slots, nowMs: number): Snapshot {
+export function viewOf({ seenMs, gapTo, ...row }: SentVehicle, slots: Slots, nowMs: number): Snapshot {
   return new Snapshot(VehicleState.read({ ...row, seenMs: seenMs ?? -Infinity }, slots), nowMs, gapTo)
 }

@@ -69,7 +69,7 @@ interface Waiter<T> {
 }
 
 /** What one commit writes, and the callers that wait for it. */
-interface Group {
+interface CommitGroup {
   readonly puts: readonly (Waiter<void> & { readonly messages: readonly StoredMessage[] })[]
   readonly moves: readonly (Waiter<number | undefined> & { readonly move: Move })[]
   readonly flushes: readonly Waiter<void>[]
@@ -87,14 +87,14 @@ export function createGroupCommit({
   health,
   vehicles,
 }: GroupCommitOptions): GroupCommit {
-  const puts: Group['puts'][number][] = []
-  const moves: Group['moves'][number][] = []
+  const puts: CommitGroup['puts'][number][] = []
+  const moves: CommitGroup['moves'][number][] = []
   const flushes: Waiter<void>[] = []
   let updates = new Map<number, PendingUpdate>()
   let settled = new Set<number>()
   let retracted: readonly number[] = []
   /** What the running commit writes. */
-  let writing: Group | undefined
+  let writing: CommitGroup | undefined
   let isScheduled = false
   let lazyTimer: ReturnType<typeof setTimeout> | undefined
   let commitMs = 0
@@ -124,7 +124,7 @@ export function createGroupCommit({
   }
 
   /** Removes from the queues what the next commit writes. */
-  function take(): Group {
+  function take(): CommitGroup {
     let messages = 0
     let bytes = 0
     let count = 0
@@ -202,7 +202,7 @@ export function createGroupCommit({
     else if (updates.size + settled.size > 0) scheduleLazily()
   }
 
-  function requeue(group: Group): void {
+  function requeue(group: CommitGroup): void {
     if (group.vehicles !== undefined) vehicles?.giveBack(group.vehicles)
     for (const seq of group.settled) settled.add(seq)
     const newer = updates

@@ -30,7 +30,7 @@ import type {
 import { rowBytes } from './file/retention.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { adoptRegularly, createHealth, tidyRegularly } from './health.ts'
-import { createKeptMessages, type KeptMessage } from './kept-messages.ts'
+import { createKeptMessages, type ClaimableMessage } from './kept-messages.ts'
 import type { SqliteSettings } from './options.ts'
 import { createVehicleRows } from './vehicles.ts'
 import { closedError, createCrashSuspects, logAdopted, logUnopened, openWhenFree, recoveredPages } from './recovery.ts'
@@ -194,7 +194,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     }
   }
 
-  async function findInFile(id: string, seq: number): Promise<KeptMessage | undefined> {
+  async function findInFile(id: string, seq: number): Promise<ClaimableMessage | undefined> {
     if (commits.isSettling(seq)) return undefined
     if (commits.isChanging(seq)) await commits.flush()
     const found = await readFile(() => file.find(seq))
@@ -203,7 +203,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   }
 
   /** A disk that fails for a while must not look like a message that kills its process. */
-  function takeBackClaim(found: KeptMessage, error: unknown): never {
+  function takeBackClaim(found: ClaimableMessage, error: unknown): never {
     const { seq, message } = found
     found.deliveries -= 1
     commits.update({ seq, deliveries: -1 })

@@ -1,7 +1,7 @@
 import type { Claim } from '../../../src/inbox/inbox.ts'
 
 /** A message in memory. */
-export interface KeptMessage extends Claim {
+export interface ClaimableMessage extends Claim {
   readonly seq: number
   deliveries: number
   isClaimed: boolean
@@ -12,11 +12,11 @@ export interface KeptMessage extends Claim {
  * disk nor parsed again. When memory is used up, the oldest waiting messages go first: others are handled before they are.
  */
 interface KeptMessages {
-  get(id: string): KeptMessage | undefined
+  get(id: string): ClaimableMessage | undefined
   /** The message waits, for the first time or again. */
-  wait(kept: KeptMessage): void
+  wait(kept: ClaimableMessage): void
   /** The message is handed out. It stays in memory until it is removed or waits again. */
-  claim(kept: KeptMessage): void
+  claim(kept: ClaimableMessage): void
   remove(id: string): void
 }
 
@@ -25,14 +25,14 @@ const mostBytes = 2 * 1_048_576
 const mostMessages = 2_048
 
 export function createKeptMessages(): KeptMessages {
-  const kept = new Map<string, KeptMessage>()
+  const kept = new Map<string, ClaimableMessage>()
   let waitingBytes = 0
   let waitingCount = 0
   /** Ids of the waiting messages, oldest first from `oldest` on, and ids of some that no longer wait. */
   let order: string[] = []
   let oldest = 0
 
-  function count(message: KeptMessage, sign: 1 | -1): void {
+  function count(message: ClaimableMessage, sign: 1 | -1): void {
     waitingCount += sign
     waitingBytes += sign * message.message.bytes
   }

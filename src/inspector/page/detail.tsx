@@ -6,7 +6,7 @@ import { countOf, durationOf, momentOf, rawFieldsOf, timeOf, valueOf } from './f
 import { Badge, Empty, Facts, Table, useReading } from './parts.tsx'
 import { read } from './receiver.ts'
 import { linkTo } from './route.ts'
-import { type Row, withStored } from './rows.ts'
+import { type ListRow, withStored } from './rows.ts'
 import { Signal } from './signal.ts'
 import { about, isLoading, knownRow, replay, say } from './store.ts'
 
@@ -116,7 +116,7 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
 }
 
 /** The history of a message, oldest first. */
-function Story({ row }: { readonly row: Row }): JSX.Element {
+function Story({ row }: { readonly row: ListRow }): JSX.Element {
   const { event, failures, handlers, outcome, lagMs, attempts, acknowledgedMs, error, id } = row
   const lateMs = event?.createdAt === undefined ? 0 : Date.parse(event.receivedAt) - Date.parse(event.createdAt)
   const runs = attempts === undefined ? '' : ` in ${countOf(attempts, 'run')}`

@@ -95,7 +95,7 @@ function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
   )
 }
 
-interface Check {
+interface HealthRow {
   readonly name: string
   readonly value: string
   /** What to do. Left out or `false`: all is well. */
@@ -109,7 +109,7 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
   const ready = about.value?.ready
   const silentMs = lastReceivedAtMs === undefined ? undefined : Math.max(0, Date.now() - lastReceivedAtMs)
   const refusals = Object.entries(refused).filter(([, count]) => count > 0)
-  const checks: readonly Check[] = [
+  const checks: readonly HealthRow[] = [
     {
       name: 'Receiver',
       value: draining ? 'draining' : ready?.ready === false ? 'not ready' : 'takes messages',

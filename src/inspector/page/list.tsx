@@ -3,13 +3,13 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { countOf, durationOf, timeOf } from './format.ts'
 import { goTo } from './route.ts'
 import { Badge } from './parts.tsx'
-import { type Row, textOf } from './rows.ts'
+import { type ListRow, textOf } from './rows.ts'
 import { Signal } from './signal.ts'
 
 /** The list in which the keys move. */
 interface Active {
-  readonly rows: readonly Row[]
-  readonly linkOf: (row: Row) => string
+  readonly rows: readonly ListRow[]
+  readonly linkOf: (row: ListRow) => string
   readonly opened: string | undefined
 }
 
@@ -42,11 +42,11 @@ const twoLinesPx = 58
 
 interface ListProps {
   readonly label: string
-  readonly rows: readonly Row[]
+  readonly rows: readonly ListRow[]
   readonly opened: string | undefined
-  readonly linkOf: (row: Row) => string
+  readonly linkOf: (row: ListRow) => string
   /** The text of the last column, and its label for a screen reader. */
-  readonly measureOf?: (row: Row) => string
+  readonly measureOf?: (row: ListRow) => string
   /** Whether the reader points at the list or has scrolled down in it. */
   readonly busy?: Signal<boolean>
   /** Whether rows show their VIN. The list of one vehicle does not. */
@@ -143,7 +143,7 @@ export function List({
   )
 }
 
-export function lagOf({ lagMs, outcome, attempts, item }: Row): string {
+export function lagOf({ lagMs, outcome, attempts, item }: ListRow): string {
   if (outcome === 'refused') return item?.status === undefined || item.status === 0 ? '' : String(item.status)
   if (outcome === 'failed' || outcome === 'dead') return attempts === undefined ? '' : countOf(attempts, 'run')
   return lagMs === undefined ? '' : durationOf(lagMs)

@@ -5,7 +5,7 @@ import { numberOf } from './format.ts'
 import { List } from './list.tsx'
 import { Empty } from './parts.tsx'
 import { linkTo, route, setQuery } from './route.ts'
-import { type Outcome, type Row, rowOf, textOf } from './rows.ts'
+import { type RowStatus, type ListRow, rowOf, textOf } from './rows.ts'
 import { isBusy, isHeld, isLoading, isPaused, missed, readOlder, say, shown, unseen } from './store.ts'
 
 const topics: readonly string[] = [
@@ -19,7 +19,7 @@ const topics: readonly string[] = [
   'gap',
   'malformed',
 ]
-const outcomes: readonly Outcome[] = [
+const outcomes: readonly RowStatus[] = [
   ...(['waiting', 'handled', 'failed', 'dead', 'refused', 'lost', 'duplicate', 'conflated', 'gap', 'test'] as const),
 ]
 
@@ -27,7 +27,7 @@ export function Live(): JSX.Element {
   const { parts, query } = route.value
   const [opened] = parts
   const { vin = '', topic = '', outcome = '', text = '' } = query
-  const [older, setOlder] = useState<readonly Row[]>([])
+  const [older, setOlder] = useState<readonly ListRow[]>([])
   const [hasOlder, setHasOlder] = useState(true)
   useEffect(() => {
     setOlder([])

@@ -1,8 +1,8 @@
 import type { ComponentChildren, JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { Outcome } from './rows.ts'
+import type { RowStatus } from './rows.ts'
 
-export function Badge({ outcome }: { readonly outcome: Outcome }): JSX.Element {
+export function Badge({ outcome }: { readonly outcome: RowStatus }): JSX.Element {
   return <span class={`badge ${outcome}`}>{outcome}</span>
 }
 

@@ -63,7 +63,7 @@ export async function post<Answer>(path: string, body: object = {}): Promise<Ans
 /** The stream sends a comment every 15 seconds. A stream that is silent for this long is dead, in milliseconds. */
 const silentMs = 40_000
 
-export interface Batch {
+export interface ItemPage {
   readonly items: readonly Item[]
   /** The number of items that were dropped before they could be sent. */
   readonly missed?: number
@@ -76,7 +76,7 @@ export async function readFeed(
   query: string,
   signal: AbortSignal,
   opened: () => void,
-  take: (batch: Batch) => void,
+  take: (batch: ItemPage) => void,
 ): Promise<void> {
   const silence = new AbortController()
   let timer = setTimeout(() => silence.abort(), silentMs)
@@ -98,7 +98,7 @@ export async function readFeed(
 }
 
 /** An event of the stream, as `operatorRoutes` writes it: at most one line `data`, and one line `id`. */
-function takeEvent(event: string, take: (batch: Batch) => void): void {
+function takeEvent(event: string, take: (batch: ItemPage) => void): void {
   const lines = event.split('\n')
   const valueOf = (name: string): string | undefined =>
     lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2)

@@ -2,11 +2,11 @@ import type { Event, Item, Letter, StoredMessage } from './answers.ts'
 import { gistOf } from './format.ts'
 
 /** The outcome of a message, or the kind of another item. */
-export type Outcome =
+export type RowStatus =
   'waiting' | 'handled' | 'failed' | 'dead' | 'duplicate' | 'conflated' | 'lost' | 'refused' | 'gap' | 'test'
 
 /** A run of a handler that failed. */
-export interface Failure {
+export interface FailedAttempt {
   readonly at: string
   readonly attempt: number | undefined
   readonly handler: string | undefined
@@ -15,14 +15,14 @@ export interface Failure {
 }
 
 /** A row of a list: a message with everything that is known about it, or an item without a message. */
-export interface Row {
+export interface ListRow {
   /** The delivery's id, or what identifies an item without a message. */
   readonly key: string
   /** The delivery's id. `undefined`: the row is no message. */
   readonly id: string | undefined
   /** Rows are sorted by it. */
   readonly atMs: number
-  readonly outcome: Outcome
+  readonly outcome: RowStatus
   readonly vin: string
   readonly topic: string
   readonly event: Event | undefined
@@ -32,7 +32,7 @@ export interface Row {
   /** From receipt to the answer. */
   readonly acknowledgedMs: number | undefined
   readonly error: string | undefined
-  readonly failures: readonly Failure[]
+  readonly failures: readonly FailedAttempt[]
   readonly handlers: readonly string[] | undefined
   /** The item of a row without a message. */
   readonly item: Item | undefined
@@ -41,7 +41,7 @@ export interface Row {
 /** The first 48 bits of a UUIDv7 are the time of receipt. */
 const receivedAtMs = (id: string): number => Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 
-const blank = (key: string, about: Pick<Row, 'id' | 'atMs' | 'outcome'> & Partial<Row>): Row => ({
+const blank = (key: string, about: Pick<ListRow, 'id' | 'atMs' | 'outcome'> & Partial<ListRow>): ListRow => ({
   ...{ key, vin: about.event?.vin ?? '', topic: about.event?.topic ?? '', event: undefined, lagMs: undefined },
   ...{ attempts: undefined, acknowledgedMs: undefined, error: undefined, failures: [], handlers: undefined },
   ...{ item: undefined },
@@ -51,7 +51,7 @@ const blank = (key: string, about: Pick<Row, 'id' | 'atMs' | 'outcome'> & Partia
 const texts = new WeakMap<Event, string>()
 
 /** The text of a row beside its columns. */
-export function textOf({ event, error, item, outcome }: Row): string {
+export function textOf({ event, error, item, outcome }: ListRow): string {
   if (item?.kind === 'refused') return `${item.error ?? ''}${item.hint === undefined ? '' : `. ${item.hint}`}`
   if (item?.kind === 'test') return `test message ${item.test ?? ''}`
   if (error !== undefined && (outcome === 'failed' || outcome === 'dead')) return error
@@ -64,14 +64,14 @@ export function textOf({ event, error, item, outcome }: Row): string {
 }
 
 /** A message of the inbox as a row. */
-export function rowOf({ id, state, event, death, handlers }: StoredMessage): Row {
+export function rowOf({ id, state, event, death, handlers }: StoredMessage): ListRow {
   const outcome = state === 'settled' ? 'handled' : state
   const row = blank(id, { id, event, outcome, atMs: receivedAtMs(id), handlers })
   return death === undefined ? row : { ...row, error: death.error, attempts: death.attempts }
 }
 
 /** A dead letter of a list, which has no event. */
-export function rowOfLetter({ id, vin, topic, diedAt, attempts, error }: Letter): Row {
+export function rowOfLetter({ id, vin, topic, diedAt, attempts, error }: Letter): ListRow {
   const about = { id, vin: vin ?? '', topic, attempts, error } as const
   return blank(id, { ...about, outcome: 'dead', atMs: Date.parse(diedAt) })
 }
@@ -83,7 +83,7 @@ function keyOf(item: Item): string {
 }
 
 /** Adds an item to what is known about a message. */
-function withItem(known: Row | undefined, item: Item): Row {
+function withItem(known: ListRow | undefined, item: Item): ListRow {
   const { kind, at, id, event, error } = item
   const key = keyOf(item)
   const atMs = id === undefined ? Date.parse(at) : receivedAtMs(id)
@@ -116,10 +116,10 @@ function withItem(known: Row | undefined, item: Item): Row {
 }
 
 /** Adds a message of the inbox to what the feed reported, which may be newer. */
-export function withStored(known: Row | undefined, message: StoredMessage): Row {
+export function withStored(known: ListRow | undefined, message: StoredMessage): ListRow {
   const stored = rowOf(message)
   const happened = (message.happened ?? []).filter(({ kind }) => kind === 'failed' || kind === 'settled')
-  const told = happened.reduce<Row | undefined>(withItem, known)
+  const told = happened.reduce<ListRow | undefined>(withItem, known)
   if (told === undefined) return stored
   const { event, vin, topic, handlers = told.handlers } = stored
   const row = { ...told, event, vin, topic, handlers }
@@ -130,8 +130,8 @@ export function withStored(known: Row | undefined, message: StoredMessage): Row 
 }
 
 /** The newest rows, each with all of its items. */
-export class Rows {
-  readonly #byKey = new Map<string, Row>()
+export class ListRows {
+  readonly #byKey = new Map<string, ListRow>()
   readonly #most: number
 
   constructor(most: number) {
@@ -154,12 +154,12 @@ export class Rows {
     })
   }
 
-  get(key: string): Row | undefined {
+  get(key: string): ListRow | undefined {
     return this.#byKey.get(key)
   }
 
   /** Newest first. */
-  list(): readonly Row[] {
+  list(): readonly ListRow[] {
     return [...this.#byKey.values()].sort((a, b) => b.atMs - a.atMs || (a.key < b.key ? 1 : -1))
   }
 

@@ -2,7 +2,7 @@ import type { About, Item, Sample, Stats, StoredMessage } from './answers.ts'
 import { countOf } from './format.ts'
 import { post, read, readFeed, RequestError, secret } from './receiver.ts'
 import { queryOf, route } from './route.ts'
-import { type Row, Rows } from './rows.ts'
+import { type ListRow, ListRows } from './rows.ts'
 import { Signal, watch } from './signal.ts'
 
 /** The most rows of the list, as in the receiver's feed. */
@@ -14,7 +14,7 @@ const drawMs = 250
 /** The most items that wait to be rendered, for a tab in the background. */
 const mostWaiting = 2_000
 
-const rows = new Rows(mostRows)
+const rows = new ListRows(mostRows)
 
 export const connection: Signal<'connecting' | 'open' | 'lost'> = new Signal('connecting')
 /** Since when the receiver is gone, and the error. */
@@ -26,7 +26,7 @@ export const rate: Signal<number | undefined> = new Signal(undefined)
 export const samples: Signal<readonly Sample[]> = new Signal([])
 
 /** The rows that are shown, newest first. */
-export const shown: Signal<readonly Row[]> = new Signal([])
+export const shown: Signal<readonly ListRow[]> = new Signal([])
 /** The number of rows that arrived while the list was held. */
 export const unseen: Signal<number> = new Signal(0)
 /** The number of items that the feed dropped, because they arrived faster than it sends. */
@@ -49,7 +49,7 @@ export function say(text: string): void {
   endOfToast = setTimeout(() => (toast.value = ''), 4_000)
 }
 
-export const knownRow = (key: string): Row | undefined => rows.get(key)
+export const knownRow = (key: string): ListRow | undefined => rows.get(key)
 
 /** The filters that the receiver applies itself. Only the live list has them. */
 function feedFilter(): string {

@@ -4,7 +4,7 @@ import type { Sink } from '../../receiver/source.ts'
 import { pause } from './deadline.ts'
 
 /** A time in which messages of a vehicle or of an energy site may be missing. */
-interface Interruption {
+interface MissedTime {
   readonly vin?: string | undefined
   readonly siteId?: string | undefined
   readonly from: Date
@@ -12,7 +12,7 @@ interface Interruption {
 }
 
 /** The next item of a source: a message, or an interruption before the messages that follow it. */
-export type Fed = { readonly text: string } | { readonly interruption: Interruption }
+export type Fed = { readonly text: string } | { readonly interruption: MissedTime }
 
 /** The waits while the receiver is full. The first ones are short, because it is often full only for a moment. */
 const waits = { attempts: Infinity, minMs: 20, maxMs: 2_000 }
@@ -38,7 +38,7 @@ async function untilDone({ clock, signal }: Sink, attempt: () => Promise<boolean
   }
 }
 
-function gapEvent({ vin, siteId, from, to }: Interruption): GapEvent {
+function gapEvent({ vin, siteId, from, to }: MissedTime): GapEvent {
   return {
     topic: 'gap',
     ...(vin === undefined ? {} : { vin }),

@@ -57,10 +57,10 @@ async function* states(
   const enough = new AbortController()
   const given = { signal: signal === undefined ? enough.signal : AbortSignal.any([signal, enough.signal]) }
   const left = [...(vin === undefined ? vinsOf(await listProducts(call, given)) : [vin])]
-  const asked = new Map<string, Promise<Answered>>()
+  const asked = new Map<string, Promise<RefilledVehicle>>()
   const errors: unknown[] = []
 
-  const ask = async (next: string): Promise<Answered> => {
+  const ask = async (next: string): Promise<RefilledVehicle> => {
     try {
       const document = await createVehicleResource(call, next).data(
         endpoints === undefined ? given : { ...given, endpoints },
@@ -111,7 +111,7 @@ export function createRefill(
   }
 }
 
-interface Answered {
+interface RefilledVehicle {
   readonly vin: string
   readonly event?: ReturnType<Normalizer['normalize']>
   readonly error?: unknown

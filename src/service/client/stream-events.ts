@@ -110,7 +110,7 @@ function idIn(value: unknown): string | undefined {
 }
 
 /** One value that an event delivers. */
-interface Part {
+interface EventValue {
   /** As `meta.changed` names it. */
   readonly name: string
   /** Parts with the same key are values of the same thing. */
@@ -185,7 +185,7 @@ export class Delivered {
   }
 }
 
-function partsOf(event: StreamEvent<FieldCatalogue>): readonly Part[] {
+function partsOf(event: StreamEvent<FieldCatalogue>): readonly EventValue[] {
   const parts = valuesOf(event).map(([name, key, value]) => ({ name, key: `${event.topic} ${key}`, value }))
   // A snapshot can say that there is nothing, for instance no alerts.
   return parts.length > 0 ? parts : [{ name: event.topic, key: event.topic, value: null }]

@@ -95,7 +95,7 @@ const rules: Rules<StreamOptions<FieldCatalogue>> = {
 }
 
 /** What a stream yields next: an item, or a gap before the items that follow it. */
-type Turn<Fields extends FieldCatalogue> =
+type StreamStep<Fields extends FieldCatalogue> =
   | { readonly gap: StreamGap }
   | {
       readonly gap?: undefined
@@ -141,7 +141,7 @@ export function createStream<Fields extends FieldCatalogue>(
     )
   }
 
-  async function* turns(signal: AbortSignal | undefined): AsyncGenerator<Turn<Fields>, void, undefined> {
+  async function* turns(signal: AbortSignal | undefined): AsyncGenerator<StreamStep<Fields>, void, undefined> {
     const delivered = new Delivered()
     const interruption = new Interruption(plannedChangeMs, snapshotTimeoutMs)
     let lastEventId = sendable(options.lastEventId)

@@ -1,7 +1,7 @@
 import FlatQueue from 'flatqueue'
 import { checkOptions, numberBetween, oneOf, required, type Rules, wholeNumber } from '../../base/options.ts'
 import { life } from './life.ts'
-import type { Messages, SimulatedMessage, Steps } from './messages.ts'
+import type { SimulatedMessages, SimulatedMessage, Steps } from './messages.ts'
 import { between, chance, randomFrom, type Random } from './random.ts'
 import { createVehicle, type Firmware } from './vehicle.ts'
 import { maxVins } from './vin.ts'
@@ -42,13 +42,13 @@ const rules: Rules<FleetOptions> = {
  * }
  * ```
  */
-export function createFleet(options: FleetOptions): Messages {
+export function createFleet(options: FleetOptions): SimulatedMessages {
   checkOptions('createFleet', options, rules)
   return inOrder(options)
 }
 
-function* inOrder({ vins, seed, startAt, firmware }: FleetOptions): Messages {
-  const lives: Messages[] = []
+function* inOrder({ vins, seed, startAt, firmware }: FleetOptions): SimulatedMessages {
+  const lives: SimulatedMessages[] = []
   // Ordered by each vehicle's next message. A vehicle makes its next message only when the one before is taken.
   const queue = new FlatQueue()
   const upcoming = []
@@ -73,12 +73,12 @@ function* inOrder({ vins, seed, startAt, firmware }: FleetOptions): Messages {
   }
 }
 
-function* messagesOf(steps: Steps): Messages {
+function* messagesOf(steps: Steps): SimulatedMessages {
   for (const message of steps) if (message) yield message
 }
 
 /** Repeats a message now and then, some seconds later. Most of the copies are marked as such, not all. */
-function* withDuplicates(messages: Messages, random: Random): Messages {
+function* withDuplicates(messages: SimulatedMessages, random: Random): SimulatedMessages {
   let copy: SimulatedMessage | undefined
   for (const message of messages) {
     if (copy && copy.at <= message.at) {

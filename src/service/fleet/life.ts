@@ -5,10 +5,10 @@ import { between, chance, oneOf, whole } from './random.ts'
 import { type Charging, socPercent, type Vehicle } from './vehicle.ts'
 
 /** What a vehicle is doing when the simulation begins. */
-export type Activity = 'leave' | 'charge' | 'stand' | 'sleep'
+export type StartActivity = 'leave' | 'charge' | 'stand' | 'sleep'
 
 /** Everything that one vehicle does and sends. It never ends. */
-export function* life(vehicle: Vehicle, activity?: Activity): Steps {
+export function* life(vehicle: Vehicle, activity?: StartActivity): Steps {
   yield* begin(vehicle, activity)
   yield* goOn(vehicle)
 }
@@ -31,7 +31,7 @@ export function* goOn(vehicle: Vehicle): Steps {
 }
 
 /** The simulation begins in the middle of the day: some vehicles leave at once, some charge, some stand, some sleep. */
-function* begin(vehicle: Vehicle, given?: Activity): Steps {
+function* begin(vehicle: Vehicle, given?: StartActivity): Steps {
   const { random } = vehicle
   const activity = given ?? oneOf(random, ['leave', 'leave', 'leave', 'leave', 'charge', 'charge', 'stand', 'sleep'])
   const seconds = activity === 'sleep' ? between(random, 300, 5_400) : between(random, 0, 20)

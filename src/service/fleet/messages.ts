@@ -65,7 +65,7 @@ export function wireMessage(event: Encodable, format: Format): JsonObject {
 export type Steps = Generator<SimulatedMessage | undefined, void, undefined>
 
 /** Messages in the order in which they are posted. */
-export type Messages = Generator<SimulatedMessage, void, undefined>
+export type SimulatedMessages = Generator<SimulatedMessage, void, undefined>
 
 /** A time as the vehicle's own clock shows it. */
 function vehicleTime(vehicle: Vehicle, ms: number = vehicle.now): string {

@@ -4,9 +4,9 @@ import { courseTo, phases } from './physics.ts'
 import { outsideCelsius, socPercent, type Vehicle } from './vehicle.ts'
 
 /** A field's value now. `null` when there is none, as for many fields of a parked vehicle. */
-type Read<Value> = (vehicle: Vehicle) => Value | null
+type ReadSignal<Value> = (vehicle: Vehicle) => Value | null
 
-type Signals = { readonly [Field in keyof BuiltInFields]?: Read<ValueOf<BuiltInFields[Field]>> }
+type Signals = { readonly [Field in keyof BuiltInFields]?: ReadSignal<ValueOf<BuiltInFields[Field]>> }
 
 const round = (value: number, digits: number): number => Number(value.toFixed(digits))
 const place = ({ latitude, longitude }: Location): Location => ({
@@ -29,28 +29,28 @@ const rangeMiles = (v: Vehicle, whPerMile: number): number => round(v.energyWh /
 const packVolts = (v: Vehicle): number => 330 + 0.6 * socPercent(v) - v.watts / 12_000
 const brickVolts = (v: Vehicle): number => packVolts(v) / 96
 const kelvin = (celsius: number): number => celsius + 273.15
-const bars = (wheel: 0 | 1 | 2 | 3): Read<number> => {
+const bars = (wheel: 0 | 1 | 2 | 3): ReadSignal<number> => {
   return (v) => (v.tiresSeen ? round(v.coldBars[wheel] * (kelvin(v.tireCelsius) / kelvin(15)), 2) : null)
 }
-const tiresSeenAt: Read<number> = (v) => (v.tiresSeen ? seconds(v.tiresSeenAt) : null)
+const tiresSeenAt: ReadSignal<number> = (v) => (v.tiresSeen ? seconds(v.tiresSeenAt) : null)
 const isCharging = (v: Vehicle): boolean => v.charging?.state === 'Charging'
 const charges = (v: Vehicle, kind: 'ac' | 'dc'): boolean => v.charging?.kind === kind && isCharging(v)
-const chargingKw = (kind: 'ac' | 'dc'): Read<number> => {
+const chargingKw = (kind: 'ac' | 'dc'): ReadSignal<number> => {
   return (v) => (v.charging && charges(v, kind) ? round(v.charging.watts / 1_000, 1) : 0)
 }
-const energyInKwh = (kind: 'ac' | 'dc'): Read<number> => {
+const energyInKwh = (kind: 'ac' | 'dc'): ReadSignal<number> => {
   return (v) => (v.charging?.kind === kind ? round(v.charging.energyInWh / 1_000, 2) : 0)
 }
 const amps = (v: Vehicle): number =>
   v.charging && charges(v, 'ac') ? round(v.charging.watts / (230 * phases(v.charging)), 0) : 0
 const mostAmps = (v: Vehicle): number =>
   v.charging?.kind === 'ac' ? Math.round(v.charging.maxWatts / (230 * phases(v.charging))) : 32
-const hoursToLimit: Read<number> = (v) => {
+const hoursToLimit: ReadSignal<number> = (v) => {
   if (!v.charging || v.charging.watts === 0) return null
   const missingWh = (v.capacityWh * v.chargeLimitPercent) / 100 - v.energyWh
   return round(Math.max(0, missingWh) / v.charging.watts, 2)
 }
-const doors: Read<Doors> = (v) => ({
+const doors: ReadSignal<Doors> = (v) => ({
   driverFront: v.driverDoorOpen,
   driverRear: false,
   passengerFront: v.driverDoorOpen && v.passengerBuckled,
@@ -58,7 +58,7 @@ const doors: Read<Doors> = (v) => ({
   trunkFront: false,
   trunkRear: v.trunkOpen,
 })
-const window: Read<'Closed' | 'PartiallyOpen'> = (v) => (v.settings.vented ? 'PartiallyOpen' : 'Closed')
+const window: ReadSignal<'Closed' | 'PartiallyOpen'> = (v) => (v.settings.vented ? 'PartiallyOpen' : 'Closed')
 const noWarnings: Tires = {
   frontLeft: false,
   frontRight: false,
@@ -76,21 +76,21 @@ const noWarnings: Tires = {
 type Motor = 'front' | 'rear' | 'side'
 const hasMotor = ({ model }: Vehicle, motor: Motor): boolean =>
   motor === 'rear' || (motor === 'front' ? model !== '3' : model === 'S' || model === 'X')
-const motorState = (motor: Motor): Read<'Enable' | 'Standby' | 'Unavailable'> => {
+const motorState = (motor: Motor): ReadSignal<'Enable' | 'Standby' | 'Unavailable'> => {
   return (v) => (!hasMotor(v, motor) ? 'Unavailable' : inDrive(v) ? 'Enable' : 'Standby')
 }
 /** A value of a motor, or `null` when the vehicle does not have that motor. */
-const ofMotor = (motor: Motor, read: Read<number>): Read<number> => {
+const ofMotor = (motor: Motor, read: ReadSignal<number>): ReadSignal<number> => {
   return (v) => (hasMotor(v, motor) ? read(v) : null)
 }
-const axleRpm: Read<number> = (v) => round((v.metersPerSecond / 0.34 / (2 * Math.PI)) * 60, 1)
-const torque: Read<number> = (v) =>
+const axleRpm: ReadSignal<number> = (v) => round((v.metersPerSecond / 0.34 / (2 * Math.PI)) * 60, 1)
+const torque: ReadSignal<number> = (v) =>
   v.metersPerSecond < 0.5 ? 0 : round(Math.max(-300, Math.min(400, (v.watts * 0.34) / v.metersPerSecond / 9)), 1)
-const motorAmps: Read<number> = (v) => (inDrive(v) ? round(Math.abs(v.watts) / packVolts(v), 1) : 0)
-const warmer = (by: number): Read<number> => {
+const motorAmps: ReadSignal<number> = (v) => (inDrive(v) ? round(Math.abs(v.watts) / packVolts(v), 1) : 0)
+const warmer = (by: number): ReadSignal<number> => {
   return (v) => round(v.batteryCelsius + by + Math.min(30, Math.abs(v.watts) / 6_000), 0)
 }
-const packVoltage: Read<number> = (v) => (inDrive(v) || v.charging ? round(packVolts(v), 2) : null)
+const packVoltage: ReadSignal<number> = (v) => (inDrive(v) || v.charging ? round(packVolts(v), 2) : null)
 
 const isEuropean = ({ home }: Vehicle): boolean => home.latitude > 35 && home.longitude > -30
 const isAmerican = ({ home }: Vehicle): boolean => home.longitude < -30
@@ -112,7 +112,7 @@ const timeOfDay = (ms: number): TimeOfDay => {
 }
 const songSeconds = 214
 const isPlaying = (v: Vehicle): boolean => v.occupied && !v.settings.mediaPaused
-const whileMedia = <Value>(read: Read<Value>): Read<Value> => {
+const whileMedia = <Value>(read: ReadSignal<Value>): ReadSignal<Value> => {
   return (v) => (v.occupied ? read(v) : null)
 }
 const carTypes = { '3': 'Model3', Y: 'ModelY', S: 'ModelS', X: 'ModelX' } as const
@@ -418,7 +418,7 @@ export function reading(vehicle: Vehicle, field: string): FieldValue {
   return readers.get(field)?.(vehicle) ?? null
 }
 
-const readers: ReadonlyMap<string, Read<FieldValue>> = new Map(Object.entries(signals))
+const readers: ReadonlyMap<string, ReadSignal<FieldValue>> = new Map(Object.entries(signals))
 
 /** Whether even old firmware writes this field with its type. */
 export function isAlwaysTyped(field: string): boolean {

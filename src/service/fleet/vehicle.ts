@@ -37,7 +37,7 @@ interface Trip {
 }
 
 /** What its owner chose, and what commands change. */
-export interface Settings {
+export interface OwnerSettings {
   sentry: boolean
   valet: boolean
   guest: boolean
@@ -66,7 +66,7 @@ export interface Vehicle {
   readonly index: number
   readonly model: Model
   readonly random: Random
-  readonly settings: Settings
+  readonly settings: OwnerSettings
 
   /** How the firmware writes values: with their types or, when it is old, as text. */
   readonly spelling: 'typed' | 'text'
@@ -152,7 +152,7 @@ const towns: readonly [Location, ...Location[]] = [
   { latitude: -33.282, longitude: 149.1 },
 ]
 
-const chosen: Settings = {
+const chosen: OwnerSettings = {
   sentry: true,
   valet: false,
   guest: false,

@@ -18,15 +18,19 @@ const statuses = {
 } as const
 
 /** The code of a refusal. */
-export type Refusal = keyof typeof statuses
+export type RefusalCode = keyof typeof statuses
 
 /** The code in the body, where it differs from the name: the maker's own text. */
-const texts: { readonly [code in Refusal]?: string } = {
+const texts: { readonly [code in RefusalCode]?: string } = {
   vehicle_unavailable: 'vehicle unavailable: vehicle is offline or asleep',
 }
 
 /** Refuses a request. The description says what is wrong and what to do. */
-export function refuse(code: Refusal, description: string, headers: Readonly<Record<string, string>> = {}): Response {
+export function refuse(
+  code: RefusalCode,
+  description: string,
+  headers: Readonly<Record<string, string>> = {},
+): Response {
   return Response.json(
     { response: null, error: texts[code] ?? code, error_description: description },
     { status: statuses[code], headers },

@@ -1,4 +1,4 @@
-import { type Activity, goOn, life, sleep, wake } from '../fleet/life.ts'
+import { type StartActivity, goOn, life, sleep, wake } from '../fleet/life.ts'
 import { connect, disconnect, type SimulatedMessage, type Steps } from '../fleet/messages.ts'
 import { streamingOf } from '../fleet/streaming.ts'
 import { createVehicle, type Firmware, type Vehicle } from '../fleet/vehicle.ts'
@@ -28,7 +28,7 @@ export interface Car {
   state(now: number): 'online' | 'asleep' | 'driving' | 'offline'
 }
 
-const activities: readonly Activity[] = ['leave', 'charge', 'stand', 'leave', 'sleep']
+const activities: readonly StartActivity[] = ['leave', 'charge', 'stand', 'leave', 'sleep']
 
 /** The vehicle with this index. The same seed gives the same vehicle. */
 export function createCar(index: number, seed: number, startAt: number, firmware: Firmware): Car {

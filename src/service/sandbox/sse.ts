@@ -3,7 +3,7 @@ import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 import type { Activity } from './activity.ts'
 
 /** One message on the stream of a product. */
-export interface StreamMessage {
+export interface ProductMessage {
   readonly topic: string
   readonly message: JsonObject
 }
@@ -29,9 +29,9 @@ export const streamFaults: readonly StreamFault[] = ['drop', 'silent', 'garbage'
 
 /** The Server-Sent Events of all products. */
 export interface SseHub {
-  publish(product: string, sent: StreamMessage): void
+  publish(product: string, sent: ProductMessage): void
   /** Opens a stream that begins with a snapshot. */
-  open(filter: StreamFilter, snapshot: readonly StreamMessage[]): ReadableStream<Uint8Array>
+  open(filter: StreamFilter, snapshot: readonly ProductMessage[]): ReadableStream<Uint8Array>
   /** Whether somebody reads the stream of this product. */
   isOpen(product: string): boolean
   /** Makes the streams of a product fail, or all streams. Returns their number. */
@@ -50,7 +50,7 @@ interface SseOptions {
   readonly namedItems: boolean
 }
 
-interface Item extends StreamMessage {
+interface StreamItem extends ProductMessage {
   readonly id: number
   readonly product: string
 }
@@ -73,7 +73,7 @@ const noTimer: Timer = { cancel: () => {} }
 
 /** Filters the items for each stream, sends a comment line every 15 seconds, and ends each stream after its time. */
 export function createSseHub({ clock, activity, streamMs, namedItems }: SseOptions): SseHub {
-  const kept: Item[] = []
+  const kept: StreamItem[] = []
   const streams = new Set<SseStream>()
   let lastId = 0
 
@@ -102,7 +102,7 @@ export function createSseHub({ clock, activity, streamMs, namedItems }: SseOptio
     if (forget(stream, 'ended', why)) stream.controller.close()
   }
 
-  function send(stream: SseStream, { topic, message }: StreamMessage, id?: number): void {
+  function send(stream: SseStream, { topic, message }: ProductMessage, id?: number): void {
     const chosen = filtered(stream, topic, message)
     if (chosen === undefined) return
     const name = namedItems ? `event: ${topic}\n${id === undefined ? '' : `id: ${id}\n`}` : ''

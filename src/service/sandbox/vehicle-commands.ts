@@ -1,4 +1,4 @@
-import type { Settings, Vehicle } from '../fleet/vehicle.ts'
+import type { OwnerSettings, Vehicle } from '../fleet/vehicle.ts'
 import type { JsonObject } from '../../wire/record.ts'
 
 /** The vehicle's answer to a command that reached it. */
@@ -120,7 +120,7 @@ function set(vehicle: Vehicle, change: Partial<Vehicle>): CommandEffect {
   return done
 }
 
-function choose(vehicle: Vehicle, change: Partial<Settings>): CommandEffect {
+function choose(vehicle: Vehicle, change: Partial<OwnerSettings>): CommandEffect {
   Object.assign(vehicle.settings, change)
   return done
 }

@@ -17,7 +17,7 @@ import {
   type SandboxSettings,
   type SandboxState,
 } from './options.ts'
-import { createSseHub, type SseHub, type StreamMessage } from './sse.ts'
+import { createSseHub, type SseHub, type ProductMessage } from './sse.ts'
 
 /** A vehicle that is shared with the business. */
 export interface SharedVehicle {
@@ -60,7 +60,7 @@ export interface World {
   /** Sends a message to streams only. */
   stream(product: string, topic: string, members: JsonObject): void
   /** What the service knows about a product, as the first messages of its stream. Each has `isCache`. */
-  snapshot(product: string): readonly StreamMessage[]
+  snapshot(product: string): readonly ProductMessage[]
   /** As `publish`, for messages of the vehicle itself. A vehicle without a config sends nothing. */
   publishFrom(vehicle: SharedVehicle, messages: readonly SimulatedMessage[]): void
   /** Runs the vehicles until now. */
@@ -243,7 +243,7 @@ function totalsOf(site: EnergySite, now: number): JsonObject {
 }
 
 /** A message as streams have it: alerts and errors are lists. */
-function streamMessage(event: Encodable): StreamMessage {
+function streamMessage(event: Encodable): ProductMessage {
   const message = wireMessage(event, 'service')
   if (event.topic === 'alerts') return { topic: 'alerts', message: { ...message, alerts: event.alerts } }
   if (event.topic === 'errors') return { topic: 'errors', message: { ...message, errors: event.errors } }
@@ -289,10 +289,10 @@ function indexOf(vin: string | undefined, { vehicles }: SandboxState): number | 
 
 /** What the service remembers of a vehicle's messages, to answer some reads. */
 interface VehicleMemory {
-  remember(event: Encodable, sent: StreamMessage): void
+  remember(event: Encodable, sent: ProductMessage): void
   /** The last value of each field, in the shape of a `data` message. */
   telemetry(): JsonObject
-  snapshot(): readonly StreamMessage[]
+  snapshot(): readonly ProductMessage[]
   readonly alerts: readonly Alert[]
   readonly errors: readonly VehicleError[]
 }
@@ -333,7 +333,7 @@ function createVehicleMemory(vin: string, sharedAt: string): VehicleMemory {
     },
     telemetry: () => ({ data, createdAt: times['data'] ?? null, vin }),
     snapshot() {
-      const of = (topic: string, members: JsonObject): StreamMessage => ({
+      const of = (topic: string, members: JsonObject): ProductMessage => ({
         topic,
         message: { createdAt: times[topic] ?? sharedAt, vin, ...members, isCache: true },
       })

@@ -39,7 +39,7 @@ import {
   waitingOf,
 } from './schema.ts'
 
-interface Connection {
+interface OpenDatabase {
   readonly db: DatabaseSync
   readonly statements: Statements
   readonly space: SpaceKeeper
@@ -56,7 +56,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   const { path, maxBytes, adopt, isVisit = false } = settings
   // SQLite starts the journal over at this size. Its space is part of the budget.
   const walPages = Math.max(64, Math.min(2000, Math.floor(maxBytes / 8 / pageBytes)))
-  let connection: Connection | undefined
+  let connection: OpenDatabase | undefined
   /** Gaps are noted in the file. */
   let holdsGaps = false
   let deadLetters = 0
@@ -76,7 +76,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   let heldAfter = Infinity
 
   /** Runs on the open file and translates errors. */
-  function use<T>(run: (on: Connection) => T): T {
+  function use<T>(run: (on: OpenDatabase) => T): T {
     if (connection === undefined) throw new FleethookError('inbox_unavailable', `The inbox ${path} is not open.`)
     try {
       return run(connection)
@@ -189,7 +189,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
    * Saves the content of a file that was deleted, renamed or replaced. The path no longer leads to it, so it would be lost
    * with this process.
    */
-  function saveMoved({ db }: Connection): FleethookError | undefined {
+  function saveMoved({ db }: OpenDatabase): FleethookError | undefined {
     const now = identityOf(path)
     if (identity === undefined || (now?.ino === identity.ino && now.dev === identity.dev)) return undefined
     const copy = copyMoved(db, path)

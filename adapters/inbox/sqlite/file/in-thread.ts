@@ -7,14 +7,14 @@ import type { FileSettings } from '../options.ts'
 import type { InboxFile } from './interface.ts'
 
 /** A call of a method of the file, as it is sent to the thread. */
-export interface Call {
+export interface ThreadCall {
   readonly number: number
   readonly method: keyof InboxFile
   readonly given: readonly unknown[]
 }
 
 /** The thread's answer to the call with the same number. */
-export type Answer =
+export type ThreadReply =
   { readonly number: number; readonly value: unknown } | { readonly number: number; readonly error: SentError }
 
 /** An error as it is sent: a thread cannot send instances of a class. */
@@ -45,7 +45,7 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
       for (const { reject } of pendingCalls.values()) reject(error)
       pendingCalls.clear()
     }
-    started.on('message', (answer: Answer) => {
+    started.on('message', (answer: ThreadReply) => {
       const call = pendingCalls.get(answer.number)
       pendingCalls.delete(answer.number)
       // Only a pending call keeps the process alive.
@@ -68,7 +68,7 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
       count += 1
       pendingCalls.set(count, { resolve, reject })
       if (pendingCalls.size === 1) on.ref()
-      const message: Call = { number: count, method, given }
+      const message: ThreadCall = { number: count, method, given }
       on.postMessage(message)
     })
     return answered as ReturnType<InboxFile[Method]>

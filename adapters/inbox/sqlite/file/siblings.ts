@@ -210,14 +210,14 @@ interface Progress {
 
 const nothingYet = (): Progress => ({ table: 'pending', after: -1, last: -1 })
 
-interface Batch {
+interface MovedRows {
   readonly table: keyof typeof columnsOf
   /** The rows as they are here now. */
   readonly rows: readonly SqlRow[]
 }
 
 /** Moves the next rows of a table with their messages. `undefined`: no row is left. */
-function moveBatch(db: DatabaseSync, progress: Progress): Batch | undefined {
+function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined {
   const { table } = progress
   if (table === undefined) return undefined
   const names = columnsOf[table].split(', ')

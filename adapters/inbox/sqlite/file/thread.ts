@@ -2,16 +2,16 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import type { FileSettings } from '../options.ts'
 import { createInboxFile } from './file.ts'
-import { type Answer, type Call, sentError } from './in-thread.ts'
+import { type ThreadReply, type ThreadCall, sentError } from './in-thread.ts'
 
 const settings: FileSettings = workerData
 const file = createInboxFile(settings)
 
-parentPort?.on('message', (call: Call) => void answer(call))
+parentPort?.on('message', (call: ThreadCall) => void answer(call))
 
-async function answer({ number, method, given }: Call): Promise<void> {
+async function answer({ number, method, given }: ThreadCall): Promise<void> {
   const run: (...given: never[]) => Promise<unknown> = file[method]
-  const answered: Answer = await run(...(given as never[])).then(
+  const answered: ThreadReply = await run(...(given as never[])).then(
     (value) => ({ number, value }),
     (error: unknown) => ({ number, error: sentError(error) }),
   )
