@@ -1,5 +1,5 @@
 import type { Env } from 'hono'
-import type { Surroundings } from './dispatch/work.ts'
+import type { RequestScope } from './dispatch/work.ts'
 import { createRegistry } from './dispatch/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
@@ -125,7 +125,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   }
 
   /** What a source may call. When the inbox is full, the source gives its message again later. */
-  const sinkOf = (from: Surroundings): Omit<Sink, 'signal'> => ({
+  const sinkOf = (from: RequestScope): Omit<Sink, 'signal'> => ({
     clock,
     async take(text) {
       const full = backend.refusing()

@@ -85,7 +85,7 @@ export function queueInbox<Bindings = never>(options: QueueInboxOptions<Bindings
         inbox: () => inbox,
         // The platform counts as well: its `max_retries` is one less.
         settings: { ...settings, ack: 'stored', retry: { attempts: 5, ...settings.retry } },
-        surroundings: { env, context: detachedContext },
+        scope: { env, context: detachedContext },
       })
       await engine.open()
       await inbox.done

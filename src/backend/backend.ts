@@ -1,6 +1,6 @@
 import type { Lifecycle } from '../dispatch/running.ts'
 import type { Registry } from '../dispatch/registry.ts'
-import type { Surroundings } from '../dispatch/work.ts'
+import type { RequestScope } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { ReplaySelection } from '../inbox/dead-letters.ts'
@@ -38,7 +38,7 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   /** The newest state of each vehicle. `undefined`: the option `vehicles` is off. */
   readonly vehicles: Vehicles<FieldCatalogue> | undefined
   /** Replays messages that were handled and that are still kept. Resolves to the number of messages. */
-  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
+  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
   /** Whether it takes no more messages. */
   readonly isDraining: boolean
   readonly lifecycle: Lifecycle
@@ -47,14 +47,14 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   /** Resolves to whether it is ready now. */
   becomeReady(): Promise<boolean>
   /** Keeps messages. Returns or resolves when the answer may leave; with a refusal when they are not kept. */
-  put(messages: readonly InboxMessage[], from: Surroundings): Refusal | undefined | Promise<Refusal | undefined>
+  put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined>
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
-  putInternal(message: InboxMessage, from: Surroundings): Promise<boolean>
+  putInternal(message: InboxMessage, from: RequestScope): Promise<boolean>
   /**
    * Messages are missing for a reason that `put` does not see. A `gap` event reports it as soon as the inbox can keep the
    * event.
    */
-  noteGap(gap: InboxGap, from?: Surroundings): void
+  noteGap(gap: InboxGap, from?: RequestScope): void
   /** Why it would refuse a message now; `undefined` when it would not. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
   open(options?: OpenOptions): Promise<void>

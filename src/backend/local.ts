@@ -5,7 +5,7 @@ import type { Lifecycle } from '../dispatch/running.ts'
 import { labelOf } from '../dispatch/registry.ts'
 import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
-import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
+import { noRequest, type RequestScope, type RequestWork } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
@@ -26,7 +26,7 @@ import { watchForStalls } from './stalls.ts'
 interface LocalBackendOptions extends BackendParts {
   readonly inbox: InboxFactory
   /** The bindings for work that no request brings: messages that the inbox finds, and gaps. Default: none. */
-  readonly surroundings?: Surroundings
+  readonly scope?: RequestScope
 }
 
 /**
@@ -58,7 +58,7 @@ export class LocalBackend implements Backend {
   isDraining = false
   isReady = false
   readonly #parts: BackendParts
-  readonly #surroundings: Surroundings
+  readonly #scope: RequestScope
   readonly #gaps: Gaps
   readonly #inbox: Inbox
   readonly #atOnce: AtOnce | undefined
@@ -82,13 +82,13 @@ export class LocalBackend implements Backend {
   /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and no gap is emitted. */
   #catchingUp: Timer | undefined
 
-  constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
+  constructor({ inbox: createInbox, scope = noRequest, ...parts }: LocalBackendOptions) {
     const { settings, registry, receipts, reports } = parts
     const { clock, limits, log, overflow } = settings
     const gaps = new Gaps(clock)
     this.#gaps = gaps
     this.#parts = parts
-    this.#surroundings = surroundings
+    this.#scope = scope
     this.#inbox = createInbox({
       pendingMessages: limits.pendingMessages,
       pendingBytes: limits.pendingBytes,
@@ -102,11 +102,11 @@ export class LocalBackend implements Backend {
         this.#scheduler.merged(ids)
       },
       onFailure: (error) => reports.dispatch.inboxFailed(error),
-      onCapacity: () => this.#emitGap(surroundings),
+      onCapacity: () => this.#emitGap(scope),
       onWaiting: (page) => this.#take(page),
       onGap: (gap) => {
         this.noteGap(gap)
-        this.#emitGap(surroundings)
+        this.#emitGap(scope)
       },
       openGaps: () => {
         // A crash must not lose counts of refused requests that no gap covers.
@@ -124,7 +124,7 @@ export class LocalBackend implements Backend {
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     // Inside a Durable Object, a late timer does not show that the process stood still: the object may have slept.
-    this.#isWatched = surroundings === nowhere
+    this.#isWatched = scope === noRequest
     this.#scheduler = new Scheduler({
       ...settings,
       ack: this.ack,
@@ -165,7 +165,7 @@ export class LocalBackend implements Backend {
     return this.#inbox.refusing()
   }
 
-  put(messages: readonly InboxMessage[], from: Surroundings): Refusal | undefined | Promise<Refusal | undefined> {
+  put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
     if (this.#takesNothing()) return { error: 'draining' }
     if (this.ack === 'received' && this.durability !== 'memory') {
@@ -209,7 +209,7 @@ export class LocalBackend implements Backend {
     return { error: this.lifecycle.isStopped ? 'draining' : 'inbox_unavailable' }
   }
 
-  async putInternal(message: InboxMessage, from: Surroundings): Promise<boolean> {
+  async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
     return !this.#takesNothing() && (await this.#store([message], from)) !== undefined
   }
 
@@ -239,7 +239,7 @@ export class LocalBackend implements Backend {
     return shared
   }
 
-  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number> {
+  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number> {
     return this.#replays.replay(which, from)
   }
 
@@ -268,7 +268,7 @@ export class LocalBackend implements Backend {
   }
 
   /** Stores messages whose answer leaves now. */
-  #putAfterAnswer(messages: readonly InboxMessage[], from: Surroundings): void {
+  #putAfterAnswer(messages: readonly InboxMessage[], from: RequestScope): void {
     const stored = this.#store(messages, from, (error) => {
       this.#noteRefused(messages, error)
       this.#parts.reports.noteLost(messages)
@@ -286,7 +286,7 @@ export class LocalBackend implements Backend {
    */
   async #store(
     messages: readonly InboxMessage[],
-    from: Surroundings,
+    from: RequestScope,
     failed: (error: unknown) => void = () => {},
   ): Promise<RequestWork | undefined> {
     const request = this.#scheduler.add(messages, from)
@@ -330,8 +330,8 @@ export class LocalBackend implements Backend {
       }
       this.#isRecovered = true
       this.#countWaiters(0)
-      if (gaps.length === 0) this.#startEmitting(this.#surroundings)
-      else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#surroundings))
+      if (gaps.length === 0) this.#startEmitting(this.#scope)
+      else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#scope))
     })
     if (this.#isWatched && !this.isDraining) this.#watch()
     this.#forgetRegularly()
@@ -340,7 +340,7 @@ export class LocalBackend implements Backend {
   /** Messages that this process did not receive: an earlier one left them, or another one received them. */
   #take(page: readonly Waiting[]): void {
     this.#parts.reports.noteRecovered(page)
-    this.#scheduler.start(this.#scheduler.add(this.#clamped(page), this.#surroundings))
+    this.#scheduler.start(this.#scheduler.add(this.#clamped(page), this.#scope))
   }
 
   #watch(): void {
@@ -351,7 +351,7 @@ export class LocalBackend implements Backend {
       this.#catchingUp?.cancel()
       this.#catchingUp = backgroundTimer(clock, catchUpMs, () => {
         this.#endCatchUp()
-        this.#emitGap(this.#surroundings)
+        this.#emitGap(this.#scope)
       })
     })
   }
@@ -418,13 +418,13 @@ export class LocalBackend implements Backend {
     }
   }
 
-  #startEmitting(from: Surroundings): void {
+  #startEmitting(from: RequestScope): void {
     this.#emits = true
     this.#emitGap(from)
   }
 
   /** The inbox may have room: emits the open gaps, the oldest first, so that a business can fetch what it missed. */
-  #emitGap(from: Surroundings): void {
+  #emitGap(from: RequestScope): void {
     const gaps = this.#gaps
     const { receipts } = this.#parts
     if (!this.#isRecovered || !this.#emits || this.#catchingUp !== undefined) return
@@ -450,7 +450,7 @@ export class LocalBackend implements Backend {
     const { clock } = this.#parts.settings
     let refusesSinceMs = Infinity
     this.#forgetting?.cancel()
-    this.#startEmitting(this.#surroundings)
+    this.#startEmitting(this.#scope)
     const { takeUntil, notListeningMs = () => 0 } = options
     const refuse = (): void => {
       if (this.isDraining) return
@@ -459,7 +459,7 @@ export class LocalBackend implements Backend {
       this.#stopWatching()
       // Messages that are lost from here on are in the gap of the stop.
       this.#endCatchUp()
-      this.#emitGap(this.#surroundings)
+      this.#emitGap(this.#scope)
     }
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()
@@ -486,7 +486,7 @@ export class LocalBackend implements Backend {
    * Work that no answer waits for. A drain waits for it, and a runtime that would end it with its request has to keep it
    * alive.
    */
-  #hold({ context }: Surroundings, run: () => Promise<void>): void {
+  #hold({ context }: RequestScope, run: () => Promise<void>): void {
     const done = this.#during(run)
     if (isHeld(context)) context.waitUntil(done)
   }

@@ -1,7 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import { resolvedOr } from '../dispatch/draining.ts'
 import { Lifecycle } from '../dispatch/running.ts'
-import { nowhere, type Surroundings } from '../dispatch/work.ts'
+import { noRequest, type RequestScope } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
@@ -29,7 +29,7 @@ export interface Relay {
   /** The states of vehicles. Left out when the other side cannot keep them. */
   readonly vehicles?: Vehicles<FieldCatalogue>
   /** Replays messages that were handled. */
-  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
+  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
 }
 
 /** How long health checks report a refusal when no further message comes, in milliseconds. */
@@ -85,7 +85,7 @@ export class RelayBackend implements Backend {
 
   async open(): Promise<void> {}
 
-  async put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
+  async put(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
     const stored = this.#store(messages, from)
     if (this.ack === 'stored') return stored
@@ -99,7 +99,7 @@ export class RelayBackend implements Backend {
     return undefined
   }
 
-  async putInternal(message: InboxMessage, { env }: Surroundings): Promise<boolean> {
+  async putInternal(message: InboxMessage, { env }: RequestScope): Promise<boolean> {
     const isKept = (await this.#send([message], env)) === undefined
     if (isKept && message.event?.topic === 'gap') this.#parts.reports.observers.gap?.(message.event)
     return isKept
@@ -111,7 +111,7 @@ export class RelayBackend implements Backend {
     return refused !== undefined && clock.now() - refused.atMs < refusingMs ? refused.error : undefined
   }
 
-  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number> {
+  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number> {
     return this.#relay.replay(which, from)
   }
 
@@ -119,7 +119,7 @@ export class RelayBackend implements Backend {
    * Messages may be missing for a reason that `put` does not see. A `gap` event reports it as soon as the other side can keep
    * the event.
    */
-  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from: Surroundings = nowhere): void {
+  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from: RequestScope = noRequest): void {
     this.#gaps.note(vin, reason, fromMs, missed, toMs)
     this.#hold(from, this.#emitGaps(from.env))
   }
@@ -160,7 +160,7 @@ export class RelayBackend implements Backend {
     return refusal
   }
 
-  async #store(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
+  async #store(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
     const refusal = await this.#send(messages, from.env, () => {
       // The other side does not know that it was out of reach, so this side reports the gap.
       for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), 'inbox_unavailable', receivedAt)
@@ -178,7 +178,7 @@ export class RelayBackend implements Backend {
   async #emitGaps(env: unknown): Promise<void> {
     const { receipts } = this.#parts
     for (let gap = this.#gaps.take(); gap !== undefined; gap = this.#gaps.take()) {
-      if (!(await this.putInternal(receipts.gap(gap), { ...nowhere, env }))) {
+      if (!(await this.putInternal(receipts.gap(gap), { ...noRequest, env }))) {
         this.#gaps.giveBack(gap)
         return
       }
@@ -194,7 +194,7 @@ export class RelayBackend implements Backend {
     return { handled: 0, left: 0, lost: 0 }
   }
 
-  #hold({ context }: Surroundings, work: Promise<unknown>): void {
+  #hold({ context }: RequestScope, work: Promise<unknown>): void {
     this.lifecycle.enter()
     const done = work.finally(() => this.lifecycle.leave())
     if (isHeld(context)) context.waitUntil(done)

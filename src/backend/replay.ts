@@ -1,6 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
 import { checkOption, wholeNumber } from '../base/options.ts'
-import type { Surroundings } from '../dispatch/work.ts'
+import type { RequestScope } from '../dispatch/work.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type {
@@ -120,14 +120,14 @@ interface ReplaysOptions {
   readonly read: ReadMessage
   readonly isDraining: () => boolean
   /** A message waits in the inbox again. Resolves when its handlers are done. */
-  readonly revived: (message: Waiting, surroundings: Surroundings) => Promise<void>
+  readonly revived: (message: Waiting, scope: RequestScope) => Promise<void>
 }
 
 /** The dead letters and handled messages that the inbox still keeps: to look at, and to replay. */
 export interface Replays {
   readonly deadLetters: DeadLetters
   readonly messages: Messages
-  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
+  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
 }
 
 /**
@@ -145,7 +145,7 @@ export function createReplays({ inbox, fleet, open, read, isDraining, revived }:
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
   async function revive(
     ids: readonly string[],
-    { env, context }: Partial<Surroundings> = {},
+    { env, context }: Partial<RequestScope> = {},
     changed?: ReadonlyMap<string, string>,
   ): Promise<number> {
     let count = 0

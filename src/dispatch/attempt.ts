@@ -135,7 +135,7 @@ export class Outcome {
     fleet?.over(work.step)
     if (work.counts) counts.handled += 1
     if (opened !== undefined) duplicates?.handled(opened)
-    if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', message, opened?.event)
+    if (events.observers.settled !== undefined) reportSettled(events, work, 'handled', message, opened?.event)
   }
 
   async #die(work: Work, message: InboxMessage, error: string): Promise<void> {
@@ -155,7 +155,7 @@ export class Outcome {
     await inbox.settle(work.id, fleet?.settling(work.step))
     fleet?.over(work.step)
     if (work.counts) counts.duplicates += 1
-    tellSettled(events, work, 'duplicate', claim.message, event)
+    reportSettled(events, work, 'duplicate', claim.message, event)
   }
 
   /** An attempt failed. Returns whether it was the last one. */
@@ -220,7 +220,7 @@ export class Outcome {
 }
 
 /** Tells the observers that a message needs no more work. */
-export function tellSettled(
+export function reportSettled(
   { observers }: Pick<DispatchEvents, 'observers'>,
   { id, laneKey, mostAttempts }: Work,
   outcome: SettledMessage['outcome'],

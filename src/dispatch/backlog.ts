@@ -2,7 +2,7 @@ import type { Ack } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
 import type { Lanes } from './lanes.ts'
 import { createWaitingIds, IdStore, type WaitingId } from './waiting-ids.ts'
-import { createWork, nowhere, RequestWork, type Work } from './work.ts'
+import { createWork, noRequest, RequestWork, type Work } from './work.ts'
 
 interface BacklogOptions {
   readonly inbox: Inbox
@@ -16,7 +16,7 @@ const mostWorks = 10_000
 /** The most `Work` records of one lane, when there are few of them in all. */
 const mostOfLane = 4
 /** The number of requests that the flags of an id can tell apart. One bit is for `redelivered`. */
-const mostSurroundings = 128
+const mostRequests = 128
 
 /**
  * Messages that wait far behind. A durable inbox can hold a million messages, and a `Work` record for each would need more
@@ -70,7 +70,7 @@ export class Backlog {
 
   /** Makes a work of an id again. */
   restore(lane: string, { id, flags }: WaitingId): Work {
-    const request = this.#requests[flags >> 1] ?? new RequestWork([], nowhere)
+    const request = this.#requests[flags >> 1] ?? new RequestWork([], noRequest)
     return createWork({ id, lane, kind: 'wire', redelivered: flags % 2 === 1 }, request)
   }
 
@@ -96,7 +96,7 @@ export class Backlog {
     if (!counts || attemptsBefore > 0 || notBefore > 0 || request.isHeld || request.isWatched) return undefined
     let which = this.#requests.findIndex(({ env }) => env === request.env)
     if (which === -1) {
-      if (this.#requests.length === mostSurroundings) return undefined
+      if (this.#requests.length === mostRequests) return undefined
       which = this.#requests.push(new RequestWork([], { env: request.env, context: undefined })) - 1
     }
     return { id, flags: which * 2 + Number(redelivered) }

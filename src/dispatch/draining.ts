@@ -2,7 +2,7 @@ import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
-import { type DispatchCounts, type DispatchEvents, type Outcome, tellSettled } from './attempt.ts'
+import { type DispatchCounts, type DispatchEvents, type Outcome, reportSettled } from './attempt.ts'
 import type { Backlog } from './backlog.ts'
 import type { Lanes } from './lanes.ts'
 import type { Lifecycle, Runner } from './running.ts'
@@ -138,7 +138,7 @@ export async function giveUp(
       if (isGone) {
         counts.lost += 1
         lost.push(work)
-        tellSettled(events, work, 'lost')
+        reportSettled(events, work, 'lost')
       }
       // An answer must not wait for its handlers any more, even if a later process runs them.
       work.request.oneIsOver(true)

@@ -27,7 +27,7 @@ import {
   mayJoinPrevious,
   park,
   RequestWork,
-  type Surroundings,
+  type RequestScope,
   waitForTurn,
   type Work,
 } from './work.ts'
@@ -115,8 +115,8 @@ export class Scheduler {
    * Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. The end
    * of a request can be awaited only when it `isWatched`.
    */
-  add(messages: readonly Waiting[], surroundings: Surroundings, isWatched: boolean = false): RequestWork {
-    const request = new RequestWork(messages, surroundings, isWatched)
+  add(messages: readonly Waiting[], scope: RequestScope, isWatched: boolean = false): RequestWork {
+    const request = new RequestWork(messages, scope, isWatched)
     for (const work of request.works) {
       if (request.isHeld) bindTurn(work, this.#step)
       else this.#mergeable?.set(work.id, work)

@@ -78,16 +78,16 @@ export interface Batch {
 }
 
 /** What work has from the request that brought it: the bindings, and the `waitUntil` that keeps the work alive. */
-export interface Surroundings {
+export interface RequestScope {
   readonly env: unknown
   readonly context: ExecutionContext | undefined
 }
 
 /** For work that no request brought. */
-export const nowhere: Surroundings = { env: undefined, context: undefined }
+export const noRequest: RequestScope = { env: undefined, context: undefined }
 
 /** The messages of one request, and the promises that wait for them. */
-export class RequestWork implements Surroundings {
+export class RequestWork implements RequestScope {
   readonly env: unknown
   readonly context: ExecutionContext | undefined
   /** Whether the runtime ends the request's work unless `waitUntil` keeps it alive. */
@@ -105,7 +105,7 @@ export class RequestWork implements Surroundings {
   #settled: Promise<void> | undefined
   #resolve: (() => void) | undefined
 
-  constructor(messages: readonly Waiting[], { env, context }: Surroundings, isWatched: boolean = false) {
+  constructor(messages: readonly Waiting[], { env, context }: RequestScope, isWatched: boolean = false) {
     this.env = env
     this.context = context
     this.isHeld = context !== undefined && isHeld(context)

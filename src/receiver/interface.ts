@@ -161,7 +161,7 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    */
   readonly from: (
     source: Source,
-    surroundings?: { readonly env?: unknown; readonly context?: ExecutionContext },
+    scope?: { readonly env?: unknown; readonly context?: ExecutionContext },
   ) => Promise<void>
   /**
    * Opens the inbox and goes on with the messages that an earlier process left. `serve` calls it before it listens; without

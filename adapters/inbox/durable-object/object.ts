@@ -2,7 +2,7 @@ import type { BackendParts } from '../../../src/backend/backend.ts'
 import { LocalBackend } from '../../../src/backend/local.ts'
 import type { Clock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { Surroundings } from '../../../src/dispatch/work.ts'
+import type { RequestScope } from '../../../src/dispatch/work.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
@@ -99,7 +99,7 @@ class Shard implements Questions {
   readonly #parts: BackendParts
   readonly #clock: RestingClock
   readonly #storage: ObjectStorage
-  readonly #surroundings: Surroundings
+  readonly #scope: RequestScope
   readonly #inbox: ObjectInbox
   readonly #backend: LocalBackend
   /** The time of the alarm that is set, as far as this object knows. */
@@ -120,13 +120,13 @@ class Shard implements Questions {
     this.#parts = parts
     this.#clock = clock
     this.#storage = storage
-    this.#surroundings = { env, context: detachedContext }
+    this.#scope = { env, context: detachedContext }
     this.#inbox = inbox
     this.#backend = new LocalBackend({
       ...parts,
       inbox: () => inbox,
       settings: { ...settings, ack: 'stored', clock },
-      surroundings: this.#surroundings,
+      scope: this.#scope,
     })
   }
 
@@ -135,7 +135,7 @@ class Shard implements Questions {
     if (!this.#backend.isReady && !(await this.#backend.becomeReady())) return { error: 'inbox_unavailable' }
     return this.#backend.put(
       messages.map((message) => this.#parts.receipts.arrived(message)),
-      this.#surroundings,
+      this.#scope,
     )
   }
 
@@ -160,7 +160,7 @@ class Shard implements Questions {
   }
 
   replayDead(which: Which): Promise<number> {
-    return this.#backend.deadLetters.replay(withDates(which), { env: this.#surroundings.env })
+    return this.#backend.deadLetters.replay(withDates(which), { env: this.#scope.env })
   }
 
   discardDead(which: Which): Promise<number> {
@@ -185,7 +185,7 @@ class Shard implements Questions {
   }
 
   replay(which: ReplaySelection): Promise<number> {
-    return this.#backend.replay(withDates(which), { env: this.#surroundings.env })
+    return this.#backend.replay(withDates(which), { env: this.#scope.env })
   }
 
   #vehicles(): FleetVehicles {
