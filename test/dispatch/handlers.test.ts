@@ -205,7 +205,7 @@ describe('context', () => {
     ['@hono/node-server', { incoming: {}, outgoing: {} }],
     ['Deno', Object.create({ remoteAddr: {}, completed: Promise.resolve() })],
   ])(
-    'env is not the connection that %s gives in its place: a message that waits would keep it',
+    'env is not the connection that %s passes as the bindings: a waiting message would keep it in memory',
     async (_, connection) => {
       const receiver = createReceiver({ secret: false })
       const seen: unknown[] = []
