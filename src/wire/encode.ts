@@ -284,7 +284,10 @@ function envelopeTime(createdAt: string): number {
 export function encode(event: Encodable, format: Format, fields: FieldCatalogue = builtInFields): JsonObject {
   if (event.topic === 'unknown') return event.raw
   if (!(event.topic in known)) {
-    throw new FleethookError('encode_unsupported', `An event of topic ${JSON.stringify(event)} is never on the wire.`)
+    throw new FleethookError(
+      'encode_unsupported',
+      `An event of topic ${JSON.stringify(event.topic)} is never sent, so no format has it.`,
+    )
   }
   const message = wireObject<unknown>()
   const dated = event.meta?.createdAtMissing !== true
