@@ -86,7 +86,7 @@ function missing(secret: unknown): string {
 function expect(value: unknown): ExpectedSecret {
   if (typeof value !== 'string' || !visible.test(value) || value.length > mostBytes) {
     throw new FleethookError('option_invalid', `Option \`secret\` ${problemWith(value)}.`, {
-      hint: `A secret is at most ${mostBytes} characters of visible ASCII, without blanks at its ends. If it is read from a file, trim it.`,
+      hint: `A secret is at most ${mostBytes} characters of visible ASCII, without white space at either end. If it is read from a file, trim it.`,
     })
   }
   const { scheme, rest } = splitScheme(value)
@@ -96,8 +96,8 @@ function expect(value: unknown): ExpectedSecret {
 
 function problemWith(value: unknown): string {
   if (typeof value !== 'string') return `must be text or a list of texts and is of type ${typeof value}`
-  if (/[\r\n]$/.test(value)) return 'ends with a line end'
-  if (value.trim() !== value) return 'has blanks at its ends'
+  if (/[\r\n]$/.test(value)) return 'ends with a line break'
+  if (value.trim() !== value) return 'begins or ends with white space'
   if (value.length > mostBytes) return `is longer than ${mostBytes} characters`
   return 'has a character that not every HTTP client and server passes on unchanged'
 }

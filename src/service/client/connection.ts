@@ -121,7 +121,7 @@ const rules: Rules<ClientOptions> = {
   },
   apiKey: {
     ...required(
-      { must: 'must be the bearer token, in visible ASCII and without blanks', accepts: isToken },
+      { must: 'must be the bearer token, in visible ASCII and without spaces', accepts: isToken },
       'Give the token alone, without the word "Bearer" before it. Is the environment variable set?',
     ),
     isSecret: true,

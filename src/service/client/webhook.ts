@@ -131,7 +131,7 @@ export function problemWithWebhook(webhook: { readonly [Key in keyof Webhook]?: 
   // An environment variable that is not set must not leave the receiver open to everybody.
   if ('auth' in webhook && auth === undefined) return '`auth` is undefined. To send no header, leave it out.'
   if (auth !== undefined && !(typeof auth === 'string' && /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(auth))) {
-    return '`auth` must be visible ASCII without blanks at its ends, because a header can carry nothing else.'
+    return '`auth` must be visible ASCII without white space at either end, because a header can carry nothing else.'
   }
   if (verify !== undefined && typeof verify !== 'boolean') return '`verify` must be true or false.'
   if (enabled !== undefined && typeof enabled !== 'boolean') return '`enabled` must be true or false.'
