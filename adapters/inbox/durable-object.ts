@@ -43,8 +43,8 @@ export interface DurableObjectInboxOptions<Bindings> {
    */
   readonly maxBytes?: number
   /**
-   * What an object keeps for replays. By default, dead letters for 30 days and up to 64 MiB, and no settled messages (`forMs:
-   * 0`), because keeping one costs one more written row.
+   * What an object keeps for replays. By default, dead letters for 30 days and up to 64 MiB, and no settled messages
+   * (`forMs: 0`), because keeping one costs one more written row.
    */
   readonly retention?: { readonly settled?: Retention; readonly dead?: Retention }
 }

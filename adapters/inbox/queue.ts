@@ -30,8 +30,8 @@ export interface QueueInboxOptions<Bindings> {
  * Keeps messages on a queue of the platform, whose consumer is the same Worker: `worker(receiver)` has the `queue` handler.
  * A 2xx is sent once the queue has confirmed the message.
  *
- * A queue does not promise order, and hands messages of one VIN to several consumers at once. So the receiver needs `order:
- * 'none'`. Any other order throws `option_invalid`. `retry` sets the wait between attempts, and when `onDeadLetter` is
+ * A queue does not promise order, and hands messages of one VIN to several consumers at once. So the receiver needs
+ * `order: 'none'`. Any other order throws `option_invalid`. `retry` sets the wait between attempts, and when `onDeadLetter` is
  * called. The consumer sets the number of attempts: its `max_retries` must be one less than `retry.attempts`. A message that
  * fails in its last attempt goes to the consumer's `dead_letter_queue`. Without one, the platform deletes it. A message over
  * 127,000 bytes is refused with 413.
