@@ -66,7 +66,7 @@ test('the same holds when only the last rename is missing', async () => {
   const store = storeAt(path)
   await store.open({ nowMs: 2 })
   await store.close({ nowMs: 3 })
-  renameSync(path, `${path}-mended`)
+  renameSync(path, `${path}-replacement`)
   const next = storeAt(path)
   expect((await next.open({ nowMs: 4 })).messages).toBe(messages)
   await next.close({ nowMs: 5 })

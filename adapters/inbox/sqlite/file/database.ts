@@ -119,7 +119,7 @@ export function copyMoved(db: Sqlite.DatabaseSync, path: string): string {
 }
 
 /** The name of a new file until it is complete. */
-export const replacementPath = (path: string): string => `${path}-mended`
+export const replacementPath = (path: string): string => `${path}-replacement`
 
 /** A new name survives a power cut only after a sync of its folder. Windows cannot sync a folder, and does not need to. */
 export function syncFolder(folder: string): void {
