@@ -74,7 +74,9 @@ function filesBeside(path: string, pattern: string): readonly string[] {
     return []
   }
   return names
-    .filter((each) => name.test(each) && !/-(wal|shm|journal|reserve|replacement|copy|new)$|\.damaged-|\.sock$/.test(each))
+    .filter(
+      (each) => name.test(each) && !/-(wal|shm|journal|reserve|replacement|copy|new)$|\.damaged-|\.sock$/.test(each),
+    )
     .map((each) => join(folder, each))
     .filter((each) => {
       const found = statSync(each, { throwIfNoEntry: false })
