@@ -80,7 +80,7 @@ describe('Discard', () => {
     expect(told).toEqual([])
     expect(receiver.stats()).toMatchObject({ handled: 1, discarded: 1, retried: 0, deadLettered: 0 })
     expect(await receiver.deadLetters.list()).toEqual([])
-    const said = lines.filter((line) => line.includes('discarded'))
+    const said = lines.filter((line) => line.includes('threw Discard'))
     expect(said).toEqual([expect.stringContaining('older than a week')])
     expect(said.join()).not.toContain('4711')
   })
