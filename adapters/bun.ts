@@ -13,8 +13,8 @@ export type { Served, ServeOptions, Server, Signal } from './runtime.ts'
 /** Options of {@link serve} on Bun: beside the common ones, the limit that Bun has against slow clients. */
 export interface BunServeOptions extends ServeOptions {
   /**
-   * How long a client may leave a connection idle or a request unfinished, in milliseconds, up to 255,000; Bun counts in
-   * seconds, roughly. Answers may take longer. Default 30,000.
+   * How long a client may leave a connection idle or a request unfinished, in milliseconds, at most 255,000. Bun rounds it up
+   * to seconds and applies it roughly. Answers may take longer. Default 30,000.
    */
   readonly idleTimeoutMs?: number
 }
@@ -59,9 +59,10 @@ const bun: Runtime<BunServeOptions> = {
       ...(hostname === undefined ? {} : { hostname }),
       ...(tls === undefined ? {} : { tls }),
       idleTimeout: Math.ceil(idleTimeoutMs / 1000),
-      // Otherwise an error in a route of the host's is answered with its source.
+      // Otherwise Bun answers an error in one of the host's routes with its source code.
       development: false,
-      // Without `development` Bun lets processes share a port unless it is told not to: a second one would take half of the messages.
+      // Without `development`, Bun shares a port among processes unless told not to: a second process would take half of the
+      // messages.
       reusePort,
       fetch: (request, connection) => fetch(request, { server: connection }),
     })
@@ -88,10 +89,9 @@ const bun: Runtime<BunServeOptions> = {
 /**
  * Serves a receiver, or a Hono app that mounts one, on Bun.
  *
- * Resolves once it listens; rejects when it cannot (a port that is taken). On SIGTERM and SIGINT it closes listening
- * sockets, idle and then lingering connections, drains, and lets the process end. A process that something else holds ends two
- * seconds later, unless `exit` is `false`.
- * Environment variables reach `secret` functions and handlers as `env`.
+ * Resolves once it listens; rejects when it cannot (a port that is taken). On SIGTERM and SIGINT it closes listening sockets,
+ * idle and then lingering connections, drains, and lets the process end. If something else keeps the process alive, it ends
+ * two seconds later, unless `exit` is `false`. Environment variables reach `secret` functions and handlers as `env`.
  *
  * @example
  * ```ts

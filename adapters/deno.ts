@@ -62,7 +62,7 @@ const deno: Runtime<ServeOptions> = {
   async listen({ fetch, wantsConnection }, options) {
     const stopping = new AbortController()
     const traffic = countTraffic()
-    // Deno makes the information about a connection for handlers with two parameters, at a tenth of the cost of a message.
+    // Deno makes the information about a connection only for handlers with two parameters. It costs a tenth of a message.
     const server = serveEverywhere(
       options,
       stopping.signal,
@@ -102,11 +102,11 @@ const deno: Runtime<ServeOptions> = {
     return () => denoItself().removeSignalListener(signal, heard)
   },
 
-  // Deno goes on catching a signal that nobody listens to any more, and sending one takes a permission.
+  // Deno still catches a signal after its last listener is removed, and sending a signal needs a permission.
   raise: (signal) => denoItself().exit(exitCodes[signal]),
 }
 
-/** Deno Deploy sets the variable; a program without the permission to read it runs elsewhere. */
+/** Deno Deploy sets this variable. A program that may not read it does not run there. */
 function isDeploy(): boolean {
   try {
     return denoItself().env.get('DENO_DEPLOYMENT_ID') !== undefined
@@ -115,7 +115,7 @@ function isDeploy(): boolean {
   }
 }
 
-/** Listens on both kinds of addresses where there are both: Deno's own default leaves out IPv6. */
+/** Listens on IPv6 and IPv4 where the machine has both: Deno's own default leaves out IPv6. */
 function serveEverywhere(
   { port = 3000, hostname, tls, reusePort = false }: ServeOptions,
   signal: AbortSignal,
@@ -135,7 +135,7 @@ function serveEverywhere(
 /** Counts requests that are not answered yet: Deno 2.9 fails those whose bodies are still coming when it shuts down. */
 interface Traffic {
   count(answer: Response | Promise<Response>): Response | Promise<Response>
-  /** Calls `run` once, in the very moment when no request is under way. Resolves when that is done. */
+  /** Calls `run` once, as soon as no request is under way and before another can begin. Resolves when `run` has finished. */
   whenQuiet(run: () => Promise<void>): Promise<void>
   /** Does not call it any more. */
   forget(): void
@@ -186,11 +186,12 @@ function timer(ms: number): { readonly over: Promise<void>; cancel(): void } {
 /**
  * Serves a receiver, or a Hono app that mounts one, on Deno.
  *
- * Resolves once it listens; rejects when it cannot (a port that is taken). On SIGTERM and SIGINT it lets requests that
- * are under way finish, closes the listening socket and the connections, drains, and lets the process end. A process
- * that something else holds ends two seconds later, unless `exit` is `false`. A second signal ends it at once. Environment variables reach `secret` functions and handlers as `env`.
+ * Resolves once it listens; rejects when it cannot (a port that is taken). On SIGTERM and SIGINT it lets requests that are
+ * under way finish, closes the listening socket and the connections, drains, and lets the process end. If something else
+ * keeps the process alive, it ends two seconds later, unless `exit` is `false`. A second signal ends it at once. Environment
+ * variables reach `secret` functions and handlers as `env`.
  *
- * On Deno Deploy `ack: 'received'` is refused, since nothing is sure to run after an answer there.
+ * On Deno Deploy `ack: 'received'` is refused, because nothing is sure to run after an answer there.
  *
  * @example
  * ```ts

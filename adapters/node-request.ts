@@ -4,13 +4,13 @@ import { type Body, type Chunks, filled, isGzip, readChunks, tooLarge } from '..
 import { type PathTarget, targetOf } from '../src/http/paths.ts'
 import type { HttpRequest } from '../src/http/routes.ts'
 
-/** Hosts that are valid without a doubt. The port is below 60,000. */
+/** Hosts that are certainly valid, with a port below 60,000. */
 const plainHost = /^[a-z\d._-]+(?::[1-5]?\d{1,4})?$/
 
-/** The last plain host, because a service uses one name. */
+/** The last plain host. A service always uses the same one. */
 let knownHost: string | undefined
 
-/** Whether a Host header is plain, which is remembered of the last one. */
+/** Whether a Host header is plain. Remembers the last one that was. */
 function isPlain(host: string | undefined): boolean {
   if (host !== undefined && !plainHost.test(host)) return false
   knownHost = host
@@ -101,7 +101,7 @@ function authorizationOf(rawHeaders: readonly string[]): string | undefined {
   return found
 }
 
-/** The bytes of a request. It is left open when no more of it is wanted, because its answer is still to be written. */
+/** The bytes of a request. The request stays open when no more bytes are wanted, because its answer is still to be written. */
 function chunksOf(incoming: IncomingMessage): Chunks {
   const chunks: AsyncIterator<Buffer<ArrayBuffer>, undefined> = incoming.iterator({ destroyOnReturn: false })
   return {

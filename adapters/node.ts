@@ -31,14 +31,20 @@ export interface NodeServeOptions extends ServeOptions {
   readonly headersTimeoutMs?: number
   /** How long a client may take to send the whole request, in milliseconds. Default 30,000. */
   readonly requestTimeoutMs?: number
-  /** How long an idle connection stays open, in milliseconds. Default 65,000: longer than the proxies before it keep theirs. */
+  /**
+   * How long an idle connection stays open, in milliseconds. Default 65,000: longer than the proxies in front of it keep
+   * theirs.
+   */
   readonly keepAliveTimeoutMs?: number
   /**
    * The file descriptor of a listening socket that the process inherits. Sockets of systemd (`LISTEN_FDS`) and of
    * `fleethook run` need no option: the first `serve` of the process takes the first one.
    */
   readonly listen?: { readonly fd: number }
-  /** Connections at once; more are closed as they come. Default 20,000: ten thousand idle ones leave room for others. */
+  /**
+   * The most open connections. Any more are closed as they come. Default 20,000, so that ten thousand idle ones leave room
+   * for others.
+   */
   readonly maxConnections?: number
 }
 
@@ -154,8 +160,8 @@ function timeoutsOf(options: NodeServeOptions): ServerOptions {
 }
 
 /**
- * Answers apps, and paths that are none of the receiver's. Loaded only then, because it takes as long as a third of the
- * receiver.
+ * Answers requests to an app, and to paths that are not the receiver's. Loaded only when needed, because loading it takes a
+ * third as long as loading the receiver.
  */
 async function requestListener(fetch: ServedHere['fetch']): Promise<RequestListener> {
   const { getRequestListener, RequestError } = await import('@hono/node-server')
@@ -163,7 +169,7 @@ async function requestListener(fetch: ServedHere['fetch']): Promise<RequestListe
     overrideGlobalObjects: true,
     // Health checks of older load balancers send no Host.
     hostname: 'localhost',
-    // For what never becomes a `Request`, and for a host that threw past its own error handler.
+    // Answers a request that cannot become a `Request`, and one for which the host threw past its own error handler.
     errorHandler(error) {
       if (!(error instanceof RequestError)) return new Response(null, { status: 500 })
       const { status, headers, body } = refuse({ error: 'request_unreadable' })
@@ -220,7 +226,7 @@ function nextInherited(): number | undefined {
   return 2 + inheritedTaken
 }
 
-/** Tells `fleethook run`, if it started this process, how far the process has come. */
+/** Reports the progress of the start to the `fleethook run` that started this process, if there is one. */
 function tellLauncher(step: LauncherMessage['fleethook']): void {
   if (process.env[launcherVariable] !== String(process.ppid)) return
   process.send?.({ fleethook: step } satisfies LauncherMessage)
@@ -228,8 +234,8 @@ function tellLauncher(step: LauncherMessage['fleethook']): void {
 
 /** Counts the requests that Node refuses before a handler sees them. Node answers them as it always does. */
 function countRefusals(server: HttpServer, isSecure: boolean, refused: (error: RuntimeRefusal) => void): void {
-  // A listener for `clientError` would have to answer instead of Node, with what only Node knows of the connection. Node ends
-  // the connection with the same error.
+  // A listener for `clientError` would have to answer in place of Node, and only Node knows enough of the connection to do
+  // so. Node ends the connection with the same error.
   server.on(isSecure ? 'secureConnection' : 'connection', (socket: Socket) => {
     socket.on('error', (error) => {
       const why = reasonOf(error, socket)
@@ -253,8 +259,8 @@ function reasonOf(error: Error, socket: Socket): RuntimeRefusal | undefined {
 }
 
 /**
- * Node would ask for the body at once. A client that waits for `100 Continue` is asked when somebody reads the body, which is
- * after the secret was checked. Until then its connection cannot be kept, because the body may come or not.
+ * Sends `100 Continue` when somebody reads the body, which is after the secret was checked. Node would send it at once. Until
+ * then the connection cannot be kept open for another request, because the body may or may not come.
  */
 function continueWhenRead(incoming: IncomingMessage, outgoing: ServerResponse): void {
   const { shouldKeepAlive } = outgoing
@@ -306,7 +312,7 @@ async function stopServer(server: HttpServer, sockets: ReadonlyMap<Socket, numbe
     })
   }, 50)
   const lingering = setTimeout(() => {
-    // Not `closeAllConnections`: it does not know of those that are still at their TLS handshake.
+    // Not `closeAllConnections`: it misses connections that are still in their TLS handshake.
     for (const socket of sockets.keys()) socket.destroy()
   }, graceMs)
   try {
@@ -320,9 +326,9 @@ async function stopServer(server: HttpServer, sockets: ReadonlyMap<Socket, numbe
 /**
  * Serves a receiver, or a Hono app that mounts one, on Node.
  *
- * Resolves once it listens; rejects when it cannot (a port that is taken). On SIGTERM and SIGINT it closes listening
- * sockets, idle and then lingering connections, drains, and lets the process end. A process that something else holds ends two
- * seconds later, unless `exit` is `false`.
+ * Resolves once it listens; rejects when it cannot (a port that is taken). On SIGTERM and SIGINT it closes listening sockets,
+ * idle and then lingering connections, drains, and lets the process end. If something else keeps the process alive, it ends
+ * two seconds later, unless `exit` is `false`.
  *
  * @example
  * ```ts

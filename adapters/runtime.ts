@@ -28,37 +28,37 @@ export interface Server {
   readonly closed: Promise<DrainResult>
 }
 
-/** What a runtime gives. An adapter is one of these. */
+/** What a runtime can do, as `serveOn` needs it. An adapter is one of these. */
 export interface Runtime<Options extends ServeOptions> {
-  /** How people call it. Throws where it does not run. */
+  /** Its name, for people. Throws in a process of another runtime. */
   name(): string
   /** The environment variables: what `secret` functions and handlers get as `env`, as they get bindings on Workers. */
   variables(): object
   /** The rules of its own options. */
   readonly rules?: Rules<Omit<Options, keyof ServeOptions>>
-  /** Promises that this runtime cannot keep, by the reason. */
+  /** Why this runtime cannot keep the promise of an `ack`; `undefined` when it can. */
   readonly cannotKeep?: (ack: Ack, durability: Drainable['durability']) => string | undefined
   /** Why it cannot listen on a socket that a launcher such as systemd holds; `undefined` when it can. */
   readonly noInheritedSocket?: string
   /** Whether the socket to listen on outlived the last process. Asked before the inbox opens. */
   listeningWasKept?(options: Options): boolean
-  /** Called before the inbox opens, which can take as long as another process has its file. */
+  /** Called before the inbox opens. Opening can wait for another process to release the file. */
   opening?(): void
   /** Called when the server listens. */
   opened?(): void
-  /** Starts to listen. Every request gets a context, so that `c.executionCtx` throws nowhere. */
+  /** Starts to listen. Every request gets a context, so that `c.executionCtx` never throws. */
   listen(served: ServedHere, options: Options): Promise<Listening>
-  /** Calls `stop` when the signal comes. Returns how to forget about it. */
+  /** Calls `stop` when the signal comes. Returns a function that ends the listening. */
   onSignal(signal: Signal, stop: () => void): () => void
-  /** Does to the process what the signal does when nobody listens. */
+  /** Ends the process as the signal does when nobody listens for it. */
   raise(signal: Signal): void
 }
 
 /** What a runtime serves. */
 export interface ServedHere {
   /**
-   * Answers a request. `connection` is what the runtime knows of where it came from, under the names that Hono looks for. It
-   * is looked at only where `wantsConnection` says so.
+   * Answers a request. `connection` is what the runtime knows about the sender, under the names that Hono looks for. It is
+   * used only when `wantsConnection` is true.
    */
   fetch(request: Request, connection: object): Response | Promise<Response>
   readonly wantsConnection: boolean
@@ -131,10 +131,10 @@ async function start<Options extends ServeOptions>(
   let stopping: Promise<DrainResult> | undefined
   const env = runtime.variables()
   const isReceiver = isDrainable(served)
-  // Made once. Looking for a name in the variables themselves is a call into Deno: 0.5 µs of each message.
+  // Made once. Looking up a name in the variables themselves is a call into Deno, which costs each message 0.5 µs.
   const envOfReceiver = envOfRequest(env, {})
   const answer = (request: Request, connection: object): Response | Promise<Response> =>
-    // The context says that nothing has to be held. An app gets the connection beside the environment variables.
+    // The context says that nothing has to be kept alive. An app gets the connection beside the environment variables.
     served.fetch(request, (isReceiver ? envOfReceiver : envOfRequest(env, connection)) as never, detachedContext)
   const listening: Listening = await runtime
     .listen(
@@ -269,13 +269,13 @@ function unrefTimer(timer: number): void {
   if (typeof unref === 'function') unref(timer)
 }
 
-/** What keeps the process alive, by the names of the runtime. Bun and Deno list nothing. */
+/** What keeps the process alive, in the runtime's own words. Bun and Deno list nothing. */
 function activeResources(): readonly string[] {
   const ignored = ['TTYWrap', 'PipeWrap']
   return process.getActiveResourcesInfo().filter((name) => !ignored.includes(name))
 }
 
-/** A client that is told to close its connection sends no message into one that is just being closed. */
+/** Asks the client to close its connection, so that it does not send a message into one that is being closed. */
 async function lastAnswer(answer: Response | Promise<Response>, hasNext: () => boolean): Promise<Response> {
   const given = await answer
   if (hasNext()) return given
@@ -328,7 +328,7 @@ function meanings(receivers: readonly Drainable[]): string {
   return 'No receiver was found in what is served, so that stopping drains none: mount it with app.route(path, receiver.routes()), or call receiver.drain() once the server is closed.'
 }
 
-/** What the operator should know of the receivers, one line each. */
+/** What the operator should know about the receivers, one line each. */
 function facts(receivers: readonly Drainable[], moment: 'start' | 'stop'): string {
   const found = receivers.flatMap((receiver) => hostedBy(receiver)?.facts(moment) ?? [])
   return found.map((fact) => `\n  ${fact}`).join('')

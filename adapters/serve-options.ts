@@ -9,27 +9,31 @@ export interface ServeOptions {
   readonly port?: number
   /** The address to listen on. Default: every address of the machine. */
   readonly hostname?: string
-  /** Certificate and key in PEM, to serve https without a proxy before it. */
+  /** Certificate and key in PEM, to serve https without a proxy in front. */
   readonly tls?: { readonly cert: string; readonly key: string }
   /**
    * Lets several processes listen on the same port. Each gets a share of the connections. Default `false`. Needs Linux, and on
    * Node 22.12, 23.1 or later. Give each process its own inbox file: order per VIN holds within one process only.
    */
   readonly reusePort?: boolean
-  /** The longest that stopping may take, in milliseconds: up to half of it for open connections, the rest for handlers. Default 25,000. */
+  /**
+   * The longest that stopping may take after `delayBeforeCloseMs`, in milliseconds: up to half of it for open connections,
+   * the rest for handlers. Default 25,000.
+   */
   readonly graceMs?: number
   /** How long running handlers may take after a signal when the inbox is durable, in milliseconds. Default 2,000. */
   readonly handlerGraceMs?: number
   /** The signals that stop the server, or `false` for none. Default `['SIGTERM', 'SIGINT']`. A second signal ends the process at once. */
   readonly signals?: readonly Signal[] | false
   /**
-   * How long to take messages after a signal, in milliseconds. Meanwhile every answer asks its client to close the connection.
-   * By default 1,500, and on Node less when no connection is open. Set it to the time that your load balancer needs to notice.
+   * How long to go on taking messages after a signal, in milliseconds. Meanwhile every answer asks its client to close the
+   * connection. By default 1,500, and on Node less when no connection is open. Set it to the time that your load balancer
+   * needs to notice.
    */
   readonly delayBeforeCloseMs?: number
   /**
-   * Whether to end the process after a signal and the drain when something still holds it. The log names what holds it. Default
-   * `true`: two seconds after `server.closed` resolves.
+   * Whether to end the process after a signal and the drain when something still keeps it alive. The log names what does.
+   * Default `true`: two seconds after `server.closed` resolves.
    */
   readonly exit?: boolean
   /** Whether to print where the server listens, what a 2xx means, and how a drain ended. Default `true`. */

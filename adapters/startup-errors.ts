@@ -5,8 +5,8 @@ const startupErrors = new WeakSet<Error>()
 let isListening = false
 
 /**
- * Marks an error that stops a start. If nobody catches it, the process prints it without a stack and ends with status 1.
- * For code that catches it nothing changes.
+ * Marks an error that prevents a start. If nobody catches it, the process prints it without a stack and ends with status 1.
+ * Code that catches it notices nothing.
  */
 export function markStartupError(error: unknown): void {
   if (!(error instanceof FleethookError)) return

@@ -19,16 +19,16 @@ export interface WorkerServed<Bindings> {
 /** What a Worker's module exports by default. */
 export interface Worker<Bindings> {
   readonly fetch: (request: Request, env: Bindings, context: ExecutionContext) => Response | Promise<Response>
-  /** Handles what a queue has kept: there is one when the receiver's inbox is `queueInbox`. */
+  /** Handles messages from a queue. Present when the receiver's inbox is `queueInbox`. */
   readonly queue?: (batch: KeptBatch, env: Bindings) => Promise<void>
 }
 
 /**
  * Makes the default export of a Worker.
  *
- * The Worker's bindings reach `secret` functions and handlers as `env`. What goes on after an answer is held by
- * `waitUntil`, for 25 seconds, before the platform ends it at 30: what is not finished then is counted in
- * `receiver.stats().lost` and reported to the log. With `ack: 'handled'` the answer itself waits for the handlers.
+ * The Worker's bindings reach `secret` functions and handlers as `env`. `waitUntil` keeps work alive after the answer for 25
+ * seconds; the platform would end it at 30. Messages that are not handled by then are counted in `receiver.stats().lost` and
+ * reported to the log. With `ack: 'handled'` the answer itself waits for the handlers.
  *
  * A receiver is made once, at the top of the module, and serves every request of its isolate.
  *
@@ -64,7 +64,10 @@ function inboxesOf(served: object): readonly AttachableInbox[] {
   return receivers.flatMap((receiver) => ('inbox' in receiver && isAttachable(receiver.inbox) ? [receiver.inbox] : []))
 }
 
-/** Throws `option_invalid` for states of vehicles in the memory of a Worker, which ends at any time and without a crash to report. */
+/**
+ * Throws `option_invalid` when the states of vehicles would be in the memory of a Worker, which can end at any time without a
+ * crash that could be reported.
+ */
 function refuseForgetting(served: object): void {
   const receivers = isRouted(served) ? receiversIn(served) : [served]
   if (!receivers.some((receiver) => hostedBy(receiver)?.keepsVehiclesInMemory === true)) return

@@ -102,7 +102,7 @@ function nameOf({ name, unit, type }: Measure): string {
   return `${name.replaceAll('.', '_')}${suffixes[unit] ?? ''}${type === 'counter' ? '_total' : ''}`
 }
 
-/** What follows the name of a metric, and a value. */
+/** The text after the name of a metric, and the value. */
 type MetricLine = readonly [suffix: string, value: number | string]
 
 /** Labels are codes and topics of our own, so nothing in them needs escaping. */

@@ -1,5 +1,5 @@
 /**
- * The pure normalizer: reads messages of all three formats as events of one union. No input, no output, runs anywhere.
+ * The pure normalizer: reads messages of all three formats as events of one union. It does no I/O and runs anywhere.
  *
  * @module
  */

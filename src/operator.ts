@@ -23,8 +23,9 @@ export interface OperatorOptions<E extends Env = Env> {
 }
 
 /**
- * A Hono app for the commands `fleethook dead --url`, `fleethook replay --url` and `fleethook vehicles --url`. Mount it where operators can reach it and the
- * public cannot. A receiver with an SQLite inbox does not need it, because the commands find it by the file of the inbox.
+ * A Hono app for the commands `fleethook dead --url`, `fleethook replay --url` and `fleethook vehicles --url`. Mount it where
+ * operators can reach it and the public cannot. A receiver with an SQLite inbox does not need it, because the commands find
+ * it through the inbox file.
  *
  * | request | what |
  * | --- | --- |

@@ -43,7 +43,7 @@ export interface OtelOptions {
   readonly errorText?: boolean
   /** Attributes of your own for a span. A VIN is personal data: whether it belongs there is your choice. */
   readonly attributes?: (event: FleetEvent | MalformedBody) => Attributes
-  /** Default: the provider that `@opentelemetry/api` has as the global one. */
+  /** Default: the global provider of `@opentelemetry/api`. */
   readonly tracerProvider?: TracerProvider
   readonly meterProvider?: MeterProvider
 }
@@ -107,7 +107,7 @@ export function otel(options: OtelOptions = {}): Observer {
 class Tracing {
   readonly #tracer: Tracer
   readonly #options: OtelOptions
-  /** The spans of the requests that brought messages. An event that is no longer in memory takes its own with it. */
+  /** The spans of the requests that brought messages. An entry disappears when its event is no longer in memory. */
   readonly #requests = new WeakMap<object, SpanContext>()
 
   constructor(options: OtelOptions) {
@@ -152,7 +152,8 @@ class Tracing {
       parent,
     )
     const ended = context.with(trace.setSpan(parent, span), run)
-    // A span that is not sampled takes no attributes and needs no end. Its context still says so to the spans of the handlers.
+    // A span that is not sampled takes no attributes and needs no end. Through its context, the spans of the handlers still
+    // learn that they are not sampled.
     if (!span.isRecording()) return ended
     return ended.then((end) => {
       if (end.failure !== undefined) {

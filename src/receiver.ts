@@ -1,5 +1,5 @@
 import type { Env } from 'hono'
-import type { Surroundings } from './dispatch/work.ts'
+import type { RequestScope } from './dispatch/work.ts'
 import { createRegistry } from './dispatch/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
@@ -30,8 +30,8 @@ import { createNormalizer } from './wire/normalizer.ts'
  * The receiver of one webhook: checks the secret, reads all three payload formats into one typed event union,
  * acknowledges, and runs your handlers, in order per VIN.
  *
- * The service sends each message once. A message that the receiver refuses is lost, and of a message that it acknowledged it
- * has the only copy. `docs/delivery.md` says what can be lost, and when.
+ * The service sends each message once. A message that the receiver refuses is lost, and the receiver has the only copy of a
+ * message that it acknowledged. `docs/delivery.md` says what can be lost, and when.
  *
  * Throws a `FleethookError` that names the option when one is missing or wrong.
  *
@@ -124,8 +124,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     return refuse(why)
   }
 
-  /** What a source may do here. When the inbox is full, the source gives its message again later. */
-  const sinkOf = (from: Surroundings): Omit<Sink, 'signal'> => ({
+  /** What a source may call. When the inbox is full, the source gives its message again later. */
+  const sinkOf = (from: RequestScope): Omit<Sink, 'signal'> => ({
     clock,
     async take(text) {
       const full = backend.refusing()
@@ -138,7 +138,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   })
 
   let isStopping = false
-  /** From the call of `drain` on, load balancers look for another process, even while messages are still taken. */
+  /** From the call of `drain` on, load balancers are sent to another process, even while messages are still taken. */
   const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
     isStopping ? 'draining' : backend.refusing()
   const readiness = (): Readiness => readinessOf(busy())
@@ -241,7 +241,7 @@ function vehiclesOf<Fields extends FieldCatalogue>({ vehicles }: Backend): Vehic
   return { get: off, list: off, forget: off, stats: off }
 }
 
-/** What the operator should see when the receiver starts and when it stops. */
+/** The lines that the operator sees when the receiver starts and when it stops. */
 function factsOf(secret: Settings['secret'], backend: Backend, moment: 'start' | 'stop'): readonly string[] {
   const atStart =
     moment === 'start' ? [...secretFacts(secret), ...(backend.facts?.() ?? []), ...unopenedFacts(backend)] : []

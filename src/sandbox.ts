@@ -1,5 +1,5 @@
 /**
- * A stand-in for the service, to develop and test without a car.
+ * A stand-in for the service, to develop and test without a vehicle.
  *
  * @module
  */

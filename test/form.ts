@@ -14,7 +14,7 @@ export const formVariable = 'FLEETHOOK_TEST_FORM'
 /** The form of this run. */
 export const form: Form = forms.find((name) => name === process.env[formVariable]) ?? 'short'
 
-/** The amount for this form: `inForm({ full: 2, full: 6, long: 100 })`. Without `short` or `long`, that of `full`. */
+/** The amount for this form: `inForm({ short: 2, full: 6, long: 100 })`. Without `short` or `long`, that of `full`. */
 export function inForm<Amount>(amounts: {
   readonly short?: Amount
   readonly full: Amount

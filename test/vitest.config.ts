@@ -6,7 +6,7 @@ import { type Form, formVariable } from './form.ts'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const source = (path: string): string => fileURLToPath(new URL(`../${path}`, import.meta.url))
 
-/** Tests of what runs anywhere: they need no server of Node's. `test/runtimes/units.test.ts` runs them inside Bun and Deno. */
+/** Tests of code that runs anywhere, without a server of Node. `test/runtimes/units.test.ts` runs them inside Bun and Deno. */
 export const units: readonly string[] = [
   'test/{wire,events,dispatch,testing,vehicles,when}/*.test.ts',
   'test/client/!(runtimes|sandbox).test.ts',

@@ -104,7 +104,7 @@ export function problemWithVariables(
     const problem = variable === 'WEBHOOK_SECRET' ? problemWithSecret(value) : undefined
     if (problem !== undefined) return problem
     if (quoted(value) === undefined)
-      return `${variable} has a line end, a "$" or both kinds of quotes, and runtimes differ in how they read that from ${environmentFile}. Leave it out and write it there yourself.`
+      return `${variable} has a line break, a "$" or both kinds of quotes, and runtimes differ in how they read that from ${environmentFile}. Leave it out and write it there yourself.`
   }
   return undefined
 }

@@ -32,8 +32,9 @@ export interface DurableObjectInboxOptions<Bindings> {
   /** The binding of the objects: `(env) => env.FLEETHOOK_INBOX`. */
   readonly objects: (env: Bindings) => ObjectNamespace
   /**
-   * The number of objects that share the vehicles. Default 4: one object takes some hundred messages a second. Raise it only
-   * while nothing waits: a vehicle can move to another object, which does not know what waits in the old one, nor the vehicle's state.
+   * The number of objects that share the vehicles. Default 4: one object takes some hundred messages a second. Change it only
+   * while no messages wait: a vehicle can move to another object, which knows neither the messages that wait in the old one
+   * nor the vehicle's state.
    */
   readonly shards?: number
   /**
@@ -42,8 +43,8 @@ export interface DurableObjectInboxOptions<Bindings> {
    */
   readonly maxBytes?: number
   /**
-   * What an object keeps for replays: dead letters by default 30 days and 64 MiB; settled messages not at all (`forMs: 0`),
-   * because keeping one costs one more row that is written.
+   * What an object keeps for replays. By default, dead letters for 30 days and up to 64 MiB, and no settled messages
+   * (`forMs: 0`), because keeping one costs one more written row.
    */
   readonly retention?: { readonly settled?: Retention; readonly dead?: Retention }
 }
@@ -59,7 +60,7 @@ const rules: Rules<DurableObjectInboxOptions<never>> = {
   retention: { settled: retention, dead: retention },
 }
 
-/** What {@link inboxObject} has to know of an inbox. */
+/** What {@link inboxObject} has to know about an inbox. */
 interface Made {
   readonly keeping: Omit<Keeping, 'pendingMessages' | 'pendingBytes'>
   readonly bind: (env: unknown) => void
@@ -69,14 +70,14 @@ interface Made {
 const made = new WeakMap<RelayInbox, Made>()
 
 /**
- * Keeps messages in Durable Objects with SQLite storage, `shards` of them: each vehicle has its place in one. A 2xx is sent
- * once the message is on several machines; its handlers run inside the object, in order of arrival per VIN, and again after
- * whatever ends it.
+ * Keeps messages in Durable Objects with SQLite storage. `shards` objects share the vehicles, and each vehicle belongs to one
+ * of them. A 2xx is sent once the message is on several machines. Its handlers run inside the object, in order of arrival per
+ * VIN, and run again if the object ends before they are done.
  *
  * With the option `vehicles`, an object also keeps the states of its vehicles. Each message writes one more row then.
  *
- * The class of the objects is made by {@link inboxObject}; `limits` and `concurrency` of the receiver hold for each object.
- * A body with messages of several vehicles is kept whole by each object or not at all.
+ * {@link inboxObject} makes the class of the objects. `limits` and `concurrency` of the receiver apply to each object. Each
+ * object keeps all of its messages of a body or none of them.
  *
  * @example
  * ```ts

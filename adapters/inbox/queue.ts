@@ -30,10 +30,11 @@ export interface QueueInboxOptions<Bindings> {
  * Keeps messages on a queue of the platform, whose consumer is the same Worker: `worker(receiver)` has the `queue` handler.
  * A 2xx is sent once the queue has confirmed the message.
  *
- * A queue does not promise order, and hands messages of one VIN to several consumers at once. So the receiver has to say
- * `order: 'none'`; anything else throws `option_invalid`. `retry` sets the wait between attempts, and when `onDeadLetter` is
- * called; how many attempts there are is the consumer's `max_retries`, one less than `retry.attempts`. What fails to the last
- * goes to its `dead_letter_queue`; without one the platform deletes it. A message over 127,000 bytes is refused with 413.
+ * A queue does not promise order, and hands messages of one VIN to several consumers at once. So the receiver needs
+ * `order: 'none'`. Any other order throws `option_invalid`. `retry` sets the wait between attempts, and when `onDeadLetter` is
+ * called. The consumer sets the number of attempts: its `max_retries` must be one less than `retry.attempts`. A message that
+ * fails in its last attempt goes to the consumer's `dead_letter_queue`. Without one, the platform deletes it. A message over
+ * 127,000 bytes is refused with 413.
  *
  * @example
  * ```ts
@@ -67,7 +68,7 @@ export function queueInbox<Bindings = never>(options: QueueInboxOptions<Bindings
       if (parts.settings.order !== 'none') {
         throw new FleethookError(
           'option_invalid',
-          "Option `order` is 'vin', and a queue of the platform keeps no order: messages of one VIN come to several consumers at once.",
+          "Option `order` is 'vin', and a queue of the platform keeps no order: messages of one VIN reach several consumers at once.",
           { hint: "Write out order: 'none', or use durableObjectInbox, which keeps the order within a VIN." },
         )
       }
@@ -83,9 +84,9 @@ export function queueInbox<Bindings = never>(options: QueueInboxOptions<Bindings
       const engine = new LocalBackend({
         ...attached,
         inbox: () => inbox,
-        // The platform counts as well: its `max_retries` is one less.
+        // The platform counts attempts as well. Its `max_retries` is one less.
         settings: { ...settings, ack: 'stored', retry: { attempts: 5, ...settings.retry } },
-        surroundings: { env, context: detachedContext },
+        scope: { env, context: detachedContext },
       })
       await engine.open()
       await inbox.done

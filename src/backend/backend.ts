@@ -1,6 +1,6 @@
 import type { Lifecycle } from '../dispatch/running.ts'
 import type { Registry } from '../dispatch/registry.ts'
-import type { Surroundings } from '../dispatch/work.ts'
+import type { RequestScope } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { ReplaySelection } from '../inbox/dead-letters.ts'
@@ -31,14 +31,14 @@ interface VehicleParts {
   readonly rules: EdgeRules
 }
 
-/** What keeps messages and has them handled: in this process (`local.ts`), or elsewhere (`relay.ts`). */
+/** Keeps messages and runs their handlers, in this process (`local.ts`) or elsewhere (`relay.ts`). */
 export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handlersOf'>> {
   readonly ack: Ack
   readonly durability: Durability
   /** The newest state of each vehicle. `undefined`: the option `vehicles` is off. */
   readonly vehicles: Vehicles<FieldCatalogue> | undefined
   /** Replays messages that were handled and that are still kept. Resolves to the number of messages. */
-  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
+  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
   /** Whether it takes no more messages. */
   readonly isDraining: boolean
   readonly lifecycle: Lifecycle
@@ -47,12 +47,15 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   /** Resolves to whether it is ready now. */
   becomeReady(): Promise<boolean>
   /** Keeps messages. Returns or resolves when the answer may leave; with a refusal when they are not kept. */
-  put(messages: readonly InboxMessage[], from: Surroundings): Refusal | undefined | Promise<Refusal | undefined>
+  put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined>
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
-  putInternal(message: InboxMessage, from: Surroundings): Promise<boolean>
-  /** Messages are missing for a reason that `put` does not see. An event reports it as soon as it can be kept. */
-  noteGap(gap: InboxGap, from?: Surroundings): void
-  /** Why it would refuse a message just now, if it would. */
+  putInternal(message: InboxMessage, from: RequestScope): Promise<boolean>
+  /**
+   * Messages are missing for a reason that `put` does not see. A `gap` event reports it as soon as the inbox can keep the
+   * event.
+   */
+  noteGap(gap: InboxGap, from?: RequestScope): void
+  /** Why it would refuse a message now; `undefined` when it would not. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
   open(options?: OpenOptions): Promise<void>
   /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
@@ -62,7 +65,7 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   facts?(): readonly string[]
 }
 
-/** The part of {@link Stats} that is about what was taken. */
+/** The part of {@link Stats} about messages that were taken. */
 export type BackendState = Pick<
   Stats,
   | 'handled'
@@ -98,9 +101,12 @@ export function statsOf(
 
 /** What a {@link RelayInbox} is inside. */
 export interface AttachableInbox extends RelayInbox {
-  /** Called once by `createReceiver`, with what the receiver is made of. */
+  /** Called once by `createReceiver`, with the parts of the receiver. */
   readonly attach: (parts: BackendParts) => Backend
-  /** Given the bindings of every request of a Worker, for calls that bring none, such as those for dead letters. */
+  /**
+   * Called with the bindings of every request of a Worker, for calls that have none of their own, such as those for dead
+   * letters.
+   */
   readonly bind?: (env: unknown) => void
   /** Handles a batch of messages that the platform kept: the `queue` handler of a Worker. */
   readonly consume?: (batch: KeptBatch, env: unknown) => Promise<void>

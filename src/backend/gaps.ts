@@ -9,12 +9,12 @@ interface OpenGap {
   readonly from: Moment
   /** The last known loss. */
   readonly last: Moment
-  /** It ends at `last`, and not when it is reported. */
+  /** It ends at `last`, not when it is reported. */
   readonly isOver: boolean
   readonly missed: number
 }
 
-/** A time of day, and the same time on the clock that is never set back. */
+/** A time of day, and the same moment on the clock that is never set back. */
 interface Moment {
   readonly ms: number
   readonly elapsedMs: number
@@ -30,7 +30,7 @@ const driftMs = 1_000
 export class Gaps {
   readonly #clock: Clock
   readonly #open = new Map<string, OpenGap>()
-  /** Gaps that found no room in the inbox when it was their turn: they are first again. */
+  /** Gaps for whose event the inbox had no room. They are the next to be reported. */
   readonly #returned = new Map<string, OpenGap>()
   /** Events that are being stored. */
   readonly #underWay = new Set<GapEvent>()
@@ -43,8 +43,8 @@ export class Gaps {
   }
 
   /**
-   * A message was lost that came at `fromMs` or later. `missed` 0: an unknown number of messages. `toMs`: the gap is over, and
-   * ended then, unless nobody listens before it is reported.
+   * A message was lost at `fromMs` or later. With `missed` 0, the number of lost messages is unknown. With `toMs`, the gap
+   * ended then, unless nobody listens until it is reported.
    */
   note(vin: string | undefined, reason: GapReason, fromMs: number, missed: number = 1, toMs?: number): void {
     const known = this.#returned.has(key(vin, reason)) || this.#open.has(key(vin, reason))
@@ -54,7 +54,7 @@ export class Gaps {
     this.#count()
   }
 
-  /** Takes the oldest gap as an event. What is lost from now on belongs to another gap. */
+  /** Takes the oldest gap as an event. Messages that are lost from now on belong to another gap. */
   take(): GapEvent | undefined {
     const gaps = this.#returned.size > 0 ? this.#returned : this.#open
     const [oldest] = gaps
@@ -118,7 +118,10 @@ export class Gaps {
     }
   }
 
-  /** When the clock was set back since that moment, the time of day by the clock as it is now. So no gap gets longer or shorter. */
+  /**
+   * The time of day of that moment. If the clock was set back since, it is by the clock as it is now, so that no gap gets
+   * longer or shorter.
+   */
   #timeOf({ ms, elapsedMs: thenMs }: Moment): number {
     const nowMs = Math.floor(this.#clock.now() - (elapsedMs(this.#clock) - thenMs))
     return nowMs < ms - driftMs ? nowMs : ms

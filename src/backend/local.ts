@@ -5,7 +5,7 @@ import type { Lifecycle } from '../dispatch/running.ts'
 import { labelOf } from '../dispatch/registry.ts'
 import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
-import { nowhere, type RequestWork, type Surroundings } from '../dispatch/work.ts'
+import { noRequest, type RequestScope, type RequestWork } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
@@ -25,8 +25,8 @@ import { watchForStalls } from './stalls.ts'
 
 interface LocalBackendOptions extends BackendParts {
   readonly inbox: InboxFactory
-  /** The surroundings of work that no request brings: what the inbox finds, and gaps. Default: none. */
-  readonly surroundings?: Surroundings
+  /** The bindings for work that no request brings: messages that the inbox finds, and gaps. Default: none. */
+  readonly scope?: RequestScope
 }
 
 /**
@@ -47,7 +47,7 @@ const leastRestMs = 60_000
 /** Gap events in the inbox at the same time: they must not take the room that messages need. */
 const gapsAtOnce = 16
 
-/** An inbox of this process, and the scheduler that takes its messages to their handlers. */
+/** An inbox of this process, and the scheduler that runs the handlers of its messages. */
 export class LocalBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
@@ -58,7 +58,7 @@ export class LocalBackend implements Backend {
   isDraining = false
   isReady = false
   readonly #parts: BackendParts
-  readonly #surroundings: Surroundings
+  readonly #scope: RequestScope
   readonly #gaps: Gaps
   readonly #inbox: Inbox
   readonly #atOnce: AtOnce | undefined
@@ -69,7 +69,7 @@ export class LocalBackend implements Backend {
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
   #readiness: Promise<boolean> | undefined
-  /** Requests that wait until it is ready, and have not gone on yet. */
+  /** The number of requests that wait until it is ready, or were released and have not gone on yet. */
   #waiters = 0
   #isRecovered = false
   #isClosed = false
@@ -79,37 +79,37 @@ export class LocalBackend implements Backend {
   readonly #isWatched: boolean
   #stopWatching = (): void => {}
   #forgetting: Timer | undefined
-  /** The process stood still a moment ago: until this timer fires, that gap goes on, and no gap is emitted. */
+  /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and no gap is emitted. */
   #catchingUp: Timer | undefined
 
-  constructor({ inbox: createInbox, surroundings = nowhere, ...parts }: LocalBackendOptions) {
+  constructor({ inbox: createInbox, scope = noRequest, ...parts }: LocalBackendOptions) {
     const { settings, registry, receipts, reports } = parts
     const { clock, limits, log, overflow } = settings
     const gaps = new Gaps(clock)
     this.#gaps = gaps
     this.#parts = parts
-    this.#surroundings = surroundings
+    this.#scope = scope
     this.#inbox = createInbox({
       pendingMessages: limits.pendingMessages,
       pendingBytes: limits.pendingBytes,
       overflow,
       clock,
       keepsVehicles: parts.vehicles !== undefined,
-      // The inbox must not stop between writing and saying so.
+      // A log that throws must not stop the inbox between a write and its report.
       log: guardedLog(log),
       onConflated: (ids) => {
         reports.noteConflated(ids)
         this.#scheduler.merged(ids)
       },
       onFailure: (error) => reports.dispatch.inboxFailed(error),
-      onCapacity: () => this.#emitGap(surroundings),
+      onCapacity: () => this.#emitGap(scope),
       onWaiting: (page) => this.#take(page),
       onGap: (gap) => {
         this.noteGap(gap)
-        this.#emitGap(surroundings)
+        this.#emitGap(scope)
       },
       openGaps: () => {
-        // A crash must not lose counts that no gap covers.
+        // A crash must not lose counts of refused requests that no gap covers.
         reports.refusals.flush()
         this.#extendStall()
         return gaps.list()
@@ -123,8 +123,8 @@ export class LocalBackend implements Backend {
     this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
-    // Inside a Durable Object, time passes without the process.
-    this.#isWatched = surroundings === nowhere
+    // Inside a Durable Object, a late timer does not show that the process stood still: the object may have slept.
+    this.#isWatched = scope === noRequest
     this.#scheduler = new Scheduler({
       ...settings,
       ack: this.ack,
@@ -165,7 +165,7 @@ export class LocalBackend implements Backend {
     return this.#inbox.refusing()
   }
 
-  put(messages: readonly InboxMessage[], from: Surroundings): Refusal | undefined | Promise<Refusal | undefined> {
+  put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
     if (this.#takesNothing()) return { error: 'draining' }
     if (this.ack === 'received' && this.durability !== 'memory') {
@@ -192,7 +192,7 @@ export class LocalBackend implements Backend {
     return this.#accept(messages, request)
   }
 
-  /** The inbox has messages of the service: their handlers start. The answer may wait for them. */
+  /** The inbox has the messages, so their handlers start. The answer may wait for them. */
   #accept(messages: readonly InboxMessage[], request: RequestWork): undefined | Promise<Refusal | undefined> {
     this.#parts.reports.noteAccepted(messages)
     this.#scheduler.start(request)
@@ -202,20 +202,20 @@ export class LocalBackend implements Backend {
   }
 
   async #whenHandled(request: RequestWork): Promise<Refusal | undefined> {
-    // No handler of this process will run for it any more.
+    // No handler of this process will run any more.
     if (this.lifecycle.isStopped) return { error: 'draining' }
     await request.settled()
     if (request.unhandled === 0) return undefined
     return { error: this.lifecycle.isStopped ? 'draining' : 'inbox_unavailable' }
   }
 
-  async putInternal(message: InboxMessage, from: Surroundings): Promise<boolean> {
+  async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
     return !this.#takesNothing() && (await this.#store([message], from)) !== undefined
   }
 
   /**
-   * Opens the inbox and goes on with what an earlier process left: once, and before any new message. Resolves when the
-   * inbox is open. Rejects when it cannot be opened; the next call tries again.
+   * Opens the inbox and goes on with the messages that an earlier process left: once, and before any new message. Resolves
+   * when the inbox is open. Rejects when it cannot be opened; the next call tries again.
    */
   open(options?: OpenOptions): Promise<void> {
     this.#opened ??= this.#begin(options).catch((error: unknown) => {
@@ -233,13 +233,13 @@ export class LocalBackend implements Backend {
     const shared = (this.#readiness ??= this.#prepare())
     void shared.then((ready) => {
       if (!ready) this.#noteMissing(undefined, 'inbox_unavailable', sinceMs)
-      // By then all that waited for the same promise have gone on.
+      // By then every request that waited for the same promise has gone on.
       queueMicrotask(() => this.#countWaiters(-1))
     })
     return shared
   }
 
-  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number> {
+  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number> {
     return this.#replays.replay(which, from)
   }
 
@@ -268,7 +268,7 @@ export class LocalBackend implements Backend {
   }
 
   /** Stores messages whose answer leaves now. */
-  #putAfterAnswer(messages: readonly InboxMessage[], from: Surroundings): void {
+  #putAfterAnswer(messages: readonly InboxMessage[], from: RequestScope): void {
     const stored = this.#store(messages, from, (error) => {
       this.#noteRefused(messages, error)
       this.#parts.reports.noteLost(messages)
@@ -281,10 +281,12 @@ export class LocalBackend implements Backend {
     })
   }
 
-  /** Stores messages that no answer waits for. Resolves to `undefined` after `failed`, when the inbox does not take them. */
+  /**
+   * Stores messages that no answer waits for. When the inbox does not take them, calls `failed` and resolves to `undefined`.
+   */
   async #store(
     messages: readonly InboxMessage[],
-    from: Surroundings,
+    from: RequestScope,
     failed: (error: unknown) => void = () => {},
   ): Promise<RequestWork | undefined> {
     const request = this.#scheduler.add(messages, from)
@@ -301,7 +303,7 @@ export class LocalBackend implements Backend {
     return request
   }
 
-  /** The inbox did not take messages of the service. Returns why. */
+  /** The inbox did not take these messages. Notes the gap, and returns the reason. */
   #noteRefused(messages: readonly InboxMessage[], error: unknown): 'inbox_full' | 'inbox_unavailable' {
     const reason = error instanceof FleethookError && error.code === 'inbox_full' ? error.code : 'inbox_unavailable'
     if (reason === 'inbox_unavailable') this.#parts.reports.dispatch.inboxFailed(error)
@@ -328,8 +330,8 @@ export class LocalBackend implements Backend {
       }
       this.#isRecovered = true
       this.#countWaiters(0)
-      if (gaps.length === 0) this.#startEmitting(this.#surroundings)
-      else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#surroundings))
+      if (gaps.length === 0) this.#startEmitting(this.#scope)
+      else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#scope))
     })
     if (this.#isWatched && !this.isDraining) this.#watch()
     this.#forgetRegularly()
@@ -338,7 +340,7 @@ export class LocalBackend implements Backend {
   /** Messages that this process did not receive: an earlier one left them, or another one received them. */
   #take(page: readonly Waiting[]): void {
     this.#parts.reports.noteRecovered(page)
-    this.#scheduler.start(this.#scheduler.add(this.#clamped(page), this.#surroundings))
+    this.#scheduler.start(this.#scheduler.add(this.#clamped(page), this.#scope))
   }
 
   #watch(): void {
@@ -349,7 +351,7 @@ export class LocalBackend implements Backend {
       this.#catchingUp?.cancel()
       this.#catchingUp = backgroundTimer(clock, catchUpMs, () => {
         this.#endCatchUp()
-        this.#emitGap(this.#surroundings)
+        this.#emitGap(this.#scope)
       })
     })
   }
@@ -383,7 +385,7 @@ export class LocalBackend implements Backend {
     this.isReady = this.#isRecovered && this.#waiters === 0
   }
 
-  /** After the clock was set back, no message rests longer than the longest wait of a retry. */
+  /** Shortens waits, so that after the clock was set back no message rests longer than the longest wait of a retry. */
   #clamped(page: readonly Waiting[]): readonly Waiting[] {
     const latest = this.#parts.settings.clock.now() + this.#longestWaitMs
     return page.map((waiting) => ((waiting.notBefore ?? 0) > latest ? { ...waiting, notBefore: latest } : waiting))
@@ -416,13 +418,13 @@ export class LocalBackend implements Backend {
     }
   }
 
-  #startEmitting(from: Surroundings): void {
+  #startEmitting(from: RequestScope): void {
     this.#emits = true
     this.#emitGap(from)
   }
 
   /** The inbox may have room: emits the open gaps, the oldest first, so that a business can fetch what it missed. */
-  #emitGap(from: Surroundings): void {
+  #emitGap(from: RequestScope): void {
     const gaps = this.#gaps
     const { receipts } = this.#parts
     if (!this.#isRecovered || !this.#emits || this.#catchingUp !== undefined) return
@@ -448,16 +450,16 @@ export class LocalBackend implements Backend {
     const { clock } = this.#parts.settings
     let refusesSinceMs = Infinity
     this.#forgetting?.cancel()
-    this.#startEmitting(this.#surroundings)
+    this.#startEmitting(this.#scope)
     const { takeUntil, notListeningMs = () => 0 } = options
     const refuse = (): void => {
       if (this.isDraining) return
       refusesSinceMs = elapsedMs(clock)
       this.isDraining = true
       this.#stopWatching()
-      // What is lost from here on lies in the gap of the stop.
+      // Messages that are lost from here on are in the gap of the stop.
       this.#endCatchUp()
-      this.#emitGap(this.#surroundings)
+      this.#emitGap(this.#scope)
     }
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()
@@ -480,14 +482,17 @@ export class LocalBackend implements Backend {
     }
   }
 
-  /** Work that no answer waits for. A drain waits for it, and a runtime that would end it with its request has to hold it. */
-  #hold({ context }: Surroundings, run: () => Promise<void>): void {
+  /**
+   * Work that no answer waits for. A drain waits for it, and a runtime that would end it with its request has to keep it
+   * alive.
+   */
+  #hold({ context }: RequestScope, run: () => Promise<void>): void {
     const done = this.#during(run)
     if (isHeld(context)) context.waitUntil(done)
   }
 }
 
-/** The time between two removals of vehicles that were not seen, in milliseconds. */
+/** The interval at which vehicles that were not seen are removed, in milliseconds. */
 const forgetMs = 3_600_000
 
 /** The newest state of each vehicle. Throws `option_invalid` for an inbox that cannot keep it. */
@@ -496,14 +501,16 @@ function fleetOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbo
   if (store === undefined) {
     throw new FleethookError(
       'option_invalid',
-      'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one has no place for it.',
+      'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one cannot keep it.',
       { hint: 'Use sqliteInbox(…), durableObjectInbox(…) or memoryInbox().' },
     )
   }
   return new Fleet({ ...vehicles, store, clock: settings.clock })
 }
 
-/** When the 2xx is sent, by the inbox. Throws `ack_unavailable` for a promise that the inbox cannot keep. */
+/**
+ * When the 2xx is sent. The default depends on the inbox. Throws `ack_unavailable` for a promise that the inbox cannot keep.
+ */
 function chooseAck(ack: Ack | undefined, durability: Durability): Ack {
   if (ack === 'stored' && durability === 'memory') {
     throw new FleethookError(

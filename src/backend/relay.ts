@@ -1,7 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import { resolvedOr } from '../dispatch/draining.ts'
 import { Lifecycle } from '../dispatch/running.ts'
-import { nowhere, type Surroundings } from '../dispatch/work.ts'
+import { noRequest, type RequestScope } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isHeld } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
@@ -15,24 +15,24 @@ import type { Vehicles } from '../vehicles/vehicles.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 
-/** Takes messages to where they are kept and handled. */
+/** Forwards messages to where they are kept and handled. */
 export interface Relay {
   readonly durability: Durability
   /**
    * Resolves when all of the messages are as durable as `durability` says, or to a refusal when they are not kept. Rejects
-   * when the other side is out of reach. `gaps`: what no kept event reports yet. Only for a relay with `vehicles`, where a change over a
-   * gap says so.
+   * when the other side is out of reach. `gaps` are the gaps that no kept event reports yet. They are for a relay with
+   * `vehicles`, where a change says when it spans a gap.
    */
   put(messages: readonly InboxMessage[], env: unknown, gaps?: readonly KeptGap[]): Promise<Refusal | undefined>
   readonly deadLetters: DeadLetters
   readonly messages: Messages
-  /** The states of vehicles, where the other side keeps them. Left out: it cannot. */
+  /** The states of vehicles. Left out when the other side cannot keep them. */
   readonly vehicles?: Vehicles<FieldCatalogue>
   /** Replays messages that were handled. */
-  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
+  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
 }
 
-/** How long a refusal shows in health checks when no further message has come, in milliseconds. */
+/** How long health checks report a refusal when no further message comes, in milliseconds. */
 const refusingMs = 5_000
 
 /** The backend of a process in which no handler runs: nothing waits here, and nothing is left when it ends. */
@@ -42,7 +42,7 @@ export class RelayBackend implements Backend {
   readonly deadLetters: DeadLetters
   readonly messages: Messages
   readonly lifecycle: Lifecycle
-  /** The state of a vehicle is where its messages are handled. */
+  /** The state of a vehicle is kept where its messages are handled. */
   readonly vehicles: Vehicles<FieldCatalogue> | undefined
   readonly isReady = true
   isDraining = false
@@ -57,14 +57,14 @@ export class RelayBackend implements Backend {
     if (parts.vehicles !== undefined && relay.vehicles === undefined) {
       throw new FleethookError(
         'option_invalid',
-        'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one passes messages on to where they are handled.',
+        'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one only forwards messages.',
         { hint: 'Use sqliteInbox(…) or durableObjectInbox(…), or memoryInbox() in a process that stays.' },
       )
     }
     if (ack === 'handled') {
       throw new FleethookError(
         'ack_unavailable',
-        "Option `ack` is 'handled', and this inbox passes messages on to where they are handled later.",
+        "Option `ack` is 'handled', and this inbox forwards messages, which are handled later.",
         { hint: "Use ack: 'stored', the default, or an inbox in memory." },
       )
     }
@@ -85,7 +85,7 @@ export class RelayBackend implements Backend {
 
   async open(): Promise<void> {}
 
-  async put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
+  async put(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
     const stored = this.#store(messages, from)
     if (this.ack === 'stored') return stored
@@ -99,7 +99,7 @@ export class RelayBackend implements Backend {
     return undefined
   }
 
-  async putInternal(message: InboxMessage, { env }: Surroundings): Promise<boolean> {
+  async putInternal(message: InboxMessage, { env }: RequestScope): Promise<boolean> {
     const isKept = (await this.#send([message], env)) === undefined
     if (isKept && message.event?.topic === 'gap') this.#parts.reports.observers.gap?.(message.event)
     return isKept
@@ -111,19 +111,22 @@ export class RelayBackend implements Backend {
     return refused !== undefined && clock.now() - refused.atMs < refusingMs ? refused.error : undefined
   }
 
-  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number> {
+  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number> {
     return this.#relay.replay(which, from)
   }
 
-  /** Messages may be missing for a reason that `put` does not see. An event reports it as soon as it can be kept. */
-  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from: Surroundings = nowhere): void {
+  /**
+   * Messages may be missing for a reason that `put` does not see. A `gap` event reports it as soon as the other side can keep
+   * the event.
+   */
+  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from: RequestScope = noRequest): void {
     this.#gaps.note(vin, reason, fromMs, missed, toMs)
     this.#hold(from, this.#emitGaps(from.env))
   }
 
   /** The other side may take messages again: reports the open gaps. Else they would wait for the next message. */
   reportGaps(): void {
-    if (this.#gaps.size > 0) this.#hold(nowhere, this.#emitGaps(undefined))
+    if (this.#gaps.size > 0) this.#hold(noRequest, this.#emitGaps(undefined))
   }
 
   /** The gaps that no kept event reports yet. */
@@ -162,7 +165,7 @@ export class RelayBackend implements Backend {
     return refusal
   }
 
-  async #store(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
+  async #store(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
     const refusal = await this.#send(messages, from.env, () => {
       // The other side does not know that it was out of reach, so this side reports the gap.
       for (const { lane, receivedAt } of messages) this.#gaps.note(vinOf(lane), 'inbox_unavailable', receivedAt)
@@ -180,7 +183,7 @@ export class RelayBackend implements Backend {
   async #emitGaps(env: unknown): Promise<void> {
     const { receipts } = this.#parts
     for (let gap = this.#gaps.take(); gap !== undefined; gap = this.#gaps.take()) {
-      if (!(await this.putInternal(receipts.gap(gap), { ...nowhere, env }))) {
+      if (!(await this.putInternal(receipts.gap(gap), { ...noRequest, env }))) {
         this.#gaps.giveBack(gap)
         return
       }
@@ -196,7 +199,7 @@ export class RelayBackend implements Backend {
     return { handled: 0, left: 0, lost: 0 }
   }
 
-  #hold({ context }: Surroundings, work: Promise<unknown>): void {
+  #hold({ context }: RequestScope, work: Promise<unknown>): void {
     this.lifecycle.enter()
     const done = work.finally(() => this.lifecycle.leave())
     if (isHeld(context)) context.waitUntil(done)

@@ -1,6 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
 import { checkOption, wholeNumber } from '../base/options.ts'
-import type { Surroundings } from '../dispatch/work.ts'
+import type { RequestScope } from '../dispatch/work.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type {
@@ -26,13 +26,13 @@ interface DeadLetterSource {
   readonly read: ReadMessage
 }
 
-/** Dead letters to look at, with the event instead of the text. */
+/** Reads dead letters, with the event instead of the text. */
 interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
   /** The ids of all that match. */
   ids(which: MessageSelection): Promise<readonly string[]>
 }
 
-/** The number of messages that one question to the inbox returns. */
+/** The number of messages that one query of the inbox returns. */
 const pageSize = 500
 
 export function createDeadLetterReader({ deadLetters, findDeadLetter, read }: DeadLetterSource): DeadLetterReader {
@@ -75,7 +75,7 @@ export function createDeadLetterReader({ deadLetters, findDeadLetter, read }: De
   }
 }
 
-/** Looks at the messages of an inbox, with the event instead of the text. */
+/** Reads the messages of an inbox, with the event instead of the text. */
 export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage): Messages {
   const list: Required<typeof inbox>['messages'] = (which) => inbox.messages?.(which) ?? noList()
   const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
@@ -119,18 +119,20 @@ interface ReplaysOptions {
   readonly open: () => Promise<void>
   readonly read: ReadMessage
   readonly isDraining: () => boolean
-  /** The inbox has it as a waiting message again. Resolves when its handlers are done. */
-  readonly revived: (message: Waiting, surroundings: Surroundings) => Promise<void>
+  /** A message waits in the inbox again. Resolves when its handlers are done. */
+  readonly revived: (message: Waiting, scope: RequestScope) => Promise<void>
 }
 
-/** Dead letters and handled messages, as far as the inbox still keeps them: to look at, and to replay. */
+/** The dead letters and handled messages that the inbox still keeps: to look at, and to replay. */
 export interface Replays {
   readonly deadLetters: DeadLetters
   readonly messages: Messages
-  replay(which: ReplaySelection, from?: Partial<Surroundings>): Promise<number>
+  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
 }
 
-/** The number of messages replayed at once. The next follow when their handlers are done, so that live messages get in between. */
+/**
+ * The number of messages replayed at once. The next ones follow when these are handled, so that live messages run in between.
+ */
 const atOnce = 100
 
 export function createReplays({ inbox, fleet, open, read, isDraining, revived }: ReplaysOptions): Replays {
@@ -143,14 +145,14 @@ export function createReplays({ inbox, fleet, open, read, isDraining, revived }:
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
   async function revive(
     ids: readonly string[],
-    { env, context }: Partial<Surroundings> = {},
+    { env, context }: Partial<RequestScope> = {},
     changed?: ReadonlyMap<string, string>,
   ): Promise<number> {
     let count = 0
     for (let start = 0; start < ids.length; start += atOnce) {
       const handled: Promise<void>[] = []
       for (const id of ids.slice(start, start + atOnce)) {
-        // A message that waits is less safe than one that is kept.
+        // Checked for each message: during a drain, a message is safer as it is than waiting.
         refuseWhileDraining(count)
         const message = await inbox.revive(id, changed?.get(id))
         if (message === undefined) continue
@@ -183,7 +185,7 @@ export function createReplays({ inbox, fleet, open, read, isDraining, revived }:
     }
   }
 
-  /** What each of the messages changes, in states that begin with the first message that is kept. */
+  /** What each of the messages changes, in states that begin with the first message that the inbox keeps. */
   async function changesOf(ids: ReadonlySet<string>, last: string | undefined): Promise<ReadonlyMap<string, string>> {
     const changed = new Map<string, string>()
     const apply = fleet?.fresh()
@@ -229,7 +231,7 @@ export function createReplays({ inbox, fleet, open, read, isDraining, revived }:
         refuseWhileDraining(0)
         await open()
         if (typeof which === 'string') {
-          // The inbox can revive handled messages too, and those are not for this method.
+          // The inbox can also revive handled messages, but this method is for dead letters only.
           return (await inbox.findDeadLetter(which)) === undefined ? 0 : revive([which], from)
         }
         const ids = await reader.ids(which)
@@ -256,7 +258,10 @@ export function createReplays({ inbox, fleet, open, read, isDraining, revived }:
   }
 }
 
-/** The part of a selection that an inbox can look for; a topic takes reading. Throws `option_invalid` for invalid times. */
+/**
+ * The part of a selection that an inbox can search by. A topic is known only after reading the message. Throws
+ * `option_invalid` for invalid times.
+ */
 function selectionOf({ vin, from, to }: MessageSelection): Omit<Selection, 'limit' | 'after'> {
   return {
     ...(vin === undefined ? {} : { lane: laneOf(vin) }),
@@ -271,7 +276,7 @@ function msOf(name: string, time: Date): number {
   return ms
 }
 
-/** The length of what is shown of a text that cannot be read, in characters. */
+/** The longest part shown of a text that cannot be read, in characters. */
 const shownLength = 4096
 
 export function deadMessage({ id, message, error, attempts, diedAt }: DeadLetter, read: ReadMessage): DeadMessage {

@@ -9,13 +9,13 @@ export interface Timer {
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number
-  /** Milliseconds since some moment. They run on when `now` is set back or forward. Default: `now`. */
+  /** Milliseconds since a fixed moment, whatever happens to `now`. Default: `now`. */
   elapsedMs?(): number
   /** Calls `run` once, `ms` milliseconds from now. */
   after(ms: number, run: () => void): Timer
 }
 
-/** The longest wait of a timer, 25 days. A longer one would end at once. */
+/** The longest wait that a timer supports: 25 days. A timer with a longer one would fire at once. */
 const longestMs = 2 ** 31 - 1
 
 /** The real time. */

@@ -1,4 +1,4 @@
-/** The code of a {@link FleethookError}. Codes are stable. Match them and not the text. */
+/** The code of a {@link FleethookError}. Codes are stable: match the code, not the text. */
 export type ErrorCode =
   | 'option_invalid'
   | 'secret_missing'
@@ -18,8 +18,8 @@ export type ErrorCode =
 /**
  * Every error that fleethook makes.
  *
- * `code` is stable. `message` says what happened and with which value. `hint` says what to do. No part of it has a secret, a
- * header or a payload.
+ * `code` is stable. `message` says what happened and with which value. `hint` says what to do. No part of it contains a
+ * secret, a header or a payload.
  *
  * @example
  * ```ts

@@ -1,7 +1,7 @@
 import type { Clock } from './clock.ts'
 
 /**
- * Receives the log lines of a receiver, for an operator. `details` never have a secret, a header or a payload.
+ * Receives the log lines of a receiver, for an operator. `details` never contain a secret, a header or a payload.
  *
  * @example
  * ```ts
@@ -36,7 +36,7 @@ export function guarded(run: () => unknown, failed: (thrown: unknown) => void = 
   new Promise((resolve) => resolve(run())).catch(failed)
 }
 
-/** The same log without throwing, for code that must not stop between two steps. */
+/** The same log, except that it never throws: for code that must not stop between two steps. */
 export function guardedLog(log: Log): Log {
   const say =
     (level: keyof Log) =>

@@ -27,19 +27,21 @@ import {
   type Work,
 } from './work.ts'
 
-/** What is known of a failed run beside its error. */
+/** What is known about a failed run beside its error. */
 interface FailedRun extends NextRun {
   /** The handler, or the {@link Gatherer} of a batch. */
   readonly handler: object
   /** The number of messages of a batch. */
   readonly messages?: number
-  /** The handler rests as a whole from now on, after this number of failures. 0: it does not. */
+  /** More than 0 when the handler's circuit breaker is open after this failure: the number of failures in a row. */
   readonly failures: number
 }
 
 /** When a handler runs again. */
 interface NextRun {
-  /** Milliseconds since the epoch. `undefined`: never. It can be later when another handler of the message fails too. */
+  /**
+   * Milliseconds since the epoch. `undefined`: never. The run can begin later when another handler of the message fails too.
+   */
   readonly nextAtMs: number | undefined
   /** The most runs, the first included. `Infinity`: no limit. */
   readonly limit: number
@@ -67,7 +69,7 @@ export interface DispatchEvents extends BreakerEvents {
   discarded(reason: string, topic: string, messages: number): void
   /** A message was given up, and the inbox dropped this number of older dead letters for it. */
   died(letter: DeadLetter, dropped: number): void
-  /** A handler ignored its signal and ended this long after its time limit: it ran beside its retry. */
+  /** A handler ignored its signal and ended this long after its time limit, so it ran beside its retry. */
   endedLate(
     lateMs: number,
     event: FleetEvent | MalformedBody,
@@ -80,7 +82,7 @@ export interface DispatchEvents extends BreakerEvents {
   lost(messages: number): void
   /** A message of this lane, received at or after `sinceMs`, was given up while the receiver goes on. */
   missed(lane: string, sinceMs: number): void
-  /** The inbox has room again. The work that made it belonged to `request`. */
+  /** The inbox has room again, because a message of `request` is over. */
   onCapacity(request: Work['request']): void
 }
 
@@ -106,7 +108,10 @@ interface OutcomeOptions {
   readonly fleet: Fleet | undefined
 }
 
-/** What comes of attempts, for the inbox and for the counts. Every method that writes to the inbox rejects when it fails. */
+/**
+ * Writes the results of attempts to the inbox and to the counts. Every method that writes to the inbox rejects when the inbox
+ * fails.
+ */
 export class Outcome {
   readonly #options: OutcomeOptions
 
@@ -114,7 +119,7 @@ export class Outcome {
     this.#options = options
   }
 
-  /** Its handlers are done, or one of them failed for the last time. `undefined`: the inbox knows already. */
+  /** Its handlers are done, or one of them failed for the last time. Returns `undefined` when the inbox did it at once. */
   conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<void> | undefined {
     const { inbox, atOnce, fleet } = this.#options
     if (work.fatal !== undefined) return this.#die(work, message, work.fatal)
@@ -130,7 +135,7 @@ export class Outcome {
     fleet?.over(work.step)
     if (work.counts) counts.handled += 1
     if (opened !== undefined) duplicates?.handled(opened)
-    if (events.observers.settled !== undefined) tellSettled(events, work, 'handled', message, opened?.event)
+    if (events.observers.settled !== undefined) reportSettled(events, work, 'handled', message, opened?.event)
   }
 
   async #die(work: Work, message: InboxMessage, error: string): Promise<void> {
@@ -150,7 +155,7 @@ export class Outcome {
     await inbox.settle(work.id, fleet?.settling(work.step))
     fleet?.over(work.step)
     if (work.counts) counts.duplicates += 1
-    tellSettled(events, work, 'duplicate', claim.message, event)
+    reportSettled(events, work, 'duplicate', claim.message, event)
   }
 
   /** An attempt failed. Returns whether it was the last one. */
@@ -190,7 +195,7 @@ export class Outcome {
     })
   }
 
-  /** It was handed out, and its last turn does not count: `attempts` were made before. */
+  /** The message was handed out, but its last turn does not count. `attemptsMade` were made before that turn. */
   breakOff(work: Work, attemptsMade: number): Promise<void> {
     // A handler that saw it once may see it again.
     const least = work.mostAttempts > work.attemptsBefore ? 1 : 0
@@ -202,12 +207,12 @@ export class Outcome {
     })
   }
 
-  /** Attempts for the inbox. Those that do not count must not make the next process give the message up. */
+  /** The number of attempts for the inbox. Attempts that do not count must not make the next process give the message up. */
   #attemptsOf({ exempt }: Work, attempts: number): number {
     return exempt === 0 ? attempts : Math.min(attempts, this.#options.retry.attempts - 1)
   }
 
-  /** The rest before the next attempt, by what a handler threw. */
+  /** The wait before the next attempt, by what a handler threw. */
   restMs({ attempt }: Work, thrown: unknown): number {
     const request = requestOf(thrown)
     return request?.kind === 'retry' ? request.afterMs : backoffMs(this.#options.retry, attempt)
@@ -215,7 +220,7 @@ export class Outcome {
 }
 
 /** Tells the observers that a message needs no more work. */
-export function tellSettled(
+export function reportSettled(
   { observers }: Pick<DispatchEvents, 'observers'>,
   { id, laneKey, mostAttempts }: Work,
   outcome: SettledMessage['outcome'],
@@ -231,8 +236,8 @@ export function tellSettled(
 
 /**
  * What follows an attempt: the message is `over` (settled, dead or given up); it waits in its lane for those before it
- * (`parked`); it goes into its next batch (`gather`); it rests for a number of milliseconds; or it waits for a handler that
- * rests as a whole.
+ * (`parked`); it goes into its next batch (`gather`); it rests for a number of milliseconds; or it waits for a handler whose
+ * circuit breaker is open (`blockedBy`).
  */
 export type Verdict = 'over' | 'parked' | 'gather' | number | { readonly blockedBy: object }
 
@@ -246,21 +251,24 @@ interface AttemptsOptions extends OutcomeOptions {
   readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
 }
 
-/** A process can end by chance while it handles a message: fewer crashes than this are no proof against the message. */
+/**
+ * A process can end for another reason while it handles a message. Only with this many crashes does the message count as the
+ * cause.
+ */
 const leastCrashes = 3
 
 const none: readonly never[] = []
 
-/** How long a message rests when the inbox failed under it, in milliseconds. */
+/** How long a message rests when the inbox failed during its attempt, in milliseconds. */
 export const inboxRestMs = 5_000
 
 /** What an attempt left to do. */
 interface Left {
   /** The handlers that failed or did not run. */
   readonly handlers: AnyHandler[]
-  /** The error of the handler that failed last, and the longest rest that any handler wants. */
+  /** The error of the handler that failed last, and the longest wait that any handler asks for. */
   failure?: { readonly error: unknown; readonly restMs: number }
-  /** A handler that rests as a whole, and did not run or failed again. */
+  /** A handler whose circuit breaker is open: it did not run, or it failed again. */
   blockedBy?: object
 }
 
@@ -285,8 +293,8 @@ export class Attempts {
   ): void => this.#options.events.endedLate(lateMs, event, delivery, { handler })
 
   /**
-   * One attempt at a message: claims it, runs the handlers that still have to succeed one after another, and tells the inbox
-   * the result. When the inbox fails, the next attempt goes on where this one stopped. Never rejects.
+   * One attempt at a message: claims it, runs the handlers that still have to succeed one after another, and writes the
+   * result to the inbox. When the inbox fails, the next attempt goes on where this one stopped. Never rejects.
    */
   async attempt(work: Work, observed?: ObservedEnd): Promise<Verdict> {
     const { inbox, atOnce, runner, outcome, duplicates, lifecycle, breakers, events, counts, fleet } = this.#options
@@ -294,9 +302,9 @@ export class Attempts {
       let { opened } = work
       if (opened === undefined) {
         const claim = atOnce === undefined ? await inbox.claim(work.id) : atOnce.claim(work.id)
-        // What ended it meanwhile has accounted for it.
+        // The code that ended it meanwhile has accounted for it.
         if (isOver(work)) return 'over'
-        // A message that was merged into another one is over when that one is, which was before it in its lane.
+        // A message that was merged into another is over when the other is, which was before it in its lane.
         if (claim === undefined) return work.previous === undefined ? 'over' : 'parked'
         const found = fleet !== undefined && work.pending === undefined ? fleet.find(work.laneKey) : undefined
         const before = found instanceof Promise ? await found : found
@@ -317,7 +325,7 @@ export class Attempts {
         keepOpened(work, opened)
         return 'parked'
       }
-      // Asked when no message before it can still become the same.
+      // Checked only now, when no message before it can still turn out to be the same.
       if (duplicates?.has(opened) === true && work.mostAttempts === work.attemptsBefore) {
         await outcome.skip(work, opened)
         return 'over'
@@ -371,7 +379,7 @@ export class Attempts {
     }
   }
 
-  /** The same attempt once more, inside what observes it. */
+  /** Makes the attempt inside the observer's function. */
   async #observed(work: Work): Promise<ObservedEnd & { readonly verdict: Verdict }> {
     const end: ObservedEnd = { failure: undefined }
     const verdict = await this.attempt(work, end)
@@ -388,7 +396,7 @@ export class Attempts {
       assignHandlers(work, crashes, none, none)
       if (spent !== undefined) failForGood(work, spent, true)
     }
-    // Given up or not, a message leads to the next state of its vehicle.
+    // A message changes the state of its vehicle even when it is given up.
     const isSpent = isDone(work) && (!isFirst || work.fatal !== undefined)
     if (isSpent && (!isFirst || fleet === undefined)) return undefined
     try {
@@ -474,7 +482,7 @@ function runOf({ id, attempt, redelivered }: Work, { claim, event }: OpenedMessa
   return { messages: [{ event, delivery }], isBatch: false }
 }
 
-/** Whether it may become a duplicate of a message that is gathered before it in its lane. */
+/** Whether it may turn out to be a duplicate of a message that is gathered before it in its lane. */
 function isBehindTheSame({ previous }: Work, opened: OpenedMessage, duplicates: Duplicates): boolean {
   for (let before = previous; before !== undefined; before = before.previous)
     if (before.opened !== undefined && duplicates.isSame(opened, before.opened)) return true
@@ -483,7 +491,7 @@ function isBehindTheSame({ previous }: Work, opened: OpenedMessage, duplicates: 
 
 const isDone = ({ pending = none, gatherers }: Work): boolean => pending.length === 0 && gatherers.length === 0
 
-/** Asked again after every wait: the work can be ended while it runs. */
+/** Called after every wait, because the work can be ended while it runs. */
 function isOver({ state }: Work): boolean {
   return state === 'over'
 }

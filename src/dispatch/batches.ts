@@ -40,7 +40,7 @@ interface BatchesOptions {
   readonly lifecycle: Lifecycle
   /** A batch is due, outside any run. */
   readonly onDue: () => void
-  /** Runs a batch; called in the surroundings that the batch is bound to. */
+  /** Runs a batch. Called in the I/O context that the batch is bound to. */
   readonly step: (batch: GatheredBatch) => void
 }
 
@@ -50,7 +50,7 @@ export interface GatheredBatch extends Batch {
   isOpen: boolean
   isResting: boolean
   timer: Timer | undefined
-  /** The way into the surroundings of `owner`. */
+  /** Continues in the I/O context of `owner`. */
   readonly gate: (() => void) | undefined
 }
 
@@ -69,13 +69,16 @@ export class Batches {
     this.#options = options
   }
 
-  /** A message's turn has ended with its next batch. It keeps its place in its lane until the batch is settled. */
+  /**
+   * The turn of a message has ended, and it goes into its next batch. It keeps its place in its lane until the batch is
+   * settled.
+   */
   gather(work: Work): void {
     const [gatherer] = work.gatherers
     if (gatherer === undefined) return
     countAttempt(work, this.#options.counts)
     const owner = work.request.isHeld ? work.request : undefined
-    // A message that failed before is run alone.
+    // A message that failed before runs alone.
     const isAlone = work.attempt > 1
     const batch = isAlone ? this.#create(gatherer, [], [], owner) : this.#opened(gatherer, owner)
     batch.works.push(work)
@@ -103,7 +106,7 @@ export class Batches {
       return none
     }
     const failure = await this.#call(batch, works)
-    // A message that was ended meanwhile is accounted for; at the end of a drain all of them are.
+    // Messages that were ended meanwhile are accounted for. At the end of a drain, all of them are.
     const left = works.filter(isGathered)
     if (left.length === 0 || (failure !== undefined && lifecycle.isStopped)) return none
     const request = failure && requestOf(failure.error)
@@ -120,7 +123,7 @@ export class Batches {
     for (const batch of this.#open) this.#close(batch)
   }
 
-  /** Nothing is run any more, and no timer fires. */
+  /** No batch runs any more, and no timer fires. */
   stop(): void {
     for (const batch of [...this.#open, ...this.#resting]) batch.timer?.cancel()
     this.due.length = 0
@@ -195,7 +198,10 @@ export class Batches {
     return around(async () => ({ failure: await call() }), { messages, isBatch: true }).then(({ failure }) => failure)
   }
 
-  /** The handler is done with them, or failed with `error` for the last time. Their next batch comes in their own turn. */
+  /**
+   * The handler is done with the messages, or failed with `error` for the last time. Each goes into its next batch in its own
+   * turn.
+   */
   async #finish(batch: Batch, works: readonly Work[], error?: string): Promise<readonly BatchVerdict[]> {
     const verdicts = await Promise.all(works.map((work) => this.#leave(work, error)))
     const [next, ...later] = batch.later
@@ -257,15 +263,15 @@ export class Batches {
     }
     if (isLast) return this.#finish(batch, works, errorText(error))
     await this.#reschedule(works, restMs)
-    // It holds its own lane until it is over, and no other.
+    // A single message holds its own lane until it is over, and no other.
     keepOpened(first, undefined)
     return [{ work: first, verdict: restMs }, ...parked(batch.later.flat())]
   }
 
-  /** All of them rest, and run again together. */
+  /** The messages rest, and run again together. */
   async #rest(batch: Batch, works: Work[], restMs: number): Promise<void> {
     const { clock, lifecycle, counts, onDue } = this.#options
-    // Created before the inbox notes it: a drain that ends meanwhile must not note something else.
+    // Created before the inbox writes the new time, so that a drain that ends meanwhile does not write another one.
     const next = this.#create(batch.gatherer, works, batch.later, batch.owner, true)
     await this.#reschedule(works, restMs)
     if (lifecycle.isStopped) return
@@ -291,8 +297,8 @@ const parked = (works: readonly Work[]): readonly BatchVerdict[] =>
   works.map((work) => ({ work, verdict: 'parked' }) as const)
 
 /**
- * Splits a batch that failed. Messages of one lane stay together, so that the halves do not wait for each other, until only
- * one lane is left: then the second half waits for the first.
+ * Splits a batch that failed. Messages of one lane stay together, so that the halves need not wait for each other. When only
+ * one lane is left, the second half waits for the first.
  */
 function halves(works: readonly Work[]): readonly { readonly works: Work[]; readonly later: Batch['later'] }[] {
   const byLane = new Map<unknown, Work[]>()

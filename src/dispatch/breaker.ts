@@ -1,14 +1,14 @@
 import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 
-/** What the receiver hears from circuit breakers. */
+/** What circuit breakers report. */
 export interface BreakerEvents {
-  /** A resting handler asked to wait when it was tried: it rests on until `atMs`. `failures`: runs that failed in a row. */
+  /** A resting handler threw `Retry` when it was tried, so it rests until `atMs`. `failures`: the runs that failed in a row. */
   resting(handler: object, atMs: number, failures: number): void
-  /** A handler that rested has succeeded again. */
+  /** A resting handler has succeeded again. */
   recovered(handler: object): void
 }
 
-/** A handler that rests as a whole. */
+/** A handler whose circuit breaker is open. */
 export interface RestingHandler {
   readonly handler: object
   readonly sinceMs: number
@@ -16,7 +16,7 @@ export interface RestingHandler {
   readonly nextTryMs: number
 }
 
-/** Lanes for which a handler has to fail, without a success in between, before it rests as a whole. */
+/** The number of lanes for which a handler has to fail, without a success in between, before its circuit breaker opens. */
 const lanesToOpen = 5
 
 /** Beyond this number of lanes, a handler counts as failed for every lane. */
@@ -39,10 +39,10 @@ interface Breaker {
 }
 
 /**
- * One circuit breaker per handler. When a database is away, its handler fails for every vehicle. Trying each message until
- * its attempts are used up would only make dead letters. So the handler rests as a whole, and the attempts of its messages do
- * not count. One message at a time tries whether it succeeds again: when the rest is over, and for each vehicle that it has
- * not failed for yet, so that vehicles for which it works do not wait.
+ * One circuit breaker per handler. When a database is down, its handler fails for every vehicle, and trying each message
+ * until its attempts are used up would only make dead letters. So the handler rests, and the attempts of its messages do not
+ * count. It is tried with one message at a time: when the rest is over, and with each vehicle that it has not failed for yet,
+ * so that vehicles for which it works do not wait.
  */
 export class Breakers {
   readonly #clock: Clock
@@ -65,7 +65,10 @@ export class Breakers {
     this.#onRecovered = onRecovered
   }
 
-  /** Whether a handler rests now for a lane. When it does not although it failed, the caller tries it with one message. */
+  /**
+   * Whether a handler rests now for a lane. When it returns false for a handler that rests, the caller has to try it with one
+   * message.
+   */
   isResting(handler: object, lane: string): boolean {
     const breaker = this.failing.get(handler)
     if (breaker?.sinceMs === undefined) return false
@@ -87,8 +90,8 @@ export class Breakers {
   }
 
   /**
-   * A run of the handler failed for a message of this lane. Returns 0, or the number of failures since its last success when
-   * the handler rests from now on.
+   * A run of the handler failed for a message of this lane. Returns 0, or, when the handler rests from now on, the number of
+   * failures since its last success.
    */
   failed(handler: object, lane: string): number {
     let breaker = this.failing.get(handler)
@@ -124,7 +127,7 @@ export class Breakers {
     this.#onRecovered(handler)
   }
 
-  /** A run asked to be repeated later (`Retry`): neither a success nor a failure, unless the handler was on trial. */
+  /** A run threw `Retry`, which is neither a success nor a failure. A handler that was being tried goes on resting. */
   askedToWait(handler: object): void {
     const breaker = this.failing.get(handler)
     if (breaker?.isProbing !== true) return
@@ -132,7 +135,7 @@ export class Breakers {
     this.#events.resting(handler, this.#clock.now() + this.#leftMs(breaker), breaker.failures)
   }
 
-  /** The handlers that rest as a whole. */
+  /** The handlers that rest now. */
   resting(): readonly RestingHandler[] {
     return [...this.failing].flatMap(([handler, breaker]) => {
       const { sinceMs } = breaker
@@ -156,7 +159,7 @@ export class Breakers {
     return Math.ceil(nextTryMs - elapsedMs(this.#clock))
   }
 
-  /** Again and again, because the message that may try can end for another reason before its run. */
+  /** The timer repeats, because the message that may try the handler can end for another reason before its run. */
   #arm(handler: object, breaker: Breaker, afterMs: number): void {
     breaker.timer?.cancel()
     breaker.timer = this.#clock.after(afterMs, () => {

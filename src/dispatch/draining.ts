@@ -2,7 +2,7 @@ import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox } from '../inbox/inbox.ts'
-import { type DispatchCounts, type DispatchEvents, type Outcome, tellSettled } from './attempt.ts'
+import { type DispatchCounts, type DispatchEvents, type Outcome, reportSettled } from './attempt.ts'
 import type { Backlog } from './backlog.ts'
 import type { Lanes } from './lanes.ts'
 import type { Lifecycle, Runner } from './running.ts'
@@ -25,14 +25,15 @@ export interface Drained {
   readonly stopTimers: () => void
 }
 
-/** How long the inbox may take to note what was aborted, in milliseconds. */
+/** How long the inbox may take to write down what was aborted, in milliseconds. */
 const inboxGraceMs = 1_000
 
 /**
  * Ends the work of a scheduler.
  *
- * With an inbox in memory, everything that it took is handled, until the deadline. With a durable inbox the next process goes
- * on: no handler starts, and those that run get `handlerGraceMs`. Messages still come until `takeUntil` resolves.
+ * With an inbox in memory, handlers run until every message is handled, or until the deadline. With a durable inbox the next
+ * process goes on: no handler starts, and those that run get `handlerGraceMs`. Messages still come until `takeUntil`
+ * resolves.
  */
 export async function drain(
   drained: Drained,
@@ -79,9 +80,11 @@ export async function resolvedOr(promise: Promise<unknown> | undefined, clock: C
 /** Aborts what runs and gives up what waits. Resolves to the number of messages that came over the wire and are not done. */
 async function breakOffAll(drained: Drained, afterMs: number): Promise<number> {
   const { lifecycle, lanes, backlog, runner } = drained
-  runner.abort(new FleethookError('drain_deadline', `The receiver stops, and ${afterMs} ms have passed.`))
+  runner.abort(
+    new FleethookError('drain_deadline', `The receiver is stopping, and handlers had ${afterMs} ms to finish.`),
+  )
   for (const work of lanes.all()) work.rest?.cancel()
-  // Aborted runs end at once. What takes time is the inbox, which notes them.
+  // Aborted runs end at once. Only the inbox takes time, to write that down.
   let isNoted = false
   void noteBrokenOff(drained).then(() => {
     isNoted = true
@@ -97,7 +100,7 @@ async function breakOffAll(drained: Drained, afterMs: number): Promise<number> {
   return unfinished.filter((work) => work.counts).length + shelved
 }
 
-/** Messages that were handed out, and whose turn had no end, were not tried. */
+/** A turn that did not end does not count as an attempt. */
 async function noteBrokenOff({ lanes, outcome, events }: Drained): Promise<void> {
   const noting: Promise<void>[] = []
   for (const work of lanes.all()) {
@@ -119,7 +122,7 @@ export async function giveUp(
 ): Promise<readonly Work[]> {
   async function isLost(work: Work): Promise<boolean> {
     try {
-      // A message that was merged into another one is no longer there.
+      // A message that was merged into another is no longer in the inbox.
       if (inbox.durability !== 'memory' || (await inbox.claim(work.id)) === undefined) return false
       await inbox.settle(work.id)
     } catch (error) {
@@ -135,9 +138,9 @@ export async function giveUp(
       if (isGone) {
         counts.lost += 1
         lost.push(work)
-        tellSettled(events, work, 'lost')
+        reportSettled(events, work, 'lost')
       }
-      // An answer that waits for its handlers waits in vain, even if a later process handles it.
+      // An answer must not wait for its handlers any more, even if a later process runs them.
       work.request.oneIsOver(true)
     }),
   )

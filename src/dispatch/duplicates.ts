@@ -4,7 +4,7 @@ import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim } from '../inbox/inbox.ts'
 import type { OpenedMessage } from './work.ts'
 
-/** Which messages are skipped because the same message was handled before: the option `dedupe`. */
+/** The option `dedupe`: which messages are skipped because the same message was handled before. */
 export interface Dedupe {
   /** The longest time between two receipts of the same message, in milliseconds. */
   readonly withinMs: number
@@ -18,7 +18,7 @@ interface Handled {
   readonly receivedAt: number
 }
 
-/** Remembers, by the identity of their content, which messages were handled. */
+/** Remembers which messages were handled, by the id of their content. */
 export class Duplicates {
   readonly #withinMs: number
   readonly #maxEntries: number
@@ -60,7 +60,7 @@ export class Duplicates {
   }
 }
 
-/** The receiver's own messages have none: each of them is handled. */
+/** The receiver's own messages have no such id: each of them is handled. */
 function eventIdOf({ message }: Claim, event: FleetEvent | MalformedBody): string | undefined {
   return message.kind === 'wire' && event.topic !== 'malformed' ? event.id : undefined
 }

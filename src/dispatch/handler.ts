@@ -37,7 +37,7 @@ export interface HandlerContext<E extends Env = Env, Fields extends FieldCatalog
   readonly changes: readonly Change[]
 }
 
-/** What the handler of `receiver.when` gets. */
+/** The first argument of a handler of `receiver.when`. */
 export interface Happening<Happened extends Occurrence = Occurrence, Fields extends FieldCatalogue = BuiltInFields> {
   readonly vin: string
   /** What happened: for most edges the change of a field. */
@@ -46,13 +46,13 @@ export interface Happening<Happened extends Occurrence = Occurrence, Fields exte
   readonly vehicle: VehicleView<Fields>
   /** The name of the edge. */
   readonly edge: string
-  /** Made of the VIN, the name of the edge and the delivery's id: the same on every attempt, redelivery and replay. */
+  /** The VIN, the name of the edge and the delivery's id: the same on every attempt, redelivery and replay. */
   readonly id: string
   /** The message that made it happen. */
   readonly event: FleetEvent<Fields>
 }
 
-/** A function for what happens to vehicles: as a {@link Handler}, for an edge instead of a topic. */
+/** A function for an edge. It is a {@link Handler} in every other way. */
 export type EdgeHandler<
   Happened extends Occurrence = Occurrence,
   E extends Env = Env,
@@ -88,7 +88,10 @@ export interface HandlerFilter<Fields extends FieldCatalogue = BuiltInFields> {
   readonly changed?: readonly FieldName<Fields>[]
   /** With `changed`: the first value of a field is a change, too. Default `false`. */
   readonly first?: boolean
-  /** With `changed`: that a vehicle stops to report a value of a field, or reports the same value again, is a change, too. Default `false`. */
+  /**
+   * With `changed`: it is also a change when a vehicle stops reporting a value of a field, or starts reporting the same value
+   * again. Default `false`.
+   */
   readonly invalid?: boolean
   /** Only messages of these vehicles: a list of VINs, or a function that returns true for a VIN. */
   readonly vins?: readonly string[] | ((vin: string) => boolean)
@@ -134,7 +137,7 @@ export type BatchHandler<
   Fields extends FieldCatalogue = BuiltInFields,
 > = (events: readonly EventOf<S, Fields>[], context: BatchContext<E, Fields>) => unknown
 
-/** A function for many happenings at once: as a {@link BatchHandler}, for an edge instead of a topic. */
+/** A function for many happenings of an edge at once. It is a {@link BatchHandler} in every other way. */
 export type EdgeBatchHandler<
   Happened extends Occurrence = Occurrence,
   E extends Env = Env,

@@ -1,14 +1,14 @@
 import { PassingMap } from '../base/passing-map.ts'
 import { createWaitingIds, IdStore, type WaitingId, type WaitingIds } from './waiting-ids.ts'
 
-/** The links of an item in its lane. Only {@link Lanes} writes them: a queue that costs no object beside its items. */
+/** The links of an item in its lane. Only {@link Lanes} writes them. They make a queue that needs no objects but its items. */
 export interface InLane<Item> {
   /** Whether it may be taken when its turn comes. */
   isReady: boolean
   lane: Lane<Item> | undefined
   previous: Item | undefined
   next: Item | undefined
-  /** Messages that wait directly behind it, of which only the ids are kept. */
+  /** The ids of messages directly behind it that have no item. */
   behind: WaitingIds | undefined
 }
 
@@ -17,20 +17,20 @@ interface Lane<Item> {
   readonly key: string
   head: Item | undefined
   tail: Item | undefined
-  /** The item whose turn it is: the head, or the first one behind those that were passed. */
+  /** The item whose turn it is: the head, or the first item behind those that were passed over. */
   turn: Item | undefined
   /** The number of items, without those of which only the ids are kept. */
   items: number
-  /** Whether it stands in the queue of lanes. If not, its item was taken or is not ready. */
+  /** Whether it is in the queue of lanes. If not, its item was taken or is not ready. */
   isQueued: boolean
   next: Lane<Item> | undefined
-  /** The ids of all its messages, while it has no item. Such a lane stands in the queue. */
+  /** The ids of all its messages, while it has no item. Such a lane is in the queue. */
   folded: WaitingIds | undefined
 }
 
 /**
- * Who is next. Items of one lane come out in the order in which they went in, one at a time. Lanes take turns, so that one
- * busy vehicle does not keep the others waiting. Every step costs the same, however many lanes there are.
+ * Decides which item is next. Items of one lane come out in the order in which they went in, one at a time. Lanes take turns,
+ * so that a busy vehicle does not keep the others waiting. The cost of a step does not depend on the number of lanes.
  */
 export class Lanes<Item extends InLane<Item>> {
   /** Makes an item of what `fold` kept of it. */
@@ -68,13 +68,16 @@ export class Lanes<Item extends InLane<Item>> {
     this.items += 1
   }
 
-  /** It may be taken from now on. Not to be called for an item that was taken and has not ended its turn. */
+  /** The item may be taken from now on. Not to be called while an item that was taken has its turn. */
   ready(item: Item): void {
     item.isReady = true
     if (item.lane?.turn === item) this.#queue(item.lane)
   }
 
-  /** Takes the item whose turn it is in the next lane. The lane stays away until it is `ready` again, passed or removed. */
+  /**
+   * Takes the item whose turn it is in the next lane. The lane leaves the queue until the item is `ready` again, passed over
+   * or removed.
+   */
   take(): Item | undefined {
     while (this.first !== undefined) {
       const lane = this.first
@@ -106,7 +109,7 @@ export class Lanes<Item extends InLane<Item>> {
     if (item.lane !== undefined) item.lane.turn = item
   }
 
-  /** Keeps only the id of an item whose turn is still to come. */
+  /** Replaces an item whose turn is still to come by its id. */
   fold(item: Item, { id, flags }: WaitingId): void {
     const { lane, previous, behind } = item
     if (lane === undefined || previous === undefined || lane.turn === item) return
@@ -117,7 +120,7 @@ export class Lanes<Item extends InLane<Item>> {
     this.#unlink(lane, item)
   }
 
-  /** Keeps only the id of the one item of a lane in the queue, before its turn has come. */
+  /** Replaces the only item of a lane in the queue by its id, before its turn has come. */
   foldHead(item: Item, { id, flags }: WaitingId): void {
     const { lane } = item
     if (lane === undefined || lane.items > 1 || !item.isReady || !lane.isQueued) return
@@ -143,7 +146,7 @@ export class Lanes<Item extends InLane<Item>> {
     }
   }
 
-  /** Forgets everything. An item can outlive this, when the inbox still stores it: then it is in no lane. */
+  /** Forgets everything. The inbox may still be storing an item: such an item is then in no lane. */
   clear(): void {
     for (const item of this.all()) {
       item.lane = undefined
@@ -167,7 +170,7 @@ export class Lanes<Item extends InLane<Item>> {
     for (const lane of this.#lanes.values()) for (let item = lane.head; item !== undefined; item = item.next) yield item
   }
 
-  /** A lane with something to take goes to the back of the queue, unless it is there. */
+  /** A lane with something to take goes to the back of the queue, unless it is in the queue already. */
   #queue(lane: Lane<Item>): void {
     if (lane.isQueued || !lane.turn?.isReady) return
     lane.isQueued = true
@@ -202,7 +205,7 @@ export class Lanes<Item extends InLane<Item>> {
     this.items -= 1
   }
 
-  /** Makes the first item of a lane again of which only ids are kept. */
+  /** Makes the first item again of a lane that has only ids. */
   #unfold(lane: Lane<Item>, folded: WaitingIds): void {
     const kept = this.#ids.shift(folded)
     if (kept === undefined) return
@@ -219,7 +222,7 @@ export class Lanes<Item extends InLane<Item>> {
     this.items += 1
   }
 
-  /** The item behind another. Ids that wait behind that one wait behind this one from now on. */
+  /** Adds an item behind another. Ids that waited behind the other wait behind this one from now on. */
   #follower(lane: Lane<Item>, item: Item): Item | undefined {
     const { behind } = item
     if (behind === undefined) return item.next

@@ -11,13 +11,13 @@ import { type RunContext, stepOf } from './running.ts'
 /** A handler of any topic. The registry has already decided which events it is for. */
 export type AnyHandler = (event: FleetEvent | MalformedBody, context: RunContext<Delivery>) => unknown
 
-/** The handler of a batch, its limits and its filter. */
+/** The handler of a batch, with its limits and its filter. */
 export interface Gatherer {
   readonly size: number
   readonly withinMs: number
   readonly handler: (events: readonly unknown[], context: AnyBatchContext) => unknown
   readonly wants: Wants | undefined
-  /** It gathers what happened by this edge, and not events. */
+  /** The edge whose happenings it gathers. `undefined`: it gathers events. */
   readonly edge: string | undefined
 }
 
@@ -48,12 +48,15 @@ const lostHappening = (edge: string): FleethookError =>
 /** The names of handlers, or the places where they were registered. */
 const labels = /* @__PURE__ */ new WeakMap<object, string>()
 
-/** How a log calls a handler or the handler of a batch: its name, or the file and line where it was registered. */
+/**
+ * The name of a handler, or of the handler of a batch, in the log: its own name, or the file and line where it was
+ * registered.
+ */
 export function labelOf(handler: object): string {
   return labels.get(handler) ?? 'without a name'
 }
 
-/** A function remembers its first registration. */
+/** A function that is registered twice keeps its first label. */
 function label(handler: object, text: string): void {
   if (!labels.has(handler)) labels.set(handler, text)
 }
@@ -68,7 +71,7 @@ function registeredAs(handler: object, frames: number = ownFrames): string {
   return places[frames] ?? 'without a name'
 }
 
-/** A filter as it was given: nobody has checked the names of its fields. */
+/** A filter as it was given, with unchecked names of fields. */
 type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
   readonly fields?: readonly string[]
   readonly changed?: readonly string[]
@@ -80,13 +83,13 @@ export interface Registry {
   add(subjects: unknown, handler: unknown, filter: GivenFilter | undefined): void
   /** Throws `handler_invalid` when an argument of `receiver.batch` is wrong. */
   addBatch(subjects: unknown, options: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter, handler: unknown): void
-  /** As `add`, for an edge. The edge was checked. */
+  /** As `add`, for an edge that was already checked. */
   addEdge(edge: string, handler: unknown, filter: GivenFilter | undefined): void
-  /** As `addBatch`, for an edge. The edge was checked. */
+  /** As `addBatch`, for an edge that was already checked. */
   addEdgeBatch(edge: string, options: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter, handler: unknown): void
-  /** What an event is for, with what it changed. */
+  /** The handlers and batches that an event is for. `step` is what it changed. */
   handlersFor(event: FleetEvent | MalformedBody, step?: Step): Matching
-  /** The labels of what an event is for, without the handlers of edges. */
+  /** The labels of the handlers and batches that an event is for, without those of edges. */
   namesFor(event: FleetEvent | MalformedBody): readonly string[]
 }
 
@@ -107,7 +110,7 @@ type Wants = (event: FleetEvent | MalformedBody, step: Step | undefined) => bool
 interface Subscribed {
   readonly all: readonly Registered[]
   readonly gatherers: readonly Gatherer[]
-  /** What every event of the topic is for, when nothing has a filter. */
+  /** The same for every event of the topic, when nothing has a filter. */
   readonly unfiltered: Matching | undefined
 }
 
@@ -117,8 +120,8 @@ const subjects: readonly string[] = [...topics, '*', 'malformed']
 const nobody: Subscribed = { all: [], gatherers: [], unfiltered: { handlers: [], gatherers: [] } }
 
 /**
- * An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`, and as `changed` those that
- * `keepsField` says.
+ * An empty registry. A filter may name the fields of the built-in catalogue and those of `ownFields`, and as `changed` those
+ * for which `keepsField` returns true.
  */
 export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (field: string) => boolean): Registry {
   const byTopic = new Map<string, Subscribed>()
@@ -220,7 +223,7 @@ function subscribed(all: readonly Registered[], gatherers: readonly Gatherer[]):
   return { all, gatherers, unfiltered: isFiltered ? undefined : { handlers, gatherers } }
 }
 
-/** What an event is for, by the filters of those that are subscribed. */
+/** The subscribed handlers and batches whose filters match an event. */
 function matching({ all, gatherers }: Subscribed, event: FleetEvent | MalformedBody, step: Step | undefined): Matching {
   return {
     handlers: all.flatMap((registered) => wanting(registered, event, step)),
@@ -254,7 +257,7 @@ function wanted(wants: Wants | undefined, event: FleetEvent | MalformedBody, ste
   }
 }
 
-/** When a filter throws, its handler fails with the error and is retried. The other handlers run as usual. */
+/** When the filter of a handler throws, the handler fails with that error and is retried. The other handlers run as usual. */
 function wanting(
   { handler, wants }: Registered,
   event: FleetEvent | MalformedBody,
@@ -319,7 +322,7 @@ function checked(
       hint: 'The filters of a handler are `fields`, `changed` (with `first` and `invalid`) and `vins`.',
     })
   }
-  // Without this check a text in place of a list would be read letter by letter, and match nothing.
+  // Without this check, text in place of a list would be read letter by letter and match nothing.
   if (fields !== undefined && !isTexts(fields))
     throw new FleethookError('handler_invalid', 'The filter `fields` must be a list of field names.')
   if (vins !== undefined && typeof vins !== 'function' && !isTexts(vins))
@@ -333,7 +336,7 @@ function checked(
     if (value === undefined || (typeof value === 'boolean' && changed !== undefined)) continue
     throw new FleethookError(
       'handler_invalid',
-      `The filter \`${String(name)}\` must be true or false, beside \`changed\`.`,
+      `The filter \`${String(name)}\` must be true or false, and needs \`changed\`.`,
     )
   }
   for (const field of fields ?? []) if (!isKnown(field, ownFields)) throw unknownField(field, ownFields)

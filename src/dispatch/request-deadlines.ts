@@ -4,7 +4,7 @@ import type { RequestWork } from './work.ts'
 /** How long the work of a request may go on after it began. Workers cut off what `waitUntil` holds at 30 seconds. */
 export const requestWorkMs = 25_000
 
-/** Follows the requests whose work the runtime ends on its own, with or without notice. */
+/** Follows the requests whose work the runtime ends by itself, with or without notice. */
 export class RequestDeadlines {
   readonly #clock: Clock
   readonly #expire: (request: RequestWork, sinceMs: number) => void
@@ -17,10 +17,11 @@ export class RequestDeadlines {
     this.#expire = expire
   }
 
-  /** Holds the request's surroundings until its messages are settled, and calls `expire` when that takes too long. */
+  /** Keeps the request's work alive until its messages are settled, and calls `expire` when that takes too long. */
   hold(request: RequestWork): void {
     const now = this.#clock.now()
-    // The timer of a request that the runtime ended is gone with it. Oldest first, or nearly: this looks at a few at most.
+    // The timer of a request is gone when the runtime has ended the request. The requests are nearly in order of age, so this
+    // looks at a few at most.
     for (const [other, sinceMs] of this.#held) {
       if (now - sinceMs <= requestWorkMs) break
       this.#end(other, sinceMs)

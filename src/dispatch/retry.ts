@@ -1,7 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import { longestMs } from '../base/options.ts'
 
-/** When a failing handler runs again: the option `retry`. */
+/** The option `retry`: when a failing handler runs again. */
 export interface RetryOptions {
   /** The most runs, the first included. Default: no limit but `maxAgeMs`. */
   readonly attempts: number
@@ -16,14 +16,14 @@ export interface RetryOptions {
   readonly maxAgeMs?: number
 }
 
-/** The defaults of the option `retry`: they outlive an outage where the messages do, too. */
+/** The defaults of the option `retry`. With a durable inbox, whose messages outlive an outage, retries go on for longer. */
 export function retryOptions(given: Partial<RetryOptions>, isDurable: boolean): Required<RetryOptions> {
   const { attempts = Infinity, minMs = 200, maxMs = isDurable ? 60_000 : 10_000 } = given
   const { maxAgeMs = given.attempts === undefined ? (isDurable ? 3_600_000 : 60_000) : Infinity } = given
   return { attempts, minMs, maxMs, maxAgeMs }
 }
 
-/** The time that attempts have probably taken, in milliseconds: what an earlier process did not note. */
+/** The time that the attempts of an earlier process have probably taken, in milliseconds. The process did not write it down. */
 export function expectedMs({ minMs, maxMs }: RetryOptions, attempts: number): number {
   let sum = 0
   for (let attempt = 1; attempt <= Math.min(attempts, 10_000); attempt += 1)
@@ -56,7 +56,7 @@ export function backoffMs({ minMs, maxMs }: RetryOptions, attempt: number, rando
  */
 export class Retry extends Error {
   override readonly name = 'Retry'
-  /** Marks it, so that a `Retry` of another copy of this package counts too. */
+  /** Marks it, so that a `Retry` from another copy of this package works too. */
   readonly fleethook = 'retry'
   readonly afterMs: number
 
@@ -87,7 +87,7 @@ export class Retry extends Error {
  */
 export class Discard extends Error {
   override readonly name = 'Discard'
-  /** Marks it, so that a `Discard` of another copy of this package counts too. */
+  /** Marks it, so that a `Discard` from another copy of this package works too. */
   readonly fleethook = 'discard'
   readonly reason: string
 
@@ -97,7 +97,7 @@ export class Discard extends Error {
   }
 }
 
-/** What a handler asks for by throwing a {@link Retry} or a {@link Discard}, of this copy of the package or another. */
+/** What a handler asks for by throwing a {@link Retry} or a {@link Discard}, from this copy of the package or another. */
 type HandlerRequest =
   | { readonly kind: 'retry'; readonly afterMs: number; readonly cause: unknown }
   | { readonly kind: 'discard'; readonly reason: string }

@@ -11,12 +11,12 @@ export interface Failure {
   readonly error: unknown
 }
 
-/** Who a run belongs to, so that all runs of one owner can be aborted. `env` is what the handler finds as `context.env`. */
+/** The owner of a run. All runs of one owner can be aborted together. `env` is the handler's `context.env`. */
 interface Owner {
   readonly env: unknown
 }
 
-/** What a handler gets beside what it is to handle: `Receipt` is one delivery, or nothing for a batch. */
+/** The second argument of a handler. `Receipt` is one delivery, or nothing for a batch. */
 export interface RunContext<Receipt> extends Omit<HandlerContext, 'delivery' | 'vehicle'> {
   readonly delivery: Receipt
   readonly vehicle: AnyVehicleView | undefined
@@ -26,10 +26,10 @@ interface ActiveRun {
   readonly owner: Owner
   readonly context: Context<unknown>
   readonly resolve: (failure: Failure | undefined) => void
-  /** Reports that the handler ended this long after its time was over. */
+  /** Reports that the handler ended this long after its time limit. */
   readonly endedLate: (lateMs: number) => void
   timer: Timer | undefined
-  /** When its time was over, in milliseconds since the epoch. */
+  /** When its time limit was reached, in milliseconds since the epoch. */
   timedOutAtMs: number | undefined
 }
 
@@ -67,7 +67,7 @@ export class Runner {
     const context = new Context(this.#log, owner.env ?? {}, delivery, step)
     try {
       const result = handler(what, context)
-      // A handler that is done at once costs neither a timer nor a place among the active runs.
+      // A synchronous handler needs neither a timer nor an entry among the active runs.
       return (typeof result === 'object' || typeof result === 'function') && isThenable(result)
         ? this.#finished(result, context, owner, (lateMs) => endedLate(lateMs, what, delivery, handler))
         : undefined
@@ -76,7 +76,10 @@ export class Runner {
     }
   }
 
-  /** Aborts the signals of the active runs, of one owner or all, and fails them, whether or not a handler listens. */
+  /**
+   * Aborts the signals of the active runs, of one owner or all. The runs count as failed, whether or not their handlers
+   * listen.
+   */
   abort(reason: unknown, owner?: Owner): void {
     for (const run of this.#active.values()) if (owner === undefined || run.owner === owner) this.#abort(run, reason)
   }
@@ -132,13 +135,13 @@ function isThenable(value: object | null): value is PromiseLike<unknown> {
 
 const none: readonly never[] = []
 
-/** What a message changed, by the context of its handler. */
+/** What each message changed, by the context of its handler. */
 export let stepOf: (context: object) => Step | undefined
 
 let abortSignal: (context: Context<unknown>, reason: unknown) => void
 
 /**
- * What a handler gets beside the event. A class, because most handlers never look at the signal: a getter on a prototype
+ * The second argument of a handler. It is a class, because most handlers never look at the signal: a getter on a prototype
  * costs nothing, and one on each object would cost more than the rest of the run.
  */
 class Context<Receipt> implements RunContext<Receipt> {
@@ -176,12 +179,12 @@ class Context<Receipt> implements RunContext<Receipt> {
   }
 }
 
-/** How long handlers may start one after another before the rest of the process gets its turn, in milliseconds. */
+/** How long handlers may be started one after another before other tasks get their turn, in milliseconds. */
 const sliceMs = 10
 
 /**
- * When handlers may start: in tasks of their own, and only for a short time in each, so that no answer waits for them.
- * `run` is called in such a task.
+ * Decides when handlers may start: in tasks of their own, and only for a short time in each, so that no answer waits for
+ * them. It calls `run` in such a task.
  */
 export class Yielding {
   readonly #clock: Clock
@@ -197,8 +200,8 @@ export class Yielding {
   }
 
   /**
-   * Calls `run` in a new task, so that a handler that burns CPU delays no answer that is about to leave. Where the runtime
-   * ends the timers of a request with the request (`isHeld`), no timer of another request can stand in.
+   * Calls `run` in a new task, so that a handler that uses the CPU does not delay an answer that is about to leave. Where the
+   * runtime ends the timers of a request with the request (`isHeld`), the timer of another request cannot be used instead.
    */
   later(isHeld: boolean): void {
     if (isHeld) {
@@ -212,7 +215,7 @@ export class Yielding {
 
   /** Whether one more handler may start in this task. If not, `run` is called in a new one. */
   mayStart(): boolean {
-    // There the runtime itself bounds the CPU time of a request.
+    // Such a runtime limits the CPU time of a request itself.
     if (this.#timersEndWithRequests) return true
     if (!this.#isArmed) this.#arm()
     else if (this.#clock.now() - this.#startedAtMs >= sliceMs) {
@@ -222,7 +225,7 @@ export class Yielding {
     return true
   }
 
-  /** Until this timer fires, everything happens in the task that set it, or in tasks that followed without a pause. */
+  /** Until this timer fires, the process is still in the task that set it, or in tasks that followed without a pause. */
   #arm(): void {
     this.#isArmed = true
     this.#startedAtMs = this.#clock.now()
@@ -241,7 +244,7 @@ export class Lifecycle {
   running = 0
   /** A drain has begun: batches do not wait to fill up. Only `beginDrain` changes it. */
   isDraining = false
-  /** A drain has reached its end: no handler starts. Only `stop` changes it. */
+  /** A drain has ended: no handler starts any more. Only `stop` changes it. */
   isStopped = false
   readonly #clock: Clock
   #expected = 0

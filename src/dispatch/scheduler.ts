@@ -27,7 +27,7 @@ import {
   mayJoinPrevious,
   park,
   RequestWork,
-  type Surroundings,
+  type RequestScope,
   waitForTurn,
   type Work,
 } from './work.ts'
@@ -54,10 +54,7 @@ interface SchedulerOptions {
   readonly fleet: Fleet | undefined
 }
 
-/**
- * Takes messages from the inbox through their handlers: in order per lane, up to `concurrency` at once, again when they
- * fail.
- */
+/** Runs the handlers of messages from the inbox: in order per lane, up to `concurrency` at once, and again when they fail. */
 export class Scheduler {
   readonly counts: DispatchCounts = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0 }
   readonly lifecycle: Lifecycle
@@ -71,9 +68,9 @@ export class Scheduler {
   readonly #drained: Drained
   /** Messages that are merged are merged into the first of their lane, so those behind it have to wait for it. */
   readonly #hasLanes: boolean
-  /** Work that can be merged, by its id. An answer that waits for a message needs the place that the message has. */
+  /** Work that can be merged, by its id. None when an answer waits for its message, which then has to keep its own place. */
   readonly #mergeable: PassingMap<string, Work> | undefined
-  /** Work that waits for a handler that rests as a whole. */
+  /** Work that waits for a handler whose circuit breaker is open. */
   readonly #blocked = new Map<object, { readonly untried: Set<Work>; readonly failed: Set<Work> }>()
   readonly #breakers: Breakers
   #started: Work[] = []
@@ -115,11 +112,11 @@ export class Scheduler {
   }
 
   /**
-   * Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. Only
-   * the end of a request that is `isWatched` can be awaited.
+   * Gives messages their places in their lanes, before the inbox has them: their order is the order of these calls. The end
+   * of a request can be awaited only when it `isWatched`.
    */
-  add(messages: readonly Waiting[], surroundings: Surroundings, isWatched: boolean = false): RequestWork {
-    const request = new RequestWork(messages, surroundings, isWatched)
+  add(messages: readonly Waiting[], scope: RequestScope, isWatched: boolean = false): RequestWork {
+    const request = new RequestWork(messages, scope, isWatched)
     for (const work of request.works) {
       if (request.isHeld) bindTurn(work, this.#step)
       else this.#mergeable?.set(work.id, work)
@@ -128,7 +125,7 @@ export class Scheduler {
     return request
   }
 
-  /** The inbox has its messages: their handlers start in a task of their own, after the answer. */
+  /** The inbox has the request's messages: their handlers start in a task of their own, after the answer. */
   start(request: RequestWork): void {
     if (request.isHeld) this.#deadlines.hold(request)
     const backlog = this.#backlog
@@ -162,7 +159,7 @@ export class Scheduler {
     return drain(this.#drained, options)
   }
 
-  /** The handlers that rest as a whole. */
+  /** The handlers whose circuit breaker is open. */
   resting(): readonly RestingHandler[] {
     return this.#breakers.resting()
   }
@@ -189,7 +186,7 @@ export class Scheduler {
   #pump(): void {
     const lifecycle = this.lifecycle
     const batches = this.#batches
-    // The end of a drain does not wait until batches are full.
+    // A drain does not wait until batches are full.
     if (lifecycle.isDraining) batches.flush()
     while (lifecycle.running < this.#options.concurrency && !lifecycle.isStopped) {
       if ((batches.due.length === 0 && this.#lanes.first === undefined) || !this.#yielding.mayStart()) break
@@ -210,7 +207,7 @@ export class Scheduler {
     lifecycle.onChange?.()
   }
 
-  /** The turn of a message whose gate has opened: now in the surroundings of its request. */
+  /** The turn of a message with a gate, now in the I/O context of its request. */
   readonly #step = async (work: Work): Promise<void> => {
     if (work.state === 'running') this.#endTurn(work, await this.#attempts.attempt(work))
   }
@@ -223,7 +220,7 @@ export class Scheduler {
     })
   }
 
-  /** Its turn has ended. What rests holds its lane, and no place among the running. */
+  /** Its turn has ended. A message that rests holds its lane, but no slot of `concurrency`. */
   #endTurn(work: Work, verdict: Verdict): void {
     if (work.state === 'running') {
       if (verdict === 'over') this.#end(work, true)
@@ -238,7 +235,7 @@ export class Scheduler {
     this.#pump()
   }
 
-  /** It waits for a handler that rests as a whole, in its lane and in the order of coming. */
+  /** It waits in its lane for a handler whose circuit breaker is open. Messages that wait for the same handler are in order. */
   #block(work: Work, handler: object): void {
     block(work)
     let blocked = this.#blocked.get(handler)
@@ -248,7 +245,7 @@ export class Scheduler {
     }
     const isKnown = this.#breakers.hasFailedFor(handler, work.laneKey)
     blocked[isKnown ? 'failed' : 'untried'].add(work)
-    // The message that was on trial has ended: it is the turn of a vehicle that the handler has not failed for.
+    // The try has ended, so the handler may be tried with a vehicle that it has not failed for.
     if (isKnown) this.#wakeFirst(blocked.untried)
   }
 
@@ -262,20 +259,20 @@ export class Scheduler {
     return false
   }
 
-  /** One message may try a handler that rests. */
+  /** A resting handler may be tried with one message. */
   readonly #tryBlocked = (handler: object): void => {
     const blocked = this.#blocked.get(handler)
     if (blocked !== undefined && !this.#wakeFirst(blocked.untried)) this.#wakeFirst(blocked.failed)
     this.#pump()
   }
 
-  /** A handler that rested has succeeded again. */
+  /** A resting handler has succeeded again. */
   readonly #unblock = (handler: object): void => {
     const blocked = this.#blocked.get(handler)
     this.#blocked.delete(handler)
     if (blocked === undefined) return
     for (const work of blocked.untried) if (work.state === 'blocked') this.#readyAgain(work)
-    // It may still fail for these, so they come back one after another.
+    // The handler may still fail for these, so they come back one after another.
     for (const work of blocked.failed)
       if (work.state === 'blocked') this.#rest(work, backoffMs(this.#options.retry, work.attempt))
     this.#pump()
@@ -328,7 +325,7 @@ export class Scheduler {
     this.#lanes.ready(work)
   }
 
-  /** It leaves its lane for good, whatever it was at. `isSettled`: the inbox has let go of it. */
+  /** It leaves its lane for good, whatever its state. `isSettled`: the inbox no longer has it as waiting. */
   #end(work: Work, isSettled: boolean = false): void {
     const { lane } = work
     if (work.state === 'running') this.lifecycle.running -= 1
@@ -346,12 +343,12 @@ export class Scheduler {
     work.request.oneIsOver()
   }
 
-  /** The request's surroundings are about to end, or have ended: what is not finished now never will be. */
+  /** The runtime is about to end the request's work, or has ended it: what is not finished now never will be. */
   #expire(request: RequestWork, sinceMs: number): void {
     const { runner } = this.#drained
     const reason = new FleethookError(
       'drain_deadline',
-      `The runtime ends the work of a request, and ${requestWorkMs} ms have passed.`,
+      `The work of the request took longer than ${requestWorkMs} ms, and the runtime is about to end it.`,
       { hint: 'Use an inbox that outlives the request, or make the handlers faster.' },
     )
     runner.abort(reason, request)

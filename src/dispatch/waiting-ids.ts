@@ -17,7 +17,7 @@ export interface WaitingId {
 const idBytes = 16
 const entryBytes = idBytes + 1
 const entriesOfBlock = 6
-/** The number of the next block, then in one byte the first entry (4 bits) and the one behind the last. */
+/** The number of the next block, then one byte with the first entry (4 bits) and the entry behind the last. */
 const headBytes = 5
 const blockBytes = headBytes + entriesOfBlock * entryBytes
 const blocksOfSlab = 128
@@ -27,8 +27,8 @@ const none = 0x7fff_ffff
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /**
- * The memory of many {@link WaitingIds}, in blocks of a few ids. An array for each vehicle would weigh several times what is in
- * it.
+ * The memory of many {@link WaitingIds}, in blocks of a few ids. An array for each vehicle would take several times the
+ * memory of its content.
  */
 export class IdStore {
   #slabs: DataView[] = []

@@ -9,10 +9,11 @@ import type { InLane } from './lanes.ts'
 import type { AnyHandler, Gatherer } from './registry.ts'
 
 /**
- * A message on its way through its lane. Its fields change only by the transitions of this module; the links are the lanes'.
+ * A message on its way through its lane. Only the transitions of this module change its fields. The links of its lane belong
+ * to `Lanes`.
  *
  * waiting → running → over, or back: to waiting with a `rest`, to `parked` until those before it in its lane are over, to
- * `gathered` until the handler of its batch has run, to `blocked` while a handler rests as a whole.
+ * `gathered` until the handler of its batch has run, to `blocked` while the circuit breaker of a handler is open.
  */
 export interface Work extends InLane<Work> {
   readonly id: string
@@ -36,9 +37,9 @@ export interface Work extends InLane<Work> {
   readonly exempt: number
   /** When the handlers whose turn it is began to fail, by the clock that is never set back. */
   readonly failingSinceMs: number | undefined
-  /** How many processes ended while they handled it. */
+  /** The number of processes that ended while they handled it. */
   readonly crashes: number
-  /** The message, while it waits for more than its turn. */
+  /** The message, while it waits for something other than its turn. */
   readonly opened: OpenedMessage | undefined
   /** What the message changed in the state of its vehicle. */
   readonly step: Step | undefined
@@ -52,11 +53,11 @@ export interface Work extends InLane<Work> {
   readonly fatal: string | undefined
   /** Fires when it may be tried again. */
   readonly rest: Timer | undefined
-  /** The way into the surroundings of the request that brought the message, where a runtime binds work to a request. */
+  /** Continues in the I/O context of the request that brought the message, where a runtime binds work to a request. */
   readonly gate: (() => void) | undefined
 }
 
-/** A message that the inbox handed out, and that was read. */
+/** A message that the inbox handed out, with the event that was read from it. */
 export interface OpenedMessage {
   readonly claim: Claim
   readonly event: FleetEvent | MalformedBody
@@ -76,24 +77,27 @@ export interface Batch {
   readonly isResting: boolean
 }
 
-/** The surroundings of the request that brought messages: its bindings, and what keeps its work alive. */
-export interface Surroundings {
+/** What work has from the request that brought it: the bindings, and the `waitUntil` that keeps the work alive. */
+export interface RequestScope {
   readonly env: unknown
   readonly context: ExecutionContext | undefined
 }
 
-/** Surroundings of work that no request brought. */
-export const nowhere: Surroundings = { env: undefined, context: undefined }
+/** For work that no request brought. */
+export const noRequest: RequestScope = { env: undefined, context: undefined }
 
 /** The messages of one request, and the promises that wait for them. */
-export class RequestWork implements Surroundings {
+export class RequestWork implements RequestScope {
   readonly env: unknown
   readonly context: ExecutionContext | undefined
-  /** Whether the runtime ends the request's work unless `waitUntil` holds it. */
+  /** Whether the runtime ends the request's work unless `waitUntil` keeps it alive. */
   readonly isHeld: boolean
   /** Whether somebody waits, or may wait, until all is settled. */
   readonly isWatched: boolean
-  /** Its messages, until they have started. A request that the runtime may end has to know them to its end. Only the scheduler changes it. */
+  /**
+   * Its messages, until they have started. A request that the runtime may end keeps them to its end. Only the scheduler
+   * changes it.
+   */
   works: readonly Work[]
   /** Messages that this process will not handle. */
   unhandled = 0
@@ -101,7 +105,7 @@ export class RequestWork implements Surroundings {
   #settled: Promise<void> | undefined
   #resolve: (() => void) | undefined
 
-  constructor(messages: readonly Waiting[], { env, context }: Surroundings, isWatched: boolean = false) {
+  constructor(messages: readonly Waiting[], { env, context }: RequestScope, isWatched: boolean = false) {
     this.env = env
     this.context = context
     this.isHeld = context !== undefined && isHeld(context)
@@ -114,7 +118,7 @@ export class RequestWork implements Surroundings {
 
   /** Resolves when each of its messages is settled, dead or given up. */
   settled(): Promise<void> {
-    // Made when somebody asks: most answers wait for no handler.
+    // Made on demand: most answers wait for no handler.
     return (this.#settled ??= new Promise((resolve) => {
       this.#resolve = resolve
       if (this.#unfinished === 0) resolve()
@@ -171,7 +175,7 @@ export function beginTurn(work: Work): void {
   changing.state = 'running'
 }
 
-/** It was handed out for the first time in this process, to these handlers and batches. */
+/** It was handed out for the first time in this process, and these handlers and batches are to run. */
 export function assignHandlers(
   work: Work,
   crashes: number,
@@ -219,7 +223,7 @@ export function exemptAttempt(work: Work): void {
   changing.failingSinceMs = undefined
 }
 
-/** It waits until a handler that rests as a whole is tried again. */
+/** It waits until a handler whose circuit breaker is open is tried again. */
 export function block(work: Work): void {
   const changing: Mutable<Work> = work
   changing.state = 'blocked'
@@ -241,13 +245,13 @@ export function leaveBatch(work: Work, error: string | undefined): void {
   beginCount(changing)
 }
 
-/** Keeps the message while it waits for more than its turn; `undefined` lets go of it. */
+/** Keeps the message in memory while it waits for something other than its turn. `undefined` lets go of it. */
 export function keepOpened(work: Work, opened: OpenedMessage | undefined): void {
   const changing: Mutable<Work> = work
   changing.opened = opened
 }
 
-/** Keeps what the message changed. It stays over all attempts, so each of them shows the same. */
+/** Keeps what the message changed, so that every attempt shows the same changes. */
 export function keepStep(work: Work, step: Step): void {
   const changing: Mutable<Work> = work
   changing.step = step
@@ -294,7 +298,7 @@ export function endWork(work: Work): void {
   changing.batch = undefined
 }
 
-/** Binds its next turn to the surroundings in which this is called, if the runtime binds work to requests. */
+/** Binds its next turn to the I/O context in which this is called, if the runtime binds work to requests. */
 export function bindTurn(work: Work, step: (work: Work) => void): void {
   if (!work.request.isHeld) return
   const changing: Mutable<Work> = work
@@ -302,11 +306,11 @@ export function bindTurn(work: Work, step: (work: Work) => void): void {
 }
 
 /**
- * A way into `step` that leads through the surroundings in which `gateInto` was called.
+ * Returns a function that calls `step` in the I/O context in which `gateInto` was called.
  *
- * Where a runtime binds work to the request that started it (Workers), a step may run only in that request's
- * surroundings, although its turn may come while another request is served. A continuation runs where it was
- * registered, so each step waits behind a promise of its own.
+ * Where a runtime binds work to the request that started it (Workers), a step may run only in that request's I/O context,
+ * although its turn may come while another request is served. A continuation runs where it was registered, so each step waits
+ * behind a promise of its own.
  */
 export function gateInto(step: () => void): () => void {
   let open = (): void => {}
@@ -316,12 +320,12 @@ export function gateInto(step: () => void): () => void {
   return open
 }
 
-/** Whether it may go on although those before it in its lane are not over: into the batch that they are in. */
+/** Whether it may join the batch of the messages before it in its lane, although those are not over. */
 export function mayJoinPrevious(work: Work): boolean {
   const { previous, gatherers, request, attempt, pending = nothing } = work
   if (previous === undefined) return true
   const { batch } = previous
-  // A message that failed before is run alone.
+  // A message that failed before runs alone.
   const isAlone = attempt > 0 && pending.length === 0
   const owner = request.isHeld ? request : undefined
   return batch?.isOpen === true && !isAlone && batch.gatherer === gatherers[0] && batch.owner === owner

@@ -62,7 +62,7 @@ export interface DataEvent<Fields extends FieldCatalogue = BuiltInFields> extend
   readonly topic: 'data'
   /** Field name to value. A misspelled name is a type error. */
   readonly data: FieldValues<Fields>
-  /** Values that did not read as the catalogue's type, as they were sent. `data` has `null` for them. */
+  /** Values that did not read as the type in the catalogue, as they were sent. `data` has `null` for them. */
   readonly undecoded: { readonly [field: string]: Json }
 }
 
@@ -146,13 +146,13 @@ export type GapReason =
   | 'inbox_full'
   /** The inbox could not be used. */
   | 'inbox_unavailable'
-  /** The file of the inbox was damaged, and part of it could not be read. */
+  /** The inbox file was damaged, and part of it could not be read. */
   | 'inbox_damaged'
   /** Messages were gone from a topic before they were handled: its retention was too short, or all replicas lost them. */
   | 'inbox_expired'
   /** A body with the right secret was larger than the limit, so it was not read. */
   | 'body_too_large'
-  /** A body with the right secret could not be read: it was cut, was no JSON, or had an encoding other than gzip. */
+  /** A body with the right secret could not be read: it was cut off, was not JSON, or had an encoding other than gzip. */
   | 'body_unreadable'
   /** The receiver was stopped, and nobody listened until it started again. */
   | 'stopped'

@@ -12,7 +12,7 @@ export interface EnumType {
  * The type of a field's values.
  *
  * - `timestamp` is a number of seconds since the epoch.
- * - `any` has no certain type: the value is taken out of its wrapper and otherwise left as it was sent.
+ * - `any` is for a field whose type is not known: the value is taken out of its wrapper and otherwise left as it was sent.
  */
 export type FieldType =
   'string' | 'number' | 'boolean' | 'location' | 'doors' | 'tires' | 'time' | 'timestamp' | 'any' | EnumType
@@ -89,7 +89,7 @@ export type ExtendedBy<Fields extends FieldCatalogue> = string extends keyof Fie
 
 /**
  * Reads the compact text that `scripts/catalogue.ts` writes: lines of `type:Name Name …`, where the type of an enum is
- * `Prefix=Constant Constant …`. The text is a third of the size of the object, which counts in a Worker's bundle.
+ * `Prefix=Constant Constant …`. The text is a third of the size of the object, which matters in a Worker's bundle.
  */
 function readCatalogue(text: string): Readonly<Record<string, FieldType>> {
   const types: Record<string, FieldType> = {}
@@ -106,8 +106,8 @@ function readCatalogue(text: string): Readonly<Record<string, FieldType>> {
 }
 
 /** The built-in catalogue: every field that fleethook knows, with its type. */
-// A compiler cannot read types out of a text. The script writes both, and a test compares them.
-// oxlint-disable-next-line no-unsafe-type-assertion
+// The compiler cannot read types out of text. The script writes both, and a test compares them. oxlint-disable-next-line
+// no-unsafe-type-assertion
 export const builtInFields: BuiltInFields = /* @__PURE__ */ readCatalogue(catalogueText) as BuiltInFields
 
 /** The number of letters to add, remove or change to get from one text to the other (Levenshtein). */

@@ -1,6 +1,6 @@
 /**
- * An authentic body, or a part of one, that could not be read as messages. It was refused and is not kept. This is the part
- * of the text that shows what is wrong.
+ * An authentic body, or a part of one, that could not be read as messages. It was refused and is not kept, except for the
+ * part of its text that shows what is wrong.
  */
 export interface MalformedBody {
   readonly topic: 'malformed'

@@ -27,7 +27,7 @@ function date(): z.ZodMiniType<Date, Date> {
   return describedAs(z.date(), { type: 'string', format: 'date-time' })
 }
 
-/** Any JSON value. The schema does not look inside, because a message can be nested deeper than calls can. */
+/** Any JSON value. The schema does not look inside, because a message can be nested deeper than the call stack allows. */
 function anyValue<Value>(): z.ZodMiniType<Value, Value> {
   return describedAs(z.custom<Value>(), {})
 }
@@ -86,7 +86,7 @@ function valueOf(type: FieldType): z.ZodMiniType {
 function fieldValues(): z.ZodMiniType<FieldValues, FieldValues> {
   const shape: Record<string, z.ZodMiniType> = {}
   for (const [name, type] of Object.entries(builtInFields)) shape[name] = z.exactOptional(z.nullable(valueOf(type)))
-  // Both the shape and the type are made from the catalogue. A compiler sees only the type.
+  // The shape and the type both come from the catalogue, but the compiler cannot see that the shape has this type.
   return z.looseObject(shape) as z.ZodMiniType as z.ZodMiniType<FieldValues, FieldValues> // oxlint-disable-line no-unsafe-type-assertion
 }
 
@@ -182,8 +182,8 @@ const gap = z.object({
 /**
  * The schema of a `data` event, by the built-in catalogue.
  *
- * The schemas are for events that you stored (in a queue, a table, a test). The events of a receiver already match them.
- * `z.toJSONSchema` derives the JSON Schema of the event as `JSON.stringify` writes it.
+ * Use the schemas for events that you stored, for instance in a queue, a table or a test. The events that a receiver passes
+ * to handlers already match them. `z.toJSONSchema` derives the JSON Schema of the event as `JSON.stringify` writes it.
  *
  * @example
  * ```ts
@@ -218,7 +218,7 @@ export const unknownEvent: z.ZodMiniType<UnknownEvent> = unknown
 /** The schema of a `gap` event. See {@link dataEvent}. */
 export const gapEvent: z.ZodMiniType<GapEvent> = gap
 
-/** The schema of every event that a handler can be given, discriminated by `topic`. See {@link dataEvent}. */
+/** The schema of every event that a handler can receive, discriminated by `topic`. See {@link dataEvent}. */
 export const fleetEvent: z.ZodMiniType<FleetEvent> = z.discriminatedUnion('topic', [
   data,
   state,

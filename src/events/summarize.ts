@@ -3,7 +3,7 @@ import type { FieldCatalogue } from './fields.ts'
 
 /** The most columns that a summary takes. */
 const columns = 100
-/** A vehicle's clock and the way to the receiver differ by this much without anybody caring. */
+/** The vehicle's time is left out when it differs by less: clocks are never exact, and messages take time. */
 const usualDelayMs = 2_000
 
 /**
@@ -43,7 +43,7 @@ function vehicleTime({ topic, at }: Pick<FleetEvent, 'topic'> & Pick<EventBase, 
   return day === today ? `(${timeOfDay(at)})` : (day ?? '')
 }
 
-/** What an event says, in parts that a line has room for or not. */
+/** What an event says, in parts. A line shows as many as fit. */
 function parts<Fields extends FieldCatalogue>(event: FleetEvent<Fields>): readonly string[] {
   switch (event.topic) {
     case 'data':
@@ -66,7 +66,7 @@ function parts<Fields extends FieldCatalogue>(event: FleetEvent<Fields>): readon
   }
 }
 
-/** There may be no room for all fields: those that say nothing go last. */
+/** Not all fields may fit into the line, so fields without a value go last. */
 function withValuesFirst(fields: readonly (readonly [string, unknown])[]): readonly (readonly [string, unknown])[] {
   const isEmpty = ([, value]: readonly [string, unknown]): boolean => value === null || value === undefined
   return [...fields.filter((field) => !isEmpty(field)), ...fields.filter(isEmpty)]
@@ -86,7 +86,7 @@ function shown(value: unknown): string {
   return JSON.stringify(value)
 }
 
-/** As many parts as there is room for, and the number of the others. */
+/** As many parts as fit, and the number of the others. */
 function fitting([first = '', ...others]: readonly string[], room: number): string {
   const more = (left: number): string => (left === 0 ? '' : `, +${left}`)
   let text = first

@@ -34,8 +34,8 @@ interface SentMessage {
 }
 
 /**
- * The schema of a message in the `service` format, as it is posted. It is for documents and for tests of senders. The receiver
- * does not use it, and accepts messages that do not match it.
+ * The schema of a message in the `service` format, as it is posted. Use it for documentation and for tests of a sender. The
+ * receiver does not use it, and accepts messages that do not match it.
  *
  * Specification: "Payload of a `data` message".
  */

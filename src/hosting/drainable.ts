@@ -7,7 +7,7 @@ export type Ack = 'received' | 'stored' | 'handled'
  */
 export type Durability = 'memory' | 'disk' | 'replicated'
 
-/** The result of a drain. It counts messages from the wire, from the call of `drain` on. */
+/** The result of a drain. It counts messages that came over the wire, from the call of `drain` on. */
 export interface DrainResult {
   /** Messages that were handled, or became dead letters, before the deadline. */
   readonly handled: number
@@ -29,8 +29,8 @@ export interface DrainOptions {
   /** Until this promise resolves, the receiver still takes messages: its server's sockets are not closed yet. */
   readonly takeUntil?: Promise<unknown> | undefined
   /**
-   * How long the server has accepted no new connections, in milliseconds. Asked when the drain ends: from then on nobody
-   * listened, and a `gap` event begins. Default: as long as the receiver has taken no more messages.
+   * How long the server has accepted no new connections, in milliseconds. Called when the drain ends: the `gap` of the stop
+   * begins that long before. Default: the time since the receiver stopped taking messages.
    */
   readonly notListeningMs?: (() => number) | undefined
 }
@@ -54,7 +54,10 @@ export interface Drainable {
   readonly inbox: object
 }
 
-/** Why a runtime refused a request before a receiver saw it. The statuses are 400, 408, 417 and 431; the last has none. */
+/**
+ * Why a runtime refused a request before a receiver saw it. The answers are 400, 408, 417 and 431. `connections_exceeded` has
+ * no answer.
+ */
 export type RuntimeRefusal =
   'request_malformed' | 'request_timeout' | 'expectation_unsupported' | 'headers_too_large' | 'connections_exceeded'
 

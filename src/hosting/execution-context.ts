@@ -31,13 +31,13 @@ const ofConnection: ReadonlySet<string> = new Set(['incoming', 'outgoing', 'remo
 
 /** The bindings of one request: those of the process, and the properties of its connection. */
 export function envOfRequest(bindings: object, connection: object): object {
-  // With an assignment, the properties would end up in the environment of the process.
+  // An assignment would write the properties into the environment of the process.
   return Object.create(bindings, { ...Object.getOwnPropertyDescriptors(connection), [lasting]: { value: bindings } })
 }
 
 /**
- * The bindings that handlers get. They leave out the connection: a message can wait for hours and must not keep it in memory.
- * Where a Worker has its bindings, `@hono/node-server` and Deno pass only a connection.
+ * The bindings that handlers get. They leave out the connection: a message can wait for hours and must not keep its
+ * connection in memory. Where a Worker has its bindings, `@hono/node-server` and Deno pass only a connection.
  */
 export function lastingEnv(env: unknown): unknown {
   if (typeof env !== 'object' || env === null) return env

@@ -192,7 +192,7 @@ export const unhealthy: Answer = {
 /** The answer to `GET /healthz`. */
 export const alive: Answer = plain(200, 'alive')
 
-/** Why a receiver takes no messages, in words that anybody may read. */
+/** Why a receiver takes no messages, in words that are fit for strangers. */
 export const notReady = {
   draining: 'the receiver is stopping',
   inbox_full: 'the inbox is full',
@@ -206,7 +206,7 @@ export interface Readiness {
   readonly reason?: string
 }
 
-/** `why`: what it would refuse a message with just now. */
+/** `why`: the code with which the receiver would refuse a message now. */
 export function readinessOf(why: keyof typeof notReady | undefined): Readiness {
   return why === undefined ? { ready: true } : { ready: false, reason: notReady[why] }
 }

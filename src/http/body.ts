@@ -17,7 +17,7 @@ interface BodyHeaders {
   readonly contentLength: string | null | undefined
 }
 
-/** Reads the body of a request, at most `limitBytes` of it, also after inflating. */
+/** Reads the body of a request, at most `limitBytes` of it, before and after inflating. */
 export async function readRequest(
   request: ReadableRequest,
   { contentEncoding, contentLength }: BodyHeaders,
@@ -75,7 +75,10 @@ const nothingGiven: Refusal = {
   hint: 'There is no body. A body parser ignores a Content-Type that it does not know. Let it parse every type, or mount the receiver before it.',
 }
 
-/** Whether reading failed because the host had read the body below `Request`. Runtimes notice it only when they read. */
+/**
+ * Whether reading failed because the host had already read the body underneath `Request`. Runtimes notice that only when they
+ * read.
+ */
 function isUsed(error: unknown): boolean {
   return error instanceof TypeError && /unusable|already|disturbed|locked/i.test(error.message)
 }

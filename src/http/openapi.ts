@@ -45,7 +45,7 @@ const events = {
 
 /**
  * The OpenAPI 3.1 document of a receiver: the webhook, the collector's paths, every answer, and the events of handlers. It is
- * made from the schemas with which the tests check the normalizer.
+ * made from the same schemas that the tests check the normalizer against.
  */
 export function openApiDocument(version: string): DocumentPart {
   return {

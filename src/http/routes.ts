@@ -31,7 +31,7 @@ interface Face {
   receive(incoming: Incoming, door: Door): Promise<Answer>
   /** Why the receiver would refuse every message now; `undefined` when it would not. */
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
-  /** Whether it takes messages now, in words that anybody may read. */
+  /** Whether it takes messages now, in words that are fit for strangers. */
   readiness(): { readonly reason?: string }
   /** Called for each request that was refused because of its method or its path. */
   refused(refusal: Refusal): void
@@ -47,7 +47,7 @@ interface Routes<E extends Env> {
     env: unknown,
     context: ExecutionContext | undefined,
   ) => Response | Promise<Response>
-  /** The answer to a request at a target. Both ways above, and servers that make no `Request`, end here. */
+  /** The answer to a request at a target. The app, `fetch`, and servers that make no `Request` all call it. */
   readonly answer: (target: PathTarget | undefined, request: HttpRequest) => Answer | Promise<Answer>
 }
 
@@ -100,7 +100,7 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
   }
 }
 
-/** Only answers that are made at once can be to a HEAD request. */
+/** `isHead`: the answer is to a HEAD request, so it has no body. */
 function responseOf({ status, headers, body }: Answer, isHead: boolean = false): Response {
   return new Response(isHead ? null : body, { status, headers })
 }

@@ -86,7 +86,7 @@ function missing(secret: unknown): string {
 function expect(value: unknown): ExpectedSecret {
   if (typeof value !== 'string' || !visible.test(value) || value.length > mostBytes) {
     throw new FleethookError('option_invalid', `Option \`secret\` ${problemWith(value)}.`, {
-      hint: `A secret is at most ${mostBytes} characters of visible ASCII, without blanks at its ends. If it is read from a file, trim it.`,
+      hint: `A secret is at most ${mostBytes} characters of visible ASCII, without white space at either end. If it is read from a file, trim it.`,
     })
   }
   const { scheme, rest } = splitScheme(value)
@@ -96,13 +96,13 @@ function expect(value: unknown): ExpectedSecret {
 
 function problemWith(value: unknown): string {
   if (typeof value !== 'string') return `must be text or a list of texts and is of type ${typeof value}`
-  if (/[\r\n]$/.test(value)) return 'ends with a line end'
-  if (value.trim() !== value) return 'has blanks at its ends'
+  if (/[\r\n]$/.test(value)) return 'ends with a line break'
+  if (value.trim() !== value) return 'begins or ends with white space'
   if (value.length > mostBytes) return `is longer than ${mostBytes} characters`
   return 'has a character that not every HTTP client and server passes on unchanged'
 }
 
-/** Splits `Scheme rest`. A header without a blank inside has no scheme. */
+/** Splits `Scheme rest`. A header without a space inside has no scheme. */
 function splitScheme(value: string): { readonly scheme: string | undefined; readonly rest: string } {
   const blank = value.indexOf(' ')
   if (blank < 1) return { scheme: undefined, rest: value }
@@ -124,7 +124,7 @@ function check(
   let right = false
   // Every candidate is compared, without an early return. So the time does not show which secret is near, or how near.
   for (const candidate of expected) {
-    // One comparison is enough: after the collector's scheme word, the whole is right when the token is.
+    // One comparison is enough: after the collector's scheme word, the whole value is right exactly when the token is.
     if (withToken && candidate.token !== undefined) right = candidate.token.equals(token) || right
     else if (bareAllowed || candidate.scheme !== undefined) right = candidate.whole.equals(authorization) || right
   }
@@ -235,7 +235,7 @@ export function comparable(secret: string): Comparable {
   } catch (cause) {
     throw new FleethookError(
       'option_invalid',
-      // The hint is part of the message, because workerd prints nothing else of an error that stops a module.
+      // The hint is part of the message, because workerd prints only the message of an error that stops a module.
       'This runtime cannot compare secrets in constant time, because it has no global Buffer: on Workers set compatibility_date to 2026-08-04 or later, or the compatibility flag nodejs_compat.',
       { cause },
     )

@@ -5,9 +5,9 @@ import type { InboxMessage } from './inbox.ts'
 /** What merging needs to know of a message. */
 export interface Mergeable {
   message: InboxMessage
-  /** The number of times it was handed out. From the first time on, handlers may have seen it. */
+  /** The number of times it was handed out. If that is more than 0, handlers may have seen it. */
   readonly deliveries: number
-  /** It is replayed: somebody wants exactly this message handled. */
+  /** It is being replayed: somebody wants exactly this message handled. */
   readonly replayed: boolean
   /** It is settled, dead, or merged into another. */
   gone: boolean
@@ -15,9 +15,10 @@ export interface Mergeable {
 
 /**
  * Merges waiting `data` messages that follow each other in one lane: the newest value of each field stays, in the place of
- * the first of them. Messages of other topics stay between them, so that the order within a VIN is kept.
+ * the first message. Messages are not merged across a message of another topic, so the order within a VIN is kept.
  *
- * Neighbors are noted as they come, so that making room costs the same however many messages wait.
+ * Pairs of neighbors are noted as they arrive, so that the cost of making room does not depend on the number of waiting
+ * messages.
  */
 interface Conflation<Kept extends Mergeable> {
   /** A message was added at the end of its lane. */
@@ -38,7 +39,7 @@ const leastTidied = 256
 export function createConflation<Kept extends Mergeable>(): Conflation<Kept> {
   /** The last message of each lane that has any. */
   const tails = new Map<string, Kept>()
-  /** Neighbors, oldest first. Some of them are handed out or gone by the time they are checked. */
+  /** Pairs of neighbors, oldest first. Some messages are handed out or gone by the time their pair is checked. */
   let pairs: Pair<Kept>[] = []
   let next = 0
   /** The earlier message that each merged message went into. */
@@ -52,7 +53,7 @@ export function createConflation<Kept extends Mergeable>(): Conflation<Kept> {
 
   let tidyAt = leastTidied
 
-  /** Deletes neighbors that can no longer be merged, so rarely that it costs a constant time per message. */
+  /** Deletes pairs that can no longer be merged. It runs so rarely that it costs constant time per message. */
   function tidy(): void {
     pairs = pairs.slice(next).filter(({ earlier, later }) => waits(current(earlier)) && waits(later))
     next = 0

@@ -30,9 +30,9 @@ export interface ReplaySelection extends MessageSelection {
   /** Counts the messages and changes nothing. */
   readonly dryRun?: boolean | undefined
   /**
-   * Shows the messages as changes of a state that begins with the first message that the inbox keeps, so that `receiver.when` and
-   * `changed` report again what happened: for a new rule. Needs the option `vehicles`. Default `false`: a replay of handled messages
-   * shows no changes.
+   * Shows the messages as changes of a state that begins with the first message that the inbox keeps, so that `receiver.when`
+   * and `changed` report again what happened. Use it to try a new rule on old messages. Needs the option `vehicles`. Default
+   * `false`: a replay of handled messages shows no changes.
    */
   readonly edges?: boolean | undefined
 }
@@ -45,10 +45,10 @@ export interface DeadLetters {
   ): Promise<readonly DeadMessage[]>
   get(id: string): Promise<DeadMessage | undefined>
   /**
-   * Replays one by its id, or all that match, at the end of their lanes: all of their handlers run again. Resolves to the
+   * Replays one by its id, or all that match, at the ends of their lanes: all of their handlers run again. Resolves to the
    * number of messages; with `dryRun` to the number that match. Rejects with `inbox_full` or `inbox_unavailable` when there
-   * is no room; messages that were not replayed by then stay dead letters. `from` is what handlers find as `context.env`,
-   * and what holds their work where the runtime ends it with a request.
+   * is no room; messages that were not replayed by then stay dead letters. `from` has the bindings that handlers get as
+   * `context.env`, and the `waitUntil` that keeps their work alive where the runtime ends it with a request.
    */
   replay(
     which: string | (MessageSelection & { readonly dryRun?: boolean | undefined }),
@@ -58,14 +58,14 @@ export interface DeadLetters {
   discard(which: string | (MessageSelection & { readonly dryRun?: boolean | undefined })): Promise<number>
 }
 
-/** The newest state of each vehicle, as far as operators need it. */
+/** The part of `receiver.vehicles` that operators need. */
 export interface KnownVehicles {
   get(vin: string): Promise<KnownVehicle | undefined>
   /** In the order of VINs, at most `limit`, from the first one after `after`. */
   list(which: { readonly after?: string | undefined; readonly limit: number }): Promise<readonly KnownVehicle[]>
 }
 
-/** One vehicle, as far as operators need it. `VehicleView` says what its members are. */
+/** One vehicle, as operators see it. `VehicleView` explains the members. */
 export interface KnownVehicle {
   readonly vin: string
   readonly fields: readonly string[]
@@ -91,14 +91,14 @@ export interface MessageRecord {
   readonly death?: Pick<DeadMessage, 'error' | 'attempts' | 'diedAt'>
 }
 
-/** The messages that the inbox keeps: those that wait, and as long as its retention says, the others. */
+/** The messages that the inbox keeps: those that wait, and settled ones and dead letters until their retention is over. */
 export interface Messages {
   /**
    * Newest first, at most `limit` (default 100), before the id `before`: the last one of the previous page. Rejects with
-   * `inbox_unavailable` when the inbox has no list.
+   * `inbox_unavailable` when the inbox cannot list its messages.
    *
    * With SQLite, a list of one vehicle reads the newest messages of all vehicles until the page is full: about a quarter of a
-   * second for a million of them, in steps between which other work gets its turn.
+   * second for a million of them, in steps that let other work run in between.
    */
   list(
     which?: MessageSelection & { readonly limit?: number | undefined; readonly before?: string | undefined },

@@ -1,26 +1,29 @@
 /** The number of ids in a millisecond. */
 const perMs = 2048
 
-/** Random words that wait to be used. Each call for new ones is a system call: 18 µs at one in a millisecond. */
+/**
+ * Random words that are not used yet. Each request for more is a system call, which takes 18 µs at a rate of one per
+ * millisecond.
+ */
 const words = new Uint32Array(1024)
 let nextWord = words.length
 
 /** Makes ids by UUIDv7 that sort by arrival. */
 export interface DeliveryIds {
   next(nowMs: number): string
-  /** From now on ids sort after this one, which an earlier process made, whatever the clock says. */
+  /** From now on all ids sort after this id of an earlier process, whatever the clock says. */
   follow(id: string): void
 }
 
 /**
  * Counts within a millisecond where UUIDv7 has room for it (RFC 9562, 5.7 and 6.2, method 1). The rest is random, and new in
- * each millisecond: random bits for each id would be most of what a message costs before it is read.
+ * each millisecond: new random bits for each id would be most of what a message costs before it is read.
  */
 export function createDeliveryIds(): DeliveryIds {
   let lastMs = 0
   let counter = 0
   let head = ''
-  /** The last two parts of a UUID: two bits that say how to read it, and 62 random ones. */
+  /** The last two parts of a UUID: two bits for the variant, and 62 random bits. */
   let tail = ''
 
   function begin(ms: number): void {
@@ -41,7 +44,8 @@ export function createDeliveryIds(): DeliveryIds {
   return {
     next(nowMs) {
       counter += 1
-      // A clock that was set back stands still here; it moves on when there is no number left.
+      // If the clock was set back, ids stay in the last millisecond until its numbers are used up, and then move on to the
+      // next.
       if (nowMs > lastMs || counter === perMs) begin(Math.max(nowMs, lastMs + 1))
       return head + counter.toString(16).padStart(3, '0') + tail
     },
@@ -57,8 +61,8 @@ export function createDeliveryIds(): DeliveryIds {
 const counterAt = 15
 
 /**
- * A safe integer for an id of `createDeliveryIds`: different for different ids of one inbox, and in their order. So an inbox
- * finds a message by a number, without an index of texts.
+ * A safe integer for an id of `createDeliveryIds`: different for different ids of one inbox, and in their order. With it an
+ * inbox finds a message by a number, without an index of texts.
  */
 export function seqOf(id: string): number {
   return millisecondOf(id) * perMs + (Number.parseInt(id.slice(counterAt, counterAt + 3), 16) % perMs)
@@ -74,7 +78,7 @@ export function idWithSeq(id: string, seq: number): string {
 let lastTime = 'none'
 let lastMs = NaN
 
-/** Many ids in a row are of one millisecond. */
+/** Ids that follow each other are often from one millisecond. */
 function millisecondOf(id: string): number {
   if (id.startsWith(lastTime)) return lastMs
   lastTime = id.slice(0, 13)

@@ -24,7 +24,10 @@ export interface InboxMessage {
   readonly text: string
   /** The size of the message, in bytes. */
   readonly bytes: number
-  /** The message as it was read at receipt. A durable inbox leaves it out: the receiver reads it from `text` again. */
+  /**
+   * The event that was read from the message at receipt. A durable inbox leaves it out, and the receiver reads it from `text`
+   * again.
+   */
   readonly event?: FleetEvent | MalformedBody
 }
 
@@ -33,21 +36,21 @@ export interface Claim {
   readonly message: InboxMessage
   /** The number of times it was handed out before, crashes included. */
   readonly deliveries: number
-  /** It was a dead letter, or settled, and is replayed. */
+  /** It was a dead letter or settled, and is being replayed. */
   readonly replayed: boolean
-  /** Of a replayed message: what the receiver gave to `deadLetter` or `revive` as `changed`. */
+  /** For a replayed message: the `changed` that the receiver passed to `deadLetter` or `revive`. */
   readonly changed?: string
 }
 
-/** What the scheduler has to know of a message. */
+/** What the scheduler has to know about a message. */
 export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
   /** Attempts that earlier processes made. Default 0. */
   readonly attempts?: number
   /** Not to be tried again before this time, in milliseconds since the epoch. Default 0. */
   readonly notBefore?: number
   /**
-   * An earlier process may have handed it out and ended without noting it. `Claim.deliveries` counts what is certain; an
-   * inbox that notes claims late says here what it cannot know. Default `false`.
+   * An earlier process may have handed it out and ended before it could write that down. `Claim.deliveries` counts only what
+   * is certain. An inbox that writes claims late sets this where it cannot know. Default `false`.
    */
   readonly redelivered?: boolean
 }
@@ -85,13 +88,13 @@ export interface Opened {
   readonly waiting: AsyncIterable<readonly Waiting[]>
 }
 
-/** What the inbox has to know of a message that is to be tried again. */
+/** What the inbox has to know about a message that will be tried again. */
 export interface NextAttempt {
   /** The number of attempts that were made. */
   readonly attempts: number
   /** Not to be tried again before this time, in milliseconds since the epoch. */
   readonly notBefore: number
-  /** The value of `Claim.deliveries` from now on, when the last time does not count. Left out, it counts on. */
+  /** The new value of `Claim.deliveries`, when the last time does not count. Left out: the count goes on. */
   readonly deliveries?: number
 }
 
@@ -116,7 +119,10 @@ export interface DeadLetterReason {
   readonly attempts: number
   /** Milliseconds since the epoch. */
   readonly diedAt: number
-  /** What the message changed in the state of its vehicle, as text of the receiver. It comes back with the claim of a replay. */
+  /**
+   * What the message changed in the state of its vehicle, as text that only the receiver reads. The claim of a replay returns
+   * it.
+   */
   readonly changed?: string
 }
 
@@ -161,8 +167,8 @@ export interface Inbox {
    */
   open(options?: OpenOptions): Promise<Opened>
   /**
-   * Keeps all of the messages or none. Resolves once they are as durable as `durability` says; rejects with a
-   * `FleethookError` of code `inbox_full` or `inbox_unavailable`, and never lies.
+   * Keeps all of the messages or none. Resolves only once they are as durable as `durability` says. Otherwise rejects with a
+   * `FleethookError` of code `inbox_full` or `inbox_unavailable`.
    */
   put(messages: readonly InboxMessage[]): Promise<void>
   /**
@@ -176,9 +182,9 @@ export interface Inbox {
    */
   isStillHeld?(id: string): Promise<boolean>
   /**
-   * Its handlers are done: it no longer waits. Does nothing for a message that is gone. Need not be durable when it
-   * resolves: after a crash the message may be handled again. `vehicle`: the state of its vehicle is this one from now on, and as
-   * durable as the rest of the call. Only for an inbox with `vehicles`.
+   * Its handlers are done: it no longer waits. Does nothing for a message that is gone. Need not be durable when it resolves:
+   * after a crash the message may be handled again. `vehicle` is the new state of its vehicle, and as durable as the rest of
+   * the call. Only for an inbox with `vehicles`.
    */
   settle(id: string, vehicle?: StoredVehicle): Promise<void>
   /** A claimed message waits again and will be claimed again. As durable as `settle`. */
@@ -187,29 +193,29 @@ export interface Inbox {
   deadLetter(id: string, reason: DeadLetterReason, vehicle?: StoredVehicle): Promise<number>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
-  /** Messages whose handlers are done and that the inbox still keeps. An inbox that drops them at once has none. */
+  /** Messages that are handled and that the inbox still keeps. An inbox that drops them at once has none. */
   settled(which: Selection): Promise<readonly InboxMessage[]>
   /** All messages that it keeps, newest first, whatever their state. An inbox that cannot list them leaves it out. */
   messages?(which: Listing): Promise<readonly ListedMessage[]>
   /**
    * Makes a dead letter, or a settled message that it still keeps, a waiting message again, under its id and as `replayed`.
-   * Resolves to `undefined` when there is none. Rejects as `put` does; then the message stays what it is. Its claims return
-   * `changed`, or else what `deadLetter` was given.
+   * Resolves to `undefined` when there is none. Rejects as `put` does, and then changes nothing. Its claims return `changed`,
+   * or else what `deadLetter` was given.
    */
   revive(id: string, changed?: string): Promise<Waiting | undefined>
   /** Deletes a dead letter. Resolves to whether there was one. */
   discard(id: string): Promise<boolean>
   /** The messages that wait or are claimed now. */
   usage(): { readonly messages: number; readonly bytes: number }
-  /** Why it would reject every `put` just now, if it would. Health checks use it. */
+  /** Why it would reject every `put` now; `undefined` when it would not. Health checks use it. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
   /** Figures for `receiver.stats()`. */
   stats?(): InboxStats
   /** Where it keeps the states of vehicles. Left out: it cannot. Not to be used before `open`. */
   readonly vehicles?: VehicleStore
   /**
-   * Makes durable what is not yet, and closes files and connections. A `put` from now on is rejected. From `stoppedAtMs` on,
-   * messages may be missing, because sockets close before the inbox. Default: now.
+   * Makes durable what is not durable yet, and closes files and connections. A `put` from now on is rejected. From
+   * `stoppedAtMs` on, messages may be missing, because sockets close before the inbox. Default: now.
    */
   close(stoppedAtMs?: number): Promise<void>
 }
@@ -226,25 +232,27 @@ export interface InboxSettings {
   readonly log: Log
   /** The receiver keeps states of vehicles in `Inbox.vehicles`. Default `false`. */
   readonly keepsVehicles?: boolean
-  /** Messages were merged into others. Called with their ids. */
+  /** Called with the ids of messages that were merged into others. */
   readonly onConflated: (ids: readonly string[]) => void
-  /** Something failed that no call can reject with: a write that happens later, or on its own. */
+  /** Something failed outside of any call that could reject: a write that happens later, or by itself. */
   readonly onFailure: (error: unknown) => void
   /** The inbox refused messages and takes them again. */
   readonly onCapacity: () => void
-  /** The inbox has messages that came by another way than `put`: other processes received them. In the order of their lanes. */
+  /**
+   * The inbox has messages that other processes received, so they did not come by `put`. Those of a lane are in their order.
+   */
   readonly onWaiting?: (page: readonly Waiting[]) => void
-  /** The inbox found, while it was open, that messages may be missing. */
+  /** The inbox found while it was open that messages may be missing. */
   readonly onGap?: (gap: InboxGap) => void
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */
   readonly openGaps?: () => readonly KeptGap[]
-  /** What operators may ask of the receiver, for an inbox that has a way in for them. Not to be used before `open`. */
+  /** What operators may ask of the receiver, for an inbox through which they can reach it. Not to be used before `open`. */
   readonly operator?: OperatorApi
 }
 
 /**
- * The value of the option `inbox` where messages are kept and handled outside the process that receives them, so that no
- * handler runs in front: what `durableObjectInbox` and `queueInbox` return.
+ * The value of the option `inbox` when messages are kept and handled outside the process that receives them, so that no
+ * handler runs in that process. `durableObjectInbox` and `queueInbox` return one.
  */
 export interface RelayInbox {
   readonly kind: 'relay'
@@ -256,7 +264,7 @@ export function refuseConflation({ overflow }: Pick<InboxSettings, 'overflow'>):
   throw new FleethookError(
     'option_invalid',
     "Option `overflow` is 'conflate', which merges messages of an inbox in memory.",
-    { hint: 'Leave it out: a durable inbox keeps each message as it came, and has the room of its disk.' },
+    { hint: 'Leave it out: a durable inbox keeps each message as it came, and has the space of its disk.' },
   )
 }
 
@@ -264,5 +272,5 @@ export function isRelayInbox(inbox: unknown): inbox is RelayInbox {
   return typeof inbox === 'object' && inbox !== null && 'kind' in inbox && inbox.kind === 'relay'
 }
 
-/** Makes an inbox for a receiver, within what the receiver's options allow: the value of the option `inbox`. */
+/** Makes an inbox for a receiver, within the limits of the receiver's options. It is the value of the option `inbox`. */
 export type InboxFactory = (settings: InboxSettings) => Inbox

@@ -11,7 +11,7 @@ interface Kept extends Mergeable {
   readonly changed: string | undefined
 }
 
-/** What an inbox in memory does without a promise. Each throws where the method of the same name rejects. */
+/** The methods of an inbox in memory that need no promise. Each throws where the method of the same name rejects. */
 export interface AtOnce {
   put(messages: readonly InboxMessage[]): void
   claim(id: string): Claim | undefined
@@ -20,7 +20,7 @@ export interface AtOnce {
 
 const atOnce = /* @__PURE__ */ new WeakMap<Inbox, AtOnce>()
 
-/** `undefined` for every inbox but those of {@link memoryInbox} themselves: a copy may have other methods. */
+/** `undefined` for every inbox that {@link memoryInbox} did not return itself: a copy may have other methods. */
 export function atOnceOf(inbox: Inbox): AtOnce | undefined {
   return atOnce.get(inbox)
 }
@@ -51,7 +51,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
   const dead = new Map<string, DeadLetter>()
   const vehicles = memoryVehicles()
   const conflation = settings.overflow === 'conflate' ? createConflation<Kept>() : undefined
-  // Made once: under overload the stack trace of each refusal would cost more than everything else about it.
+  // Made once: under overload, a stack trace for each refusal would cost more than everything else in it.
   const full = fullError(pendingMessages, pendingBytes)
   let bytes = 0
   let deadBytes = 0
@@ -70,11 +70,11 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     return found
   }
 
-  /** Merges no more messages than necessary: the others keep their detail. */
+  /** Merges only as many messages as necessary, so that the others keep their detail. */
   function makeRoom(messages: number, moreBytes: number): void {
     if (closed) throw closedAlready()
     if (fits(messages, moreBytes)) return
-    // For messages that would not fit into an empty inbox, no others are merged.
+    // Merges nothing for messages that would not fit even into an empty inbox.
     if (messages > pendingMessages || moreBytes > pendingBytes) throw full
     const gone: string[] = []
     while (!fits(messages, moreBytes)) {
@@ -181,7 +181,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     usage: () => ({ messages: kept.size, bytes }),
 
     stats() {
-      // A replayed message is older than its wait.
+      // A replayed message is older than the time that it has waited.
       let oldest: number | undefined
       for (const { message, replayed } of kept.values()) {
         if (replayed) continue

@@ -26,11 +26,11 @@ export interface RefusedRequest {
   readonly status: number
   /** What to do about it. */
   readonly hint: string | undefined
-  /** The secret was right, so the service has lost a message. Without it, a stranger may have sent the request. */
+  /** The secret was right, so a message of the service is lost. `false`: a stranger may have sent the request. */
   readonly isAuthentic: boolean
-  /** The request has the header `fleethook-test`, as those of `fleethook doctor` have. A stranger can send it too. */
+  /** The request has the header `fleethook-test`, which `fleethook doctor` sends. A stranger can send it too. */
   readonly isTest: boolean
-  /** The paths by which it came in. `undefined` when the path or the method was wrong, and for refusals of the runtime. */
+  /** The door by which it came in. `undefined` when the path or the method was wrong, and for refusals of the runtime. */
   readonly door: Door | undefined
   /** The number of messages that were read and not kept. 0 when the body was not read, or not to its end. */
   readonly messages: number
@@ -52,7 +52,7 @@ export interface ErrorDetails {
   readonly messages?: number
   /** The name of the handler function, or its place among the handlers when it has none. */
   readonly handler?: string
-  /** When the handler runs again. Left out: it does not. */
+  /** When the handler runs again. Left out when it does not. */
   readonly nextAt?: Date
 }
 
@@ -75,7 +75,7 @@ export interface SettledMessage {
   /** The delivery's id. Its first 48 bits are the time of receipt. */
   readonly id: string
   readonly vin: string | undefined
-  /** Left out for a message that was merged or lost, and for one that an earlier process left and no handler wants. */
+  /** Left out for a message that was merged or lost, and for a message of an earlier process that no handler is for. */
   readonly event?: FleetEvent | MalformedBody
   /**
    * `handled`: its handlers are done. `duplicate`: the same message was handled before. `conflated`: it was merged into another
@@ -113,7 +113,7 @@ export interface ObservedRun {
 
 /** The end of a run. */
 export interface RunEnd {
-  /** What the handler threw that failed last. `undefined`: none failed. */
+  /** What the last handler that failed threw. `undefined`: none failed. */
   readonly failure: { readonly error: unknown } | undefined
 }
 
@@ -140,17 +140,17 @@ export interface Observer {
   attached?(receiver: Pick<OperatorApi, 'stats'>): unknown
   /** The messages of one request were accepted. Runs inside the request, before the answer leaves. */
   received?(messages: readonly ReceivedMessage[]): unknown
-  /** A request was refused, one of a stranger included. The same as {@link RefusedHandler}. */
+  /** A request was refused, even one of a stranger. The same as {@link RefusedHandler}. */
   refused?(request: RefusedRequest): unknown
   /** A test message came. */
   tested?(message: TestMessage): unknown
   /**
-   * Called in place of a run. It must call `run` at once and may look at the promise that `run` returns, which never rejects.
-   * What the handlers start belongs to the asynchronous context in which `run` is called. An observer that does not call
-   * `run` cannot stop it.
+   * Wraps a run. It must call `run` at once and may wait for the promise that `run` returns, which never rejects. The
+   * handlers run in the asynchronous context in which `run` is called. If an observer does not call `run`, it is called all
+   * the same.
    */
   around?(run: () => Promise<RunEnd>, what: ObservedRun): unknown
-  /** A run of a handler failed, or the inbox did. */
+  /** A run of a handler failed, or the inbox failed. */
   failed?(error: unknown, details: ErrorDetails): unknown
   settled?(message: SettledMessage): unknown
   /** A message was given up. */
@@ -167,12 +167,12 @@ export interface OperatorApi {
   readonly replay: (which: ReplaySelection) => Promise<number>
   /** The newest state of each vehicle: `receiver.vehicles`. Left out, or `undefined`: it is not kept. */
   readonly vehicles?: KnownVehicles | undefined
-  /** Counts since construction, and what is going on right now. Left out when no receiver runs. */
+  /** Counts since construction, and the current state. Left out when no receiver runs. */
   readonly stats?: () => Stats
   /** Adds an observer. Returns a function that removes it. Left out when no receiver runs. */
   readonly observe?: (observer: Observer) => () => void
   /** Whether the receiver takes messages now. Left out when no receiver runs. */
   readonly readiness?: () => Readiness
-  /** `receiver.handlersOf`. Left out when no receiver runs, or when handlers run elsewhere. */
+  /** `receiver.handlersOf`. Left out when no receiver runs, or when its handlers run elsewhere. */
   readonly handlersOf?: (event: FleetEvent | MalformedBody) => readonly string[]
 }

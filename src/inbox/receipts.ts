@@ -12,7 +12,7 @@ import type { Normalizer } from '../wire/normalizer.ts'
 import { isJsonObject, type JsonObject } from '../wire/record.ts'
 import { split, splitValue } from '../wire/split.ts'
 
-/** What was read of a body: messages, and where it stopped being readable. */
+/** The messages that were read from a body, and where it stopped being readable. */
 export interface Receipt {
   readonly messages: readonly InboxMessage[]
   readonly broken?: Refusal
@@ -32,7 +32,7 @@ export interface Receipts {
   read(body: Body, door: Door): Receipt
   malformed(body: Body | undefined, refusal: Refusal): InboxMessage
   gap(event: GapEvent): InboxMessage
-  /** A message that another process received, with an id of this process: its order is that of arrival here. */
+  /** A message that another process received, with an id of this process, because its order is that of its arrival here. */
   arrived(message: InboxMessage): InboxMessage
   /** Ids from now on sort after this one, which an earlier process made. */
   follow(id: string): void
@@ -81,7 +81,7 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
           const part = body.text.slice(piece.start, piece.end)
           text = part.length * 2 > body.text.length ? part : copied(part)
         } else text = written(piece.value)
-        // No JSON parser makes a value that JSON cannot write.
+        // A value that JSON cannot write does not come from a JSON parser.
         if (text === '') return { messages, tests, broken: brokenAt(messages.length + tests.length) }
         const { value } = piece
         const flaw = checkEnvelope(value, door)
@@ -90,7 +90,7 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
           return { messages, tests, broken: { error: flaw, eventNumber: messages.length + tests.length } }
         }
         const event = normalizer.normalize(value, receivedAt)
-        // A test message is no telemetry, so telemetry is not looked at once more.
+        // Only a message that is not telemetry can be a test message, so telemetry is not checked again.
         if (event.topic === 'unknown' && noteTest(tests, value, text)) continue
         messages.push({
           id: ids.next(receivedAt),
@@ -130,7 +130,7 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
       if (value === undefined) {
         throw new FleethookError(
           'message_unreadable',
-          `The inbox gave back ${text.length} characters that are not a message.`,
+          `The inbox returned ${text.length} characters that are not a message.`,
         )
       }
       if (kind === 'wire') return normalizer.normalize(value, receivedAt)
@@ -144,7 +144,7 @@ const brokenAt = (eventNumber: number): Refusal => ({ error: 'body_not_json', ev
 /** The longest `test` of a test message, in characters: a UUID has 36. */
 const testLength = 64
 
-/** A request with this header carries a test message. When it is refused, nothing of the service is lost. */
+/** A request with this header carries a test message. When it is refused, no message of the service is lost. */
 export const testHeader = 'fleethook-test'
 
 /** Adds a message to `tests` when it is one such as `{"fleethook":{"test":"<uuid>"}}`. Returns whether it is. */
@@ -165,8 +165,8 @@ function tooMany(mostMessages: number): Refusal {
 }
 
 /**
- * A copy, because a slice keeps the whole text in memory, and the limits would not see that. A text that was joined is new once
- * somebody has looked inside. This costs a quarter of writing and parsing it as JSON.
+ * A copy, because a slice keeps the whole text in memory, which the limits would not count. Engines make a new text of a
+ * joined one when a character of it is read. This costs a quarter of writing and parsing it as JSON.
  */
 function copied(part: string): string {
   const joined = ` ${part}`

@@ -1,6 +1,6 @@
 import type { InboxMessage, Listing, Selection } from './inbox.ts'
 
-/** Whether a message is one of those that are asked for; how many is for the inbox to count. */
+/** Whether a message matches the query. The inbox itself applies the limit. */
 export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection & Listing): boolean {
   return (
     (which.after === undefined || id > which.after) &&

@@ -9,7 +9,7 @@ export interface Histogram {
   readonly sum: number
 }
 
-/** Figures of an inbox. Cheap to read. An inbox leaves out what it does not know. */
+/** Figures about an inbox. Cheap to read. An inbox leaves out those that it does not know. */
 export interface InboxStats {
   /** The space that it takes on the disk or in memory. */
   readonly bytes?: number
@@ -21,7 +21,7 @@ export interface InboxStats {
   readonly oldestWaitingMs?: number
   /** How long its commits took, in milliseconds. */
   readonly commitMs?: Histogram
-  /** The number of messages in the topic that this process has still to settle, by partition. */
+  /** The number of messages in the topic that this process still has to settle, by partition. */
   readonly lag?: Readonly<Record<string, number>>
   /** The messages that wait on the disk of this machine until the other side can take them. */
   readonly spooled?: number
@@ -42,8 +42,8 @@ export interface UnopenedInbox {
 
 /**
  * What a receiver did and is doing. Counts start at construction, and add up: `received + recovered + replayed` equals
- * `handled + deadLettered + duplicates + lost + conflated`, plus the messages of `pending` that came over the wire. A relay passes on
- * what it received, so there `received` is no part of the sum; with Kafka, `inbox.handedOver` is one of its terms.
+ * `handled + deadLettered + duplicates + lost + conflated`, plus the messages of `pending` that came over the wire. A relay
+ * forwards what it received, so there `received` is not part of the sum. With Kafka, `inbox.handedOver` is part of it.
  */
 export interface Stats {
   /** Messages that were accepted. */
@@ -87,11 +87,11 @@ export interface Stats {
   readonly running: number
   /** VINs that have work. One message of each runs at a time. */
   readonly lanes: number
-  /** Handlers that fail for every vehicle and rest as a whole: since when, and when they are tried again. */
+  /** Handlers that fail for every vehicle, so that their circuit breaker is open: since when, and when they are tried again. */
   readonly resting: readonly { readonly handler: string; readonly since: Date; readonly nextTryAt: Date }[]
   /** Gaps that no `gap` event has reported yet. */
   readonly openGaps: number
-  /** Values that did not have the type of the catalogue. */
+  /** Values that did not read as the type in the catalogue. */
   readonly drift: readonly Drift[]
   /** The number of those values, also of fields for which `drift` has no row left. */
   readonly drifted: number

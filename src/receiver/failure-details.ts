@@ -5,8 +5,8 @@ import { escapeControls } from '../events/summarize.ts'
 const mostText = 300
 
 /**
- * What a log may show of an error: its name and place. Errors with a `code` come from the system, the network or a database, so
- * the first line of their text is shown too. The text of any other error can quote a payload.
+ * What a log may show about an error: its name and place. Errors with a `code` come from the system, the network or a
+ * database, so the first line of their text is shown too. The text of any other error can quote a payload.
  */
 export function failureDetails(error: unknown, showText: boolean, vin?: string): Record<string, unknown> {
   try {
@@ -30,12 +30,12 @@ export function failureDetails(error: unknown, showText: boolean, vin?: string):
   }
 }
 
-/** The last four characters of a VIN: enough to find a vehicle in a fleet, too little to name it. */
+/** The last four characters of a VIN: enough to find a vehicle in a fleet, too few to identify it elsewhere. */
 export function vehicleDetails(vin: string | undefined): { readonly vehicle?: string } {
   return vin === undefined ? {} : { vehicle: `…${escapeControls(vin.slice(-4))}` }
 }
 
-/** An error of `fetch` has no code itself: its cause has one. */
+/** An error of `fetch` has no code of its own, but its cause has one. */
 function causeDetails(cause: unknown, vin: string | undefined): object {
   const code = cause instanceof Error ? codeOf(cause) : undefined
   return cause instanceof Error && code !== undefined ? { cause: code, reason: shown(cause.message, vin) } : {}

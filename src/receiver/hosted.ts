@@ -3,15 +3,15 @@ import type { Answer } from '../http/answers.ts'
 import type { PathTarget } from '../http/paths.ts'
 import type { HttpRequest } from '../http/routes.ts'
 
-/** A receiver, as the server that serves it sees it. The adapters use it, and nobody else. */
+/** A receiver as the server that serves it sees it. Only adapters use it. */
 export interface HostedReceiver {
   /** Answers a request that the server read itself, without a `Request`. Never throws or rejects. */
   answer(target: PathTarget | undefined, request: HttpRequest): Answer | Promise<Answer>
-  /** It keeps states of vehicles in memory, which a Worker loses at any time. */
+  /** It keeps states of vehicles in memory, which a Worker can lose at any time. */
   readonly keepsVehiclesInMemory: boolean
   /** The server refused a request before the receiver saw it. */
   refused(error: RuntimeRefusal): void
-  /** Sentences for the operator when the receiver has started, or has drained. */
+  /** Sentences for the operator, when the receiver has started or has drained. */
   facts(moment: 'start' | 'stop'): readonly string[]
 }
 
@@ -22,7 +22,7 @@ export function markHosted(receiver: Drainable, about: HostedReceiver): void {
   hosted.set(receiver, about)
 }
 
-/** How servers see this receiver. `undefined`: it is another object, or was made by another version of fleethook. */
+/** This receiver as servers see it. `undefined` for another object, or for a receiver of another version of fleethook. */
 export function hostedBy(receiver: object): HostedReceiver | undefined {
   return hosted.get(receiver)
 }

@@ -26,7 +26,7 @@ import type { Stats } from '../inbox/stats.ts'
 export interface GivenMessage {
   /** The value of the request's `Authorization` header. */
   readonly authorization: string | null | undefined
-  /** Text, bytes, or the value that a body parser made of them. */
+  /** Text, bytes, or the value that a body parser returned. */
   readonly body: unknown
   /** The value of the request's `Content-Encoding` header, if `body` is still encoded. */
   readonly contentEncoding?: string | null | undefined
@@ -60,13 +60,13 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
     filter?: HandlerFilter<Fields>,
   ): Receiver<E, Fields>
   /**
-   * Registers a handler that gets up to `size` messages at once, for writers that want hundreds at a time. It runs when
-   * `size` messages are gathered, or `withinMs` milliseconds after the first. A message is gathered when its other handlers
-   * are done. Its vehicle goes on meanwhile, as long as the next messages are for the same batch. The messages of a batch are
-   * settled together.
+   * Registers a handler that gets up to `size` messages at once, for instance to write hundreds of rows in one statement. It
+   * runs when `size` messages are gathered, or `withinMs` milliseconds after the first. A message is gathered when its other
+   * handlers are done. The vehicle's next messages follow while the batch is open, as long as they are for the same batch.
+   * The messages of a batch are settled together.
    *
-   * When it throws, it runs again at once with halves of the batch, until one message is left that it fails for alone. That
-   * message is tried again as with `on`, and holds only its own vehicle. `timeoutMs` and `context.signal` are for one run.
+   * When it throws, it runs again at once with each half of the batch, until it fails for a single message. That message is
+   * retried as with `on`, and delays only its own vehicle. `timeoutMs` and `context.signal` are for one run.
    *
    * Throws `handler_invalid` for a topic that does not exist, or a wrong `size` or `withinMs`.
    *
@@ -83,7 +83,7 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
     options: BatchOptions<Fields>,
     handler: BatchHandler<NoInfer<S>, E, Fields>,
   ): Receiver<E, Fields>
-  /** The same for what happens to vehicles: gathers what {@link when} would hand over one by one. */
+  /** The same for an edge: gathers what {@link when} would pass on one by one. */
   batch<Happened extends Occurrence>(
     edge: Edge<Happened>,
     options: BatchOptions<Fields>,
@@ -95,8 +95,8 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    * and its failure makes the message a dead letter. With a durable inbox, what happened is reported at least once, in order per vehicle,
    * also through crashes. `id` is the same each time.
    *
-   * Throws `handler_invalid` when the option is off, when the edge looks at a field that it does not keep, or when another edge has the
-   * same name.
+   * Throws `handler_invalid` when the option is off, when the edge reads a field that it does not keep, or when another edge
+   * has the same name.
    *
    * @example
    * ```ts
@@ -117,8 +117,9 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   /** Called for every failed run of a handler and every failure of the inbox. What it throws is logged. */
   onError(handler: (error: unknown, details: ErrorDetails) => unknown): Receiver<E, Fields>
   /**
-   * Called for every refused request, those of strangers included. It runs after the answer is made and cannot change it. What
-   * it throws is logged. Under an attack it is called for every request, so keep it cheap. `count` helps to report only some.
+   * Called for every refused request, those of strangers included. It runs after the answer is made and cannot change it.
+   * What it throws is logged. Under an attack it is called for every request, so keep it cheap. Use `count` to report only
+   * some.
    *
    * @example
    * ```ts
@@ -131,19 +132,19 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    */
   onRefused(handler: RefusedHandler): Receiver<E, Fields>
   /**
-   * Adds an observer while the receiver runs, such as a feed that a person opens. Returns a function that removes it. The option
-   * `observe` does the same from the start.
+   * Adds an observer while the receiver runs, for instance when somebody opens a live view. Returns a function that removes
+   * it. The option `observe` does the same from the start.
    */
   readonly observe: (observer: Observer) => () => void
   /** The Hono app to mount: `app.route('/telemetry', receiver.routes())`. Always the same one. */
   routes(): Hono<E>
   /** Takes a request at `/` and on the collector's paths. Bound: `export default { fetch: receiver.fetch }`. */
   readonly fetch: (request: Request, env?: E['Bindings'], context?: ExecutionContext) => Response | Promise<Response>
-  /** Takes a message whose body the host read, and resolves to the answer to send. Never rejects. */
+  /** Takes a body that the host has read, and resolves to the answer to send. Never rejects. */
   readonly accept: (message: GivenMessage) => Promise<Answer>
   /**
    * Handles the messages of a source as if they were posted to the webhook: the same inbox, order, retries and dead letters,
-   * without a webhook that the service can reach. A source is a stream of `fleethook/client`, or the result of its `refill`.
+   * but no webhook that the service has to reach. A source is a stream of `fleethook/client`, or the result of its `refill`.
    * When the inbox is full, the source waits. An interrupted stream that cannot continue from its last item becomes a `gap`.
    *
    * Resolves at the end of the source, or when the receiver drains. Rejects with the error that ended the source.
@@ -160,7 +161,7 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    */
   readonly from: (
     source: Source,
-    surroundings?: { readonly env?: unknown; readonly context?: ExecutionContext },
+    scope?: { readonly env?: unknown; readonly context?: ExecutionContext },
   ) => Promise<void>
   /**
    * Opens the inbox and goes on with the messages that an earlier process left. `serve` calls it before it listens; without
@@ -168,25 +169,25 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    */
   readonly open: (options?: OpenOptions) => Promise<void>
   /**
-   * Takes no more messages (503) and ends all work. With an inbox in memory it resolves when the handlers of all messages that
-   * it took are done, or at the deadline (default 25,000 ms). With a durable inbox no handler starts, those that run get
-   * `handlerGraceMs` (default 2,000), and the next process handles the rest. Then it aborts signals and counts what is left.
-   * Never ends the process. A second call returns the same promise.
+   * Takes no more messages (503) and ends all work. With an inbox in memory it waits until all messages are handled, or until
+   * the deadline (default 25,000 ms). With a durable inbox no handler starts, those that run get `handlerGraceMs` (default
+   * 2,000), and the next process handles the rest. Then it aborts signals and counts what is left. Never ends the process. A
+   * second call returns the same promise.
    */
   readonly drain: (options?: DrainOptions) => Promise<DrainResult>
-  /** Counts since construction, and what is going on right now. */
+  /** Counts since construction, and the current state. */
   readonly stats: () => Stats
   /** Whether the receiver takes messages now, and why not. `GET /readyz` answers the same. */
   readonly readiness: () => Readiness
   /**
-   * The names of the handlers that an event is for, in their order, batches last. A handler without a name has the place where it was
-   * registered. Handlers of `receiver.when` are not among them, because they depend on what the event changed.
+   * The names of the handlers that an event is for, in their order, batches last. A handler without a name is named by the
+   * place where it was registered. Handlers of `receiver.when` are left out, because they depend on what the event changed.
    */
   readonly handlersOf: (event: FleetEvent | MalformedBody) => readonly string[]
   readonly deadLetters: DeadLetters
   /**
-   * The messages that the inbox keeps, newest first: those that wait, dead letters, and handled ones as long as the retention of
-   * the inbox says. An inbox in memory keeps no handled ones, and a queue has no list.
+   * The messages that the inbox keeps, newest first: those that wait, and dead letters and handled messages until their
+   * retention is over. An inbox in memory keeps no handled messages, and a queue cannot list any.
    *
    * @example
    * ```ts
@@ -200,9 +201,10 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
   readonly messages: Messages
   /**
    * Replays messages that were handled and that the inbox still keeps (its retention), in the order in which they came: all
-   * handlers run again, with `context.delivery.replayed`. It replays a hundred at a time and the next when those are done, so
-   * that live messages get in between. Resolves to the number of messages when the last ones wait again; to 0 with an inbox
-   * that keeps none, such as the one in memory. Rejects with `inbox_full` when there is no room for the next.
+   * handlers run again, with `context.delivery.replayed`. It replays a hundred at a time, and the next hundred when those are
+   * done, so that live messages run in between. Resolves to the number of messages once the last ones are waiting again, and
+   * to 0 with an inbox that keeps none, such as the one in memory. Rejects with `inbox_full` when there is no room for the
+   * next.
    *
    * @example
    * ```ts

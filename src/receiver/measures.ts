@@ -2,14 +2,14 @@ import { refusalErrors } from '../http/answers.ts'
 import type { Histogram, Stats } from '../inbox/stats.ts'
 import { runtimeRefusalErrors } from './refusals.ts'
 
-/** A metric by the names of OpenTelemetry, with what it measures now. Times are in seconds. */
+/** A metric with its OpenTelemetry name and its current values. Times are in seconds. */
 export interface Measure {
   readonly name: string
   /** `s`, `By`, or what is counted, in braces. */
   readonly unit: string
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly help: string
-  /** Empty for what an inbox does not know. */
+  /** Empty when the inbox does not know the value. */
   readonly samples: readonly { readonly value: number; readonly attributes: Readonly<Record<string, string>> }[]
   /** In milliseconds, as `stats()` has it. */
   readonly histogram?: Histogram | undefined
@@ -17,14 +17,14 @@ export interface Measure {
 
 const topics = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'unknown']
 
-/** The table of all metrics: `fleethook/metrics` writes it as text, and `fleethook/otel` makes instruments of it. */
+/** The table of all metrics. `fleethook/metrics` writes it as text, and `fleethook/otel` makes instruments from it. */
 export function measuresOf(stats: Stats): readonly Measure[] {
   const { inbox, pending } = stats
   const { handled, deadLettered: dead, duplicates: duplicate, conflated, lost } = stats
   // Every value of an attribute is there from the start: a counter that begins at 1 shows no increase.
   const received = { ...zeros(topics), ...stats.topics }
   const refused = { ...zeros([...refusalErrors, ...runtimeRefusalErrors]), ...stats.refused }
-  // An inbox that tells ages leaves out the age when nothing waits.
+  // An inbox that knows the age of its oldest message leaves it out when nothing waits.
   const age = inbox.oldestWaitingMs ?? (pending.messages === 0 ? 0 : undefined)
   return [
     counter('messages.received', 'message', 'Messages that were accepted.', by('fleethook.topic', received)),

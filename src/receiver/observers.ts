@@ -5,8 +5,8 @@ type Listeners = Omit<Required<Observer>, 'attached' | 'around'>
 type Heard<Member extends keyof Listeners> = (...report: Parameters<Listeners[Member]>) => void
 
 /**
- * The observers of one receiver: those of the option `observe`, and what was given to `onError` and `onRefused`. A field is
- * `undefined` as long as nobody wants its reports.
+ * The observers of one receiver: those of the option `observe`, and the functions given to `onError` and `onRefused`. A field
+ * is `undefined` while nobody wants its reports.
  */
 export class Observers {
   received: Heard<'received'> | undefined
@@ -85,7 +85,7 @@ export class Observers {
   #call(line: string, report: () => unknown): void {
     try {
       const returned = report()
-      // Nothing waits for it, and its rejection must not end the process.
+      // Nothing waits for the promise, and its rejection must not end the process.
       if (returned instanceof Promise) returned.catch((thrown: unknown) => this.#threw(line, thrown))
     } catch (thrown) {
       this.#threw(line, thrown)

@@ -61,7 +61,8 @@ export interface ReceiverOptions<E extends Env = Env, Fields extends FieldCatalo
   readonly order?: 'vin' | 'none'
   /**
    * When a failing handler runs again. Default with a durable inbox: for an hour, with waits from 200 ms to 60 s. In memory:
-   * for a minute, with waits up to 10 s. A handler that fails for every vehicle rests as a whole, and that time does not count.
+   * for a minute, with waits up to 10 s. While a handler fails for every vehicle, its circuit breaker is open, and that time
+   * does not count.
    */
   readonly retry?: Partial<RetryOptions>
   /**
@@ -106,8 +107,8 @@ export interface VehiclesOptions<Fields extends FieldCatalogue = FieldCatalogue>
   /** The fields to keep. Positions are personal data, so keep `Location` only if you need it. `'all'`: all fields. */
   readonly fields: readonly FieldName<ExtendedBy<Fields>>[] | 'all'
   /**
-   * The least difference that counts as a change of a number, against the last value that counted. Default: any difference. Noise of a
-   * sensor is no change then, and a slow drift still is.
+   * The least difference from the last value that counted, for a new number to count as a change. Default: any difference. It
+   * hides the noise of a sensor, but not a slow drift.
    */
   readonly deltas?: { readonly [Name in FieldName<ExtendedBy<Fields>>]?: number }
   /** Forgets a vehicle when no message of it has come for this time, in milliseconds. At least a minute. Default: never. */
@@ -137,7 +138,7 @@ export interface Settings {
   readonly clock: Clock
 }
 
-/** What of the option `vehicles` is left to do. */
+/** The option `vehicles` with its defaults. */
 interface VehiclesSettings {
   /** `undefined`: all. */
   readonly fields: readonly string[] | undefined
@@ -167,7 +168,7 @@ const observerMembers: readonly (keyof Observer)[] = [
   ...(['attached', 'received', 'refused', 'tested', 'around', 'failed', 'settled', 'dead', 'gap'] as const),
 ]
 
-/** Whether each member of an observer that is there is a function. */
+/** Whether every member that an observer has is a function. */
 const isObserver = (value: unknown): boolean =>
   isObject(value) &&
   observerMembers.every((name) => ['undefined', 'function'].includes(typeof Reflect.get(value, name)))
@@ -177,7 +178,7 @@ const rules: Rules<ReceiverOptions> = {
   secret: anything,
   format: oneOf('auto', 'service', 'vehicle_maker', 'event_collector'),
   decode: trueOrFalse,
-  // Its types are checked where they are read.
+  // The types in it are checked where they are read.
   fields: { must: "must map field names to types, for instance { CabinNoise: 'number' }", accepts: isObject },
   inbox: {
     must: 'must be an inbox, for instance memoryInbox()',

@@ -8,7 +8,7 @@ import type { RefusedRequest } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Observers } from './observers.ts'
 
-/** What the receiver knows of a refused request beside the reason. */
+/** What the receiver knows about a refused request beside the reason. */
 interface RefusedDetails {
   readonly door?: Door
   /** Messages that were read and not kept. */
@@ -40,7 +40,7 @@ const ofStrangers: ReadonlySet<string> = /* @__PURE__ */ new Set<RefusalError>([
   'method_not_allowed',
 ])
 
-/** Reasons that a changed secret has. */
+/** The reasons of requests that are refused because the secret was changed on one side. */
 const ofSecrets: ReadonlySet<string> = /* @__PURE__ */ new Set<RefusalError>([
   'authorization_missing',
   'authorization_scheme',
@@ -69,7 +69,7 @@ const windowMs = 10_000
 interface LogWindow {
   readonly sinceMs: number
   readonly kinds: Map<string, { count: number; hint: string | undefined }>
-  /** The last line, or this window's own, reported a lost message. The next one then waits for the end of the window. */
+  /** A lost message was reported by the last line or in this window. The next loss waits for the end of the window. */
   isLossReported: boolean
   /** Requests that a line has reported already. */
   reported: number
@@ -77,8 +77,8 @@ interface LogWindow {
 }
 
 /**
- * Logs the number of refused requests of each kind every ten seconds, and the first lost message at once. A single request of a
- * stranger is no reason to look up, so it waits for the ten seconds.
+ * Logs the number of refused requests of each kind every ten seconds, and the first lost message at once. A single request of
+ * a stranger is not urgent, so it waits for the ten seconds.
  */
 export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers, 'refused'>): Refusals {
   const counts: Record<string, number> = {}
@@ -87,7 +87,8 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
 
   function begin(isLossReported: boolean): LogWindow {
     let timer = isStopped ? undefined : backgroundTimer(clock, windowMs, flush)
-    // A timer that would keep the process alive is not worth a log line: the next refused request brings the line then.
+    // Without `unref` the timer would keep the process alive. Then there is none, and the next refused request brings the
+    // line.
     if (timer?.unref === undefined) {
       timer?.cancel()
       timer = undefined
@@ -157,7 +158,7 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
   }
 }
 
-/** Whether a message of the service is lost with the request, as far as the receiver can know. */
+/** Whether a message of the service is lost with the request, as far as the receiver can tell. */
 const isLoss = (error: string): boolean => !ofStrangers.has(error) && !(error in runtimeRefusals)
 
 function adviceFor(error: string, hint: string | undefined): string {

@@ -20,7 +20,7 @@ interface ReportCounts {
   recovered: number
   replayed: number
   conflated: number
-  /** Acknowledged, and then refused by the inbox. */
+  /** Messages that were acknowledged and then refused by the inbox. */
   unkept: number
   deadLettersDropped: number
   discarded: number
@@ -46,10 +46,10 @@ export interface Reports {
   noteReplayed(message: Pick<InboxMessage, 'kind'>): void
   /** Messages were acknowledged before the inbox had them, and it refused them. */
   noteLost(messages: readonly InboxMessage[]): void
-  /** A drain has ended, and no event reported these gaps. The last lines are logged. */
+  /** A drain has ended, and no event reported this number of gaps. Logs the last lines. */
   noteUnreportedGaps(gaps: number): void
   readonly dispatch: Omit<DispatchEvents, 'onCapacity' | 'died' | 'missed'>
-  /** A message is a dead letter, in an inbox of this durability. */
+  /** A message became a dead letter, in an inbox of this durability. */
   noteDead(letter: DeadMessage, dropped: number, durability: Durability): void
 }
 
@@ -74,7 +74,7 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
   const where = (error: unknown, vin?: string): Record<string, unknown> => failureDetails(error, logErrorText, vin)
 
   function sayRests(details: Record<string, unknown>, key: unknown): void {
-    say.error('a handler fails for every vehicle and rests as a whole: its messages wait', details, key)
+    say.error('a handler fails for every vehicle: its circuit breaker is open, and its messages wait', details, key)
   }
 
   function noteAccepted(messages: readonly InboxMessage[]): void {
@@ -165,11 +165,13 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
         sayRests({ handler: labelOf(handler), failures, next: iso(atMs) }, handler)
       },
       recovered(handler) {
-        say.warn('a handler that rested succeeds again: its messages go on', { handler: labelOf(handler) })
+        say.warn('a handler succeeds again: its circuit breaker is closed, and its messages go on', {
+          handler: labelOf(handler),
+        })
       },
       discarded(reason, topic, messages) {
         counts.discarded += messages
-        say.warn(`a handler for ${topic} discarded what it was given`, { reason: reason.slice(0, 200), messages })
+        say.warn(`a handler for ${topic} threw Discard`, { reason: reason.slice(0, 200), messages })
       },
       endedLate(lateMs, event, { id, attempt }, { handler, messages }) {
         const name = labelOf(handler)
@@ -223,7 +225,7 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
   }
 }
 
-/** What came over the wire. It was just read, so it has its event. */
+/** A message that came over the wire. It was just read, so it has its event. */
 const isReceived = (message: InboxMessage): message is InboxMessage & ReceivedMessage =>
   message.kind === 'wire' && message.event !== undefined
 

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts'
 import type { GapEvent } from '../events/event.ts'
 import type { RefusalError } from '../http/answers.ts'
 
-/** Where messages come from without a webhook: a stream of `fleethook/client`, or what it refilled. */
+/** Messages that do not come by the webhook: a stream of `fleethook/client`, or the result of its `refill`. */
 export interface Source {
   /** Hands over all of its messages, in order. Resolves at the end, or when the receiver takes no more. */
   feed(sink: Sink): Promise<void>
@@ -10,7 +10,10 @@ export interface Source {
 
 /** What a source sees of a receiver. */
 export interface Sink {
-  /** Takes one message, as JSON text. Resolves to why it was not taken, if so. When the inbox is full, give it again later. */
+  /**
+   * Takes one message, as JSON text. Resolves to the reason when it was not taken. When the inbox is full, give it again
+   * later.
+   */
   take(text: string): Promise<RefusalError | undefined>
   /** Takes a `gap` that the source noticed. Resolves to whether there was room for it. */
   tell(gap: GapEvent): Promise<boolean>

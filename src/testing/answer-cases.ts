@@ -289,7 +289,7 @@ function pathCases(secret: string): readonly AnswerCase[] {
   ]
 }
 
-/** Every case, for a receiver with this secret and this limit of a body. */
+/** Every case, for a receiver with this secret and this limit on the size of a body. */
 export function answerCases(secret: string, bodyBytes: number): readonly AnswerCase[] {
   return [...bodyCases(secret, bodyBytes), ...secretCases(secret), ...pathCases(secret)]
 }

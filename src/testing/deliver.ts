@@ -15,7 +15,7 @@ export interface DeliverOptions {
   readonly secret?: string
   /** The path at which the receiver is mounted. Default `/`. */
   readonly path?: string
-  /** The runtime's bindings, `context.env` in handlers. Default: none. */
+  /** The runtime's bindings, which handlers get as `context.env`. Default: none. */
   readonly env?: object
 }
 

@@ -4,7 +4,7 @@ import { type ErrorCode, FleethookError } from '../base/errors.ts'
 export interface Conformance {
   /** What the check expects, as a sentence. */
   readonly name: string
-  /** Rejects when the check fails. The error says what was expected and what came. */
+  /** Rejects when the check fails. The error says what was expected and what was found. */
   run(): Promise<void>
 }
 

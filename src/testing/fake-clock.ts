@@ -2,9 +2,11 @@ import type { Clock } from '../base/clock.ts'
 
 /** A clock that moves only when a test advances it. */
 export interface FakeClock extends Clock {
-  /** Moves the time by `ms` milliseconds. Timers run in order, each with everything that follows from it before the next one. */
+  /**
+   * Moves the time by `ms` milliseconds. Timers run in order. Everything that follows from a timer runs before the next one.
+   */
   advance(ms: number): Promise<void>
-  /** The milliseconds until each pending timer runs, soonest first. Timers that keep no process alive are left out. */
+  /** The milliseconds until each pending timer runs, soonest first. Timers that do not keep the process alive are left out. */
   timers(): readonly number[]
 }
 

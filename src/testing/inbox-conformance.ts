@@ -8,13 +8,13 @@ export interface InboxUnderTest {
   /** A new, empty inbox within these limits. */
   create(settings: InboxSettings): Inbox | Promise<Inbox>
   /**
-   * For a durable inbox: the inbox that a new process opens with the same data, after the process of `inbox` ended without
+   * For a durable inbox: an inbox as a new process opens it on the same data, after the process of `inbox` ended without
    * `close`. Left out for an inbox in memory.
    */
   reopen?(inbox: Inbox, settings: InboxSettings): Inbox | Promise<Inbox>
   /**
-   * `false` for a durable inbox that starts with each message, so that no message is missed without it. Such an inbox reports
-   * no gap after a restart. Default `true`.
+   * `false` for a durable inbox that each message starts, so that it misses no message while it is not running. Such an inbox
+   * reports no gap after a restart. Default `true`.
    */
   readonly reportsGaps?: boolean
 }
@@ -32,7 +32,7 @@ const onCapacity: InboxSettings = {
   onCapacity: silent,
 }
 
-/** Adds one check. The suite makes and opens an inbox for it. */
+/** Adds a check. The suite creates and opens an inbox for it. */
 type Check = (name: string, run: (inbox: Inbox, opened: Opened) => Promise<void>, settings?: InboxSettings) => void
 
 /**

@@ -3,7 +3,7 @@ import type { ExtendedBy, FieldCatalogue, FieldValues } from '../events/fields.t
 import { syntheticVin } from '../service/fleet/vin.ts'
 import type { Encodable } from '../wire/encode.ts'
 
-/** The parts of a message beside its payload. */
+/** The parts of a message besides its payload. */
 export interface MessageDetails {
   /** Default: the VIN of a vehicle that does not exist. */
   readonly vin?: string
@@ -22,7 +22,7 @@ function base({ vin = syntheticVin(1), createdAt = '2026-11-21T10:00:00.000Z', m
   return meta === undefined ? { vin, createdAt } : { vin, createdAt, meta }
 }
 
-/** An alert. A test gives the parts that it needs. */
+/** An alert, with the parts that a test needs. */
 export interface GivenAlert {
   readonly name: string
   readonly startedAt?: string
@@ -32,7 +32,7 @@ export interface GivenAlert {
   readonly [key: string]: unknown
 }
 
-/** An error that a vehicle reported. A test gives the parts that it needs. */
+/** An error that a vehicle reported, with the parts that a test needs. */
 export interface GivenError {
   readonly name: string
   readonly createdAt?: string

@@ -7,7 +7,7 @@ export interface Posted {
   readonly path?: string
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** A function makes a new body for each request, as a stream needs it. */
+  /** A stream is given as a function, because each request needs a new one. */
   readonly body?: PostedBody | (() => PostedBody | Promise<PostedBody>)
 }
 

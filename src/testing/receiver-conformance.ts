@@ -16,7 +16,7 @@ export interface ReceiverUnderTest {
   readonly bodyBytes?: number
   /**
    * Resolves to the events that the handlers received so far, as JSON, in the order in which the handlers were done. With it,
-   * the suite also checks the events. Without it, only the answers.
+   * the suite also checks the events; without it, only the answers.
    */
   readonly events?: () => Promise<readonly HandledEvent[]>
   /**
@@ -259,7 +259,7 @@ function eventChecks(
   ]
 }
 
-/** The part of the time until the handler is done that an answer may take. A ratio, because machines differ in speed. */
+/** The answer may take this part of the time until the handler is done. It is a ratio, because machines differ in speed. */
 const answeredBy = 0.5
 const tries = 3
 

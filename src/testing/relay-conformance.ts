@@ -9,11 +9,14 @@ import { type Conformance, equal } from './expectations.ts'
 /** Inboxes whose messages another system keeps. */
 export interface RelayUnderTest {
   /**
-   * An inbox on the other system. Those with the same name share their messages, as several processes do; those with another name
-   * see none of them.
+   * Creates an inbox on the other system. Inboxes with the same name share their messages, as several processes do. Inboxes
+   * with other names see none of them.
    */
   inbox(name: string): RelayInbox | Promise<RelayInbox>
-  /** The longest wait for a handler, in milliseconds. A process may have to wait until another one has left. Default 30,000. */
+  /**
+   * The longest wait for a handler, in milliseconds. A process may have to wait until another process has left. Default
+   * 30,000.
+   */
   readonly patienceMs?: number
 }
 
@@ -25,7 +28,7 @@ interface Run {
   readonly replayed: boolean
 }
 
-/** A receiver with all that its handlers were given. */
+/** A receiver, and everything that its handlers received. */
 interface Process {
   readonly receiver: Receiver
   readonly runs: Run[]
@@ -63,7 +66,7 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
       retry: { attempts, minMs: 20, maxMs: 50 },
       log: { debug() {}, info() {}, warn() {}, error() {} },
     }).on(['*', 'malformed'], async (event, { delivery: { id, attempt, replayed } }) => {
-      // The time in which nobody listened is for another check.
+      // Another check is about the time in which nobody listened.
       if (event.topic === 'gap') return
       const run = { event, id, attempt, replayed }
       await handle(run)
@@ -73,7 +76,7 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
     return { receiver, runs }
   }
 
-  /** Adds a check. Its processes share a name of their own, and are drained at its end. */
+  /** Adds a check. Its processes share a name that no other check uses, and are drained at its end. */
   function check(
     name: string,
     run: (begin: (handle?: Handle, attempts?: number) => Promise<Process>) => Promise<void>,

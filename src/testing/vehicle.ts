@@ -4,16 +4,17 @@ import { type Deliverable, deliver, type DeliverOptions } from './deliver.ts'
 import { message, type MessageDetails, type MessageFactories } from './message.ts'
 
 /**
- * A vehicle that does not exist and sends messages to a receiver: the functions of {@link message}, which deliver what they make.
- * Each resolves when all handlers of its message, those of edges included, have succeeded or given up.
+ * A vehicle that does not exist and sends messages to a receiver. Its functions are those of {@link message}, and deliver the
+ * message that they make. Each resolves when all handlers of its message, those of edges included, have succeeded or given
+ * up.
  */
 export type TestVehicle = {
   readonly [Topic in keyof MessageFactories]: (...given: Parameters<MessageFactories[Topic]>) => Promise<void>
 } & { readonly vin: string }
 
 /**
- * A vehicle for tests of rules. Its first message sets the state: the first value of a field is no change. Every later message
- * is a second younger than the one before it.
+ * A vehicle for tests of rules. Its first message sets the state, because the first value of a field is no change. Each later
+ * message is one second newer than the one before.
  *
  * A call rejects with `message_unreadable` when the receiver does not take the message, for instance because of the secret.
  *

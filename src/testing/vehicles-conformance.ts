@@ -130,7 +130,7 @@ export function vehiclesConformance(subject: InboxUnderTest): readonly Conforman
   check('Vehicles that were not seen are forgotten', async (inbox, store) => {
     await settle(inbox, 'A', 1)
     await settle(inbox, 'B', 2)
-    // A store may write a state some time after it came.
+    // A store may write a state some time after it gets it.
     await store.count()
     equal(await store.forgetUnseen(2), 1)
     equal(await store.load('A'), undefined)

@@ -10,7 +10,7 @@ import {
   type WireObject,
 } from './record.ts'
 
-/** A field whose values did not read as the catalogue's type. */
+/** A field with values that did not read as the type in the catalogue. */
 export interface Drift {
   /** The name of the field, cut at 100 characters. */
   readonly field: string
@@ -20,16 +20,16 @@ export interface Drift {
   readonly count: number
 }
 
-/** Counts the values that did not read as the catalogue's type. */
+/** Counts the values that did not read as the type in the catalogue. */
 export interface DriftReport {
   note(field: string, seen: string): void
-  /** All values so far, also of fields for which there was no row left. */
+  /** All such values so far, including those of fields that found no row left. */
   total(): number
   /** Most frequent first. */
   list(): readonly Drift[]
 }
 
-/** A sender cannot make the report grow without end: with this many rows, a new field or type is no longer added. */
+/** The most rows of the report: beyond them no field or type is added, so a sender cannot make it grow without end. */
 const maxDriftRows = 1000
 
 /** A longer name is cut: names come over the wire. */
@@ -102,7 +102,7 @@ function kindOf(value: unknown): string {
 
 function keep(reading: FieldReading, name: string, value: FieldValue): void {
   reading.data[name] = value
-  // When a list has the same field twice, the later value counts.
+  // When a list has a field twice, the later value counts.
   if (reading.undecoded !== emptyObject) delete reading.undecoded[name]
 }
 
@@ -141,7 +141,8 @@ export function readFieldList(sent: readonly unknown[], rules: FieldRules): Fiel
   for (const item of sent) {
     if (!isJsonObject(item)) return undefined
     const { key, value } = item
-    // An emitter writes the number of a field that it does not know. One that leaves out zeros leaves out field zero, `Unknown`.
+    // An emitter writes a field that it does not know as a number. One that leaves out zeros leaves out the number of field
+    // zero, `Unknown`.
     const name = typeof key === 'number' ? String(key) : (key ?? 'Unknown')
     if (typeof name !== 'string') return undefined
     readField(reading, name, value ?? null, rules)

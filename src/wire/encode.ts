@@ -111,8 +111,8 @@ function isEmpty(value: unknown): boolean {
 }
 
 /**
- * Writes an undecoded value in a wrapper that names no more than its JSON type, so that it is undecoded again. Only `{}` of a
- * field of no certain type has no wrapper: inside one it would be read as a value.
+ * Writes an undecoded value in a wrapper that names only its JSON type, so that it is undecoded again. Only `{}` of a field
+ * whose type is not known has no wrapper: inside one it would be read as a value.
  */
 function encodeUndecoded(value: unknown, type: FieldType | undefined): unknown {
   if (typeof value === 'string') return { stringValue: value }
@@ -238,7 +238,10 @@ function labelOf(topic: WireTopic, sourcetype: string | undefined): string {
   return sourcetype !== undefined && topicOfLabel(sourcetype) === topic ? sourcetype : `vehicle:telemetry:${topic}`
 }
 
-/** The `time` of an envelope: seconds. From the year 5138 on, milliseconds, because a reader would take the seconds for them. */
+/**
+ * The `time` of an envelope: seconds. From the year 5138 on, milliseconds, because a reader would take that many seconds for
+ * milliseconds.
+ */
 function envelopeTime(createdAt: string): number {
   const ms = readInstant(createdAt)
   if (Number.isNaN(ms)) {
@@ -250,19 +253,20 @@ function envelopeTime(createdAt: string): number {
 }
 
 /**
- * Writes an event as the message of a format, ready for `JSON.stringify`. It is the inverse of the normalizer: normalizing
- * the message gives the same event, within these limits of the formats:
+ * Writes an event as a message of the given format, ready for `JSON.stringify`. It is the inverse of the normalizer:
+ * normalizing the message gives the same event, within these limits of the formats:
  *
- * - `event_collector` has milliseconds. A finer `createdAt` loses the rest, and is written in UTC with `Z`. The message always
- *   has a `sourcetype` and a `host`, which are in the `meta` of the event that is read again.
- * - Only `data` differs between `service` and `vehicle_maker`. For the other topics the format that is read is `service`.
+ * - `event_collector` has milliseconds. A finer `createdAt` loses the rest, and is written in UTC with `Z`. The message
+ *   always has a `sourcetype` and a `host`, which are then in the `meta` of the event.
+ * - Only `data` differs between `service` and `vehicle_maker`. For the other topics, the event that is read back has the
+ *   format `service`.
  * - Keys of `meta` that are words of the wire (`state`, `event`, `time`, …) are left out.
  * - An `unknown` event is written as its `raw` in every format.
  *
  * `fields` is the catalogue for `data`. Default: the built-in one.
  *
- * Throws a `FleethookError` of code `encode_unsupported` for an event that is never on the wire (`gap`), and for a
- * `createdAt` that is not a time where the format needs one.
+ * Throws a `FleethookError` of code `encode_unsupported` for an event that is never sent (`gap`), and for a `createdAt` that
+ * is not a time where the format needs one.
  *
  * @example
  * ```ts
@@ -280,7 +284,10 @@ function envelopeTime(createdAt: string): number {
 export function encode(event: Encodable, format: Format, fields: FieldCatalogue = builtInFields): JsonObject {
   if (event.topic === 'unknown') return event.raw
   if (!(event.topic in known)) {
-    throw new FleethookError('encode_unsupported', `An event of topic ${JSON.stringify(event)} is never on the wire.`)
+    throw new FleethookError(
+      'encode_unsupported',
+      `An event of topic ${JSON.stringify(event.topic)} is never sent, so no format has it.`,
+    )
   }
   const message = wireObject<unknown>()
   const dated = event.meta?.createdAtMissing !== true

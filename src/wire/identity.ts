@@ -13,11 +13,11 @@ function frameOf(container: object): Frame {
 }
 
 function scalar(value: unknown): string {
-  // JSON cannot hold these values, so no message has them. They must still not end the process.
+  // JSON cannot hold these values, so no message has them. If one comes all the same, it must not end the process.
   return typeof value === 'bigint' ? value.toString() : (JSON.stringify(value) ?? typeof value)
 }
 
-/** JSON text with sorted keys. It keeps its own stack, because a message can be nested deeper than calls can. */
+/** JSON text with sorted keys. It keeps its own stack, because a message can be nested deeper than the call stack allows. */
 function canonicalText(value: unknown): string {
   const parts: string[] = []
   const stack: Frame[] = []
@@ -82,15 +82,15 @@ export function fnv1a(text: string): string {
 
 /**
  * The id of a message's content, 32 hexadecimal digits: FNV-1a of vin, topic, time to the millisecond and the canonical
- * payload. Different contents have different ids by chance alone: somebody who looks for a collision can make one.
+ * payload. Nothing but chance keeps the ids of different contents apart: somebody who looks for a collision can find one.
  */
 export function identity(vin: string | undefined, topic: string, at: Date, payload: unknown): string {
   return fnv1a(canonicalText([vin ?? null, topic, at.getTime(), payload]))
 }
 
 /**
- * Three hexadecimal digits of the hash of a secret, without the collector's scheme word. A receiver and a sender print them, so
- * that people see whether both have the same secret. They rule out 4,095 of 4,096 other secrets and say nothing else.
+ * Three hexadecimal digits of the hash of a secret, without the collector's scheme word. A receiver and a sender print them,
+ * so that people see whether both have the same secret. They rule out 4,095 of 4,096 other secrets and reveal nothing more.
  */
 export function checkDigits(secret: string): string {
   return fnv1a(secret.replace(/^splunk +/i, '')).slice(0, 3)

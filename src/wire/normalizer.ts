@@ -41,7 +41,9 @@ export interface Normalizer<Fields extends FieldCatalogue = BuiltInFields> {
   readonly normalize: (message: object, receivedAt?: Date | number) => WireEvent<Fields>
 }
 
-/** A VIN has 17 characters. A longer text than this is none: VINs are the keys of lanes and gaps, which must stay small. */
+/**
+ * A VIN has 17 characters. A text longer than this is not a VIN: VINs are the keys of lanes and gaps, which must stay small.
+ */
 const longestVin = 64
 
 /** Makes the event without its payload. `createdAt` is the time as it was sent. `createdMs` is NaN when it cannot be read. */
@@ -109,7 +111,8 @@ function readEnvelope(raw: JsonObject, receivedAt: Date, pinned: 'auto' | Format
   const inner = isJsonObject(body) ? body : undefined
   let topic = typeof sourcetype === 'string' ? topicOfLabel(sourcetype) : undefined
   let nested: JsonObject | undefined
-  // With a label for data, the event is the map of fields, and a field can be called like a topic. Otherwise a key names the topic.
+  // With a label for data, the event is the map of fields, and a field can have the name of a topic. Otherwise a key names
+  // the topic.
   if (inner !== undefined && !(hasLabel && (topic === undefined || topic === 'data'))) {
     const innerTopic = topicOf(inner)
     if (!hasLabel) topic = innerTopic ?? 'data'
@@ -156,7 +159,7 @@ export function createNormalizer<const Fields extends FieldCatalogue = FieldCata
       const received = Number.isNaN(given.getTime()) ? new Date() : given
       const isCollected = isEnvelope(raw) || (pinned === 'event_collector' && isPresent(raw['event']))
       const event = isCollected ? readEnvelope(raw, received, pinned, rules) : readPlain(raw, received, pinned, rules)
-      // A compiler cannot follow that each topic has its properties. The tests check every event against its schema.
+      // The compiler cannot see that each topic gets its own properties. The tests check every event against its schema.
       return event as unknown as WireEvent<ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
     },
   }

@@ -5,7 +5,7 @@ export interface JsonObject {
   readonly [key: string]: unknown
 }
 
-/** Whether a value is there. JSON uses `null` for a value that is not. */
+/** Whether a value is present. `null` in JSON means that it is not. */
 export function isPresent(value: unknown): boolean {
   return value !== undefined && value !== null
 }
@@ -15,7 +15,7 @@ export function asJsonObject(value: object): JsonObject {
   return value as JsonObject // oxlint-disable-line no-unsafe-type-assertion -- says no more than `object` does
 }
 
-/** A parsed message holds only JSON. When another parser put something else there, it is passed on as it is. */
+/** A parsed message holds only JSON. A value that another parser put there is passed on as it is. */
 export function asJson(value: unknown): Json {
   return value as Json // oxlint-disable-line no-unsafe-type-assertion -- see above
 }
@@ -25,7 +25,7 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** The name under which consoles look for how to print an object. */
+/** The key of the method with which consoles print an object. */
 export const inspect: unique symbol = /* @__PURE__ */ Symbol.for('nodejs.util.inspect.custom')
 
 /**

@@ -8,7 +8,7 @@ function readAnyDecimal(text: string): number {
   if (match === null) return Number.NaN
   const value = Number(text)
   const isWhole = match[1] === undefined && match[2] === undefined && match[3] === undefined
-  // A whole number that a double cannot hold would silently become another number.
+  // A whole number that a double cannot hold would silently become a different number.
   return (isWhole ? Number.isSafeInteger(value) : Number.isFinite(value)) ? value + 0 : Number.NaN
 }
 
@@ -70,8 +70,8 @@ function daysInMonth(year: number, month: number): number {
 }
 
 /**
- * The last date, because messages that arrive together mostly have the same one. Without it, normalizing a `service` message
- * costs 1.02 of `JSON.parse` instead of 0.95 (`npm run bench:normalize`).
+ * The last date that was read, because messages that arrive together mostly have the same one. Without it, normalizing a
+ * `service` message costs 1.02 of `JSON.parse` instead of 0.95 (`npm run bench:normalize`).
  */
 let knownDate = -1
 let knownDays = 0
@@ -130,9 +130,9 @@ function readFarInstant(text: string): number {
  * Reads an ISO 8601 time to the millisecond; NaN when the text is not one. It may have any number of fraction digits. A time
  * without a zone is UTC.
  *
- * `Date.parse` does not serve: engines differ beyond three fraction digits, and it reads a time without a zone in the zone
- * of the machine. Every message is read here, so the loops use whole numbers and call no function for a digit: engines do
- * not inline small functions without limit.
+ * `Date.parse` does not serve: engines differ beyond three fraction digits, and it reads a time without a zone in the zone of
+ * the machine. Every message is read here, so the loops use whole numbers and call no function for a digit: engines inline
+ * only so much.
  */
 export function readInstant(text: string): number {
   if (text.length < 19) return Number.NaN
@@ -190,7 +190,7 @@ const milliseconds: readonly string[] = /* @__PURE__ */ Array.from(
 let knownMinute = Number.NaN
 let knownText = ''
 
-/** `2024-02-24T04:58:`. Remembers the last minute, because most messages are of the same minute as the one before. */
+/** `2024-02-24T04:58:`. Remembers the last minute, because most messages are from the same minute as the one before. */
 function minuteText(minute: number): string {
   if (minute !== knownMinute) {
     knownText = new Date(minute * MINUTE_MS).toISOString().slice(0, -7)

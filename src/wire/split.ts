@@ -86,9 +86,9 @@ function scan(text: string, begin: number, parsed: readonly unknown[] | undefine
 }
 
 /**
- * Splits a body into its messages. A body is one JSON object, several one after another with blanks or nothing between them,
- * or a list of objects. The messages before a broken piece are kept. A scalar, a list in a list, and text that is not JSON
- * are broken pieces. An empty list has no messages. Empty text is one broken piece.
+ * Splits a body into its messages. A body is one JSON object, several one after another with white space or nothing between
+ * them, or a list of objects. The messages before a broken piece are kept. A scalar, a list in a list, and text that is not
+ * JSON are broken pieces. An empty list has no messages. Empty text is one broken piece.
  *
  * Never throws. Takes time linear in the length of the text, at any depth of nesting.
  *

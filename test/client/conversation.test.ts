@@ -16,7 +16,7 @@ import { json, refusal, rejection, stub } from './stub.ts'
 
 const vin = recordedVin
 
-/** For each exchange: the call that leads to it, and what the call resolves to, or what its error has. */
+/** For each exchange: the call that leads to it, and its result or the members of its error. */
 interface Held {
   readonly call: (client: Client) => Promise<unknown>
   readonly resolves?: unknown
@@ -171,7 +171,7 @@ test.each(streams.map((recorded) => [recorded.name, recorded] as const))(
   },
 )
 
-/** A message has no topic of its own: a key of it names the topic. */
+/** A message does not state its topic: one of its keys names it. */
 function topicsOf({ snapshot, live }: RecordedStream): readonly string[] {
   const topics = ['state', 'data', 'alerts', 'errors', 'config', 'live_status', 'site_info', 'tariff_content_v2']
   return [...snapshot, ...live].map((message) => {

@@ -158,8 +158,8 @@ describe('receiver.from', () => {
   })
 
   test.each([
-    ['an interruption is told as a gap, before what follows it', undefined],
-    ['so it is where there is an id to go on from: that the service goes on there is nowhere promised', '7'],
+    ['an interruption becomes a gap, before the messages that follow it', undefined],
+    ['also with an id to continue from, because the service does not promise to continue there', '7'],
   ])('%s', async (_name, id) => {
     const clock = fakeClock()
     const seen: unknown[] = []

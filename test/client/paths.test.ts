@@ -37,7 +37,7 @@ describe('every path of the specification', () => {
   })
 })
 
-test('the charge history is asked for by POST, and what was in `response` is given back', async () => {
+test('the charge history is requested by POST, and resolves to `response`', async () => {
   const { client, asked, lines } = stub(json({ response: { is: 'kept' } }))
   expect(await client.vehicle(vin).chargeHistory({ query: { page: 2 } })).toEqual({ is: 'kept' })
   expect(lines()).toEqual([`POST /api/1/vehicles/${vin}/charge_history?page=2`])

@@ -6,7 +6,7 @@ import type { Runtime } from '../../scripts/runtimes.ts'
 import { everywhere, inThisForm } from '../runtimes/targets.ts'
 import { type Program, seenOn } from './running.ts'
 
-/** A service with everything that the journey meets: it ends streams, is busy once, is slow, redirects. */
+/** A service with everything that the journey has to cope with: it ends streams, is busy once, is slow, redirects. */
 function service(): Hono {
   const item = (id: number): string =>
     `id: ${id}\ndata: {"vin":"X","createdAt":"2026-11-21T10:00:00Z","data":{"BatteryLevel":"${id}"}}\n\n`

@@ -40,7 +40,7 @@ const said = (seen: readonly (StreamEvent | StreamGap)[]): readonly unknown[] =>
   })
 
 describe('the snapshot of a connection', () => {
-  test('is read as events that say so, and on the first connection everything in it is new', async () => {
+  test('is read as events with isCache, and on the first connection everything in it is new', async () => {
     const alerts = { alerts: [{ name: 'a', audiences: [] }], createdAt: time(0), vin }
     const network = { networkInterface: 'WIFI', status: 'CONNECTED', createdAt: time(0), vin }
     const text =
@@ -322,7 +322,7 @@ describe('a gap is', () => {
   })
 })
 
-test('a reader that takes its time is not the silence of the stream', async () => {
+test('the time that a reader takes does not count as silence of the stream', async () => {
   const live = feed()
   const { client, asked, clock } = stub([live.answer, nothingMore], { retry })
   live.send(item(data({ Soc: 1 })))
@@ -344,7 +344,7 @@ test('a reader that takes its time is not the silence of the stream', async () =
 })
 
 describe('receiver.from', () => {
-  test('runs handlers for what a snapshot says new, with `meta.changed`, and not for what it repeats', async () => {
+  test('runs handlers for what is new in a snapshot, with `meta.changed`, and not for what it repeats', async () => {
     const clock = fakeClock()
     const seen: FleetEvent[] = []
     const receiver = createReceiver({ secret: false, clock }).on('*', (event) => seen.push(event))
@@ -359,7 +359,7 @@ describe('receiver.from', () => {
     ])
   })
 
-  test('tells a gap at once, even when no message follows it', async () => {
+  test('emits a gap at once, even when no message follows it', async () => {
     const clock = fakeClock()
     const seen: FleetEvent[] = []
     const receiver = createReceiver({ secret: false, clock }).on('gap', (gap) => seen.push(gap))
@@ -409,7 +409,7 @@ function endingService(rounds: number, clock: ReturnType<typeof scriptedClock>) 
   function answer(): Response {
     if (round === rounds) return nothingMore()
     round += 1
-    // While nobody listens. The last change may also be sent live, after the snapshot that has it already.
+    // Changes while nobody listens. The last one may also be sent live, after the snapshot that already has it.
     if (round % 2 === 0) change('Odometer')
     if (round % 5 === 0) turn()
     const raced = round % 4 === 0 ? change('VehicleSpeed') : ''
@@ -418,7 +418,7 @@ function endingService(rounds: number, clock: ReturnType<typeof scriptedClock>) 
       () => `retry: 1000\n\n${known()}${raced}`,
       () => change('BatteryLevel') + change('OutsideTemp'),
       () => (clock.pass(700), round % 6 === 0 ? turn() : change('VehicleSpeed')),
-      // The last change before the end does not get out any more.
+      // The last change before the end is no longer sent.
       () => (clock.pass(3_000), round % 7 === 0 && change('InsideTemp'), ':\n\n'),
     ]
     const body = new ReadableStream<Uint8Array>(

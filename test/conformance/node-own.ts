@@ -1,7 +1,7 @@
 import { serve } from '../../adapters/node.ts'
 import { createTarget } from './target.ts'
 
-// Served alone, a receiver reads Node's own requests. What it has handled is asked on another port.
+// Served alone, a receiver reads Node's own requests. Another port reports what it has handled.
 const target = createTarget()
 const { url } = await serve(
   { fetch: target.fetch },

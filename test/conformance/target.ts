@@ -5,7 +5,7 @@ import type { ExecutionContext, Receiver } from '../../src/index.ts'
 /** The secret of every target. */
 export const secret = 'conformance-secret-2f9c'
 
-/** Handlers take their time for vehicles of these VINs: waiting, or burning CPU. */
+/** VINs of vehicles whose handlers take a while: they wait, or use the CPU. */
 const slowVin = 'SLOW'
 const burnVin = 'BURN'
 export const slowVins: readonly string[] = [slowVin, burnVin]

@@ -4,7 +4,7 @@ import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { turn } from './fake-clock.ts'
 import { data, gates, scene, state } from './scene.ts'
 
-/** A durable inbox that keeps messages as they are: a disk of text is slow with many. */
+/** A durable inbox that keeps messages as objects, because a disk of text is slow with many messages. */
 function quickInbox(): InboxFactory {
   return () => {
     const kept = new Map<string, InboxMessage>()
@@ -41,8 +41,8 @@ async function* nothing(): AsyncGenerator<never> {}
 const limits = { pendingMessages: 100_000 }
 const posts = Array.from({ length: 30 }, (_, n) => n)
 
-describe('what waits far behind', () => {
-  test('is handled in order, however long its lane, with what comes meanwhile', async () => {
+describe('messages that wait far behind', () => {
+  test('are handled in order, however long their lane, with those that come meanwhile', async () => {
     const { receiver, post } = scene({ inbox: storedInbox(disk()) })
     const gate = gates()
     const seen: Record<string, unknown[]> = { A: [], B: [] }
@@ -65,7 +65,7 @@ describe('what waits far behind', () => {
     expect(receiver.stats()).toMatchObject({ handled: 90, lanes: 0, running: 0, pending: { messages: 0 } })
   })
 
-  test('is counted by a drain as left, and is found by the next process', async () => {
+  test('are counted by a drain as left, and are found by the next process', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on) })
     first.receiver.on('data', () => new Promise(() => {}))
@@ -82,7 +82,7 @@ describe('what waits far behind', () => {
     expect(second.receiver.stats()).toMatchObject({ recovered: 30, handled: 30, lanes: 0 })
   })
 
-  test('keeps the env of its request', async () => {
+  test('keep the env of their request', async () => {
     const { receiver } = scene({ inbox: storedInbox(disk()) })
     const gate = gates()
     const seen: unknown[] = []
@@ -98,7 +98,7 @@ describe('what waits far behind', () => {
     expect(seen).toEqual(posts.map((n) => envs[n % 2]))
   })
 
-  test('is waited for by those who wait: answers, deliveries in tests', async () => {
+  test('are waited for by answers, and by deliveries in tests', async () => {
     const { receiver, post } = scene({ inbox: storedInbox(disk()), ack: 'handled' })
     const gate = gates()
     receiver.on('data', () => gate.wait('it'))
@@ -113,7 +113,7 @@ describe('what waits far behind', () => {
     expect(answers).toEqual(posts.map(() => 200))
   })
 
-  test('keeps the places of gaps, malformed bodies and other topics', async () => {
+  test('keep the places of gaps, malformed bodies and other topics', async () => {
     const { receiver, post } = scene({ inbox: storedInbox(disk()) })
     const gate = gates()
     const seen: unknown[] = []
@@ -130,7 +130,7 @@ describe('what waits far behind', () => {
     expect(seen).toEqual(posts.flatMap((n) => [n, `after ${n}`]))
   })
 
-  test('a thousand stuck vehicles with messages behind them keep nobody waiting', async () => {
+  test('a thousand stuck vehicles with messages behind them do not keep other vehicles waiting', async () => {
     const { receiver } = scene({ inbox: quickInbox(), limits, concurrency: 16, retry: { attempts: 9, minMs: 30_000 } })
     let healthy = 0
     receiver.on('data', ({ vin }) => {
@@ -148,7 +148,7 @@ describe('what waits far behind', () => {
     expect(receiver.stats()).toMatchObject({ lanes: 1000, running: 0, pending: { messages: 30_000 } })
   })
 
-  test('of more vehicles than there may be works is handled in order, also when some fail and more come meanwhile', async () => {
+  test('of more vehicles than there can be records are handled in order, also when some fail and more come meanwhile', async () => {
     const vehicles = 10_500
     const { receiver, clock } = scene({
       inbox: quickInbox(),

@@ -7,7 +7,7 @@ import { data, gates, scene, state } from './scene.ts'
 const numbers = (events: readonly EventOf<'data'>[]): unknown[] => events.map((event) => event.data.Odometer)
 
 describe('a batch', () => {
-  test('is run as soon as it has its size', async () => {
+  test('runs as soon as it has its size', async () => {
     const { receiver, post, clock } = scene()
     const seen: unknown[] = []
     receiver.batch('data', { size: 3, withinMs: 1000 }, (events) => void seen.push(numbers(events)))
@@ -19,7 +19,7 @@ describe('a batch', () => {
     expect(clock.timers()).toEqual([])
   })
 
-  test('is run when the time of its first message is over', async () => {
+  test('runs when the time since its first message is over', async () => {
     const { receiver, post, clock } = scene()
     const seen: unknown[] = []
     receiver.batch('data', { size: 3, withinMs: 1000 }, (events) => void seen.push(numbers(events)))
@@ -66,7 +66,7 @@ describe('a batch', () => {
     expect(receiver.stats()).toMatchObject({ handled: 2, retried: 1, lanes: 0 })
   })
 
-  test('what its vehicle has for nobody, or somebody else, waits until the batch is settled', async () => {
+  test('a message of its vehicle for no handler, or for another one, waits until the batch is settled', async () => {
     const { receiver, post, clock } = scene()
     const gate = gates()
     const seen: unknown[] = []
@@ -91,7 +91,7 @@ describe('a batch', () => {
     expect(receiver.stats()).toMatchObject({ handled: 4, lanes: 0 })
   })
 
-  test('what comes while it runs goes into the next one, which waits for it in the lanes that both have', async () => {
+  test('messages that come while it runs go into the next batch, which waits for it in the lanes that both have', async () => {
     const { receiver, post, clock } = scene()
     const gate = gates()
     const seen: unknown[] = []
@@ -151,7 +151,7 @@ describe('a batch', () => {
 })
 
 describe('a batch that fails', () => {
-  test('is split at once, until the message is found that it fails for: that one is tried again alone', async () => {
+  test('is split at once until it fails for a single message, which is retried alone', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 3, minMs: 100, maxMs: 100 } })
     const runs: unknown[][] = []
     const told: unknown[] = []
@@ -175,7 +175,7 @@ describe('a batch that fails', () => {
     expect(await receiver.deadLetters.list({ limit: 1 })).toMatchObject([{ error: 'Error: no', attempts: 3 }])
   })
 
-  test('tells its halves that they were handed out before', async () => {
+  test('marks its halves as redelivered', async () => {
     const { receiver, post } = scene()
     const runs: unknown[] = []
     receiver.batch('data', { size: 2, withinMs: 10 }, (_, { deliveries }) => {
@@ -187,7 +187,7 @@ describe('a batch that fails', () => {
     expect(runs).toEqual([[false, false], [true], [true]])
   })
 
-  test('of one vehicle keeps its order: what is behind the message that fails waits for it', async () => {
+  test('of one vehicle keeps its order: messages behind the one that fails wait for it', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 100, maxMs: 100 } })
     const done: unknown[] = []
     receiver.batch('data', { size: 8, withinMs: 10 }, (events) => {
@@ -203,7 +203,7 @@ describe('a batch that fails', () => {
     expect(receiver.stats()).toMatchObject({ handled: 8, deadLettered: 1, lanes: 0 })
   })
 
-  test('with Retry rests as a whole and is run again together; after the last attempt all are dead letters', async () => {
+  test('with Retry waits and runs again undivided; after the last attempt all are dead letters', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2 } })
     const runs: unknown[] = []
     const told: unknown[] = []
@@ -223,7 +223,7 @@ describe('a batch that fails', () => {
     expect(receiver.stats()).toMatchObject({ retried: 2, deadLettered: 2, lanes: 0 })
   })
 
-  test('with Retry rests on in the next process, and its attempt has been counted', async () => {
+  test('with Retry goes on resting in the next process, and its attempt has been counted', async () => {
     const on = disk()
     const clock = fakeClock()
     const first = scene({ inbox: storedInbox(on) }, clock)
@@ -247,7 +247,7 @@ describe('a batch that fails', () => {
     expect(attempts).toEqual([[2], [2]])
   })
 
-  test('with Discard is done with', async () => {
+  test('with Discard is over', async () => {
     const { receiver, post, clock } = scene()
     receiver.batch('data', { size: 2, withinMs: 10 }, () => {
       throw new Discard('not today')
@@ -300,7 +300,7 @@ describe('a drain', () => {
     expect(seen).toEqual([[1, 2]])
   })
 
-  test('at its deadline leaves what is gathered, and the attempt does not count for the next process', async () => {
+  test('leaves gathered messages at its deadline, and the attempt does not count for the next process', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on) })
     first.receiver.batch('data', { size: 2, withinMs: 10 }, () => new Promise(() => {}))
@@ -321,7 +321,7 @@ describe('a drain', () => {
     expect(seen).toEqual([[1, 2, 3], [[1, true], [1, true], [1, false]]]) // prettier-ignore
   })
 
-  test('leaves what a handler asked to be given later as it asked: its time and its attempt hold for the next process', async () => {
+  test('leaves a message after Retry as it is: its time and its attempt hold for the next process', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on) })
     first.receiver.batch('data', { size: 2, withinMs: 10 }, () => {

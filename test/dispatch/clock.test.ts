@@ -32,7 +32,7 @@ describe('after the clock was set back by an hour', () => {
     expect(seen).toEqual([1])
   })
 
-  test('a handler that rests as a whole is tried again as soon as before', async () => {
+  test('a resting handler is tried again as soon as before', async () => {
     const clock = settableClock()
     const { receiver, post } = scene({ clock })
     let isAway = true
@@ -54,7 +54,7 @@ describe('after the clock was set back by an hour', () => {
     expect(handled).toBe(8)
   })
 
-  test('messages that were refused before and after are in a gap that is as long as the refusals took', async () => {
+  test('messages that were refused before and after are in a gap that lasts as long as the refusals did', async () => {
     const clock = settableClock()
     const { receiver, post } = scene({ clock, limits: { pendingMessages: 1 } })
     const gaps: unknown[] = []
@@ -123,7 +123,7 @@ test('with an inbox in memory too, a process that stood still emits a gap for th
     const fromMs = clock.now()
     const takeUntil = new Promise((resolve) => clock.fake.after(10_000, () => resolve(undefined)))
     const drained = isStopping ? receiver.drain({ takeUntil }) : undefined
-    // Time passes, and no timer runs until the end.
+    // Lets time pass. No timer runs before the end.
     clock.set(20_000)
     await clock.fake.advance(10_000)
     await drained

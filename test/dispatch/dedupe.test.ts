@@ -4,7 +4,7 @@ import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { turn } from './fake-clock.ts'
 import { data, gates, scene, state } from './scene.ts'
 
-test('a message that was handled before is passed over within the time, whatever its format, and counted', async () => {
+test('a message that was handled before is skipped within the time, whatever its format, and counted', async () => {
   const { receiver, post, clock } = scene({ dedupe: { withinMs: 1000 } })
   const seen: unknown[] = []
   receiver.on('*', (event) => void seen.push(event.topic === 'data' ? event.data.Odometer : event.topic))
@@ -26,14 +26,14 @@ test('a message that was handled before is passed over within the time, whatever
   expect(duplicates).toBeGreaterThanOrEqual(2)
 })
 
-test('by default nothing is passed over', async () => {
+test('by default nothing is skipped', async () => {
   const { receiver, post } = scene()
   await post([data('A', 1), data('A', 1)])
   await turn()
   expect(receiver.stats()).toMatchObject({ handled: 2, duplicates: 0 })
 })
 
-test('only what was handled makes later ones duplicates: not what waits, fails or is dead', async () => {
+test('only a handled message makes later ones duplicates, not one that waits, fails or is dead', async () => {
   const { receiver, post, clock } = scene({ dedupe: { withinMs: 100_000 }, retry: { attempts: 1 } })
   const gate = gates()
   let runs = 0
@@ -104,7 +104,7 @@ test.each([[{}], [{ withinMs: 0 }], [{ withinMs: 1, maxEntries: 0 }], [{ withinM
   },
 )
 
-test('of two that are gathered for one batch only the first is in it, and those behind stay behind', async () => {
+test('of two duplicates that are gathered for one batch only the first is in it, and later messages stay behind it', async () => {
   const { receiver, post, clock } = scene({ dedupe: { withinMs: 100_000 } })
   const batches: unknown[][] = []
   receiver.batch('data', { size: 10, withinMs: 100 }, (events) => {

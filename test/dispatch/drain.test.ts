@@ -7,7 +7,7 @@ import { turn } from './fake-clock.ts'
 import { data, gates, scene } from './scene.ts'
 
 describe('drain', () => {
-  test('intake answers 503, code 23, and a stranger still learns nothing', async () => {
+  test('new messages are answered with 503, code 23, and a stranger still learns nothing', async () => {
     const { receiver, post } = scene({ secret: 'a-secret' })
     void receiver.drain()
     expect(await post(data('A', 1))).toMatchObject({ status: 401 })
@@ -23,12 +23,12 @@ describe('drain', () => {
     expect(clock.timers()).toEqual([])
   })
 
-  test('called again it is the same drain', () => {
+  test('a second call returns the same drain', () => {
     const { receiver } = scene()
     expect(receiver.drain()).toBe(receiver.drain({ deadlineMs: 1 }))
   })
 
-  test('waits until lanes are empty: what waits, what runs, what rests before a retry', async () => {
+  test('waits until the lanes are empty: waiting messages, running ones, and those that rest before a retry', async () => {
     const { receiver, post, clock } = scene({ concurrency: 2, retry: { attempts: 5 } })
     const gate = gates()
     receiver.on('data', ({ vin }, { delivery }) => {
@@ -62,7 +62,7 @@ describe('drain', () => {
     expect(await drained).toEqual({ handled: 1, left: 0, lost: 0 })
   })
 
-  test('waits for work that is born meanwhile: the gap of what was refused', async () => {
+  test('waits for work that arises meanwhile: the gap of refused messages', async () => {
     const { receiver, post } = scene({ limits: { pendingMessages: 1 } })
     const gate = gates()
     const gaps: string[] = []
@@ -110,7 +110,7 @@ describe('drain', () => {
     expect(gaps).toEqual(['A', 'B'])
   })
 
-  test('logs a gap that it could not report any more', async () => {
+  test('logs a gap that no event could report any more', async () => {
     const inbox = storedInbox(disk(), {
       put() {
         throw new Error('EIO')
@@ -123,7 +123,7 @@ describe('drain', () => {
     expect(lines.join('\n')).toContain('no gap event could report it')
   })
 
-  test('at the deadline signals are aborted, and from memory what is left is counted, logged and gone', async () => {
+  test('at the deadline signals are aborted, and messages left in memory are counted, logged and lost', async () => {
     const { receiver, post, clock, lines } = scene({ concurrency: 2 })
     const reasons: unknown[] = []
     const started: unknown[] = []
@@ -158,7 +158,7 @@ describe('drain', () => {
     expect(started).toHaveLength(before)
   })
 
-  test('no handler is started after the deadline, not even the next one of a message under way', async () => {
+  test('no handler starts after the deadline, not even the next one of a message in progress', async () => {
     const { receiver, post, clock } = scene()
     const started: string[] = []
     receiver
@@ -178,7 +178,7 @@ describe('drain', () => {
     expect({ started, result }).toEqual({ started: ['first'], result: { handled: 0, left: 0, lost: 1 } })
   })
 
-  test('one deadline covers requests on their way and handlers together', async () => {
+  test('one deadline covers open requests and handlers together', async () => {
     const { receiver, post, clock } = scene({ ack: 'handled' })
     receiver.on('data', () => new Promise(() => {}))
     const answer = post(data('A', 1))
@@ -212,7 +212,7 @@ describe('drain', () => {
     expect({ seen, result }).toEqual({ seen: ['A'], result: { handled: 1, left: 0, lost: 0 } })
   })
 
-  test('one that is still being read at the deadline is refused, not taken and lost', async () => {
+  test('a request that is still being read at the deadline is refused, not taken and lost', async () => {
     const { receiver, clock } = scene()
     receiver.on('data', () => {})
     const body = new TransformStream<Uint8Array, Uint8Array>()
@@ -229,7 +229,7 @@ describe('drain', () => {
     expect(receiver.stats()).toMatchObject({ received: 0, refused: { draining: 1 }, lost: 0 })
   })
 
-  test('what is merged into another is not counted twice at the deadline', async () => {
+  test('a message that was merged into another is not counted twice at the deadline', async () => {
     const { receiver, post, clock } = scene({ overflow: 'conflate', concurrency: 1, limits: { pendingMessages: 5 } })
     receiver.on('data', () => new Promise(() => {}))
     for (let n = 0; n < 20; n += 1) await post(data('A', n))
@@ -243,7 +243,7 @@ describe('drain', () => {
     expect(result).toEqual({ handled: 0, left: 0, lost: received - conflated })
   })
 
-  test('what is left in a durable inbox is left, not lost: the next process handles it, in order', async () => {
+  test('messages in a durable inbox are left, not lost: the next process handles them in order', async () => {
     const on = disk()
     const { receiver, post, clock } = scene({ inbox: storedInbox(on), concurrency: 1 })
     receiver.on('data', ({ data: { Odometer } }) => (Odometer === 1 ? undefined : new Promise(() => {})))
@@ -262,7 +262,7 @@ describe('drain', () => {
     expect(seen).toEqual([[2, true], [3, false], [4, false]]) // prettier-ignore
   })
 
-  test('an inbox that does not answer does not keep the drain from ending', async () => {
+  test('a drain ends although the inbox does not answer', async () => {
     const inbox = storedInbox(disk(), { settle: () => new Promise(() => {}) })
     const { receiver, post, clock } = scene({ inbox })
     receiver.on('data', () => {})
@@ -274,7 +274,7 @@ describe('drain', () => {
     expect(clock.timers()).toEqual([])
   })
 
-  test('the inbox is closed when it is over', async () => {
+  test('the inbox is closed at its end', async () => {
     let closed = 0
     const { receiver } = scene({
       inbox: (settings) => ({ ...memoryInbox()(settings), close: async () => void (closed += 1) }),
@@ -284,7 +284,7 @@ describe('drain', () => {
   })
 })
 
-test('a process ends by itself after a drain, also at the deadline, and with nothing but system timers', async () => {
+test('a process ends by itself after a drain, also at the deadline, and with the system clock', async () => {
   const child = fileURLToPath(new URL('draining-process.ts', import.meta.url))
   const output = await new Promise<string>((resolve, reject) =>
     execFile(process.execPath, [child], { timeout: 15_000 }, (error, stdout, stderr) =>

@@ -9,7 +9,7 @@ import { data, gates, scene } from './scene.ts'
 const files = createFiles()
 
 describe('the drain of a durable inbox', () => {
-  test('starts no handler, and leaves what waits to the next process in order', async () => {
+  test('starts no handler, and leaves waiting messages to the next process in order', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on), concurrency: 1 })
     const gate = gates()
@@ -110,7 +110,7 @@ describe('a handler that fails for every vehicle', () => {
     ['in memory', { limits: { pendingMessages: 100_000 } }],
     ['with SQLite', { inbox: sqliteInbox({ path: files.path() }) }],
   ])(
-    'rests as a whole: ten minutes without its database make no dead letter and keep the order (%s)',
+    'rests: ten minutes without its database make no dead letter and keep the order (%s)',
     async (_, options) => {
       const { receiver, post, clock, lines } = scene(options)
       const seen = new Map<string, unknown[]>()

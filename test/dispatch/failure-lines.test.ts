@@ -71,7 +71,7 @@ describe('a line about a handler that failed', () => {
     expect(details(lines, 'a handler for a batch of data failed')).toMatchObject({ handler: 'insert', messages: 2 })
   })
 
-  test('has two handlers of one topic in two lines', async () => {
+  test('is separate for each handler of a topic', async () => {
     const { receiver, post, lines } = scene()
     for (const name of ['one', 'two'])
       receiver.on(

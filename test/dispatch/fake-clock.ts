@@ -3,7 +3,7 @@ import { type FakeClock, fakeClock } from '../../src/testing/fake-clock.ts'
 
 export { type FakeClock, fakeClock, turn } from '../../src/testing/fake-clock.ts'
 
-/** A clock that can be set. `elapsedMs` runs on. */
+/** A clock that can be set. Setting it does not affect `elapsedMs`. */
 export function settableClock(
   startMs?: number,
 ): Required<Clock> & { readonly fake: FakeClock; set(byMs: number): void } {

@@ -157,7 +157,7 @@ describe('filters', () => {
     expect(seen).toEqual(['A', 'C'])
   })
 
-  test('both together narrow', async () => {
+  test('a message must match both filters', async () => {
     const { receiver, post } = scene()
     const seen: unknown[] = []
     receiver.on('data', (event) => void seen.push(event.data.Odometer), { vins: ['A'], fields: ['Soc'] })
@@ -205,7 +205,7 @@ describe('context', () => {
     ['@hono/node-server', { incoming: {}, outgoing: {} }],
     ['Deno', Object.create({ remoteAddr: {}, completed: Promise.resolve() })],
   ])(
-    'env is not the connection that %s gives in its place: a message that waits would keep it',
+    'env is not the connection that %s passes as the bindings: a waiting message would keep it in memory',
     async (_, connection) => {
       const receiver = createReceiver({ secret: false })
       const seen: unknown[] = []
@@ -217,7 +217,7 @@ describe('context', () => {
     },
   )
 
-  test('env is whole where a host adds something of its own to a connection', async () => {
+  test('env is complete when a host adds something of its own to a connection', async () => {
     const receiver = createReceiver<{ Bindings: { DB: string } }>({ secret: false })
     const seen: unknown[] = []
     receiver.on('data', (_event, { env }) => void seen.push(env.DB))
@@ -228,7 +228,7 @@ describe('context', () => {
     expect(seen).toEqual(['one'])
   })
 
-  test('log is the log of the receiver, env is there without bindings, delivery.id is a UUIDv7', async () => {
+  test('log is the log of the receiver, env exists without bindings, delivery.id is a UUIDv7', async () => {
     const { receiver, post, lines } = scene()
     const contexts: HandlerContext[] = []
     receiver.on('data', (_, context) => {

@@ -7,11 +7,11 @@ import { data, gates, type Scene, scene } from './scene.ts'
 /** The request that the running code belongs to. */
 const request = new AsyncLocalStorage<string>()
 
-/** A runtime that binds work to requests and ends it when nothing holds the request any more, as Workers do. */
+/** A runtime that binds work to requests, and ends the work when nothing keeps the request alive any more, as Workers do. */
 interface Isolate extends Scene {
   /** Posts as a request of its own. */
   send(name: string, body: unknown): Promise<number>
-  /** Whether something still holds the request. */
+  /** Whether something still keeps the request alive. */
   isHeld(name: string): boolean
   /** Ends a request without notice. None of its timers fires. */
   kill(name: string): void
@@ -95,7 +95,7 @@ describe('where the runtime binds work to its request', () => {
     expect([isHeld('first'), isHeld('second')]).toEqual([false, false])
   })
 
-  test('after 25 s what is unfinished is aborted, counted as lost, logged, and reported in a gap; the rest continues', async () => {
+  test('after 25 s unfinished messages are aborted, counted as lost, logged, and reported in a gap; the others continue', async () => {
     const { receiver, send, isHeld, clock, lines } = isolate({ concurrency: 2 })
     const gate = gates()
     const seen: unknown[] = []
@@ -129,7 +129,7 @@ describe('where the runtime binds work to its request', () => {
     expect(isHeld('second')).toBe(false)
   })
 
-  test('a message in back-off when its request ends does not keep its lane', async () => {
+  test('a message in back-off releases its lane when its request ends', async () => {
     const { receiver, send, clock } = isolate({ retry: { attempts: 9, minMs: 20_000 } })
     const seen: unknown[] = []
     receiver.on('data', ({ data: { Odometer } }) => {
@@ -144,7 +144,7 @@ describe('where the runtime binds work to its request', () => {
     expect(receiver.stats()).toMatchObject({ lost: 1, handled: 1 })
   })
 
-  test('a request that the runtime ended without a word is given up when the next one comes', async () => {
+  test('a request that the runtime ended without notice is given up when the next one comes', async () => {
     const { receiver, send, clock, kill } = isolate({ concurrency: 1 })
     const seen: unknown[] = []
     receiver.on('data', ({ data: { Odometer } }) => {
@@ -162,7 +162,7 @@ describe('where the runtime binds work to its request', () => {
     expect(receiver.stats()).toMatchObject({ received: 4, lost: 2, handled: 2, lanes: 0, running: 0 })
   })
 
-  test('a gap event within a request has its bindings and keeps it open', async () => {
+  test('a gap event within a request gets the bindings of the request and keeps it open', async () => {
     const { receiver, send, isHeld } = isolate({ limits: { pendingMessages: 1 } })
     const gate = gates()
     const seen: unknown[] = []

@@ -49,7 +49,7 @@ const end: fc.Arbitrary<readonly Action[]> = fc.oneof(
   ).map(([drain, actions]) => [drain, ...actions]), // prettier-ignore
 )
 
-test('however accepting, handling, failing, time, crashes and a drain interleave: in order per VIN, nothing twice, nothing lost, the bound kept', async () => {
+test('in every interleaving of accepting, handling, failing, time, crashes and a drain: in order per VIN, nothing twice, nothing lost, within the limits', async () => {
   await fc.assert(
     fc.asyncProperty(
       configuration,

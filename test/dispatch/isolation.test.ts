@@ -24,7 +24,7 @@ const hostile = new Proxy(new Error('x'), {
   },
 })
 
-/** The ways in which a handler can fail at once, and what `onError` gets. */
+/** The ways in which a handler can fail at once, and the error that `onError` gets. */
 const failures: readonly (readonly [name: string, fail: () => unknown, error: unknown])[] = [
   [
     'throws',
@@ -129,7 +129,7 @@ describe('a handler that fails', () => {
     expect(clock.timers()).toEqual([])
   })
 
-  test('one that hangs is failed after timeoutMs, its signal is aborted, and its lane goes on', async () => {
+  test('one that hangs fails after timeoutMs, its signal is aborted, and its lane goes on', async () => {
     const { receiver, post, clock } = scene({ timeoutMs: 1000, retry: { attempts: 1 } })
     const reasons: unknown[] = []
     const seen: unknown[] = []
@@ -160,7 +160,7 @@ describe('a handler that fails', () => {
     expect(late?.()).toBe(true)
   })
 
-  test('a thenable that never settles is failed after timeoutMs', async () => {
+  test('a thenable that never settles fails after timeoutMs', async () => {
     const { receiver, post, clock } = scene({ timeoutMs: 1000, retry: { attempts: 1 } })
     // oxlint-disable-next-line no-thenable
     receiver.on('data', () => ({ then() {} }))
@@ -246,10 +246,10 @@ describe('back-off', () => {
     expect(receiver.stats()).toMatchObject({ deadLettered: 1, retried: 7 })
   })
 
-  test('differs by chance, so that what failed together does not come back together', async () => {
+  test('is partly random, so that messages that failed together do not come back together', async () => {
     const { receiver, post, clock } = scene({ retry: { minMs: 10_000 }, concurrency: 200 })
     receiver.on('data', ({ vin }) => {
-      // The handler works for some vehicles, so it does not rest as a whole.
+      // The handler works for some vehicles, so its circuit breaker stays closed.
       if (vin.startsWith('VIN')) throw new Error('always')
     })
     for (let n = 0; n < 100; n += 1) await post([data(`VIN${n}`, n), data(`GOOD${n}`, n)])
@@ -322,7 +322,7 @@ describe('dead letters', () => {
     expect(await receiver.deadLetters.list({ limit: 2 })).toEqual(letters.slice(0, 2))
   })
 
-  test('the ring is bounded, and what falls out is counted', async () => {
+  test('are limited in number, and dropped ones are counted', async () => {
     const { memoryInbox } = await import('fleethook')
     const { receiver, post } = scene({ ...giveUp, inbox: memoryInbox({ deadLetters: 3 }) })
     receiver.on('data', () => {
@@ -335,7 +335,7 @@ describe('dead letters', () => {
     expect(receiver.stats()).toMatchObject({ deadLettered: 10, deadLettersDropped: 7 })
   })
 
-  test('the ring takes no more bytes than messages may', async () => {
+  test('are limited to the bytes of pending messages', async () => {
     const body = JSON.stringify(data('A', 1))
     const { receiver, post } = scene({ ...giveUp, limits: { pendingBytes: body.length * 2 } })
     receiver.on('data', () => {
@@ -448,7 +448,7 @@ describe('dead letters', () => {
     expect(await receiver.deadLetters.list()).toHaveLength(1)
   })
 
-  test('a receiver that drains replays nothing: what is a dead letter is safe', async () => {
+  test('a receiver that drains replays nothing: a dead letter is safe as it is', async () => {
     const { receiver, post } = scene(giveUp)
     receiver.on('data', () => {
       throw new Error('no')
@@ -514,7 +514,7 @@ describe('onError', () => {
     expect(receiver.stats()).toMatchObject({ deadLettered: 2, lanes: 0 })
   })
 
-  test('what is no function is refused', () => {
+  test('anything but a function is refused', () => {
     // @ts-expect-error: what a user without types can do
     expect(() => scene().receiver.onError('nope')).toThrow(expect.objectContaining({ code: 'handler_invalid' }))
   })

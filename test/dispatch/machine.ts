@@ -71,7 +71,7 @@ interface Passage {
   readonly succeeded: Set<string>
   /** The number of runs of each message in this process. */
   readonly attempts: Map<string, number>
-  /** Messages that have failed all their attempts. */
+  /** Messages whose attempts have all failed. */
   readonly exhausted: Set<string>
   dead: boolean
 }
@@ -136,7 +136,7 @@ export function machine(configuration: Configuration): {
         if (alive !== generation) return
         const passage = passages.get(id)
         if (passage === undefined) {
-          // That many processes, now ended, handed it out, and this one did not.
+          // Earlier processes handed it out this many times, and this process did not.
           observe(() =>
             expect({ error, generation }).toMatchObject({ error: expect.stringContaining('processes ended') }),
           )
@@ -226,7 +226,7 @@ export function machine(configuration: Configuration): {
     expect(delivery.attempt).toBeGreaterThanOrEqual(attempt)
     expect(delivery.attempt).toBeLessThanOrEqual(attempts)
     const noted = on.next.get(id)
-    // The record of an earlier process, or of this one, is right.
+    // The record of an earlier process, or the one of this process, is right.
     expect(delivery.attempt).toBeGreaterThan(noted?.attempts ?? 0)
     expect(clock.now()).toBeGreaterThanOrEqual(noted?.notBefore ?? 0)
     expect(runs.filter(({ ids }) => ids.includes(id))).toEqual([])
@@ -255,7 +255,7 @@ export function machine(configuration: Configuration): {
     })
     if (inOrder) {
       for (const [at, { vin }] of of.entries()) {
-        // Earlier messages of the vehicle that were handed out and are not settled are in the same batch, in front.
+        // Earlier messages of the vehicle that were handed out and are not settled come first in the same batch.
         const known = [...passages.values()].filter((other) => other.vin === vin)
         const before = known.slice(0, known.indexOf(of[at] as Passage))
         for (const other of before) expect(of.slice(0, at), `${other.number} is passed over`).toContain(other)
@@ -378,7 +378,7 @@ export function machine(configuration: Configuration): {
     }))
   }
 
-  /** The process loses everything that only it had. The disk keeps the rest. */
+  /** Everything that only the process had is lost. The disk keeps the rest. */
   function crash(): void {
     if (!durable || draining !== undefined) return
     const kept = new Set([...on.messages.values(), ...on.dead.values()].flatMap(numbersIn))
@@ -460,7 +460,7 @@ export function machine(configuration: Configuration): {
       await settleDown()
       check()
       if (receiver.stats().openGaps > 0 && draining === undefined) {
-        // A gap waits for the next message that the inbox takes.
+        // A gap is emitted with the next message that the inbox takes.
         await act({ kind: 'post', vins: ['Z'] })
         await settleDown()
       }

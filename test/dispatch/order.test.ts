@@ -156,7 +156,7 @@ describe('concurrency', () => {
     expect(seen).toEqual(['A', 'B', 'C', 'A', 'B', 'A'])
   })
 
-  test('a lane in back-off holds no place among the running and keeps its order', async () => {
+  test('a lane in back-off takes no slot of concurrency and keeps its order', async () => {
     const { receiver, post, clock } = scene({ concurrency: 1 })
     const seen: string[] = []
     receiver.on('data', ({ vin, data: { Odometer } }, { delivery }) => {

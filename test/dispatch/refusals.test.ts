@@ -79,7 +79,7 @@ describe('the log', () => {
     expect(clock.timers()).toEqual([])
   })
 
-  test('is no way to stop the receiver', async () => {
+  test('cannot stop the receiver by throwing', async () => {
     const fail = (): never => {
       throw new Error('no log')
     }
@@ -109,7 +109,7 @@ describe('onRefused', () => {
     expect(seen[0]?.hint).toContain('Set `auth` of the webhook')
   })
 
-  test('may throw or reject: the answer stays, the others are called, and the log says so', async () => {
+  test('may throw or reject: the answer stays, the others are called, and the log reports it', async () => {
     const { lines, receiver, post } = guarded()
     const seen: string[] = []
     receiver

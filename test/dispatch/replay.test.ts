@@ -5,7 +5,7 @@ import { data, gates, type Scene, scene, state } from './scene.ts'
 
 const fails = { retry: { attempts: 1 } }
 
-/** Ten dead letters a second apart: data of A and B in turns, and a state of A at the end. */
+/** Ten dead letters a second apart: data of A and B alternating, and a state of A at the end. */
 async function withLetters(options: Parameters<typeof scene>[0] = {}): Promise<Scene & { readonly startMs: number }> {
   const made = scene({ ...fails, ...options })
   let broken = true
@@ -46,14 +46,14 @@ describe.each(inboxes)('dead letters %s', (_, options) => {
     expect(pages).toEqual([2, 2, 2, 2, 1])
   })
 
-  test('one is got by its id', async () => {
+  test('get returns one by its id', async () => {
     const { receiver } = await withLetters(options())
     const [letter] = await receiver.deadLetters.list()
     expect(await receiver.deadLetters.get(letter?.id ?? '')).toEqual(letter)
     expect(await receiver.deadLetters.get('018dd97c-0480-7000-bf06-cd51878c1524')).toBeUndefined()
   })
 
-  test('those that are meant are replayed, in order, or only counted', async () => {
+  test('those that match are replayed, in order, or only counted', async () => {
     const { receiver } = await withLetters(options())
     const seen: unknown[] = []
     receiver.on('data', ({ data: { Odometer } }, { delivery }) => void seen.push([Odometer, delivery.replayed]))
@@ -65,7 +65,7 @@ describe.each(inboxes)('dead letters %s', (_, options) => {
     expect(receiver.stats()).toMatchObject({ replayed: 4, handled: 4, lanes: 0 })
   })
 
-  test('those that are meant are discarded, or only counted', async () => {
+  test('those that match are discarded, or only counted', async () => {
     const { receiver } = await withLetters(options())
     expect(await receiver.deadLetters.discard({ topic: 'data', dryRun: true })).toBe(9)
     expect(await receiver.deadLetters.discard({ topic: 'data' })).toBe(9)
@@ -89,14 +89,14 @@ describe.each(inboxes)('dead letters %s', (_, options) => {
     expect(await receiver.deadLetters.list({ limit: 1000 })).toHaveLength(250)
   })
 
-  test('a time that is none, or a limit, is refused', async () => {
+  test('an invalid time or limit is refused', async () => {
     const { receiver } = scene(options())
     await expect(receiver.deadLetters.list({ from: new Date('x') })).rejects.toMatchObject({ code: 'option_invalid' })
     await expect(receiver.deadLetters.list({ limit: 0 })).rejects.toMatchObject({ code: 'option_invalid' })
   })
 })
 
-describe('what was handled', () => {
+describe('a replay of handled messages', () => {
   async function handled(count: number): Promise<Scene & { readonly startMs: number; readonly seen: unknown[] }> {
     const made = scene({ inbox: storedInbox(disk({ retains: true })) })
     const seen: unknown[] = []
@@ -117,7 +117,7 @@ describe('what was handled', () => {
     to: new Date(startMs + to * 1000),
   })
 
-  test('is replayed by time of receipt, vehicle and topic, in order, as replayed', async () => {
+  test('selects by time of receipt, vehicle and topic, and keeps the order and the mark', async () => {
     const { receiver, startMs, seen } = await handled(6)
     expect(await receiver.replay({ ...times(startMs, 1, 4), dryRun: true })).toBe(6)
     expect(await receiver.replay({ ...times(startMs, 1, 4), vin: 'A' })).toBe(3)
@@ -127,7 +127,7 @@ describe('what was handled', () => {
     expect(receiver.stats()).toMatchObject({ received: 12, replayed: 3, handled: 15, lanes: 0 })
   })
 
-  test('comes once, though it is settled again before the replay ends; live messages get in between', async () => {
+  test('runs each once, although it is settled again before the replay ends; live messages run in between', async () => {
     const { receiver, post, startMs, seen } = await handled(150)
     const gate = gates()
     receiver.on('data', ({ vin, data: { Odometer } }, { delivery }) =>
@@ -141,18 +141,18 @@ describe('what was handled', () => {
     await turn()
     const order = seen.filter((each) => Array.isArray(each) && each[0] === 'A').map((each) => (each as unknown[])[1])
     expect(order).toHaveLength(151)
-    // The second hundred waits until the first is done, so the live one is before it.
+    // The second hundred waits until the first hundred is done, so the live message comes before it.
     expect(order.indexOf(1000)).toBe(100)
   })
 
-  test('is nothing where the inbox forgets it', async () => {
+  test('has no messages when the inbox does not keep them', async () => {
     const { receiver, post } = scene()
     await post(data('A', 1))
     await turn()
     expect(await receiver.replay({ from: new Date(0), to: new Date(8.64e15) })).toBe(0)
   })
 
-  test('is not replayed while the receiver drains', async () => {
+  test('is refused while the receiver drains', async () => {
     const { receiver, startMs } = await handled(1)
     await receiver.drain()
     await expect(receiver.replay(times(startMs, 0, 10))).rejects.toMatchObject({ code: 'inbox_unavailable' })

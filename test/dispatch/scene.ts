@@ -32,7 +32,7 @@ export function logInto(lines: string[]): Log {
   return { debug: say('debug'), info: say('info'), warn: say('warn'), error: say('error') }
 }
 
-/** A `data` message of the service's own format. `Odometer` tells messages of a test apart. */
+/** A `data` message of the service's own format. `Odometer` identifies a message within a test. */
 export function data(vin: string, odometer: number, more: object = {}): object {
   return { vin, createdAt: '2024-02-24T04:58:44.123Z', data: { Odometer: odometer, ...more } }
 }

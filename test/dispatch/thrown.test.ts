@@ -39,7 +39,7 @@ describe('Retry', () => {
     expect(await receiver.deadLetters.list()).toMatchObject([{ error: 'RangeError: busy' }])
   })
 
-  test('beside another handler that fails, the longer of both waits holds', async () => {
+  test('beside another handler that fails, the longer of the two waits applies', async () => {
     const { receiver, post, clock } = scene({ retry: { minMs: 10, maxMs: 10 } })
     let runs = 0
     receiver
@@ -80,13 +80,13 @@ describe('Discard', () => {
     expect(told).toEqual([])
     expect(receiver.stats()).toMatchObject({ handled: 1, discarded: 1, retried: 0, deadLettered: 0 })
     expect(await receiver.deadLetters.list()).toEqual([])
-    const said = lines.filter((line) => line.includes('discarded'))
+    const said = lines.filter((line) => line.includes('threw Discard'))
     expect(said).toEqual([expect.stringContaining('older than a week')])
     expect(said.join()).not.toContain('4711')
   })
 })
 
-test('both are known when they come from another copy of the package, and nothing else is', () => {
+test('Retry and Discard from another copy of the package are recognized, and nothing else is', () => {
   const foreign = (kind: string, more: object): Error => Object.assign(new Error('x'), { fleethook: kind, ...more })
   expect(requestOf(foreign('retry', { afterMs: 5 }))).toEqual({ kind: 'retry', afterMs: 5, cause: undefined })
   expect(requestOf(foreign('retry', { afterMs: 1e12 }))).toMatchObject({ afterMs: 2 ** 31 - 1 })

@@ -19,7 +19,7 @@ function anchorsOf(page: string): ReadonlySet<string> {
   return new Set([...headings].map(([, text = '']) => slug(text)))
 }
 
-/** Whether a path exists with the same capital letters. Some disks ignore the difference; the web does not. */
+/** Whether a path exists with the same capital letters. Some disks ignore the difference. The web does not. */
 function exists(path: string): boolean {
   return existsSync(path) && readdirSync(dirname(path)).includes(basename(path))
 }

@@ -12,7 +12,7 @@ function union(path: string, name: string): readonly string[] {
   return [...members.matchAll(/'(\w+)'/g)].map(([, code = '']) => code)
 }
 
-/** The parts of a text that are always the same: what stands between its values. */
+/** The parts of a text that are always the same: those between its values. */
 const fixedParts = (text: string, value: RegExp): readonly string[] =>
   text
     .split(value)

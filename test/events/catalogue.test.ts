@@ -55,7 +55,7 @@ describe('the built-in catalogue', () => {
       if (type === 'any') expect(docs).toMatch(new RegExp(`^\\| \`${name}\` .*\\|.+\\|$`, 'm'))
   })
 
-  test('keeps a type on which only the SSE schema of the service differs', () => {
+  test('keeps a type when only the SSE schema of the service differs', () => {
     expect(builtInFields).toMatchObject({
       DriveRail: 'boolean',
       ChargeLimitSoc: 'number',
@@ -132,7 +132,7 @@ export const fields = {
     )
   })
 
-  test('with a type that is none is refused by name', () => {
+  test('with a type that does not exist is refused with its name', () => {
     expect(() => readFields({ Mood: { type: 'mood' } })).toThrow('The field Mood has the type mood.')
     expect(() => readFields({ Mood: {} })).toThrow('The field Mood has no type.')
   })

@@ -82,7 +82,7 @@ describe('whatever the normalizer yields', () => {
   })
 })
 
-test('a schema keeps data to the catalogue', () => {
+test('a schema limits data to the types of the catalogue', () => {
   const event = normalizer.normalize({ data: { Gear: 'D', Soc: 5, NeverSeen: [1] }, vin: 'V' })
   const schema = z.looseObject({ data: z.unknown() })
   const { data, ...rest } = z.parse(schema, { ...event, id: event.id })
@@ -103,7 +103,7 @@ describe('JSON Schema', () => {
     expect(z.toJSONSchema(schema)).toHaveProperty('$schema')
   })
 
-  test('says dates as JSON writes them, and the fields of the catalogue', () => {
+  test('has dates as JSON writes them, and the fields of the catalogue', () => {
     expect(z.toJSONSchema(schemas.dataEvent)).toMatchObject({
       properties: {
         topic: { const: 'data' },

@@ -32,14 +32,14 @@ test.each([
   expect(summarize(event(wire), now)).toBe(`10:00:01             ${vin} service   ${said}`)
 })
 
-test('the vehicle’s own time stands beside the time of handling when they differ', () => {
+test('the vehicle’s own time follows the time of handling when they differ', () => {
   const at = (time: string): string => summarize(event({ state: 'online', createdAt: time }), now).slice(0, 20)
   expect(at('2026-11-21T09:59:59.5Z')).toBe('10:00:01            ')
   expect(at('2026-11-21T09:58:30Z')).toBe('10:00:01 (09:58:30) ')
   expect(at('2026-11-20T10:00:01Z')).toBe('10:00:01 2026-11-20 ')
 })
 
-test('the line has at most 100 columns, and says how many fields have no room', () => {
+test('the line has at most 100 columns, and the number of fields that do not fit', () => {
   const data = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`Field${index}`, index]))
   const line = summarize(event({ data }), now)
   expect(line.length).toBeLessThanOrEqual(100)
@@ -50,7 +50,7 @@ test('the line has at most 100 columns, and says how many fields have no room', 
   expect(summarize(event({ data: { Long: 'z'.repeat(200), Other: 1 } }), now)).toMatch(/z…, \+1$/)
 })
 
-test('control characters are escaped wherever they stand', () => {
+test('control characters are escaped wherever they are', () => {
   const line = summarize(event({ vin: 'a\u001b[2Jb', data: { 'c\nd': 'e\u202ef' } }), now)
   expect(line).toContain('a\\u001b[2Jb')
   expect(line).toContain('c\\u000ad e\\u202ef')

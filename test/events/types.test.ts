@@ -28,7 +28,7 @@ describe('types of event.data follow from the catalogue', () => {
     expectTypeOf<Values['TpmsHardWarnings']>().toExtend<Tires | null | undefined>()
   })
 
-  test('a field of no certain type can have any value', () => {
+  test('a field whose type is not known can have any value', () => {
     expectTypeOf<Values['SpeedLimitMode']>().toEqualTypeOf<FieldValue | undefined>()
   })
 
@@ -75,7 +75,7 @@ describe('types of event.data follow from the catalogue', () => {
   })
 })
 
-test('the union is told apart by topic', () => {
+test('the union is narrowed by topic', () => {
   const read = (event: WireEvent): true => {
     switch (event.topic) {
       case 'data':

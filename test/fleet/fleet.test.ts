@@ -89,7 +89,7 @@ describe('the VINs of a fleet', () => {
     }
   })
 
-  test('tell the model by the fourth character', () => {
+  test('have the model in the fourth character', () => {
     expect([0, 1, 2, 3, 4].map((index) => syntheticVin(index)[3])).toEqual(['3', 'Y', 'S', 'X', '3'])
   })
 

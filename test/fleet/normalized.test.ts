@@ -96,7 +96,7 @@ const everyShape = (shapes: ReadonlyMap<string, Set<string>>, field: string): re
   ...(shapes.get(field) ?? []),
 ]
 
-test('today’s vehicles send places as objects, constants by their full names, and numbers as numbers', () => {
+test('today’s vehicles send locations as objects, constants by their full names, and numbers as numbers', () => {
   const shapes = shapesOf('today', 'service')
   expect(everyShape(shapes, 'Location')).toEqual(['latitude,longitude'])
   expect(everyShape(shapes, 'Gear').toSorted()).toEqual(['"ShiftStateD"', '"ShiftStateP"', '"ShiftStateR"'])
@@ -107,7 +107,7 @@ test('today’s vehicles send places as objects, constants by their full names, 
   expect(everyShape(shapesOf('today', 'vehicle_maker'), 'Gear')).toEqual(['shiftStateValue'])
 })
 
-test('old firmware sends text, except for fields that came after the types', () => {
+test('old firmware sends text, except for fields that are newer than typed values', () => {
   const shapes = shapesOf('old', 'service')
   expect(everyShape(shapes, 'Location').every((shape) => /^"\([\d.]+ [NS], [\d.]+ [EW]\)"$/.test(shape))).toBe(true)
   expect(everyShape(shapes, 'Gear').toSorted()).toEqual(['"D"', '"P"', '"R"'])

@@ -46,7 +46,7 @@ function isOfType(value: FieldValue, type: FieldType): boolean {
   return typeof value === 'object'
 }
 
-/** Ranges of the recorded messages, and of what the parts can do. */
+/** The ranges of the recorded messages, and of what the parts are capable of. */
 const ranges: Readonly<Record<string, readonly [number, number]>> = {
   VehicleSpeed: [0, 100],
   Odometer: [0, 200_000],
@@ -88,7 +88,7 @@ const number = (moment: Moment, field: string): number => Number(moment[field])
 const isDriving = ({ Gear: gear }: Moment): boolean => gear === 'D' || gear === 'R'
 const isOpen = ({ DoorState: doors }: Moment): boolean => JSON.stringify(doors).includes('true')
 
-/** What is true of a vehicle in every moment, by a name. */
+/** Statements that hold for a vehicle at every moment, by their names. */
 const invariants: Readonly<Record<string, (moment: Moment) => boolean>> = {
   'doors are closed while it drives': (m) => !isDriving(m) || !isOpen(m),
   'the driver is buckled while it drives': (m) =>
@@ -212,7 +212,7 @@ describe('every field of the catalogue', () => {
     },
   )
 
-  test('is the one of the model that the VIN tells', () => {
+  test('is that of the model in the VIN', () => {
     const types = { '3': 'Model3', Y: 'ModelY', S: 'ModelS', X: 'ModelX' }
     for (let index = 0; index < 8; index += 1) {
       const vehicle = createVehicle(index, 1, startAt)
@@ -227,7 +227,7 @@ describe('the full document', () => {
   const day = life(vehicle, 'leave')
   for (let step = 0; step < 300; step += 1) day.next()
 
-  test('has the sections that were asked for, and the place only when it was asked for', () => {
+  test('has the requested sections, and the location only when it is requested', () => {
     const sections = (asked?: readonly string[]): readonly string[] =>
       Object.entries(vehicleDocument(vehicle, asked)).flatMap(([name, value]) =>
         typeof value === 'object' && value !== null && 'timestamp' in value ? [name] : [],

@@ -37,7 +37,7 @@ export const corpus: readonly string[] = (() => {
   return texts
 })()
 
-/** Words that have a meaning in one place, for use in other places. */
+/** Words with a meaning in one place, to put into other places. */
 export const names: readonly string[] = [
   ...['vin', 'createdAt', 'isCache', 'isResend', 'state', 'data', 'alerts', 'errors', 'networkInterface', 'status'],
   ...[

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { filesUnder, root, sourceFile, withProject, withSource } from './project.ts'
 import { runtimeTies } from './runtime-free.ts'
 
-/** The one place that has to ask for a runtime's global: the comparing library's file for bundles takes nothing else. */
+/** The one place that has to use a runtime's global: the file for bundles of the library that compares accepts nothing else. */
 const known = ["src/http/secret.ts names 'Buffer'", "src/http/secret.ts names 'globalThis'"]
 
 describe('what is in src/ runs anywhere', () => {
@@ -50,7 +50,7 @@ describe('what is in src/ runs anywhere', () => {
 
 /** The folders of src/ in the order of imports: a file may import from its own folder and from those before it. */
 const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'vehicles', 'dispatch', 'receiver', 'backend']
-/** Beside the way of a message: what stands on all of it. */
+/** Beside the path of a message: folders that build on all of it. */
 const beside = ['when', 'operator', 'inspector', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
 const entries = [
   'client',
@@ -69,7 +69,7 @@ const entries = [
 
 const importing = /(?:\bfrom|\bimport)\s*\(?\s*'(\.[^']+)'/g
 
-/** Which files of src/ and adapters/ each of them imports, for types or for more. */
+/** The files of src/ and adapters/ that each of them imports, type-only imports included. */
 const imports = new Map(
   [...filesUnder('src'), ...filesUnder('adapters')]
     .filter((path) => path.endsWith('.ts'))

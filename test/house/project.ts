@@ -20,7 +20,7 @@ export function filesUnder(folder: string): readonly string[] {
     .filter((path) => statSync(`${root}${path}`).isFile())
 }
 
-/** What the compiler knows of the project of a tsconfig.json. */
+/** What the compiler knows about the project of a tsconfig.json. */
 export function withProject<Result>(config: string, look: (project: Project) => Result): Result {
   return withApi(new API({ cwd: root }), `${root}${config}`, look)
 }

@@ -7,7 +7,7 @@ import {
 } from 'typescript/unstable/ast'
 import type { Identifier, Node, SourceFile } from 'typescript/unstable/ast'
 
-// `globalThis` hides what is asked of it, and every web standard has a plain name.
+// `globalThis` hides the name of the global, and every web standard has a plain name.
 const runtimeNames = new Set([
   ...[
     'process',
@@ -27,7 +27,9 @@ const runtimeNames = new Set([
 const runtimeModules =
   /^(node|bun|deno|cloudflare|workerd|npm|jsr):|^bun$|^@hono\/node-server|^hono\/(bun|deno|cloudflare-workers|aws-lambda|lambda-edge|vercel|netlify|service-worker)/
 
-/** What in a file of `src/` ties it to one runtime: imports (of types too) and globals. Comments and texts do not count. */
+/**
+ * What ties a file of `src/` to one runtime: imports (type-only ones included) and globals. Comments and texts do not count.
+ */
 export function runtimeTies(path: string, file: SourceFile): readonly string[] {
   const ties: string[] = []
   for (const { text } of file.imports.filter(isStringLiteral)) {

@@ -164,7 +164,7 @@ describe('An authentic body that cannot be parsed is handed, bounded, to `on(mal
     expect(await watching.handled()).toEqual([])
   })
 
-  test('it never takes the room of a message', async () => {
+  test('it never takes the space of a message', async () => {
     const watching = watched({ limits: { pendingBytes: 1000 } })
     expect(await accept(watching, 'x'.repeat(900))).toMatchObject({ status: 400 })
     for (let turn = 0; turn < 20; turn++) await accept(watching, 'x'.repeat(900))
@@ -219,7 +219,7 @@ describe('A body with the right secret that cannot be read is a gap', () => {
     expect(gaps[0]).not.toHaveProperty('vin')
   })
 
-  test('one that the host read before is one too', async () => {
+  test('one that the host read before is a gap, too', async () => {
     const watching = watched()
     const request = new Request('http://localhost/', {
       method: 'POST',
@@ -231,7 +231,7 @@ describe('A body with the right secret that cannot be read is a gap', () => {
     expect(await watching.handled()).toMatchObject([{ topic: 'gap', reason: 'body_unreadable', missed: 1 }])
   })
 
-  test('several in a row are one gap that counts them, from the first to the last', async () => {
+  test('several in a row are one gap that counts them and lasts from the first to the last', async () => {
     const clock = fakeClock()
     const gaps: unknown[] = []
     const receiver = createReceiver({ secret, log: remember(), clock, limits }).on('gap', (gap) => void gaps.push(gap))
@@ -382,14 +382,14 @@ describe('A body that somebody else parsed before', () => {
     expect(await accept(watched(), body)).toMatchObject({ status: 400, error })
   })
 
-  test('as an object that goes round in circles is refused', async () => {
+  test('as an object with a cycle is refused', async () => {
     const circle: Record<string, unknown> = {}
     circle['circle'] = circle
     expect(await accept(watched(), circle)).toMatchObject({ status: 400, error: 'body_not_json' })
     expect(await accept(watched(), [object(state('A')), circle])).toMatchObject({ 'invalid-event-number': 1 })
   })
 
-  test('inflated by the host, with the header left as it was, is taken', async () => {
+  test('that the host inflated without removing the header is taken', async () => {
     const watching = watched()
     const body = Buffer.from(state('A'))
     const answer = await watching.receiver.accept({ authorization: secret, body, contentEncoding: 'gzip' })

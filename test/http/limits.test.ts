@@ -48,13 +48,13 @@ const gzip = { 'content-encoding': 'gzip' }
 const blanks = new TextEncoder().encode(' '.repeat(16_384))
 
 describe('A chunked body has no Content-Length', () => {
-  test('and is taken, whatever the chunks', async () => {
+  test('it is taken, whatever the chunks are', async () => {
     for (const chunks of [[state], [...state], ['', state, '', '\n'], [state.slice(0, 5), state.slice(5)]]) {
       expect(await post(receiverOf(1000), streamed(...chunks))).toMatchObject({ status: 200 })
     }
   })
 
-  test('characters that chunks cut in two come out whole', async () => {
+  test('characters that are split between chunks come out whole', async () => {
     const receiver = receiverOf(1000)
     const name = new Promise((resolve) => receiver.on('unknown', (event) => resolve(event.raw)))
     const bytes = new TextEncoder().encode('{"name":"žluťoučký 🚗"}')
@@ -104,7 +104,7 @@ describe('A chunked body has no Content-Length', () => {
     expect(taken()).toBeLessThan(100_000 + 4 * blanks.byteLength)
   })
 
-  test('one whose length is no number is read to its end', async () => {
+  test('one with a length that is not a number is read to its end', async () => {
     expect(await post(receiverOf(100), streamed(state), { 'content-length': 'much' })).toMatchObject({ status: 200 })
   })
 })
@@ -150,14 +150,14 @@ describe('The limit counts inflated bytes', () => {
     expect(await post(receiverOf(1_048_576), body, gzip)).toEqual({ status: 413, error: 'body_too_large' })
   })
 
-  test('members that inflate to nothing count as what was sent', async () => {
+  test('gzip members that inflate to nothing count with the bytes that were sent', async () => {
     const { body, taken } = endless(zipped(''))
     const { status } = await post(receiverOf(10_000), body, gzip)
     expect([400, 413]).toContain(status)
     expect(taken()).toBeLessThan(20_000)
   })
 
-  test('several members are one body, or broken, never half of it', async () => {
+  test('several gzip members are one whole body or a broken one, never half of it', async () => {
     const receiver = receiverOf(1000)
     const members = new Uint8Array([...zipped(state.slice(0, 9)), ...zipped(state.slice(9))])
     const answer = await post(receiver, streamed(members), gzip)
@@ -167,7 +167,7 @@ describe('The limit counts inflated bytes', () => {
     ]).toContainEqual(answer)
   })
 
-  test('what follows the last member is refused', async () => {
+  test('bytes after the last gzip member are refused', async () => {
     const bytes = new Uint8Array([...zipped(state), ...new TextEncoder().encode('{"vin":"B"}')])
     expect(await post(receiverOf(1000), streamed(bytes), gzip)).toEqual({ status: 400, error: 'body_gzip_broken' })
   })
@@ -187,7 +187,7 @@ describe('A body of more messages than the inbox may hold', () => {
 })
 
 describe('Memory is bounded by `limits`', () => {
-  test('bytes that wait are counted, and never more than pendingBytes', async () => {
+  test('waiting bytes are counted, and never exceed pendingBytes', async () => {
     const receiver = createReceiver({ secret, log: remember(), limits: { pendingBytes: 1000 }, concurrency: 1 })
     receiver.on('*', () => new Promise(() => {}))
     const statuses = new Set<number>()

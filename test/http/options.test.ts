@@ -24,11 +24,11 @@ describe('A secret that can never work is refused at construction, and not shown
     ['an empty list', { secret: [] }, 'secret_missing', 'is an empty list'],
     ['a list with an empty text', { secret: [plain, ''] }, 'secret_missing', 'an empty entry'],
     ['a list with undefined', { secret: [plain, undefined] }, 'secret_missing', 'an empty entry'],
-    ['with a trailing newline', { secret: `${plain}\n` }, 'option_invalid', 'ends with a line end'],
-    ['with a trailing carriage return', { secret: `${plain}\r\n` }, 'option_invalid', 'ends with a line end'],
-    ['with a trailing blank', { secret: `${plain} ` }, 'option_invalid', 'has blanks at its ends'],
-    ['with a leading blank', { secret: ` ${plain}` }, 'option_invalid', 'has blanks at its ends'],
-    ['blank', { secret: '   ' }, 'option_invalid', 'has blanks at its ends'],
+    ['with a trailing newline', { secret: `${plain}\n` }, 'option_invalid', 'ends with a line break'],
+    ['with a trailing carriage return', { secret: `${plain}\r\n` }, 'option_invalid', 'ends with a line break'],
+    ['with a trailing blank', { secret: `${plain} ` }, 'option_invalid', 'begins or ends with white space'],
+    ['with a leading blank', { secret: ` ${plain}` }, 'option_invalid', 'begins or ends with white space'],
+    ['blank', { secret: '   ' }, 'option_invalid', 'begins or ends with white space'],
     ['with a newline inside', { secret: `${plain}\n${plain}` }, 'option_invalid', 'has a character'],
     ['not ASCII', { secret: `${plain}é` }, 'option_invalid', 'has a character'],
     ['with a control character', { secret: `${plain}\0x` }, 'option_invalid', 'has a character'],
@@ -37,7 +37,7 @@ describe('A secret that can never work is refused at construction, and not shown
     ['an object', { secret: { value: plain } }, 'option_invalid', 'is of type object'],
     ['a list in a list', { secret: [[plain]] }, 'option_invalid', 'is of type object'],
     ['too long', { secret: plain.repeat(100) }, 'option_invalid', 'longer than 1024 characters'],
-    ['in a list and wrong', { secret: [plain, `${plain}\n`] }, 'option_invalid', 'ends with a line end'],
+    ['in a list and wrong', { secret: [plain, `${plain}\n`] }, 'option_invalid', 'ends with a line break'],
   ])('%s', (_case, options, code, words) => {
     const error = errorOf(options)
     expect(error).toMatchObject({ code, message: expect.stringContaining(words) })
@@ -105,7 +105,7 @@ describe('A bad option names the option, what was given and what to do', () => {
     expect(withHint(error)).not.toContain(plain)
   })
 
-  test('an option written as undefined is an option not given', () => {
+  test('an option that is undefined counts as left out', () => {
     const names = ['format', 'decode', 'fields', 'inbox', 'ack', 'concurrency', 'order', 'retry', 'timeoutMs', 'limits']
     const options = Object.fromEntries(
       [...names, 'overflow', 'log', 'onDeadLetter', 'clock'].map((name) => [name, undefined]),

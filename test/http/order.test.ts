@@ -46,7 +46,7 @@ describe('Nothing unauthenticated is read, buffered or logged', () => {
     expect(receiver.stats()).toMatchObject({ received: 0, pending: { messages: 0, bytes: 0 } })
   })
 
-  test('a secret that its function has to wait for is waited for before the body', async () => {
+  test('an asynchronous secret function resolves before the body is read', async () => {
     const { body, pulls } = untouchable()
     let tell = (_secret: string): void => {}
     const receiver = createReceiver({ secret: () => new Promise<string>((resolve) => (tell = resolve)) })
@@ -56,7 +56,7 @@ describe('Nothing unauthenticated is read, buffered or logged', () => {
     expect(pulls()).toBe(0)
   })
 
-  test('accept() looks at nothing of a body before the secret', async () => {
+  test('accept() does not look at the body before the secret', async () => {
     const body = new Proxy(
       {},
       {

@@ -103,7 +103,7 @@ describe('Compared with what the service sends', () => {
     expect(() => createReceiver({ secret: `${longest}x` })).toThrow('1024')
   })
 
-  test('nothing but the secret is the secret', async () => {
+  test('nothing but the secret is accepted', async () => {
     const { accept } = createReceiver({ secret: plain })
     const part = fc.integer({ min: 0, max: plain.length })
     const altered = fc.oneof(
@@ -181,7 +181,7 @@ describe('A function of `env`', () => {
     expect(seen).toEqual([{ KEY: plain }, { KEY: 'other' }, { KEY: plain }])
   })
 
-  test('may yield a list, and another value each time', async () => {
+  test('may return a list, and another value each time', async () => {
     let secrets: string | readonly string[] = ['old', plain]
     const { fetch } = createReceiver({ secret: () => secrets })
     expect((await fetch(post())).status).toBe(200)
@@ -197,7 +197,7 @@ describe('A function of `env`', () => {
     ['an empty text', () => ''],
     ['an empty list', () => []],
     ['a list with an empty text', () => [plain, '']],
-    ['a value with a line end', () => `${plain}\n`],
+    ['a value with a line break', () => `${plain}\n`],
     ['nothing, by throwing', () => expect.fail(`the secret is ${plain}`)],
     ['nothing, by rejecting', () => Promise.reject(new TypeError(plain))],
     ['nothing, by throwing no error', () => Promise.reject<string>(plain)],
@@ -221,14 +221,14 @@ describe('A function of `env`', () => {
     expect(log.lines).toHaveLength(2)
   })
 
-  test('that yields nothing is answered the same when the log itself throws', async () => {
+  test('that returns nothing gets the same answer when the log itself throws', async () => {
     const failing = (): never => expect.fail('no disk')
     const log = { debug: failing, info: failing, warn: failing, error: failing }
     const receiver = createReceiver({ secret: () => undefined, log })
     for (let turn = 0; turn < 2; turn++) expect((await receiver.fetch(post())).status).toBe(503)
   })
 
-  test('that yields false does not open the door: it must be written out', async () => {
+  test('that returns false does not accept every request: `secret: false` must be written out', async () => {
     const log = remember()
     const yielding: unknown = () => false
     const receiver = createReceiver({ secret: yielding as () => string, log })

@@ -40,7 +40,7 @@ describe.each(Object.entries(readers))('With %s', (_reader, servedOf) => {
   })
 
   afterEach(async () => {
-    // Whatever the test did, the process runs and takes messages.
+    // After every test, the process runs and takes messages.
     const response = await fetch(server.url, { method: 'POST', headers: { authorization: secret }, body: state })
     expect(await response.text()).toBe('{"text":"Success","code":0}')
     await server.close()
@@ -95,7 +95,7 @@ describe.each(Object.entries(readers))('With %s', (_reader, servedOf) => {
       socket.destroy()
     })
 
-    test('a sender that goes on sending is answered 413, and its connection ends', async () => {
+    test('a sender that goes on sending gets a 413, and its connection ends', async () => {
       const { send, until, closed, socket } = await rawConnection(server.port)
       await send(head(auth, 'Transfer-Encoding: chunked'))
       const chunk = ' '.repeat(65_536)
@@ -109,7 +109,7 @@ describe.each(Object.entries(readers))('With %s', (_reader, servedOf) => {
       socket.destroy()
     })
 
-    test('a gzip bomb is answered 413 while it is being sent', async () => {
+    test('a gzip bomb gets a 413 while it is being sent', async () => {
       const { send, until, socket } = await rawConnection(server.port)
       const bomb = gzipSync(Buffer.alloc(32 * 1_048_576))
       await send(head(auth, 'Content-Length: 90000', 'Content-Encoding: gzip'))

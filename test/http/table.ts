@@ -5,7 +5,7 @@ export const secret = 'a-long-random-value'
 /** The limit on a body in this table. */
 export const limit = 400
 
-/** A request and the answer that it must get: the contract's table of answers. */
+/** A request and the answer that it must get: one case of the contract's table of answers. */
 export interface Row extends Sent {
   readonly case: string
   readonly status: number

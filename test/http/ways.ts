@@ -13,7 +13,7 @@ export interface Sent {
   readonly body?: string | Uint8Array<ArrayBuffer>
 }
 
-/** An answer, whichever way it came. Header names are lower case. */
+/** An answer, from any of the ways. Header names are in lower case. */
 export interface Answered {
   readonly status: number
   readonly headers: Readonly<Record<string, string | undefined>>
@@ -27,7 +27,7 @@ export interface Entrance {
   readonly close: () => Promise<unknown>
 }
 
-/** A way into a receiver, named as people call it. */
+/** A way into a receiver, with a name for people. */
 export interface Way {
   readonly name: string
   /** Whether methods, paths and headers exist here, beside the two headers of `accept`. */

@@ -41,7 +41,7 @@ describe("ack: 'stored'", () => {
     expect(seen).toEqual([1, 2, 3])
   })
 
-  test('a put that fails holds up nobody behind it', async () => {
+  test('a put that fails does not delay the next one', async () => {
     const gate = gates()
     const { receiver, post } = scene({ inbox: storedInbox(disk(), { put: ([first]) => gate.wait(first?.text ?? '') }) })
     const seen: unknown[] = []
@@ -58,7 +58,7 @@ describe("ack: 'stored'", () => {
     expect(seen).toEqual([2])
   })
 
-  test('what the inbox does not take is refused with inbox_unavailable, and a gap reports it when the inbox recovers', async () => {
+  test('messages that the inbox does not take are refused with inbox_unavailable, and a gap reports them when the inbox recovers', async () => {
     let broken = true
     const inbox = storedInbox(disk(), {
       put() {
@@ -135,7 +135,7 @@ describe("ack: 'stored'", () => {
     expect(receiver.stats()).toMatchObject({ handled: 2, retried: 0, lanes: 0, pending: { messages: 0 } })
   })
 
-  test('an inbox that fails to keep a dead letter is asked again, and the handler is not run again', async () => {
+  test('when the inbox fails to keep a dead letter, the inbox is tried again and the handler is not', async () => {
     let asked = 0
     const on = disk()
     const inbox = storedInbox(on, {
@@ -172,7 +172,7 @@ describe("ack: 'received' with a durable inbox", () => {
     expect(handled).toBe(true)
   })
 
-  test('a drain waits for the inbox to have what was acknowledged', async () => {
+  test('a drain waits until the inbox has the acknowledged messages', async () => {
     const gate = gates()
     const { receiver, post } = scene({ ack: 'received', inbox: storedInbox(disk(), { put: () => gate.wait('put') }) })
     receiver.on('data', () => {})
@@ -186,7 +186,7 @@ describe("ack: 'received' with a durable inbox", () => {
     expect(drained).toEqual({ handled: 0, left: 1, lost: 0 })
   })
 
-  test('what the inbox did not take after the answer is counted as lost, logged, and reported by a gap', async () => {
+  test('messages that the inbox did not take after the answer are counted as lost, logged, and reported by a gap', async () => {
     let broken = true
     const inbox = storedInbox(disk(), {
       put() {
@@ -209,7 +209,7 @@ describe("ack: 'received' with a durable inbox", () => {
 })
 
 describe('after a restart', () => {
-  /** A receiver over the same disk; the one before it was simply dropped, as in a crash. */
+  /** A receiver over the same disk. The one before it is abandoned without a drain, as in a crash. */
   function restarted(on: ReturnType<typeof disk>): {
     readonly seen: unknown[]
     readonly started: ReturnType<typeof scene>
@@ -223,7 +223,7 @@ describe('after a restart', () => {
     return { seen, started }
   }
 
-  test('what was stored and not handled is handed over again, in order, under the same id', async () => {
+  test('messages that were stored and not handled are delivered again, in order, with the same ids', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on) })
     first.receiver.on('*', () => new Promise(() => {}))
@@ -244,7 +244,7 @@ describe('after a restart', () => {
     expect(on.messages.size).toBe(0)
   })
 
-  test('it comes before new messages', async () => {
+  test('they come before new messages', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on) })
     first.receiver.on('*', () => new Promise(() => {}))
@@ -270,7 +270,7 @@ describe('after a restart', () => {
     expect(seen).toEqual(['A'])
   })
 
-  test('the event is what it was: same id, same values, same receivedAt', async () => {
+  test('the event is the same: id, values and receivedAt', async () => {
     const on = disk()
     const first = scene({ inbox: storedInbox(on) })
     const before: unknown[] = []
@@ -388,7 +388,7 @@ describe('after a restart', () => {
     expect(await second.receiver.deadLetters.list()).toMatchObject([{ attempts: 3, error: 'Error: no' }])
   })
 
-  test('an attempt that a drain broke off does not count, however often it does', async () => {
+  test('an attempt that a drain broke off does not count, even after many drains', async () => {
     const on = disk()
     const attempts: unknown[] = []
     for (let deploy = 0; deploy < 8; deploy += 1) {

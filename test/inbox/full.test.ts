@@ -64,7 +64,7 @@ describe('a full inbox', () => {
     expect(receiver.stats()).toMatchObject({ openGaps: 0, lanes: 0, pending: { messages: 0 } })
   })
 
-  test('what is refused while a gap is told is another gap: nothing goes uncounted', async () => {
+  test('messages that are refused while a gap is emitted are in the next gap: all are counted', async () => {
     const { receiver, post } = scene({ limits: { pendingMessages: 1 } })
     const gate = gates()
     const missed: number[] = []
@@ -73,7 +73,7 @@ describe('a full inbox', () => {
     await post(data('A', 2))
     await turn()
     gate.open('data')
-    // Refusals in each of the microtasks in which the gap finds its way into the inbox.
+    // Refusals in each of the microtasks that it takes to store the gap.
     let refused = 1
     for (let n = 0; n < 12; n += 1) {
       await Promise.resolve()
@@ -186,7 +186,7 @@ describe("overflow: 'conflate'", () => {
     // Full: the first two are merged.
     await post(at('A', 25, { BatteryLevel: 75, Soc: 49 }))
     expect(receiver.stats()).toMatchObject({ received: 6, conflated: 1, pending: { messages: 4 } })
-    // And the third into them: its odometer is older than the one that is there.
+    // The third is merged into them, and its odometer is older than the current one.
     await post(at('A', 26, { Soc: 48 }))
     expect(receiver.stats()).toMatchObject({ received: 7, conflated: 2, refused: {} })
     for (let n = 0; n < 4; n += 1) {
@@ -251,7 +251,7 @@ describe("overflow: 'conflate'", () => {
     expect({ first, second }).toEqual({ first: [1, 2], second: [1, 2] })
   })
 
-  test('a replayed message is not merged: somebody wants to see this one', async () => {
+  test('a replayed message is not merged: somebody wants exactly this message handled', async () => {
     const { receiver, post } = scene({ ...conflate, limits: { pendingMessages: 3 }, retry: { attempts: 1 } })
     const gate = gates()
     receiver.on('data', async ({ vin }, { delivery }) => {
@@ -327,7 +327,7 @@ describe("overflow: 'conflate'", () => {
           }
         }
         receiver.on('state', ({ vin, state: is }) => void states[vin]?.push(is))
-        // What was merged is one event of one time, so only values are looked at: the newest must come through.
+        // A merged event has one time, so only its values are checked: the newest must arrive.
         const values = new Map<string, unknown[]>()
         receiver.on('data', ({ vin, data: fields }) => {
           for (const [name, value] of Object.entries(fields)) {

@@ -34,7 +34,7 @@ describe('a commit waits for more messages', () => {
     expect(wait.ready).toHaveBeenCalledOnce()
   })
 
-  test('and one turn more after a long turn of the event loop, in which nothing could be read', async () => {
+  test('for one more turn after a long turn of the event loop, in which nothing could be read', async () => {
     const wait = started(100, 3)
     await turnAt(50)
     wait.length = 2
@@ -45,7 +45,7 @@ describe('a commit waits for more messages', () => {
     expect(wait.ready).toHaveBeenCalledOnce()
   })
 
-  test('but no longer than one commit takes', async () => {
+  test('for no longer than one commit takes', async () => {
     const wait = started(10, 1000)
     for (let ms = 0.25; ms < 10; ms += 0.25) {
       wait.length += 1
@@ -57,7 +57,7 @@ describe('a commit waits for more messages', () => {
     expect(wait.ready).toHaveBeenCalledOnce()
   })
 
-  test('only until a turn brings none, once as many wait as before', async () => {
+  test('only until a turn brings no message, once as many wait as before', async () => {
     const wait = started(100, 2)
     wait.length = 2
     await turnAt(1)
@@ -66,7 +66,7 @@ describe('a commit waits for more messages', () => {
     expect(wait.ready).toHaveBeenCalledOnce()
   })
 
-  test('and not at all when commits take no time', async () => {
+  test('not at all when commits take no time', async () => {
     const wait = started(0, 1)
     await turnAt(0)
     expect(wait.ready).toHaveBeenCalledOnce()

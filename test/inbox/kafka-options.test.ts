@@ -189,7 +189,7 @@ test.each([
 
 test('a lane has the partition that every other Kafka client gives the same key', async () => {
   const client = await import('@platformatic/kafka')
-  // As `Utils.toPositive(Utils.murmur2(key)) % partitions` of Apache Kafka has it.
+  // The same as `Utils.toPositive(Utils.murmur2(key)) % partitions` in Apache Kafka.
   const known = [
     ['0FLEETV14T0000004', 24],
     ['21', 1_000],

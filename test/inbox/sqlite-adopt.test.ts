@@ -60,7 +60,7 @@ function folder(): string {
   return path
 }
 
-test('what stopped siblings left is taken over in the order of arrival, and their files are empty', async () => {
+test('messages that stopped siblings left are taken over in the order of arrival, and the files are empty then', async () => {
   const at = folder()
   const own = received('own', [1, 4, 5])
   const theirs = received('theirs', [1, 2, 4, 7, 8])
@@ -106,7 +106,7 @@ test('a file in use is left alone', async () => {
   await busy.close()
 })
 
-test('gaps of a sibling, and the one of its crash, are taken over and reported once', async () => {
+test('the gaps of a sibling, and that of its crash, are taken over and reported once', async () => {
   const at = folder()
   const path = join(at, 'inbox-b.db')
   const gap = { vin: 'A', reason: 'inbox_full', fromMs: startMs, toMs: startMs + 5, missed: 2 } as const
@@ -179,10 +179,10 @@ describe('while it runs', () => {
     return { inbox, opened, log: reported.log, taken, gaps, texts }
   }
 
-  test('it takes over what a receiver left that stopped more than a minute ago, once and in order', async () => {
+  test('it takes over the file of a receiver that stopped more than a minute ago, once and in order', async () => {
     const at = folder()
     const life = await running(at)
-    // More than one part, and the first of them has the place of an own message.
+    // The file has more than one part, and its first message has the place of an existing one here.
     const theirs = received(
       'theirs',
       Array.from({ length: 2_500 }, (_, n) => n),
@@ -220,7 +220,7 @@ describe('while it runs', () => {
     await emptied.inbox.close()
   })
 
-  test('it leaves a file alone whose receiver runs, or comes back within a minute', async () => {
+  test('it leaves a file alone when its receiver runs, or comes back within a minute', async () => {
     const at = folder()
     const life = await running(at)
     const busy = await filled(join(at, 'inbox-b.db'), received('busy', [1]))

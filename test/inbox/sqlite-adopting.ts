@@ -1,4 +1,5 @@
-// A process whose inbox adopts others at the start or while it runs, and that says when it begins. A test kills it before the end.
+// A process whose inbox adopts others at the start or while it runs. It reports when it begins, and a test kills it before
+// the end.
 import { mkdirSync, readdirSync, renameSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import process from 'node:process'

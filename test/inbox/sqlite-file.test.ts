@@ -22,7 +22,7 @@ function rows(): (count: number) => readonly StoredMessage[] {
     })
 }
 
-test('a search for room in a full file leaves turns to other work', async () => {
+test('a search for space in a full file lets other work run in between', async () => {
   const store = createInboxFile(readSqliteOptions({ path: files.path(), waitMs: 0, maxBytes: 16 * mebibyte }))
   await store.open({ nowMs })
   const make = rows()

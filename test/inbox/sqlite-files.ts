@@ -8,7 +8,7 @@ import { afterAll } from 'vitest'
 /** Inboxes of a test, each in its own file. */
 export interface Files {
   create(settings: InboxSettings): Inbox
-  /** What a new process finds when this one is killed now: a copy of the files as they are. */
+  /** What a new process would find if this one were killed now: a copy of the files as they are. */
   reopen(inbox: Inbox, settings: InboxSettings): Inbox
   pathOf(inbox: Inbox): string
   path(): string

@@ -27,7 +27,7 @@ async function begin(path: string, clock: Clock, open: KeptGap[] = [], held = fa
   return { inbox, gaps }
 }
 
-/** What the next process finds when this one is killed now. */
+/** What the next process would find if this one were killed now. */
 function killed(path: string): string {
   const copy = files.path()
   mkdirSync(dirname(copy), { recursive: true })
@@ -89,7 +89,7 @@ describe('the time in which nobody listened', () => {
     expect(await gapAfter('handled', 30_000, 31_000)).toEqual([{ reason: 'stopped', fromMs: 0 }])
   })
 
-  test('is no gap when the socket was kept, however long the old process went on listening', async () => {
+  test('is no gap when the socket was kept, even if the old process went on listening for long', async () => {
     const path = files.path()
     const clock = fakeClock(startMs)
     const silent = { debug() {}, info() {}, warn() {}, error() {} }
@@ -118,7 +118,7 @@ describe('the time in which nobody listened', () => {
     await second.inbox.close()
   })
 
-  test('is as long as it was, and ends now, when the clock was set back, after a stop and after a crash', async () => {
+  test('keeps its length and ends now when the clock was set back, after a stop and after a crash', async () => {
     const path = files.path()
     const clock = settableClock(startMs)
     const first = await begin(path, clock)

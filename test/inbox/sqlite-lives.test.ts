@@ -23,7 +23,7 @@ interface Life {
   readonly ids: DeliveryIds
   /** What the receiver has to report. */
   readonly open: InboxGap[]
-  /** What waits, by text: ids by which it can be settled. */
+  /** The ids of waiting messages, by text, to settle them with. */
   readonly waiting: Map<string, string>
 }
 
@@ -31,7 +31,7 @@ interface Loss {
   readonly vin?: string
   /** By the clock that is never set back. */
   readonly atMs: number
-  /** How many times the clock had been set back before. */
+  /** The number of times that the clock had been set back before. */
   readonly setBacks: number
 }
 
@@ -39,7 +39,7 @@ interface Loss {
 class Fleet {
   readonly #folder = dirname(files.path())
   readonly #fake = fakeClock(startMs)
-  /** How far the clock was off, from the first time to now. */
+  /** The errors of the clock, from the first one to now. */
   readonly #offsets = [0]
   readonly #lives: (Life | undefined)[]
   readonly #losses: Loss[] = []
@@ -90,7 +90,7 @@ class Fleet {
     this.#lives[at] = undefined
   }
 
-  /** The file is as it was, and its lock is free. */
+  /** The file stays as it was, and its lock is free. */
   async #crash(at: number): Promise<void> {
     if (this.#lives[at] === undefined) return
     const path = this.#path(at)
@@ -194,7 +194,7 @@ class Fleet {
       else expect(found).toBe(1)
     }
     for (const at of this.#lives.keys()) await this.stop(at)
-    // Every gap was reported, and the stop was noted.
+    // Every gap was reported, and the stop is in the file.
     for (const at of this.#lives.keys()) {
       await this.start(at, false)
       expect(this.#lives[at]?.open).toEqual([])

@@ -1,4 +1,5 @@
-// A process with an inbox: prints what it found, puts one message, and closes the inbox when its standard input says so.
+// A process with an inbox: prints what it found, puts one message, and closes the inbox when a line on its standard input
+// tells it to.
 import process from 'node:process'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
@@ -33,7 +34,7 @@ try {
   say(error instanceof Error && 'code' in error ? `failed: ${String(error.code)}` : 'failed')
 }
 
-// When the input ends without that, it closes nothing: a process that has nothing else to do ends anyway.
+// When the input ends without such a line, nothing is closed: the process ends because it has nothing left to do.
 process.stdin.on('data', (data) => {
   if (String(data).includes('close')) void inbox.close()
 })

@@ -14,7 +14,7 @@ const messages = 2_000
 
 const storeAt = (path: string): InboxFile => createInboxFile(readSqliteOptions({ path, waitMs: 0 }))
 
-/** What a process leaves behind that is killed now. */
+/** What a process would leave behind if it were killed now. */
 function leftOf(path: string): string {
   const copy = files.path()
   mkdirSync(dirname(copy), { recursive: true })
@@ -66,7 +66,7 @@ test('the same holds when only the last rename is missing', async () => {
   const store = storeAt(path)
   await store.open({ nowMs: 2 })
   await store.close({ nowMs: 3 })
-  renameSync(path, `${path}-mended`)
+  renameSync(path, `${path}-replacement`)
   const next = storeAt(path)
   expect((await next.open({ nowMs: 4 })).messages).toBe(messages)
   await next.close({ nowMs: 5 })

@@ -7,7 +7,7 @@ export interface Reported {
   readonly log: string[]
   /** The reasons of gaps that were found while the inbox was open. */
   readonly gaps: string[]
-  /** How many times it reported that it takes messages again. */
+  /** The number of times that it reported that it takes messages again. */
   capacityReports: number
 }
 

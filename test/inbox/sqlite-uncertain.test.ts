@@ -176,7 +176,7 @@ test('several crashes make one gap event, and the recorded gaps are removed when
   await receiver.drain()
 })
 
-/** The recorded gaps that a process finds after this one is killed now. */
+/** The recorded gaps that a process would find if this one were killed now. */
 async function gapsIn(path: string): Promise<number> {
   const copy = files.path()
   const { cpSync, mkdirSync } = await import('node:fs')

@@ -8,9 +8,9 @@ export interface Disk {
   readonly messages: Map<string, string>
   readonly deliveries: Map<string, number>
   readonly dead: Map<string, string>
-  /** What was settled, on a disk that retains it. */
+  /** Settled messages, on a disk that retains them. */
   readonly settled: Map<string, string> | undefined
-  /** What is to be known for the next attempt. */
+  /** What the next attempt has to know. */
   readonly next: Map<string, { readonly attempts: number; readonly notBefore: number }>
   lastId: string | undefined
   /** The last sign of life of a receiver that has not closed it. */
@@ -43,7 +43,10 @@ interface Stored {
   readonly replayed?: boolean
 }
 
-/** An inbox on a {@link Disk}: keeps text only, as one on a real disk does, and has nothing when a new one is made. */
+/**
+ * An inbox on a {@link Disk}: keeps only text, like an inbox on a real disk, and has nothing in memory when a new one is
+ * created.
+ */
 export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
   const read = (id: string): Stored | undefined => {
     const text = on.messages.get(id)

@@ -3,14 +3,14 @@
  * ours. `test/client/conversation.test.ts` holds the client to it, and `test/sandbox` holds the sandbox to it, so that code which
  * works against one works against the other.
  *
- * Paths hold `{vin}` and `{site}`. Each side puts in its own vehicle and its own energy site, with {@link pathOf}. Each side compares
+ * Paths hold `{vin}` and `{site}`. Each side fills in its own vehicle and energy site with {@link pathOf}. Each side compares
  * an answer with {@link differences}.
  */
 
 /** A JSON value. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [name: string]: Json }
 
-/** What has to be true before the request. Without it: the vehicle is online and streams, and commands are allowed. */
+/** The state before the request. By default the vehicle is online and streams, and commands are allowed. */
 export type Given =
   /** The vehicle is asleep, and a read does not wake it. */
   | 'asleep'
@@ -21,7 +21,7 @@ export type Given =
   /** The vehicle in the path is not shared with the business. */
   | 'not consented'
 
-/** Who is held to an exchange. `client`: the service answers so at times, and the client has to read it. */
+/** The side that an exchange is for. `client`: the service sometimes answers like this, and the client has to read it. */
 export type Side = 'both' | 'client' | 'sandbox'
 
 /** One request and its answer. */

@@ -212,7 +212,7 @@ export const checks: readonly Check[] = [
 
   reads('Vehicles', 'every path answers', async ({ client, vin }) => {
     const vehicle = client.vehicle(vin)
-    // The charge history is asked for by POST: see conversation.ts.
+    // The charge history is requested by POST: see conversation.ts.
     const awake = [vehicle.telemetry, vehicle.telemetryConfig, vehicle.telemetryErrors]
     for (const read of [
       ...awake,

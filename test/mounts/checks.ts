@@ -4,7 +4,7 @@ import { expect } from 'vitest'
 
 export const secret = 'a-long-random-value'
 
-/** A receiver that records what its handlers got. */
+/** A receiver that records the events that its handlers got. */
 export function remembering(): {
   readonly receiver: Receiver
   readonly events: () => Promise<readonly HandledEvent[]>

@@ -51,7 +51,7 @@ async function eventOf(request: IncomingMessage): Promise<FunctionUrlEvent> {
 }
 
 test(
-  'the handler of the Lambda template, given the events of a function URL, answers as the whole suite wants',
+  'the handler of the Lambda template, given the events of a function URL, passes the whole suite',
   {
     timeout: 60_000,
   },

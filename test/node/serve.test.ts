@@ -8,7 +8,7 @@ import { secret } from '../runtimes/targets.ts'
 
 const quiet = { port: 0, hostname: '127.0.0.1', signals: false, announce: false } as const
 
-/** What `serve` says on the console when it starts. */
+/** What `serve` prints when it starts. */
 async function announced(served: Served): Promise<string> {
   const said = vi.spyOn(console, 'info').mockImplementation(() => {})
   onTestFinished(() => said.mockRestore())

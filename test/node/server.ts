@@ -17,7 +17,7 @@ export function start(program: string, serve: NodeServeOptions = {}, settings: o
   })
 }
 
-/** What `closed` came to, as the program prints it. */
+/** The result of `closed`, as the program prints it. */
 export async function closed(target: Target): Promise<unknown> {
   return JSON.parse((await target.line(/^closed /)).slice('closed '.length))
 }

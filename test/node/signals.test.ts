@@ -7,7 +7,7 @@ import { message, post } from '../runtimes/client.ts'
 import { secret } from '../runtimes/targets.ts'
 import { closed, start } from './server.ts'
 
-/** A grace that a test which has to wait for it would not survive. */
+/** A grace so long that a test that waits for it fails. */
 const longer = 600_000
 
 /** Posts on one connection until the server is gone, and counts what was acknowledged. */
@@ -70,7 +70,7 @@ describe.concurrent.each(['SIGTERM', 'SIGINT'] as const)('%s', (signal) => {
 test('a request that waits for its handlers is answered while the server stops', async () => {
   await using target = await start('receiver', { graceMs: longer }, { handlerMs: 300, ack: 'handled' })
   const answered = post(target.url, 'V1')
-  // Answered on another connection: by then the server knows of the first one.
+  // This answer comes over another connection. By then the server knows the first one.
   await fetch(`${target.url}/services/collector/health`)
   await signalled(target, 'SIGTERM')
   expect(await answered).toBe(200)

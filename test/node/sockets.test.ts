@@ -12,7 +12,7 @@ import { start } from './server.ts'
 const quiet = { port: 0, hostname: '127.0.0.1', signals: false, announce: false } as const
 const program = fileURLToPath(new URL('programs/receiver.ts', import.meta.url))
 
-/** Starts the program as systemd does: with a socket as its descriptor 3. `pid`: what LISTEN_PID says. */
+/** Starts the program as systemd does: with a socket as its descriptor 3. `pid`: the value of LISTEN_PID. */
 async function startOn(fd: number, serveOptions: NodeServeOptions = {}, pid = '$$'): Promise<string> {
   const target = await spawnTarget({
     runtime: 'Node',

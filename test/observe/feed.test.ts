@@ -19,7 +19,7 @@ function watched(options: Parameters<typeof scene>[0] = {}): Scene & { readonly 
   return { ...all, feed: new Feed(all.receiver.observe) }
 }
 
-test('keeps what goes wrong from the start, and what goes well while somebody reads', async () => {
+test('keeps errors from the start, and handled messages while somebody reads', async () => {
   const { feed, post, clock } = watched({ retry: { attempts: 1 } })
   await post(data('A', 1))
   await post(data('BAD', 1))
@@ -77,7 +77,7 @@ test('a reader that is slow holds nothing, and learns how many items it missed',
   await reader.return(undefined)
 })
 
-test('messages that go well do not push out errors, and large ones do not fill the memory', async () => {
+test('handled messages do not push out errors, and large ones do not fill the memory', async () => {
   const { feed, post, clock } = watched({ retry: { attempts: 1 } })
   const stop = feed.keep()
   await post(data('BAD', 1))

@@ -2,7 +2,7 @@ import { FleethookError, memoryInbox, type Observer, type ObservedRun, type RunE
 import { describe, expect, test } from 'vitest'
 import { data, scene } from '../dispatch/scene.ts'
 
-/** An observer that writes down what it is told. */
+/** An observer that records its reports. */
 function recording(): { readonly told: unknown[][]; readonly observer: Observer } {
   const told: unknown[][] = []
   const note =
@@ -27,7 +27,7 @@ function recording(): { readonly told: unknown[][]; readonly observer: Observer 
 const names = (told: readonly unknown[][]): unknown[] => told.map(([name]) => name)
 
 describe('an observer', () => {
-  test('is told what happens to a message, from receipt to the end', async () => {
+  test('gets reports of a message from its receipt to its end', async () => {
     const { told, observer } = recording()
     const { receiver, post, clock } = scene({ observe: observer, retry: { attempts: 2 } })
     receiver.on('data', ({ vin }) => {

@@ -55,6 +55,6 @@ test('a page that does not read delays no acknowledgment, holds no messages, and
   })
   await expect.poll(() => shown + missed, { timeout: 10_000 }).toBe(items)
   expect(missed).toBeGreaterThan(0)
-  // All items have about 45 MB. What waited for the reader was two batches at most, and what the sockets hold.
+  // All items together have about 45 MB. At most two batches waited for the reader, beside what the sockets hold.
   expect(bytes).toBeLessThan(15_000_000)
 })

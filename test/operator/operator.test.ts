@@ -61,7 +61,7 @@ async function died(at: Site, target: Target, vins: readonly string[]): Promise<
 const runtimes = inForm<readonly ServerRuntime[]>({ short: ['node24'], full: ['node24', 'bun', 'deno'] })
 
 describe.each(runtimes)('a receiver that runs on %s', (runtime) => {
-  test('is found by its inbox: dead letters are listed, shown, replayed into the same handlers and discarded', async () => {
+  test('is found through its inbox: dead letters are listed, shown, replayed into the same handlers and discarded', async () => {
     const at = site(runtime)
     await using target = await at.start()
     const { letters } = await died(at, target, ['A', 'B', 'C'])
@@ -223,7 +223,7 @@ describe.skipIf(process.platform === 'win32')('the socket of an inbox with a lon
       change(dirname(socket))
       const lines = await receiverAt(path)
       expect(lines).toEqual([
-        ['operators cannot reach this receiver by its inbox', { socket, error: 'inbox_unavailable' }],
+        ['operators cannot reach this receiver through its inbox', { socket, error: 'inbox_unavailable' }],
       ])
       expect(existsSync(socket)).toBe(false)
     },

@@ -48,7 +48,7 @@ export const own = createReceiver({ secret: 'a-long-random-value', fields: { Moo
     writeFileSync(join(inject('consumer'), 'exported.ts'), source)
     expect(compile(version, options, 'exported.ts')).toEqual({ status: 0, output: '' })
     const declared = readFileSync(join(inject('consumer'), `out-${version}`, 'exported.d.ts'), 'utf8')
-    // By name, and not as the 251 fields: that is what a developer is shown, too.
+    // Declared by its name and not as 251 fields, which is also what an editor shows.
     expect(declared).toMatch(/receiver: .*Receiver<.*BuiltInFields>;/)
   },
 )

@@ -7,7 +7,7 @@ import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { secret } from '../conformance/target.ts'
 
-/** The program of the conformance suite, as one that installed the package would have it. */
+/** The program of the conformance suite, as a user who installed the package would write it. */
 const installed: Plugin = {
   name: 'installed',
   setup({ onResolve }) {

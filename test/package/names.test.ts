@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { API, SymbolFlags } from 'typescript/unstable/sync'
 import { expect, inject, test } from 'vitest'
 
-/** The public names: one that comes or goes is a change for users, and belongs in the changelog. */
+/** The public names. A name that is added or removed is a change for users, and belongs in the changelog. */
 const pinned: Readonly<Record<string, { readonly values: string; readonly types: string }>> = {
   fleethook: {
     values: `

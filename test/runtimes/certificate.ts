@@ -1,4 +1,4 @@
-// Made for these tests and known to everybody, so worthless anywhere else. Valid for a hundred years.
+// A certificate for these tests. Its key is public, so it is worthless anywhere else. Valid for a hundred years.
 
 export const certificate: string = `-----BEGIN CERTIFICATE-----
 MIIBmzCCAUGgAwIBAgIUChpmMe96ZkaW5iAJWsL2aEiyKFgwCgYIKoZIzj0EAwIw

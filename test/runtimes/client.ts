@@ -27,7 +27,7 @@ export async function seen(url: string): Promise<Seen> {
   return (await fetch(`${url}/seen`)).json() as Promise<Seen>
 }
 
-/** Lets the app continue with what it holds. */
+/** Lets the app continue with the work that it holds back. */
 export async function letIt(url: string, step: 'store' | 'handle'): Promise<void> {
   await fetch(`${url}/let/${step}`, { method: 'POST' })
 }

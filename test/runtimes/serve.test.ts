@@ -64,7 +64,7 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('serve on %s', (run
     await using target = await spawnTarget(await appCommand(runtime, {}))
     const port = Number(new URL(target.url).port)
     const second = appCommand(runtime, {}, { port }).then(spawnTarget)
-    // Where it listens after all, it ends with the test.
+    // If it listens after all, it ends with the test.
     await using _listening = await second.catch(() => undefined)
     await expect(second).rejects.toThrow(/EADDRINUSE|AddrInUse/)
   })

@@ -54,7 +54,7 @@ describe('each delivery is one line', () => {
   })
 })
 
-test('a webhook that takes nothing raises an alarm at once and again, and the end of it is shown', async () => {
+test('a webhook that takes nothing raises an alarm at once and repeatedly, and the end of the alarm is shown', async () => {
   let status = 403
   const lines = await shown(
     async () => status,

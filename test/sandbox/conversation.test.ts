@@ -96,7 +96,7 @@ describe('the sandbox streams as in the recorded conversation:', () => {
   })
 })
 
-/** The differences from the most similar message. The config of a recorded message is of its own fields. */
+/** The differences from the most similar message. The config of a recorded message has fields of its own. */
 function closest(recorded: { readonly [name: string]: Json }, messages: readonly Loose[]): readonly string[] {
   const all = messages.map((message) => shapeDifferences(expected(recorded), message, 'message'))
   return all.toSorted((a, b) => a.length - b.length)[0] ?? ['no message came']

@@ -49,7 +49,7 @@ describe('the reads of a vehicle', () => {
     expect(errors.body.response.fleet_telemetry_errors[0].name).toBe('E')
   })
 
-  test('the charge history is asked for by POST', async () => {
+  test('the charge history is requested by POST', async () => {
     const { ask, vin } = await sceneOf()
     const url = `/api/1/vehicles/${vin}/charge_history`
     expect(await ask('POST', url)).toMatchObject({ status: 200, body: { response: { vin_list: [vin] } } })

@@ -174,7 +174,7 @@ describe('streams that fail on request', () => {
     expect(await end).toBe('ended')
   })
 
-  test('`garbage` sends bytes that are no item, and the stream goes on', async () => {
+  test('`garbage` sends bytes that are not an item, and the stream goes on', async () => {
     const scene = await sceneOf()
     const { text, end } = await reader(scene)
     scene.sandbox.failStreams('garbage')

@@ -18,7 +18,7 @@ async function listen(
   return { text: () => text, end }
 }
 
-/** The live items: those of the snapshot say so. */
+/** The live items, which are those without `isCache`. */
 const items = (text: string): readonly string[] =>
   text.split('\n\n').filter((item) => item.includes('data: ') && !item.includes('"isCache":true'))
 const messages = (text: string): readonly Loose[] =>

@@ -68,7 +68,7 @@ describe('what a vehicle streams', () => {
     expect(names.length).toBeLessThanOrEqual(17)
   })
 
-  test('is a new place after minimum_delta meters', async () => {
+  test('is a new location after minimum_delta meters', async () => {
     const { sandbox, client, posted, vin } = await sceneOf({ vehicles: 1 })
     await client.webhook.set({ url, format: 'service' })
     await client.config(vin).replace({ fields: { Location: { interval_seconds: 1, minimum_delta: 500 } } })
@@ -248,7 +248,7 @@ describe('the webhook', () => {
     expect((await client.webhook.set({ url, format: 'service' })).updated_at).toBe('2026-06-01T08:00:01.234Z')
   })
 
-  test('gets a refused or failed message only once, and the list of deliveries reports it', async () => {
+  test('gets a refused or failed message only once, and the list of deliveries has it', async () => {
     let asked = 0
     const { client, ask, vin } = await sceneOf({
       post: async () => {

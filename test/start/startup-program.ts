@@ -1,4 +1,4 @@
-// Starts a receiver as our templates do: `<adapter> <inbox> <port> <what>`, where what says who catches the error.
+// Starts a receiver as our templates do: `<adapter> <inbox> <port> <what>`, where `what` says who catches the error.
 import process from 'node:process'
 import { createReceiver, FleethookError } from '../../src/index.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'

@@ -70,7 +70,7 @@ test('a refused message has its status and code, and settles at once', async () 
   expect(body).toMatchObject({ code: 4, error: 'secret_wrong' })
 })
 
-test('a receiver mounted in an app is delivered to at its path, with the bindings of the runtime', async () => {
+test('deliver reaches a receiver mounted in an app at its path, with the bindings of the runtime', async () => {
   const seen: unknown[] = []
   const receiver = createReceiver<{ Bindings: { SECRET: string } }>({ secret: (env) => env.SECRET }).on(
     'state',
@@ -163,7 +163,7 @@ describe('settled', () => {
   )
 })
 
-test('alerts and errors need no more than a name', async () => {
+test('alerts and errors need only a name', async () => {
   const seen: unknown[] = []
   const receiver = createReceiver({ secret: false })
     .on('alerts', ({ alerts }) => seen.push(alerts))

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 
 const quiet = { secret: false, log: { debug() {}, info() {}, warn() {}, error() {} } } as const
 
-test('time stands still until it is told to go on, and begins where it is told to', async () => {
+test('time stands still until a test advances it, and begins where the test says', async () => {
   const clock = fakeClock(1_000)
   expect(clock.now()).toBe(1_000)
   await clock.advance(250)
@@ -33,7 +33,7 @@ test('timers run when they fall due, in order, at their own time, and once', asy
   expect(clock.timers()).toEqual([])
 })
 
-test('what a timer leads to happens before the next one, timers that it sets included', async () => {
+test('everything that follows from a timer happens before the next one, timers that it sets included', async () => {
   const clock = fakeClock(0)
   const ran: string[] = []
   clock.after(10, () => {
@@ -81,7 +81,7 @@ describe('a receiver with a fake clock', () => {
     expect(await receiver.deadLetters.list()).toMatchObject([{ attempts: 2 }])
   })
 
-  test('drains by its time', async () => {
+  test('drains by the time of the clock', async () => {
     const clock = fakeClock()
     const receiver = createReceiver({ ...quiet, clock }).on('state', () => new Promise(() => {}))
     await deliver(receiver, message.state())

@@ -13,7 +13,7 @@ interface Subject {
   readonly events: FleetEvent[]
 }
 
-/** A receiver as it should be, but for the options that a test gives it. */
+/** A correct receiver, except for the options that a test passes. */
 function subjectWith(options: Options = {}): Subject {
   const events: FleetEvent[] = []
   const log = { debug() {}, info() {}, warn() {}, error() {} }
@@ -47,7 +47,7 @@ async function failing(
   return failed
 }
 
-/** A server that stands before a receiver and changes what comes back. */
+/** A server in front of a receiver that changes the answers. */
 function changing(receiver: Receiver, change: (answer: Response, text: string) => Response): Served {
   return {
     fetch: async (request) => {
@@ -57,7 +57,7 @@ function changing(receiver: Receiver, change: (answer: Response, text: string) =
   }
 }
 
-/** A server that stands before a receiver and changes what goes in. */
+/** A server in front of a receiver that changes the requests. */
 function before(receiver: Receiver, change: (request: Request) => Promise<Request>): Served {
   return { fetch: async (request) => receiver.fetch(await change(request)) }
 }
@@ -82,7 +82,7 @@ test('a receiver passes every check mounted in an app, also when the url is give
   expect(await failing(app, subject, { mount: '/telemetry/' })).toEqual([])
 })
 
-test('names of checks are different, and only what can be asked is checked', () => {
+test('checks have different names, and only those that the options allow are there', () => {
   const all = receiverConformance({ url: 'http://x.test', secret, events: async () => [], slowVins: ['A', 'B'] })
   expect(new Set(all.map(({ name }) => name)).size).toBe(all.length)
   const without = receiverConformance({ url: 'http://x.test', secret, slowVins: ['A'] })
@@ -242,7 +242,7 @@ const defects: readonly Defect[] = [
   },
 ]
 
-describe('the suite finds a receiver out', () => {
+describe('the suite fails a receiver', () => {
   test.concurrent.each(defects)('when $defect', async ({ options, serve: serving, check, complaint }) => {
     const subject = subjectWith(options)
     const served = serving?.(subject.receiver) ?? subject.receiver

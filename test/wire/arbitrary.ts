@@ -16,7 +16,7 @@ const nastyNames = [
   'é\ud800',
 ]
 
-/** Names as they could be on the wire: of the catalogue, unknown, and such as reach for a prototype. */
+/** Names as they could be on the wire: from the catalogue, unknown ones, and ones that reach for a prototype. */
 export const fieldName: fc.Arbitrary<string> = fc.oneof(
   fc.constantFrom(...Object.keys(builtInFields)),
   fc.constantFrom(...nastyNames),
@@ -175,7 +175,7 @@ function overTheWire(message: object): Record<string, unknown> {
   return JSON.parse(JSON.stringify(message))
 }
 
-/** A message in the `service` or the `vehicle_maker` format, of any topic, orderly or not in its values. */
+/** A message in the `service` or the `vehicle_maker` format, of any topic, with proper or odd values. */
 export const plainMessage: fc.Arbitrary<Record<string, unknown>> = fc
   .tuple(extras, payload, fc.record(base))
   .map(([more, body, common]) => overTheWire({ ...more, ...body, ...common }))

@@ -25,7 +25,7 @@ describe('at the collector’s own paths an event is required', () => {
   })
 })
 
-describe('a time that is none is refused wherever the envelope is recognized', () => {
+describe('an invalid time is refused wherever the envelope is recognized', () => {
   test.each([
     [true],
     ['noon'],

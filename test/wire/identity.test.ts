@@ -27,7 +27,7 @@ test('it stays the same from release to release', () => {
   expect(read({ state: 'online', vin: 'V', createdAt }).id).toMatchInlineSnapshot(`"969910dbf62ec8220ac200b7859f0554"`)
 })
 
-test('vin, topic, time to the millisecond and payload make it', () => {
+test('it is made of vin, topic, time to the millisecond and payload', () => {
   const message = { data: { Soc: 5 }, vin: 'V', createdAt }
   const others = [
     message,
@@ -50,14 +50,14 @@ test('vin, topic, time to the millisecond and payload make it', () => {
   expect(read({ ...message, isCache: true, createdAt: '2024-02-24T04:58:44.983999Z' }).id).toBe(read(message).id)
 })
 
-describe('it can be computed of anything', () => {
-  test('of a message nested deeper than calls can be', () => {
+describe('it can be computed for anything', () => {
+  test('for a message nested deeper than the call stack allows', () => {
     let nested: unknown = 1
     for (let depth = 0; depth < 200_000; depth++) nested = depth % 2 ? [nested] : { a: nested }
     expect(read({ vehicle_data: { nested }, vin: 'V', createdAt }).id).toMatch(/^[0-9a-f]{32}$/)
   })
 
-  test('of what another parser made, which JSON could not hold', () => {
+  test('for values of another parser that JSON could not hold', () => {
     const circle: Record<string, unknown> = {}
     circle['self'] = circle
     const odd = {
@@ -72,7 +72,7 @@ describe('it can be computed of anything', () => {
     expect(read({ vehicle_data: odd, vin: 'V', createdAt }).id).toMatch(/^[0-9a-f]{32}$/)
   })
 
-  test('of text that is no Unicode', () => {
+  test('for text that is not valid Unicode', () => {
     expect(read({ state: '\ud800', vin: 'V', createdAt }).id).not.toBe(
       read({ state: '\ud801', vin: 'V', createdAt }).id,
     )

@@ -33,7 +33,7 @@ describe('a whole body as events', () => {
   })
 })
 
-test('the normalizer is pure: no Hono, no schemas, nothing of a runtime', async () => {
+test('the normalizer is pure: no Hono, no schemas, no part of a runtime', async () => {
   const { metafile } = await build({
     entryPoints: [fileURLToPath(new URL('../../src/normalize.ts', import.meta.url))],
     bundle: true,

@@ -32,7 +32,7 @@ test('any JSON object is exactly one event; nothing throws, and the message stay
   )
 })
 
-test('what another parser made of a body is read as well', () => {
+test('a body that another parser read is accepted as well', () => {
   for (const value of [
     new Map(),
     new Date(),
@@ -91,7 +91,7 @@ describe('__proto__, constructor and the like are names like any other and reach
   })
 })
 
-describe('the values behave as an object does', () => {
+describe('the values behave like an object', () => {
   const [event] = normalize('{"vin":"V","createdAt":"2024-02-24T04:58:44Z","data":{"Soc":5,"__proto__":1,"Gear":"?"}}')
   if (event?.topic !== 'data') throw new Error('no data')
 
@@ -111,7 +111,7 @@ describe('the values behave as an object does', () => {
   })
 })
 
-test('nesting of a megabyte crashes nothing', () => {
+test('a megabyte of nesting crashes nothing', () => {
   const deep = 500_000
   for (const text of [
     '['.repeat(2 * deep),

@@ -5,7 +5,7 @@ import { formats, wireMessage } from './arbitrary.ts'
 
 const receivedAt = new Date('2026-01-02T03:04:05.678Z')
 
-/** What every format can carry of an event; the collector's has milliseconds, and brings a host and a label. */
+/** The part of an event that every format can carry. The collector's format has milliseconds, and adds a host and a label. */
 function essence(event: WireEvent, format: Format): unknown {
   const { raw: _raw, format: _format, createdAt, ...rest } = { ...event }
   const { host: _host, sourcetype: _sourcetype, ...meta } = event.meta
@@ -32,12 +32,12 @@ describe('for any event the three encodings normalize to the same event, within 
     })
   }
 
-  test('the format read is the one written, for data', () => {
+  test('the format that is read is the one that was written, for data', () => {
     const [event] = normalize('{"data":{"Gear":"D"},"vin":"V","createdAt":"2024-02-24T04:58:44.983Z"}')
     for (const format of formats) expect(event && resent(event, format).format).toBe(format)
   })
 
-  test('a collector message keeps the createdAt of a collector event to the letter', () => {
+  test('a collector message keeps the createdAt of a collector event exactly', () => {
     const text =
       '{"time":1708750724.983,"host":"h","source":"V","sourcetype":"v:telemetry:state","event":{"state":"online"}}'
     const [event] = normalize(text)
@@ -51,7 +51,7 @@ describe('for any event the three encodings normalize to the same event, within 
   })
 })
 
-describe('encode writes what the formats look like', () => {
+describe('encode writes each format as its sender does', () => {
   const event = {
     topic: 'data',
     vin: '0FLEETV14T0000004',
@@ -108,7 +108,7 @@ describe('encode writes what the formats look like', () => {
     expect(encode(mixed, 'service')['alerts']).toEqual(mixed.alerts)
   })
 
-  test('a gap was never on the wire, and a createdAt that is no time cannot be an envelope', () => {
+  test('a gap cannot be encoded, nor can a createdAt that is not a time as an envelope', () => {
     const gap = { topic: 'gap', vin: 'V', createdAt: '' }
     // @ts-expect-error A gap is not encodable.
     expect(() => encode(gap, 'service')).toThrow(expect.objectContaining({ code: 'encode_unsupported' }))

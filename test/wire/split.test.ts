@@ -27,7 +27,7 @@ describe('one object, several one after another, or a list', () => {
     expect(summary(split(objects.map((object) => JSON.stringify(object)).join('')))).toEqual([objects, undefined])
   })
 
-  test('each piece is told as it was sent, inside a list too', () => {
+  test('each piece is returned as it was sent, also inside a list', () => {
     const sent = ['{ "a" : 1.0 }', '{"b":"\\u0041]"}', '{}']
     for (const text of [sent.join(''), sent.join('\n'), ` [${sent.join(' , ')}] `, ` ${sent[0]}\n`]) {
       const { pieces } = split(text)
@@ -36,7 +36,7 @@ describe('one object, several one after another, or a list', () => {
   })
 })
 
-describe('pieces before a broken one are kept, and its 0-based number is told', () => {
+describe('pieces before a broken one are kept, and its 0-based number is returned', () => {
   test.each([
     ['truncated', '{"a":1}{"a":2}{"a":', 2, 2],
     ['truncated within a string', '{"a":1}{"a":"}', 1, 1],
@@ -73,7 +73,7 @@ const object = fc
   .map((value): object => JSON.parse(JSON.stringify(value)))
 const blank = fc.stringMatching(/^[ \n\r\t]{0,3}$/)
 
-test('whatever lies between, what was joined is split again', () => {
+test('joined messages are split again, whatever is between them', () => {
   fc.assert(
     fc.property(
       fc.array(object, { minLength: 1 }),
@@ -133,14 +133,14 @@ describe('a body that somebody else parsed', () => {
     expect(splitValue(message).pieces[0]?.value).toBe(message)
   })
 
-  test('anything else is broken where it is', () => {
+  test('anything else is broken at its position', () => {
     for (const value of [5, 'x', null, undefined, true])
       expect(splitValue(value)).toEqual({ pieces: [], broken: { index: 0 } })
     expect(splitValue([{}, null]).broken).toEqual({ index: 1 })
     expect(splitValue([{}, [{}]]).broken).toEqual({ index: 1 })
   })
 
-  test('one that JSON cannot write says so when its text is read', () => {
+  test('one that JSON cannot write throws when its text is read', () => {
     const [piece] = splitValue({ big: 5n }).pieces
     expect(() => piece?.text).toThrow(expect.objectContaining({ code: 'message_unreadable' }))
   })

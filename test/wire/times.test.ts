@@ -69,7 +69,7 @@ describe('createdAt is verbatim, and at is the same time to the millisecond', ()
   })
 })
 
-describe('one that is missing or unreadable is replaced by receivedAt, and meta says so', () => {
+describe('a missing or unreadable one is replaced by receivedAt, and meta says so', () => {
   test.each([
     [undefined],
     [null],

@@ -50,7 +50,7 @@ describe('what every event has', () => {
     expect(read(envelope).meta).toEqual({ host: 'h', sourcetype: 'v:telemetry:data', index: 'main' })
   })
 
-  test('meta keeps to its types: what has another is only in raw, and the wire cannot speak for fleethook', () => {
+  test('meta keeps its types: a value of another type is only in raw, and the wire cannot set what fleethook adds', () => {
     const message = { state: 'x', vin, createdAt, isResend: 'yes', host: 5, createdAtMissing: true, conflated: 3 }
     expect(read(message).meta).toEqual({})
   })
@@ -172,7 +172,7 @@ describe('alerts and errors from a list or keyed by name, value one entry or a l
     ])
   })
 
-  test('none is an empty list; an entry that is none, or has no name, is no alert', () => {
+  test('no alerts are an empty list; an entry that is not an object, or has no name, is not an alert', () => {
     expect(readAs('alerts', { alerts: {}, vin }).alerts).toEqual([])
     expect(readAs('errors', { errors: [], vin }).errors).toEqual([])
     for (const alerts of ['x', 5, [5], [{}], { A: 'x' }, { A: [null] }]) {
@@ -181,7 +181,7 @@ describe('alerts and errors from a list or keyed by name, value one entry or a l
   })
 })
 
-describe('unknown: an authentic JSON object that is none of the topics', () => {
+describe('unknown: an authentic JSON object of no known topic', () => {
   test.each([
     ['no_topic', {}],
     ['no_topic', { credits: 5 }],
@@ -221,7 +221,7 @@ describe('unknown: an authentic JSON object that is none of the topics', () => {
     expect('vin' in read({ event: 'x', source: '/var/log/messages', sourcetype: 'syslog' })).toBe(false)
   })
 
-  test('does not carry what was read of a payload before it turned out to be another', () => {
+  test('does not carry what was read of a payload before the payload turned out not to fit', () => {
     expect(Object.keys(read({ state: 5, vin }))).not.toContain('state')
   })
 })
@@ -297,7 +297,7 @@ describe('event_collector', () => {
     expect(second && 'vin' in second).toBe(false)
   })
 
-  test('a service message that happens to have a time or a host is one of the service', () => {
+  test('a service message that happens to have a time or a host is still a service message', () => {
     expect(read({ event: 'x', time: 5, data: { Gear: 'D' }, vin, createdAt })).toMatchObject({
       format: 'service',
       topic: 'data',
@@ -324,7 +324,7 @@ describe('a pinned format', () => {
     }
   }
 
-  test('the topics whose two first formats nothing tells apart fit both', () => {
+  test('topics that are the same in the first two formats fit both', () => {
     const message = { state: 'online', vin, createdAt }
     expect(read(message)).toMatchObject({ topic: 'state', format: 'service' })
     expect(read(message, { format: 'service' })).toMatchObject({ topic: 'state', format: 'service' })

@@ -43,7 +43,7 @@ function inEachFormat(
   ]
 }
 
-/** Any field by name. The names of these tests are texts. */
+/** Reads any field by name, because the names in these tests are plain text. */
 const valueIn = ({ data }: DataEvent, field: string): FieldValue | undefined => data[field as OtherField]
 
 function reads(field: string, value: unknown, expected: unknown): void {
@@ -206,7 +206,7 @@ describe('a value that does not read as its type goes to undecoded, and is null'
   ])('%s of %j leaves %j', doesNotRead)
 })
 
-describe('fields outside the catalogue, and those on which its sources contradict each other, have the plain value', () => {
+describe('fields outside the catalogue, and those about which its sources contradict each other, have the plain value', () => {
   for (const field of ['NeverSeen', 'SpeedLimitMode']) {
     test.each<[unknown, unknown]>([
       ['true', 'true'],
@@ -284,7 +284,7 @@ describe('names', () => {
     expect(readMessage({ data: list, vin: 'V' }).data).toEqual({ '179': true, Unknown: 1, '300': null, Soc: null })
   })
 
-  test('of a field that comes twice in a list the last counts', () => {
+  test('when a field comes twice in a list, the last value counts', () => {
     const item = (value: unknown) => ({ key: 'Soc', value })
     const { data, undecoded } = readMessage({ data: [item('x'), item({ intValue: 5 })], vin: 'V' })
     expect([data, undecoded]).toEqual([{ Soc: 5 }, {}])
@@ -301,7 +301,7 @@ describe('names', () => {
 })
 
 describe('fields of the user’s own', () => {
-  test('extend the catalogue, and their word wins', () => {
+  test('extend the catalogue and win over it', () => {
     const fields = {
       Mood: { enum: ['Good', 'Bad'], prefix: 'Mood' },
       Soc: 'string',
@@ -316,7 +316,7 @@ describe('fields of the user’s own', () => {
     expect(readMessage({ data: { Soc: '5' }, vin: 'V' }).data.Soc).toBe(5)
   })
 
-  test('with a type that is none are refused at construction', () => {
+  test('with a type that does not exist are refused at construction', () => {
     for (const type of ['float', 'constructor', 5, null, { enum: 'x' }, { enum: [5] }]) {
       // @ts-expect-error These are no types.
       expect(() => createNormalizer({ fields: { Mood: type } })).toThrow(
@@ -326,7 +326,7 @@ describe('fields of the user’s own', () => {
   })
 })
 
-test('drift is told with the field and the wrapper or the type seen', () => {
+test('drift is reported with the field and the wrapper or type that was seen', () => {
   const seen: string[][] = []
   const normalizer = createNormalizer({ onDrift: (field, kind) => seen.push([field, kind]) })
   normalizer.normalize({

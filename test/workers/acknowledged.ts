@@ -63,8 +63,8 @@ export function missingFrom(entries: readonly Entry[], { byVin }: Acknowledged):
 }
 
 /**
- * Messages that break the order of a VIN, and duplicates without a reason. A message may come again only directly
- * after itself: its handler had run, and no later one, when the process was killed.
+ * Messages that break the order of a VIN, and duplicates without a reason. A message may come again only directly after
+ * itself: when the process was killed, its handler had run, and no later one.
  */
 export function disorderIn(entries: readonly Entry[]): readonly string[] {
   const last = new Map<string, number>()

@@ -11,7 +11,7 @@ import { type DurableSettings, durableSource } from './programs/durable.ts'
 
 interface Running extends AsyncDisposable {
   readonly entries: readonly Entry[]
-  /** What handlers of edges were told, in order. */
+  /** What handlers of edges received, in order. */
   readonly told: (vin: string) => readonly unknown[]
   readonly json: (path: string) => Promise<unknown>
   readonly url: () => string

@@ -146,7 +146,7 @@ function codeOf(error: unknown): string {
 /** Why a header cannot carry this secret, or `undefined`. Never shows a character of it. */
 export function problemWithSecret(secret: string): string | undefined {
   if (secret === '') return 'The secret is empty.'
-  if (secret.trim() !== secret) return 'The secret begins or ends with a blank or a line end.'
+  if (secret.trim() !== secret) return 'The secret begins or ends with white space.'
   if (!/^[\x20-\x7e]+$/.test(secret))
     return 'The secret has characters that are not visible ASCII, and a header cannot carry them.'
   return undefined

@@ -27,7 +27,7 @@ import { createObjectVehicles, type ObjectVehicles } from './vehicles.ts'
 export interface ObjectInbox extends Inbox {
   readonly vehicles?: ObjectVehicles
   messages(which: Listing): Promise<readonly ListedMessage[]>
-  /** The number of messages that are handed out, and of all claims: they show when everything is quiet. */
+  /** The number of messages that are handed out now, and of all claims so far. They show whether anything is going on. */
   activity(): { readonly handedOut: number; readonly claims: number }
   /** Deletes messages whose retention is over. */
   sweep(nowMs: number): void
@@ -38,19 +38,19 @@ interface ObjectInboxOptions extends Keeping {
   readonly inOrder: boolean
   /** The receiver keeps states of vehicles. Default `false`. */
   readonly keepsVehicles?: boolean
-  /** Called in the same step in which a message is stored. */
+  /** Called in the same step as the write of a message. */
   readonly kept?: () => void
 }
 
-/** The key under which an object notes since when the states of vehicles lack messages. */
+/** The key of the time since which the states of vehicles lack messages. */
 const staleKey = 'vehicles_stale_from'
 
 /** The number of waiting messages in a page. */
 const pageSize = 1_000
 
 /**
- * Nothing here waits for the disk. The platform sends no answer and no request of an object before everything that it wrote is
- * on several machines.
+ * Nothing here waits for the disk. The platform holds back every answer and request of an object until everything that the
+ * object wrote is on several machines.
  */
 export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOptions): ObjectInbox {
   const { sql } = storage
@@ -59,12 +59,12 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
   const rows: Rows = (query, ...bindings) => sql.exec(query, ...bindings).toArray()
   const room = createRoom(rows, options)
   const vehicles = keepsVehicles ? createObjectVehicles(rows) : undefined
-  /** The states of vehicles are as of then, and no gap event says so yet. */
+  /** The states of vehicles are from this time, and no gap event reports that yet. */
   let staleFromMs: number | undefined
   let lastId: string | undefined
   let closed = false
   let claims = 0
-  /** The number of times each message was handed out. Not written, because a written row is what a message costs. */
+  /** The number of times each message was handed out. Not written, because written rows are most of what a message costs. */
   const handedOut = new Map<string, number>()
   /** Messages that waited when the object was created. The object before it may have handed them out. */
   const inherited = new Set<string>()
@@ -97,14 +97,17 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     if (lastId === undefined || id > lastId) lastId = id
   }
 
-  /** A row that no longer waits. Returns the number of others that were dropped for it. */
+  /** A row no longer waits. Returns the number of other rows that were dropped for it. */
   function leaves(id: string, [row]: readonly Row[], as: 'gone' | Retained): number {
     handedOut.delete(id)
     inherited.delete(id)
     return row === undefined ? 0 : room.left(Number(row['bytes']), as)
   }
 
-  /** The states of vehicles miss what a receiver without them settles. Returns the gap that says so to the next one with them. */
+  /**
+   * The states of vehicles miss what a receiver without the option `vehicles` settles. Returns the gap that reports this to
+   * the next receiver with the option.
+   */
   function staleness(): Pick<Opened, 'gaps'> {
     const noted = readMeta(sql, staleKey)
     if (vehicles === undefined && noted === undefined) {
@@ -116,7 +119,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     return { gaps: [{ reason: 'stopped', fromMs: staleFromMs }] }
   }
 
-  /** Writes the state of a vehicle and what led to it, or neither. */
+  /** Writes the state of a vehicle together with the change that led to it, or neither. */
   function withState<Result>(vehicle: StoredVehicle | undefined, change: () => Result): Result {
     if (vehicle === undefined || vehicles === undefined) return change()
     return storage.transactionSync(() => {

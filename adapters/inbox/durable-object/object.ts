@@ -2,7 +2,7 @@ import type { BackendParts } from '../../../src/backend/backend.ts'
 import { LocalBackend } from '../../../src/backend/local.ts'
 import type { Clock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { Surroundings } from '../../../src/dispatch/work.ts'
+import type { RequestScope } from '../../../src/dispatch/work.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
@@ -14,16 +14,19 @@ import { createRestingClock, type RestingClock } from './resting-clock.ts'
 import type { Keeping } from './room.ts'
 import { reportOf, type SentVehicle } from './vehicles.ts'
 
-/** Which messages a call is about. Its times arrive as JSON text. */
+/** The messages that a call is about. Their times arrive as JSON text. */
 export type Which = string | (MessageSelection & { readonly dryRun?: boolean | undefined })
 
-/** A longest silence is looked for at most this often, in milliseconds, because that reads every row. */
+/** The least time between two searches for silent vehicles, in milliseconds. Each search reads every row. */
 const forgetMs = 3_600_000
 
 /** What a Worker asks an object. */
 export interface Questions {
   put(messages: readonly InboxMessage[]): Promise<Refusal | undefined>
-  /** Messages of vehicles of this object may be missing. Another object, or a later question, gets the event. */
+  /**
+   * Messages of this object's vehicles may be missing. The `gap` event itself goes to another object, or comes with a later
+   * `put`.
+   */
   noteGaps(gaps: readonly KeptGap[]): Promise<void>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
@@ -37,12 +40,12 @@ export interface Questions {
   countVehicles(about: undefined): Promise<VehiclesStats>
 }
 
-/** What an object answers: a value, or the error for the caller in the Worker. */
+/** The answer of an object: a value, or the error for the caller in the Worker. */
 export type Reply =
   | { readonly value?: unknown }
   | { readonly error: Pick<FleethookError, 'code' | 'message'> & { readonly hint?: string | undefined } }
 
-/** The class that a binding finds. The platform wants no more than these two methods. */
+/** Creates the class for the binding. The platform needs only these two methods. */
 export function createInboxObject(
   parts: BackendParts,
   keeping: Keeping,
@@ -52,7 +55,7 @@ export function createInboxObject(
     readonly #shard: Shard
 
     constructor({ storage }: ObjectState, env: unknown) {
-      // A handler can ask for what other objects have.
+      // Handlers in this object can then call the other objects.
       bind(env)
       this.#shard = new Shard(parts, keeping, storage, env)
     }
@@ -67,7 +70,7 @@ export function createInboxObject(
   }
 }
 
-/** Only a Worker that has the binding can ask, and its module is this one. */
+/** Only a Worker with the binding can send requests to an object, and it runs this same module. */
 async function reply(questions: Questions, request: Request): Promise<Reply> {
   const { question, about }: { question: keyof Questions; about: never } = await request.json()
   try {
@@ -80,29 +83,29 @@ async function reply(questions: Questions, request: Request): Promise<Reply> {
 }
 
 /**
- * When the platform looks after messages that were kept. Their handlers start at once, so the alarm is for what an object
- * leaves when it ends. An alarm for each message would be a third of what the message costs.
+ * The time until the alarm that follows a stored message. Handlers start at once, so the alarm is only for messages that an
+ * object leaves when it ends. An alarm for each message would be a third of what the message costs.
  */
 const lookAfterMs = 5_000
 
-/** How long one alarm waits for handlers. The platform ends an alarm at 15 minutes; the next one takes over. */
+/** How long one alarm waits for handlers. The next alarm goes on. The platform would end an alarm after 15 minutes. */
 const alarmMs = 60_000
 
-/** How long nothing may be handed out before everything counts as resting. */
+/** When nothing has been handed out for this time, every message that waits counts as resting. */
 const quietMs = 50
 
-/** What one object does: keeps messages of some vehicles and takes them to their handlers. */
+/** One object: it keeps the messages of some vehicles and runs their handlers. */
 class Shard implements Questions {
   readonly #parts: BackendParts
   readonly #clock: RestingClock
   readonly #storage: ObjectStorage
-  readonly #surroundings: Surroundings
+  readonly #scope: RequestScope
   readonly #inbox: ObjectInbox
   readonly #backend: LocalBackend
   /** The time of the alarm that is set, as far as this object knows. */
   #alarmAt: number | undefined
   #isInAlarm = false
-  /** When silent vehicles are to be looked for. */
+  /** The time of the next search for silent vehicles. */
   #forgetAtMs = 0
 
   constructor(parts: BackendParts, keeping: Keeping, storage: ObjectStorage, env: unknown) {
@@ -117,13 +120,13 @@ class Shard implements Questions {
     this.#parts = parts
     this.#clock = clock
     this.#storage = storage
-    this.#surroundings = { env, context: detachedContext }
+    this.#scope = { env, context: detachedContext }
     this.#inbox = inbox
     this.#backend = new LocalBackend({
       ...parts,
       inbox: () => inbox,
       settings: { ...settings, ack: 'stored', clock },
-      surroundings: this.#surroundings,
+      scope: this.#scope,
     })
   }
 
@@ -132,7 +135,7 @@ class Shard implements Questions {
     if (!this.#backend.isReady && !(await this.#backend.becomeReady())) return { error: 'inbox_unavailable' }
     return this.#backend.put(
       messages.map((message) => this.#parts.receipts.arrived(message)),
-      this.#surroundings,
+      this.#scope,
     )
   }
 
@@ -157,7 +160,7 @@ class Shard implements Questions {
   }
 
   replayDead(which: Which): Promise<number> {
-    return this.#backend.deadLetters.replay(withDates(which), { env: this.#surroundings.env })
+    return this.#backend.deadLetters.replay(withDates(which), { env: this.#scope.env })
   }
 
   discardDead(which: Which): Promise<number> {
@@ -182,7 +185,7 @@ class Shard implements Questions {
   }
 
   replay(which: ReplaySelection): Promise<number> {
-    return this.#backend.replay(withDates(which), { env: this.#surroundings.env })
+    return this.#backend.replay(withDates(which), { env: this.#scope.env })
   }
 
   #vehicles(): FleetVehicles {
@@ -191,7 +194,9 @@ class Shard implements Questions {
     throw new FleethookError('option_invalid', 'This object keeps no state of vehicles: the option `vehicles` is off.')
   }
 
-  /** Forgets vehicles that were silent for too long. Resolves to when the next one may have to be forgotten. */
+  /**
+   * Forgets vehicles that were silent for too long. Resolves to the time at which the next vehicle may have to be forgotten.
+   */
   async #forgetSilent(): Promise<number | undefined> {
     const afterMs = this.#parts.settings.vehicles?.forgetAfterMs
     const { vehicles } = this.#inbox
@@ -204,7 +209,7 @@ class Shard implements Questions {
     return (this.#forgetAtMs = Math.max(oldestMs + afterMs + 1, now + Math.min(afterMs / 2, forgetMs)))
   }
 
-  /** Goes on with what waits, until all of it is done or rests. */
+  /** Goes on with the messages that wait, until all are done or rest. */
   async alarm(): Promise<void> {
     const inbox = this.#inbox
     const clock = this.#clock
@@ -214,7 +219,7 @@ class Shard implements Questions {
     let forgetAtMs: number | undefined
     try {
       clock.wake()
-      // Rejects when the inbox cannot be opened: then the platform tries the alarm again.
+      // Rejects when the inbox cannot be opened. The platform then tries the alarm again.
       await this.#backend.open()
       if (await this.#isQuiet()) restsUntil = clock.sleep()
       inbox.sweep(clock.now())
@@ -226,7 +231,7 @@ class Shard implements Questions {
     }
   }
 
-  /** What waits has an alarm, or is looked after by the alarm that runs, which sets the next one when it ends. */
+  /** Sets an alarm for the messages that wait. While an alarm runs, it sets the next one itself when it ends. */
   #lookAfter(atMs: number): void {
     if (this.#isInAlarm || (this.#alarmAt !== undefined && this.#alarmAt <= atMs)) return
     this.#alarmAt = atMs
@@ -237,7 +242,7 @@ class Shard implements Questions {
     })
   }
 
-  /** Resolves to whether everything that waits rests, once that is so or the time of an alarm is over. */
+  /** Resolves to true once every message that waits rests, and to false when the time of the alarm is over. */
   async #isQuiet(): Promise<boolean> {
     const endsAt = this.#clock.now() + alarmMs
     for (let before = this.#inbox.activity(); ;) {

@@ -15,7 +15,7 @@ import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
 import { type SentVehicle, viewOf } from './vehicles.ts'
 
-/** The number of times that a Worker asks an object that was just moved or restarted. */
+/** The most times that a Worker calls an object that was just moved or restarted. */
 const tries = 3
 
 interface ObjectRelayOptions {
@@ -30,11 +30,11 @@ interface ObjectRelayOptions {
   readonly bindings: () => unknown
 }
 
-/** Takes messages to the objects of their lanes, and asks the objects for dead letters and replays. */
+/** Forwards messages to the objects of their lanes, and calls the objects for dead letters and replays. */
 export function createObjectRelay(options: ObjectRelayOptions): Relay {
   const { objects, shards, receipts, settings, slots, bindings } = options
   const everyShard = Array.from({ length: shards }, (_, shard) => shard)
-  // Always the same object for a lane, as long as the number of shards stays.
+  // A lane always has the same object, as long as the number of shards stays the same.
   const shardOf = (lane: string): number => Number.parseInt(fnv1a(lane).slice(-8), 16) % shards
 
   async function send(shard: number, env: unknown, body: string): Promise<Reply> {
@@ -53,7 +53,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     }
   }
 
-  /** Asks one object. Rejects with the `FleethookError` that it answers with, or with what came between. */
+  /** Calls one object. Rejects with the `FleethookError` in its answer, or with the error that prevented an answer. */
   async function ask<Question extends keyof Questions>(
     shard: number,
     env: unknown,
@@ -66,7 +66,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     throw new FleethookError(code, message, { hint })
   }
 
-  /** Neither an id nor a time says which object has a message: all of them are asked. */
+  /** Calls all objects, because neither an id nor a time says which one has a message. */
   async function total(asking: (shard: number) => Promise<number>): Promise<number> {
     const counts = await Promise.all(everyShard.map(asking))
     return counts.reduce((sum, count) => sum + count, 0)
@@ -104,7 +104,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     discard: (which) => total((shard) => ask(shard, bindings(), 'discardDead', which)),
   }
 
-  /** The vehicles of an object, without those that moved to another one because `shards` changed. */
+  /** The vehicles of an object, without those that belong to another object since `shards` was changed. */
   async function vehiclesOf(shard: number, after: string | undefined, limit: number): Promise<SentVehicle[]> {
     const found: SentVehicle[] = []
     for (let last = after; ;) {
@@ -130,7 +130,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
           .slice(0, limit)
           .map(view)
       },
-      // All objects: one that had the vehicle before `shards` changed may still have a state of it.
+      // Calls all objects: one that had the vehicle before `shards` was changed may still have a state of it.
       forget: async (vin) =>
         (await total(async (shard) => Number(await ask(shard, bindings(), 'forgetVehicle', vin)))) > 0,
       async stats() {
@@ -149,7 +149,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     replay: (which, { env = bindings() } = {}) => total((shard) => ask(shard, env, 'replay', which)),
 
     async put(messages, env, gaps = []) {
-      // One object gets the event of a gap of all vehicles. The states in the others become uncertain, too.
+      // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.
       const ofAll = slots === undefined ? [] : messages.flatMap(gapOfAll)
       if (ofAll.length > 0) await Promise.all(everyShard.map((shard) => ask(shard, env, 'noteGaps', ofAll)))
       const byShard = new Map<number, InboxMessage[]>()
@@ -162,7 +162,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
       const answers = [...byShard].map(async ([shard, group]) => {
         const lanes = new Set(group.map(({ lane }) => lane))
         const concerned = gaps.filter(({ vin }) => vin === undefined || lanes.has(laneOf(vin)))
-        // A message without the mark of a gap is better than none.
+        // Storing a message without marking the gap is better than not storing it.
         if (concerned.length > 0) await ask(shard, env, 'noteGaps', concerned).catch(() => {})
         return ask(shard, env, 'put', group)
       })
@@ -177,7 +177,7 @@ function gapOfAll({ lane, event }: InboxMessage): readonly KeptGap[] {
   return [{ reason, fromMs: from.getTime(), toMs: to.getTime(), missed }]
 }
 
-/** Whether the platform says that another try may succeed. The service sends once, so a try is worth it. */
+/** Whether the platform says that another try may succeed. The service sends once, so it is worth trying. */
 function isPassing(error: unknown): boolean {
   return error instanceof Error && Reflect.get(error, 'retryable') === true && Reflect.get(error, 'overloaded') !== true
 }

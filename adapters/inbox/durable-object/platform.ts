@@ -1,9 +1,12 @@
-/** The parts of a Durable Object's surroundings that fleethook uses, written out so that no types package is needed. */
+/** The parts of the Durable Objects API that fleethook uses, written out so that no types package is needed. */
 
 /** What a column of a row holds. */
 export type SqlValue = string | number | null | ArrayBuffer
 
-/** A database of one object. Synchronous; nothing leaves the object before what it wrote is on several machines. */
+/**
+ * The database of one object. It is synchronous: no answer leaves the object before everything that it wrote is on several
+ * machines.
+ */
 export interface ObjectSql {
   exec(
     query: string,
@@ -16,7 +19,7 @@ export interface ObjectSql {
 /** `ctx.storage` of an object whose class is one of `new_sqlite_classes`. */
 export interface ObjectStorage {
   readonly sql: ObjectSql
-  /** All that `change` writes is kept, or nothing. */
+  /** Keeps everything that `change` writes, or nothing. */
   transactionSync<Result>(change: () => Result): Result
   /** Calls `alarm` of the object's class at that time, in milliseconds since the epoch; there is one alarm at a time. */
   setAlarm(scheduledTime: number): Promise<void>

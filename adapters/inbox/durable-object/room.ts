@@ -14,18 +14,18 @@ export interface Keeping {
   readonly dead: Required<Retention>
 }
 
-/** How a message is kept that is no longer pending. */
+/** The state in which a message that is no longer pending is kept. */
 export type Retained = 'settled' | 'dead'
 
 const states = { settled, dead }
 
-/** How full an object is. It counts when the object opens, and follows every change. */
+/** Knows how full an object is: counts when the object opens, and then follows every change. */
 interface Room {
   readonly pending: { readonly messages: number; readonly bytes: number }
   /** Counts the rows. */
   count(): void
   fits(messages: number, bytes: number): boolean
-  /** Throws `inbox_full` when there is no room, also after dropping handled messages. */
+  /** Throws `inbox_full` when there is no room even after dropping settled messages. */
   make(messages: number, bytes: number): void
   /** Messages were stored. */
   entered(messages: number, bytes: number): void
@@ -39,7 +39,7 @@ interface Room {
   sweep(nowMs: number): void
 }
 
-/** The number of rows that are deleted at once. */
+/** The most rows that are deleted at once. */
 const forgottenAtOnce = 200
 
 export function createRoom(rows: Rows, keeping: Keeping): Room {
@@ -81,7 +81,8 @@ export function createRoom(rows: Rows, keeping: Keeping): Room {
     },
 
     make(messages, bytes) {
-      // Settled messages make room for new ones; dead letters do not. None is dropped where all of them would not do.
+      // Settled messages make room for new ones; dead letters do not. When even dropping all of them would not be enough,
+      // none is dropped.
       const couldFit = pendingFits(messages, bytes) && pending.bytes + retained.dead + bytes <= maxBytes
       while (couldFit && !fits(messages, bytes)) {
         if (forget('settled', '1', forgottenAtOnce) === 0) break

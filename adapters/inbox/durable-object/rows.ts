@@ -45,13 +45,13 @@ export function listedOf(row: Row): ListedMessage {
   return { message, state: 'dead', reason: { error, attempts, diedAt } }
 }
 
-/** The rows of a state that are asked for, in the order of ids. */
+/** The selected rows of a state, in the order of ids. */
 export function selecting(rows: Rows, state: number, which: Selection): readonly Row[] {
-  // Written into the statement: the index of the dead ones is found by it.
+  // The state is part of the statement's text, so that SQLite finds the index of dead letters.
   return reading(rows, [`state = ${state}`], which, 'ASC')
 }
 
-/** The rows of every state that are asked for, newest first. */
+/** The selected rows of all states, newest first. */
 export function listing(rows: Rows, which: Listing): readonly Row[] {
   return reading(rows, [], which, 'DESC')
 }
@@ -87,7 +87,7 @@ export const dead = 2
 
 /**
  * The tables, one step for each version. The platform bills every row and every entry of an index that is written, so
- * `place`, which is made of the id, is the only key, and the indexes cover the few rows that failed.
+ * `place`, which is derived from the id, is the only key, and the indexes cover only the few rows that failed.
  */
 const steps: readonly string[] = [
   `CREATE TABLE fleethook_messages (
@@ -117,7 +117,7 @@ const steps: readonly string[] = [
    ) WITHOUT ROWID;`,
 ]
 
-/** Makes the tables, or brings those of an older fleethook up to date. Rejects those of a newer one. */
+/** Creates the tables, or upgrades those of an older fleethook. Rejects those of a newer one. */
 export function migrate(sql: ObjectSql): void {
   sql.exec('CREATE TABLE IF NOT EXISTS fleethook_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID')
   const version = Number(readMeta(sql, 'version') ?? 0)

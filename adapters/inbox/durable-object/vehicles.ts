@@ -5,17 +5,20 @@ import type { Row, Rows } from './rows.ts'
 /** The states of vehicles in the database of an object. */
 export interface ObjectVehicles extends VehicleStore {
   load(vin: string): StoredVehicle | undefined
-  /** When the vehicle was seen that is silent for the longest time, in milliseconds since the epoch. `undefined`: there is no vehicle. */
+  /**
+   * When the vehicle that has been silent for the longest time was last seen, in milliseconds since the epoch. `undefined`:
+   * there is no vehicle.
+   */
   oldestSeenMs(): number | undefined
 }
 
-/** The most states in memory: twice this number. An object has 128 MB. */
+/** At most twice this number of states is in memory. An object has 128 MB. */
 const mostCached = 4_000
 
 /**
- * Each state is written in the step that settles its message, so a row is never ahead of what was settled and never behind it. That
- * costs one row for each message. Writing a row after several messages would keep those messages until then, and an object that ends
- * would handle all of them again.
+ * Each state is written in the step that settles its message, so a row is never ahead of the settled messages and never
+ * behind them. That costs one written row per message. A row for several messages would be cheaper, but would keep those
+ * messages until then, and after the end of the object all of them would be handled again.
  */
 export function createObjectVehicles(rows: Rows): ObjectVehicles {
   let recent = new Map<string, StoredVehicle>()
@@ -85,14 +88,14 @@ function storedOf(row: Row): StoredVehicle {
   return { vin: String(row['vin']), seq: Number(row['place']), seenMs: Number(row['seen_at']), text: () => text }
 }
 
-/** A vehicle as an object describes it to a Worker. JSON can hold it. */
+/** A vehicle as an object describes it to a Worker, in JSON. */
 export interface SentVehicle {
   readonly vin: string
   readonly seq: number
   /** `null`: no message of the vehicle was received. */
   readonly seenMs: number | null
   readonly text: string
-  /** What was heard up to this `seq` is uncertain. */
+  /** Values of messages up to this `seq` are uncertain. */
   readonly gapTo: number
 }
 

@@ -7,7 +7,7 @@ import { backgroundTimer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog, type Log } from '../../../src/base/log.ts'
 import type { Lifecycle } from '../../../src/dispatch/running.ts'
-import { nowhere, type Surroundings } from '../../../src/dispatch/work.ts'
+import { noRequest, type RequestScope } from '../../../src/dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
@@ -129,7 +129,7 @@ export class KafkaBackend implements Backend {
     ))
   }
 
-  async put(messages: readonly InboxMessage[], from: Surroundings): Promise<Refusal | undefined> {
+  async put(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
     if (this.#front !== undefined) return this.#front.put(messages, from)
     // A balancer that posts here loses messages.
     for (const { lane, receivedAt } of messages) {
@@ -140,12 +140,12 @@ export class KafkaBackend implements Backend {
     return handlesOnly
   }
 
-  noteGap(gap: InboxGap, from?: Surroundings): void {
+  noteGap(gap: InboxGap, from?: RequestScope): void {
     if (this.#front === undefined) this.#back?.noteGap(gap)
     else this.#front.noteGap(gap, from)
   }
 
-  async putInternal(message: InboxMessage, from: Surroundings): Promise<boolean> {
+  async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
     return this.#front === undefined ? false : this.#front.putInternal(message, from)
   }
 
@@ -207,8 +207,8 @@ export class KafkaBackend implements Backend {
     return new LocalBackend({
       ...this.#parts,
       settings: { ...this.#parts.settings, ack: 'stored' },
-      // A copy, because `nowhere` itself makes the backend watch for stalls. A stall of this half is no gap: others receive meanwhile.
-      surroundings: { ...nowhere },
+      // A copy, because `noRequest` itself makes the backend watch for stalls. A stall of this half is no gap: others receive meanwhile.
+      scope: { ...noRequest },
       inbox: (inbox) => {
         let reader: Reader | undefined
         const opened = (): Reader => {

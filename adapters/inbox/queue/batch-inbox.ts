@@ -8,7 +8,7 @@ const longestDelaySeconds = 43_200
 
 /** A batch that a queue handed over, as an inbox. */
 interface BatchInbox extends Inbox {
-  /** Resolves when each of its messages is acknowledged or will come again. */
+  /** Resolves when each of its messages is acknowledged or will be retried. */
   readonly done: Promise<void>
 }
 
@@ -67,7 +67,7 @@ export function createBatchInbox({ messages }: KeptBatch, clock: Clock): BatchIn
     },
 
     async deadLetter(id) {
-      // The platform counts as well: after its own last attempt it moves the message to the dead letter queue.
+      // The platform counts attempts as well: after its own last attempt it moves the message to the dead letter queue.
       take(id, (handed) => handed.retry())
       return 0
     },

@@ -3,7 +3,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 
-/** What fleethook puts on a queue: a message as an inbox keeps it, without the event. The consumer reads the event again. */
+/** A message on a queue: as an inbox keeps it, without the event. The consumer reads the event again. */
 export type QueuedMessage = Omit<InboxMessage, 'event'>
 
 /** The part of a producer's binding that fleethook uses: `env.FLEETHOOK_QUEUE`. */
@@ -12,7 +12,7 @@ export interface QueueBinding {
   sendBatch(messages: Iterable<{ body: QueuedMessage; contentType: 'json' }>): Promise<unknown>
 }
 
-/** Sends messages to a queue, whose consumer handles them. */
+/** Sends messages to a queue. The consumer of the queue handles them. */
 export function createQueueRelay(queue: (env: never) => QueueBinding): Relay {
   return {
     durability: 'replicated',
@@ -41,7 +41,7 @@ export function createQueueRelay(queue: (env: never) => QueueBinding): Relay {
   }
 }
 
-/** The platform keeps them, in the queue that `dead_letter_queue` names. */
+/** The platform keeps dead letters in the queue that `dead_letter_queue` names. */
 const deadLetters: DeadLetters = {
   list: elsewhere,
   get: elsewhere,
@@ -62,7 +62,7 @@ function bound(binding: QueueBinding | undefined): QueueBinding {
   })
 }
 
-/** What the platform takes as one message: 128 kB, of which it uses about 100 bytes itself. */
+/** The largest message that the platform takes: 128 kB, of which it uses about 100 bytes itself. */
 const mostMessageBytes = 127_000
 
 /** What it takes in one call. */
@@ -81,7 +81,7 @@ function sized({ event: _, ...body }: InboxMessage): Sized {
   return { body, bytes: encoder.encode(JSON.stringify(body)).length }
 }
 
-/** As few calls as the platform allows, in order. */
+/** Makes as few calls as the platform allows, in order. */
 function batchesOf(messages: readonly Sized[]): readonly (readonly Sized[])[] {
   const batches: Sized[][] = []
   let batch: Sized[] = []

@@ -13,14 +13,16 @@ import type { OperatorAppOptions } from '../../../src/operator/app.ts'
 /** The socket beside the file, through which operators on this machine, as the same user, reach the process that has the file. */
 interface Control {
   open(): void
-  /** Also while the disk fails: an open socket would keep people from repairing or mounting it. */
+  /** Called while the disk fails, too: an open socket would prevent people from repairing or remounting it. */
   close(): void
 }
 
 /** The longest path of a socket that works on every system, in bytes. */
 const longestPath = 100
 
-/** The path of the socket: beside the file, or in a folder of its own among temporary files when that path is too long. */
+/**
+ * The path of the socket: beside the file, or, when that path is too long, in a folder of its own among the temporary files.
+ */
 export function controlPath(path: string): string {
   const whole = resolve(path)
   const name = `fleethook-${createHash('sha256').update(whole).digest('hex').slice(0, 16)}`
@@ -29,7 +31,7 @@ export function controlPath(path: string): string {
   return Buffer.byteLength(beside) <= longestPath ? beside : join(tmpdir(), name, 'control.sock')
 }
 
-/** Without a socket the receiver runs too: the log says that operators cannot reach it. */
+/** The receiver also runs without a socket. The log then says that operators cannot reach it. */
 export function createControl(path: string, settings: InboxSettings): Control {
   let server: Server | undefined
   let feed: Feed | undefined
@@ -37,13 +39,13 @@ export function createControl(path: string, settings: InboxSettings): Control {
   let sampling: NodeJS.Timeout | undefined
   return {
     open() {
-      // Not earlier: while the receiver is being created it has no operator yet.
+      // Read only now: while the receiver is being created, it has no operator yet.
       const { operator, log } = settings
       if (operator === undefined) return
       const socket = controlPath(path)
       const failed = (error: unknown): void =>
-        log.warn('operators cannot reach this receiver by its inbox', { socket, error: nameOf(error) })
-      // Before anybody asks: what goes wrong until then is worth showing.
+        log.warn('operators cannot reach this receiver through its inbox', { socket, error: nameOf(error) })
+      // Starts before anybody looks, because what went wrong until then is worth showing.
       feed ??= operator.observe && new Feed(operator.observe)
       samples ??= operator.stats && new Samples(operator.stats, operator.observe)
       sampling = setInterval(() => samples?.take(), Samples.stepMs).unref()
@@ -93,7 +95,10 @@ function nameOf(error: unknown): string {
   return 'code' in error ? String(error.code) : error.name
 }
 
-/** Everyone can write to the folder for temporary files. Throws when another user made this folder, or can open it. */
+/**
+ * Creates the folder. Everyone can write among the temporary files, so it throws when another user created the folder or can
+ * open it.
+ */
 function makeFolder(folder: string): void {
   if (process.platform === 'win32') return
   mkdirSync(folder, { recursive: true, mode: 0o700 })

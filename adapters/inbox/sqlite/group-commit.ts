@@ -15,22 +15,25 @@ import type {
 interface GroupCommit {
   /** Resolves when the messages are on the disk. Rejects when they are not, and then they never will be. */
   put(messages: readonly StoredMessage[]): Promise<void>
-  /** Resolves to the size of the moved message when that is on the disk. Rejects when it is not. */
+  /** Resolves to the size of the moved message when the move is on the disk. Rejects when it is not. */
   move(move: Move): Promise<number | undefined>
-  /** Written with the next commit, within milliseconds. Stays to be written when that commit fails. */
+  /** Written with the next commit, within milliseconds. If that commit fails, a later one writes it. */
   update(update: PendingUpdate): void
   settle(seq: number): void
-  /** Whether an update of the message, or that it is settled, is still to be written. */
+  /** Whether an update of the message, or its settling, is still to be written. */
   isChanging(seq: number): boolean
-  /** Whether it is still to be written that the message is settled. */
+  /** Whether the settling of the message is still to be written. */
   isSettling(seq: number): boolean
-  /** Resolves when every update and settled message up to now is on the disk. Rejects when a commit fails; they stay to be written. */
+  /**
+   * Resolves when every update and settled message up to now is on the disk. Rejects when a commit fails; a later commit
+   * writes them.
+   */
   flush(): Promise<void>
   /** Resolves when nothing is left to write. Rejects when a commit fails. */
   finish(): Promise<void>
   /** The file is usable again: writes what is left. */
   resume(): void
-  /** Hands over the settled messages that are still to be written, and forgets them. */
+  /** Returns the settled messages that are still to be written, and forgets them. */
   takeSettled(): readonly number[]
   /** How long commits took, in milliseconds. */
   durations(): Histogram
@@ -53,7 +56,7 @@ const mostMessages = 1_024
 const mostBytes = 4 * 1_048_576
 /** The most updates, and the most settled messages. Such a row costs a tenth of a message with its text. */
 const mostUpdates = 4_096
-/** Bounds of the durations of commits, in milliseconds. */
+/** The bounds of the histogram of commit times, in milliseconds. */
 const bounds = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000]
 /** Updates and settled messages wait for other changes this long. */
 const lazyMs = 5
@@ -95,7 +98,7 @@ export function createGroupCommit({
   let isScheduled = false
   let lazyTimer: ReturnType<typeof setTimeout> | undefined
   let commitMs = 0
-  /** Those whose messages are on the disk now are likely to put their next ones. */
+  /** Callers whose messages are on the disk now are likely to put their next ones. */
   let expectedPuts = 0
   const durationCounts = Array.from({ length: bounds.length + 1 }, () => 0)
   let durationSum = 0
@@ -113,7 +116,7 @@ export function createGroupCommit({
       })
   }
 
-  /** Nobody waits for an update: it is written with other changes, or when many have come together, or after `lazyMs`. */
+  /** Nobody waits for an update. It is written with other changes, or when there are many updates, or after `lazyMs`. */
   function scheduleLazily(): void {
     if (isScheduled || writing !== undefined || !health.isUsable) return
     if (settled.size + updates.size >= mostMessages) schedule()
@@ -131,7 +134,7 @@ export function createGroupCommit({
       messages += put.messages.length
       for (const message of put.messages) bytes += message.bytes
     }
-    // The states of vehicles are those after everything that is settled, so all of that is in the same commit.
+    // The states of vehicles include everything that is settled, so all of it has to be in the same commit.
     const mostMoves = vehicles === undefined ? mostMessages : moves.length
     const group = {
       ...{ puts: puts.splice(0, count), moves: moves.splice(0, mostMoves), updates, settled },
@@ -173,7 +176,7 @@ export function createGroupCommit({
     try {
       result = await file.commit(transaction)
     } catch (error) {
-      // The failed commit may have written these messages, and their puts are refused.
+      // The failed commit may have written these messages although their puts are refused.
       retracted = [...retracted, ...messages.map(({ seq }) => seq)]
       requeue(group)
       writing = undefined
@@ -300,7 +303,7 @@ export function whenQuiet({ puts, expected, commitMs, ready }: Wait): void {
       grownAt = now
       quietTurns = 0
     } else quietTurns += 1
-    // In a long turn this process was busy itself: what arrived meanwhile is read in the next one.
+    // A long turn means that this process itself was busy. What arrived meanwhile is read in the next turn.
     const isQuiet = known >= expected ? quietTurns >= 1 : quietTurns >= 2 && now - grownAt >= commitMs * quietPart
     if (isQuiet || now - startedAt >= commitMs) ready()
     else setImmediate(look)

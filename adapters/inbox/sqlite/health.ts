@@ -6,7 +6,7 @@ import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
 import type { Damage, FileFigures, InboxFile, OpenedFile, Part, SignOfLife } from './file/interface.ts'
 import { budgetUsed } from './file/retention.ts'
 
-/** Whether the file can be used, and the attempts to use it again after a failure. */
+/** Knows whether the file can be used, and tries to use it again after a failure. */
 export interface Health {
   /** Why messages are refused now. */
   readonly refusal: FleethookError | undefined
@@ -16,9 +16,12 @@ export interface Health {
   readonly isReadable: boolean
   /** Resolves when the inbox takes messages again, and when it is stopped. */
   whenUsable(): Promise<void>
-  /** A call of the file failed: refuses messages and schedules another attempt. `puts` is the number of messages to be written. */
+  /**
+   * Called when a call of the file failed: refuses messages and schedules another attempt. `puts` is the number of messages
+   * to be written.
+   */
   failed(error: unknown, puts?: number): void
-  /** A commit reports whether the budget has room for more. */
+  /** Called after a commit, with whether the budget has room for more. */
   noteRoom(hasRoom: boolean): void
   /** Ends all attempts. */
   stop(): void
@@ -42,7 +45,7 @@ interface HealthOptions {
   readonly onCapacity: () => void
 }
 
-/** The wait before the next attempt on a full disk, and on a failing one, where it doubles with each attempt. */
+/** The wait before the next attempt on a full disk, and on a failing disk, where it doubles with each attempt. */
 const fullMs = 1_000
 const firstReopenMs = 1_000
 const longestReopenMs = 30_000
@@ -129,7 +132,7 @@ export function createHealth(options: HealthOptions): Health {
     } catch (error) {
       return health.failed(error)
     }
-    // The file was closed meanwhile, so the answer says nothing about the file that is opened next.
+    // The file was closed meanwhile, so the result says nothing about the file that is opened next.
     if (!health.isReadable || isStopped) return
     if (hasRoom) return recover()
     // Settled messages may fit even when new messages do not.
@@ -138,7 +141,7 @@ export function createHealth(options: HealthOptions): Health {
     later(fullMs, probe)
   }
 
-  /** After an error the connection cannot be trusted: closes the file, and opens it again later. */
+  /** Closes the file and opens it again later, because the connection cannot be trusted after an error. */
   function closeFile(): void {
     health.isUsable = false
     health.isReadable = false
@@ -174,7 +177,7 @@ export function logDamage(log: Log, path: string, damage: Damage): void {
 
 const tidyMs = 10_000
 
-/** Runs `tidy` of the file every 10 seconds. Returns a function that ends that. */
+/** Calls `tidy` of the file every 10 seconds. Returns a function that stops it. */
 export function tidyRegularly({
   file,
   health,
@@ -212,7 +215,10 @@ export function tidyRegularly({
 
 const adoptMs = 60_000
 
-/** Takes over the files of receivers that stopped while this one runs. Looks for them every minute. Returns a function that ends that. */
+/**
+ * Takes over the files of receivers that stopped while this one runs. Looks for them every minute. Returns a function that
+ * stops it.
+ */
 export function adoptRegularly({
   file,
   health,

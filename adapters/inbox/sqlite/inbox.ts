@@ -35,7 +35,10 @@ import type { SqliteSettings } from './options.ts'
 import { createVehicleRows } from './vehicles.ts'
 import { closedError, createCrashSuspects, logAdopted, logUnopened, openWhenFree, recoveredPages } from './recovery.ts'
 
-/** The receiver's half of the inbox: what is pending, what is in memory, and which changes the file has to write. */
+/**
+ * The receiver's half of the inbox: it knows what is pending, what is in memory, and which changes the file still has to
+ * write.
+ */
 export function createSqliteInbox(file: InboxFile, settings: InboxSettings, options: SqliteSettings): Inbox {
   const { clock } = settings
   const { path } = options
@@ -61,7 +64,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   let newestSeq = -1
   let figures: FileFigures = { oldest: undefined, deadLetters: 0 }
   let unopened: readonly UnopenedInbox[] = []
-  /** Settled messages after this `seq` may be missing in the states of vehicles. */
+  /** The states of vehicles may lack messages that were settled after this `seq`. */
   let unappliedAfter = -1
   /** The file was damaged: messages up to this `seq` may be missing there, although they are in memory. */
   let damagedUpTo = -1
@@ -120,7 +123,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     for (const gap of gaps) if (gap.reason === 'inbox_damaged') settings.onGap?.(gap)
   }
 
-  /** What was taken over of a file of which only a part is here. */
+  /** What was taken over of a file that is only partly here. */
   let taken = { messages: 0, deadLetters: 0 }
 
   /** Messages of a receiver that no longer runs are in this inbox now. */
@@ -199,7 +202,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     return kept.get(id) ?? { ...found, seq, isClaimed: false }
   }
 
-  /** A disk that fails for a while must not count like a message that kills its process. */
+  /** A disk that fails for a while must not look like a message that kills its process. */
   function takeBackClaim(found: ClaimableMessage, error: unknown): never {
     const { seq, message } = found
     found.deliveries -= 1
@@ -208,7 +211,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     throw error
   }
 
-  /** Everything that is selected, read page by page so that other work gets its turn. */
+  /** Everything that is selected, read page by page so that other work can run in between. */
   async function list<T>(
     which: Selection,
     read: (which: Selection, after: number) => Promise<Page<T>>,
@@ -237,7 +240,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     return { to: 'dead', seq, ...reason }
   }
 
-  /** Messages whose effect the stored states may lack. */
+  /** Messages that the stored states of vehicles may lack. */
   async function* unapplied(): AsyncGenerator<readonly InboxMessage[]> {
     for (let next: number | undefined = unappliedAfter; next !== undefined;) {
       const after = next
@@ -441,15 +444,16 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   }
 }
 
-/** The gaps that a file reports, and one for the time in which a receiver without states of vehicles used it. */
+/** The gaps that a file reports, and a gap for the time in which a receiver that keeps no states of vehicles used it. */
 function gapsOf({ gaps, vehicles }: OpenedFile, nowMs: number): readonly InboxGap[] {
   if (vehicles?.staleFromMs === undefined) return gaps
   return [...gaps, { reason: 'stopped', fromMs: Math.min(vehicles.staleFromMs, nowMs) }]
 }
 
 /**
- * The sign of life of a receiver that took no more messages from `atMs` on. It has a gap for the stop itself, in which a kernel
- * resets the connections that it had given to this process. The next start replaces that gap with one up to the start.
+ * The sign of life of a receiver that took no more messages from `atMs` on. It includes a gap for the stop itself, because
+ * the kernel resets the connections that it had already given to this process. The next start replaces that gap with one that
+ * lasts until the start.
  */
 function lastSign(sign: SignOfLife, atMs: number): SignOfLife {
   const agoMs = Math.max(0, sign.nowMs - atMs)

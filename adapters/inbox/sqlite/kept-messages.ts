@@ -15,7 +15,7 @@ interface KeptMessages {
   get(id: string): ClaimableMessage | undefined
   /** The message waits, for the first time or again. */
   wait(kept: ClaimableMessage): void
-  /** The message is handed out. It stays until it is removed or waits again. */
+  /** The message is handed out. It stays in memory until it is removed or waits again. */
   claim(kept: ClaimableMessage): void
   remove(id: string): void
 }
@@ -37,7 +37,7 @@ export function createKeptMessages(): KeptMessages {
     waitingBytes += sign * message.message.bytes
   }
 
-  /** Starts the order over when most of it is out of date. A message that was rescheduled often is in it many times. */
+  /** Rebuilds the order when most of it is out of date. A message that was rescheduled several times is in it as many times. */
   function compact(): void {
     order = []
     for (const [id, { isClaimed }] of kept) if (!isClaimed) order.push(id)

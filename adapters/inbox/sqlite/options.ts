@@ -6,8 +6,8 @@ export interface SqliteInboxOptions {
   /** The file, on a local disk. The inbox creates it and its folders when they are missing. Only its owner can read it. */
   readonly path: string
   /**
-   * Runs SQLite in a thread of its own, so that a slow disk does not stall the event loop. For Node and Bun. Default
-   * `false`. docs/inbox.md has the cost and the gain.
+   * Runs SQLite in a thread of its own, so that a slow disk does not stall the event loop. For Node and Bun. Default `false`.
+   * docs/inbox.md shows what it costs and what it gains.
    */
   readonly thread?: boolean
   /**
@@ -20,10 +20,10 @@ export interface SqliteInboxOptions {
   /** How long to wait while another process has the file, in milliseconds. Default 30,000; 0 fails at once. */
   readonly waitMs?: number
   /**
-   * The files of stopped receivers, for instance `'data/inbox-*.db'`: `*` in the name stands for any text. At the start, this
-   * inbox takes over the messages that wait in them and their dead letters, each exactly once. Every minute while it runs, it
-   * does the same with files whose receiver gave no sign of life for a minute. Files in use are left alone. Default: none, and
-   * the log names files that hold messages.
+   * The files of stopped receivers, for instance `'data/inbox-*.db'`, where `*` in the name stands for any text. When it
+   * opens, this inbox takes over the messages that wait in them and their dead letters, each exactly once. Every minute while
+   * it runs, it does the same with files whose receiver gave no sign of life for a minute. Files in use are left alone.
+   * Default: none, and the log names files that hold messages.
    */
   readonly adopt?: string
 }
@@ -35,7 +35,7 @@ export interface FileSettings {
   readonly settled: Required<Retention>
   readonly dead: Required<Retention>
   readonly adopt: string | undefined
-  /** An operator looks into the file of a stopped receiver. Nothing is noted in it about a start, a stop or gaps. */
+  /** An operator looks into the file of a stopped receiver, so nothing is written about a start, a stop or gaps. */
   readonly isVisit?: boolean
 }
 

@@ -64,7 +64,10 @@ interface RecoveredPagesOptions {
   readonly afterCrash: boolean
 }
 
-/** The messages that an earlier process left, in pages. When the file fails, waits until it is usable again and skips nothing. */
+/**
+ * The messages that an earlier process left, in pages. When the file fails, it waits until the file is usable again and goes
+ * on where it stopped.
+ */
 export async function* recoveredPages({
   read,
   health,
@@ -79,7 +82,7 @@ export async function* recoveredPages({
       await health.whenUsable()
       continue
     }
-    // Any of them may have been handed out: the crashed process had no time to write that down.
+    // Any of these may have been handed out, because the crashed process had no time to write that down.
     if (page.items.length > 0)
       yield afterCrash ? page.items.map((each) => ({ ...each, redelivered: true })) : page.items
     next = page.next
@@ -93,12 +96,12 @@ const firstSuspects = 64
 /**
  * Decides, after a crash, which claims must be on the disk before the message is handed out.
  *
- * A message that kills its process must be counted, or it would kill every process after it. Such a message is the first of its
- * lane at the next start. So only the first messages wait for the disk, and a backlog of a million does not wait for a million
- * syncs.
+ * The claims of a message that kills its process must be counted, or it would kill every process after it. At the next start,
+ * such a message is the first of its lane. So only first messages wait for the disk, and a backlog of a million messages does
+ * not wait for a million syncs.
  */
 interface CrashSuspects {
-  /** The last process crashed, and left messages up to this `seq`. -1: it did not crash. */
+  /** The `seq` of the last message that the crashed process left. -1 when it did not crash. */
   upTo: number
   /** Whether this claim must be written first. Called once for each claim of a message up to `upTo`. */
   mustWriteClaim(lane: string): boolean

@@ -3,25 +3,25 @@ import { firstSeqAt, msOfSeq } from '../../../src/inbox/delivery-id.ts'
 import type { StoredVehicle, VehicleStore } from '../../../src/inbox/vehicle-store.ts'
 import type { InboxFile, OpenedVehicles, VehicleRow, VehicleWrites } from './file/interface.ts'
 
-/** States of vehicles on their way into the file. Commits take from here what they write. */
+/** States of vehicles on their way into the file. Each commit takes from here the states that it writes. */
 export interface VehicleRows {
   readonly store: VehicleStore
   /** The file was opened. */
   begin(found: OpenedVehicles): void
-  /** What earlier processes settled up to this `seq` is applied now. */
+  /** The messages that earlier processes settled up to this `seq` are applied now. */
   recovered(seq: number): void
-  /** A message is settled or given up, with this state. To be called before the commit that writes it. */
+  /** A message is settled or given up, which leads to this state. Call it before the commit that writes the message. */
   settled(seq: number, vehicle: StoredVehicle): void
-  /** What the next commit writes beside everything settled so far. */
+  /** The states that the next commit writes. It also has to write everything that was settled so far. */
   take(): VehicleWrites | undefined
   written(writes: VehicleWrites): void
-  /** The commit failed: they are to be written again. */
+  /** The commit failed, so the states have to be written again. */
   giveBack(writes: VehicleWrites): void
   /** Whether a commit has to write something now. */
   readonly isDue: boolean
-  /** Everything is to be written now: the inbox closes. */
+  /** The inbox is closing, so everything has to be written. */
   finish(): void
-  /** The file is a new one, with what could be read of the old one. */
+  /** The file was replaced by a new one with everything that could be read, so the states are written again. */
   rewrite(): void
 }
 
@@ -38,15 +38,16 @@ interface VehicleRowsOptions {
 const roundMs = 5_000
 /** The most rows of one commit, unless they have to be in it: about the time of a commit. */
 const rowsAtOnce = 256
-/** How far ahead of the settled messages the file says that nothing is settled, so that it need not say so at each commit. */
+/** How far `upTo` is ahead of the settled messages, so that not every commit has to write it. */
 const aheadMs = 10_000
-/** The most states in memory, beside those that are to be written: twice this number. */
+/** At most twice this number of states is in memory, beside those that are still to be written. */
 const mostCached = 50_000
 
 /**
- * States are written in rounds, some with each commit, because writing one with each message would cost more than the message. When a
- * round is complete, everything that was settled when it began is in the file, and the file says so: `seq`. After a crash, messages that
- * were settled later are applied again. So a message that is settled although it came before `seq` takes its state into its own commit.
+ * States are written in rounds, some with each commit, because writing a state with each message would cost more than the
+ * message. When a round is complete, everything that was settled when it began is in the file, and the file has the `seq` up
+ * to which that is so. After a crash, messages that were settled later are applied again. So when a message is settled late,
+ * after newer ones up to `seq`, its state goes into the same commit.
  */
 export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOptions): VehicleRows {
   const dirty = new Map<string, StoredVehicle>()
@@ -54,7 +55,7 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
   /** States that have to be in the next commit. */
   const late = new Set<string>()
   const forgotten = new Set<string>()
-  /** What the round still has to write, and what is in the file after it. */
+  /** The vehicles that the round still has to write, and the `seq` up to which the file is complete after it. */
   let round: { readonly vins: Set<string>; readonly seq: number } | undefined
   let recent = new Map<string, StoredVehicle>()
   let older = new Map<string, StoredVehicle>()
@@ -78,7 +79,8 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
   function beginRound(): void {
     timer?.cancel()
     timer = undefined
-    // Without a state to write, too: the file has to say that settled messages of forgotten vehicles need not be applied again.
+    // A round begins even without a state to write: the file has to say that the settled messages of forgotten vehicles need
+    // not be applied again.
     if (round !== undefined || (dirty.size === 0 && newestSettled <= roundSeq)) return
     round = { vins: new Set(dirty.keys()), seq: newestSettled }
     roundSeq = newestSettled
@@ -89,7 +91,7 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
     forgotten.delete(vehicle.vin)
     timer ??= backgroundTimer(clock, roundMs, () => {
       beginRound()
-      // It stays to be written when the commit fails.
+      // If the commit fails, a later one writes the state.
       void commit().catch(() => {})
     })
   }
@@ -126,7 +128,7 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
       const found = new Map(rows.map((row) => [row.vin, storedOf(row)]))
       for (const [vin, vehicle] of [...writing, ...dirty]) if (vin > after) found.set(vin, vehicle)
       for (const vin of forgotten) found.delete(vin)
-      // What follows the rows that were read is behind `limit`.
+      // Anything after the rows that were read is beyond `limit`.
       return [...found.values()].toSorted((a, b) => (a.vin < b.vin ? -1 : 1)).slice(0, limit)
     },
     async forget(vin) {

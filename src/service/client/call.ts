@@ -9,8 +9,9 @@ import { refusalOf, ServiceError } from './service-error.ts'
 export type Call = <T>(request: ServiceRequest, read: (answer: Response) => T | Promise<T>) => Promise<T>
 
 /**
- * Makes calls that have a time limit for each attempt. An idempotent request is retried after 429, 5xx, or no answer, with
- * growing waits. It is never retried before `Retry-After` allows it, nor at all when `Retry-After` is longer than `retry.maxMs`.
+ * Creates the function that makes calls. Each attempt has a time limit. An idempotent request is retried after 429, 5xx, or
+ * no answer, with growing waits: never before `Retry-After` allows it, and not at all when `Retry-After` is longer than
+ * `retry.maxMs`.
  */
 export function createCall(connection: Connection): Call {
   const { clock, retry, timeoutMs } = connection
@@ -49,8 +50,8 @@ export function isTransient(error: unknown): boolean {
 }
 
 /**
- * Sends a request once, and resolves to what `read` makes of a 2xx. Rejects with a `ServiceError` for every other answer and for
- * none, and with the signal's reason when it is aborted.
+ * Sends a request once, and resolves to what `read` returns for a 2xx. Rejects with a `ServiceError` for any other answer and
+ * when there is none, and with the signal's reason when the signal is aborted.
  */
 export async function sendOnce<T>(
   connection: Connection,
@@ -99,7 +100,7 @@ function initOf({ apiKey }: Connection, request: ServiceRequest, signal: AbortSi
   }
 }
 
-/** Why there was no answer. `fetch` hides the reason in its error's cause. */
+/** Why there was no answer. The error of `fetch` has the reason in its cause. */
 function reasonOf(error: unknown): string {
   const inner = error instanceof Error && error.cause instanceof Error ? error.cause : error
   if (!(inner instanceof Error)) return `a ${typeof inner} was thrown`

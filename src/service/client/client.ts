@@ -26,7 +26,7 @@ import { createStream, type EventStream, type StreamOptions } from './stream.ts'
 import { createWebhookResource, type WebhookResource } from './webhook.ts'
 
 /**
- * The service's whole interface. Each call rejects with a `ServiceError`, or with the reason of the caller's signal. See
+ * The whole interface of the service. Each call rejects with a `ServiceError`, or with the reason of the caller's signal. See
  * {@link createClient}.
  */
 export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
@@ -51,7 +51,7 @@ export interface Client<Fields extends FieldCatalogue = BuiltInFields> {
    * Specification: "Commands".
    */
   command(vin: string, name: VehicleCommand, body?: object, options?: CallOptions): Promise<CommandResult>
-  /** Wakes a vehicle. Resolves to the vehicle, whose `state` says whether it is awake already. Rejects as `command` does. */
+  /** Wakes a vehicle. Resolves to the vehicle: its `state` says whether it is awake already. Rejects as `command` does. */
   wakeUp(vin: string, options?: CallOptions): Promise<VehicleSummary>
   /**
    * Streams a vehicle or an energy site as Server-Sent Events, which become the same events that handlers get. Takes the VIN, or the

@@ -14,20 +14,20 @@ import { ServiceError } from './service-error.ts'
 export interface FieldSetting {
   /** The streaming interval, in whole seconds from 1 up. */
   readonly interval_seconds: number
-  /** The smallest change that is sent, in the field's own unit, or in meters for a place. A number from 0 up. */
+  /** The smallest change that is sent, in the field's own unit, or in meters for a location. A number from 0 up. */
   readonly minimum_delta?: number
   /** An unchanged value is sent again after this many seconds. A whole number from 1 up. */
   readonly resend_interval_seconds?: number
 }
 
-/** The setting of a field of this type. Only a number, a time or a place has a `minimum_delta`. */
+/** The setting of a field of this type. Only a number, a time or a location has a `minimum_delta`. */
 export type FieldSettingOf<Type extends FieldType> = Type extends 'number' | 'timestamp' | 'location' | 'any'
   ? FieldSetting
   : Omit<FieldSetting, 'minimum_delta'>
 
 /**
  * Field name to setting. Only names of the catalogue compile, so a misspelled name is a type error. Add your own fields with
- * the client's option `fields`. Write a name that neither knows as `[name as string]`, so that a reviewer sees it.
+ * the client's option `fields`. Write a name that is in neither as `[name as string]`, so that a reviewer sees it.
  *
  * @example
  * ```ts
@@ -83,7 +83,7 @@ export interface ConfigChange {
 
 /** The answer to a config that was sent. Other members are kept as they came. */
 export interface ConfigResult extends ConfigChange {
-  /** Names that the service does not know and dropped. Empty when it took all of them. The client also logs a warning. */
+  /** Names that the service did not know and dropped. Empty when it took all of them. The client also logs a warning. */
   readonly ignoredFields: readonly string[]
   /** The settings after the change, when the service returns them. */
   readonly fields?: { readonly [name: string]: FieldSetting | null }
@@ -201,7 +201,7 @@ function readStored<Fields extends FieldCatalogue>(body: unknown, request: Servi
   return checkBody(stored, body, request) as StoredConfig<Fields>
 }
 
-/** Reads the config in a message of a stream. `undefined` when it is none. */
+/** Reads the config in a message of a stream. `undefined` when there is none. */
 export function readConfig(value: unknown): StoredConfig | undefined {
   return stored.safeParse(value).data
 }
@@ -228,7 +228,7 @@ async function sendConfig<Fields extends FieldCatalogue>(
   return result
 }
 
-/** A caller may not look at the count, and then waits for data that never comes. */
+/** A caller that does not look at the count would wait for data that never comes. */
 function warnOfNoChange({ log }: Connection, { updatedVehicles, skipped }: ConfigChange): void {
   if (updatedVehicles === 0) guarded(() => log.warn('the service changed the config of no vehicle', { skipped }))
 }

@@ -41,8 +41,8 @@ export interface ClientOptions<Fields extends FieldCatalogue = FieldCatalogue> {
   /** Sends the requests. Default: the platform's `fetch`. */
   readonly fetch?: Fetch
   /**
-   * How often and after which waits an idempotent call is sent again after 429, 5xx, or no answer. A stream uses the waits and
-   * reconnects without a limit. Default `{ attempts: 4, minMs: 500, maxMs: 60_000 }`.
+   * The most attempts of an idempotent call, and the waits between them, after 429, 5xx, or no answer. A stream uses the same
+   * waits, and reconnects without a limit. Default `{ attempts: 4, minMs: 500, maxMs: 60_000 }`.
    */
   readonly retry?: Partial<RetryOptions>
   /** The longest that one attempt may take, its answer included, in milliseconds. Default 30,000. */
@@ -90,7 +90,7 @@ export interface Connection {
 /** One request to the service. */
 export interface ServiceRequest {
   readonly method: 'GET' | 'PUT' | 'PATCH' | 'POST' | 'DELETE'
-  /** Below the base address. Its segments are already escaped. */
+  /** The path below the base address, with its segments already escaped. */
   readonly path: string
   readonly query?: Query | undefined
   /** Sent as JSON. */
@@ -98,7 +98,7 @@ export interface ServiceRequest {
   readonly headers?: Readonly<Record<string, string>>
   /** Sending the request twice has the same effect as sending it once, so it may be retried. */
   readonly idempotent: boolean
-  /** After a retry, an error with this code shows that an earlier attempt took effect although its answer did not come. */
+  /** After a retry, an error with this code shows that an earlier attempt took effect although its answer was lost. */
   readonly doneCode?: string
   /** A value in the body that no error may show, even if the service quotes it. */
   readonly secret?: string | undefined
@@ -121,7 +121,7 @@ const rules: Rules<ClientOptions> = {
   },
   apiKey: {
     ...required(
-      { must: 'must be the bearer token, in visible ASCII and without blanks', accepts: isToken },
+      { must: 'must be the bearer token, in visible ASCII and without spaces', accepts: isToken },
       'Give the token alone, without the word "Bearer" before it. Is the environment variable set?',
     ),
     isSecret: true,

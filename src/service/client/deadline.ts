@@ -4,15 +4,15 @@ import type { Clock } from '../../base/clock.ts'
 interface Deadline {
   readonly clock: Clock
   readonly ms: number
-  /** Makes the error to reject with when the time is over. */
+  /** Makes the error to reject with when the time limit is reached. */
   readonly onTimeout: () => Error
   /** The caller's own signal, which can end the wait earlier. */
   readonly signal: AbortSignal | undefined
 }
 
 /**
- * Runs `run` with a signal that is aborted when the time is over or the caller's signal is aborted. Rejects at that moment, even
- * when `run` ignores its signal: with `onTimeout()`, or with the reason of the caller's signal.
+ * Calls `run` with a signal that is aborted when the time limit is reached or the caller's signal is aborted. Rejects at that
+ * moment, even when `run` ignores its signal: with `onTimeout()`, or with the reason of the caller's signal.
  */
 export function withDeadline<T>(deadline: Deadline, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const { clock, ms, signal, onTimeout } = deadline

@@ -11,15 +11,15 @@ interface MissedTime {
   readonly to: Date
 }
 
-/** What a source hands over next: a message, or an interruption before the messages that follow it. */
+/** The next item of a source: a message, or an interruption before the messages that follow it. */
 export type Fed = { readonly text: string } | { readonly interruption: MissedTime }
 
-/** The waits for a full receiver. The first ones are short, because it is often full for a moment only. */
+/** The waits while the receiver is full. The first ones are short, because it is often full only for a moment. */
 const waits = { attempts: Infinity, minMs: 20, maxMs: 2_000 }
 
 /**
- * Hands messages to a receiver one by one. When the receiver is full, it waits, and so does the stream: a posted message would be
- * refused and lost.
+ * Passes messages to a receiver one by one. While the receiver is full, the stream waits; a posted message would be refused
+ * and lost.
  */
 export async function feedMessages(sink: Sink, source: AsyncIterable<Fed>): Promise<void> {
   for await (const fed of source) {

@@ -33,7 +33,7 @@ export interface Product {
   readonly [key: string]: unknown
 }
 
-/** A JSON object of the maker's, as the service answered it. The specification does not show its members. */
+/** A JSON object from the maker, as the service returned it. The specification does not show its members. */
 export interface Document {
   readonly [key: string]: unknown
 }
@@ -96,7 +96,7 @@ export interface CommandResult {
  */
 export interface VehicleResource {
   readonly vin: string
-  /** `/api/1/vehicles/{vin}`: what the service knows of the vehicle, in every state. */
+  /** `/api/1/vehicles/{vin}`: what the service knows about the vehicle. It answers in every state of the vehicle. */
   summary(options?: ReadOptions): Promise<VehicleSummary>
   /**
    * `…/vehicle_data`: the full document, as in a `vehicle_data` event. `endpoints` names the sections that you want, for instance
@@ -109,7 +109,7 @@ export interface VehicleResource {
   telemetryConfig(options?: ReadOptions): Promise<unknown>
   /** `…/fleet_telemetry_errors`: errors that the vehicle reported while streaming. */
   telemetryErrors(options?: ReadOptions): Promise<unknown>
-  /** `…/charge_history`, which the service wants by `POST`. It changes nothing, so it is retried as every read. */
+  /** `…/charge_history`, which the service wants by `POST`. It changes nothing, so it is retried like every read. */
   chargeHistory(options?: ReadOptions): Promise<unknown>
   /** `…/recent_alerts` */
   recentAlerts(options?: ReadOptions): Promise<unknown>
@@ -166,7 +166,7 @@ const product: z.ZodMiniType<Product> = z.looseObject({
   granted_at: z.exactOptional(z.string()),
 })
 const document: z.ZodMiniType<Document> = z.record(z.string(), z.unknown())
-/** An answer without a body is an answer too: the product received the command. */
+/** An answer without a body still means that the product received the command. */
 const commandResult: z.ZodMiniType<CommandResult> = z._default(
   z.looseObject({ result: z.exactOptional(z.boolean()), reason: z.exactOptional(z.string()) }),
   {},
@@ -247,7 +247,7 @@ export async function commandVehicle(
   return sendCommand(call, `${vehiclePath(vin)}/command/${segment('The command', name)}`, body, options)
 }
 
-/** Wakes a vehicle. Clients of the service send this command to a path of its own, and so does the maker. */
+/** Waking a vehicle has a path of its own, in the service's interface and in the maker's. */
 export async function wakeVehicle(call: Call, vin: string, options: CallOptions): Promise<VehicleSummary> {
   return send(call, commandRequest(`${vehiclePath(vin)}/wake_up`, {}, options), summary)
 }
@@ -261,7 +261,7 @@ function commandRequest(path: string, body: object, { signal }: CallOptions): Se
   return { method: 'POST', path, body, idempotent: false, signal }
 }
 
-/** Sends a request and checks what its answer has in the wrapper. */
+/** Sends a request and checks the content of the wrapper in its answer. */
 function send<T>(call: Call, request: ServiceRequest, schema: z.ZodMiniType<T>): Promise<T> {
   return call(request, async (answer) => checkBody(schema, unwrapped(await readJson(answer, request)), request))
 }

@@ -7,9 +7,9 @@ import type { Connection } from './connection.ts'
 import { type Fed, feedMessages } from './feed.ts'
 import { createVehicleResource, listProducts, vinsOf } from './products.ts'
 
-/** Where messages may be missing: a `gap` event, the gap that `onResumed` of a stream is given, or `{ vin }`. */
+/** Where messages may be missing: a `gap` event, the gap that a stream passes to `onResumed`, or `{ vin }`. */
 export interface Refillable {
-  /** The vehicle concerned. Without it, every shared vehicle may be, unless the gap is one of an energy site. */
+  /** The vehicle concerned. Without it, every shared vehicle may be concerned, unless the gap is one of an energy site. */
   readonly vin?: string | undefined
   /** The energy site concerned. Its stream sends whole documents again, so there is nothing to fetch. */
   readonly siteId?: string | undefined
@@ -28,8 +28,8 @@ export interface RefillOptions {
   /** The most vehicles that are asked at once. Default 4. */
   readonly concurrency?: number
   /**
-   * Called for each vehicle that did not answer, for instance because it is asleep. Without it, the iteration throws the first such
-   * error after all other vehicles.
+   * Called for each vehicle that did not answer, for instance because it is asleep. Without it, the iteration goes on with
+   * the other vehicles and then throws the first such error.
    */
   readonly onFailed?: (vin: string, error: unknown) => unknown
   /** The sections of the document to fetch, as in `vehicle(vin).data`. Without it the document has no location. */
@@ -53,7 +53,7 @@ async function* states(
   { concurrency = 4, onFailed, endpoints, signal }: RefillOptions,
 ): AsyncGenerator<VehicleDataEvent, void, undefined> {
   if ((siteId ?? meta?.['siteId']) !== undefined) return
-  // When the loop is left early, the requests that are still open are canceled.
+  // Cancels the requests that are still open when the loop ends early.
   const enough = new AbortController()
   const given = { signal: signal === undefined ? enough.signal : AbortSignal.any([signal, enough.signal]) }
   const left = [...(vin === undefined ? vinsOf(await listProducts(call, given)) : [vin])]

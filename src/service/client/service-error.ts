@@ -4,7 +4,8 @@ import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
 /**
  * The codes of a {@link ServiceError}. Most are the service's own, as it sent them. The client itself makes these:
  *
- * - `invalid_webhook_url` and `invalid_request`, before it sends anything: the service has the same codes for the same faults
+ * - `invalid_webhook_url` and `invalid_request`, before it sends anything; the service uses the same codes for the same
+ *   mistakes
  * - `unreachable`: no answer came
  * - `timeout`: no answer came in time
  * - `answer_unreadable`: the answer has a shape that the specification does not give
@@ -33,7 +34,7 @@ export type ServiceErrorCode =
   | 'refused'
   | (string & {})
 
-/** What a {@link ServiceError} carries beside its code and message. Each member is `undefined` when nothing is known. */
+/** What a {@link ServiceError} has besides its code and message. A member that is not known is `undefined`. */
 export interface ServiceErrorDetails {
   readonly hint?: string | undefined
   readonly originalCode?: string | undefined
@@ -66,7 +67,7 @@ export interface ServiceErrorDetails {
  */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError'
-  /** For programs. Stable. Each fault has one code, whatever spelling the service sent. */
+  /** For programs. Stable. Each kind of error has one code, however the service spelled it. */
   readonly code: ServiceErrorCode
   /** The code as the service sent it. It differs from `code` when the service sent the maker's text instead of a code. */
   readonly originalCode: string | undefined
@@ -101,7 +102,7 @@ export async function refusalOf(
 ): Promise<ServiceError> {
   const read = readError(await bodyOf(answer))
   const withoutSecrets = (text: string): string => without(text, [apiKey, request.secret])
-  // A code that repeats a secret is dropped, because part of a code helps nobody.
+  // A code that repeats a secret is dropped as a whole, because the rest of it would help nobody.
   const original = read.code !== undefined && withoutSecrets(read.code) === read.code ? read.code : undefined
   const code = original === undefined ? undefined : normalizedCode(original)
   const text = read.text === undefined ? '' : `: ${withoutSecrets(read.text).slice(0, textLength)}`
@@ -131,7 +132,7 @@ async function bodyOf(answer: Response): Promise<unknown> {
   }
 }
 
-/** Finds the code and the text in each of the shapes that error bodies have. */
+/** Finds the code and the text, whichever shape the error body has. */
 function readError(body: unknown): { readonly code: string | undefined; readonly text: string | undefined } {
   if (!isJsonObject(body)) return { code: undefined, text: undefined }
   const { error } = body
@@ -153,7 +154,7 @@ function normalizedCode(sent: string): string {
   return makerTexts.test(sent) ? 'vehicle_unavailable' : sent
 }
 
-/** The service may quote a secret that it was sent, plain or as it is written in JSON. */
+/** The service may quote a secret that was sent to it, plain or as JSON writes it. */
 function without(text: string, secrets: readonly (string | undefined)[]): string {
   const spellings = secrets.flatMap((secret) => (secret ? [JSON.stringify(secret).slice(1, -1), secret] : []))
   return spellings.reduce((left, secret) => left.replaceAll(secret, '…'), text)
@@ -172,7 +173,7 @@ export function readRetryAfter(header: string | null, nowMs: number): number | u
   return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - nowMs)
 }
 
-/** What to do about an error of the service, or `undefined` when its own text has to be enough. */
+/** What to do about an error of the service. `undefined` when its own text has to suffice. */
 function hintFor(status: number, code: string, request: ServiceRequest): string | undefined {
   if (code === 'insufficient_scope') return scopeHint(request)
   const hint = hints[code] ?? hints[codeOfStatus[status] ?? '']
@@ -207,7 +208,7 @@ const hints: Readonly<Record<string, string>> = {
   vehicle_unavailable: 'The vehicle is asleep or offline: call `wakeUp(vin)`, or wait until its state is online.',
 }
 
-/** The request shows which rule refused it (specification: "Requests refused with 403 `insufficient_scope`"). */
+/** The request itself shows which rule refused it (specification: "Requests refused with 403 `insufficient_scope`"). */
 function scopeHint({ method, path }: ServiceRequest): string {
   if (path.endsWith('/fleet_telemetry_config') && method !== 'GET') {
     return 'To change what a vehicle streams, for everyone who streams from it, call `config(vin).patch`, `replace` or `stop`.'

@@ -9,7 +9,7 @@ interface SseOptions {
   /** The stream counts as dead after this time without a byte. Comments count as bytes. */
   readonly heartbeatTimeoutMs: number
   readonly signal: AbortSignal | undefined
-  /** The reader wants a turn in this many milliseconds even if no item has arrived. `undefined`: only with an item. */
+  /** The reader wants a turn after this number of milliseconds, even if no item has arrived. `undefined`: only with an item. */
   readonly turnMs?: () => number | undefined
   /** Bytes have arrived: items, parts of items, or comments. */
   readonly onBytes: () => void
@@ -17,7 +17,7 @@ interface SseOptions {
   readonly onRetry: (ms: number) => void
 }
 
-/** The longest item, in characters. A full vehicle document has about a hundredth of it. */
+/** The longest item, in characters: about a hundred times a full vehicle document. */
 const longestItem = 1_048_576
 
 /**
@@ -39,7 +39,10 @@ export async function* readSseItems(
   })
   const decoder = new TextDecoder()
   const reader = body.getReader()
-  /** A read that has not ended, and when it began. A reader that takes its time with an item is not the silence of the stream. */
+  /**
+   * A read that has not ended, and when it began. The time that the reader takes for an item does not count as silence of the
+   * stream.
+   */
   let coming: { readonly chunk: Promise<ReadableStreamReadResult<Uint8Array>>; readonly from: number } | undefined
   try {
     for (;;) {

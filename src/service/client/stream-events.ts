@@ -98,7 +98,7 @@ function readSiteEvent(event: Unmapped, { siteId: streamedId }: Streamed): SiteE
   return Object.assign(typedEvent(topic, event, [key, 'site_id', 'id']), { topic, siteId, document })
 }
 
-/** The event without its topic's own members, which an unknown message leaves in `meta`. */
+/** The event without the members of its own topic, which the normalizer leaves in `meta` because it does not know the topic. */
 function typedEvent(topic: string, event: Unmapped, payload: readonly string[]): NormalizedEvent {
   const { vin, createdAt, at, receivedAt, format, raw } = event
   const meta = Object.fromEntries(Object.entries(event.meta).filter(([name]) => !payload.includes(name)))
@@ -113,13 +113,13 @@ function idIn(value: unknown): string | undefined {
 interface EventValue {
   /** As `meta.changed` names it. */
   readonly name: string
-  /** Two parts with one key are values of the same thing. */
+  /** Parts with the same key are values of the same thing. */
   readonly key: string
   readonly value: unknown
 }
 
 interface Known {
-  /** The identity of the value, which is short whatever the value is. */
+  /** A hash of the value, so it is short however long the value is. */
   readonly value: string
   /** When the vehicle made the event, in milliseconds. */
   readonly at: number
@@ -140,7 +140,7 @@ export class Delivered {
   #hasSnapshot = false
   #isResumed = false
 
-  /** A new connection begins. On one that is resumed after an id, the service may send again what the snapshot covers. */
+  /** A new connection begins. When it is resumed after an id, the service may send again what the snapshot covers. */
   connected(isResumed: boolean): void {
     this.#connection += 1
     this.#hasSnapshot = false
@@ -154,14 +154,14 @@ export class Delivered {
    * - an event that follows a snapshot, and has the time and the values of what the snapshot or an earlier connection delivered. On
    *   a connection that is resumed after an id, its time can also be before that of the snapshot
    *
-   * Other events that come twice are new twice, as on a webhook: vehicles send again.
+   * Other events that come twice are new each time, as on a webhook, because vehicles do repeat messages.
    */
   note(event: StreamEvent<FieldCatalogue>): readonly string[] {
     const isCache = event.meta.isCache === true
     const at = event.at.getTime()
     this.#hasSnapshot ||= isCache
     const all = partsOf(event).map((part) => ({ ...part, value: identity(undefined, part.key, epoch, part.value) }))
-    /** The service sends what happened before its snapshot again. The snapshot's value is newer. */
+    /** The service repeats what happened before its snapshot. The value in the snapshot is newer. */
     const isOlder = (known: Known | undefined): boolean =>
       known !== undefined && this.#isResumed && known.isCache && at < known.at
     const fresh = all.filter(({ key, value }) => {

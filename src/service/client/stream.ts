@@ -26,8 +26,8 @@ export interface StreamOptions<Fields extends FieldCatalogue> {
   /** Reconnects after this time without a byte, in milliseconds. Comments count as bytes. Default 60,000. */
   readonly heartbeatTimeoutMs?: number
   /**
-   * The longest time that a planned change of connections takes, in milliseconds. A connection that was lost for longer is a gap,
-   * whatever the snapshot says. Default 5,000.
+   * The longest time that a planned change of connections takes, in milliseconds. A longer time without a connection is a
+   * gap, whatever the snapshot says. Default 5,000.
    */
   readonly plannedChangeMs?: number
   /**
@@ -53,7 +53,7 @@ export interface StreamGap {
    * the time.
    */
   readonly reason: 'lost_too_long' | 'no_snapshot'
-  /** The id that the service was sent as `Last-Event-ID`. If it still had what followed this item, nothing is missing. */
+  /** The id that the client sent as `Last-Event-ID`. If the service still had what followed this item, nothing is missing. */
   readonly lastEventId: string | undefined
 }
 
@@ -79,7 +79,7 @@ export interface StreamMessage {
  * Specification: "Streaming by SSE", which shows neither event names nor data. See readings 15 to 19 in docs/interface.md.
  */
 export interface EventStream<Fields extends FieldCatalogue> extends AsyncIterable<StreamEvent<Fields>>, Source {
-  /** The messages as JSON text, not parsed. All of them, with those that a snapshot repeats. */
+  /** All messages as unparsed JSON text, including those that a snapshot repeats. */
   messages(): AsyncIterableIterator<StreamMessage>
 }
 
@@ -177,7 +177,7 @@ export function createStream<Fields extends FieldCatalogue>(
           if (reason !== undefined) yield gapOf(reason)
           if (item === undefined) continue
           failures = 0
-          // The item after a gap was not delivered yet, so the id before it is the one that was sent.
+          // The item after a gap is not delivered yet, so the id that was sent is the one before it.
           if (item.id !== undefined) lastEventId = sendable(item.id)
           const message = { text: item.data, id: item.id, receivedAt }
           yield { message, event, changed: event === undefined ? [] : delivered.note(event) }
@@ -188,16 +188,17 @@ export function createStream<Fields extends FieldCatalogue>(
         failure = error
       }
       const now = clock.now()
-      // The service is there until it ends a stream. A stream that breaks off may have been dead since the last byte.
+      // When the service ends a stream, the stream was alive until then. A stream that breaks off may have been dead since
+      // the last byte.
       const endedAfterMs = openedAt === undefined || failure !== undefined ? undefined : now - openedAt
       interruption.begin(lastByteAt, endedAfterMs === undefined ? lastByteAt : now)
-      // A connection that stayed open did not fail, even if its vehicle sent nothing.
+      // A connection that stayed open is not a failure, even if its vehicle sent nothing.
       if (openedAt !== undefined && lastByteAt - openedAt >= retry.maxMs) failures = 0
       failures += 1
       const askedMs = failure instanceof ServiceError ? (failure.retryAfterMs ?? 0) : 0
       // The wait for a stream that the service has ended counts from its beginning, so a planned change takes no wait.
       const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs) - (endedAfterMs ?? 0)
-      // Services close streams from time to time. Only a stream that fails again is worth a line.
+      // The service closes streams from time to time. Only a stream that fails again is worth a log line.
       if (failures > 1)
         log.warn('a stream is interrupted and reconnects', { ...streamed, waitMs, why: codeOf(failure) })
       if (waitMs > 0) await pause(clock, waitMs, signal).catch(() => {})
@@ -277,7 +278,7 @@ function isSnapshot(event: StreamEvent<FieldCatalogue>): boolean {
 class Interruption {
   readonly #plannedChangeMs: number
   readonly #snapshotTimeoutMs: number
-  /** The last byte before it, and the last moment at which the connection was there for certain. */
+  /** The time of the last byte before it, and the last time at which the connection certainly existed. */
   #lost: { readonly from: number; readonly since: number } | undefined
   #connectedAt = 0
   /** A stream that has delivered data is covered by data only. */
@@ -288,7 +289,7 @@ class Interruption {
     this.#snapshotTimeoutMs = snapshotTimeoutMs
   }
 
-  /** A connection that ends before it covered the last interruption makes that one longer. */
+  /** A connection that ends before it covered the last interruption extends that interruption. */
   begin(from: number, since: number): void {
     this.#lost ??= { from, since }
   }
@@ -303,7 +304,7 @@ class Interruption {
     return this.#isTooLong ? 0 : Math.max(0, this.#connectedAt + this.#snapshotTimeoutMs - now)
   }
 
-  /** Judges it by an event of the new connection, or when {@link leftMs} is over. Returns why it is a gap, if so. */
+  /** Judges it by an event of the new connection, or when {@link leftMs} is over. Returns the reason when it is a gap. */
   judge(event: StreamEvent<FieldCatalogue> | undefined): StreamGap['reason'] | undefined {
     const isPart = event !== undefined && isSnapshot(event)
     const covers = isPart && !this.#isTooLong && (event.topic === 'data' || !this.#hadData)

@@ -24,7 +24,7 @@ export function problemWithWebhookUrl(url: string): string | undefined {
   return undefined
 }
 
-/** Whether a host is this machine. Only to this machine may a key travel without encryption. */
+/** Whether a host is this machine. The key may travel without encryption only to this machine. */
 export function isLoopback(hostname: string): boolean {
   const name = hostname.replace(/^\[|\]$/g, '').replace(/\.+$/, '')
   if (name === 'localhost' || name.endsWith('.localhost')) return true

@@ -23,7 +23,7 @@ export interface Webhook {
   readonly format: Format
   /**
    * The value of the `Authorization` header of every message: the receiver's `secret`. Without it the service sends no such
-   * header, and deletes the value that was set before.
+   * header, and deletes a value that was set before.
    */
   readonly auth?: string | undefined
   /** Whether the service checks the TLS certificate of `url`. Default `true`. */
@@ -128,10 +128,10 @@ export function problemWithWebhook(webhook: { readonly [Key in keyof Webhook]?: 
   const { url, format, auth, verify, enabled } = webhook
   if (typeof url !== 'string') return '`url` must be a string.'
   if (typeof format !== 'string' || !formats.includes(format)) return `\`format\` must be one of ${formats.join(', ')}.`
-  // An environment variable that is not set must not open the receiver to everybody.
+  // An environment variable that is not set must not leave the receiver open to everybody.
   if ('auth' in webhook && auth === undefined) return '`auth` is undefined. To send no header, leave it out.'
   if (auth !== undefined && !(typeof auth === 'string' && /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(auth))) {
-    return '`auth` must be visible ASCII without blanks at its ends, because a header can carry nothing else.'
+    return '`auth` must be visible ASCII without white space at either end, because a header can carry nothing else.'
   }
   if (verify !== undefined && typeof verify !== 'boolean') return '`verify` must be true or false.'
   if (enabled !== undefined && typeof enabled !== 'boolean') return '`enabled` must be true or false.'

@@ -24,7 +24,7 @@ export const sectionNames: readonly string[] = [...Object.keys(sections), 'vehic
 
 /**
  * The document of a vehicle, as `vehicle_data` has it: about 10 kB, with the vehicle's own state. `asked` names its sections.
- * The place of the vehicle is in it only with `location_data`. Without `asked`, it has all sections but that one.
+ * It has the location of the vehicle only with `location_data`. Without `asked`, it has all sections but that one.
  */
 export function vehicleDocument(vehicle: Vehicle, asked?: readonly string[]): { readonly [key: string]: unknown } {
   const isAsked = (name: string): boolean =>
@@ -33,7 +33,7 @@ export function vehicleDocument(vehicle: Vehicle, asked?: readonly string[]): { 
       : asked.includes(name) || (asked.includes('vehicle_data_combo') && name !== 'location_data')
   const document: { [member: string]: unknown } = { ...vehicleIdentity(vehicle), state: 'online' }
   for (const [name, read] of Object.entries(sections)) if (isAsked(name)) Object.assign(document, read(vehicle))
-  // The maker also puts the place into `drive_state`.
+  // The maker also puts the location into `drive_state`.
   if (asked?.includes('location_data')) {
     const drive = isAsked('drive_state') ? driveState(vehicle) : {}
     document['drive_state'] = stamped(vehicle, { ...drive, ...locationData(vehicle) })
@@ -41,7 +41,7 @@ export function vehicleDocument(vehicle: Vehicle, asked?: readonly string[]): { 
   return document
 }
 
-/** What the service knows of a vehicle in every state. */
+/** What the service knows about a vehicle in every state. */
 export function vehicleIdentity({ vin, index, model }: Vehicle): { readonly [key: string]: unknown } {
   const id = 100_000_021_000_000 + index
   return {
@@ -82,7 +82,7 @@ function guiSettings(vehicle: Vehicle): { readonly [key: string]: unknown } {
   }
 }
 
-/** The place of the vehicle, and the end of its route. */
+/** The location of the vehicle, and the end of its route. */
 function locationData(vehicle: Vehicle): { readonly [key: string]: unknown } {
   const latitude = round(vehicle.latitude, 6)
   const longitude = round(vehicle.longitude, 6)

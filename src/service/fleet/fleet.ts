@@ -26,8 +26,8 @@ const rules: Rules<FleetOptions> = {
 }
 
 /**
- * A fleet of vehicles that do not exist, and all their messages: trips along winding roads, charging, sleep, alerts, tunnels
- * followed by bursts of old messages, duplicates, clocks that are ahead.
+ * The messages of a simulated fleet: trips along winding roads, charging, sleep, alerts, tunnels followed by bursts of old
+ * messages, duplicates, clocks that are ahead.
  *
  * The messages come in the order in which the service would post them, and never end. Memory grows with the number of vehicles,
  * not with time. VINs have a valid check digit and belong to nobody.

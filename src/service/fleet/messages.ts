@@ -82,7 +82,9 @@ function timestamp(ms: number, digits: Vehicle['fractionDigits'], random: Random
   return `${iso.slice(0, 23)}${fraction}Z`
 }
 
-/** Posts an event: after the network delay, after the vehicle's earlier messages, and not while it has no network. */
+/**
+ * Posts an event after the network delay and after the vehicle's earlier messages, but not while the vehicle has no network.
+ */
 function post(vehicle: Vehicle, event: SimulatedEvent): SimulatedMessage {
   const arrives = vehicle.now + between(vehicle.random, 40, 350)
   const next = vehicle.postedAt + whole(vehicle.random, 4, 30)

@@ -32,8 +32,8 @@ export function placeAt(from: Location, meters: number, radians: number): Locati
 }
 
 /**
- * Moves a vehicle for some seconds. It accelerates as people do, turns towards its destination along a winding road, and uses the
- * power that air, tires and its own mass ask for.
+ * Moves a vehicle for some seconds. It accelerates as people do, turns towards its destination along a winding road, and uses
+ * the power that air resistance, tires and its own mass require.
  */
 export function move(vehicle: Vehicle, seconds: number, wantedMetersPerSecond: number): void {
   const before = vehicle.metersPerSecond
@@ -111,7 +111,7 @@ export function fill(vehicle: Vehicle, seconds: number): boolean {
   return vehicle.energyWh >= limitWh
 }
 
-/** Moves the temperatures of cabin, tires and battery towards what warms or cools them. */
+/** Moves the temperatures of cabin, tires and battery toward what warms or cools them. */
 export function warm(vehicle: Vehicle, seconds: number): void {
   const outside = outsideCelsius(vehicle)
   const follow = (from: number, to: number, minutes: number): number =>

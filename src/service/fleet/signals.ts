@@ -98,7 +98,7 @@ const isAmerican = ({ home }: Vehicle): boolean => home.longitude < -30
 const isRightHandDrive = ({ home }: Vehicle): boolean => home.latitude < 0 || (home.latitude > 52 && home.longitude < 0)
 const atHome = (v: Vehicle): boolean => courseTo(v, v.home).meters < 100
 const dayMs = 86_400_000
-/** The next time that it is this hour, in seconds since the epoch. */
+/** The next time at which it is this hour, in seconds since the epoch. */
 const nextHour = (v: Vehicle, hour: number): number => {
   const today = Math.floor(v.now / dayMs) * dayMs + hour * 3_600_000
   return seconds(today > v.now ? today : today + dayMs)
@@ -283,7 +283,7 @@ const older: Signals = {
   DiInverterTRER: ofMotor('side', warmer(8)),
 }
 
-/** Fields that came after the types, so every firmware writes them with their types. */
+/** Fields that are newer than typed values, so every firmware writes them with their types. */
 const newer: Signals = {
   DetailedChargeState: (v) => v.charging?.state ?? 'Disconnected',
   CabinOverheatProtectionMode: (v) => v.settings.overheat,
@@ -393,7 +393,7 @@ export function wheelsOf({ model }: Vehicle): string {
   return { '3': 'Photon18', Y: 'Gemini19', S: 'Tempest19', X: 'Cyberstream20' }[model]
 }
 
-/** A line of places as text, each as its difference from the one before, in hundred thousandths of a degree. */
+/** A line of locations as text: each is its difference from the one before, in hundred-thousandths of a degree. */
 function polyline(line: readonly Location[]): string {
   let text = ''
   let from = [0, 0]

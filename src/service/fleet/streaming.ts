@@ -26,7 +26,7 @@ export function dueValues(vehicle: Vehicle): DueValues | undefined {
   return Object.keys(due).length > 0 ? spelled(vehicle, due) : undefined
 }
 
-/** By its config: a field is due when it changed enough after its interval, or when its resend interval is over. */
+/** By its config: a field is due when its interval is over and it changed enough, or when its resend interval is over. */
 function configured(vehicle: Vehicle, { fields, sent }: Streaming): Record<string, FieldValue> {
   const data: Record<string, FieldValue> = {}
   for (const [name, given] of fields) {
@@ -67,7 +67,7 @@ function isSame(sent: unknown, value: FieldValue): boolean {
   return typeof value === 'object' && value !== null && JSON.stringify(sent) === JSON.stringify(value)
 }
 
-/** Whether a value changed by at least `delta`: in its own unit, or in meters for a place. */
+/** Whether a value changed by at least `delta`: in its own unit, or in meters for a location. */
 function differs(before: FieldValue, after: FieldValue, delta: number): boolean {
   if (before === after) return false
   if (typeof before === 'number' && typeof after === 'number') return Math.abs(after - before) >= delta

@@ -34,8 +34,8 @@ export function modelOf(index: number): Model {
 }
 
 /**
- * The VIN of a vehicle that does not exist. It has a valid check digit, and its fourth character tells the model. Its first
- * character is assigned to no region of the world, so it is never the VIN of a real vehicle.
+ * The VIN of a vehicle that does not exist. It has a valid check digit, and its fourth character stands for the model. Its
+ * first character is assigned to no region of the world, so it is never the VIN of a real vehicle.
  */
 export function syntheticVin(index: number): string {
   if (!Number.isInteger(index) || index < 0 || index >= maxVins) {

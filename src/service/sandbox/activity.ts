@@ -22,7 +22,7 @@ export interface Activity {
 const alarmEvery = 20
 const longestPath = 200
 
-/** Shows lines without the secrets that `secrets` returns. A `show` that throws changes nothing. */
+/** Shows lines, without the secrets that `secrets` returns. A `show` that throws changes nothing. */
 export function createActivity(show: (line: ActivityLine) => void, secrets: () => readonly string[]): Activity {
   let failures = 0
 

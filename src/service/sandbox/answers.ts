@@ -20,7 +20,7 @@ const statuses = {
 /** The code of a refusal. */
 export type RefusalCode = keyof typeof statuses
 
-/** The code that the body has, where it is not the name: the maker's own text. */
+/** The code in the body, where it differs from the name: the maker's own text. */
 const texts: { readonly [code in RefusalCode]?: string } = {
   vehicle_unavailable: 'vehicle unavailable: vehicle is offline or asleep',
 }

@@ -114,7 +114,7 @@ export function controlRoutes(world: World): Hono {
     })
 }
 
-/** The failure in a body, or why it is none. */
+/** The failure that a body describes, or why it describes none. */
 function readFailure(body: JsonObject): Failure | string {
   const { delay_ms: delayMs, retry_after_seconds: retryAfterSeconds, ...rest } = body
   const failure: unknown = { ...rest, delayMs, retryAfterSeconds }

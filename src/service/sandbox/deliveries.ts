@@ -36,7 +36,10 @@ const mostKept = 1_000
 const mostWaiting = 20_000
 const answerMs = 10_000
 
-/** Posts by `post`, to the webhook that is set when the message's turn comes. Does not post waiting messages to a paused webhook. */
+/**
+ * Posts with `post`, to the webhook that is set when the message's turn comes. Does not post waiting messages to a paused
+ * webhook.
+ */
 export function createDeliveries(
   post: PostMessage,
   clock: Clock,
@@ -120,7 +123,7 @@ export function createDeliveries(
   }
 }
 
-/** A message as it came when it was sent by a control in the webhook's own format, and otherwise written in that format. */
+/** The message in the webhook's format. A message that a control sent in that format is posted as it came. */
 function messageOf(event: Encodable, format: Format): JsonObject {
   if ('raw' in event && 'format' in event && event.format === format && isJsonObject(event.raw)) return event.raw
   return wireMessage(event, format)

@@ -61,7 +61,7 @@ const initial: SiteSettings = {
   tariff,
 }
 
-/** What energy commands change. Their parameters were checked before. */
+/** The settings that energy commands change. The parameters were checked before. */
 export function changeSite({ settings }: EnergySite, command: string, body: JsonObject): SiteSettings {
   const text = (name: string, before: string): string => (typeof body[name] === 'string' ? body[name] : before)
   const number = (name: string, before: number): number => (typeof body[name] === 'number' ? body[name] : before)
@@ -94,7 +94,7 @@ export function changeSite({ settings }: EnergySite, command: string, body: Json
   }
 }
 
-/** The flows of power in one moment, in watts. */
+/** The flows of power at one moment, in watts. */
 interface Flows {
   readonly solar: number
   readonly load: number
@@ -157,7 +157,7 @@ export function liveStatus(site: EnergySite, now: number): JsonObject {
   }
 }
 
-/** `site_info`: what the site consists of, and its settings. */
+/** `site_info`: the parts of the site, and its settings. */
 export function siteInfo({ id, index, settings }: EnergySite): JsonObject {
   return {
     id: `STE2026-${id}`,
@@ -279,7 +279,7 @@ function energyOf(site: EnergySite, from: number, hours: number): JsonObject {
   }
 }
 
-/** `calendar_history`: the energy of the day so far, hour by hour. Or the outages, of which there are none. */
+/** `calendar_history`: the energy of the day so far, hour by hour, or the outages, of which there are none. */
 export function calendarHistory(site: EnergySite, now: number, kind: string, period: string): JsonObject {
   if (kind === 'backup') return { period, events: [], total_events: 0 }
   const midnight = Math.floor(now / dayMs) * dayMs

@@ -53,7 +53,7 @@ export function checkFailure(failure: unknown): asserts failure is Failure {
   checkOptions('fail', failure, rules)
 }
 
-/** Makes answers fail: those that were asked to, and those over the rate limit. */
+/** Makes answers fail: those that a test asked for, and those over the rate limit. */
 export interface Faults {
   fail(failure: Failure): void
   clear(): void
@@ -119,7 +119,7 @@ export function createFaults(clock: Clock, rateLimit: number | undefined): Fault
         case '500':
           return refuse('internal_error', 'The sandbox was asked to fail with 500. Try again.')
         case '502':
-          // As a proxy before the service answers: not JSON.
+          // As a proxy in front of the service answers: not JSON.
           return new Response('<html><body><h1>502 Bad Gateway</h1></body></html>', {
             status: 502,
             headers: { 'content-type': 'text/html' },
@@ -128,7 +128,7 @@ export function createFaults(clock: Clock, rateLimit: number | undefined): Fault
           return tooMany(failure.retryAfterSeconds ?? 1)
         case 'slow':
           await wait(failure.delayMs ?? 3_000)
-          // A request that was given up is not carried out late, after those that followed it.
+          // A request whose sender gave up is not carried out later, after the requests that followed it.
           return signal.aborted ? refuse('internal_error', 'Nobody waits for this answer.') : next()
         case 'cut':
           return cut(await next())
@@ -163,7 +163,7 @@ async function cut(answer: Response): Promise<Response> {
         sent = true
         return controller.enqueue(first)
       }
-      // In real time: a server that reads ahead would make an answer of its own out of an error that comes at once.
+      // Waits in real time: a server that reads ahead would turn an error that comes at once into an answer of its own.
       systemClock.after(cutMs, () => controller.error(new Error('The sandbox was asked to cut this answer.')))
       return undefined
     },

@@ -57,13 +57,16 @@ export interface SandboxOptions {
   /** Seconds of the vehicles' time in each second: 0 to 1,000. With 0, time passes only by `advance`. Default 1. */
   readonly speed?: number
   /**
-   * Which vehicles have old firmware, which writes numbers, places and constants as text: `'today'` none, `'mixed'` every third,
-   * `'old'` all. Default `'today'`.
+   * Which vehicles have old firmware, which writes numbers, locations and constants as text: `'today'` none, `'mixed'` every
+   * third, `'old'` all. Default `'today'`.
    */
   readonly firmware?: Firmware
-  /** The minutes after which the service ends a stream on purpose: 0 to 1,440, also fractions. 0 never ends one. Default 5. */
+  /**
+   * The minutes after which the service ends a stream on purpose: 0 to 1,440, fractions included. 0 never ends one. Default
+   * 5.
+   */
   readonly streamMinutes?: number
-  /** Gives the items of streams a name (`event:`) and a number (`id:`), which the service does not. Default `false`. */
+  /** Gives the items of streams a name (`event:`) and a number (`id:`), which the service does not do. Default `false`. */
   readonly namedItems?: boolean
   /** The most requests in a minute. Further ones are answered with 429 and `Retry-After`. Default: no limit. */
   readonly rateLimit?: number
@@ -81,7 +84,7 @@ export interface SandboxOptions {
 
 /** One line of what happens in a sandbox. */
 export interface ActivityLine {
-  /** `alarm`: the webhook does not get its messages, or gets them again. */
+  /** `alarm`: the webhook no longer gets its messages, or gets them again. */
   readonly kind: 'delivery' | 'call' | 'stream' | 'alarm'
   /** Whether it went wrong. */
   readonly failed: boolean
@@ -118,13 +121,16 @@ export interface KeptWebhook {
   readonly updatedAt: string
 }
 
-/** A setting as the service keeps it. It is empty when it was sent as `null`: the field has its default interval. */
+/** A setting as the service keeps it. An empty setting was sent as `null`, so the field has its default interval. */
 export type KeptSetting = FieldSetting | { readonly interval_seconds?: never }
 
 /** Field name to setting. */
 export type KeptFields = { readonly [name: string]: KeptSetting }
 
-/** A vehicle that is or was shared. It keeps its config when it is no longer shared, because others may stream from it. */
+/**
+ * A vehicle that is or was shared. It keeps its config when it is no longer shared, because other businesses may stream from
+ * it.
+ */
 export interface KeptVehicle {
   /** The index of the simulated vehicle. */
   readonly index: number

@@ -27,12 +27,12 @@ export interface Sandbox {
   close(): Promise<void>
 }
 
-/** The vehicles catch up with the clock at this interval. It is also how a vehicle bundles its values. */
+/** The vehicles catch up with the clock at this interval. A vehicle also bundles the values of one interval into a message. */
 const tickMs = 500
 
 /**
- * Creates a stand-in for the service, to develop and test without a car: all endpoints, states, refusals and streams of the
- * specification, and simulated vehicles that post to the webhook that is set. It is a Hono app and needs no server.
+ * Creates a stand-in for the service, to develop and test without a vehicle: all endpoints, states, refusals and streams of
+ * the specification, and simulated vehicles that post to the webhook that is set. It is a Hono app and needs no server.
  *
  * Throws a `FleethookError` with the code `option_invalid` when an option is missing or wrong.
  *

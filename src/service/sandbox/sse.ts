@@ -19,8 +19,8 @@ interface StreamFilter {
 }
 
 /**
- * What happens to streams: `'drop'` breaks the connection, `'silent'` sends nothing more, not even comments, and `'garbage'` sends
- * bytes that are no item.
+ * What happens to streams: `'drop'` breaks the connection, `'silent'` sends nothing more, not even comments, and `'garbage'`
+ * sends bytes that are not an item.
  */
 export type StreamFault = 'drop' | 'silent' | 'garbage'
 
@@ -165,7 +165,7 @@ export function createSseHub({ clock, activity, streamMs, namedItems }: SseOptio
   }
 }
 
-/** Half a message, a line that is no field, and bytes that are no UTF-8. */
+/** Half a message, a line that is not a field, and bytes that are not UTF-8. */
 const garbage = Uint8Array.from([
   ...encoder.encode('data: {"data":{"Soc":\n\n<html>not an item\n\ndata: '),
   ...[0xff, 0xfe, 0xc3],

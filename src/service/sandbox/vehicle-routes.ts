@@ -8,7 +8,7 @@ import { isChargingCommand, problemWithCommand, vehicleCommands } from './comman
 import { carryOut } from './vehicle-commands.ts'
 import { streamTopics, type SharedVehicle, type World } from './world.ts'
 
-/** The number of times that the service sends a command before the command has failed. */
+/** The number of times that the service sends a command before it gives up. */
 const attempts = 3
 
 /** Answers a request below `/api/1/vehicles/{vin}`. */

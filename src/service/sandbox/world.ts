@@ -25,7 +25,7 @@ export interface SharedVehicle {
   readonly car: Car
   readonly memory: VehicleMemory
   kept: KeptVehicle
-  /** The number of next command attempts that do not reach the vehicle. */
+  /** The number of command attempts, from the next one on, that do not reach the vehicle. */
   failures: number
   /** The number of commands that reached it. */
   commands: number
@@ -59,7 +59,7 @@ export interface World {
   publish(product: string | undefined, event: Encodable): void
   /** Sends a message to streams only. */
   stream(product: string, topic: string, members: JsonObject): void
-  /** What the service knows of a product, as the first messages of its stream. Each has `isCache`. */
+  /** What the service knows about a product, as the first messages of its stream. Each has `isCache`. */
   snapshot(product: string): readonly ProductMessage[]
   /** As `publish`, for messages of the vehicle itself. A vehicle without a config sends nothing. */
   publishFrom(vehicle: SharedVehicle, messages: readonly SimulatedMessage[]): void
@@ -71,7 +71,7 @@ export interface World {
 
 const mostVehicles = 1_000
 const stepMs = 60_000
-/** The stream of an energy site has its live status, and the energy of the day, at these intervals. */
+/** The intervals at which the stream of an energy site has its live status, and the energy of the day. */
 const liveMs = 60_000
 const totalsMs = 300_000
 
@@ -126,7 +126,7 @@ export function createWorld(settings: SandboxSettings): World {
     return add(id, kept)
   }
 
-  /** What streams of energy sites get between two moments. */
+  /** The messages that the streams of energy sites get between two moments. */
   function runSites(until: number): void {
     for (const site of sites) {
       if (!sse.isOpen(site.id)) continue
@@ -287,7 +287,7 @@ function indexOf(vin: string | undefined, { vehicles }: SandboxState): number | 
   return undefined
 }
 
-/** What the service remembers of a vehicle's messages. Some reads are answered from it. */
+/** What the service remembers of a vehicle's messages, to answer some reads. */
 interface VehicleMemory {
   remember(event: Encodable, sent: ProductMessage): void
   /** The last value of each field, in the shape of a `data` message. */

@@ -281,7 +281,7 @@ describe('the secret', () => {
 
   test.each<[string, string | undefined, string, RegExp]>([
     ['is missing', undefined, 'secret.set', /^fail: WEBHOOK_SECRET is set neither/],
-    ['has a line end', `${secret}\n`, 'secret.set', /^fail: The secret begins or ends with a blank/],
+    ['has a line break', `${secret}\n`, 'secret.set', /^fail: The secret begins or ends with white space/],
     ['has quotes', `"${secret}"`, 'secret.quotes', /^fail/],
     ['has a scheme word', `Bearer ${secret}`, 'secret.scheme', /^warn/],
     ['is that of an example', 'a-long-random-value', 'secret.strength', /^fail: .*example/],

@@ -38,11 +38,11 @@ interface Case {
   readonly way: string
   readonly deploy: () => Promise<Deployment>
   readonly connections: readonly Connections[]
-  /** Zero messages are refused. Else the test counts them. */
+  /** True when no message may be refused. Otherwise the test only counts them. */
   readonly promised: boolean
   /**
-   * A receiver learns only of what reaches it. So a message that a proxy refuses while a receiver listens, or that is behind the
-   * last answer of a connection, lies in no gap. Default `false`: every message is accounted for.
+   * A receiver knows only about messages that reach it. So a message that a proxy refuses while a receiver listens, or that
+   * is sent after the last answer of a connection, is in no gap. Default `false`: every message is accounted for.
    */
   readonly isUnseen?: boolean
   readonly table?: string
@@ -144,7 +144,7 @@ async function measure({
     return acknowledged.filter((number) => !handled.has(number))
   }
   let journal = await deployment.journal()
-  // A process that has nothing to do may be the one before the last.
+  // The process with nothing left to do may be the one before the last.
   for (let tries = 0; tries < 50 && unhandled(journal).length > 0; tries += 1) journal = await deployment.journal()
   const { fates, violations } = account({ sent, journal, refusals: refusalsIn([deployment.output()]) })
   const row: Row = {

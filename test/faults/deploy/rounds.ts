@@ -10,7 +10,7 @@ import type { Settings } from '../process/program.ts'
 import { createSite } from '../process/start.ts'
 import { createTraffic } from '../process/traffic.ts'
 
-/** A receiver under load, for as long as a sender sends. */
+/** A receiver under load, while a sender sends. */
 interface Stage {
   readonly target: Target
   /** Writes down what happens, for the stories of unaccounted messages. */
@@ -48,7 +48,7 @@ const faults: Readonly<Record<Fault, Cause>> = {
   'SIGTERM, down for a while': (stage) => stage.replace('SIGTERM', upTo(1_500)),
   'kill -9, restarted at once': (stage) => stage.replace('SIGKILL', 0),
   'kill -9, down for a while': (stage) => stage.replace('SIGKILL', upTo(1_500)),
-  // The file notes a sign of life every ten seconds, and the log counts refused requests every ten seconds.
+  // The file gets a sign of life, and the log a line about refused requests, every ten seconds.
   async 'kill -9, after a sign of life'({ replace }) {
     await pause(10_000 + upTo(3_000))
     await replace('SIGKILL', 0)

@@ -16,7 +16,7 @@ export interface Deployment extends AsyncDisposable {
   restart(): Promise<void>
   /** Every line that its processes have printed. */
   output(): readonly string[]
-  /** What the handlers of all its processes got so far. Waits until one that runs now has nothing to do. */
+  /** What the handlers of all its processes got so far. Waits until a process that runs now has nothing left to do. */
   journal(): Promise<Journal>
 }
 
@@ -99,7 +99,7 @@ export async function bindPort(): Promise<{ readonly port: number; readonly fd: 
   return { port, fd: handle.fd }
 }
 
-/** A handle that is garbage closes its socket. */
+/** A handle that is garbage-collected closes its socket. */
 const held: object[] = []
 
 /** One process after the other on a socket that this process holds: what systemd does with a socket unit. */

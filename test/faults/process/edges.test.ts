@@ -29,7 +29,7 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
     'every change of every vehicle is reported at least once, in order, when receivers are killed under load',
     async () => {
       const site = createSite(runtime, { handlerMs: 2, inbox, edges: true, options: { concurrency: 8 } })
-      // Fewer than the handlers can take, or what waits grows from round to round.
+      // Fewer than the handlers can take, because otherwise the backlog grows from round to round.
       const traffic = createTraffic({ vins, ratePerSecond: 500 })
       for (let round = 0; round < rounds; round++) {
         await using target = await site.start()
@@ -53,7 +53,7 @@ describe.each(setups)('$name', ({ name, runtime, inbox, rounds }) => {
       for (const edge of edges) {
         const known = reported.get(edge.id)
         if (known === undefined) reported.set(edge.id, edge)
-        // A message that was handed out again says the same again.
+        // A message that is handed out again reports the same change again.
         else expect({ ...edge, pid: 0 }).toEqual({ ...known, pid: 0 })
       }
       let changes = 0

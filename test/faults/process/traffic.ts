@@ -23,7 +23,9 @@ export interface Traffic {
   readonly answers: ReadonlyMap<number, number>
   /** Milliseconds from sending a message to its acknowledgment, by when it was sent. */
   readonly ackMs: readonly { readonly sentAtMs: number; readonly ms: number }[]
-  /** Posts until the receiver is gone or `over` returns true. Each vehicle sends its next message after the last answer. */
+  /**
+   * Posts until the receiver is gone or `over` returns true. Each vehicle sends its next message when it has the last answer.
+   */
   pour(url: string, over?: () => boolean): Promise<void>
 }
 
@@ -35,7 +37,10 @@ export interface TrafficOptions {
   readonly extraBytes?: number
   /** Vehicles go on sending when there is no answer. Default: they stop, because the receiver is gone. */
   readonly goesOn?: boolean
-  /** How long the sender waits for an answer, in milliseconds, while it runs itself. Default: as long as it takes. */
+  /**
+   * How long the sender waits for an answer, in milliseconds, not counting the time in which the sender itself stood still.
+   * Default: no limit.
+   */
   readonly timeoutMs?: number
   /** Every second vehicle opens a connection for each message. Default: all keep theirs. */
   readonly opensConnections?: boolean
@@ -101,7 +106,7 @@ export function createTraffic(options: TrafficOptions): Traffic {
           while (!over()) {
             const early = dueAt - performance.now()
             if (early > 1) await new Promise((resolve) => setTimeout(resolve, early))
-            // A vehicle that waited for an answer does not send everything that it missed meanwhile.
+            // A vehicle that waited for an answer does not catch up on the messages that it missed meanwhile.
             dueAt = goesOn ? Math.max(dueAt, performance.now()) + everyMs : dueAt + everyMs
             if ((await send(url, agent, vin)) === 0 && !goesOn) return
           }
@@ -169,7 +174,7 @@ const tickMs = 50
 let tickedAtMs = -Infinity
 let stalledUntilMs = -Infinity
 
-/** Notes until when this process last stood still for more than a fifth of a second. */
+/** Records when this process last stood still for more than a fifth of a second. */
 function watchSender(): void {
   if (tickedAtMs > 0) return
   tickedAtMs = performance.now()

@@ -14,8 +14,8 @@ const vins = Array.from({ length: 12 }, (_, n) => `V${n}`)
 const rows: Row[] = []
 
 /**
- * Kills a Worker at a random moment under load, over and over on the same storage, and lets it run on at last, until all is
- * handled or nothing has been for as long as `patienceMs`.
+ * Kills a Worker at a random moment under load, over and over on the same storage. Then lets it run until everything is
+ * handled, or until nothing has been handled for `patienceMs`.
  */
 async function killed(platform: Platform, source: string, log: HandledLog, patienceMs: number): Promise<Acknowledged> {
   using worker = await storedWorker(source, log.port)
@@ -82,7 +82,7 @@ describe.each(inForm<readonly Platform[]>({ short: ['workerd'], full: platforms 
         const acknowledged = await killed(platform, durableSource({ handlerMs: 20 }), log, 20_000)
         expect(missingFrom(log.entries, acknowledged)).toEqual([])
         expect(disorderIn(log.entries)).toEqual([])
-        // One message of each vehicle at most is under way when the process is killed.
+        // At most one message of each vehicle is under way when the process is killed.
         expect(log.entries.length - distinctIn(log)).toBeLessThanOrEqual(rounds * vins.length)
         await note('durableObjectInbox', platform, log, acknowledged, 0)
       },

@@ -1,4 +1,4 @@
-// A receiver, served: `SERVE` holds the options of `serve`, `SETTINGS` what its handler does.
+// A receiver on a server. `SERVE` has the options of `serve`, and `SETTINGS` says what its handler does.
 import { env } from 'node:process'
 import { serve } from '../../../adapters/node.ts'
 import { createReceiver } from '../../../src/index.ts'
@@ -12,6 +12,6 @@ const receiver = createReceiver({ secret: 'a-secret-of-the-tests', ack }).on('*'
 })
 const server = await serve(receiver, JSON.parse(env['SERVE'] ?? '{}'))
 const result = await server.closed
-// Not at the end of the process: what runs on by then was not waited for.
+// Printed here and not at the end of the process, so that it shows what the server did not wait for.
 console.log(`handled ${handled} of ${receiver.stats().received}`)
 console.log(`closed ${JSON.stringify(result)}`)

@@ -1,7 +1,7 @@
 import { type Durability, type InboxFactory, memoryInbox } from '../../../src/index.ts'
 
 /**
- * An inbox for tests. It reports the durability that they choose, stores when they allow it, and reports what it
+ * An inbox for tests. It reports the durability that a test chooses, stores when the test allows it, and reports what it
  * stored.
  */
 export function inboxOf(wanted: {

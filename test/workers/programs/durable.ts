@@ -120,7 +120,7 @@ function shown(vehicle: VehicleView | undefined): unknown {
   return { vin, online, seenAt, values: level === undefined ? {} : { BatteryLevel: [level, certainty] } }
 }
 
-/** It as the module of a Worker. Its path `/evict` ends one object without a word. */
+/** The receiver as the module of a Worker. Its path `/evict` ends one object without notice. */
 export function durableSource(settings: DurableSettings): string {
   return `
     import { durableWorker } from './durable.ts'

@@ -34,7 +34,7 @@ export function isHalfReplaced(path: string): boolean {
 /**
  * Renames a damaged file and creates a new one with every readable pending message and dead letter. Settled messages stay in
  * the damaged file. A message that may or may not be settled becomes pending: handling it twice is better than losing it.
- * Continues where an earlier process stopped. Resolves to `undefined` when that process had only left the last rename.
+ * Continues where an earlier process stopped. Resolves to `undefined` when only the last rename was left to do.
  */
 export async function replaceDamaged(
   path: string,
@@ -82,7 +82,7 @@ function quarantineOf(path: string, fresh: DatabaseSync, nowMs: number): string 
   fresh.prepare('UPDATE state SET closed = ?, last_id = ?').run(incomplete, name)
   const folder = dirname(path)
   const quarantine = join(folder, name)
-  // The journal last: a journal whose file is gone cannot be taken for that of another file.
+  // The journal is renamed last: when its file is gone, nobody can take it for the journal of another file.
   for (const suffix of ['', '-wal']) if (existsSync(path + suffix)) renameSync(path + suffix, quarantine + suffix)
   rmSync(`${path}-shm`, { force: true })
   syncFolder(folder)
@@ -116,7 +116,7 @@ function openDamaged(path: string): DatabaseSync | undefined {
 const pageCountAt = 28
 
 /**
- * The first page says which tables there are and where they begin. It is the same in every inbox with the same version of the
+ * The first page names the tables and says where they begin. It is the same in every inbox with the same version of the
  * schema, so the first page of a new file can replace an unreadable one. The unreadable page is kept beside the file.
  */
 function replaceFirstPage(path: string, walPages: number): void {
@@ -232,7 +232,7 @@ async function copyReadable(
   return { rescued, lost, unreadableParts: parts.length }
 }
 
-/** Copies what is readable of the gaps and the state. A process that was using the file itself did not crash. */
+/** Copies what is readable of the gaps and the state. If this process was using the file, no process crashed. */
 function copyState(old: DatabaseSync | undefined, fresh: DatabaseSync, isOurs: boolean): void {
   const read = (sql: string): readonly SqlRow[] => attempt(() => old?.prepare(sql).all()) ?? []
   const [state] = read('SELECT * FROM state')
@@ -241,11 +241,11 @@ function copyState(old: DatabaseSync | undefined, fresh: DatabaseSync, isOurs: b
   const aliveAt = Number(state?.['alive_at'] ?? newest?.['received_at'] ?? 0)
   const closed = isOurs || aliveAt === 0 ? 1 : Number(state?.['closed'] ?? 0)
   for (const row of read('SELECT * FROM holes')) addGap(fresh, row)
-  // Last: from here on the new file counts as complete.
+  // This comes last: from here on the new file counts as complete.
   const setState = fresh.prepare(
     'UPDATE state SET closed = ?, alive_at = ?, last_id = ?, uptime_ms = ?, vehicles_seq = ?',
   )
-  // Not held: the next start says that the states are as old as this.
+  // Not marked as held, so that the next start knows how old the states are.
   const seq = state?.['vehicles_seq'] ?? null
   setState.run(closed, aliveAt, ids.at(-1) ?? null, state?.['uptime_ms'] ?? null, seq)
 }
@@ -278,12 +278,12 @@ function inserter(db: DatabaseSync, table: string, columns: string): (row: SqlRo
 
 /** The most rows that one read returns. */
 const mostRows = 256
-/** After this number of reads that fail on a damaged page, what is left between damaged pages is given up. */
+/** After this number of reads that fail on a damaged page, the rows that are left between damaged pages are given up. */
 const mostFailures = 4_000
 
 /**
- * Yields the readable rows of a table, of which some pages are damaged: from both ends up to the first damaged page, then again
- * from the middle of the rest. Adds the ranges that it cannot read to `unreadable`.
+ * Yields the readable rows of a table that has damaged pages: from both ends up to the first damaged page, then from the
+ * middle of the rest, and so on. Adds the ranges that it cannot read to `unreadable`.
  */
 function* readableRows(
   old: DatabaseSync | undefined,

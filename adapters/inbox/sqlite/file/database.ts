@@ -19,8 +19,8 @@ import { migrate } from './schema.ts'
 export const pageBytes = 8192
 
 /**
- * The settings of a connection in the order in which they are made, and what SQLite must report afterwards. The lock is
- * exclusive before the journal becomes a WAL, so SQLite uses no shared memory. On macOS only `fullfsync` reaches the disk.
+ * The settings of a connection, in this order, and what SQLite must report when all of them are made. The lock is exclusive
+ * before the journal becomes a WAL, so SQLite uses no shared memory. On macOS only `fullfsync` reaches the disk.
  */
 const pragmas = (walPages: number): readonly (readonly [name: string, value: string, read: string | number])[] => [
   ['busy_timeout', '0', 0],
@@ -77,8 +77,8 @@ function expectPragma(db: Sqlite.DatabaseSync, path: string, name: string, expec
 }
 
 /**
- * Messages say where vehicles are, so only the owner may read the file. Never opens a file that exists: closing it again would
- * release the lock that this process may hold on it.
+ * Creates the file. Only its owner may read it, because messages say where vehicles are. Never opens a file that exists:
+ * closing it would release the lock that this process may hold on it.
  */
 function createFile(path: string): void {
   const folder = dirname(path)
@@ -87,7 +87,7 @@ function createFile(path: string): void {
     closeSync(openSync(path, 'wx', 0o600))
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
-    // SQLite would create the file behind a link with the rights of every new file.
+    // SQLite would create the target of a link with the default permissions.
     if (!existsSync(path) && lstatSync(path).isSymbolicLink()) createFile(resolve(folder, readlinkSync(path)))
     return
   }
@@ -95,8 +95,8 @@ function createFile(path: string): void {
 }
 
 /**
- * Copies everything of a file that was deleted, renamed or replaced while it was open. Where no other file has its name, the
- * copy has it after the next `open` (see `isHalfReplaced`). Returns the path of the copy.
+ * Copies the whole content of a file that was deleted, renamed or replaced while it was open. If no other file has its name,
+ * the copy gets that name at the next `open` (see `isHalfReplaced`). Returns the path of the copy.
  */
 export function copyMoved(db: Sqlite.DatabaseSync, path: string): string {
   const isFree = !existsSync(path)
@@ -111,17 +111,17 @@ export function copyMoved(db: Sqlite.DatabaseSync, path: string): string {
     closeSync(handle)
   }
   const stamp = new Date().toISOString().replaceAll(/[-:.]/g, '')
-  // The journal that is left belongs to the file that is gone.
+  // The remaining journal belongs to the file that is gone.
   if (isFree) rmSync(`${path}-wal`, { force: true })
   renameSync(unfinished, isFree ? replacementPath(path) : `${path}.replaced-${stamp}`)
   syncFolder(dirname(path))
   return isFree ? path : `${path}.replaced-${stamp}`
 }
 
-/** A new file has this name until it is complete. */
-export const replacementPath = (path: string): string => `${path}-mended`
+/** The name of a new file until it is complete. */
+export const replacementPath = (path: string): string => `${path}-replacement`
 
-/** A new name survives a power cut only when its folder was synced. Windows cannot sync a folder, and does not need to. */
+/** A new name survives a power cut only after a sync of its folder. Windows cannot sync a folder, and does not need to. */
 export function syncFolder(folder: string): void {
   try {
     const handle = openSync(folder, 'r')
@@ -159,7 +159,7 @@ export function loadSqlite(): SqliteModule {
 
 /**
  * Node 22 warns each process that loads the module that SQLite is experimental. This project tests those versions, and a user
- * can do nothing about the warning. Other warnings pass, and `emitWarning` is restored at once.
+ * can do nothing about the warning. Other warnings go through, and `emitWarning` is restored at once.
  */
 function withoutItsWarning<T>(load: () => T): T {
   const { emitWarning } = process
@@ -180,7 +180,7 @@ const codes = { busy: 5, locked: 6, readOnly: 8, corrupt: 11, full: 13, cannotOp
  * What an error means for the inbox:
  * - `inbox_full`: the disk is full. SQLite rolled the transaction back, and the connection stays usable.
  * - `inbox_locked`: another process has the file.
- * - `inbox_damaged`: the content of the file is not reliable.
+ * - `inbox_damaged`: the content of the file cannot be trusted.
  * - `inbox_unavailable`: anything else. The connection must not be used again: after a failed sync, the next one can report
  *   success without having written anything.
  */

@@ -48,7 +48,7 @@ interface OpenDatabase {
 /** Rows per page of a list: a few milliseconds of reading. */
 const pageRows = 2_000
 
-/** Rows that one step of a list newest first looks at, without their texts: a few milliseconds. */
+/** Rows that one step of a newest-first list reads, without their texts: a few milliseconds. */
 const listedRows = 10_000
 
 /** The file itself. Each step blocks the thread that it runs in. */
@@ -60,15 +60,15 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   /** Gaps are noted in the file. */
   let holdsGaps = false
   let deadLetters = 0
-  /** What the path named when the file was opened. */
+  /** The file that the path named when it was opened. */
   let identity: Identity | undefined
   /** Where the messages of a replaced file are. The next `open` takes them over. */
   let movedTo: string | undefined
   /** Damage was found while the file was open. The next `open` replaces the file without reading it first. */
   let isDamaged = false
-  /** Messages may wait that a crashed process handed out. */
+  /** Some waiting messages may have been handed out by a process that crashed. */
   let hasSuspects = false
-  /** This process has opened the file before, so an unclosed file is not a sign of a crash. */
+  /** This process has opened the file before, so an unclosed file does not mean a crash. */
   let isOurs = false
   /** The files of which only a part is taken over. */
   const adopting = new Map<string, Adopting>()
@@ -109,7 +109,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         ...{ ...begun, ...pending, siblings, unclean: begun.unclean || isSiblingUnclean },
         ...(vehicles === undefined ? {} : { vehicles }),
       }
-      // Not earlier: a message that is written during the count could be counted or missed.
+      // Set only now: a message that was written during the count might or might not be counted.
       connection = { db, statements, space }
       isOurs = true
       deadLetters = countDead(statements)
@@ -125,9 +125,9 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   }
 
   /**
-   * A journal that a process left can be readable and still not be on the disk: a kernel whose write failed may keep the page in
-   * memory as clean. A power cut would then lose that page and everything appended after it. So the content goes into the file,
-   * which is synced, and the journal starts over. A full disk prevents that, and does not mean that a sync failed.
+   * A journal that a process left can be readable and still not be on the disk: a kernel whose write failed may keep the page
+   * in memory as clean. A power cut would then lose that page and everything appended after it. So the content goes into the
+   * file, which is synced, and the journal starts over. A full disk prevents that, but is not a failed sync.
    */
   function settleJournal(db: DatabaseSync): void {
     try {
@@ -147,7 +147,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     const state = statements.state.get() ?? {}
     const newest = statements.newest.get()
     if (!isOurs) hasSuspects = state['closed'] === 0 || state['closed'] === closedWithSuspects
-    // Without a new sign of life, a crash before the next one still reports all that was refused since the last one.
+    // Writes no new sign of life, so that a crash before the next one still reports what was refused since the last one.
     if (isOurs && !isVisit) statements.setOpen.run()
     else if (!isVisit) inTransaction(statements, () => noteStart(statements, state, sign, options))
     const gaps = statements.gaps.all().map(gapOf)
@@ -161,7 +161,10 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     return { oldest: oldest == null ? undefined : Number(oldest), deadLetters }
   }
 
-  /** Notes the gaps, too, or nothing: what was refused before the last sign of life is not in the gap of a crash. */
+  /**
+   * Writes the sign of life together with the gaps, or neither: the gap of a crash begins at the sign of life, so it does not
+   * cover what was refused before.
+   */
   function note(statements: Statements, closed: number, { nowMs, uptimeMs, gaps }: SignOfLife): void {
     if (gaps !== undefined && (holdsGaps || gaps.length > 0)) {
       statements.removeGaps.run()
@@ -172,7 +175,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     statements.setState.run(closed, nowMs, uptimeMs ?? null)
   }
 
-  /** On a full disk, an older sign of life stays. */
+  /** On a full disk, the older sign of life stays. */
   function noteAlive(statements: Statements, sign: SignOfLife): void {
     try {
       inTransaction(statements, () => note(statements, 0, sign))
@@ -182,13 +185,16 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     }
   }
 
-  /** A deleted, renamed or replaced file is open under no name: a crash would lose it. */
+  /**
+   * Saves the content of a file that was deleted, renamed or replaced. The path no longer leads to it, so it would be lost
+   * with this process.
+   */
   function saveMoved({ db }: OpenDatabase): FleethookError | undefined {
     const now = identityOf(path)
     if (identity === undefined || (now?.ino === identity.ino && now.dev === identity.dev)) return undefined
     const copy = copyMoved(db, path)
     if (copy !== path) movedTo = copy
-    // What is written from here on would not be in the copy.
+    // Anything written from here on would not be in the copy.
     connection = undefined
     closeQuietly(db)
     return new FleethookError('inbox_unavailable', `The file of the inbox ${path} was deleted, renamed or replaced.`, {
@@ -337,7 +343,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       const { db, statements } = closing
       try {
         if (sign !== undefined) {
-          // What a crash left and nobody has handled may still have been handed out before the crash.
+          // Messages that a crash left and that still wait may have been handed out before the crash.
           const closed = hasSuspects && figures(statements).oldest !== undefined ? closedWithSuspects : 1
           if (!isVisit) inTransaction(statements, () => note(statements, closed, sign))
           if (saveMoved(closing) !== undefined) return
@@ -352,7 +358,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   }
 }
 
-/** The value of `state.closed` in a file that was closed well, and in which messages wait that a crash left. */
+/** The value of `state.closed` in a file that was closed properly, but has waiting messages from before a crash. */
 const closedWithSuspects = 3
 
 const noSiblings: FoundSiblings = { adopted: [], unopened: [], unclean: false }
@@ -368,7 +374,7 @@ function identityOf(path: string): Identity | undefined {
 
 const countDead = (statements: Statements): number => Number(statements.countDead.get()?.['messages'])
 
-/** Notes that a receiver starts, and the time since the last one in which nobody listened. */
+/** Writes that a receiver has started, and the time since the last one in which nobody listened. */
 function noteStart(statements: Statements, state: SqlRow, sign: SignOfLife, options: OpenOptions): void {
   const aliveMs = Number(state['alive_at'] ?? 0)
   const isUsed = aliveMs > 0
@@ -387,7 +393,7 @@ function heldVehicles(statements: Statements): OpenedVehicles | undefined {
   return { seq: Number(state['vehicles_seq']), upTo: Number(state['vehicles_up_to']) }
 }
 
-/** Notes whether this receiver keeps states of vehicles. One that does not lets retention drop what the states have not seen. */
+/** Writes whether this receiver keeps states of vehicles. If not, retention may drop messages that are not in the states. */
 function beginVehicles(statements: Statements, { keepsVehicles }: SignOfLife): OpenedVehicles | undefined {
   if (keepsVehicles !== true) {
     statements.releaseVehicles.run()
@@ -401,10 +407,10 @@ function beginVehicles(statements: Statements, { keepsVehicles }: SignOfLife): O
   return { seq, upTo: seq, ...(before == null ? {} : { staleFromMs: msOfSeq(Number(before)) }) }
 }
 
-/** Connections can wait this long in the kernel, before their sender may give up. */
+/** Connections can wait this long in the kernel before their sender may give up. */
 const heldMs = 5_000
 
-/** The event of a gap is in the inbox: deletes the notes of it. */
+/** The event of a gap is in the inbox, so the gap is deleted from the file. */
 function removeReported(statements: Statements, { text }: StoredMessage): void {
   const event: unknown = JSON.parse(text)
   if (typeof event !== 'object' || event === null) return
@@ -442,7 +448,7 @@ function rollBack(statements: Statements): void {
   }
 }
 
-/** Reads every pending row, so that damage shows now. Other work gets its turn between two steps. */
+/** Reads every pending row, so that damage shows now. Other work runs between two steps. */
 async function countPending(statements: Statements): Promise<Pick<OpenedFile, 'messages' | 'bytes'>> {
   let messages = 0
   let bytes = 0
@@ -497,7 +503,7 @@ function writeVehicles(statements: Statements, { forgotten, rows, seq, upTo }: V
 const copyFromRows = 8
 
 function writePuts(statements: Statements, puts: readonly StoredMessage[]): void {
-  // A range can be copied only when no older message lies in it.
+  // A range can be copied only when it contains no older message.
   let isRange = puts.length >= copyFromRows
   let previous = isRange ? Number(statements.newestSeq.get()?.['place'] ?? -1) : 0
   for (const { seq } of puts) {

@@ -15,8 +15,8 @@ import type { StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 
 /**
- * The file half of the inbox: everything that touches the disk. It runs beside the receiver or in a thread of its own, so
- * every argument and every result is plain data that a thread can send. Rejects with a `FleethookError` (see `failureOf`).
+ * The file's half of the inbox: everything that touches the disk. It may run in a thread of its own, so every argument and
+ * every result is plain data that can be sent to a thread. Rejects with a `FleethookError` (see `failureOf`).
  */
 export interface InboxFile {
   open(sign: SignOfLife, options?: OpenOptions): Promise<OpenedFile>
@@ -33,13 +33,13 @@ export interface InboxFile {
   /** Messages of every state, newest first, from the one before this `seq`. */
   messages(which: Listing, before: number): Promise<Page<ListedMessage>>
   /**
-   * Notes the sign of life, then does one bounded step of retention and of shrinking the file. Rejects with
+   * Writes the sign of life, then does one bounded step of retention and of shrinking the file. Rejects with
    * `inbox_unavailable` when the file was deleted, renamed or replaced.
    */
   tidy(sign: SignOfLife, pendingBytes: number): Promise<Tidied>
-  /** Takes over the next part of what a receiver left that no longer runs. Without the option `adopt`, there is none. */
+  /** Takes over the next part of the file of a receiver that no longer runs. Without the option `adopt`, there is none. */
   adopt(sign: SignOfLife): Promise<AdoptedPart>
-  /** Drops what retention allows. Resolves to whether the disk and the budget have room again. */
+  /** Drops what retention allows it to drop. Resolves to whether the disk and the budget have room again. */
   probe(nowMs: number, pendingBytes: number): Promise<boolean>
   /** Messages that are settled or given up, and that the stored states may lack. */
   unapplied(after: number): Promise<Page<InboxMessage>>
@@ -47,16 +47,16 @@ export interface InboxFile {
   /** In the order of VINs. */
   vehicles(after: string, limit: number): Promise<readonly VehicleRow[]>
   countVehicles(): Promise<number>
-  /** Deletes some states of vehicles that were not seen since. Resolves to their number; 0 when none is left. */
+  /** Deletes some states of vehicles that were not seen since `ms`. Resolves to their number; 0 when none is left. */
   removeUnseen(ms: number): Promise<number>
-  /** Closes the file. Without a sign of life the file does not say that the process ended cleanly. */
+  /** Closes the file. Without a sign of life, the next process takes the end of this one for a crash. */
   close(sign?: SignOfLife): Promise<void>
 }
 
-/** What a process notes in the file every 10 seconds, and when it ends. */
+/** What a process writes into the file every 10 seconds, and when it ends. */
 export interface SignOfLife {
   readonly nowMs: number
-  /** How long the machine has been running, as far as that is known. No change of the clock affects it. */
+  /** How long the machine has been running, if that is known. Changes of the clock do not affect it. */
   readonly uptimeMs?: number
   /** The gaps that no stored event reports. Left out: those in the file stay. */
   readonly gaps?: readonly KeptGap[]
@@ -95,10 +95,12 @@ interface Tidied extends FileFigures {
 export interface OpenedFile extends FileFigures {
   readonly lastId: string | undefined
   readonly gaps: readonly InboxGap[]
-  /** How many messages are pending, and their size. */
+  /** The number of pending messages, and their size. */
   readonly messages: number
   readonly bytes: number
-  /** An earlier process ended without `close`, and messages of its time wait: its last claims may be missing in the file. */
+  /**
+   * An earlier process ended without `close`, and messages from then still wait. Its last claims may be missing in the file.
+   */
   readonly unclean: boolean
   /** For a receiver that keeps states of vehicles. */
   readonly vehicles?: OpenedVehicles
@@ -115,7 +117,7 @@ export interface OpenedVehicles {
   readonly seq: number
   /** Nothing after this `seq` is settled. */
   readonly upTo: number
-  /** A receiver without them used the file since then, in milliseconds since the epoch. */
+  /** A receiver that keeps no states has used the file since then, in milliseconds since the epoch. */
   readonly staleFromMs?: number
 }
 
@@ -138,7 +140,7 @@ export interface Part {
   readonly unclean: boolean
   /** Nothing is left there. */
   readonly isLast: boolean
-  /** What the other receiver did not report, with the last part. */
+  /** The gaps that the other receiver did not report. They come with the last part. */
   readonly gaps: readonly InboxGap[]
 }
 
@@ -176,7 +178,7 @@ export interface StoredMessage extends Omit<InboxMessage, 'event'> {
 /** Claims and retries of a pending message since the last commit. */
 export interface PendingUpdate {
   readonly seq: number
-  /** The new start of the count of deliveries, when it starts over. */
+  /** The number with which the count of deliveries starts over, if it does. */
   readonly deliveriesFrom?: number
   /** Deliveries to add. */
   readonly deliveries: number
@@ -192,7 +194,7 @@ export type Move =
 
 /** What one commit writes, in this order. */
 export interface Transaction {
-  /** The `seq` of messages whose put was refused by a failed commit, which may have written them nonetheless. */
+  /** The `seq` of messages that a failed commit may have written although their put was refused. */
   readonly retracted: readonly number[]
   readonly puts: readonly StoredMessage[]
   readonly updates: readonly PendingUpdate[]

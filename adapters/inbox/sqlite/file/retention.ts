@@ -11,9 +11,9 @@ import type { Statements } from './schema.ts'
 export interface SpaceKeeper {
   /** Makes room for the puts, if needed by dropping settled messages. Throws `inbox_full`. */
   makeRoom(transaction: Transaction): void
-  /** Drops a few settled messages with each commit, at least as fast as new ones arrive. */
+  /** Drops a few settled messages with each commit, so that they go at least as fast as new ones arrive. */
   sweepBeside(transaction: Transaction): void
-  /** One bounded step while nothing else happens. Returns whether there is more to do. */
+  /** Does one bounded step while the inbox is idle. Returns whether there is more to do. */
   step(nowMs: number, pendingBytes: number): boolean
   /** Returns some free pages to the disk. Runs outside a transaction. Returns whether there are more. */
   shrink(): boolean
@@ -23,7 +23,7 @@ export interface SpaceKeeper {
 
 /** Rows in one step, which takes some milliseconds. */
 const stepRows = 512
-/** The space of a message beside its text: its row in `pending`, its columns, its share of the pages. */
+/** The space that a message takes beside its text: its row in `pending`, its columns, its share of the pages. */
 export const rowBytes = 320
 /** The interval between two counts of the dead letters' bytes. */
 const deadCountMs = 5_000
@@ -42,7 +42,7 @@ export function createSpaceKeeper(
   // SQLite starts the journal over at `walPages`, and one transaction may still exceed that.
   const budget = maxBytes - 2 * walPages * pageBytes
   const isUnlimited = maxBytes >= Number.MAX_SAFE_INTEGER
-  /** This round has dropped everything settled up to this `seq`. */
+  /** The current round has dropped everything settled up to this `seq`. */
   let swept = -1
   let deadBytes = Number(statements.deadBytes.get()?.['bytes'])
   let deadCountedAt = 0
@@ -69,8 +69,8 @@ export function createSpaceKeeper(
   }
 
   /**
-   * Messages from this `seq` on stay: the newest, because later ids must sort after its id, and those that the states of vehicles
-   * have not seen.
+   * Messages from this `seq` on stay: the newest one, because later ids must sort after its id, and those that are not yet in
+   * the states of vehicles.
    */
   const keptFrom = (): number => Math.min(Number(statements.newestSeq.get()?.['place'] ?? 0), heldAfter() + 1)
 
@@ -102,14 +102,14 @@ export function createSpaceKeeper(
     sweepBeside({ puts, nowMs, pendingBytes }) {
       countdown -= puts.length
       if (countdown > 0) return
-      // Not at every commit: most of them would find nothing to do.
+      // Not at every commit, because most would find nothing to do.
       countdown = stepRows
       if (settledBytes(pendingBytes) > settled.maxBytes) sweep(keptFrom(), stepRows * 2)
       else sweep(Math.min(keptFrom(), firstSeqAt(nowMs - settled.forMs)), stepRows * 2)
     },
 
     step(nowMs, pendingBytes) {
-      // Not at every step: the count reads all dead letters.
+      // Not at every step, because the count reads all dead letters.
       if (Math.abs(nowMs - deadCountedAt) >= deadCountMs) {
         deadCountedAt = nowMs
         deadBytes = Number(statements.deadBytes.get()?.['bytes'])
@@ -147,7 +147,7 @@ export function budgetUsed(path: string, maxBytes: number, pendingBytes: number)
 
 /**
  * A file of zeros beside the inbox. On a full disk the inbox deletes it, so that it can still write down which messages are
- * settled. When the disk has space to create it again, there is room for new messages too.
+ * settled. When the disk has enough space to create it again, there is room for new messages too.
  */
 const reserveBytes = 4 * 1_048_576
 
@@ -179,7 +179,7 @@ export function releaseReserve(path: string): boolean {
     rmSync(reservePath(path))
     return true
   } catch {
-    // There is none, or the disk cannot be written.
+    // There is no reserve, or the disk cannot be written.
     return false
   }
 }

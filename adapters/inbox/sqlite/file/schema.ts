@@ -79,7 +79,8 @@ export const migrations: readonly string[] = [
   -- How long the machine had been running at alive_at. No change of the clock affects it.
   ALTER TABLE state ADD COLUMN uptime_ms INTEGER;
   `,
-  // SQLite keeps the roots of tables in the first pages of a file that can be vacuumed, so the first page stays that of a new file.
+  // SQLite keeps the roots of tables in the first pages of a file that can be vacuumed, so the first page stays the same as
+  // in a new file.
   `
   -- What a message changed in the state of its vehicle, for its replay.
   ALTER TABLE pending ADD COLUMN changed TEXT;
@@ -110,7 +111,7 @@ export const schemaVersion: number = migrations.length
  */
 export function migrate(db: DatabaseSync, path: string, steps: readonly string[] = migrations): number {
   const numberOf = (sql: string): number => Number(Object.values(db.prepare(sql).get() ?? {})[0])
-  // This takes the lock, and the process holds it until it closes the file.
+  // This takes the lock, which the process holds until it closes the file.
   db.exec('BEGIN IMMEDIATE')
   try {
     const from = numberOf('PRAGMA user_version')
@@ -139,16 +140,16 @@ export function isInbox(db: DatabaseSync): boolean {
 }
 
 /**
- * The time since the last sign of life. The machine's running time shows how long that was when the clock was set back meanwhile:
- * the gap then has that length and ends now, by the clock as it is now. After a restart of the machine only a lower limit is known,
- * so the gap covers the time by both clocks.
+ * The time since the last sign of life. If the clock was set back meanwhile, the machine's running time shows how long that
+ * was: the gap then has that length and ends now, by the clock as it is now. After a restart of the machine only a lower
+ * limit is known, so the gap covers the time by both clocks.
  */
 export function downtimeOf(state: SqlRow, { nowMs, uptimeMs }: SignOfLife): { fromMs: number; toMs: number } {
   const aliveAt = Number(state['alive_at'])
   const uptimeThen = state['uptime_ms'] == null ? undefined : Number(state['uptime_ms'])
   const hasRunOn = uptimeMs !== undefined && uptimeThen !== undefined && uptimeMs >= uptimeThen
   const ranMs = hasRunOn ? uptimeMs - uptimeThen : 0
-  // The running time is known to a second on some systems.
+  // Some systems know the running time only to the second.
   const isSetBack = nowMs - ranMs < aliveAt - 2_000
   return {
     fromMs: Math.floor(isSetBack ? nowMs - ranMs : Math.min(aliveAt, nowMs)),

@@ -10,7 +10,7 @@ import { closeQuietly, failureOf, loadSqlite, openDatabase, valueOf } from './da
 import type { AdoptedPart, Part, Siblings, SignOfLife } from './interface.ts'
 import { downtimeOf, gapOf, isInbox, type SqlRow, waitingOf } from './schema.ts'
 
-/** What is known of the other files before this one is in use. */
+/** The other files, as they were found before this one is in use. */
 export interface FoundSiblings extends Siblings {
   /** A process that crashed left some of the adopted messages, so its last claims may be missing. */
   readonly unclean: boolean
@@ -20,7 +20,7 @@ export interface FoundSiblings extends Siblings {
 const walPages = 1_000
 
 /**
- * Takes over what stopped receivers left in the files that match `adopt`. Without `adopt`, it only counts what they left.
+ * Takes over the messages of stopped receivers in the files that match `adopt`. Without `adopt`, it only counts them.
  *
  * SQLite commits to two files atomically while both have a rollback journal, so a message is in exactly one of them, whenever
  * the process ends. Both files are in WAL mode again when a receiver opens them.
@@ -61,7 +61,7 @@ function siblingPattern(path: string): string {
   return join(dirname(path), `${name}*${extension}`)
 }
 
-/** The files that match, without this one and without the files that belong to an inbox. */
+/** The files that match, without this one and without the companion files of an inbox. */
 function filesBeside(path: string, pattern: string): readonly string[] {
   const folder = dirname(resolve(pattern))
   const parts = basename(pattern).split('*').map(escaped)
@@ -74,7 +74,9 @@ function filesBeside(path: string, pattern: string): readonly string[] {
     return []
   }
   return names
-    .filter((each) => name.test(each) && !/-(wal|shm|journal|reserve|mended|copy|new)$|\.damaged-|\.sock$/.test(each))
+    .filter(
+      (each) => name.test(each) && !/-(wal|shm|journal|reserve|replacement|copy|new)$|\.damaged-|\.sock$/.test(each),
+    )
     .map((each) => join(folder, each))
     .filter((each) => {
       const found = statSync(each, { throwIfNoEntry: false })
@@ -95,7 +97,7 @@ function lookInto(path: string): UnopenedInbox | undefined {
   })
 }
 
-/** Reads in a file that no receiver has open. `undefined` when one has, or it is not an inbox. */
+/** Reads from a file that no receiver has open. `undefined` when a receiver has it open, or it is not an inbox. */
 function peek<T>(path: string, read: (db: DatabaseSync) => T): T | undefined {
   let db: DatabaseSync | undefined
   try {
@@ -203,7 +205,7 @@ const columnsOf = {
 /** How far a file is taken over. */
 interface Progress {
   table: keyof typeof columnsOf | undefined
-  /** The last place that was read there, and the last one that was written here. */
+  /** The last place that was read there, and the last place that was written here. */
   after: number
   last: number
 }
@@ -240,7 +242,7 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
   function add(row: SqlRow, from: number): void {
     let place = Math.max(from, last + 1)
     for (let taken = atPlace.get(place); taken !== undefined; taken = atPlace.get(place)) {
-      // A copy of the file was used as well: this inbox already has the message.
+      // The message is already here, because somebody used a copy of the file.
       if (taken['id'] === row['id']) return
       place += 1
     }
@@ -267,7 +269,7 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
   return { table, rows: moved }
 }
 
-/** How long a receiver must have given no sign of life before another one takes over its file, in milliseconds. */
+/** After this time without a sign of life, another receiver may take over the file, in milliseconds. */
 const goneMs = 60_000
 
 /** A file of which a part is taken over. */
@@ -277,8 +279,8 @@ export interface Adopting {
 }
 
 /**
- * Takes over the next part of what a receiver left that has not run for a minute, while this inbox is in use: one transaction
- * in one go. Call it until it returns no part. `begun` is what it remembers between two calls.
+ * Takes over the next part of the file of a receiver that has not run for a minute, in one transaction, while this inbox is
+ * in use. Call it until it returns no part. It keeps its progress between calls in `begun`.
  */
 export function adoptPart(
   db: DatabaseSync,
@@ -306,12 +308,14 @@ export function adoptPart(
   return { part: undefined, unopened }
 }
 
-/** What a receiver left that is gone. `undefined`: it runs, or it ran a moment ago, or it left nothing. */
+/**
+ * The progress for the file of a receiver that is gone. `undefined`: the receiver runs, or ran a moment ago, or left nothing.
+ */
 function leftIn(path: string, { nowMs }: SignOfLife): Adopting | undefined {
   const isGone = peek(path, (db) => {
     const aliveMs = Number(valueOf(db, 'SELECT alive_at FROM state'))
     const newest = Number(valueOf(db, 'SELECT max(place) FROM messages') ?? 0)
-    // A message from the future could get the place of one that this receiver is about to write.
+    // A message with a time in the future could get the place of one that this receiver is about to write.
     return Math.max(aliveMs, msOfSeq(newest)) <= nowMs - goneMs
   })
   const found = isGone === true ? prepare(path) : undefined
@@ -338,7 +342,7 @@ function takePart(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, p
 }
 
 /**
- * Takes over the gaps that the source has not reported, and the one of its crash, and returns them. From now on the source is
+ * Takes over the gaps that the source has not reported, and the gap of its crash, and returns them. Marks the source as
  * closed.
  */
 function moveGaps(db: DatabaseSync, sign: SignOfLife): readonly InboxGap[] {
@@ -352,7 +356,7 @@ function moveGaps(db: DatabaseSync, sign: SignOfLife): readonly InboxGap[] {
     db.prepare("INSERT INTO main.holes (reason, from_ms, to_ms) VALUES ('restarted', ?, ?)").run(fromMs, toMs)
     gaps.push({ reason: 'restarted', fromMs, toMs })
   }
-  // The sign of life stays: when its receiver starts again, it reports for itself that it did not listen.
+  // The sign of life stays, so that its receiver reports the time in which it did not listen when it starts again.
   db.exec('UPDATE source.state SET closed = 1')
   return gaps
 }
