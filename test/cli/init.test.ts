@@ -181,7 +181,7 @@ describe('fleethook init', () => {
     [['init'], 'Name a template: bun, charging-alerts'],
     [['init', 'expres', 'x'], 'Did you mean express?'],
     [['init', 'node', 'x', '--set', 'nonsense'], 'NAME=value'],
-    [['init', 'node', 'x', '--secret', ' blank '], 'blank'],
+    [['init', 'node', 'x', '--secret', ' blank '], 'white space'],
     [['init', 'node', 'x', '--secret', 'do$llar'], 'write it there yourself'],
     [['init', 'node', 'x', '--set', 'WEBHOOK_SECRET='], 'The secret is empty'],
     [['init', 'node', 'x', '--set', 'NOBODY=reads'], 'reads no variable NOBODY'],
