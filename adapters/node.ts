@@ -16,7 +16,7 @@ import type { ListenOptions, Socket } from 'node:net'
 import { FleethookError } from '../src/base/errors.ts'
 import type { RuntimeRefusal } from '../src/hosting/drainable.ts'
 import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
-import { refuse } from '../src/http/answers.ts'
+import { refuse, responseOf } from '../src/http/answers.ts'
 import { failureDetails } from '../src/receiver/failure-details.ts'
 import { NodeRequest, writeAnswer } from './node-request.ts'
 import { launcherVariable, type LauncherMessage } from './serve-options.ts'
@@ -69,20 +69,19 @@ const node: Runtime<NodeServeOptions> = {
   async listen({ fetch, receiver, env, refused }, options) {
     let isStopping = false
     const where = listenOptions(options)
-    const listen = (): Promise<RequestListener> => requestListener(fetch)
-    let answer = receiver === undefined ? await listen() : undefined
+    let appListener = receiver === undefined ? await createAppListener(fetch) : undefined
     const timeouts = timeoutsOf(options)
     const listener = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
       if (isStopping) lastRequests.set(incoming.socket, incoming)
       const request = new NodeRequest(incoming, env)
       if (receiver === undefined || request.target === undefined) {
-        answer ??= await listen()
-        answer(incoming, outgoing)
+        appListener ??= await createAppListener(fetch)
+        appListener(incoming, outgoing)
         return
       }
       try {
-        const given = await receiver.answer(request.target, request)
-        writeAnswer(given, incoming, outgoing, isStopping && lastRequests.get(incoming.socket) === incoming)
+        const answer = await receiver.answer(request.target, request)
+        writeAnswer(answer, incoming, outgoing, isStopping && lastRequests.get(incoming.socket) === incoming)
       } catch (error) {
         console.error('fleethook: answering failed', failureDetails(error, false))
         outgoing.writeHead(500).end()
@@ -160,10 +159,10 @@ function timeoutsOf(options: NodeServeOptions): ServerOptions {
 }
 
 /**
- * Answers requests to an app, and to paths that are not the receiver's. Loaded only when needed, because loading it takes a
- * third as long as loading the receiver.
+ * Makes the listener for requests to an app, and to paths that are not the receiver's. Loaded only when needed, because loading it
+ * takes a third as long as loading the receiver.
  */
-async function requestListener(fetch: ServedHere['fetch']): Promise<RequestListener> {
+async function createAppListener(fetch: ServedHere['fetch']): Promise<RequestListener> {
   const { getRequestListener, RequestError } = await import('@hono/node-server')
   const listener = getRequestListener((request, connection) => fetch(request, connection), {
     overrideGlobalObjects: true,
@@ -172,8 +171,7 @@ async function requestListener(fetch: ServedHere['fetch']): Promise<RequestListe
     // Answers a request that cannot become a `Request`, and one for which the host threw past its own error handler.
     errorHandler(error) {
       if (!(error instanceof RequestError)) return new Response(null, { status: 500 })
-      const { status, headers, body } = refuse({ error: 'request_unreadable' })
-      return new Response(body, { status, headers })
+      return responseOf(refuse({ error: 'request_unreadable' }))
     },
   })
   return (incoming, outgoing) => void listener(incoming, outgoing)

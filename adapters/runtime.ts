@@ -1,11 +1,15 @@
 import process from 'node:process'
-import type { Ack, DrainResult } from '../src/hosting/drainable.ts'
+import {
+  type Ack,
+  type Drainable,
+  type DrainResult,
+  isRouted,
+  receiversIn,
+  type RuntimeRefusal,
+} from '../src/hosting/drainable.ts'
 import { FleethookError } from '../src/base/errors.ts'
 import { checkOptions, type Rules } from '../src/base/options.ts'
-import type { Drainable } from '../src/hosting/drainable.ts'
-import { detachedContext, type ExecutionContext } from '../src/hosting/execution-context.ts'
-import { envOfRequest } from '../src/hosting/execution-context.ts'
-import { receiversIn, type RoutedApp, type RuntimeRefusal } from '../src/hosting/drainable.ts'
+import { detachedContext, envOfRequest, type ExecutionContext } from '../src/hosting/execution-context.ts'
 import { type HostedReceiver, hostedBy } from '../src/receiver/hosted.ts'
 import { markStartupError } from './startup-errors.ts'
 import { serveRules, type ServeOptions, type Signal } from './serve-options.ts'
@@ -292,10 +296,6 @@ function receiversOf(served: Served): readonly Drainable[] {
 
 function isDrainable(served: object): served is Drainable {
   return 'drain' in served && 'ack' in served && 'durability' in served
-}
-
-function isRouted(served: object): served is RoutedApp {
-  return 'routes' in served && Array.isArray(served.routes)
 }
 
 function checkPromise(runtime: Runtime<never>, ack: Ack, durability: Drainable['durability']): void {

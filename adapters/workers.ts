@@ -6,7 +6,7 @@
 import { FleethookError } from '../src/base/errors.ts'
 import { hostedBy } from '../src/receiver/hosted.ts'
 import type { ExecutionContext } from '../src/hosting/execution-context.ts'
-import { receiversIn, type RoutedApp } from '../src/hosting/drainable.ts'
+import { isRouted, receiversIn } from '../src/hosting/drainable.ts'
 import { type AttachableInbox, isAttachable, type KeptBatch } from '../src/backend/backend.ts'
 
 export type { KeptBatch, KeptMessage } from '../src/backend/backend.ts'
@@ -46,8 +46,9 @@ export interface Worker<Bindings> {
  * ```
  */
 export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Worker<Bindings> {
-  refuseForgetting(served)
-  const inboxes = inboxesOf(served)
+  const receivers = isRouted(served) ? receiversIn(served) : [served]
+  refuseForgetting(receivers)
+  const inboxes = inboxesOf(receivers)
   const consume = inboxes.find((inbox) => inbox.consume !== undefined)?.consume
   return {
     fetch(request, env, context) {
@@ -58,9 +59,8 @@ export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Work
   }
 }
 
-/** The inboxes that need something from the Worker: of the receiver, or of all receivers that are mounted in an app. */
-function inboxesOf(served: object): readonly AttachableInbox[] {
-  const receivers = isRouted(served) ? receiversIn(served) : [served]
+/** The inboxes that need something from the Worker. */
+function inboxesOf(receivers: readonly object[]): readonly AttachableInbox[] {
   return receivers.flatMap((receiver) => ('inbox' in receiver && isAttachable(receiver.inbox) ? [receiver.inbox] : []))
 }
 
@@ -68,16 +68,11 @@ function inboxesOf(served: object): readonly AttachableInbox[] {
  * Throws `option_invalid` when the states of vehicles would be in the memory of a Worker, which can end at any time without a
  * crash that could be reported.
  */
-function refuseForgetting(served: object): void {
-  const receivers = isRouted(served) ? receiversIn(served) : [served]
+function refuseForgetting(receivers: readonly object[]): void {
   if (!receivers.some((receiver) => hostedBy(receiver)?.keepsVehiclesInMemory === true)) return
   throw new FleethookError(
     'option_invalid',
     'Option `vehicles` of createReceiver keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
     { hint: 'Use durableObjectInbox(…), or run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
   )
-}
-
-function isRouted(served: object): served is RoutedApp {
-  return 'routes' in served && Array.isArray(served.routes)
 }

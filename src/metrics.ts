@@ -6,7 +6,7 @@
 import { type Env, Hono } from 'hono'
 import { FleethookError } from './base/errors.ts'
 import { consoleLog } from './base/log.ts'
-import { refuse } from './http/answers.ts'
+import { refuse, responseOf } from './http/answers.ts'
 import { createSecretCheck, type Secret } from './http/secret.ts'
 import { type Measure, measuresOf } from './receiver/measures.ts'
 import type { Histogram, Stats } from './inbox/stats.ts'
@@ -61,10 +61,7 @@ export function metricsRoutes<E extends Env = Env>(receiver: Measured, { secret 
     let refusal = await check(given)
     // Prometheus sends `Bearer` unless it is told another scheme word.
     if (refusal !== undefined && /^bearer /i.test(given ?? '')) refusal = await check(given?.slice(7).trimStart())
-    if (refusal !== undefined) {
-      const { status, headers, body } = refuse(refusal)
-      return new Response(body, { status, headers })
-    }
+    if (refusal !== undefined) return responseOf(refuse(refusal))
     return new Response(metricsText(receiver), {
       headers: { 'content-type': contentType, 'cache-control': 'no-store' },
     })

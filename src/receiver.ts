@@ -17,7 +17,7 @@ import { FleethookError } from './base/errors.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
 import type { Receiver } from './receiver/interface.ts'
-import { EdgeRules } from './vehicles/rules.ts'
+import { EdgeIndex } from './vehicles/edge-index.ts'
 import { Slots } from './vehicles/state.ts'
 import { checkEdge, isEdge, type Vehicles } from './vehicles/vehicles.ts'
 import type { BatchOptions } from './dispatch/handler.ts'
@@ -55,8 +55,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   const settings = readOptions(options)
   const { clock, limits } = settings
   const reports = createReports(settings)
-  const { note } = reports.refusals
-  const guard = createSecretCheck(settings.secret, settings.log)
+  const noteRefused = reports.refusals.note
+  const checkSecret = createSecretCheck(settings.secret, settings.log)
   const receipts = createReceipts(
     createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
     clock,
@@ -64,7 +64,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   )
   const vehicles = settings.vehicles && {
     slots: new Slots(settings.vehicles.fields, settings.vehicles.deltas),
-    rules: new EdgeRules(),
+    edges: new EdgeIndex(),
   }
   const registry = createRegistry(settings.fields, vehicles && ((field) => vehicles.slots.keeps(field)))
   const { inbox } = settings
@@ -73,31 +73,31 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
 
   /** The whole path of a request: check the secret, read, keep, answer. Handlers run in a task of their own. */
   async function receive(incoming: Incoming, door: Door): Promise<Answer> {
-    const checked = guard(incoming.authorization, door, incoming.env)
-    const refused = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming, door))
-    return refused === undefined ? success : refusal(refused, door, isTest(incoming))
+    const checked = checkSecret(incoming.authorization, door, incoming.env)
+    const refusal = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming, door))
+    return refusal === undefined ? success : noteAndRefuse(refusal, door, isTest(incoming))
   }
 
   /** The part of the path after the secret. Resolves to a refusal when something was not taken. */
-  async function admit(arrival: AuthorizedRequest, door: Door): Promise<RefusedAttempt | undefined> {
+  async function admit(request: AuthorizedRequest, door: Door): Promise<RefusalOfMessages | undefined> {
     if (backend.isDraining) return { error: 'draining' }
     backend.lifecycle.enter()
     try {
-      const body = await arrival.read(limits.bodyBytes)
+      const body = await request.read(limits.bodyBytes)
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
       if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
       if ('error' in body) {
-        noteUnread(body, arrival)
-        if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), arrival)
+        noteUnread(body, request)
+        if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), request)
         return body
       }
       const { messages, tests, broken } = receipts.read(body, door)
-      if (tests !== undefined && tests.length > 0) noteTests(tests, arrival, door)
-      const kept = backend.put(messages, arrival)
-      const full = kept instanceof Promise ? await kept : kept
-      if (broken !== undefined) noteUnread(broken, arrival)
-      if (full !== undefined) return { ...full, messages }
-      if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), arrival)
+      if (tests !== undefined && tests.length > 0) noteTests(tests, request, door)
+      const kept = backend.put(messages, request)
+      const refusal = kept instanceof Promise ? await kept : kept
+      if (broken !== undefined) noteUnread(broken, request)
+      if (refusal !== undefined) return { ...refusal, messages }
+      if (broken !== undefined) await backend.putInternal(receipts.malformed(body, broken), request)
       return broken
     } finally {
       backend.lifecycle.leave()
@@ -105,34 +105,34 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   }
 
   /** The service sent something that nobody could read, and it does not send it again. */
-  function noteUnread({ error }: Refusal, arrival: AuthorizedRequest): void {
-    if (isTest(arrival)) return
+  function noteUnread({ error }: Refusal, request: AuthorizedRequest): void {
+    if (isTest(request)) return
     const reason = error === 'body_too_large' ? error : 'body_unreadable'
     const now = clock.now()
-    backend.noteGap({ reason, fromMs: now, toMs: now, missed: 1 }, arrival)
+    backend.noteGap({ reason, fromMs: now, toMs: now, missed: 1 }, request)
   }
 
-  function noteTests(tests: readonly ReceivedTest[], arrival: AuthorizedRequest, door: Door): void {
-    const given = arrival.headers && [...arrival.headers()]
+  function noteTests(tests: readonly ReceivedTest[], request: AuthorizedRequest, door: Door): void {
+    const given = request.headers && [...request.headers()]
     const headers = (given ?? []).map(([name, value]) => ({ name, length: value.length }))
     const encoding = given && (given.find(([name]) => name === 'content-encoding')?.[1] ?? 'identity')
     for (const test of tests) reports.noteTest({ ...test, door, encoding, headers })
   }
 
-  function refusal(why: RefusedAttempt, door?: Door, isOfTest: boolean = false): Answer {
-    note(why, { ...(door === undefined ? {} : { door }), isTest: isOfTest, ...why })
-    return refuse(why)
+  function noteAndRefuse(refusal: RefusalOfMessages, door?: Door, isOfTest: boolean = false): Answer {
+    noteRefused(refusal, { ...(door === undefined ? {} : { door }), isTest: isOfTest, ...refusal })
+    return refuse(refusal)
   }
 
   /** What a source may call. When the inbox is full, the source gives its message again later. */
   const sinkOf = (from: RequestScope): Omit<Sink, 'signal'> => ({
     clock,
     async take(text) {
-      const full = backend.refusing()
-      if (full !== undefined) return full
-      const refused = await admit({ ...from, read: async () => ({ text }) }, 'root')
-      if (refused !== undefined) note(refused, { ...refused, door: 'root' })
-      return refused?.error
+      const error = backend.refusing()
+      if (error !== undefined) return error
+      const refusal = await admit({ ...from, read: async () => ({ text }) }, 'root')
+      if (refusal !== undefined) noteRefused(refusal, { ...refusal, door: 'root' })
+      return refusal?.error
     },
     tell: (gap) => backend.putInternal(receipts.gap(gap), from),
   })
@@ -147,7 +147,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     receive,
     busy,
     readiness,
-    refused: note,
+    refused: noteRefused,
   })
 
   let closing: AbortController | undefined
@@ -160,12 +160,12 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       return receiver
     },
     batch(subjects: unknown, batchOptions: BatchOptions<never>, handler: unknown) {
-      if (isEdge(subjects)) registry.addEdgeBatch(ruleOf(subjects, vehicles, settings.fields), batchOptions, handler)
+      if (isEdge(subjects)) registry.addEdgeBatch(addedEdge(subjects, vehicles, settings.fields), batchOptions, handler)
       else registry.addBatch(subjects, batchOptions, handler)
       return receiver
     },
     when(edge, handler, filter) {
-      registry.addEdge(ruleOf(edge, vehicles, settings.fields), handler, filter)
+      registry.addEdge(addedEdge(edge, vehicles, settings.fields), handler, filter)
       return receiver
     },
     vehicles: vehiclesOf(backend),
@@ -181,7 +181,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     fetch,
     async accept({ authorization, body, contentEncoding, path = '/', env, context }) {
       const door = targetOf(path)
-      if (door !== 'root' && door !== 'collector') return refusal({ error: 'path_unknown' })
+      if (door !== 'root' && door !== 'collector') return noteAndRefuse({ error: 'path_unknown' })
       const read: Incoming['read'] = (limitBytes) => readGiven(body, contentEncoding, limitBytes)
       return receive({ authorization, env, context, read }, door)
     },
@@ -217,15 +217,15 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   return receiver
 }
 
-/** Adds an edge to the rules and returns its name. Throws `handler_invalid`. */
-function ruleOf(given: unknown, vehicles: BackendParts['vehicles'], ownFields?: FieldCatalogue): string {
+/** Adds an edge to those of the receiver and returns its name. Throws `handler_invalid`. */
+function addedEdge(given: unknown, vehicles: BackendParts['vehicles'], ownFields?: FieldCatalogue): string {
   if (vehicles === undefined) {
     throw new FleethookError('handler_invalid', '`receiver.when` needs the option `vehicles`, which is off.', {
       hint: "Give createReceiver the option vehicles: { fields: ['Gear'] }, with the fields that the edge looks at.",
     })
   }
   const edge = checkEdge(given, vehicles.slots, ownFields)
-  vehicles.rules.add(edge)
+  vehicles.edges.add(edge)
   return edge.name
 }
 
@@ -279,13 +279,13 @@ function deadLetterFacts(backend: Backend): readonly string[] {
 }
 
 /** Whether a request says that it carries a test message. */
-function isTest(arrival: AuthorizedRequest): boolean {
-  for (const [name] of arrival.headers?.() ?? []) if (name === testHeader) return true
+function isTest(request: AuthorizedRequest): boolean {
+  for (const [name] of request.headers?.() ?? []) if (name === testHeader) return true
   return false
 }
 
 /** A refusal, with the messages that were read and not kept. */
-type RefusedAttempt = Refusal & { readonly messages?: readonly InboxMessage[] }
+type RefusalOfMessages = Refusal & { readonly messages?: readonly InboxMessage[] }
 
 function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
   if (isAttachable(inbox)) return inbox.attach(parts)

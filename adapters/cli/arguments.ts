@@ -4,9 +4,9 @@ import { InvalidArgumentError } from 'commander'
 import parseDuration from 'parse-duration'
 import { numberBetween, type Rule, wholeNumber } from '../../src/base/options.ts'
 import type { Format, WireTopic } from '../../src/events/event.ts'
+import { wireTopics } from '../../src/wire/envelope.ts'
 
 export const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
-export const topics: readonly WireTopic[] = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity']
 
 /** Reads an argument by a rule of our options. */
 function numberBy(rule: Rule): (text: string) => number {
@@ -26,9 +26,9 @@ export const number = (least: number, most: number): ((text: string) => number) 
 /** Topics, separated by commas. The option can be given several times. */
 export function topicList(text: string, before: readonly WireTopic[] = []): readonly WireTopic[] {
   const given = text.split(',').map((part) => {
-    const known = topics.find((topic) => topic === part.trim())
+    const known = wireTopics.find((topic) => topic === part.trim())
     if (known !== undefined) return known
-    throw new InvalidArgumentError(`There is no topic "${part.trim()}". The topics are ${topics.join(', ')}.`)
+    throw new InvalidArgumentError(`There is no topic "${part.trim()}". The topics are ${wireTopics.join(', ')}.`)
   })
   return [...before, ...given]
 }

@@ -11,7 +11,7 @@ import { createReceipts } from '../../src/inbox/receipts.ts'
 import { createOperatorApp } from '../../src/operator/app.ts'
 import { readOptions } from '../../src/receiver/options.ts'
 import { Slots } from '../../src/vehicles/state.ts'
-import { Fleet } from '../../src/vehicles/vehicles.ts'
+import { VehicleStates } from '../../src/vehicles/vehicles.ts'
 import { createNormalizer } from '../../src/wire/normalizer.ts'
 import { controlPath } from '../inbox/sqlite/control.ts'
 import { createInboxFile } from '../inbox/sqlite/file/file.ts'
@@ -368,9 +368,9 @@ async function openStopped(path: string): Promise<StoppedInbox> {
     isDraining: () => false,
     revived: async () => {},
   })
-  const fleet = new Fleet({ store: visited(inbox.vehicles), slots: new Slots(undefined), clock: systemClock })
-  await fleet.recover(unapplied, reread, lastId)
-  const vehicles = fleet.api(async () => {})
+  const states = new VehicleStates({ store: visited(inbox.vehicles), slots: new Slots(undefined), clock: systemClock })
+  await states.recover(unapplied, reread, lastId)
+  const vehicles = states.api(async () => {})
   return { app: createOperatorApp({ ...replays, vehicles }), close: () => inbox.close() }
 }
 

@@ -4,7 +4,8 @@ import type { WireTopic } from '../../src/events/event.ts'
 import type { BuiltInFields } from '../../src/events/fields.ts'
 import type { StreamOptions } from '../../src/service/client/stream.ts'
 import type { StreamEvent } from '../../src/service/client/stream-events.ts'
-import { topicList, topics, whole } from './arguments.ts'
+import { wireTopics } from '../../src/wire/envelope.ts'
+import { topicList, whole } from './arguments.ts'
 import { asks, statuses } from './service.ts'
 import { columns, escapeJson } from './terminal.ts'
 
@@ -41,7 +42,7 @@ export function defineStream(command: Command): void {
     )
     .argument('<vin>')
     .option('--field <name>', 'only this field')
-    .option('-t, --topics <topics>', `only these topics, separated by commas: ${topics.join(', ')}`, topicList)
+    .option('-t, --topics <topics>', `only these topics, separated by commas: ${wireTopics.join(', ')}`, topicList)
     .option('-c, --count <n>', 'end after this many events; 0 streams until Ctrl+C', whole(0), 0)
     .addHelpText('after', statuses)
   asks<[string], StreamGiven>(command, async ({ client, signal }, { field, topics: only, count, json }, vin) => {

@@ -1,7 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Format, WireTopic } from '../../src/events/event.ts'
 import { maxVins } from '../../src/service/fleet/vin.ts'
-import { environment, formats, number, time, topicList, topics, whole } from './arguments.ts'
+import { wireTopics } from '../../src/wire/envelope.ts'
+import { environment, formats, number, time, topicList, whole } from './arguments.ts'
 import { problemWithSecret, type SendOptions } from './send/post.ts'
 
 interface Given {
@@ -41,7 +42,7 @@ export function defineSend(command: Command): void {
         .choices([...formats, 'all'])
         .default('all'),
     )
-    .option('-t, --topic <topics>', `only these topics, separated by commas: ${topics.join(', ')}`, topicList)
+    .option('-t, --topic <topics>', `only these topics, separated by commas: ${wireTopics.join(', ')}`, topicList)
     .option('--vins <n>', 'number of vehicles', whole(1, maxVins), 25)
     .option('-r, --rate <n>', 'messages per second', number(Number.MIN_VALUE, 1_000_000), 100)
     .option('-c, --count <n>', 'number of messages; 0 sends until Ctrl+C', whole(0), 1_000)
@@ -84,7 +85,7 @@ function options(given: Given): SendOptions {
     url: given.url,
     secret: given.secret,
     formats: given.format === 'all' ? formats : [given.format],
-    topics: given.topic ?? topics,
+    topics: given.topic ?? wireTopics,
     vins: given.vins,
     ratePerSecond: given.rate,
     count: given.count === 0 ? Infinity : given.count,

@@ -81,17 +81,18 @@ export function queueInbox<Bindings = never>(options: QueueInboxOptions<Bindings
       if (attached === undefined) return
       const { settings } = attached
       const inbox = createBatchInbox(batch, settings.clock)
-      const engine = new LocalBackend({
+      const backend = new LocalBackend({
         ...attached,
         inbox: () => inbox,
         // The platform counts attempts as well. Its `max_retries` is one less.
         settings: { ...settings, ack: 'stored', retry: { attempts: 5, ...settings.retry } },
         scope: { env, context: detachedContext },
+        watchesTime: false,
       })
-      await engine.open()
+      await backend.open()
       await inbox.done
       // Nothing is left, and no timer of it either.
-      await engine.drain({ deadlineMs: 0 })
+      await backend.drain({ deadlineMs: 0 })
     },
   }
   return inbox

@@ -9,7 +9,7 @@ import { type InboxGap, type InboxMessage, isRelayInbox, type RelayInbox } from 
 import type { Receipts } from '../inbox/receipts.ts'
 import type { Settings } from '../receiver/options.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
-import type { EdgeRules } from '../vehicles/rules.ts'
+import type { EdgeIndex } from '../vehicles/edge-index.ts'
 import type { Slots } from '../vehicles/state.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { Reports } from '../receiver/reports.ts'
@@ -28,7 +28,7 @@ export interface BackendParts {
 /** Which fields of vehicles are kept, and the edges that read them. */
 interface VehicleParts {
   readonly slots: Slots
-  readonly rules: EdgeRules
+  readonly edges: EdgeIndex
 }
 
 /** Keeps messages and runs their handlers, in this process (`local.ts`) or elsewhere (`relay.ts`). */

@@ -7,26 +7,31 @@ import { retryOptions } from '../dispatch/retry.ts'
 import { Scheduler } from '../dispatch/scheduler.ts'
 import { noRequest, type RequestScope, type RequestWork } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
-import { isHeld } from '../hosting/execution-context.ts'
+import { isBound } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
-import { type AtOnce, atOnceOf } from '../inbox/memory.ts'
+import { type SyncInbox, syncInboxOf } from '../inbox/memory.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Stats } from '../inbox/stats.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
 import { Gaps } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
-import type { FleetEvent, GapReason } from '../events/event.ts'
+import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import { Fleet, type FleetVehicles } from '../vehicles/vehicles.ts'
+import { type LocalVehicles, VehicleStates } from '../vehicles/vehicles.ts'
 import { watchForStalls } from './stalls.ts'
 
 interface LocalBackendOptions extends BackendParts {
   readonly inbox: InboxFactory
   /** The bindings for work that no request brings: messages that the inbox finds, and gaps. Default: none. */
   readonly scope?: RequestScope
+  /**
+   * Whether it reports when the process stood still, and forgets silent vehicles by a timer. `false` where time passes without
+   * the process, as in a Durable Object, or where another process receives meanwhile. Default `true`.
+   */
+  readonly watchesTime?: boolean
 }
 
 /**
@@ -52,7 +57,7 @@ export class LocalBackend implements Backend {
   readonly ack: Ack
   readonly durability: Durability
   readonly deadLetters: DeadLetters
-  readonly vehicles: FleetVehicles | undefined
+  readonly vehicles: LocalVehicles | undefined
   readonly messages: Messages
   readonly lifecycle: Lifecycle
   isDraining = false
@@ -61,10 +66,10 @@ export class LocalBackend implements Backend {
   readonly #scope: RequestScope
   readonly #gaps: Gaps
   readonly #inbox: Inbox
-  readonly #atOnce: AtOnce | undefined
+  readonly #syncInbox: SyncInbox | undefined
   readonly #scheduler: Scheduler
   readonly #replays: Replays
-  readonly #fleet: Fleet | undefined
+  readonly #states: VehicleStates | undefined
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
@@ -76,13 +81,13 @@ export class LocalBackend implements Backend {
   #gapsUnderWay = 0
   #emits = false
   readonly #longestWaitMs: number
-  readonly #isWatched: boolean
+  readonly #watchesTime: boolean
   #stopWatching = (): void => {}
   #forgetting: Timer | undefined
   /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and no gap is emitted. */
   #catchingUp: Timer | undefined
 
-  constructor({ inbox: createInbox, scope = noRequest, ...parts }: LocalBackendOptions) {
+  constructor({ inbox: createInbox, scope = noRequest, watchesTime = true, ...parts }: LocalBackendOptions) {
     const { settings, registry, receipts, reports } = parts
     const { clock, limits, log, overflow } = settings
     const gaps = new Gaps(clock)
@@ -103,7 +108,7 @@ export class LocalBackend implements Backend {
       },
       onFailure: (error) => reports.dispatch.inboxFailed(error),
       onCapacity: () => this.#emitGap(scope),
-      onWaiting: (page) => this.#take(page),
+      onWaiting: (page) => this.#addWaiting(page),
       onGap: (gap) => {
         this.noteGap(gap)
         this.#emitGap(scope)
@@ -116,28 +121,27 @@ export class LocalBackend implements Backend {
       },
       operator: this,
     })
-    this.#atOnce = atOnceOf(this.#inbox)
+    this.#syncInbox = syncInboxOf(this.#inbox)
     this.durability = this.#inbox.durability
-    this.#fleet = fleetOf(parts, this.#inbox)
-    this.vehicles = this.#fleet?.api(() => this.#whenRecovered())
+    this.#states = statesOf(parts, this.#inbox)
+    this.vehicles = this.#states?.api(() => this.#whenRecovered())
     this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
-    // Inside a Durable Object, a late timer does not show that the process stood still: the object may have slept.
-    this.#isWatched = scope === noRequest
+    this.#watchesTime = watchesTime
     this.#scheduler = new Scheduler({
       ...settings,
       ack: this.ack,
       retry,
       inbox: this.#inbox,
-      atOnce: this.#atOnce,
+      syncInbox: this.#syncInbox,
       registry,
-      fleet: this.#fleet,
+      states: this.#states,
       read: receipts.reread,
       events: {
         ...reports.dispatch,
         died: (letter, dropped) => reports.noteDead(deadMessage(letter, receipts.reread), dropped, this.durability),
-        missed: (lane, sinceMs) => this.#noteMissing(vinOf(lane), 'deadline', sinceMs),
+        missed: (lane, fromMs) => this.noteGap({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
         onCapacity: (request) => {
           if (gaps.size > 0) this.#emitGap(request)
         },
@@ -148,7 +152,7 @@ export class LocalBackend implements Backend {
       inbox: this.#inbox,
       open: () => this.open(),
       read: receipts.reread,
-      fleet: this.#fleet,
+      states: this.#states,
       isDraining: () => this.isDraining,
       revived: async (message, from) => {
         reports.noteReplayed(message)
@@ -183,9 +187,9 @@ export class LocalBackend implements Backend {
       }
     }
     try {
-      if (this.#atOnce === undefined)
+      if (this.#syncInbox === undefined)
         return this.#inbox.put(messages).then(() => this.#accept(messages, request), refused)
-      this.#atOnce.put(messages)
+      this.#syncInbox.put(messages)
     } catch (error) {
       return refused(error)
     }
@@ -229,14 +233,20 @@ export class LocalBackend implements Backend {
   /** One promise for all requests, so that they go on in the order in which they came, and none overtakes them. */
   becomeReady(): Promise<boolean> {
     this.#countWaiters(1)
-    const sinceMs = this.#parts.settings.clock.now()
+    const fromMs = this.#parts.settings.clock.now()
     const shared = (this.#readiness ??= this.#prepare())
     void shared.then((ready) => {
-      if (!ready) this.#noteMissing(undefined, 'inbox_unavailable', sinceMs)
+      if (!ready) this.noteGap({ reason: 'inbox_unavailable', fromMs, missed: 1 })
       // By then every request that waited for the same promise has gone on.
       queueMicrotask(() => this.#countWaiters(-1))
     })
     return shared
+  }
+
+  /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows. */
+  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: Omit<InboxGap, 'vin'> & { vin?: string | undefined }): void {
+    this.#gaps.note(vin, reason, fromMs, missed, toMs)
+    this.#states?.noteGap(vin, fromMs, toMs ?? this.#parts.settings.clock.now())
   }
 
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number> {
@@ -307,7 +317,8 @@ export class LocalBackend implements Backend {
   #noteRefused(messages: readonly InboxMessage[], error: unknown): 'inbox_full' | 'inbox_unavailable' {
     const reason = error instanceof FleethookError && error.code === 'inbox_full' ? error.code : 'inbox_unavailable'
     if (reason === 'inbox_unavailable') this.#parts.reports.dispatch.inboxFailed(error)
-    for (const { lane, receivedAt } of messages) this.#noteMissing(vinOf(lane), reason, receivedAt)
+    for (const { lane, receivedAt } of messages)
+      this.noteGap({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
     return reason
   }
 
@@ -323,8 +334,8 @@ export class LocalBackend implements Backend {
     for (const gap of gaps) this.noteGap(gap)
     this.#recovered = this.#during(async () => {
       try {
-        await this.#fleet?.recover(unapplied, receipts.reread, lastId)
-        for await (const page of waiting) this.#take(page)
+        await this.#states?.recover(unapplied, receipts.reread, lastId)
+        for await (const page of waiting) this.#addWaiting(page)
       } catch (error) {
         reports.dispatch.inboxFailed(error)
       }
@@ -333,12 +344,12 @@ export class LocalBackend implements Backend {
       if (gaps.length === 0) this.#startEmitting(this.#scope)
       else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#scope))
     })
-    if (this.#isWatched && !this.isDraining) this.#watch()
+    if (this.#watchesTime && !this.isDraining) this.#watch()
     this.#forgetRegularly()
   }
 
   /** Messages that this process did not receive: an earlier one left them, or another one received them. */
-  #take(page: readonly Waiting[]): void {
+  #addWaiting(page: readonly Waiting[]): void {
     this.#parts.reports.noteRecovered(page)
     this.#scheduler.start(this.#scheduler.add(this.#clamped(page), this.#scope))
   }
@@ -347,7 +358,7 @@ export class LocalBackend implements Backend {
     const { clock, log } = this.#parts.settings
     this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
       guardedLog(log).warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
-      this.#noteMissing(undefined, 'stalled', fromMs, 0, toMs)
+      this.noteGap({ reason: 'stalled', fromMs, toMs })
       this.#catchingUp?.cancel()
       this.#catchingUp = backgroundTimer(clock, catchUpMs, () => {
         this.#endCatchUp()
@@ -364,14 +375,14 @@ export class LocalBackend implements Backend {
 
   #extendStall(): void {
     const now = this.#parts.settings.clock.now()
-    if (this.#catchingUp !== undefined) this.#noteMissing(undefined, 'stalled', now, 0, now)
+    if (this.#catchingUp !== undefined) this.noteGap({ reason: 'stalled', fromMs: now, toMs: now })
   }
 
   #forgetRegularly(): void {
     const { clock, vehicles } = this.#parts.settings
     const afterMs = vehicles?.forgetAfterMs
     const store = this.#inbox.vehicles
-    if (afterMs === undefined || store === undefined || !this.#isWatched) return
+    if (afterMs === undefined || store === undefined || !this.#watchesTime) return
     this.#forgetting = backgroundTimer(clock, Math.min(afterMs / 2, forgetMs), () => {
       store
         .forgetUnseen(clock.now() - afterMs)
@@ -389,16 +400,6 @@ export class LocalBackend implements Backend {
   #clamped(page: readonly Waiting[]): readonly Waiting[] {
     const latest = this.#parts.settings.clock.now() + this.#longestWaitMs
     return page.map((waiting) => ((waiting.notBefore ?? 0) > latest ? { ...waiting, notBefore: latest } : waiting))
-  }
-
-  noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap): void {
-    this.#noteMissing(vin, reason, fromMs, missed, toMs)
-  }
-
-  /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows. */
-  #noteMissing(vin: string | undefined, reason: GapReason, fromMs: number, missed?: number, toMs?: number): void {
-    this.#gaps.note(vin, reason, fromMs, missed, toMs)
-    this.#fleet?.noteGap(vin, fromMs, toMs ?? this.#parts.settings.clock.now())
   }
 
   async #whenRecovered(): Promise<void> {
@@ -442,7 +443,7 @@ export class LocalBackend implements Backend {
         if (!this.lifecycle.isStopped) await request.settled()
       }
       this.#gapsUnderWay -= 1
-      if (request !== undefined && !isHeld(from.context)) this.#emitGap(from)
+      if (request !== undefined && !isBound(from.context)) this.#emitGap(from)
     })
   }
 
@@ -488,7 +489,7 @@ export class LocalBackend implements Backend {
    */
   #hold({ context }: RequestScope, run: () => Promise<void>): void {
     const done = this.#during(run)
-    if (isHeld(context)) context.waitUntil(done)
+    if (isBound(context)) context.waitUntil(done)
   }
 }
 
@@ -496,7 +497,7 @@ export class LocalBackend implements Backend {
 const forgetMs = 3_600_000
 
 /** The newest state of each vehicle. Throws `option_invalid` for an inbox that cannot keep it. */
-function fleetOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbox): Fleet | undefined {
+function statesOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbox): VehicleStates | undefined {
   if (vehicles === undefined) return undefined
   if (store === undefined) {
     throw new FleethookError(
@@ -505,7 +506,7 @@ function fleetOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbo
       { hint: 'Use sqliteInbox(…), durableObjectInbox(…) or memoryInbox().' },
     )
   }
-  return new Fleet({ ...vehicles, store, clock: settings.clock })
+  return new VehicleStates({ ...vehicles, store, clock: settings.clock })
 }
 
 /**

@@ -3,7 +3,7 @@ import { resolvedOr } from '../dispatch/draining.ts'
 import { Lifecycle } from '../dispatch/running.ts'
 import { noRequest, type RequestScope } from '../dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
-import { isHeld } from '../hosting/execution-context.ts'
+import { isBound } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
@@ -202,6 +202,6 @@ export class RelayBackend implements Backend {
   #hold({ context }: RequestScope, work: Promise<unknown>): void {
     this.lifecycle.enter()
     const done = work.finally(() => this.lifecycle.leave())
-    if (isHeld(context)) context.waitUntil(done)
+    if (isBound(context)) context.waitUntil(done)
   }
 }

@@ -13,7 +13,7 @@ import type {
 } from '../inbox/dead-letters.ts'
 import { idWithSeq, seqOf } from '../inbox/delivery-id.ts'
 import { laneOf } from '../inbox/receipts.ts'
-import type { Fleet } from '../vehicles/vehicles.ts'
+import type { VehicleStates } from '../vehicles/vehicles.ts'
 import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting } from '../inbox/inbox.ts'
 
 type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
@@ -114,7 +114,7 @@ async function noList(): Promise<never> {
 interface ReplaysOptions {
   readonly inbox: Inbox
   /** The newest state of each vehicle, where the receiver keeps it. */
-  readonly fleet?: Pick<Fleet, 'fresh'> | undefined
+  readonly states?: Pick<VehicleStates, 'fresh'> | undefined
   /** Opens the inbox, unless it is open. */
   readonly open: () => Promise<void>
   readonly read: ReadMessage
@@ -135,7 +135,7 @@ export interface Replays {
  */
 const atOnce = 100
 
-export function createReplays({ inbox, fleet, open, read, isDraining, revived }: ReplaysOptions): Replays {
+export function createReplays({ inbox, states, open, read, isDraining, revived }: ReplaysOptions): Replays {
   const reader = createDeadLetterReader({
     deadLetters: (which) => inbox.deadLetters(which),
     findDeadLetter: (id) => inbox.findDeadLetter(id),
@@ -172,38 +172,41 @@ export function createReplays({ inbox, fleet, open, read, isDraining, revived }:
     )
   }
 
+  async function* settledPages(which: Omit<Selection, 'limit' | 'after'>): AsyncGenerator<readonly InboxMessage[]> {
+    for (let after: string | undefined; ;) {
+      const found = await inbox.settled({ ...which, limit: pageSize, ...(after === undefined ? {} : { after }) })
+      yield found
+      after = found.at(-1)?.id
+      if (after === undefined || found.length < pageSize) return
+    }
+  }
+
   async function settledIds({ topic, ...which }: ReplaySelection): Promise<readonly string[]> {
     const ids: string[] = []
-    const selection = { ...selectionOf(which), limit: pageSize }
-    for (let after: string | undefined; ;) {
-      const found = await inbox.settled(after === undefined ? selection : { ...selection, after })
-      for (const message of found)
+    for await (const page of settledPages(selectionOf(which)))
+      for (const message of page)
         if (message.kind === 'wire' && (topic === undefined || readable(message, read).topic === topic))
           ids.push(message.id)
-      after = found.at(-1)?.id
-      if (after === undefined || found.length < pageSize) return ids
-    }
+    return ids
   }
 
   /** What each of the messages changes, in states that begin with the first message that the inbox keeps. */
   async function changesOf(ids: ReadonlySet<string>, last: string | undefined): Promise<ReadonlyMap<string, string>> {
     const changed = new Map<string, string>()
-    const apply = fleet?.fresh()
+    const apply = states?.fresh()
     if (apply === undefined) {
       throw new FleethookError('option_invalid', 'A replay with `edges` needs the option `vehicles`, which is off.', {
         hint: 'Give createReceiver the option vehicles: { fields: […] }.',
       })
     }
-    for (let after: string | undefined; ;) {
-      const found = await inbox.settled({ limit: pageSize, ...(after === undefined ? {} : { after }) })
-      for (const message of found) {
+    for await (const page of settledPages({})) {
+      for (const message of page) {
         if (last === undefined || message.id > last) return changed
         const text = apply(message, readable(message, read))
         if (text !== undefined && ids.has(message.id)) changed.set(message.id, text)
       }
-      after = found.at(-1)?.id
-      if (after === undefined || found.length < pageSize) return changed
     }
+    return changed
   }
 
   const kept = createMessages(inbox, read)

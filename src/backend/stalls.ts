@@ -3,7 +3,7 @@ import { backgroundTimer, type Clock, elapsedMs, type Timer } from '../base/cloc
 /** The interval between two ticks. */
 const tickMs = 1_000
 /** When two ticks are this far apart, a sender may have given up waiting for its answer. */
-const longestMs = 3_000
+const standstillMs = 3_000
 
 /**
  * Reports when the process or the machine stood still, which shows in a late tick, by the time of day or by the clock that is
@@ -20,7 +20,7 @@ export function watchForStalls(clock: Clock, onStall: (fromMs: number, toMs: num
       const now = clock.now()
       const elapsed = elapsedMs(clock) - atElapsedMs
       // Not only from the delay on: the process can have stood still right after the last tick.
-      if (Math.max(elapsed, now - atMs) >= longestMs)
+      if (Math.max(elapsed, now - atMs) >= standstillMs)
         onStall(Math.floor(Math.min(atMs, now - elapsed)), Math.max(now, atMs))
       tick()
     })

@@ -15,8 +15,8 @@ export interface Clock {
   after(ms: number, run: () => void): Timer
 }
 
-/** The longest wait that a timer supports: 25 days. A timer with a longer one would fire at once. */
-const longestMs = 2 ** 31 - 1
+/** The longest wait that timers of every runtime support, in milliseconds: 25 days. A timer with a longer one would fire at once. */
+export const longestMs = 2_147_483_647
 
 /** The real time. */
 export const systemClock: Clock = {
@@ -38,6 +38,22 @@ export function backgroundTimer(clock: Clock, ms: number, run: () => void): Time
   const timer = clock.after(ms, run)
   timer.unref?.()
   return timer
+}
+
+/** Waits. Rejects with the signal's reason when the signal is aborted first. */
+export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted) return Promise.reject(signal.reason)
+  return new Promise((resolve, reject) => {
+    const abandon = (): void => {
+      timer.cancel()
+      reject(signal?.reason) // oxlint-disable-line prefer-promise-reject-errors -- the caller chooses the reason
+    }
+    const timer = clock.after(ms, () => {
+      signal?.removeEventListener('abort', abandon)
+      resolve()
+    })
+    signal?.addEventListener('abort', abandon, { once: true })
+  })
 }
 
 /** Only some runtimes keep a process alive for a timer. */

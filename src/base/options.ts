@@ -1,3 +1,4 @@
+import { longestMs } from './clock.ts'
 import { FleethookError } from './errors.ts'
 
 /** What the value of an option must be. */
@@ -17,9 +18,6 @@ export type Rules<Options> = { readonly [Name in keyof Options]-?: Rule | Nested
 interface NestedRules {
   readonly [name: string]: Rule | NestedRules
 }
-
-/** The longest wait that timers of every runtime support, in milliseconds. */
-export const longestMs = 2_147_483_647
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null

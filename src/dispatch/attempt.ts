@@ -2,9 +2,9 @@ import { type Clock, elapsedMs } from '../base/clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Claim, DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
-import type { AtOnce } from '../inbox/memory.ts'
+import type { SyncInbox } from '../inbox/memory.ts'
 import type { VehicleState } from '../vehicles/state.ts'
-import type { Fleet } from '../vehicles/vehicles.ts'
+import type { VehicleStates } from '../vehicles/vehicles.ts'
 import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { BreakerEvents, Breakers } from './breaker.ts'
@@ -49,13 +49,13 @@ interface NextRun {
   readonly untilMs: number
 }
 
-/** Who watches runs and results. A field is `undefined` while nobody does. */
+/** The observers of runs and results. A field is `undefined` while there is none. */
 interface Watchers {
   readonly around: (<End extends RunEnd>(run: () => Promise<End>, what: ObservedRun) => Promise<End>) | undefined
   readonly settled: ((message: SettledMessage) => void) | undefined
 }
 
-/** What the receiver hears from dispatch. */
+/** What dispatch reports to the receiver. */
 export interface DispatchEvents extends BreakerEvents {
   readonly observers: Watchers
   /** A run of a handler failed. */
@@ -97,15 +97,15 @@ export interface DispatchCounts {
 
 interface OutcomeOptions {
   readonly inbox: Inbox
-  /** The inbox, where it needs no promise. */
-  readonly atOnce: AtOnce | undefined
+  /** The same inbox, if it can be used without a promise. */
+  readonly syncInbox: SyncInbox | undefined
   readonly clock: Clock
   readonly retry: Required<RetryOptions>
   readonly events: DispatchEvents
   readonly counts: DispatchCounts
   readonly duplicates: Duplicates | undefined
   /** The newest state of each vehicle, where the receiver keeps it. */
-  readonly fleet: Fleet | undefined
+  readonly states: VehicleStates | undefined
 }
 
 /**
@@ -119,47 +119,50 @@ export class Outcome {
     this.#options = options
   }
 
-  /** Its handlers are done, or one of them failed for the last time. Returns `undefined` when the inbox did it at once. */
+  /**
+   * Settles a message whose handlers are done, or gives it up when one of them failed for the last time. `undefined`: that is done
+   * already, because the inbox needs no promise.
+   */
   conclude(work: Work, message: InboxMessage, opened?: OpenedMessage): Promise<void> | undefined {
-    const { inbox, atOnce, fleet } = this.#options
+    const { inbox, syncInbox, states } = this.#options
     if (work.fatal !== undefined) return this.#die(work, message, work.fatal)
-    const vehicle = fleet?.settling(work.step)
-    if (atOnce === undefined) return inbox.settle(work.id, vehicle).then(() => this.#settled(work, message, opened))
-    atOnce.settle(work.id, vehicle)
+    const vehicle = states?.settling(work.step)
+    if (syncInbox === undefined) return inbox.settle(work.id, vehicle).then(() => this.#settled(work, message, opened))
+    syncInbox.settle(work.id, vehicle)
     this.#settled(work, message, opened)
     return undefined
   }
 
   #settled(work: Work, message: InboxMessage, opened: OpenedMessage | undefined): void {
-    const { counts, duplicates, events, fleet } = this.#options
-    fleet?.over(work.step)
+    const { counts, duplicates, events, states } = this.#options
+    states?.over(work.step)
     if (work.counts) counts.handled += 1
     if (opened !== undefined) duplicates?.handled(opened)
     if (events.observers.settled !== undefined) reportSettled(events, work, 'handled', message, opened?.event)
   }
 
   async #die(work: Work, message: InboxMessage, error: string): Promise<void> {
-    const { inbox, clock, counts, events, fleet } = this.#options
-    const vehicle = fleet?.settling(work.step)
+    const { inbox, clock, counts, events, states } = this.#options
+    const vehicle = states?.settling(work.step)
     const reason = { error, attempts: work.mostAttempts, diedAt: clock.now() }
     const changed = work.step?.text()
     const dropped = await inbox.deadLetter(work.id, changed === undefined ? reason : { ...reason, changed }, vehicle)
-    fleet?.over(work.step)
+    states?.over(work.step)
     if (work.counts) counts.deadLettered += 1
     events.died({ id: work.id, message, ...reason }, dropped)
   }
 
-  /** The same message was handled before, so there is nothing to do. */
+  /** Settles a message that was handled before. */
   async skip(work: Work, { claim, event }: OpenedMessage): Promise<void> {
-    const { inbox, counts, events, fleet } = this.#options
-    await inbox.settle(work.id, fleet?.settling(work.step))
-    fleet?.over(work.step)
+    const { inbox, counts, events, states } = this.#options
+    await inbox.settle(work.id, states?.settling(work.step))
+    states?.over(work.step)
     if (work.counts) counts.duplicates += 1
     reportSettled(events, work, 'duplicate', claim.message, event)
   }
 
-  /** An attempt failed. Returns whether it was the last one. */
-  failed(work: Work): boolean {
+  /** Notes that an attempt failed. Returns whether it was the last one. */
+  isLastFailure(work: Work): boolean {
     const { clock, retry } = this.#options
     const now = elapsedMs(clock)
     noteFailure(work, now, expectedMs(retry, work.attemptsBefore))
@@ -167,7 +170,7 @@ export class Outcome {
   }
 
   /** When the handler that failed runs again, if it does. With `isCertain` its attempt does not count. */
-  next(work: Work, restMs: number, isCertain: boolean = false): NextRun {
+  nextRun(work: Work, restMs: number, isCertain: boolean = false): NextRun {
     const { clock, retry } = this.#options
     const now = elapsedMs(clock)
     const sinceMs = work.failingSinceMs ?? now - expectedMs(retry, work.attemptsBefore)
@@ -184,7 +187,7 @@ export class Outcome {
     return work.attempt - work.exempt >= retry.attempts || nowMs - sinceMs >= retry.maxAgeMs
   }
 
-  /** It is to be tried again after `restMs`. */
+  /** Notes in the inbox that it is tried again after `restMs`. */
   reschedule(work: Work, restMs: number): Promise<void> {
     const { inbox, clock } = this.#options
     const attempts = this.#attemptsOf(work, work.attempt)
@@ -263,7 +266,7 @@ const none: readonly never[] = []
 export const inboxRestMs = 5_000
 
 /** What an attempt left to do. */
-interface Left {
+interface Remaining {
   /** The handlers that failed or did not run. */
   readonly handlers: AnyHandler[]
   /** The error of the handler that failed last, and the longest wait that any handler asks for. */
@@ -295,18 +298,21 @@ export class Attempts {
   /**
    * One attempt at a message: claims it, runs the handlers that still have to succeed one after another, and writes the
    * result to the inbox. When the inbox fails, the next attempt goes on where this one stopped. Never rejects.
+   *
+   * An observer with `around` gets the attempt as a function. That function calls this method again, with `observed`, which the
+   * observer gets at the end.
    */
   async attempt(work: Work, observed?: ObservedEnd): Promise<Verdict> {
-    const { inbox, atOnce, runner, outcome, duplicates, lifecycle, breakers, events, counts, fleet } = this.#options
+    const { inbox, syncInbox, runner, outcome, duplicates, lifecycle, breakers, events, counts, states } = this.#options
     try {
       let { opened } = work
       if (opened === undefined) {
-        const claim = atOnce === undefined ? await inbox.claim(work.id) : atOnce.claim(work.id)
+        const claim = syncInbox === undefined ? await inbox.claim(work.id) : syncInbox.claim(work.id)
         // The code that ended it meanwhile has accounted for it.
         if (isOver(work)) return 'over'
         // A message that was merged into another is over when the other is, which was before it in its lane.
         if (claim === undefined) return work.previous === undefined ? 'over' : 'parked'
-        const found = fleet !== undefined && work.pending === undefined ? fleet.find(work.laneKey) : undefined
+        const found = states !== undefined && work.pending === undefined ? states.find(work.laneKey) : undefined
         const before = found instanceof Promise ? await found : found
         if (isOver(work)) return 'over'
         opened = this.#open(work, claim, before)
@@ -338,32 +344,32 @@ export class Attempts {
         return (await around(() => this.#observed(work), runOf(work, opened))).verdict
       }
       let delivery: Delivery | undefined
-      let left: Left | undefined
+      let remaining: Remaining | undefined
       for (const handler of pending) {
-        if (lifecycle.isStopped || isOver(work)) {
-          left ??= { handlers: [] }
-          left.handlers.push(handler)
-        } else if (breakers.failing.size > 0 && breakers.isResting(handler, work.laneKey)) {
-          left ??= { handlers: [] }
-          left.handlers.push(handler)
-          left.blockedBy ??= handler
-        } else {
-          if (delivery === undefined) {
-            countAttempt(work, counts)
-            delivery = deliveryOf(work, opened.claim)
-          }
-          const result = runner.run(handler, opened.event, work.request, delivery, work.step, this.#endedLate)
-          const failure = result instanceof Promise ? await result : result
-          if (failure !== undefined) {
-            if (observed !== undefined) observed.failure = failure
-            left = this.#failed(work, opened.event, handler, failure.error, left)
-          } else if (breakers.failing.size > 0) breakers.succeeded(handler)
+        const isStopped = lifecycle.isStopped || isOver(work)
+        // Not asked when it is stopped: a handler that does not rest any longer is about to be tried.
+        const isResting = !isStopped && breakers.failing.size > 0 && breakers.isResting(handler, work.laneKey)
+        if (isStopped || isResting) {
+          remaining ??= { handlers: [] }
+          remaining.handlers.push(handler)
+          if (isResting) remaining.blockedBy ??= handler
+          continue
         }
+        if (delivery === undefined) {
+          countAttempt(work, counts)
+          delivery = deliveryOf(work, opened.claim)
+        }
+        const result = runner.run(handler, opened.event, work.request, delivery, work.step, this.#endedLate)
+        const failure = result instanceof Promise ? await result : result
+        if (failure !== undefined) {
+          if (observed !== undefined) observed.failure = failure
+          remaining = this.#failed(work, opened.event, handler, failure.error, remaining)
+        } else if (breakers.failing.size > 0) breakers.succeeded(handler)
       }
-      if (pending.length > 0) leaveHandlers(work, left?.handlers ?? none)
+      if (pending.length > 0) leaveHandlers(work, remaining?.handlers ?? none)
       if (isOver(work)) return 'over'
-      if (left !== undefined || lifecycle.isStopped) {
-        const verdict = await this.#afterFailure(work, left, attemptBefore)
+      if (remaining !== undefined || lifecycle.isStopped) {
+        const verdict = await this.#afterFailure(work, remaining, attemptBefore)
         if (verdict !== undefined) return verdict
       }
       if (work.gatherers.length > 0) {
@@ -379,7 +385,7 @@ export class Attempts {
     }
   }
 
-  /** Makes the attempt inside the observer's function. */
+  /** Makes the attempt inside the observer's function. The message is open already, so it goes on with the handlers. */
   async #observed(work: Work): Promise<ObservedEnd & { readonly verdict: Verdict }> {
     const end: ObservedEnd = { failure: undefined }
     const verdict = await this.attempt(work, end)
@@ -388,7 +394,7 @@ export class Attempts {
 
   /** Reads a message that was handed out. `undefined` when no handler is left to run. */
   #open(work: Work, claim: Claim, vehicle: VehicleState | undefined): OpenedMessage | undefined {
-    const { registry, read, fleet } = this.#options
+    const { registry, read, states } = this.#options
     const isFirst = work.pending === undefined
     if (isFirst) {
       const crashes = Math.max(0, claim.deliveries - work.attemptsBefore)
@@ -398,10 +404,10 @@ export class Attempts {
     }
     // A message changes the state of its vehicle even when it is given up.
     const isSpent = isDone(work) && (!isFirst || work.fatal !== undefined)
-    if (isSpent && (!isFirst || fleet === undefined)) return undefined
+    if (isSpent && (!isFirst || states === undefined)) return undefined
     try {
       const event = claim.message.event ?? read(claim.message)
-      const step = isFirst ? fleet?.step(work.id, event, vehicle, claim) : undefined
+      const step = isFirst ? states?.step(work.id, event, vehicle, claim) : undefined
       if (step !== undefined) keepStep(work, step)
       if (isSpent) return undefined
       if (isFirst) {
@@ -429,48 +435,54 @@ export class Attempts {
     event: FleetEvent | MalformedBody,
     handler: AnyHandler,
     error: unknown,
-    left: Left = { handlers: [] },
-  ): Left {
+    remaining: Remaining = { handlers: [] },
+  ): Remaining {
     const { outcome, events, lifecycle, breakers } = this.#options
     const request = requestOf(error)
     if (request?.kind === 'discard') {
       if (breakers.failing.size > 0) breakers.succeeded(handler)
       events.discarded(request.reason, event.topic, 1)
-      return left
+      return remaining
     }
-    left.handlers.push(handler)
+    remaining.handlers.push(handler)
     const isFailure = request === undefined && !lifecycle.isStopped
     const failures = isFailure ? breakers.failed(handler, work.laneKey) : 0
     const rests = failures > 0
-    const restMs = rests ? breakers.restMs(handler) : Math.max(left.failure?.restMs ?? 0, outcome.restMs(work, error))
+    const restMs = rests
+      ? breakers.restMs(handler)
+      : Math.max(remaining.failure?.restMs ?? 0, outcome.restMs(work, error))
     if (isFailure) {
       const delivered = { id: work.id, attempt: work.attempt }
-      events.failed(error, event, delivered, { handler, failures, ...outcome.next(work, restMs, rests) })
+      events.failed(error, event, delivered, { handler, failures, ...outcome.nextRun(work, restMs, rests) })
     } else breakers.askedToWait(handler)
     if (rests) {
       exemptAttempt(work)
-      left.blockedBy ??= handler
-    } else left.failure = { error, restMs }
-    return left
+      remaining.blockedBy ??= handler
+    } else remaining.failure = { error, restMs }
+    return remaining
   }
 
   /** What follows when a handler failed, or when a drain has stopped the handlers. `undefined`: no handler is left to run. */
-  async #afterFailure(work: Work, left: Left | undefined, attemptBefore: number): Promise<Verdict | undefined> {
+  async #afterFailure(
+    work: Work,
+    remaining: Remaining | undefined,
+    attemptBefore: number,
+  ): Promise<Verdict | undefined> {
     const { outcome, lifecycle } = this.#options
     if (lifecycle.isStopped) {
       if (isDone(work)) return undefined
       await outcome.breakOff(work, attemptBefore)
       return 0
     }
-    if (left?.failure !== undefined) {
-      if (!outcome.failed(work)) {
-        await outcome.reschedule(work, left.failure.restMs)
-        return left.failure.restMs
+    if (remaining?.failure !== undefined) {
+      if (!outcome.isLastFailure(work)) {
+        await outcome.reschedule(work, remaining.failure.restMs)
+        return remaining.failure.restMs
       }
-      failForGood(work, errorText(left.failure.error))
-    } else if (left?.blockedBy !== undefined) {
+      failForGood(work, errorText(remaining.failure.error))
+    } else if (remaining?.blockedBy !== undefined) {
       await outcome.breakOff(work, work.attempt)
-      return { blockedBy: left.blockedBy }
+      return { blockedBy: remaining.blockedBy }
     }
     return undefined
   }

@@ -93,7 +93,7 @@ export class Backlog {
 
   /** What has to be kept of a message beside its lane; `undefined` when that does not fit into an id and its flags. */
   #idOf({ id, request, counts, attemptsBefore, notBefore, redelivered }: Work): WaitingId | undefined {
-    if (!counts || attemptsBefore > 0 || notBefore > 0 || request.isHeld || request.isWatched) return undefined
+    if (!counts || attemptsBefore > 0 || notBefore > 0 || request.isBound || request.isWatched) return undefined
     let which = this.#requests.findIndex(({ env }) => env === request.env)
     if (which === -1) {
       if (this.#requests.length === mostRequests) return undefined

@@ -41,7 +41,7 @@ interface BatchesOptions {
   /** A batch is due, outside any run. */
   readonly onDue: () => void
   /** Runs a batch. Called in the I/O context that the batch is bound to. */
-  readonly step: (batch: GatheredBatch) => void
+  readonly runBatch: (batch: GatheredBatch) => void
 }
 
 /** A batch of this module. */
@@ -62,7 +62,7 @@ export class Batches {
   readonly #options: BatchesOptions
   readonly #open = new Set<GatheredBatch>()
   readonly #resting = new Set<GatheredBatch>()
-  /** Batches that are to be run now. */
+  /** Batches to run now. */
   readonly due: GatheredBatch[] = []
 
   constructor(options: BatchesOptions) {
@@ -77,7 +77,7 @@ export class Batches {
     const [gatherer] = work.gatherers
     if (gatherer === undefined) return
     countAttempt(work, this.#options.counts)
-    const owner = work.request.isHeld ? work.request : undefined
+    const owner = work.request.isBound ? work.request : undefined
     // A message that failed before runs alone.
     const isAlone = work.attempt > 1
     const batch = isAlone ? this.#create(gatherer, [], [], owner) : this.#opened(gatherer, owner)
@@ -138,7 +138,7 @@ export class Batches {
   ): GatheredBatch {
     const batch: GatheredBatch = {
       ...{ gatherer, owner, works, later, isOpen: false, isResting, timer: undefined },
-      gate: owner && gateInto(() => this.#options.step(batch)),
+      gate: owner && gateInto(() => this.#options.runBatch(batch)),
     }
     for (const work of works) changeBatch(work, batch)
     return batch
@@ -239,7 +239,7 @@ export class Batches {
     if (isRequest) breakers.askedToWait(batch.gatherer)
     else {
       const isSplit = !rests && works.length > 1
-      const next = outcome.next(first, isSplit ? 0 : restMs, rests || isSplit)
+      const next = outcome.nextRun(first, isSplit ? 0 : restMs, rests || isSplit)
       const run = { handler: batch.gatherer, messages: works.length, failures, ...next }
       events.failed(error, first.opened.event, { id, attempt }, run)
       if (rests) {
@@ -249,7 +249,7 @@ export class Batches {
       }
     }
     // A batch that is about to be split has not failed for good.
-    const isLast = (isRequest || works.length === 1) && outcome.failed(first)
+    const isLast = (isRequest || works.length === 1) && outcome.isLastFailure(first)
     if (!isRequest) {
       if (works.length > 1) {
         for (const work of works) markRedelivered(work)

@@ -1,9 +1,10 @@
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import { builtInFields, type FieldCatalogue, nearestField, type OtherField } from '../events/fields.ts'
-import type { MalformedBody } from '../events/malformed.ts'
+import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import type { AnyVehicleView } from '../vehicles/edge.ts'
 import type { Step } from '../vehicles/vehicles.ts'
+import { wireTopics } from '../wire/envelope.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { BatchContext, BatchOptions, Happening, HandlerFilter } from './handler.ts'
 import { type RunContext, stepOf } from './running.ts'
@@ -114,7 +115,7 @@ interface Subscribed {
   readonly unfiltered: Matching | undefined
 }
 
-const topics = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'unknown', 'gap'] as const
+const topics: readonly string[] = [...wireTopics, 'unknown', 'gap']
 const subjects: readonly string[] = [...topics, '*', 'malformed']
 
 const nobody: Subscribed = { all: [], gatherers: [], unfiltered: { handlers: [], gatherers: [] } }
@@ -294,7 +295,7 @@ function wantsIn({ fields, vins, changed, first = false, invalid = false }: Give
   const changing = changed && new Set(changed)
   return (event, step) => {
     if (wantsVin !== undefined) {
-      const vin = event.topic === 'malformed' ? undefined : event.vin
+      const vin = vinOfEvent(event)
       if (vin === undefined || !wantsVin(vin)) return false
     }
     if (

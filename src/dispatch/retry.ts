@@ -1,5 +1,5 @@
+import { longestMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import { longestMs } from '../base/options.ts'
 
 /** The option `retry`: when a failing handler runs again. */
 export interface RetryOptions {
@@ -32,9 +32,9 @@ export function expectedMs({ minMs, maxMs }: RetryOptions, attempts: number): nu
 }
 
 /** The wait after attempt `attempt` (1-based) failed: twice as long each time, half of it random. */
-export function backoffMs({ minMs, maxMs }: RetryOptions, attempt: number, random: () => number = Math.random): number {
+export function backoffMs({ minMs, maxMs }: RetryOptions, attempt: number): number {
   const ceiling = Math.min(maxMs, minMs * 2 ** Math.min(attempt - 1, 52))
-  return Math.round(ceiling / 2 + (ceiling / 2) * random())
+  return Math.round(ceiling / 2 + (ceiling / 2) * Math.random())
 }
 
 /**

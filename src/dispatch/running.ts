@@ -16,9 +16,9 @@ interface Owner {
   readonly env: unknown
 }
 
-/** The second argument of a handler. `Receipt` is one delivery, or nothing for a batch. */
-export interface RunContext<Receipt> extends Omit<HandlerContext, 'delivery' | 'vehicle'> {
-  readonly delivery: Receipt
+/** The second argument of a handler. `Given` is one delivery, or nothing for a batch. */
+export interface RunContext<Given> extends Omit<HandlerContext, 'delivery' | 'vehicle'> {
+  readonly delivery: Given
   readonly vehicle: AnyVehicleView | undefined
 }
 
@@ -40,7 +40,7 @@ interface RunnerOptions {
 }
 
 /** Called when a handler ignored its signal and ended after its time limit, with what it was given. */
-type EndedLate<What, Receipt> = (lateMs: number, what: What, delivery: Receipt, handler: object) => void
+type EndedLate<What, Given> = (lateMs: number, what: What, delivery: Given, handler: object) => void
 
 /** Runs handlers under a time limit, and never throws, whatever a handler does. */
 export class Runner {
@@ -56,13 +56,13 @@ export class Runner {
   }
 
   /** `undefined` when the handler is done, or why it failed; a promise of that when the handler is asynchronous. */
-  run<What, Receipt>(
-    handler: (what: What, context: RunContext<Receipt>) => unknown,
+  run<What, Given>(
+    handler: (what: What, context: RunContext<Given>) => unknown,
     what: What,
     owner: Owner,
-    delivery: Receipt,
+    delivery: Given,
     step: Step | undefined,
-    endedLate: EndedLate<What, Receipt>,
+    endedLate: EndedLate<What, Given>,
   ): Failure | undefined | Promise<Failure | undefined> {
     const context = new Context(this.#log, owner.env ?? {}, delivery, step)
     try {
@@ -144,14 +144,14 @@ let abortSignal: (context: Context<unknown>, reason: unknown) => void
  * The second argument of a handler. It is a class, because most handlers never look at the signal: a getter on a prototype
  * costs nothing, and one on each object would cost more than the rest of the run.
  */
-class Context<Receipt> implements RunContext<Receipt> {
+class Context<Given> implements RunContext<Given> {
   readonly log: Log
   readonly env: object
-  readonly delivery: Receipt
+  readonly delivery: Given
   readonly #step: Step | undefined
   #controller: AbortController | undefined
 
-  constructor(log: Log, env: object, delivery: Receipt, step: Step | undefined) {
+  constructor(log: Log, env: object, delivery: Given, step: Step | undefined) {
     this.log = log
     this.env = env
     this.delivery = delivery
@@ -201,10 +201,10 @@ export class Yielding {
 
   /**
    * Calls `run` in a new task, so that a handler that uses the CPU does not delay an answer that is about to leave. Where the
-   * runtime ends the timers of a request with the request (`isHeld`), the timer of another request cannot be used instead.
+   * runtime ends the timers of a request with the request (`isBound`), the timer of another request cannot be used instead.
    */
-  later(isHeld: boolean): void {
-    if (isHeld) {
+  later(isBound: boolean): void {
+    if (isBound) {
       this.#timersEndWithRequests = true
       setTimeout(this.#run, 0)
       return

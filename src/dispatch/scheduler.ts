@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts'
+import type { Clock, Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { PassingMap } from '../base/passing-map.ts'
@@ -6,8 +6,8 @@ import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Ack, DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
-import type { AtOnce } from '../inbox/memory.ts'
-import type { Fleet } from '../vehicles/vehicles.ts'
+import type { SyncInbox } from '../inbox/memory.ts'
+import type { VehicleStates } from '../vehicles/vehicles.ts'
 import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
 import { Backlog } from './backlog.ts'
 import { Batches, type GatheredBatch } from './batches.ts'
@@ -17,7 +17,6 @@ import { type Dedupe, Duplicates } from './duplicates.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Runner, Yielding } from './running.ts'
 import type { Registry } from './registry.ts'
-import { RequestDeadlines, requestWorkMs } from './request-deadlines.ts'
 import { backoffMs, type RetryOptions } from './retry.ts'
 import {
   beginTurn,
@@ -36,7 +35,7 @@ const none: readonly never[] = []
 
 interface SchedulerOptions {
   readonly inbox: Inbox
-  readonly atOnce: AtOnce | undefined
+  readonly syncInbox: SyncInbox | undefined
   readonly registry: Registry
   readonly clock: Clock
   readonly log: Log
@@ -51,7 +50,7 @@ interface SchedulerOptions {
   readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
   readonly events: DispatchEvents
   /** The newest state of each vehicle, where the receiver keeps it. */
-  readonly fleet: Fleet | undefined
+  readonly states: VehicleStates | undefined
 }
 
 /** Runs the handlers of messages from the inbox: in order per lane, up to `concurrency` at once, and again when they fail. */
@@ -91,7 +90,7 @@ export class Scheduler {
     const batches = new Batches({
       ...{ ...options, counts: this.counts, runner, outcome, lifecycle, breakers },
       onDue: () => this.#pump(),
-      step: (batch) => this.#runBatch(batch),
+      runBatch: (batch) => this.#runBatch(batch),
     })
     this.lifecycle = lifecycle
     this.#backlog = backlog
@@ -118,7 +117,7 @@ export class Scheduler {
   add(messages: readonly Waiting[], scope: RequestScope, isWatched: boolean = false): RequestWork {
     const request = new RequestWork(messages, scope, isWatched)
     for (const work of request.works) {
-      if (request.isHeld) bindTurn(work, this.#step)
+      if (request.isBound) bindTurn(work, this.#takeTurn)
       else this.#mergeable?.set(work.id, work)
       this.#lanes.add(this.#hasLanes ? work.laneKey : work.id, work)
     }
@@ -127,12 +126,12 @@ export class Scheduler {
 
   /** The inbox has the request's messages: their handlers start in a task of their own, after the answer. */
   start(request: RequestWork): void {
-    if (request.isHeld) this.#deadlines.hold(request)
+    if (request.isBound) this.#deadlines.hold(request)
     const backlog = this.#backlog
     for (const work of request.works)
       if (!backlog.keepsIds || !backlog.shelve(work, this.#lanes)) this.#started.push(work)
-    if (!request.isHeld) request.works = none
-    this.#yielding.later(request.isHeld)
+    if (!request.isBound) request.works = none
+    this.#yielding.later(request.isBound)
   }
 
   /** The inbox did not take its messages. */
@@ -182,7 +181,7 @@ export class Scheduler {
     if (this.#backlog.keepsIds) for (const work of started) this.#backlog.shelveHead(work, this.#lanes)
   }
 
-  /** Starts what may start. */
+  /** Starts due batches and messages whose turn it is, until `concurrency` of them run. */
   #pump(): void {
     const lifecycle = this.lifecycle
     const batches = this.#batches
@@ -208,7 +207,7 @@ export class Scheduler {
   }
 
   /** The turn of a message with a gate, now in the I/O context of its request. */
-  readonly #step = async (work: Work): Promise<void> => {
+  readonly #takeTurn = async (work: Work): Promise<void> => {
     if (work.state === 'running') this.#endTurn(work, await this.#attempts.attempt(work))
   }
 
@@ -321,7 +320,7 @@ export class Scheduler {
 
   #readyAgain(work: Work): void {
     waitForTurn(work)
-    bindTurn(work, this.#step)
+    bindTurn(work, this.#takeTurn)
     this.#lanes.ready(work)
   }
 
@@ -358,5 +357,50 @@ export class Scheduler {
       for (const { laneKey } of lost) this.#options.events.missed(laneKey, sinceMs)
     })
     this.#pump()
+  }
+}
+
+/** How long the work of a request may go on after it began. Workers cut off what `waitUntil` holds at 30 seconds. */
+const requestWorkMs = 25_000
+
+/** Follows the requests whose work the runtime ends by itself, with or without notice. */
+class RequestDeadlines {
+  readonly #clock: Clock
+  readonly #expire: (request: RequestWork, sinceMs: number) => void
+  readonly #held = new Map<RequestWork, number>()
+  /** When each request began, as far as it is known: the runtime counts from then. */
+  readonly #began = new WeakMap<object, number>()
+
+  constructor(clock: Clock, expire: (request: RequestWork, sinceMs: number) => void) {
+    this.#clock = clock
+    this.#expire = expire
+  }
+
+  /** Keeps the request's work alive until its messages are settled, and calls `expire` when that takes too long. */
+  hold(request: RequestWork): void {
+    const now = this.#clock.now()
+    // The timer of a request is gone when the runtime has ended the request. The requests are nearly in order of age, so this
+    // looks at a few at most.
+    for (const [other, sinceMs] of this.#held) {
+      if (now - sinceMs <= requestWorkMs) break
+      this.#end(other, sinceMs)
+    }
+    const { context } = request
+    if (context === undefined) return
+    const sinceMs = this.#began.get(context) ?? now
+    this.#began.set(context, sinceMs)
+    this.#held.set(request, sinceMs)
+    const timer = this.#clock.after(Math.max(0, sinceMs + requestWorkMs - now), () => this.#end(request, sinceMs))
+    context.waitUntil(this.#settled(request, timer))
+  }
+
+  #end(request: RequestWork, sinceMs: number): void {
+    if (this.#held.delete(request)) this.#expire(request, sinceMs)
+  }
+
+  async #settled(request: RequestWork, timer: Timer): Promise<void> {
+    await request.settled()
+    timer.cancel()
+    this.#held.delete(request)
   }
 }

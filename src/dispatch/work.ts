@@ -1,7 +1,7 @@
 import type { Timer } from '../base/clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import { type ExecutionContext, isHeld } from '../hosting/execution-context.ts'
+import { type ExecutionContext, isBound } from '../hosting/execution-context.ts'
 import type { Claim, Waiting } from '../inbox/inbox.ts'
 import type { Step } from '../vehicles/vehicles.ts'
 import type { Delivery } from '../inbox/observer.ts'
@@ -90,8 +90,8 @@ export const noRequest: RequestScope = { env: undefined, context: undefined }
 export class RequestWork implements RequestScope {
   readonly env: unknown
   readonly context: ExecutionContext | undefined
-  /** Whether the runtime ends the request's work unless `waitUntil` keeps it alive. */
-  readonly isHeld: boolean
+  /** Whether its work is bound to it: the runtime ends the work with the request, unless `waitUntil` keeps it alive. */
+  readonly isBound: boolean
   /** Whether somebody waits, or may wait, until all is settled. */
   readonly isWatched: boolean
   /**
@@ -108,7 +108,7 @@ export class RequestWork implements RequestScope {
   constructor(messages: readonly Waiting[], { env, context }: RequestScope, isWatched: boolean = false) {
     this.env = env
     this.context = context
-    this.isHeld = context !== undefined && isHeld(context)
+    this.isBound = context !== undefined && isBound(context)
     this.isWatched = isWatched || context?.watch !== undefined
     this.#unfinished = messages.length
     const works: Work[] = []
@@ -290,7 +290,7 @@ export function waitForTurn(work: Work, rest?: Timer): void {
   changing.rest = rest
 }
 
-/** It is over, whatever it was at. */
+/** It is over, whatever its state was. */
 export function endWork(work: Work): void {
   const changing: Mutable<Work> = work
   work.rest?.cancel()
@@ -299,24 +299,24 @@ export function endWork(work: Work): void {
 }
 
 /** Binds its next turn to the I/O context in which this is called, if the runtime binds work to requests. */
-export function bindTurn(work: Work, step: (work: Work) => void): void {
-  if (!work.request.isHeld) return
+export function bindTurn(work: Work, takeTurn: (work: Work) => void): void {
+  if (!work.request.isBound) return
   const changing: Mutable<Work> = work
-  changing.gate = gateInto(() => step(work))
+  changing.gate = gateInto(() => takeTurn(work))
 }
 
 /**
- * Returns a function that calls `step` in the I/O context in which `gateInto` was called.
+ * Returns a function that calls `run` in the I/O context in which `gateInto` was called.
  *
- * Where a runtime binds work to the request that started it (Workers), a step may run only in that request's I/O context,
- * although its turn may come while another request is served. A continuation runs where it was registered, so each step waits
+ * Where a runtime binds work to the request that started it (Workers), the work may run only in that request's I/O context,
+ * although its turn may come while another request is served. A continuation runs where it was registered, so each `run` waits
  * behind a promise of its own.
  */
-export function gateInto(step: () => void): () => void {
+export function gateInto(run: () => void): () => void {
   let open = (): void => {}
   void new Promise<void>((resolve) => {
     open = resolve
-  }).then(step)
+  }).then(run)
   return open
 }
 
@@ -327,7 +327,7 @@ export function mayJoinPrevious(work: Work): boolean {
   const { batch } = previous
   // A message that failed before runs alone.
   const isAlone = attempt > 0 && pending.length === 0
-  const owner = request.isHeld ? request : undefined
+  const owner = request.isBound ? request : undefined
   return batch?.isOpen === true && !isAlone && batch.gatherer === gatherers[0] && batch.owner === owner
 }
 

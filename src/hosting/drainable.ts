@@ -64,13 +64,18 @@ export type RuntimeRefusal =
 const byHandler = /* @__PURE__ */ new WeakMap<object, Drainable>()
 
 /** The routes of a Hono app. */
-export interface RoutedApp {
+interface RoutedApp {
   readonly routes: readonly { readonly handler: object }[]
 }
 
 /** Remembers the receiver of these routes, so that a server can drain the receivers of an app. */
 export function markRoutes(app: RoutedApp, receiver: Drainable): void {
   for (const { handler } of app.routes) byHandler.set(handler, receiver)
+}
+
+/** Whether it is a Hono app, and not a receiver. */
+export function isRouted(served: object): served is RoutedApp {
+  return 'routes' in served && Array.isArray(served.routes)
 }
 
 /** The receivers that are mounted in an app, directly or through other apps. */

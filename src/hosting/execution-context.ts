@@ -21,8 +21,8 @@ export const detachedContext: ExecutionContext = {
   detached: true,
 }
 
-/** Whether the runtime ends the work of a request unless `waitUntil` keeps it alive. */
-export function isHeld(context: ExecutionContext | undefined): context is ExecutionContext {
+/** Whether work is bound to its request: the runtime ends it with the request, unless `waitUntil` keeps it alive. */
+export function isBound(context: ExecutionContext | undefined): context is ExecutionContext {
   return context !== undefined && context.detached !== true
 }
 

@@ -246,3 +246,8 @@ export function refuse(refusal: Refusal, allow?: string): Answer {
     }),
   }
 }
+
+/** The answer as a `Response`, without its body for a HEAD request. */
+export function responseOf({ status, headers, body }: Answer, isHead: boolean = false): Response {
+  return new Response(isHead ? null : body, { status, headers })
+}

@@ -1,7 +1,17 @@
 import type { Context, Env, HonoRequest } from 'hono'
 import { Hono } from 'hono/tiny'
 import { getPath } from 'hono/utils/url'
-import { alive, type Answer, healthy, readyOrNot, type Refusal, refuse, success, unhealthy } from './answers.ts'
+import {
+  alive,
+  type Answer,
+  healthy,
+  readyOrNot,
+  type Refusal,
+  refuse,
+  responseOf,
+  success,
+  unhealthy,
+} from './answers.ts'
 import { type Body, readGiven, readRequest } from './body.ts'
 import { type Door, collectorPath, type PathTarget, targetOf } from './paths.ts'
 import { type ExecutionContext, lastingEnv } from '../hosting/execution-context.ts'
@@ -76,6 +86,7 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
 
   function respond(target: PathTarget | undefined, request: FetchRequest): Response | Promise<Response> {
     const answered = answer(target, request)
+    // The answer to a HEAD request is never a promise.
     return answered instanceof Promise
       ? answered.then((given) => responseOf(given))
       : responseOf(answered, request.method === 'HEAD')
@@ -98,11 +109,6 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
     answer,
     fetch: (request, env, context) => respond(targetOf(getPath(request)), new FetchRequest(request, env, context)),
   }
-}
-
-/** `isHead`: the answer is to a HEAD request, so it has no body. */
-function responseOf({ status, headers, body }: Answer, isHead: boolean = false): Response {
-  return new Response(isHead ? null : body, { status, headers })
 }
 
 /** The answer to OPTIONS. */

@@ -252,7 +252,7 @@ export interface InboxSettings {
 
 /**
  * The value of the option `inbox` when messages are kept and handled outside the process that receives them, so that no
- * handler runs in that process. `durableObjectInbox` and `queueInbox` return one.
+ * handler runs in that process. `durableObjectInbox`, `queueInbox` and `kafkaInbox` return one.
  */
 export interface RelayInbox {
   readonly kind: 'relay'

@@ -12,17 +12,17 @@ interface Kept extends Mergeable {
 }
 
 /** The methods of an inbox in memory that need no promise. Each throws where the method of the same name rejects. */
-export interface AtOnce {
+export interface SyncInbox {
   put(messages: readonly InboxMessage[]): void
   claim(id: string): Claim | undefined
   settle(id: string, vehicle?: StoredVehicle): void
 }
 
-const atOnce = /* @__PURE__ */ new WeakMap<Inbox, AtOnce>()
+const syncInboxes = /* @__PURE__ */ new WeakMap<Inbox, SyncInbox>()
 
 /** `undefined` for every inbox that {@link memoryInbox} did not return itself: a copy may have other methods. */
-export function atOnceOf(inbox: Inbox): AtOnce | undefined {
-  return atOnce.get(inbox)
+export function syncInboxOf(inbox: Inbox): SyncInbox | undefined {
+  return syncInboxes.get(inbox)
 }
 
 /**
@@ -102,7 +102,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     conflation?.added(added)
   }
 
-  const now: AtOnce = {
+  const sync: SyncInbox = {
     put(messages) {
       let more = 0
       for (const message of messages) more += message.bytes
@@ -129,9 +129,9 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     open: async () => ({ waiting: nothing() }),
 
-    put: async (messages) => now.put(messages),
-    claim: async (id) => now.claim(id),
-    settle: async (id, vehicle) => now.settle(id, vehicle),
+    put: async (messages) => sync.put(messages),
+    claim: async (id) => sync.claim(id),
+    settle: async (id, vehicle) => sync.settle(id, vehicle),
     async reschedule() {},
 
     async deadLetter(id, reason, vehicle) {
@@ -204,7 +204,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       closed = true
     },
   }
-  atOnce.set(inbox, now)
+  syncInboxes.set(inbox, sync)
   return inbox
 }
 

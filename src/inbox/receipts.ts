@@ -13,7 +13,7 @@ import { isJsonObject, type JsonObject } from '../wire/record.ts'
 import { split, splitValue } from '../wire/split.ts'
 
 /** The messages that were read from a body, and where it stopped being readable. */
-export interface Receipt {
+interface ReadBody {
   readonly messages: readonly InboxMessage[]
   readonly broken?: Refusal
   /** Test messages of the body: they are answered and reported, and no inbox keeps them. */
@@ -29,7 +29,7 @@ export interface ReceivedTest {
 /** Makes the messages that an inbox keeps, and reads them again. */
 export interface Receipts {
   /** Splits a body into messages with an id each. Messages before the first unreadable one are kept. */
-  read(body: Body, door: Door): Receipt
+  read(body: Body, door: Door): ReadBody
   malformed(body: Body | undefined, refusal: Refusal): InboxMessage
   gap(event: GapEvent): InboxMessage
   /** A message that another process received, with an id of this process, because its order is that of its arrival here. */
@@ -80,18 +80,18 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
         if ('text' in body && 'start' in piece) {
           const part = body.text.slice(piece.start, piece.end)
           text = part.length * 2 > body.text.length ? part : copied(part)
-        } else text = written(piece.value)
+        } else text = jsonOf(piece.value)
         // A value that JSON cannot write does not come from a JSON parser.
         if (text === '') return { messages, tests, broken: brokenAt(messages.length + tests.length) }
         const { value } = piece
         const flaw = checkEnvelope(value, door)
         if (flaw !== undefined) {
-          if (noteTest(tests, value, text)) continue
+          if (addIfTest(tests, value, text)) continue
           return { messages, tests, broken: { error: flaw, eventNumber: messages.length + tests.length } }
         }
         const event = normalizer.normalize(value, receivedAt)
         // Only a message that is not telemetry can be a test message, so telemetry is not checked again.
-        if (event.topic === 'unknown' && noteTest(tests, value, text)) continue
+        if (event.topic === 'unknown' && addIfTest(tests, value, text)) continue
         messages.push({
           id: ids.next(receivedAt),
           lane: event.vin === undefined ? '*unknown' : laneOf(event.vin),
@@ -108,7 +108,7 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
     },
 
     malformed(body, { error, eventNumber }) {
-      const text = body === undefined ? '' : 'text' in body ? body.text : written(body.value)
+      const text = body === undefined ? '' : 'text' in body ? body.text : jsonOf(body.value)
       return own('malformed', '*malformed', {
         topic: 'malformed',
         receivedAt: new Date(clock.now()),
@@ -148,7 +148,7 @@ const testLength = 64
 export const testHeader = 'fleethook-test'
 
 /** Adds a message to `tests` when it is one such as `{"fleethook":{"test":"<uuid>"}}`. Returns whether it is. */
-function noteTest(tests: ReceivedTest[], value: JsonObject, text: string): boolean {
+function addIfTest(tests: ReceivedTest[], value: JsonObject, text: string): boolean {
   const { fleethook } = value
   if (!isJsonObject(fleethook) || Object.keys(value).length > 1) return false
   const { test } = fleethook
@@ -174,7 +174,7 @@ function copied(part: string): string {
 }
 
 /** A parsed value as JSON; empty when JSON cannot write it. */
-function written(value: unknown): string {
+function jsonOf(value: unknown): string {
   try {
     return JSON.stringify(value) ?? ''
   } catch {

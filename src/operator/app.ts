@@ -3,7 +3,7 @@ import { streamSSE } from 'hono/streaming'
 import { FleethookError } from '../base/errors.ts'
 import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, wholeNumber } from '../base/options.ts'
 import type { FleetEvent } from '../events/event.ts'
-import type { MalformedBody } from '../events/malformed.ts'
+import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
 import type {
   DeadMessage,
@@ -38,7 +38,7 @@ export interface Letter extends LetterSummary {
 function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage, shows: Shows): LetterSummary {
   return {
     id,
-    vin: vinOf(event) ?? null,
+    vin: vinOfEvent(event) ?? null,
     topic: event.topic,
     receivedAt: event.receivedAt.toISOString(),
     diedAt: diedAt.toISOString(),
@@ -169,10 +169,6 @@ function vehicleReportOf(vehicle: KnownVehicle, shows: Shows): VehicleReport {
   return { ...vehicleHeadOf(vehicle, shows), fields: Object.fromEntries(fields) }
 }
 
-function vinOf(event: FleetEvent | MalformedBody): string | undefined {
-  return event.topic === 'malformed' ? undefined : event.vin
-}
-
 /** A selection as a request writes it: in the query, or in the body as JSON. */
 interface Selected {
   readonly vin?: string
@@ -288,11 +284,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
   })
 
   app.get('/vehicles', async (c) => {
-    const query = c.req.query()
-    const { limit = usualLimit, after } = read(
-      'limit' in query ? { ...query, limit: Number(query['limit']) } : query,
-      vehiclesRules,
-    )
+    const { limit = usualLimit, after } = read(queryOf(c), vehiclesRules)
     const found = await vehiclesOf(operator).list({ after, limit })
     const last = found.at(-1)
     return c.json({

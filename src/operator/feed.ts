@@ -1,6 +1,7 @@
+import { pause, systemClock } from '../base/clock.ts'
 import { errorText } from '../dispatch/retry.ts'
 import type { FleetEvent } from '../events/event.ts'
-import type { MalformedBody } from '../events/malformed.ts'
+import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import type { DeadMessage } from '../inbox/dead-letters.ts'
 import type { ErrorDetails, Observer, RefusedRequest, SettledMessage, TestMessage } from '../inbox/observer.ts'
 
@@ -34,7 +35,7 @@ export type FeedItem = FeedContent & {
 }
 
 /** Which items to read. Left out: every item. */
-export interface FeedFilter {
+interface FeedFilter {
   /** Items about this vehicle. */
   readonly vin?: string | undefined
   /** Items about messages of this topic. */
@@ -176,7 +177,7 @@ export class Feed {
         const batch = this.#batch(filter, at)
         at = { ordinary: this.#ordinary.count, errors: this.#errors.count }
         if (isFirst || batch.items.length > 0 || batch.missed > 0) yield batch
-        await pause(batchMs, signal)
+        await pause(systemClock, batchMs, signal).catch(() => {})
         const isNew = at.ordinary !== this.#ordinary.count || at.errors !== this.#errors.count
         if (!isNew && !signal.aborted) await this.#next(signal)
       }
@@ -242,11 +243,7 @@ function failed(error: unknown, { event, delivery, handler, nextAt }: ErrorDetai
 function vinsOf(item: FeedItem): readonly (string | undefined)[] {
   if (item.kind === 'refused') return item.vins
   if (item.kind === 'settled') return [item.vin]
-  return 'event' in item ? [vinOf(item.event)] : []
-}
-
-function vinOf(event: About | undefined): string | undefined {
-  return event === undefined || event.topic === 'malformed' ? undefined : event.vin
+  return 'event' in item && item.event !== undefined ? [vinOfEvent(item.event)] : []
 }
 
 function topicOf(item: FeedItem): string | undefined {
@@ -257,16 +254,4 @@ function topicOf(item: FeedItem): string | undefined {
 function sizeOf(item: FeedItem): number {
   if (!('event' in item) || item.event === undefined) return 0
   return item.event.topic === 'malformed' ? item.event.text.length : (JSON.stringify(item.event.raw)?.length ?? 0)
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const end = (): void => {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', end)
-      resolve()
-    }
-    const timer = setTimeout(end, ms)
-    signal.addEventListener('abort', end)
-  })
 }

@@ -1,7 +1,7 @@
 import { type Env, Hono } from 'hono'
 import { FleethookError } from '../base/errors.ts'
 import { consoleLog } from '../base/log.ts'
-import { refuse } from '../http/answers.ts'
+import { refuse, responseOf } from '../http/answers.ts'
 import { createSecretCheck, type Secret } from '../http/secret.ts'
 
 /** Guards `app` with a required secret. `owner` is the function that has the option, for errors. */
@@ -26,8 +26,7 @@ export function guardRoutes<E extends Env>(
   guarded.use(async (c, next) => {
     const refusal = await guard(c.req.header('authorization'), 'root', c.env as NonNullable<E['Bindings']>)
     if (refusal === undefined) return next()
-    const { status, headers, body } = refuse(refusal)
-    return new Response(body, { status, headers })
+    return responseOf(refuse(refusal))
   })
   guarded.route('/', app)
   return guarded

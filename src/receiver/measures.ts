@@ -1,5 +1,6 @@
 import { refusalErrors } from '../http/answers.ts'
 import type { Histogram, Stats } from '../inbox/stats.ts'
+import { wireTopics } from '../wire/envelope.ts'
 import { runtimeRefusalErrors } from './refusals.ts'
 
 /** A metric with its OpenTelemetry name and its current values. Times are in seconds. */
@@ -15,14 +16,12 @@ export interface Measure {
   readonly histogram?: Histogram | undefined
 }
 
-const topics = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'unknown']
-
 /** The table of all metrics. `fleethook/metrics` writes it as text, and `fleethook/otel` makes instruments from it. */
 export function measuresOf(stats: Stats): readonly Measure[] {
   const { inbox, pending } = stats
   const { handled, deadLettered: dead, duplicates: duplicate, conflated, lost } = stats
   // Every value of an attribute is there from the start: a counter that begins at 1 shows no increase.
-  const received = { ...zeros(topics), ...stats.topics }
+  const received = { ...zeros([...wireTopics, 'unknown']), ...stats.topics }
   const refused = { ...zeros([...refusalErrors, ...runtimeRefusalErrors]), ...stats.refused }
   // An inbox that knows the age of its oldest message leaves it out when nothing waits.
   const age = inbox.oldestWaitingMs ?? (pending.messages === 0 ? 0 : undefined)

@@ -41,7 +41,7 @@ const ofStrangers: ReadonlySet<string> = /* @__PURE__ */ new Set<RefusalError>([
 ])
 
 /** The reasons of requests that are refused because the secret was changed on one side. */
-const ofSecrets: ReadonlySet<string> = /* @__PURE__ */ new Set<RefusalError>([
+export const secretErrors: ReadonlySet<string> = /* @__PURE__ */ new Set<RefusalError>([
   'authorization_missing',
   'authorization_scheme',
   'secret_wrong',
@@ -163,7 +163,7 @@ const isLoss = (error: string): boolean => !ofStrangers.has(error) && !(error in
 
 function adviceFor(error: string, hint: string | undefined): string {
   const lost = isLoss(error) ? 'The service sends each message once, so a refused one is lost. ' : ''
-  const rotation = ofSecrets.has(error)
+  const rotation = secretErrors.has(error)
     ? ' If you just rotated the secret, give the receiver both secrets until no request has the old one.'
     : ''
   return `${lost}${hint ?? ''}${rotation}`.trim()

@@ -1,5 +1,6 @@
 import type { DeadMessage } from '../inbox/dead-letters.ts'
 import { guarded, throttled } from '../base/log.ts'
+import { vinOfEvent } from '../events/malformed.ts'
 import { escapeControls } from '../events/summarize.ts'
 import type { DispatchEvents } from '../dispatch/attempt.ts'
 import { labelOf } from '../dispatch/registry.ts'
@@ -140,7 +141,7 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
       observers,
       failed(error, event, delivery, { handler, messages, failures, nextAtMs, limit, untilMs }) {
         const batch = messages === undefined ? {} : { messages }
-        const vin = event.topic === 'malformed' ? undefined : event.vin
+        const vin = vinOfEvent(event)
         const { id, attempt } = delivery
         const name = labelOf(handler)
         const details = {
@@ -180,7 +181,7 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
           {
             handler: name,
             topic: event.topic,
-            ...vehicleDetails(event.topic === 'malformed' ? undefined : event.vin),
+            ...vehicleDetails(vinOfEvent(event)),
             delivery: id,
             attempt,
             ...(messages === undefined ? {} : { messages }),
@@ -205,7 +206,7 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
       say.error(
         `a message of topic ${event.topic} is a dead letter after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`,
         {
-          ...vehicleDetails(event.topic === 'malformed' ? undefined : event.vin),
+          ...vehicleDetails(vinOfEvent(event)),
           delivery: id,
           ...(logErrorText ? { reason: escapeControls(error) } : {}),
           show: durability === 'memory' ? `receiver.deadLetters.get('${id}')` : command,

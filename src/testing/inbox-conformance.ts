@@ -1,7 +1,6 @@
-import { systemClock } from '../base/clock.ts'
 import type { Inbox, InboxSettings, Listing, Opened, Selection, Waiting } from '../inbox/inbox.ts'
 import { type Conformance, equal, rejects } from './expectations.ts'
-import { id, message, reason, withoutEvent } from './kept-message.ts'
+import { id, message, reason, usualSettings, withoutEvent } from './kept-message.ts'
 
 /** Makes the inboxes to check. */
 export interface InboxUnderTest {
@@ -17,19 +16,6 @@ export interface InboxUnderTest {
    * reports no gap after a restart. Default `true`.
    */
   readonly reportsGaps?: boolean
-}
-
-const silent = (): void => {}
-
-const onCapacity: InboxSettings = {
-  pendingMessages: 1000,
-  pendingBytes: 1_000_000,
-  overflow: 'refuse',
-  clock: systemClock,
-  log: { debug: silent, info: silent, warn: silent, error: silent },
-  onConflated: silent,
-  onFailure: silent,
-  onCapacity: silent,
 }
 
 /** Adds a check. The suite creates and opens an inbox for it. */
@@ -51,7 +37,7 @@ type Check = (name: string, run: (inbox: Inbox, opened: Opened) => Promise<void>
  */
 export function inboxConformance(subject: InboxUnderTest): readonly Conformance[] {
   const checks: Conformance[] = []
-  const check: Check = (name, run, settings = onCapacity) => {
+  const check: Check = (name, run, settings = usualSettings) => {
     checks.push({
       name,
       async run() {
@@ -130,7 +116,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
       await inbox.put([message(7)])
       equal(inbox.usage().messages, 3)
     },
-    { ...onCapacity, pendingMessages: 3 },
+    { ...usualSettings, pendingMessages: 3 },
   )
 
   check(
@@ -141,7 +127,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
       await inbox.put([message(3, 40)])
       equal(inbox.usage(), { messages: 2, bytes: 100 })
     },
-    { ...onCapacity, pendingBytes: 100 },
+    { ...usualSettings, pendingBytes: 100 },
   )
 
   check('A dead letter is kept with its reason, and is no longer pending', async (inbox) => {
@@ -229,7 +215,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
       await rejects(inbox.revive(id(1)), 'inbox_full')
       equal((await inbox.deadLetters({ limit: 10 })).length, 1)
     },
-    { ...onCapacity, pendingMessages: 1 },
+    { ...usualSettings, pendingMessages: 1 },
   )
 
   check('A discarded dead letter is deleted', async (inbox) => {
@@ -256,12 +242,12 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     await rejects(inbox.put([message(1)]), 'inbox_unavailable')
   })
 
-  reopenChecks(subject, check, onCapacity)
+  reopenChecks(subject, check)
   return checks
 }
 
 /** Checks what a new process finds in a durable inbox. */
-function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Check, onCapacity: InboxSettings): void {
+function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Check): void {
   if (reopen === undefined) return
   check('A new process finds the messages that are not settled, claimed or not, in the order of ids', async (inbox) => {
     await inbox.put([message(1), message(2)])
@@ -271,7 +257,7 @@ function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Che
     await inbox.deadLetter(id(3), reason)
     // A settle or a claim need not be durable at once. It is durable with the next put.
     await inbox.put([message(5)])
-    const again = await reopen(inbox, onCapacity)
+    const again = await reopen(inbox, usualSettings)
     const { waiting, lastId } = await again.open()
     equal(await idsOf(waiting), [id(1), id(4), id(5)])
     equal(lastId, id(5))
@@ -289,7 +275,7 @@ function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Che
     await inbox.claim(id(1))
     await inbox.reschedule(id(1), { attempts: 3, notBefore: 1_800_000_000_000 })
     await inbox.put([message(2)])
-    const again = await reopen(inbox, onCapacity)
+    const again = await reopen(inbox, usualSettings)
     const [first] = await all((await again.open()).waiting)
     equal(
       { id: first?.id, attempts: first?.attempts, notBefore: first?.notBefore },
@@ -301,13 +287,13 @@ function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Che
     `A new process ${reportsGaps ? 'reports' : 'does not report'} a gap when the inbox was not closed`,
     async (inbox) => {
       await inbox.put([message(1)])
-      const again = await reopen(inbox, onCapacity)
+      const again = await reopen(inbox, usualSettings)
       equal(
         (await again.open()).gaps?.map((gap) => gap.reason),
         reportsGaps ? ['restarted'] : undefined,
       )
       await again.close()
-      const last = await reopen(again, onCapacity)
+      const last = await reopen(again, usualSettings)
       // An inbox can report that it was closed for a while.
       equal((await last.open()).gaps?.filter((gap) => gap.reason !== 'stopped') ?? [], [])
       await last.close()
@@ -318,7 +304,7 @@ function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Che
     await inbox.settle(id(1))
     await inbox.settle(id(2))
     await inbox.close()
-    const again = await reopen(inbox, onCapacity)
+    const again = await reopen(inbox, usualSettings)
     const { lastId, waiting } = await again.open()
     equal(lastId, id(2))
     equal(await idsOf(waiting), [])
@@ -327,7 +313,7 @@ function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Che
   check('A new process finds 300 messages in the order of ids', async (inbox) => {
     const numbers = Array.from({ length: 300 }, (_, n) => n)
     await Promise.all(numbers.map((n) => inbox.put([message(n)])))
-    const again = await reopen(inbox, onCapacity)
+    const again = await reopen(inbox, usualSettings)
     equal(await idsOf((await again.open()).waiting), numbers.map(id))
     await again.close()
   })

@@ -1,4 +1,19 @@
-import type { DeadLetterReason, InboxMessage } from '../inbox/inbox.ts'
+import { systemClock } from '../base/clock.ts'
+import type { DeadLetterReason, InboxMessage, InboxSettings } from '../inbox/inbox.ts'
+
+const silent = (): void => {}
+
+/** The settings of an inbox that has capacity for every message of a check. */
+export const usualSettings: InboxSettings = {
+  pendingMessages: 1000,
+  pendingBytes: 1_000_000,
+  overflow: 'refuse',
+  clock: systemClock,
+  log: { debug: silent, info: silent, warn: silent, error: silent },
+  onConflated: silent,
+  onFailure: silent,
+  onCapacity: silent,
+}
 
 /** A reason for a dead letter. */
 export const reason: DeadLetterReason = { error: 'Error: no', attempts: 5, diedAt: 1_700_000_000_000 }

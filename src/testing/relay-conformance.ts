@@ -1,4 +1,4 @@
-import { systemClock } from '../base/clock.ts'
+import { pause, systemClock } from '../base/clock.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { RelayInbox } from '../inbox/inbox.ts'
@@ -104,7 +104,7 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
   async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
     for (const endsAtMs = Date.now() + patienceMs; !(await isSo());) {
       if (Date.now() > endsAtMs) throw new Error(`Expected within ${patienceMs} ms that ${what}.`)
-      await pause(20)
+      await pause(systemClock, 20)
     }
   }
 
@@ -117,7 +117,7 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
   })
 
   check('Messages of a VIN are handled in the order of their arrival, while others run beside', async (begin) => {
-    const { receiver, runs } = await begin(() => pause(Math.random() * 5))
+    const { receiver, runs } = await begin(() => pause(systemClock, Math.random() * 5))
     const numbers = Array.from({ length: 200 }, (_, n) => n)
     const statuses = await Promise.all(numbers.map((n) => post(receiver, n % 10, n)))
     equal([...new Set(statuses)], [200])
@@ -141,7 +141,7 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
     const started: Run[] = []
     const handle = (run: Run): Promise<void> => {
       started.push(run)
-      return pause(2)
+      return pause(systemClock, 2)
     }
     const processes = [await begin(handle), await begin(handle)]
     const numbers = Array.from({ length: 200 }, (_, n) => n)
@@ -151,7 +151,7 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
     }
     await until('200 handlers have run', () => processes.flatMap(({ runs }) => runs).length >= 200)
     // Time for one that runs a second time.
-    await pause(200)
+    await pause(systemClock, 200)
     for (let vehicle = 0; vehicle < 10; vehicle += 1)
       equal(
         numbersOf(started, vehicle),
@@ -253,10 +253,4 @@ function summary(runs: readonly Run[]): readonly (readonly [string, number])[] {
 
 function numbersOf(runs: readonly Run[], vehicle: number): readonly number[] {
   return summary(runs).flatMap(([vin, number]) => (vin === vinOf(vehicle) ? [number] : []))
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    systemClock.after(ms, resolve)
-  })
 }

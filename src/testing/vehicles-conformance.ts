@@ -1,25 +1,12 @@
-import { systemClock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { seqOf } from '../inbox/delivery-id.ts'
 import type { Inbox, InboxSettings, Opened } from '../inbox/inbox.ts'
 import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import { type Conformance, equal } from './expectations.ts'
 import type { InboxUnderTest } from './inbox-conformance.ts'
-import { id, message, reason } from './kept-message.ts'
+import { id, message, reason, usualSettings } from './kept-message.ts'
 
-const silent = (): void => {}
-
-const settings: InboxSettings = {
-  pendingMessages: 1000,
-  pendingBytes: 1_000_000,
-  overflow: 'refuse',
-  clock: systemClock,
-  log: { debug: silent, info: silent, warn: silent, error: silent },
-  keepsVehicles: true,
-  onConflated: silent,
-  onFailure: silent,
-  onCapacity: silent,
-}
+const settings: InboxSettings = { ...usualSettings, keepsVehicles: true }
 
 const state = (vin: string, n: number, seenMs: number = n): StoredVehicle => ({
   vin,

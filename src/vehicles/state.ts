@@ -8,6 +8,8 @@ import type { AnyVehicleView, Change, EdgeMemory } from './edge.ts'
 /**
  * Fields whose `null` is a value and means none, for instance no destination. For every other field, `null` means that the vehicle
  * does not report a value now, and the last value stays.
+ * `ChargingCableType` and `FastChargerPresent` are sent as `null` with both meanings. They keep their last value, so a vehicle that
+ * falls asleep does not look unplugged. Ask for `{ invalid: true }` to see the change to `null`.
  */
 export const nullMeansNone: ReadonlySet<string> = new Set([
   'DestinationName',
@@ -15,12 +17,6 @@ export const nullMeansNone: ReadonlySet<string> = new Set([
   'MinutesToArrival',
   'TimeToFullCharge',
 ])
-
-/**
- * Fields whose `null` has been seen with both meanings: "nothing is plugged in", and "asleep, not reported". They keep their last
- * value, so a vehicle that falls asleep does not look unplugged. Ask for `{ invalid: true }` to see the change to `null`.
- */
-export const nullIsAmbiguous: ReadonlySet<string> = new Set(['ChargingCableType', 'FastChargerPresent'])
 
 /** The most fields that are kept. The catalogue has 251, but a sender could make up any number of names. */
 const mostFields = 1_000

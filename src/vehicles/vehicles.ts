@@ -9,7 +9,7 @@ import type { InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import type { AnyVehicleView, Change, Edge, Occurrence, VehicleView } from './edge.ts'
-import { EdgeRules } from './rules.ts'
+import { EdgeIndex } from './edge-index.ts'
 import { applied, type Applied, type Arrival, gapEnd, type Slots, Snapshot, VehicleState } from './state.ts'
 
 /** The newest state of each vehicle: `receiver.vehicles`. */
@@ -177,27 +177,27 @@ interface OpenVehicle {
 }
 
 /** `receiver.vehicles` in the process that has the states. */
-export interface FleetVehicles extends Vehicles<FieldCatalogue> {
+export interface LocalVehicles extends Vehicles<FieldCatalogue> {
   get(vin: string): Promise<Snapshot | undefined>
   list(which?: Parameters<Vehicles['list']>[0]): Promise<readonly Snapshot[]>
   /** Notes a gap that another process noticed. The event of a gap of all vehicles is handled elsewhere. */
   noteGap(gap: Pick<KeptGap, 'vin' | 'fromMs' | 'toMs'>): Promise<void>
 }
 
-export interface FleetStateOptions {
+interface VehicleStatesOptions {
   readonly store: VehicleStore
   readonly slots: Slots
   readonly clock: Clock
-  readonly rules?: EdgeRules
+  readonly edges?: EdgeIndex
 }
 
 /**
  * The newest state of each vehicle. A lane opens one message at a time, so the messages of a vehicle change its state in order. The
  * state is in memory while one of its messages is not over, and otherwise in the store.
  */
-export class Fleet {
+export class VehicleStates {
   readonly slots: Slots
-  readonly rules: EdgeRules
+  readonly edges: EdgeIndex
   readonly #store: VehicleStore
   readonly #clock: Clock
   readonly #open = new PassingMap<string, OpenVehicle>()
@@ -209,11 +209,11 @@ export class Fleet {
   /** The `seq` of the newest message of earlier processes. */
   #lastBefore = -1
 
-  constructor({ store, slots, clock, rules = new EdgeRules() }: FleetStateOptions) {
+  constructor({ store, slots, clock, edges = new EdgeIndex() }: VehicleStatesOptions) {
     this.#store = store
     this.slots = slots
     this.#clock = clock
-    this.rules = rules
+    this.edges = edges
   }
 
   /** Call this once the inbox is open. Reads the gaps of all vehicles, and applies messages that a crash kept out of the stored states. */
@@ -325,7 +325,7 @@ export class Fleet {
   }
 
   /** `receiver.vehicles`. Each method calls `open` first. */
-  api(open: () => Promise<void>): FleetVehicles {
+  api(open: () => Promise<void>): LocalVehicles {
     const view = (state: VehicleState): Snapshot =>
       new Snapshot(state, this.#clock.now(), this.#gapTo(seqNow, state.vin))
     return {
@@ -359,7 +359,7 @@ export class Fleet {
       },
       stats: async () => {
         await open()
-        return { ...(await this.#store.count()), edges: this.rules.size }
+        return { ...(await this.#store.count()), edges: this.edges.size }
       },
     }
   }
@@ -370,11 +370,10 @@ export class Fleet {
     const found = applied(before, arrival)
     const { after } = found
     const nowMs = event.receivedAt.getTime()
-    const { size } = this.rules
-    if (size === 0) return { after, found, happened: none, gapTo }
+    if (this.edges.size === 0) return { after, found, happened: none, gapTo }
     const views = { before: new Snapshot(before, nowMs, gapTo), after: new Snapshot(after, nowMs, gapTo) }
     const fields = found.touched.flatMap((slot) => this.slots.names[slot] ?? [])
-    const edges = this.rules.touched(event, fields, views.before, views.after)
+    const edges = this.edges.touched(event, fields, views.before, views.after)
     if (edges.length === 0) return { after, found, happened: none, gapTo }
     const memory = new Map(Object.entries(before.memory ?? {}))
     const happened: Happened[] = []
@@ -390,7 +389,7 @@ export class Fleet {
         happened.push({ edge: name, error })
       }
     }
-    return { after: remembering(after, memory, this.rules), found, happened, gapTo }
+    return { after: remembering(after, memory, this.edges), found, happened, gapTo }
   }
 
   #read(vin: string, stored: StoredVehicle | undefined): VehicleState {
@@ -448,8 +447,8 @@ interface Advanced {
 const seqNow = Number.MAX_SAFE_INTEGER
 
 /** Stores what edges remember, without edges that are no longer registered. */
-function remembering(state: VehicleState, memory: Map<string, EdgeMemoryValue>, rules: EdgeRules): VehicleState {
-  for (const name of memory.keys()) if (!rules.has(name)) memory.delete(name)
+function remembering(state: VehicleState, memory: Map<string, EdgeMemoryValue>, edges: EdgeIndex): VehicleState {
+  for (const name of memory.keys()) if (!edges.has(name)) memory.delete(name)
   if (memory.size === 0) return state.memory === undefined ? state : state.with({ memory: undefined })
   return state.with({ memory: Object.fromEntries(memory) })
 }

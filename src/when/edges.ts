@@ -129,8 +129,6 @@ function renamed<Happened extends Occurrence>(inner: Detecting<Happened>, name: 
   return edge(given)
 }
 
-const yesOrNo = (value: boolean | undefined): boolean => value === true
-
 /** The part of a derived name that says which options are set, for instance `,first`. */
 const marks = (options: object): string =>
   Object.entries(options)
@@ -146,7 +144,7 @@ function changeOf(
   { first, invalid: isInvalidAsked }: FirstOption & InvalidOption,
 ): Change | undefined {
   const change = changes.find((one) => one.field === field)
-  if (change === undefined || (change.first && !yesOrNo(first)) || (change.invalid && !yesOrNo(isInvalidAsked)))
+  if (change === undefined || (change.first && first !== true) || (change.invalid && isInvalidAsked !== true))
     return undefined
   return change
 }
@@ -325,7 +323,7 @@ function switched<Value>(
   const before = !change.first && (memory === true || to.wasOn)
   const after = to.isOver || (before && !to.isBack)
   const remembered = after && !to.isOver ? true : null
-  const happens = before !== after && after === to.happensOn && (!change.first || yesOrNo(to.first))
+  const happens = before !== after && after === to.happensOn && (!change.first || to.first === true)
   return happens ? { happened: change, memory: remembered } : { memory: remembered }
 }
 
@@ -390,7 +388,7 @@ function aboutTheVehicle(
     topics: ['state', 'connectivity', 'vehicle_data'],
     detect({ before, after, event }) {
       const was = isSo(before)
-      if (isSo(after) !== true || was === true || (was === undefined && !yesOrNo(options.first))) return undefined
+      if (isSo(after) !== true || was === true || (was === undefined && options.first !== true)) return undefined
       return { happened: { at: timeOf(event), acrossGap: was !== undefined && !before.isOnlineCertain } }
     },
   })
@@ -437,7 +435,7 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
       const is = condition.test(after)
       // Remembered only while it is neither true nor false. Otherwise the values say it.
       if (is === undefined) return { memory: was ?? notKnown }
-      if (is !== wanted || was === is || (was === undefined && !yesOrNo(options.first))) return { memory: null }
+      if (is !== wanted || was === is || (was === undefined && options.first !== true)) return { memory: null }
       const isAcross = fields.some((field) => before.value(field) !== undefined && !before.isCertain(field))
       return { happened: { at: timeOf(event), acrossGap: isAcross }, memory: null }
     },

@@ -16,9 +16,10 @@ export function topicOf(message: JsonObject): WireTopic | undefined {
 
 const label = /^[^:]+:telemetry:(\w+)$/i
 
-const topics: ReadonlyMap<string, WireTopic> = /* @__PURE__ */ new Map(
-  (['state', 'data', 'errors', 'alerts', 'connectivity', 'vehicle_data'] as const).map((topic) => [topic, topic]),
-)
+/** The topics of the wire. */
+export const wireTopics: readonly WireTopic[] = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity']
+
+const topics: ReadonlyMap<string, WireTopic> = /* @__PURE__ */ new Map(wireTopics.map((topic) => [topic, topic]))
 
 /** The longest label to remember, in characters. */
 const mostRemembered = 100

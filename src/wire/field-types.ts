@@ -15,7 +15,7 @@ const closedDoors: Doors = {
   trunkRear: false,
 }
 
-const tiresWithoutWarning: Tires = {
+export const tiresWithoutWarning: Tires = {
   frontLeft: false,
   frontRight: false,
   rearLeft: false,

@@ -185,7 +185,8 @@ function parsed(text: string): unknown {
 
 describe('Input that breaks parsers', () => {
   const deep = 100_000
-  const onCapacity = (): Receiver => createReceiver({ secret, log, limits: { bodyBytes: 4_194_304 } }).on('*', () => {})
+  const withLargeBodies = (): Receiver =>
+    createReceiver({ secret, log, limits: { bodyBytes: 4_194_304 } }).on('*', () => {})
   const state = '{"vin":"A","state":"online"}'
 
   test.each([
@@ -223,7 +224,7 @@ describe('Input that breaks parsers', () => {
     ['the prototype as VIN', '{"vin":"__proto__","state":"online"}', 200],
     ['keys of Object', '{"hasOwnProperty":1,"toString":2,"valueOf":3,"vin":"toString","state":"constructor"}', 200],
   ])('%s', async (_case, body, status) => {
-    const receiver = onCapacity()
+    const receiver = withLargeBodies()
     const started = performance.now()
     for (const path of ['/', '/services/collector']) {
       const answer = await receiver.accept({ authorization: `Splunk ${secret}`, body, path })

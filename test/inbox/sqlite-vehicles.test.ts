@@ -196,6 +196,28 @@ test('a new file gets every state that is known', async () => {
   expect([...disk.rows.keys()].toSorted()).toEqual(['A', 'B', 'C'])
 })
 
+test('a new file gets the newest state of a vehicle that is in memory twice', async () => {
+  const disk = new Disk()
+  disk.begin()
+  const settleAll = async (first: number, last: number): Promise<void> => {
+    for (let n = first; n <= last; n += 1) {
+      disk.accept(vinOf(n))
+      disk.settle(vinOf(n))
+    }
+    await disk.clock.advance(6_000)
+    while (disk.vehicles.isDue) await disk.commit()
+  }
+  // After 50,000 states the inbox begins a new list of those in memory, and keeps the full one.
+  await settleAll(0, 50_000)
+  await settleAll(0, 0)
+  const newest = disk.rows.get(vinOf(0))?.seq
+  disk.rows.clear()
+  disk.vehicles.rewrite()
+  while (disk.vehicles.isDue) await disk.commit()
+  expect(disk.rows.get(vinOf(0))?.seq).toBe(newest)
+  expect(newest).toBe(disk.known().get(vinOf(0)))
+})
+
 test('states of a failed commit are written by the next one', async () => {
   const disk = new Disk()
   disk.begin()

@@ -76,7 +76,8 @@ if (settings.inbox.role !== 'receive') {
     )
 }
 
-const server = await adapter.serve(receiver, { port: 0, hostname: '127.0.0.1' })
+// The balancer needs time to notice: docs/operating.md.
+const server = await adapter.serve(receiver, { port: 0, hostname: '127.0.0.1', delayBeforeCloseMs: 1_500 })
 // What is alive, for `weigh`.
 if (process.argv[2] === 'node') {
   setFlagsFromString('--expose-gc')

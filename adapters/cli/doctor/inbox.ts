@@ -14,6 +14,7 @@ import {
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { FleethookError } from '../../../src/base/errors.ts'
+import { secretErrors } from '../../../src/receiver/refusals.ts'
 import { applicationId, schemaVersion } from '../../inbox/sqlite/file/schema.ts'
 import { type Circumstances, codeOf, fail, type Finding, type KeptError, ok, skip, warn } from './check.ts'
 import { numberAt } from './webhook.ts'
@@ -258,9 +259,6 @@ function refusals(stats: unknown): readonly (readonly [string, number])[] {
   return Object.entries(typeof refused === 'object' && refused !== null ? refused : {})
 }
 
-/** Reasons that mean: the service and the receiver do not share the secret. */
-const ofSecrets: ReadonlySet<string> = new Set(['authorization_missing', 'authorization_scheme', 'secret_wrong'])
-
 /** What was refused beside the requests of the group `proxy`, and what to do about the most frequent reason. */
 function refusedRequests(
   counts: readonly (readonly [string, number])[],
@@ -280,7 +278,7 @@ function refusedRequests(
   const last = remembered.findLast(({ kind, isTest, error }) => kind === 'refused' && !isTest && error === most[0])
   const text = `Refused since the start: ${others.map(([error, count]) => `${error} ${count}`).join(', ')}.${last === undefined ? '' : ` The last at ${last.at}.`}`
   const todo = `${most[0]}: ${last?.hint ?? 'see docs/troubleshooting.md.'}`
-  if (!ofSecrets.has(most[0])) return warn(id, text, todo)
+  if (!secretErrors.has(most[0])) return warn(id, text, todo)
   // A stranger can send wrong secrets too, so they are no failure while other messages arrive.
   return (receives ? warn : fail)(id, text, `${todo} \`fleethook webhook set\` sends WEBHOOK_SECRET to the service.`)
 }

@@ -2,6 +2,7 @@ import type { WriteStream } from 'node:tty'
 import { createLogUpdate } from 'log-update'
 import prettyMs from 'pretty-ms'
 import wrapAnsi from 'wrap-ansi'
+import { secretErrors } from '../../../src/receiver/refusals.ts'
 import { checkDigits } from '../../../src/wire/identity.ts'
 import { colorsFor, type Colors } from '../terminal.ts'
 import type { Bottleneck, Pace } from './pace.ts'
@@ -229,12 +230,9 @@ function troubles(result: SendResult, options: SendOptions, colors: Colors, widt
   ]
 }
 
-/** Refusals that the secret causes. */
-const ofSecrets: ReadonlySet<string> = new Set(['authorization_missing', 'authorization_scheme', 'secret_wrong'])
-
 /** What `send` adds to the receiver's own hint. */
 function secretHint({ error = '' }: RefusalBody, { secret }: SendOptions): string {
-  if (!ofSecrets.has(error)) return ''
+  if (!secretErrors.has(error)) return ''
   if (secret === undefined) return ' No secret was sent: set WEBHOOK_SECRET in the environment or in .env.'
   return ` The secret that was sent has the check digits ${checkDigits(secret)}. The receiver prints its own when it starts.`
 }

@@ -1,13 +1,13 @@
 import type { BackendParts } from '../../../src/backend/backend.ts'
 import { LocalBackend } from '../../../src/backend/local.ts'
-import type { Clock } from '../../../src/base/clock.ts'
+import { pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { RequestScope } from '../../../src/dispatch/work.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { DeadLetter, InboxMessage, KeptGap, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
-import type { FleetVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
+import type { LocalVehicles, VehiclesStats } from '../../../src/vehicles/vehicles.ts'
 import { createObjectInbox, type ObjectInbox } from './object-inbox.ts'
 import type { InboxObject, InboxObjectClass, ObjectState, ObjectStorage } from './platform.ts'
 import { createRestingClock, type RestingClock } from './resting-clock.ts'
@@ -127,6 +127,8 @@ class Shard implements Questions {
       inbox: () => inbox,
       settings: { ...settings, ack: 'stored', clock },
       scope: this.#scope,
+      // Time passes without the object.
+      watchesTime: false,
     })
   }
 
@@ -172,7 +174,7 @@ class Shard implements Questions {
     return found && reportOf(found)
   }
 
-  async vehicles(which: Parameters<FleetVehicles['list']>[0]): Promise<readonly SentVehicle[]> {
+  async vehicles(which: Parameters<LocalVehicles['list']>[0]): Promise<readonly SentVehicle[]> {
     return (await this.#vehicles().list(which)).map(reportOf)
   }
 
@@ -188,7 +190,7 @@ class Shard implements Questions {
     return this.#backend.replay(withDates(which), { env: this.#scope.env })
   }
 
-  #vehicles(): FleetVehicles {
+  #vehicles(): LocalVehicles {
     const { vehicles } = this.#backend
     if (vehicles !== undefined) return vehicles
     throw new FleethookError('option_invalid', 'This object keeps no state of vehicles: the option `vehicles` is off.')
@@ -253,12 +255,6 @@ class Shard implements Questions {
       before = now
     }
   }
-}
-
-function pause(clock: Clock, ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    clock.after(ms, resolve)
-  })
 }
 
 function withDates<Selected extends Exclude<Which, string>>(which: Selected): Selected

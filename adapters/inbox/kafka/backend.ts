@@ -7,7 +7,7 @@ import { backgroundTimer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog, type Log } from '../../../src/base/log.ts'
 import type { Lifecycle } from '../../../src/dispatch/running.ts'
-import { noRequest, type RequestScope } from '../../../src/dispatch/work.ts'
+import type { RequestScope } from '../../../src/dispatch/work.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../../src/hosting/drainable.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
@@ -207,8 +207,8 @@ export class KafkaBackend implements Backend {
     return new LocalBackend({
       ...this.#parts,
       settings: { ...this.#parts.settings, ack: 'stored' },
-      // A copy, because `noRequest` itself makes the backend watch for stalls. A stall of this half is no gap: others receive meanwhile.
-      scope: { ...noRequest },
+      // A stall of this half is no gap: others receive meanwhile.
+      watchesTime: false,
       inbox: (inbox) => {
         let reader: Reader | undefined
         const opened = (): Reader => {

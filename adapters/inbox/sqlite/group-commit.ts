@@ -178,7 +178,7 @@ export function createGroupCommit({
     } catch (error) {
       // The failed commit may have written these messages although their puts are refused.
       retracted = [...retracted, ...messages.map(({ seq }) => seq)]
-      requeue(group)
+      writeAgain(group)
       writing = undefined
       onFailed(error, messages.length)
       for (const waiter of [...group.puts, ...group.moves, ...group.flushes]) waiter.reject(error)
@@ -202,7 +202,7 @@ export function createGroupCommit({
     else if (updates.size + settled.size > 0) scheduleLazily()
   }
 
-  function requeue(group: CommitGroup): void {
+  function writeAgain(group: CommitGroup): void {
     if (group.vehicles !== undefined) vehicles?.giveBack(group.vehicles)
     for (const seq of group.settled) settled.add(seq)
     const newer = updates

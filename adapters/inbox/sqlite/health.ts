@@ -189,28 +189,12 @@ export function tidyRegularly({
   readonly health: Health
   readonly onFigures: (figures: FileFigures) => void
 }): () => void {
-  let isStopped = false
-  let timer = backgroundTimer(clock, tidyMs, () => void tidy())
-
-  async function tidy(): Promise<void> {
-    try {
-      for (let more = true; more && !isStopped && health.isUsable;) {
-        const result = await file.tidy(sign(), pendingBytes())
-        more = result.more
-        onFigures(result)
-        health.noteRoom(result.hasRoom)
-        await setImmediate()
-      }
-    } catch (error) {
-      health.failed(error)
-    }
-    if (!isStopped) timer = backgroundTimer(clock, tidyMs, () => void tidy())
-  }
-
-  return () => {
-    isStopped = true
-    timer.cancel()
-  }
+  return regularly(clock, tidyMs, health, async () => {
+    const result = await file.tidy(sign(), pendingBytes())
+    onFigures(result)
+    health.noteRoom(result.hasRoom)
+    return result.more
+  })
 }
 
 const adoptMs = 60_000
@@ -231,22 +215,34 @@ export function adoptRegularly({
   readonly onPart: (part: Part, figures: FileFigures) => void
   readonly onUnopened: (unopened: readonly UnopenedInbox[]) => void
 }): () => void {
-  let isStopped = false
-  let timer = backgroundTimer(clock, adoptMs, () => void adopt())
+  return regularly(clock, adoptMs, health, async () => {
+    if (health.refusal !== undefined) return false
+    const { part, unopened, ...figures } = await file.adopt(sign())
+    if (part === undefined) onUnopened(unopened)
+    else onPart(part, figures)
+    return part !== undefined
+  })
+}
 
-  async function adopt(): Promise<void> {
+/**
+ * Runs `step` every `intervalMs` while the file can be written, and again at once as long as it resolves to `true`. Returns a
+ * function that ends that.
+ */
+function regularly(clock: Clock, intervalMs: number, health: Health, step: () => Promise<boolean>): () => void {
+  let isStopped = false
+  let timer = backgroundTimer(clock, intervalMs, () => void run())
+
+  async function run(): Promise<void> {
     try {
-      for (let more = true; more && !isStopped && health.isUsable && health.refusal === undefined;) {
-        const { part, unopened, ...figures } = await file.adopt(sign())
-        more = part !== undefined
-        if (part === undefined) onUnopened(unopened)
-        else onPart(part, figures)
+      for (let more = true; more && !isStopped && health.isUsable;) {
+        more = await step()
+        // Other work gets its turn.
         await setImmediate()
       }
     } catch (error) {
       health.failed(error)
     }
-    if (!isStopped) timer = backgroundTimer(clock, adoptMs, () => void adopt())
+    if (!isStopped) timer = backgroundTimer(clock, intervalMs, () => void run())
   }
 
   return () => {

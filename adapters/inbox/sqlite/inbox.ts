@@ -10,7 +10,6 @@ import type {
   InboxMessage,
   InboxSettings,
   KeptGap,
-  ListedMessage,
   Selection,
   Waiting,
 } from '../../../src/inbox/inbox.ts'
@@ -30,7 +29,7 @@ import type {
 import { rowBytes } from './file/retention.ts'
 import { createGroupCommit } from './group-commit.ts'
 import { adoptRegularly, createHealth, tidyRegularly } from './health.ts'
-import { createKeptMessages, type ClaimableMessage } from './kept-messages.ts'
+import { type CachedMessage, createMessageCache } from './message-cache.ts'
 import type { SqliteSettings } from './options.ts'
 import { createVehicleRows } from './vehicles.ts'
 import { closedError, createCrashSuspects, logAdopted, logUnopened, openWhenFree, recoveredPages } from './recovery.ts'
@@ -52,7 +51,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   )
   const pending = { messages: 0, bytes: 0 }
   const pendingBytes = (): number => pending.bytes + pending.messages * rowBytes
-  const kept = createKeptMessages()
+  const cache = createMessageCache()
   const crashSuspects = createCrashSuspects()
   const control = createControl(path, settings)
   /** Moves that a failed commit may or may not have written. They are written again when the file is usable. */
@@ -194,16 +193,16 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     }
   }
 
-  async function findInFile(id: string, seq: number): Promise<ClaimableMessage | undefined> {
+  async function findInFile(id: string, seq: number): Promise<CachedMessage | undefined> {
     if (commits.isSettling(seq)) return undefined
     if (commits.isChanging(seq)) await commits.flush()
     const found = await readFile(() => file.find(seq))
     if (found?.message.id !== id) return undefined
-    return kept.get(id) ?? { ...found, seq, isClaimed: false }
+    return cache.get(id) ?? { ...found, seq, isClaimed: false }
   }
 
   /** A disk that fails for a while must not look like a message that kills its process. */
-  function takeBackClaim(found: ClaimableMessage, error: unknown): never {
+  function takeBackClaim(found: CachedMessage, error: unknown): never {
     const { seq, message } = found
     found.deliveries -= 1
     commits.update({ seq, deliveries: -1 })
@@ -211,25 +210,34 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     throw error
   }
 
-  /** Everything that is selected, read page by page so that other work can run in between. */
-  async function list<T>(
-    which: Selection,
-    read: (which: Selection, after: number) => Promise<Page<T>>,
+  /** At most `limit` items, read page by page from `start` on so that other work can run in between. */
+  async function readPages<T>(
+    limit: number,
+    start: number,
+    read: (limit: number, from: number) => Promise<Page<T>>,
   ): Promise<readonly T[]> {
     await commits.flush()
-    const afterSeq = which.after === undefined ? -1 : seqOf(which.after)
-    // The id of a message is never older than its receipt.
-    const beforeFrom = which.fromMs === undefined ? -1 : firstSeqAt(which.fromMs) - 1
     const items: T[] = []
-    let next: number | undefined = Math.max(Number.isNaN(afterSeq) ? -1 : afterSeq, beforeFrom)
-    while (next !== undefined && items.length < which.limit) {
-      const after = next
-      const page: Page<T> = await readFile(() => read({ ...which, limit: which.limit - items.length }, after))
+    for (let next: number | undefined = start; next !== undefined && items.length < limit;) {
+      const from = next
+      const page: Page<T> = await readFile(() => read(limit - items.length, from))
       items.push(...page.items)
       next = page.next
       if (next !== undefined) await setImmediate()
     }
     return items
+  }
+
+  /** Everything that is selected, oldest first. */
+  function list<T>(
+    which: Selection,
+    read: (which: Selection, after: number) => Promise<Page<T>>,
+  ): Promise<readonly T[]> {
+    const afterSeq = which.after === undefined ? -1 : seqOf(which.after)
+    // The id of a message is never older than its receipt.
+    const beforeFrom = which.fromMs === undefined ? -1 : firstSeqAt(which.fromMs) - 1
+    const start = Math.max(Number.isNaN(afterSeq) ? -1 : afterSeq, beforeFrom)
+    return readPages(which.limit, start, (limit, after) => read({ ...which, limit }, after))
   }
 
   /** The move that undoes a revival: back to the dead letters, or to the settled messages. */
@@ -298,7 +306,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
         newestSeq = Math.max(newestSeq, stored.at(-1)?.seq ?? newestSeq)
         await commits.put(stored)
         for (const [at, message] of messages.entries())
-          kept.wait({ message, seq: stored[at]?.seq ?? 0, deliveries: 0, replayed: false, isClaimed: false })
+          cache.wait({ message, seq: stored[at]?.seq ?? 0, deliveries: 0, replayed: false, isClaimed: false })
       } catch (error) {
         release(messages.length, bytes)
         throw error
@@ -307,11 +315,11 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
 
     async claim(id) {
       const seq = seqOf(id)
-      const found = kept.get(id) ?? (await findInFile(id, seq))
+      const found = cache.get(id) ?? (await findInFile(id, seq))
       if (found === undefined) return undefined
       const { message, deliveries, replayed, changed } = found
       found.deliveries += 1
-      kept.claim(found)
+      cache.claim(found)
       commits.update({ seq, deliveries: 1 })
       if (seq <= crashSuspects.upTo && crashSuspects.mustWriteClaim(message.lane))
         await commits.flush().catch((error: unknown) => takeBackClaim(found, error))
@@ -321,22 +329,22 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     async settle(id, vehicle) {
       const seq = seqOf(id)
       if (vehicle !== undefined) vehicles?.settled(seq, vehicle)
-      const found = kept.get(id)
+      const found = cache.get(id)
       if (found !== undefined && seq > damagedUpTo) {
-        kept.remove(id)
+        cache.remove(id)
         release(1, found.message.bytes)
         return commits.settle(seq)
       }
       if (Number.isNaN(seq) || commits.isSettling(seq)) return
       await moveFromPending({ to: 'settled', seq })
-      kept.remove(id)
+      cache.remove(id)
     },
 
     async reschedule(id, { attempts, notBefore, deliveries: deliveriesFrom }) {
-      const found = kept.get(id)
+      const found = cache.get(id)
       if (found !== undefined) {
         if (deliveriesFrom !== undefined) found.deliveries = deliveriesFrom
-        kept.wait(found)
+        cache.wait(found)
       }
       const update = { seq: seqOf(id), deliveries: 0, attempts, notBefore }
       commits.update(deliveriesFrom === undefined ? update : { ...update, deliveriesFrom })
@@ -346,7 +354,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       const seq = seqOf(id)
       if (vehicle !== undefined) vehicles?.settled(seq, vehicle)
       await moveFromPending({ to: 'dead', seq, ...reason })
-      kept.remove(id)
+      cache.remove(id)
       return 0
     },
 
@@ -361,21 +369,12 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
 
     settled: (which) => list(which, file.settled),
 
-    async messages({ before, ...which }) {
-      await commits.flush()
-      const items: ListedMessage[] = []
+    messages({ before, ...which }) {
       const end = Number.MAX_SAFE_INTEGER
-      let next: number | undefined = before === undefined ? end : seqOf(before)
-      while (next !== undefined && items.length < which.limit) {
-        const from = next
-        const page: Page<ListedMessage> = await readFile(() =>
-          file.messages({ ...which, limit: which.limit - items.length }, Number.isNaN(from) ? end : from),
-        )
-        items.push(...page.items)
-        next = page.next
-        if (next !== undefined) await setImmediate()
-      }
-      return items
+      const start = before === undefined ? end : seqOf(before)
+      return readPages(which.limit, Number.isNaN(start) ? end : start, (limit, from) =>
+        file.messages({ ...which, limit }, from),
+      )
     },
 
     async revive(id, changed) {

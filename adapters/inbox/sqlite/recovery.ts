@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxSettings, Waiting } from '../../../src/inbox/inbox.ts'
-import { elapsedMs } from '../../../src/base/clock.ts'
+import { elapsedMs, pause } from '../../../src/base/clock.ts'
 import type { Log } from '../../../src/base/log.ts'
 import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
 import type { InboxFile, OpenedFile, Page } from './file/interface.ts'
@@ -37,7 +37,7 @@ export async function openWhenFree(
       const isLocked = error instanceof FleethookError && error.code === 'inbox_locked'
       if (!isLocked || isClosed() || elapsedMs(clock) >= untilMs) throw error
       if (!isWaiting) log.warn(`another process has the inbox ${path}: waiting up to ${waitMs} ms for it to end`)
-      await new Promise<void>((resolve) => void clock.after(lockedMs, resolve))
+      await pause(clock, lockedMs)
     }
   }
 }

@@ -233,7 +233,8 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
     },
 
     rewrite() {
-      for (const vehicle of [...older.values(), ...recent.values()])
+      // A vehicle can be in both, and its newest state is the recent one.
+      for (const vehicle of [...recent.values(), ...older.values()])
         if (!dirty.has(vehicle.vin) && !forgotten.has(vehicle.vin)) dirty.set(vehicle.vin, vehicle)
       round = undefined
       beginRound()

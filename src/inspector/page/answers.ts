@@ -88,7 +88,7 @@ export interface Vehicle extends Omit<VehicleInList, 'fields' | 'location'> {
   readonly fields: Readonly<Record<string, FieldOfVehicle>>
 }
 
-export interface FieldOfVehicle {
+interface FieldOfVehicle {
   /** Left out when payloads are hidden. */
   readonly value?: unknown
   readonly at: string

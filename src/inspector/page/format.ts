@@ -69,7 +69,7 @@ export function gistOf(event: Event): string {
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null
 
-export const objectOf = (value: unknown): Readonly<Record<string, unknown>> => (isObject(value) ? value : {})
+const objectOf = (value: unknown): Readonly<Record<string, unknown>> => (isObject(value) ? value : {})
 
 export const memberOf = (value: unknown, name: string): unknown => objectOf(value)[name]
 

@@ -143,7 +143,7 @@ export function List({
   )
 }
 
-export function lagOf({ lagMs, outcome, attempts, item }: ListRow): string {
+function lagOf({ lagMs, outcome, attempts, item }: ListRow): string {
   if (outcome === 'refused') return item?.status === undefined || item.status === 0 ? '' : String(item.status)
   if (outcome === 'failed' || outcome === 'dead') return attempts === undefined ? '' : countOf(attempts, 'run')
   return lagMs === undefined ? '' : durationOf(lagMs)

@@ -23,7 +23,7 @@ export function Empty({
 }
 
 /** Data that is read from a route. */
-export interface Reading<Data> {
+interface Reading<Data> {
   readonly data: Data | undefined
   readonly error: Error | undefined
 }

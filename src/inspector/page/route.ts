@@ -5,7 +5,7 @@ export const views = ['live', 'vehicles', 'dead', 'health'] as const
 export type View = (typeof views)[number]
 
 /** The view in the fragment of the address: `#/vehicles/<vin>/<message>?topic=data`. */
-export interface Route {
+interface Route {
   readonly view: View
   readonly parts: readonly string[]
   readonly query: Readonly<Record<string, string>>

@@ -1,8 +1,9 @@
 import type * as z from 'zod/mini'
+import { pause } from '../../base/clock.ts'
 import { backoffMs } from '../../dispatch/retry.ts'
 import { isJsonObject } from '../../wire/record.ts'
 import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
-import { pause, withDeadline } from './deadline.ts'
+import { withDeadline } from './deadline.ts'
 import { refusalOf, ServiceError } from './service-error.ts'
 
 /** Sends a request, retries it where that is allowed, and reads the answer. */

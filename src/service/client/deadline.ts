@@ -34,19 +34,3 @@ export function withDeadline<T>(deadline: Deadline, run: (signal: AbortSignal) =
     run(controller.signal).finally(done).then(resolve, reject)
   })
 }
-
-/** Waits. Rejects with the signal's reason when the signal is aborted first. */
-export function pause(clock: Clock, ms: number, signal: AbortSignal | undefined): Promise<void> {
-  if (signal?.aborted) return Promise.reject(signal.reason)
-  return new Promise((resolve, reject) => {
-    const abandon = (): void => {
-      timer.cancel()
-      reject(signal?.reason) // oxlint-disable-line prefer-promise-reject-errors -- the caller chooses the reason
-    }
-    const timer = clock.after(ms, () => {
-      signal?.removeEventListener('abort', abandon)
-      resolve()
-    })
-    signal?.addEventListener('abort', abandon, { once: true })
-  })
-}

@@ -1,7 +1,7 @@
+import { pause } from '../../base/clock.ts'
 import { backoffMs } from '../../dispatch/retry.ts'
 import type { GapEvent } from '../../events/event.ts'
 import type { Sink } from '../../receiver/source.ts'
-import { pause } from './deadline.ts'
 
 /** A time in which messages of a vehicle or of an energy site may be missing. */
 interface MissedTime {

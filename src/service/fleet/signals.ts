@@ -1,5 +1,6 @@
 import type { BuiltInFields, ValueOf } from '../../events/fields.ts'
-import type { Doors, FieldValue, Location, Tires, TimeOfDay } from '../../events/values.ts'
+import type { Doors, FieldValue, Location, TimeOfDay } from '../../events/values.ts'
+import { tiresWithoutWarning } from '../../wire/field-types.ts'
 import { courseTo, phases } from './physics.ts'
 import { outsideCelsius, socPercent, type Vehicle } from './vehicle.ts'
 
@@ -59,18 +60,6 @@ const doors: ReadSignal<Doors> = (v) => ({
   trunkRear: v.trunkOpen,
 })
 const window: ReadSignal<'Closed' | 'PartiallyOpen'> = (v) => (v.settings.vented ? 'PartiallyOpen' : 'Closed')
-const noWarnings: Tires = {
-  frontLeft: false,
-  frontRight: false,
-  rearLeft: false,
-  rearRight: false,
-  semiMiddleAxleLeft2: false,
-  semiMiddleAxleRight2: false,
-  semiRearAxleLeft: false,
-  semiRearAxleRight: false,
-  semiRearAxleLeft2: false,
-  semiRearAxleRight2: false,
-}
 
 // One motor, two, or three: which model has which.
 type Motor = 'front' | 'rear' | 'side'
@@ -331,8 +320,8 @@ const newer: Signals = {
   TonneauOpenPercent: missing,
   TonneauPosition: always('Invalid'),
   TonneauTentMode: always('Inactive'),
-  TpmsHardWarnings: always(noWarnings),
-  TpmsSoftWarnings: always(noWarnings),
+  TpmsHardWarnings: always(tiresWithoutWarning),
+  TpmsSoftWarnings: always(tiresWithoutWarning),
   ValetModeEnabled: (v) => v.settings.valet,
   WheelType: wheelsOf,
   WiperHeatEnabled: always(false),

@@ -1,6 +1,7 @@
 import type { Clock } from '../../base/clock.ts'
 import type { Alert, VehicleError } from '../../events/event.ts'
 import type { Encodable } from '../../wire/encode.ts'
+import { wireTopics } from '../../wire/envelope.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 import { type SimulatedMessage, wireMessage } from '../fleet/messages.ts'
 import { syntheticVin } from '../fleet/vin.ts'
@@ -254,8 +255,8 @@ function streamMessage(event: Encodable): ProductMessage {
 
 /** The topics that streams can have. */
 export const streamTopics: readonly string[] = [
-  ...['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity', 'config', 'credits'],
-  ...['live_status', 'site_info', 'tariff_content_v2', 'energy_totals'],
+  ...wireTopics,
+  ...['config', 'credits', 'live_status', 'site_info', 'tariff_content_v2', 'energy_totals'],
 ]
 
 /** The state with today's VINs: a file of an earlier version has others for the same vehicles. */

@@ -24,7 +24,7 @@ import {
   syncFolder,
 } from './database.ts'
 import type { Damage } from './interface.ts'
-import { isIntact, type SqlRow } from './schema.ts'
+import { columnsOf, isIntact, type SqlRow } from './schema.ts'
 
 /** Whether a process ended while it replaced a damaged file. */
 export function isHalfReplaced(path: string): boolean {
@@ -166,13 +166,9 @@ async function copyReadable(
   let lost = 0
   let gapFromMs = Infinity
   const oldMessage = prepared(old, 'SELECT * FROM messages WHERE place = ?')
-  const addMessage = inserter(fresh, 'messages', 'place, id, lane, received_at, door, kind, bytes, crc, text')
-  const addPending = inserter(
-    fresh,
-    'pending',
-    'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
-  )
-  const addDead = inserter(fresh, 'dead', 'place, bytes, error, attempts, died_at, changed')
+  const addMessage = inserter(fresh, 'messages')
+  const addPending = inserter(fresh, 'pending')
+  const addDead = inserter(fresh, 'dead')
   const isPending = fresh.prepare('SELECT 1 FROM pending WHERE place = ?')
   const isDead = fresh.prepare('SELECT 1 FROM dead WHERE place = ?')
 
@@ -253,7 +249,7 @@ function copyState(old: DatabaseSync | undefined, fresh: DatabaseSync, isOurs: b
 /** Copies the states of vehicles that can be read. Messages that they have not seen stay in the damaged file. */
 function copyVehicles(old: DatabaseSync | undefined, fresh: DatabaseSync): void {
   const read = prepared(old, 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT ?')
-  const add = inserter(fresh, 'vehicles', 'vin, place, seen_at, crc, text')
+  const add = inserter(fresh, 'vehicles')
   for (let after = ''; ;) {
     const rows: readonly SqlRow[] = attempt(() => read?.all(after, mostRows)) ?? []
     fresh.exec('BEGIN IMMEDIATE')
@@ -270,7 +266,8 @@ function addGap(fresh: DatabaseSync, row: SqlRow): void {
   add.run(reason, fromMs, toMs, vin, missed)
 }
 
-function inserter(db: DatabaseSync, table: string, columns: string): (row: SqlRow) => void {
+function inserter(db: DatabaseSync, table: keyof typeof columnsOf): (row: SqlRow) => void {
+  const columns = columnsOf[table]
   const names = columns.split(', ')
   const insert = db.prepare(`INSERT OR IGNORE INTO ${table} (${columns}) VALUES (${names.map(() => '?').join(', ')})`)
   return (row) => void insert.run(...names.map((name) => row[name] ?? (name === 'changed' ? null : 0)))

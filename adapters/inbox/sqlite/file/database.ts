@@ -13,7 +13,7 @@ import { dirname, resolve } from 'node:path'
 import process from 'node:process'
 import type * as Sqlite from 'node:sqlite'
 import { FleethookError } from '../../../../src/base/errors.ts'
-import { migrate } from './schema.ts'
+import { migrate, valueOf } from './schema.ts'
 
 /** Double the default of SQLite: a commit of many messages writes fewer pages. A file keeps the page size of its creation. */
 export const pageBytes = 8192
@@ -54,11 +54,6 @@ export function openDatabase(path: string, walPages: number): Sqlite.DatabaseSyn
     closeQuietly(db)
     throw failureOf(error, path)
   }
-}
-
-/** The first column of the only row. */
-export function valueOf(db: Sqlite.DatabaseSync, sql: string): Sqlite.SQLOutputValue | undefined {
-  return Object.values(db.prepare(sql).get() ?? {})[0]
 }
 
 /** Copies the journal into the file, syncs it there, and starts an empty journal. */

@@ -29,13 +29,14 @@ import {
   deadLetterOf,
   downtimeOf,
   gapOf,
+  inTransaction,
   isIntact,
   listedOf,
   messageOf,
   prepareStatements,
-  vehicleOf,
   type SqlRow,
   type Statements,
+  vehicleOf,
   waitingOf,
 } from './schema.ts'
 
@@ -102,7 +103,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       const space = createSpaceKeeper(db, statements, settings, walPages, () => heldAfter)
       const pending = await countPending(statements)
       settleJournal(db)
-      const begun = beginUse(statements, sign, options)
+      const begun = beginUse(db, statements, sign, options)
       const vehicles = isVisit ? heldVehicles(statements) : beginVehicles(statements, sign)
       heldAfter = vehicles?.seq ?? Infinity
       const found = {
@@ -140,6 +141,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 
   /** Marks the file as in use, and reads what the last process left. */
   function beginUse(
+    db: DatabaseSync,
     statements: Statements,
     sign: SignOfLife,
     options: OpenOptions,
@@ -149,7 +151,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     if (!isOurs) hasSuspects = state['closed'] === 0 || state['closed'] === closedWithSuspects
     // Writes no new sign of life, so that a crash before the next one still reports what was refused since the last one.
     if (isOurs && !isVisit) statements.setOpen.run()
-    else if (!isVisit) inTransaction(statements, () => noteStart(statements, state, sign, options))
+    else if (!isVisit) inTransaction(db, () => noteStart(statements, state, sign, options))
     const gaps = statements.gaps.all().map(gapOf)
     holdsGaps = gaps.length > 0
     const ids = [newest?.['id'], state['last_id']].filter((id) => typeof id === 'string')
@@ -176,9 +178,9 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   }
 
   /** On a full disk, the older sign of life stays. */
-  function noteAlive(statements: Statements, sign: SignOfLife): void {
+  function noteAlive({ db, statements }: OpenDatabase, sign: SignOfLife): void {
     try {
-      inTransaction(statements, () => note(statements, 0, sign))
+      inTransaction(db, () => note(statements, 0, sign))
     } catch (error) {
       if (failed(error).code !== 'inbox_full') throw error
       holdsGaps = true
@@ -283,11 +285,11 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 
     async tidy(sign, pendingBytes) {
       return use((on) => {
-        const { statements, space } = on
+        const { db, statements, space } = on
         const moved = saveMoved(on)
         if (moved !== undefined) throw moved
-        if (!isVisit) noteAlive(statements, sign)
-        const more = inTransaction(statements, () => space.step(sign.nowMs, pendingBytes))
+        if (!isVisit) noteAlive(on, sign)
+        const more = inTransaction(db, () => space.step(sign.nowMs, pendingBytes))
         ensureReserve(path)
         deadLetters = countDead(statements)
         return { more: more || space.shrink(), hasRoom: space.hasRoom(), ...figures(statements) }
@@ -306,10 +308,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 
     async probe(nowMs, pendingBytes) {
       const step = (): boolean =>
-        use(
-          ({ statements, space }) =>
-            !space.hasRoom() && inTransaction(statements, () => space.step(nowMs, pendingBytes)),
-        )
+        use(({ db, space }) => !space.hasRoom() && inTransaction(db, () => space.step(nowMs, pendingBytes)))
       // Other work gets its turn between two steps.
       while (step()) await setImmediate()
       return use(({ space }) => space.hasRoom() && ensureReserve(path))
@@ -332,9 +331,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     countVehicles: async () => use(({ statements }) => Number(statements.countVehicles.get()?.['vehicles'])),
 
     removeUnseen: async (ms) =>
-      use(({ statements }) =>
-        inTransaction(statements, () => Number(statements.removeUnseen.run(ms, pageRows).changes)),
-      ),
+      use(({ db, statements }) => inTransaction(db, () => Number(statements.removeUnseen.run(ms, pageRows).changes))),
 
     async close(sign) {
       const closing = connection
@@ -345,7 +342,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         if (sign !== undefined) {
           // Messages that a crash left and that still wait may have been handed out before the crash.
           const closed = hasSuspects && figures(statements).oldest !== undefined ? closedWithSuspects : 1
-          if (!isVisit) inTransaction(statements, () => note(statements, closed, sign))
+          if (!isVisit) inTransaction(db, () => note(statements, closed, sign))
           if (saveMoved(closing) !== undefined) return
           checkpoint(db)
         }
@@ -426,18 +423,6 @@ function removeReported(statements: Statements, { text }: StoredMessage): void {
 
 function isFailure(error: unknown, code: string): boolean {
   return error instanceof FleethookError && error.code === code
-}
-
-function inTransaction<T>(statements: Statements, run: () => T): T {
-  statements.begin.run()
-  try {
-    const result = run()
-    statements.commit.run()
-    return result
-  } catch (error) {
-    rollBack(statements)
-    throw error
-  }
 }
 
 function rollBack(statements: Statements): void {

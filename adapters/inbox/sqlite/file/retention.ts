@@ -3,9 +3,8 @@ import type { DatabaseSync } from 'node:sqlite'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import { firstSeqAt } from '../../../../src/inbox/delivery-id.ts'
 import type { FileSettings } from '../options.ts'
-import { valueOf } from './database.ts'
 import type { Transaction } from './interface.ts'
-import type { Statements } from './schema.ts'
+import { type Statements, valueOf } from './schema.ts'
 
 /** Drops messages that are kept only for replays, and keeps the file within `maxBytes`. Runs inside a transaction. */
 export interface SpaceKeeper {

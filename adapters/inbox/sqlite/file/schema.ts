@@ -102,6 +102,14 @@ export const migrations: readonly string[] = [
   `,
 ]
 
+/** The columns of each table with messages or vehicles, as rows are copied from one file to another. */
+export const columnsOf = {
+  messages: 'place, id, lane, received_at, door, kind, bytes, crc, text',
+  pending: 'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
+  dead: 'place, bytes, error, attempts, died_at, changed',
+  vehicles: 'vin, place, seen_at, crc, text',
+} as const
+
 /** The version of the newest schema. */
 export const schemaVersion: number = migrations.length
 
@@ -110,19 +118,31 @@ export const schemaVersion: number = migrations.length
  * a newer fleethook wrote. Returns the version that it found: 0 for a new file.
  */
 export function migrate(db: DatabaseSync, path: string, steps: readonly string[] = migrations): number {
-  const numberOf = (sql: string): number => Number(Object.values(db.prepare(sql).get() ?? {})[0])
   // This takes the lock, which the process holds until it closes the file.
-  db.exec('BEGIN IMMEDIATE')
-  try {
-    const from = numberOf('PRAGMA user_version')
-    const owner = numberOf('PRAGMA application_id')
-    const tables = numberOf('SELECT count(*) FROM sqlite_schema')
+  return inTransaction(db, () => {
+    const from = Number(valueOf(db, 'PRAGMA user_version'))
+    const owner = Number(valueOf(db, 'PRAGMA application_id'))
+    const tables = Number(valueOf(db, 'SELECT count(*) FROM sqlite_schema'))
     if (owner !== applicationId && (owner !== 0 || from !== 0 || tables !== 0)) throw foreign(path)
     if (from > steps.length) throw newer(path, from, steps.length)
     for (const step of steps.slice(from)) db.exec(step)
     if (from < steps.length) db.exec(`PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${steps.length}`)
-    db.exec('COMMIT')
     return from
+  })
+}
+
+/** The first column of the only row. */
+export function valueOf(db: DatabaseSync, sql: string): SQLOutputValue | undefined {
+  return Object.values(db.prepare(sql).get() ?? {})[0]
+}
+
+/** Writes everything that `run` writes, or nothing when it throws. */
+export function inTransaction<Result>(db: DatabaseSync, run: () => Result): Result {
+  db.exec('BEGIN IMMEDIATE')
+  try {
+    const result = run()
+    db.exec('COMMIT')
+    return result
   } catch (error) {
     try {
       db.exec('ROLLBACK')
@@ -135,8 +155,8 @@ export function migrate(db: DatabaseSync, path: string, steps: readonly string[]
 
 /** Whether a file is an inbox of a version that this fleethook knows. */
 export function isInbox(db: DatabaseSync): boolean {
-  const numberOf = (pragma: string): number => Number(Object.values(db.prepare(`PRAGMA ${pragma}`).get() ?? {})[0])
-  return numberOf('application_id') === applicationId && numberOf('user_version') <= migrations.length
+  const isOurs = valueOf(db, 'PRAGMA application_id') === applicationId
+  return isOurs && Number(valueOf(db, 'PRAGMA user_version')) <= migrations.length
 }
 
 /**

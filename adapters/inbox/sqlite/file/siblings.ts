@@ -6,9 +6,9 @@ import { FleethookError } from '../../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { InboxGap } from '../../../../src/inbox/inbox.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
-import { closeQuietly, failureOf, loadSqlite, openDatabase, valueOf } from './database.ts'
+import { closeQuietly, failureOf, loadSqlite, openDatabase } from './database.ts'
 import type { AdoptedPart, Part, Siblings, SignOfLife } from './interface.ts'
-import { downtimeOf, gapOf, isInbox, type SqlRow, waitingOf } from './schema.ts'
+import { columnsOf, downtimeOf, gapOf, inTransaction, isInbox, type SqlRow, valueOf, waitingOf } from './schema.ts'
 
 /** The other files, as they were found before this one is in use. */
 export interface FoundSiblings extends Siblings {
@@ -160,7 +160,7 @@ async function takeOver(db: DatabaseSync, path: string, sign: SignOfLife): Promi
       // Other work gets its turn.
       await setImmediate()
     }
-    together(db, () => moveGaps(db, sign))
+    inTransaction(db, () => moveGaps(db, sign))
     return { path, messages, deadLetters }
   } finally {
     detach(db)
@@ -197,14 +197,9 @@ function useWal(db: DatabaseSync): void {
   db.prepare('PRAGMA main.journal_mode = WAL').get()
 }
 
-const columnsOf = {
-  pending: 'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
-  dead: 'place, bytes, error, attempts, died_at, changed',
-} as const
-
 /** How far a file is taken over. */
 interface Progress {
-  table: keyof typeof columnsOf | undefined
+  table: 'pending' | 'dead' | undefined
   /** The last place that was read there, and the last place that was written here. */
   after: number
   last: number
@@ -213,7 +208,7 @@ interface Progress {
 const nothingYet = (): Progress => ({ table: 'pending', after: -1, last: -1 })
 
 interface MovedRows {
-  readonly table: keyof typeof columnsOf
+  readonly table: 'pending' | 'dead'
   /** The rows as they are here now. */
   readonly rows: readonly SqlRow[]
 }
@@ -249,14 +244,13 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
     last = place
     const id = place === from ? String(row['id']) : idWithSeq(String(row['id']), place)
     const here: SqlRow = { ...row, place, id }
-    const values = ['place', 'id', 'lane', 'received_at', 'door', 'kind', 'bytes', 'crc', 'text']
-    addMessage.run(...values.map((name) => here[name] ?? null))
+    addMessage.run(...columnsOf.messages.split(', ').map((name) => here[name] ?? null))
     addRow.run(...names.map((name) => here[name] ?? null))
     moved.push(here)
   }
 
   const rows: readonly SqlRow[] = read.all(progress.after)
-  together(db, () => {
+  inTransaction(db, () => {
     for (const row of rows) {
       const from = Number(row['place'])
       add(row, from)
@@ -328,8 +322,7 @@ function takePart(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, p
     const { table, rows } = moveBatch(db, progress) ?? { table: 'dead', rows: [] }
     const isPending = table === 'pending'
     const isLast = progress.table === undefined
-    const gaps: InboxGap[] = []
-    if (isLast) together(db, () => gaps.push(...moveGaps(db, sign)))
+    const gaps = isLast ? inTransaction(db, () => moveGaps(db, sign)) : []
     return {
       ...{ path, unclean, gaps, isLast },
       waiting: isPending ? rows.map(waitingOf) : [],
@@ -359,20 +352,4 @@ function moveGaps(db: DatabaseSync, sign: SignOfLife): readonly InboxGap[] {
   // The sign of life stays, so that its receiver reports the time in which it did not listen when it starts again.
   db.exec('UPDATE source.state SET closed = 1')
   return gaps
-}
-
-/** One transaction over both files. */
-function together(db: DatabaseSync, run: () => void): void {
-  db.exec('BEGIN IMMEDIATE')
-  try {
-    run()
-    db.exec('COMMIT')
-  } catch (error) {
-    try {
-      db.exec('ROLLBACK')
-    } catch {
-      // SQLite already rolled back.
-    }
-    throw error
-  }
 }

@@ -4,18 +4,18 @@ import type { Location } from '../events/values.ts'
 import type { AnyVehicleView, Bounds, Edge, EdgeTopic } from './edge.ts'
 
 /** An edge that has handlers. */
-interface EdgeRule {
+interface IndexedEdge {
   readonly edge: Edge
   /** Its number in the order of registration. */
   readonly number: number
-  /** The number of the last search that found this rule. */
+  /** The number of the last search that found it. */
   foundIn: number
 }
 
-/** The rules that a change of one field can make happen. */
+/** The edges that a change of one field can make happen. */
 interface OfField {
-  readonly everywhere: EdgeRule[]
-  /** Rules with bounds, by the field with the position. */
+  readonly everywhere: IndexedEdge[]
+  /** Edges with bounds, by the field with the position. */
   readonly bounded: Map<string, Grid>
 }
 
@@ -23,10 +23,10 @@ interface OfField {
  * The edges of a receiver. A message finds its edges by topic, by the fields that it changed, and by position. So its cost depends
  * on the edges that it touches, not on their total number.
  */
-export class EdgeRules {
-  readonly #byName = new Map<string, EdgeRule>()
+export class EdgeIndex {
+  readonly #byName = new Map<string, IndexedEdge>()
   readonly #byField = new Map<string, OfField>()
-  readonly #byTopic = new Map<EdgeTopic, EdgeRule[]>()
+  readonly #byTopic = new Map<EdgeTopic, IndexedEdge[]>()
   #searches = 0
 
   get size(): number {
@@ -42,12 +42,12 @@ export class EdgeRules {
         hint: 'Give one of them another name with `named`. The stored state and the ids of occurrences depend on the name.',
       })
     }
-    const rule: EdgeRule = { edge, number: this.#byName.size, foundIn: 0 }
-    this.#byName.set(edge.name, rule)
+    const indexed: IndexedEdge = { edge, number: this.#byName.size, foundIn: 0 }
+    this.#byName.set(edge.name, indexed)
     for (const topic of edge.topics) {
-      const rules = this.#byTopic.get(topic)
-      if (rules === undefined) this.#byTopic.set(topic, [rule])
-      else rules.push(rule)
+      const others = this.#byTopic.get(topic)
+      if (others === undefined) this.#byTopic.set(topic, [indexed])
+      else others.push(indexed)
     }
     for (const field of edge.fields) {
       let ofField = this.#byField.get(field)
@@ -56,13 +56,13 @@ export class EdgeRules {
         this.#byField.set(field, ofField)
       }
       if (edge.bounds === undefined) {
-        ofField.everywhere.push(rule)
+        ofField.everywhere.push(indexed)
         continue
       }
       const { boundsField = 'Location' } = edge
       const grid = ofField.bounded.get(boundsField) ?? new Grid()
       ofField.bounded.set(boundsField, grid)
-      grid.add(rule, edge.bounds)
+      grid.add(indexed, edge.bounds)
     }
   }
 
@@ -79,14 +79,13 @@ export class EdgeRules {
   ): readonly Edge[] {
     if (this.#byName.size === 0) return []
     this.#searches += 1
-    const found: EdgeRule[] = []
-    const add = (rule: EdgeRule): void => {
-      if (rule.foundIn === this.#searches) return
-      rule.foundIn = this.#searches
-      found.push(rule)
+    const found: IndexedEdge[] = []
+    const add = (indexed: IndexedEdge): void => {
+      if (indexed.foundIn === this.#searches) return
+      indexed.foundIn = this.#searches
+      found.push(indexed)
     }
-    for (const rules of [this.#byTopic.get(edgeTopic(topic) ?? 'data')])
-      if (edgeTopic(topic) !== undefined) rules?.forEach(add)
+    if (isEdgeTopic(topic)) this.#byTopic.get(topic)?.forEach(add)
     for (const field of fields) {
       const ofField = this.#byField.get(field)
       if (ofField === undefined) continue
@@ -104,8 +103,8 @@ export class EdgeRules {
 
 const topics: readonly string[] = ['data', 'vehicle_data', 'state', 'alerts', 'connectivity'] satisfies EdgeTopic[]
 
-function edgeTopic(topic: string): EdgeTopic | undefined {
-  return topics.includes(topic) ? (topic as EdgeTopic) : undefined
+function isEdgeTopic(topic: string): topic is EdgeTopic {
+  return topics.includes(topic)
 }
 
 function isLocation(value: unknown): value is Location {
@@ -125,9 +124,9 @@ const finest = 22
  * large as it is, so in at most four cells. A search reads one cell of each level that is in use.
  */
 class Grid {
-  readonly #levels = new Map<number, Map<number, { readonly rule: EdgeRule; readonly bounds: Bounds }[]>>()
+  readonly #levels = new Map<number, Map<number, { readonly indexed: IndexedEdge; readonly bounds: Bounds }[]>>()
 
-  add(rule: EdgeRule, bounds: Bounds): void {
+  add(indexed: IndexedEdge, bounds: Bounds): void {
     const { south, west, north, east } = bounds
     const size = Math.max(north - south, east - west)
     let level = 0
@@ -141,23 +140,23 @@ class Grid {
       for (let column = columnOf(west, level); column <= columnOf(east, level); column += 1) {
         const key = keyOf(row, column)
         const held = cells.get(key)
-        if (held === undefined) cells.set(key, [{ rule, bounds }])
-        else held.push({ rule, bounds })
+        if (held === undefined) cells.set(key, [{ indexed, bounds }])
+        else held.push({ indexed, bounds })
       }
   }
 
-  all(found: (rule: EdgeRule) => void): void {
+  all(found: (indexed: IndexedEdge) => void): void {
     for (const cells of this.#levels.values())
-      for (const held of cells.values()) for (const { rule } of held) found(rule)
+      for (const held of cells.values()) for (const { indexed } of held) found(indexed)
   }
 
-  at({ latitude, longitude }: Location, found: (rule: EdgeRule) => void): void {
+  at({ latitude, longitude }: Location, found: (indexed: IndexedEdge) => void): void {
     for (const [level, cells] of this.#levels) {
       const held = cells.get(keyOf(rowOf(latitude, level), columnOf(longitude, level)))
       if (held === undefined) continue
-      for (const { rule, bounds } of held) {
+      for (const { indexed, bounds } of held) {
         const { south, west, north, east } = bounds
-        if (latitude >= south && latitude <= north && longitude >= west && longitude <= east) found(rule)
+        if (latitude >= south && latitude <= north && longitude >= west && longitude <= east) found(indexed)
       }
     }
   }

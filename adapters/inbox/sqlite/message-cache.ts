@@ -1,7 +1,7 @@
 import type { Claim } from '../../../src/inbox/inbox.ts'
 
-/** A message in memory. */
-export interface ClaimableMessage extends Claim {
+/** A pending message in memory. */
+export interface CachedMessage extends Claim {
   readonly seq: number
   deliveries: number
   isClaimed: boolean
@@ -11,12 +11,12 @@ export interface ClaimableMessage extends Claim {
  * Pending messages in memory: every claimed one, and the newest of those that wait. So most messages are neither read from the
  * disk nor parsed again. When memory is used up, the oldest waiting messages go first: others are handled before they are.
  */
-interface KeptMessages {
-  get(id: string): ClaimableMessage | undefined
+interface MessageCache {
+  get(id: string): CachedMessage | undefined
   /** The message waits, for the first time or again. */
-  wait(kept: ClaimableMessage): void
+  wait(message: CachedMessage): void
   /** The message is handed out. It stays in memory until it is removed or waits again. */
-  claim(kept: ClaimableMessage): void
+  claim(message: CachedMessage): void
   remove(id: string): void
 }
 
@@ -24,15 +24,15 @@ interface KeptMessages {
 const mostBytes = 2 * 1_048_576
 const mostMessages = 2_048
 
-export function createKeptMessages(): KeptMessages {
-  const kept = new Map<string, ClaimableMessage>()
+export function createMessageCache(): MessageCache {
+  const cached = new Map<string, CachedMessage>()
   let waitingBytes = 0
   let waitingCount = 0
   /** Ids of the waiting messages, oldest first from `oldest` on, and ids of some that no longer wait. */
   let order: string[] = []
   let oldest = 0
 
-  function count(message: ClaimableMessage, sign: 1 | -1): void {
+  function count(message: CachedMessage, sign: 1 | -1): void {
     waitingCount += sign
     waitingBytes += sign * message.message.bytes
   }
@@ -40,28 +40,28 @@ export function createKeptMessages(): KeptMessages {
   /** Rebuilds the order when most of it is out of date. A message that was rescheduled several times is in it as many times. */
   function compact(): void {
     order = []
-    for (const [id, { isClaimed }] of kept) if (!isClaimed) order.push(id)
+    for (const [id, { isClaimed }] of cached) if (!isClaimed) order.push(id)
     oldest = 0
   }
 
   return {
-    get: (id) => kept.get(id),
+    get: (id) => cached.get(id),
 
     wait(message) {
       const { id } = message.message
-      const before = kept.get(id)
+      const before = cached.get(id)
       if (before !== undefined && !before.isClaimed) count(before, -1)
-      kept.delete(id)
-      kept.set(id, message)
+      cached.delete(id)
+      cached.set(id, message)
       message.isClaimed = false
       count(message, 1)
       order.push(id)
       while (waitingBytes > mostBytes || waitingCount > mostMessages) {
         const oldestId = order[oldest] ?? ''
         oldest += 1
-        const found = kept.get(oldestId)
+        const found = cached.get(oldestId)
         if (found === undefined || found.isClaimed) continue
-        kept.delete(oldestId)
+        cached.delete(oldestId)
         count(found, -1)
       }
       if (order.length >= 1_024 + 4 * waitingCount) compact()
@@ -69,16 +69,16 @@ export function createKeptMessages(): KeptMessages {
 
     claim(message) {
       const { id } = message.message
-      const before = kept.get(id)
+      const before = cached.get(id)
       if (before !== undefined && !before.isClaimed) count(before, -1)
-      kept.set(id, message)
+      cached.set(id, message)
       message.isClaimed = true
     },
 
     remove(id) {
-      const found = kept.get(id)
+      const found = cached.get(id)
       if (found === undefined) return
-      kept.delete(id)
+      cached.delete(id)
       if (!found.isClaimed) count(found, -1)
     },
   }
