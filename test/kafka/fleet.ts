@@ -343,6 +343,8 @@ export interface Load {
   readonly vehicles?: number
   /** How long the last messages may take, in milliseconds. Default 60,000. */
   readonly handledWithinMs?: number
+  /** Each message gets a connection of its own, as from a proxy with `http-reuse never`. Default `false`. */
+  readonly opensConnections?: boolean
   /** The promise does not cover what happens: no message may be awaited. Default `false`. */
   readonly mayLose?: boolean
 }
@@ -359,8 +361,9 @@ export async function underLoad(
   happens: (traffic: Pick<Traffic, 'sent' | 'acknowledged'>) => Promise<void>,
 ): Promise<Loaded> {
   const { ratePerSecond = 500, vehicles = 200, handledWithinMs = 60_000, mayLose = false } = load
+  const opensConnections = load.opensConnections === true ? 'all' : 'none'
   const vins = Array.from({ length: vehicles }, (_, n) => `V${n}`)
-  const traffic = createTraffic({ vins, ratePerSecond, goesOn: true })
+  const traffic = createTraffic({ vins, ratePerSecond, goesOn: true, opensConnections })
   let isOver = false
   const pouring = traffic.pour(fleet.url, () => isOver)
   try {

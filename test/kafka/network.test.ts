@@ -53,7 +53,8 @@ test.each(runtimes)(
     const roles = ['receive', 'receive', 'handle', 'handle', 'both'] as const
     await Promise.all(roles.map((role) => fleet.start(role)))
     const times = inForm({ full: 1, long: 10 })
-    const found = await underLoad(fleet, load, async () => {
+    // As behind examples/kafka/haproxy.cfg. An idle connection may get a message at the moment in which a receiver closes it.
+    const found = await underLoad(fleet, { ...load, opensConnections: true }, async () => {
       // Wait until the group of five has settled.
       await pause(3_000)
       for (let time = 0; time < times; time++) {

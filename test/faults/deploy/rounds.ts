@@ -146,7 +146,7 @@ export async function goThrough({ runtime, faults: names, frozenMs, thread = fal
     ratePerSecond: 200,
     goesOn: true,
     timeoutMs: 1_000,
-    opensConnections: true,
+    opensConnections: 'half',
     wrongEvery: 10,
   })
   let target = await start()

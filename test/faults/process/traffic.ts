@@ -42,8 +42,8 @@ export interface TrafficOptions {
    * Default: no limit.
    */
   readonly timeoutMs?: number
-  /** Every second vehicle opens a connection for each message. Default: all keep theirs. */
-  readonly opensConnections?: boolean
+  /** The vehicles that open a connection for each message. `'half'`: every second one. Default: all keep theirs. */
+  readonly opensConnections?: 'none' | 'half' | 'all'
   /** Each message of a vehicle with this distance has a fault of its own. Default: none. */
   readonly wrongEvery?: number
 }
@@ -62,7 +62,7 @@ export function createTraffic(options: TrafficOptions): Traffic {
     extraBytes = 0,
     goesOn = false,
     timeoutMs,
-    opensConnections = false,
+    opensConnections = 'none',
     wrongEvery,
   } = options
   const sent: Sent[] = []
@@ -101,7 +101,8 @@ export function createTraffic(options: TrafficOptions): Traffic {
       const everyMs = ratePerSecond === undefined ? 0 : (1000 * vins.length) / ratePerSecond
       await Promise.all(
         vins.map(async (vin, place) => {
-          const agent = opensConnections && place % 2 === 1 ? false : kept
+          const opens = opensConnections === 'all' || (opensConnections === 'half' && place % 2 === 1)
+          const agent = opens ? false : kept
           let dueAt = performance.now() + (everyMs * place) / vins.length
           while (!over()) {
             const early = dueAt - performance.now()
