@@ -67,7 +67,7 @@ function signsOf(cluster: FakeCluster): ReadonlyMap<string, { readonly gaps: rea
 }
 
 afterEach(async () => {
-  for (const life of lives.splice(0)) void life.close()
+  for (const life of lives.splice(0)) void life.close(Date.now())
 })
 
 describe('signs of life', () => {
@@ -89,6 +89,20 @@ describe('signs of life', () => {
     signOf(cluster)('other', { state: 'alive', isAccounted: true })
     await clock.advance(14_000)
     expect(gaps).toEqual([])
+  })
+
+  test('the gap after a stop begins when the sockets were closed, which is before the last sign', async () => {
+    let untilMs = 0
+    const { gaps } = await setup({
+      async before(sign, { advance, now }) {
+        sign('other', { state: 'alive', isAccounted: true })
+        untilMs = now() + 500
+        await advance(2_000)
+        sign('other', { state: 'closed', isAccounted: true, untilMs })
+        await advance(hourMs)
+      },
+    })
+    expect(gaps).toEqual([expect.objectContaining({ reason: 'stopped', fromMs: untilMs })])
   })
 
   test('a receiver that crashed before it had reported the gap before it leaves that gap to the next one', async () => {

@@ -466,7 +466,7 @@ export class KafkaBackend implements Backend {
     ])
     this.#isDraining = true
     const { writer, life, dead, spool } = this.#connected ?? {}
-    await life?.close()
+    await life?.close(Date.now() - Math.ceil(options.notListeningMs?.() ?? 0))
     await Promise.all([writer?.close(), dead?.close()])
     await spool?.close()
     return back ?? front ?? { handled: 0, left: 0, lost: 0 }

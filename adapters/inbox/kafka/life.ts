@@ -28,6 +28,8 @@ interface Sign {
   readonly state: 'alive' | 'closed'
   /** When it left its first sign, in milliseconds since the epoch. Left out: it has not read that yet. */
   readonly sinceMs?: number
+  /** Of a closed receiver: when its sockets were closed, shortly before this sign. */
+  readonly untilMs?: number
   /** Whether the time before its first sign is accounted for: others listened, or it has noted the gap. */
   readonly isAccounted: boolean
   readonly gaps: readonly KeptGap[]
@@ -80,11 +82,14 @@ export class Life {
     void this.#begin(isExpected)
   }
 
-  /** Leaves the last sign: this receiver stopped on purpose. One that only replayed messages never listened, and leaves none. */
-  async close(): Promise<void> {
+  /**
+   * Leaves the last sign: this receiver stopped on purpose. One that only replayed messages never listened, and leaves none. A gap
+   * begins when it stopped listening, because messages that came after that got no answer.
+   */
+  async close(listenedUntilMs: number): Promise<void> {
     this.#isClosed = true
     this.#timer?.cancel()
-    if (this.#isStarted) await this.#sign('closed').catch(() => {})
+    if (this.#isStarted) await this.#sign('closed', { untilMs: listenedUntilMs }).catch(() => {})
   }
 
   async #begin(isExpected: boolean): Promise<void> {
@@ -204,8 +209,9 @@ export class Life {
     trace.sign = sign
     // A topic that deletes older signs can have deleted the first one.
     trace.since = Math.min(trace.since, sign.sinceMs ?? atMs)
-    if (this.#startedAt === undefined) trace.before = atMs
-    else trace.after ??= atMs
+    const listenedMs = Math.min(atMs, sign.untilMs ?? atMs)
+    if (this.#startedAt === undefined) trace.before = listenedMs
+    else trace.after ??= listenedMs
   }
 
   async #signed(): Promise<boolean> {
@@ -227,10 +233,10 @@ export class Life {
     })
   }
 
-  async #sign(state: Sign['state']): Promise<void> {
+  async #sign(state: Sign['state'], until: Pick<Sign, 'untilMs'> = {}): Promise<void> {
     const { writer, settings, writerId, openGaps } = this.#options
     const since = this.#startedAt === undefined ? {} : { sinceMs: this.#startedAt }
-    const sign: Sign = { state, ...since, isAccounted: this.#isAccounted, gaps: fitting(openGaps()) }
+    const sign: Sign = { state, ...since, ...until, isAccounted: this.#isAccounted, gaps: fitting(openGaps()) }
     const value = Buffer.from(JSON.stringify(sign))
     const record = {
       topic: settings.lifeTopic,
@@ -267,10 +273,11 @@ function fitting(gaps: readonly KeptGap[]): readonly KeptGap[] {
 
 function readSign(value: Buffer): Sign | undefined {
   try {
-    const { state, sinceMs, isAccounted = true, gaps }: Partial<Sign> = JSON.parse(value.toString())
+    const { state, sinceMs, untilMs, isAccounted = true, gaps }: Partial<Sign> = JSON.parse(value.toString())
     return {
       state: state === 'closed' ? 'closed' : 'alive',
       ...(typeof sinceMs === 'number' ? { sinceMs } : {}),
+      ...(typeof untilMs === 'number' ? { untilMs } : {}),
       isAccounted,
       gaps: Array.isArray(gaps) ? gaps : [],
     }
