@@ -105,6 +105,22 @@ describe('signs of life', () => {
     expect(gaps).toEqual([expect.objectContaining({ reason: 'stopped', fromMs: untilMs })])
   })
 
+  test('a receiver that still drains when the next one starts had stopped listening before: that is a gap', async () => {
+    let untilMs = 0
+    const { gaps, cluster, clock } = await setup({
+      async before(sign, { advance, now }) {
+        sign('other', { state: 'alive', isAccounted: true })
+        untilMs = now() + 500
+        await advance(2_000)
+      },
+    })
+    signOf(cluster)('other', { state: 'alive', isAccounted: true })
+    await clock.advance(1_000)
+    signOf(cluster)('other', { state: 'closed', isAccounted: true, untilMs })
+    await clock.advance(20_000)
+    expect(gaps).toEqual([expect.objectContaining({ reason: 'stopped', fromMs: untilMs })])
+  })
+
   test('a receiver that crashed before it had reported the gap before it leaves that gap to the next one', async () => {
     let times: readonly number[] = []
     const { gaps, clock } = await setup({

@@ -211,7 +211,11 @@ export class Life {
     trace.since = Math.min(trace.since, sign.sinceMs ?? atMs)
     const listenedMs = Math.min(atMs, sign.untilMs ?? atMs)
     if (this.#startedAt === undefined) trace.before = listenedMs
-    else trace.after ??= listenedMs
+    else if (sign.untilMs !== undefined && listenedMs < this.#startedAt) {
+      // It still left signs while it drained, but its sockets were closed before this receiver started.
+      trace.before = listenedMs
+      trace.after = undefined
+    } else trace.after ??= listenedMs
   }
 
   async #signed(): Promise<boolean> {
