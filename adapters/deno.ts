@@ -61,7 +61,7 @@ const deno: Runtime<ServeOptions> = {
 
   async listen({ fetch, wantsConnection }, options) {
     const stopping = new AbortController()
-    const traffic = countTraffic()
+    const traffic = new Traffic()
     // Deno makes the information about a connection only for handlers with two parameters. It costs a tenth of a message.
     const server = serveEverywhere(
       options,
@@ -73,19 +73,22 @@ const deno: Runtime<ServeOptions> = {
     return {
       port: server.addr.port,
       async stop(graceMs) {
-        const deadline = timer(graceMs)
         let shutting = false
         const shutDown = (): Promise<void> => {
           shutting = true
           return server.shutdown()
         }
-        await Promise.race([traffic.whenQuiet(shutDown), deadline.over])
+        let deadline: ReturnType<typeof setTimeout> | undefined
+        const isOver = new Promise<void>((resolve) => {
+          deadline = setTimeout(resolve, graceMs)
+        })
+        await Promise.race([traffic.whenQuiet(shutDown), isOver])
         // Aborting ends everything, lingering connections too; after `shutdown` it would crash the process.
         if (!shutting) {
           traffic.forget()
           stopping.abort()
         }
-        deadline.cancel()
+        clearTimeout(deadline)
       },
     }
   },
@@ -133,54 +136,41 @@ function serveEverywhere(
 }
 
 /** Counts requests that are not answered yet: Deno 2.9 fails those whose bodies are still coming when it shuts down. */
-interface Traffic {
-  count(answer: Response | Promise<Response>): Response | Promise<Response>
+class Traffic {
+  #underWay = 0
+  #awaited: (() => void) | undefined
+
+  count(answer: Response | Promise<Response>): Response | Promise<Response> {
+    if (answer instanceof Response) return answer
+    this.#underWay += 1
+    answer.then(this.#answered, this.#answered)
+    return answer
+  }
+
   /** Calls `run` once, as soon as no request is under way and before another can begin. Resolves when `run` has finished. */
-  whenQuiet(run: () => Promise<void>): Promise<void>
+  whenQuiet(run: () => Promise<void>): Promise<void> {
+    return new Promise((resolve) => {
+      this.#awaited = () => resolve(run())
+      this.#check()
+    })
+  }
+
   /** Does not call it any more. */
-  forget(): void
-}
+  forget(): void {
+    this.#awaited = undefined
+  }
 
-function countTraffic(): Traffic {
-  let underWay = 0
-  let awaited: (() => void) | undefined
+  readonly #answered = (): void => {
+    this.#underWay -= 1
+    this.#check()
+  }
 
-  function check(): void {
-    if (underWay > 0) return
-    const now = awaited
-    awaited = undefined
+  #check(): void {
+    if (this.#underWay > 0) return
+    const now = this.#awaited
+    this.#awaited = undefined
     now?.()
   }
-
-  function answered(): void {
-    underWay -= 1
-    check()
-  }
-
-  return {
-    count(answer) {
-      if (answer instanceof Response) return answer
-      underWay += 1
-      answer.then(answered, answered)
-      return answer
-    },
-    whenQuiet: (run) =>
-      new Promise((resolve) => {
-        awaited = () => resolve(run())
-        check()
-      }),
-    forget() {
-      awaited = undefined
-    },
-  }
-}
-
-function timer(ms: number): { readonly over: Promise<void>; cancel(): void } {
-  let handle: ReturnType<typeof setTimeout> | undefined
-  const over = new Promise<void>((resolve) => {
-    handle = setTimeout(resolve, ms)
-  })
-  return { over, cancel: () => clearTimeout(handle) }
 }
 
 /**

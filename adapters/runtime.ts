@@ -1,4 +1,6 @@
 import process from 'node:process'
+// Those of Deno itself may be numbers.
+import { setTimeout } from 'node:timers'
 import {
   type Ack,
   type Drainable,
@@ -41,7 +43,7 @@ export interface Runtime<Options extends ServeOptions> {
   /** The rules of its own options. */
   readonly rules?: Rules<Omit<Options, keyof ServeOptions>>
   /** Why this runtime cannot keep the promise of an `ack`; `undefined` when it can. */
-  readonly cannotKeep?: (ack: Ack, durability: Drainable['durability']) => string | undefined
+  readonly cannotKeep?: (ack: Ack) => string | undefined
   /** Why it cannot listen on a socket that a launcher such as systemd holds; `undefined` when it can. */
   readonly noInheritedSocket?: string
   /** Whether the socket to listen on outlived the last process. Asked before the inbox opens. */
@@ -95,14 +97,12 @@ const defaultDelayMs = 1_500
 /** How long after a drain the process may take to end by itself, in milliseconds. */
 const exitAfterMs = 2_000
 
-const nothing: DrainResult = { handled: 0, left: 0, lost: 0 }
-
 /** Makes `serve` for a runtime. */
 export function serveOn<Options extends ServeOptions>(
   runtime: Runtime<Options>,
 ): (served: Served, options?: Options) => Promise<Server> {
   return (served, options) =>
-    start(runtime, served, options).catch((error: unknown) => {
+    start(runtime, served, options ?? ({} as Options)).catch((error: unknown) => {
       markStartupError(error)
       throw error
     })
@@ -111,9 +111,10 @@ export function serveOn<Options extends ServeOptions>(
 async function start<Options extends ServeOptions>(
   runtime: Runtime<Options>,
   served: Served,
-  options: Options | undefined,
+  options: Options,
 ): Promise<Server> {
   const {
+    port = 3000,
     hostname,
     tls,
     graceMs = 25_000,
@@ -122,14 +123,14 @@ async function start<Options extends ServeOptions>(
     delayBeforeCloseMs,
     announce = true,
     exit = true,
-  }: ServeOptions = options ?? {}
+  }: ServeOptions = options
   const name = runtime.name()
-  checkOptions('serve', options ?? {}, { ...serveRules, ...runtime.rules })
+  checkOptions('serve', options, { ...serveRules, ...runtime.rules })
   const receivers = receiversOf(served)
-  for (const { ack, durability } of receivers) checkPromise(runtime, ack, durability)
+  for (const receiver of receivers) checkPromise(runtime, receiver)
 
   runtime.opening?.()
-  const listeningWasKept = runtime.listeningWasKept?.((options ?? {}) as Options) ?? false
+  const listeningWasKept = runtime.listeningWasKept?.(options) ?? false
   await Promise.all(receivers.map((receiver) => receiver.open({ listeningWasKept })))
 
   let stopping: Promise<DrainResult> | undefined
@@ -154,10 +155,10 @@ async function start<Options extends ServeOptions>(
           for (const receiver of receivers) hostedBy(receiver)?.refused(error)
         },
       },
-      (options ?? {}) as Options,
+      options,
     )
     .catch((cause: unknown) => {
-      throw cannotListen(cause, options ?? {})
+      throw cannotListen(cause, `${display(hostname)}:${port}`)
     })
   const url = `${tls ? 'https' : 'http'}://${display(hostname)}:${listening.port}`
   const say = announce ? (line: string): void => console.info(`fleethook: ${line}`) : (): void => {}
@@ -187,11 +188,12 @@ async function start<Options extends ServeOptions>(
     )
     await takeUntil
     for (const off of forget) off()
-    const result = results.reduce(add, nothing)
+    const sum = (what: keyof DrainResult): number => results.reduce((total, result) => total + result[what], 0)
+    const [handled, left, lost] = [sum('handled'), sum('left'), sum('lost')]
     say(
-      `stopped: ${result.handled} handled while stopping, ${result.left} left in the inbox, ${result.lost} lost.${facts(receivers, 'stop')}`,
+      `stopped: ${handled} handled while stopping, ${left} left in the inbox, ${lost} lost.${facts(receivers, 'stop')}`,
     )
-    return result
+    return { handled, left, lost }
   }
 
   async function delay(delayMs: number): Promise<void> {
@@ -251,7 +253,7 @@ function isSocketOffered(): boolean {
 
 /** Ends the process if it does not end by itself. The timer does not keep it alive. */
 function endSoon(): void {
-  const timer: unknown = setTimeout(() => {
+  const timer = setTimeout(() => {
     const held = new Map<string, number>()
     for (const name of activeResources()) held.set(name, (held.get(name) ?? 0) + 1)
     const list = [...held].map(([name, count]) => (count === 1 ? name : `${name} (${count})`)).join(', ')
@@ -260,17 +262,7 @@ function endSoon(): void {
     )
     process.exit()
   }, exitAfterMs)
-  if (typeof timer === 'object' && timer !== null && 'unref' in timer && typeof timer.unref === 'function')
-    timer.unref()
-  else if (typeof timer === 'number') unrefTimer(timer)
-}
-
-/** Deno's own timers are numbers. */
-function unrefTimer(timer: number): void {
-  const deno: unknown = Reflect.get(globalThis, 'Deno')
-  if (typeof deno !== 'object' || deno === null) return
-  const unref: unknown = Reflect.get(deno, 'unrefTimer')
-  if (typeof unref === 'function') unref(timer)
+  timer.unref()
 }
 
 /** What keeps the process alive, in the runtime's own words. Bun and Deno list nothing. */
@@ -298,19 +290,16 @@ function isDrainable(served: object): served is Drainable {
   return 'drain' in served && 'ack' in served && 'durability' in served
 }
 
-function checkPromise(runtime: Runtime<never>, ack: Ack, durability: Drainable['durability']): void {
-  const reason = runtime.cannotKeep?.(ack, durability)
+function checkPromise(runtime: Runtime<never>, { ack, durability }: Drainable): void {
+  const reason = runtime.cannotKeep?.(ack)
   if (reason === undefined) return
-  throw new FleethookError(
-    'ack_unavailable',
-    `ack: '${ack}' with an inbox in ${durability} cannot be kept on ${runtime.name()}: ${reason}.`,
-    {
-      hint: "Use ack: 'handled', or an inbox that outlives the request.",
-    },
-  )
+  const message = `ack: '${ack}' with an inbox in ${durability} cannot be kept on ${runtime.name()}: ${reason}.`
+  throw new FleethookError('ack_unavailable', message, {
+    hint: "Use ack: 'handled', or an inbox that outlives the request.",
+  })
 }
 
-function cannotListen(cause: unknown, { port = 3000, hostname }: ServeOptions): unknown {
+function cannotListen(cause: unknown, address: string): unknown {
   if (cause instanceof FleethookError || !(cause instanceof Error)) return cause
   const why = 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.name
   const hint = /EADDRINUSE|AddrInUse/i.test(why)
@@ -318,8 +307,8 @@ function cannotListen(cause: unknown, { port = 3000, hostname }: ServeOptions): 
     : /EACCES|PermissionDenied|NotCapable/i.test(why)
       ? 'The process may not listen there: ports below 1024 take a privilege.'
       : undefined
-  const message = `serve could not listen on ${display(hostname)}:${port}: ${why}.`
-  return new FleethookError('listen_failed', message, { cause, ...(hint === undefined ? {} : { hint }) })
+  const message = `serve could not listen on ${address}: ${why}.`
+  return new FleethookError('listen_failed', message, { cause, hint })
 }
 
 /** An app in which no receiver is found is never drained, so the line at startup says so. */
@@ -349,8 +338,4 @@ function meaning({ ack, durability }: Drainable): string {
 function display(hostname: string | undefined): string {
   if (hostname === undefined || hostname === '0.0.0.0' || hostname === '::') return 'localhost'
   return hostname.includes(':') ? `[${hostname}]` : hostname
-}
-
-function add(a: DrainResult, b: DrainResult): DrainResult {
-  return { handled: a.handled + b.handled, left: a.left + b.left, lost: a.lost + b.lost }
 }
