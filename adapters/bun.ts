@@ -80,10 +80,6 @@ const bun: Runtime<BunServeOptions> = {
     process.on(signal, stop)
     return () => process.off(signal, stop)
   },
-
-  raise(signal) {
-    process.kill(process.pid, signal)
-  },
 }
 
 /**

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { once } from 'node:events'
 import {
   createServer,
   IncomingMessage,
@@ -101,13 +102,8 @@ const node: Runtime<NodeServeOptions> = {
       sockets.set(socket, performance.now())
       socket.once('close', () => sockets.delete(socket))
     })
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject)
-      server.listen(where, backlog, () => {
-        server.off('error', reject)
-        resolve()
-      })
-    })
+    server.listen(where, backlog)
+    await once(server, 'listening')
     return {
       port: portOf(server),
       isInherited: where.fd !== undefined,
@@ -138,10 +134,6 @@ const node: Runtime<NodeServeOptions> = {
       process.off(signal, stop)
       if (launched) process.off('disconnect', stop)
     }
-  },
-
-  raise(signal) {
-    process.kill(process.pid, signal)
   },
 }
 
@@ -192,13 +184,8 @@ function listenOptions({
   const fd = listen?.fd ?? nextInherited()
   if (fd !== undefined) return { fd }
   if (reusePort && !canReusePort(process.versions.node)) {
-    throw new FleethookError(
-      'option_invalid',
-      `Option \`reusePort\` of serve does not work on Node ${process.versions.node}.`,
-      {
-        hint: 'Use Node 22.12, 23.1 or later.',
-      },
-    )
+    const message = `Option \`reusePort\` of serve does not work on Node ${process.versions.node}.`
+    throw new FleethookError('option_invalid', message, { hint: 'Use Node 22.12, 23.1 or later.' })
   }
   return { port, ...(hostname === undefined ? {} : { host: hostname }), ...(reusePort ? { reusePort } : {}) }
 }

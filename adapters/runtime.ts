@@ -56,8 +56,8 @@ export interface Runtime<Options extends ServeOptions> {
   listen(served: ServedHere, options: Options): Promise<Listening>
   /** Calls `stop` when the signal comes. Returns a function that ends the listening. */
   onSignal(signal: Signal, stop: () => void): () => void
-  /** Ends the process as the signal does when nobody listens for it. */
-  raise(signal: Signal): void
+  /** Ends the process as the signal does when nobody listens for it. Left out: the process sends itself the signal. */
+  raise?(signal: Signal): void
 }
 
 /** What a runtime serves. */
@@ -219,7 +219,8 @@ async function start<Options extends ServeOptions>(
       runtime.onSignal(signal, () => {
         if (stopping !== undefined) {
           for (const off of forget) off()
-          runtime.raise(signal)
+          if (runtime.raise === undefined) process.kill(process.pid, signal)
+          else runtime.raise(signal)
           return
         }
         const delayMs = delayBeforeCloseMs ?? (listening.isIdle?.() === true ? 0 : defaultDelayMs)

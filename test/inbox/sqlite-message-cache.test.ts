@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
-import { createMessageCache } from '../../adapters/inbox/sqlite/message-cache.ts'
+import { MessageCache } from '../../adapters/inbox/sqlite/message-cache.ts'
 import { message } from '../../src/testing/kept-message.ts'
 
 test('rescheduling a message costs the same each time', () => {
-  const messages = createMessageCache()
+  const messages = new MessageCache()
   const numbers = Array.from({ length: 1_000 }, (_, n) => n)
   for (const n of numbers)
     messages.wait({ message: message(n), seq: n, deliveries: 0, replayed: false, isClaimed: false })

@@ -1,17 +1,15 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import type { Inbox, InboxMessage, ListedMessage, Listing, Opened, Waiting } from '../../../src/inbox/inbox.ts'
+import { claimOf, letterOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { ObjectStorage } from './platform.ts'
 import { createRoom, type Keeping, type Retained } from './room.ts'
 import {
-  changedOf,
   dead,
   deleteMeta,
-  letterOf,
   listedOf,
   listing,
-  messageOf,
   migrate,
   readMeta,
   type Row,
@@ -169,7 +167,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       // Written, so that a message that ends the object each time it is handled becomes a dead letter.
       if (isInherited)
         sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, seqOf(id))
-      return { message: messageOf(row), deliveries, replayed: row['replayed'] === 1, ...changedOf(row) }
+      return { ...claimOf(row), deliveries }
     },
 
     async settle(id, vehicle) {

@@ -1,6 +1,7 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { seqOf } from '../../../src/inbox/delivery-id.ts'
-import type { DeadLetter, InboxMessage, ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
+import type { ListedMessage, Listing, Selection } from '../../../src/inbox/inbox.ts'
+import { letterOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import type { ObjectSql, SqlValue } from './platform.ts'
 
 /** A row of `fleethook_messages`, or some of its columns. */
@@ -8,35 +9,6 @@ export type Row = Readonly<Record<string, SqlValue>>
 
 /** Runs a statement and returns its rows. */
 export type Rows = (query: string, ...bindings: readonly (string | number | null)[]) => readonly Row[]
-
-export function messageOf(row: Row): InboxMessage {
-  const { kind } = row
-  return {
-    id: String(row['id']),
-    lane: String(row['lane']),
-    receivedAt: Number(row['received_at']),
-    door: row['door'] === 'collector' ? 'collector' : 'root',
-    kind: kind === 'gap' || kind === 'malformed' ? kind : 'wire',
-    text: String(row['text']),
-    bytes: Number(row['bytes']),
-  }
-}
-
-export function letterOf(row: Row): DeadLetter {
-  const message = messageOf(row)
-  return {
-    id: message.id,
-    message,
-    error: String(row['error']),
-    attempts: Number(row['attempts']),
-    diedAt: Number(row['died_at']),
-    ...changedOf(row),
-  }
-}
-
-export function changedOf({ changed }: Row): { readonly changed?: string } {
-  return typeof changed === 'string' ? { changed } : {}
-}
 
 export function listedOf(row: Row): ListedMessage {
   const message = messageOf(row)

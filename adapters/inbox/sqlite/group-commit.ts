@@ -167,7 +167,7 @@ export function createGroupCommit({
       updates: [...group.updates.values()],
       settled: [...group.settled],
       moves: group.moves.map(({ move }) => move),
-      ...(group.vehicles === undefined ? {} : { vehicles: group.vehicles }),
+      vehicles: group.vehicles,
       nowMs: clock.now(),
       pendingBytes: pendingBytes(),
     }

@@ -2,9 +2,10 @@ import { setImmediate } from 'node:timers/promises'
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Log } from '../../../src/base/log.ts'
-import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
-import type { Damage, FileFigures, InboxFile, OpenedFile, Part, SignOfLife } from './file/interface.ts'
+import type { InboxSettings } from '../../../src/inbox/inbox.ts'
+import type { Damage, InboxFile, OpenedFile, SignOfLife } from './file/interface.ts'
 import { budgetUsed } from './file/retention.ts'
+import type { SqliteSettings } from './options.ts'
 
 /** Knows whether the file can be used, and tries to use it again after a failure. */
 export interface Health {
@@ -29,10 +30,8 @@ export interface Health {
 
 interface HealthOptions {
   readonly file: InboxFile
-  readonly path: string
-  readonly maxBytes: number
-  readonly log: Log
-  readonly clock: Clock
+  readonly settings: InboxSettings
+  readonly options: SqliteSettings
   readonly pendingBytes: () => number
   readonly sign: () => SignOfLife
   /** The file was closed because the disk fails. */
@@ -41,8 +40,6 @@ interface HealthOptions {
   readonly onReopened: (found: OpenedFile) => void
   /** The file can be written again. */
   readonly onWritable: () => void
-  /** The inbox takes messages again. */
-  readonly onCapacity: () => void
 }
 
 /** The wait before the next attempt on a full disk, and on a failing disk, where it doubles with each attempt. */
@@ -50,8 +47,16 @@ const fullMs = 1_000
 const firstReopenMs = 1_000
 const longestReopenMs = 30_000
 
-export function createHealth(options: HealthOptions): Health {
-  const { file, path, log, clock, pendingBytes } = options
+export function createHealth({
+  file,
+  settings: { log, clock, onCapacity },
+  options: { path, maxBytes },
+  pendingBytes,
+  sign,
+  onClosed,
+  onReopened,
+  onWritable,
+}: HealthOptions): Health {
   const waiting: (() => void)[] = []
   let reopenMs = firstReopenMs
   let timer: Timer | undefined
@@ -89,7 +94,7 @@ export function createHealth(options: HealthOptions): Health {
 
     noteRoom(hasRoom) {
       if (hasRoom || health.refusal !== undefined) return
-      refuse(budgetUsed(path, options.maxBytes, pendingBytes()))
+      refuse(budgetUsed(path, maxBytes, pendingBytes()))
       later(fullMs, probe)
     },
 
@@ -112,8 +117,8 @@ export function createHealth(options: HealthOptions): Health {
     reopenMs = firstReopenMs
     timer?.cancel()
     timer = undefined
-    options.onWritable()
-    options.onCapacity()
+    onWritable()
+    onCapacity()
     for (const resolve of waiting.splice(0)) resolve()
   }
 
@@ -137,7 +142,7 @@ export function createHealth(options: HealthOptions): Health {
     if (hasRoom) return recover()
     // Settled messages may fit even when new messages do not.
     health.isUsable = true
-    options.onWritable()
+    onWritable()
     later(fullMs, probe)
   }
 
@@ -148,19 +153,19 @@ export function createHealth(options: HealthOptions): Health {
     timer?.cancel()
     timer = undefined
     void file.close().catch(() => {})
-    options.onClosed()
+    onClosed()
     later(reopenMs, reopen)
     reopenMs = Math.min(reopenMs * 2, longestReopenMs)
   }
 
   async function reopen(): Promise<void> {
     try {
-      const found = await file.open(options.sign())
+      const found = await file.open(sign())
       health.isReadable = true
       // The inbox was closed meanwhile and does not know that the file is open.
       if (isStopped) return await file.close()
       if (found.damage !== undefined) logDamage(log, path, found.damage)
-      options.onReopened(found)
+      onReopened(found)
       recover()
     } catch (error) {
       health.isReadable = true
@@ -175,60 +180,11 @@ export function logDamage(log: Log, path: string, damage: Damage): void {
   log.error(`the file of the inbox ${path} was damaged: a new file has everything that could be read`, { ...damage })
 }
 
-const tidyMs = 10_000
-
-/** Calls `tidy` of the file every 10 seconds. Returns a function that stops it. */
-export function tidyRegularly({
-  file,
-  health,
-  clock,
-  pendingBytes,
-  sign,
-  onFigures,
-}: Pick<HealthOptions, 'file' | 'clock' | 'pendingBytes' | 'sign'> & {
-  readonly health: Health
-  readonly onFigures: (figures: FileFigures) => void
-}): () => void {
-  return regularly(clock, tidyMs, health, async () => {
-    const result = await file.tidy(sign(), pendingBytes())
-    onFigures(result)
-    health.noteRoom(result.hasRoom)
-    return result.more
-  })
-}
-
-const adoptMs = 60_000
-
-/**
- * Takes over the files of receivers that stopped while this one runs. Looks for them every minute. Returns a function that
- * stops it.
- */
-export function adoptRegularly({
-  file,
-  health,
-  clock,
-  sign,
-  onPart,
-  onUnopened,
-}: Pick<HealthOptions, 'file' | 'clock' | 'sign'> & {
-  readonly health: Health
-  readonly onPart: (part: Part, figures: FileFigures) => void
-  readonly onUnopened: (unopened: readonly UnopenedInbox[]) => void
-}): () => void {
-  return regularly(clock, adoptMs, health, async () => {
-    if (health.refusal !== undefined) return false
-    const { part, unopened, ...figures } = await file.adopt(sign())
-    if (part === undefined) onUnopened(unopened)
-    else onPart(part, figures)
-    return part !== undefined
-  })
-}
-
 /**
  * Runs `step` every `intervalMs` while the file can be written, and again at once as long as it resolves to `true`. Returns a
  * function that ends that.
  */
-function regularly(clock: Clock, intervalMs: number, health: Health, step: () => Promise<boolean>): () => void {
+export function regularly(clock: Clock, intervalMs: number, health: Health, step: () => Promise<boolean>): () => void {
   let isStopped = false
   let timer = backgroundTimer(clock, intervalMs, () => void run())
 

@@ -5,6 +5,7 @@ import { elapsedMs, systemClock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
 import type {
+  DeadLetter,
   Inbox,
   InboxGap,
   InboxMessage,
@@ -28,11 +29,14 @@ import type {
 } from './file/interface.ts'
 import { rowBytes } from './file/retention.ts'
 import { createGroupCommit } from './group-commit.ts'
-import { adoptRegularly, createHealth, tidyRegularly } from './health.ts'
-import { type CachedMessage, createMessageCache } from './message-cache.ts'
+import { createHealth, regularly } from './health.ts'
+import { type CachedMessage, MessageCache } from './message-cache.ts'
 import type { SqliteSettings } from './options.ts'
 import { createVehicleRows } from './vehicles.ts'
-import { closedError, createCrashSuspects, logAdopted, logUnopened, openWhenFree, recoveredPages } from './recovery.ts'
+import { closedError, CrashSuspects, logAdopted, logUnopened, openWhenFree, recoveredPages } from './recovery.ts'
+
+const tidyMs = 10_000
+const adoptMs = 60_000
 
 /**
  * The receiver's half of the inbox: it knows what is pending, what is in memory, and which changes the file still has to
@@ -51,8 +55,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   )
   const pending = { messages: 0, bytes: 0 }
   const pendingBytes = (): number => pending.bytes + pending.messages * rowBytes
-  const cache = createMessageCache()
-  const crashSuspects = createCrashSuspects()
+  const cache = new MessageCache()
+  const crashSuspects = new CrashSuspects()
   const control = createControl(path, settings)
   /** Moves that a failed commit may or may not have written. They are written again when the file is usable. */
   const uncertainMoves = new Map<number, Move>()
@@ -67,15 +71,13 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   let unappliedAfter = -1
   /** The file was damaged: messages up to this `seq` may be missing there, although they are in memory. */
   let damagedUpTo = -1
-  let stopTidying = (): void => {}
-  let stopAdopting = (): void => {}
+  /** Ends what runs regularly. */
+  const stops: (() => void)[] = []
 
   const health = createHealth({
     file,
-    path,
-    maxBytes: options.maxBytes,
-    log: settings.log,
-    clock,
+    settings,
+    options,
     pendingBytes,
     sign,
     onClosed: control.close,
@@ -84,7 +86,6 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       commits.resume()
       writeUncertainMoves()
     },
-    onCapacity: settings.onCapacity,
   })
   const vehicles =
     settings.keepsVehicles === true
@@ -101,10 +102,9 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   })
 
   function onCommitted(committed: Committed): void {
-    const { hasRoom, retracted } = committed
     figures = committed
-    release(retracted.messages, retracted.bytes)
-    health.noteRoom(hasRoom)
+    release(committed.retracted.messages, committed.retracted.bytes)
+    health.noteRoom(committed.hasRoom)
   }
 
   /** After a failed commit the file decides: some refused changes are in it, and some earlier ones may be missing. */
@@ -120,6 +120,22 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     damagedUpTo = newestSeq
     vehicles?.rewrite()
     for (const gap of gaps) if (gap.reason === 'inbox_damaged') settings.onGap?.(gap)
+  }
+
+  async function tidy(): Promise<boolean> {
+    const tidied = await file.tidy(sign(), pendingBytes())
+    figures = tidied
+    health.noteRoom(tidied.hasRoom)
+    return tidied.more
+  }
+
+  /** Takes over the files of receivers that stopped while this one runs. */
+  async function adopt(): Promise<boolean> {
+    if (health.refusal !== undefined) return false
+    const { part, unopened: found, ...newFigures } = await file.adopt(sign())
+    if (part === undefined) onUnopened(found)
+    else onPart(part, newFigures)
+    return part !== undefined
   }
 
   /** What was taken over of a file that is only partly here. */
@@ -240,10 +256,17 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     return readPages(which.limit, start, (limit, after) => read({ ...which, limit }, after))
   }
 
+  async function findDeadLetter(id: string): Promise<DeadLetter | undefined> {
+    const seq = seqOf(id)
+    if (Number.isNaN(seq)) return undefined
+    const [letter] = (await readFile(() => file.deadLetters({ limit: 1 }, seq - 1))).items
+    return letter?.id === id ? letter : undefined
+  }
+
   /** The move that undoes a revival: back to the dead letters, or to the settled messages. */
   async function moveBack(id: string, seq: number): Promise<Move> {
-    const [letter] = (await readFile(() => file.deadLetters({ limit: 1 }, seq - 1))).items
-    if (letter?.id !== id) return { to: 'settled', seq }
+    const letter = await findDeadLetter(id)
+    if (letter === undefined) return { to: 'settled', seq }
     const { id: _, message: __, ...reason } = letter
     return { to: 'dead', seq, ...reason }
   }
@@ -281,19 +304,15 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       if (lastId !== undefined) newestSeq = seqOf(lastId)
       if (unclean) crashSuspects.upTo = newestSeq
       isOpen = true
-      stopTidying = tidyRegularly({ file, health, clock, pendingBytes, sign, onFigures: (found) => (figures = found) })
-      if (options.adopt !== undefined) stopAdopting = adoptRegularly({ file, health, clock, sign, onPart, onUnopened })
+      stops.push(regularly(clock, tidyMs, health, tidy))
+      if (options.adopt !== undefined) stops.push(regularly(clock, adoptMs, health, adopt))
       control.open()
-      const waiting: AsyncIterable<readonly Waiting[]> = recoveredPages({
-        read: (after) => readFile(() => file.waiting(after)),
-        health,
-        isClosed: () => isClosed,
-        afterCrash: crashSuspects.upTo >= 0,
-      })
+      const readWaiting = (after: number): Promise<Page<Waiting>> => readFile(() => file.waiting(after))
       return {
         ...(lastId === undefined ? {} : { lastId }),
         ...(vehicles === undefined ? {} : { unapplied: unapplied() }),
-        ...{ gaps: gapsOf(found, clock.now()), waiting },
+        gaps: gapsOf(found, clock.now()),
+        waiting: recoveredPages(readWaiting, health, isEnded, unclean),
       }
     },
 
@@ -360,12 +379,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
 
     deadLetters: (which) => list(which, file.deadLetters),
 
-    async findDeadLetter(id) {
-      const seq = seqOf(id)
-      if (Number.isNaN(seq)) return undefined
-      const [letter] = (await readFile(() => file.deadLetters({ limit: 1 }, seq - 1))).items
-      return letter?.id === id ? letter : undefined
-    },
+    findDeadLetter,
 
     settled: (which) => list(which, file.settled),
 
@@ -428,8 +442,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     async close(stoppedAtMs = clock.now()) {
       if (isClosed) return
       isClosed = true
-      stopTidying()
-      stopAdopting()
+      for (const stop of stops) stop()
       control.close()
       if (!isOpen) return file.close()
       writeUncertainMoves()
@@ -455,23 +468,18 @@ function gapsOf({ gaps, vehicles }: OpenedFile, nowMs: number): readonly InboxGa
  * lasts until the start.
  */
 function lastSign(sign: SignOfLife, atMs: number): SignOfLife {
-  const agoMs = Math.max(0, sign.nowMs - atMs)
-  const fromMs = sign.nowMs - agoMs
-  const uptimeMs = sign.uptimeMs === undefined ? {} : { uptimeMs: sign.uptimeMs - agoMs }
-  const stop: KeptGap = { reason: 'stopped', fromMs, toMs: sign.nowMs, missed: 0 }
-  return { ...sign, ...uptimeMs, nowMs: fromMs, gaps: [...(sign.gaps ?? []), stop] }
+  const { nowMs, uptimeMs, gaps = [] } = sign
+  const agoMs = Math.max(0, nowMs - atMs)
+  const fromMs = nowMs - agoMs
+  const stop: KeptGap = { reason: 'stopped', fromMs, toMs: nowMs, missed: 0 }
+  const uptimeThenMs = uptimeMs === undefined ? undefined : uptimeMs - agoMs
+  return { ...sign, nowMs: fromMs, uptimeMs: uptimeThenMs, gaps: [...gaps, stop] }
 }
 
 /** What the file notes now. */
 function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings): SignOfLife {
   const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
-  const gaps = openGaps?.()
-  return {
-    nowMs: clock.now(),
-    ...(uptimeMs === undefined ? {} : { uptimeMs }),
-    ...(gaps === undefined ? {} : { gaps }),
-    ...(keepsVehicles === undefined ? {} : { keepsVehicles }),
-  }
+  return { nowMs: clock.now(), uptimeMs, gaps: openGaps?.(), keepsVehicles }
 }
 
 /** Deno needs a permission for it. */

@@ -7,79 +7,69 @@ export interface CachedMessage extends Claim {
   isClaimed: boolean
 }
 
-/**
- * Pending messages in memory: every claimed one, and the newest of those that wait. So most messages are neither read from the
- * disk nor parsed again. When memory is used up, the oldest waiting messages go first: others are handled before they are.
- */
-interface MessageCache {
-  get(id: string): CachedMessage | undefined
-  /** The message waits, for the first time or again. */
-  wait(message: CachedMessage): void
-  /** The message is handed out. It stays in memory until it is removed or waits again. */
-  claim(message: CachedMessage): void
-  remove(id: string): void
-}
-
 /** The limits for waiting messages. A parsed event takes several times the memory of its text. */
 const mostBytes = 2 * 1_048_576
 const mostMessages = 2_048
 
-export function createMessageCache(): MessageCache {
-  const cached = new Map<string, CachedMessage>()
-  let waitingBytes = 0
-  let waitingCount = 0
-  /** Ids of the waiting messages, oldest first from `oldest` on, and ids of some that no longer wait. */
-  let order: string[] = []
-  let oldest = 0
+/**
+ * Pending messages in memory: every claimed one, and the newest of those that wait. So most messages are neither read from the
+ * disk nor parsed again. When memory is used up, the oldest waiting messages go first: others are handled before they are.
+ */
+export class MessageCache {
+  readonly #cached = new Map<string, CachedMessage>()
+  #waitingBytes = 0
+  #waitingCount = 0
+  /** Ids of the waiting messages, oldest first from `#oldest` on, and ids of some that no longer wait. */
+  #order: string[] = []
+  #oldest = 0
 
-  function count(message: CachedMessage, sign: 1 | -1): void {
-    waitingCount += sign
-    waitingBytes += sign * message.message.bytes
+  get(id: string): CachedMessage | undefined {
+    return this.#cached.get(id)
   }
 
-  /** Rebuilds the order when most of it is out of date. A message that was rescheduled several times is in it as many times. */
-  function compact(): void {
-    order = []
-    for (const [id, { isClaimed }] of cached) if (!isClaimed) order.push(id)
-    oldest = 0
+  /** The message waits, for the first time or again. */
+  wait(message: CachedMessage): void {
+    const { id, bytes } = message.message
+    this.#stopWaiting(id)
+    // Deleted first, so that the ids are in the order in which they began to wait.
+    this.#cached.delete(id)
+    this.#cached.set(id, message)
+    message.isClaimed = false
+    this.#waitingCount += 1
+    this.#waitingBytes += bytes
+    this.#order.push(id)
+    while (this.#waitingBytes > mostBytes || this.#waitingCount > mostMessages) {
+      const oldestId = this.#order[this.#oldest] ?? ''
+      this.#oldest += 1
+      if (this.#cached.get(oldestId)?.isClaimed === false) this.remove(oldestId)
+    }
+    // A message that was rescheduled several times is in the order as many times.
+    if (this.#order.length >= 1_024 + 4 * this.#waitingCount) this.#compact()
   }
 
-  return {
-    get: (id) => cached.get(id),
+  /** The message is handed out. It stays in memory until it is removed or waits again. */
+  claim(message: CachedMessage): void {
+    const { id } = message.message
+    this.#stopWaiting(id)
+    this.#cached.set(id, message)
+    message.isClaimed = true
+  }
 
-    wait(message) {
-      const { id } = message.message
-      const before = cached.get(id)
-      if (before !== undefined && !before.isClaimed) count(before, -1)
-      cached.delete(id)
-      cached.set(id, message)
-      message.isClaimed = false
-      count(message, 1)
-      order.push(id)
-      while (waitingBytes > mostBytes || waitingCount > mostMessages) {
-        const oldestId = order[oldest] ?? ''
-        oldest += 1
-        const found = cached.get(oldestId)
-        if (found === undefined || found.isClaimed) continue
-        cached.delete(oldestId)
-        count(found, -1)
-      }
-      if (order.length >= 1_024 + 4 * waitingCount) compact()
-    },
+  remove(id: string): void {
+    this.#stopWaiting(id)
+    this.#cached.delete(id)
+  }
 
-    claim(message) {
-      const { id } = message.message
-      const before = cached.get(id)
-      if (before !== undefined && !before.isClaimed) count(before, -1)
-      cached.set(id, message)
-      message.isClaimed = true
-    },
+  #stopWaiting(id: string): void {
+    const found = this.#cached.get(id)
+    if (found === undefined || found.isClaimed) return
+    this.#waitingCount -= 1
+    this.#waitingBytes -= found.message.bytes
+  }
 
-    remove(id) {
-      const found = cached.get(id)
-      if (found === undefined) return
-      cached.delete(id)
-      if (!found.isClaimed) count(found, -1)
-    },
+  #compact(): void {
+    this.#order = []
+    for (const [id, { isClaimed }] of this.#cached) if (!isClaimed) this.#order.push(id)
+    this.#oldest = 0
   }
 }

@@ -56,24 +56,16 @@ export function closedError(path: string): FleethookError {
   return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
 }
 
-interface RecoveredPagesOptions {
-  readonly read: (after: number) => Promise<Page<Waiting>>
-  readonly health: Health
-  readonly isClosed: () => boolean
-  /** The last process crashed. */
-  readonly afterCrash: boolean
-}
-
 /**
  * The messages that an earlier process left, in pages. When the file fails, it waits until the file is usable again and goes
  * on where it stopped.
  */
-export async function* recoveredPages({
-  read,
-  health,
-  isClosed,
-  afterCrash,
-}: RecoveredPagesOptions): AsyncGenerator<readonly Waiting[]> {
+export async function* recoveredPages(
+  read: (after: number) => Promise<Page<Waiting>>,
+  health: Health,
+  isClosed: () => boolean,
+  afterCrash: boolean,
+): AsyncGenerator<readonly Waiting[]> {
   for (let next: number | undefined = -1; next !== undefined && !isClosed();) {
     let page: Page<Waiting>
     try {
@@ -100,29 +92,23 @@ const firstSuspects = 64
  * such a message is the first of its lane. So only first messages wait for the disk, and a backlog of a million messages does
  * not wait for a million syncs.
  */
-interface CrashSuspects {
+export class CrashSuspects {
   /** The `seq` of the last message that the crashed process left. -1 when it did not crash. */
-  upTo: number
-  /** Whether this claim must be written first. Called once for each claim of a message up to `upTo`. */
-  mustWriteClaim(lane: string): boolean
-  /** The claim could not be written, so the message was not handed out. */
-  takeBack(lane: string): void
-}
+  upTo = -1
+  #claimed = 0
+  readonly #lanes = new Set<string>()
 
-export function createCrashSuspects(): CrashSuspects {
-  let claimed = 0
-  const lanes = new Set<string>()
-  return {
-    upTo: -1,
-    mustWriteClaim(lane) {
-      claimed += 1
-      const isFirst = !lanes.has(lane)
-      lanes.add(lane)
-      return isFirst || claimed <= firstSuspects
-    },
-    takeBack(lane) {
-      claimed -= 1
-      lanes.delete(lane)
-    },
+  /** Whether this claim must be written first. Called once for each claim of a message up to `upTo`. */
+  mustWriteClaim(lane: string): boolean {
+    this.#claimed += 1
+    const isFirst = !this.#lanes.has(lane)
+    this.#lanes.add(lane)
+    return isFirst || this.#claimed <= firstSuspects
+  }
+
+  /** The claim could not be written, so the message was not handed out. */
+  takeBack(lane: string): void {
+    this.#claimed -= 1
+    this.#lanes.delete(lane)
   }
 }

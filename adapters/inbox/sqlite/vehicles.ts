@@ -194,12 +194,12 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
         if (rows.length >= rowsAtOnce) break
         add(vin)
       }
-      const isComplete = round !== undefined && round.vins.size === 0
+      const isComplete = round?.vins.size === 0
       const writes: VehicleWrites = {
         rows,
         forgotten: [...forgotten],
-        ...(isComplete && round !== undefined ? { seq: round.seq } : {}),
-        ...(isAhead ? { upTo: firstSeqAt(msOfSeq(newestSettled) + aheadMs) } : {}),
+        seq: isComplete ? round?.seq : undefined,
+        upTo: isAhead ? firstSeqAt(msOfSeq(newestSettled) + aheadMs) : undefined,
       }
       if (isComplete) round = undefined
       return writes

@@ -1,15 +1,4 @@
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  openSync,
-  readSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs'
+import { existsSync, fsyncSync, readSync, renameSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
@@ -22,6 +11,7 @@ import {
   pageBytes,
   replacementPath,
   syncFolder,
+  withOpen,
 } from './database.ts'
 import type { Damage } from './interface.ts'
 import { columnsOf, isIntact, type SqlRow } from './schema.ts'
@@ -128,24 +118,16 @@ function replaceFirstPage(path: string, walPages: number): void {
   rmSync(template)
   first.writeUInt32BE(pages, pageCountAt)
   writeFileSync(`${path}-first-page`, readFirstPage(path), { mode: 0o600 })
-  const file = openSync(path, 'r+')
-  try {
+  withOpen(path, 'r+', (file) => {
     writeSync(file, first, 0, pageBytes, 0)
     fsyncSync(file)
-  } finally {
-    closeSync(file)
-  }
+  })
 }
 
 function readFirstPage(path: string): Buffer {
   const page = Buffer.alloc(pageBytes)
-  const file = openSync(path, 'r')
-  try {
-    readSync(file, page, 0, pageBytes, 0)
-    return page
-  } finally {
-    closeSync(file)
-  }
+  withOpen(path, 'r', (file) => readSync(file, page, 0, pageBytes, 0))
+  return page
 }
 
 /** Both ends are included. */
@@ -192,13 +174,8 @@ async function copyReadable(
   }
 
   function rescueWithText(seq: number, add: () => void): void {
-    if (
-      rescue(
-        attempt(() => oldMessage?.get(seq)),
-        add,
-      )
-    )
-      return
+    const message = attempt(() => oldMessage?.get(seq))
+    if (rescue(message, add)) return
     lost += 1
     gapFromMs = Math.min(gapFromMs, msOfSeq(seq))
   }
@@ -221,7 +198,7 @@ async function copyReadable(
   for (const { from } of [...parts, ...unreadableDead]) gapFromMs = Math.min(gapFromMs, msOfSeq(from))
   if (gapFromMs < Infinity) {
     const createdMs = statSync(quarantine, { throwIfNoEntry: false })?.birthtimeMs ?? 0
-    addGap(fresh, { reason: 'inbox_damaged', from_ms: Math.floor(Math.max(gapFromMs, createdMs)) })
+    inserter(fresh, 'holes')({ reason: 'inbox_damaged', from_ms: Math.floor(Math.max(gapFromMs, createdMs)) })
   }
   copyVehicles(old, fresh)
   copyState(old, fresh, isOurs)
@@ -236,7 +213,7 @@ function copyState(old: DatabaseSync | undefined, fresh: DatabaseSync, isOurs: b
   const ids = [state?.['last_id'], newest?.['id']].filter((id) => typeof id === 'string').toSorted()
   const aliveAt = Number(state?.['alive_at'] ?? newest?.['received_at'] ?? 0)
   const closed = isOurs || aliveAt === 0 ? 1 : Number(state?.['closed'] ?? 0)
-  for (const row of read('SELECT * FROM holes')) addGap(fresh, row)
+  read('SELECT * FROM holes').forEach(inserter(fresh, 'holes'))
   // This comes last: from here on the new file counts as complete.
   const setState = fresh.prepare(
     'UPDATE state SET closed = ?, alive_at = ?, last_id = ?, uptime_ms = ?, vehicles_seq = ?',
@@ -260,18 +237,16 @@ function copyVehicles(old: DatabaseSync | undefined, fresh: DatabaseSync): void 
   }
 }
 
-function addGap(fresh: DatabaseSync, row: SqlRow): void {
-  const add = fresh.prepare('INSERT INTO holes (reason, from_ms, to_ms, vin, missed) VALUES (?, ?, ?, ?, ?)')
-  const { reason = '', from_ms: fromMs = 0, to_ms: toMs = null, vin = null, missed = 0 } = row
-  add.run(reason, fromMs, toMs, vin, missed)
+/** A damaged table can show a row twice, and only the first one is added. */
+function inserter(db: DatabaseSync, table: keyof typeof columnsOf): (row: SqlRow) => void {
+  const names = columnsOf[table].split(', ')
+  const values = names.map(() => '?').join(', ')
+  const insert = db.prepare(`INSERT OR IGNORE INTO ${table} (${columnsOf[table]}) VALUES (${values})`)
+  return (row) => void insert.run(...names.map((name) => row[name] ?? (nullable.has(name) ? null : 0)))
 }
 
-function inserter(db: DatabaseSync, table: keyof typeof columnsOf): (row: SqlRow) => void {
-  const columns = columnsOf[table]
-  const names = columns.split(', ')
-  const insert = db.prepare(`INSERT OR IGNORE INTO ${table} (${columns}) VALUES (${names.map(() => '?').join(', ')})`)
-  return (row) => void insert.run(...names.map((name) => row[name] ?? (name === 'changed' ? null : 0)))
-}
+/** The columns that may have no value. */
+const nullable: ReadonlySet<string> = new Set(['changed', 'to_ms', 'vin'])
 
 /** The most rows that one read returns. */
 const mostRows = 256
@@ -326,7 +301,7 @@ function* rowsFrom(
       rows = statement.all(rest.from, rest.to, limit)
     } catch {
       if (limit === 1) return isUpward ? rest.from : rest.to
-      limit = Math.max(1, limit >> 2)
+      limit = Math.max(1, limit >> 4)
       continue
     }
     if (rows.length > 0) yield rows

@@ -99,12 +99,7 @@ export function copyMoved(db: Sqlite.DatabaseSync, path: string): string {
   rmSync(unfinished, { force: true })
   createFile(unfinished)
   db.prepare('VACUUM INTO ?').run(unfinished)
-  const handle = openSync(unfinished, 'r+')
-  try {
-    fsyncSync(handle)
-  } finally {
-    closeSync(handle)
-  }
+  withOpen(unfinished, 'r+', fsyncSync)
   const stamp = new Date().toISOString().replaceAll(/[-:.]/g, '')
   // The remaining journal belongs to the file that is gone.
   if (isFree) rmSync(`${path}-wal`, { force: true })
@@ -119,14 +114,19 @@ export const replacementPath = (path: string): string => `${path}-replacement`
 /** A new name survives a power cut only after a sync of its folder. Windows cannot sync a folder, and does not need to. */
 export function syncFolder(folder: string): void {
   try {
-    const handle = openSync(folder, 'r')
-    try {
-      fsyncSync(handle)
-    } finally {
-      closeSync(handle)
-    }
+    withOpen(folder, 'r', fsyncSync)
   } catch {
     // SQLite ignores this error too.
+  }
+}
+
+/** Opens a file or a folder, and closes it when `use` is done. */
+export function withOpen<T>(path: string, flags: string, use: (handle: number) => T): T {
+  const handle = openSync(path, flags, 0o600)
+  try {
+    return use(handle)
+  } finally {
+    closeSync(handle)
   }
 }
 
@@ -198,29 +198,24 @@ export function failureOf(error: unknown, path: string): FleethookError {
     case codes.corrupt:
     case codes.notADatabase:
       return new FleethookError('inbox_damaged', `The file of the inbox ${path} is damaged: ${why}.`, { cause: error })
-    case codes.readOnly:
-      return unavailable(path, why, 'Make the file and its folder writable. The inbox continues by itself.', error)
-    case codes.cannotOpen:
-      return unavailable(path, why, needsWriteAccess, error)
     default:
-      return unavailable(path, why, isRefused(error) ? needsWriteAccess : undefined, error)
+      return new FleethookError('inbox_unavailable', `The inbox ${path} cannot be used: ${why}.`, {
+        hint: accessHint(code, error),
+        cause: error,
+      })
   }
 }
 
-const needsWriteAccess =
-  'Let the user of this process write the file and its folder. In a container, check the owner of the volume.'
-
-/** Whether the operating system refused to create the file or its folder. */
-function isRefused(error: unknown): boolean {
-  return (
+function accessHint(code: number | undefined, error: unknown): string | undefined {
+  const result = code === undefined ? code : code & 0xff
+  if (result === codes.readOnly) return 'Make the file and its folder writable. The inbox continues by itself.'
+  // The operating system refused to create the file or its folder.
+  const isRefused =
     error instanceof Error &&
     'code' in error &&
     /^E(ACCES|PERM|ROFS|EXIST|NOENT|ISDIR|NOTDIR)$/.test(String(error.code))
-  )
-}
-
-function unavailable(path: string, why: string, hint: string | undefined, cause: unknown): FleethookError {
-  return new FleethookError('inbox_unavailable', `The inbox ${path} cannot be used: ${why}.`, { cause, hint })
+  if (result !== codes.cannotOpen && !isRefused) return undefined
+  return 'Let the user of this process write the file and its folder. In a container, check the owner of the volume.'
 }
 
 function resultOf(error: unknown): { readonly code: number | undefined; readonly text: string } {

@@ -5,7 +5,8 @@ import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
-import type { Selection } from '../../../../src/inbox/inbox.ts'
+import type { InboxMessage, Selection } from '../../../../src/inbox/inbox.ts'
+import { claimOf, letterOf, messageOf } from '../../../../src/inbox/stored-row.ts'
 import type { FileSettings } from '../options.ts'
 import { isHalfReplaced, replaceDamaged } from './damage.ts'
 import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase, pageBytes } from './database.ts'
@@ -25,17 +26,17 @@ import type {
 import { createSpaceKeeper, ensureReserve, releaseReserve, type SpaceKeeper } from './retention.ts'
 import { type Adopting, adoptPart, findSiblings, type FoundSiblings } from './siblings.ts'
 import {
-  claimOf,
-  deadLetterOf,
   downtimeOf,
   gapOf,
+  intact,
   inTransaction,
   isIntact,
   listedOf,
-  messageOf,
   prepareStatements,
+  rollBack,
   type SqlRow,
   type Statements,
+  valueOf,
   vehicleOf,
   waitingOf,
 } from './schema.ts'
@@ -78,7 +79,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 
   /** Runs on the open file and translates errors. */
   function use<T>(run: (on: OpenDatabase) => T): T {
-    if (connection === undefined) throw new FleethookError('inbox_unavailable', `The inbox ${path} is not open.`)
+    if (connection === undefined) throw notOpen(path)
     try {
       return run(connection)
     } catch (error) {
@@ -106,18 +107,15 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       const begun = beginUse(db, statements, sign, options)
       const vehicles = isVisit ? heldVehicles(statements) : beginVehicles(statements, sign)
       heldAfter = vehicles?.seq ?? Infinity
-      const found = {
-        ...{ ...begun, ...pending, siblings, unclean: begun.unclean || isSiblingUnclean },
-        ...(vehicles === undefined ? {} : { vehicles }),
-      }
       // Set only now: a message that was written during the count might or might not be counted.
       connection = { db, statements, space }
       isOurs = true
       deadLetters = countDead(statements)
       return {
-        ...found,
-        ...figures(statements),
-        version: String(db.prepare('SELECT sqlite_version() AS version').get()?.['version']),
+        ...{ ...begun, ...pending, ...figures(statements), siblings },
+        unclean: begun.unclean || isSiblingUnclean,
+        vehicles,
+        version: String(valueOf(db, 'SELECT sqlite_version()')),
       }
     } catch (error) {
       closeQuietly(db)
@@ -216,7 +214,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       throw failureOf(error, path)
     })
     isDamaged = false
-    return { ...(await openFile(sign, options)), ...(damage === undefined ? {} : { damage }) }
+    return { ...(await openFile(sign, options)), damage }
   }
 
   return {
@@ -228,8 +226,8 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       }),
 
     async commit(transaction) {
-      if (connection === undefined) throw new FleethookError('inbox_unavailable', `The inbox ${path} is not open.`)
-      const { statements, space } = connection
+      if (connection === undefined) throw notOpen(path)
+      const { db, statements, space } = connection
       try {
         statements.begin.run()
         const written = write(statements, space, transaction)
@@ -240,7 +238,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         heldAfter = transaction.vehicles?.seq ?? heldAfter
         return { ...written, ...figures(statements), hasRoom: space.hasRoom() }
       } catch (error) {
-        rollBack(statements)
+        rollBack(db)
         const failure = failed(error)
         if (failure.code === 'inbox_full') releaseReserve(path)
         throw failure
@@ -253,25 +251,24 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         return { items: rows.map(waitingOf), next: seqAfter(rows) }
       }),
 
-    async find(seq) {
-      const row = use(({ statements }) => statements.pending.get(seq))
-      return row === undefined ? undefined : use(() => claimOf(row))
-    },
+    find: async (seq) =>
+      use(({ statements }) => {
+        const row = statements.pending.get(seq)
+        return row && claimOf(intact(row))
+      }),
 
-    async message(seq) {
-      const row = use(({ statements }) => statements.message.get(seq))
-      return row === undefined ? undefined : use(() => messageOf(row))
-    },
+    message: async (seq) => use(({ statements }) => messageAt(statements, seq)),
 
     deadLetters: async (which, after) =>
-      use(({ statements }) => select(statements.deadLetters.all(after, pageRows), which, deadLetterOf)),
+      use(({ statements }) =>
+        select(statements.deadLetters.all(after, pageRows), which, (row) => letterOf(intact(row))),
+      ),
 
     settled: async (which, after) =>
       use(({ statements }) =>
-        select(statements.settled.all(after, pageRows), which, ({ place, elsewhere }) => {
-          const row = elsewhere === 0 ? statements.message.get(Number(place)) : undefined
-          return row === undefined ? undefined : messageOf(row)
-        }),
+        select(statements.settled.all(after, pageRows), which, ({ place, elsewhere }) =>
+          elsewhere === 0 ? messageAt(statements, Number(place)) : undefined,
+        ),
       ),
 
     messages: async ({ lane, fromMs, toMs, limit }, before) =>
@@ -283,8 +280,8 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         return { items: rows.map(listedOf), next: isEnd ? undefined : Number(reached?.['place']) }
       }),
 
-    async tidy(sign, pendingBytes) {
-      return use((on) => {
+    tidy: async (sign, pendingBytes) =>
+      use((on) => {
         const { db, statements, space } = on
         const moved = saveMoved(on)
         if (moved !== undefined) throw moved
@@ -293,18 +290,16 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         ensureReserve(path)
         deadLetters = countDead(statements)
         return { more: more || space.shrink(), hasRoom: space.hasRoom(), ...figures(statements) }
-      })
-    },
+      }),
 
-    async adopt(sign) {
-      return use(({ db, statements }) => {
+    adopt: async (sign) =>
+      use(({ db, statements }) => {
         if (adopt === undefined) return { part: undefined, unopened: [], ...figures(statements) }
         const found = adoptPart(db, path, adopt, sign, adopting)
         if (found.part !== undefined && found.part.gaps.length > 0) holdsGaps = true
         deadLetters += found.part?.deadLetters ?? 0
         return { ...found, ...figures(statements) }
-      })
-    },
+      }),
 
     async probe(nowMs, pendingBytes) {
       const step = (): boolean =>
@@ -320,10 +315,11 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         return { items: rows.filter(isIntact).map(messageOf), next: seqAfter(rows) }
       }),
 
-    async vehicle(vin) {
-      const row = use(({ statements }) => statements.vehicle.get(vin))
-      return row === undefined ? undefined : vehicleOf(row)
-    },
+    vehicle: async (vin) =>
+      use(({ statements }) => {
+        const row = statements.vehicle.get(vin)
+        return row && vehicleOf(row)
+      }),
 
     vehicles: async (after, limit) =>
       use(({ statements }) => statements.vehicles.all(after, limit).flatMap((row) => vehicleOf(row) ?? [])),
@@ -401,7 +397,7 @@ function beginVehicles(statements: Statements, { keepsVehicles }: SignOfLife): O
   const before = statements.state.get()?.['vehicles_seq']
   const seq = Number(statements.newestSeq.get()?.['place'] ?? -1)
   statements.holdVehicles.run(seq, seq)
-  return { seq, upTo: seq, ...(before == null ? {} : { staleFromMs: msOfSeq(Number(before)) }) }
+  return { seq, upTo: seq, staleFromMs: before == null ? undefined : msOfSeq(Number(before)) }
 }
 
 /** Connections can wait this long in the kernel before their sender may give up. */
@@ -425,12 +421,13 @@ function isFailure(error: unknown, code: string): boolean {
   return error instanceof FleethookError && error.code === code
 }
 
-function rollBack(statements: Statements): void {
-  try {
-    statements.rollback.run()
-  } catch {
-    // SQLite already rolled back.
-  }
+function notOpen(path: string): FleethookError {
+  return new FleethookError('inbox_unavailable', `The inbox ${path} is not open.`)
+}
+
+function messageAt(statements: Statements, seq: number): InboxMessage | undefined {
+  const row = statements.message.get(seq)
+  return row && messageOf(intact(row))
 }
 
 /** Reads every pending row, so that damage shows now. Other work runs between two steps. */

@@ -57,11 +57,11 @@ export interface InboxFile {
 export interface SignOfLife {
   readonly nowMs: number
   /** How long the machine has been running, if that is known. Changes of the clock do not affect it. */
-  readonly uptimeMs?: number
+  readonly uptimeMs?: number | undefined
   /** The gaps that no stored event reports. Left out: those in the file stay. */
-  readonly gaps?: readonly KeptGap[]
+  readonly gaps?: readonly KeptGap[] | undefined
   /** Whether the receiver keeps states of vehicles. Used at `open`. */
-  readonly keepsVehicles?: boolean
+  readonly keepsVehicles?: boolean | undefined
 }
 
 /** The stored state of a vehicle. */
@@ -74,9 +74,9 @@ export interface VehicleWrites {
   readonly rows: readonly VehicleRow[]
   readonly forgotten: readonly string[]
   /** Everything settled up to this `seq` is in the rows now. Left out: as before. */
-  readonly seq?: number
+  readonly seq?: number | undefined
   /** Nothing after this `seq` is settled. Left out: as before. */
-  readonly upTo?: number
+  readonly upTo?: number | undefined
 }
 
 /** Figures of the file after a change. */
@@ -103,11 +103,11 @@ export interface OpenedFile extends FileFigures {
    */
   readonly unclean: boolean
   /** For a receiver that keeps states of vehicles. */
-  readonly vehicles?: OpenedVehicles
+  readonly vehicles?: OpenedVehicles | undefined
   /** The version of SQLite. */
   readonly version: string
   /** The file was damaged and has been replaced. */
-  readonly damage?: Damage
+  readonly damage?: Damage | undefined
   readonly siblings: Siblings
 }
 
@@ -118,7 +118,7 @@ export interface OpenedVehicles {
   /** Nothing after this `seq` is settled. */
   readonly upTo: number
   /** A receiver that keeps no states has used the file since then, in milliseconds since the epoch. */
-  readonly staleFromMs?: number
+  readonly staleFromMs?: number | undefined
 }
 
 /** The files of other receivers that do not run. */
@@ -200,7 +200,7 @@ export interface Transaction {
   readonly updates: readonly PendingUpdate[]
   readonly settled: readonly number[]
   readonly moves: readonly Move[]
-  readonly vehicles?: VehicleWrites
+  readonly vehicles?: VehicleWrites | undefined
   readonly nowMs: number
   /** The space of all pending messages, the puts of this transaction included. */
   readonly pendingBytes: number

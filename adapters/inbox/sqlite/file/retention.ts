@@ -1,8 +1,9 @@
-import { closeSync, fsyncSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
+import { fsyncSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import { firstSeqAt } from '../../../../src/inbox/delivery-id.ts'
 import type { FileSettings } from '../options.ts'
+import { withOpen } from './database.ts'
 import type { Transaction } from './interface.ts'
 import { type Statements, valueOf } from './schema.ts'
 
@@ -157,14 +158,10 @@ export function ensureReserve(path: string): boolean {
   const reserve = reservePath(path)
   if ((statSync(reserve, { throwIfNoEntry: false })?.size ?? 0) >= reserveBytes) return true
   try {
-    const handle = openSync(reserve, 'w', 0o600)
-    try {
-      const zeros = new Uint8Array(reserveBytes)
-      for (let at = 0; at < reserveBytes;) at += writeSync(handle, zeros, at)
+    withOpen(reserve, 'w', (handle) => {
+      writeFileSync(handle, new Uint8Array(reserveBytes))
       fsyncSync(handle)
-    } finally {
-      closeSync(handle)
-    }
+    })
     return true
   } catch {
     releaseReserve(path)

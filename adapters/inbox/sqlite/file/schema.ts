@@ -2,7 +2,8 @@ import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite'
 import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { GapReason } from '../../../../src/events/event.ts'
-import type { Claim, DeadLetter, InboxGap, InboxMessage, ListedMessage, Waiting } from '../../../../src/inbox/inbox.ts'
+import type { InboxGap, ListedMessage, Waiting } from '../../../../src/inbox/inbox.ts'
+import { kindOf, letterOf, messageOf } from '../../../../src/inbox/stored-row.ts'
 import type { SignOfLife, VehicleRow } from './interface.ts'
 
 /** 'flht': marks a SQLite file as an inbox of fleethook. */
@@ -102,12 +103,13 @@ export const migrations: readonly string[] = [
   `,
 ]
 
-/** The columns of each table with messages or vehicles, as rows are copied from one file to another. */
+/** The columns of each table, as rows are copied from one file to another. */
 export const columnsOf = {
   messages: 'place, id, lane, received_at, door, kind, bytes, crc, text',
   pending: 'place, id, lane, kind, bytes, deliveries, attempts, not_before, replayed, changed',
   dead: 'place, bytes, error, attempts, died_at, changed',
   vehicles: 'vin, place, seen_at, crc, text',
+  holes: 'reason, from_ms, to_ms, vin, missed',
 } as const
 
 /** The version of the newest schema. */
@@ -123,8 +125,18 @@ export function migrate(db: DatabaseSync, path: string, steps: readonly string[]
     const from = Number(valueOf(db, 'PRAGMA user_version'))
     const owner = Number(valueOf(db, 'PRAGMA application_id'))
     const tables = Number(valueOf(db, 'SELECT count(*) FROM sqlite_schema'))
-    if (owner !== applicationId && (owner !== 0 || from !== 0 || tables !== 0)) throw foreign(path)
-    if (from > steps.length) throw newer(path, from, steps.length)
+    if (owner !== applicationId && (owner !== 0 || from !== 0 || tables !== 0)) {
+      throw new FleethookError('inbox_unsupported', `The file ${path} is a database of another program.`, {
+        hint: 'Give the inbox its own path.',
+      })
+    }
+    if (from > steps.length) {
+      throw new FleethookError(
+        'inbox_unsupported',
+        `The inbox ${path} has version ${from} of the schema, and this fleethook knows versions up to ${steps.length}.`,
+        { hint: 'A newer fleethook wrote this file. Run that version or a later one.' },
+      )
+    }
     for (const step of steps.slice(from)) db.exec(step)
     if (from < steps.length) db.exec(`PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${steps.length}`)
     return from
@@ -144,12 +156,16 @@ export function inTransaction<Result>(db: DatabaseSync, run: () => Result): Resu
     db.exec('COMMIT')
     return result
   } catch (error) {
-    try {
-      db.exec('ROLLBACK')
-    } catch {
-      // SQLite already rolled back.
-    }
+    rollBack(db)
     throw error
+  }
+}
+
+export function rollBack(db: DatabaseSync): void {
+  try {
+    db.exec('ROLLBACK')
+  } catch {
+    // SQLite already rolled back.
   }
 }
 
@@ -177,25 +193,10 @@ export function downtimeOf(state: SqlRow, { nowMs, uptimeMs }: SignOfLife): { fr
   }
 }
 
-function foreign(path: string): FleethookError {
-  return new FleethookError('inbox_unsupported', `The file ${path} is a database of another program.`, {
-    hint: 'Give the inbox its own path.',
-  })
-}
-
-function newer(path: string, found: number, known: number): FleethookError {
-  return new FleethookError(
-    'inbox_unsupported',
-    `The inbox ${path} has version ${found} of the schema, and this fleethook knows versions up to ${known}.`,
-    { hint: 'A newer fleethook wrote this file. Run that version or a later one.' },
-  )
-}
-
 /** Every statement of the running inbox. The tables call the `seq` of a message its `place`, and a gap a hole. */
 const statements = {
   begin: 'BEGIN IMMEDIATE',
   commit: 'COMMIT',
-  rollback: 'ROLLBACK',
   addMessage:
     'INSERT INTO messages (place, id, lane, received_at, door, kind, bytes, crc, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
   removeMessage: 'DELETE FROM messages WHERE place = ?',
@@ -301,50 +302,18 @@ export function isIntact({ text, crc }: SqlRow): boolean {
   return typeof text === 'string' && zlib.crc32(text) === crc
 }
 
-/** Throws `inbox_damaged` when the text is not the one that was stored. */
-export function messageOf(row: SqlRow): InboxMessage {
+/** The row, if it is intact. Otherwise throws `inbox_damaged`. */
+export function intact(row: SqlRow): SqlRow {
+  if (isIntact(row)) return row
   const id = String(row['id'])
-  if (!isIntact(row)) {
-    throw new FleethookError('inbox_damaged', `The text of the message ${id} in the inbox does not match its checksum.`)
-  }
-  return {
-    id,
-    lane: String(row['lane']),
-    receivedAt: Number(row['received_at']),
-    door: row['door'] === 'collector' ? 'collector' : 'root',
-    kind: kindOf(row['kind']),
-    text: String(row['text']),
-    bytes: Number(row['bytes']),
-  }
-}
-
-export function claimOf(row: SqlRow): Claim {
-  const { changed } = row
-  return {
-    message: messageOf(row),
-    deliveries: Number(row['deliveries']),
-    replayed: row['replayed'] === 1,
-    ...(typeof changed === 'string' ? { changed } : {}),
-  }
-}
-
-export function deadLetterOf(row: SqlRow): DeadLetter {
-  const message = messageOf(row)
-  const { changed } = row
-  return {
-    id: message.id,
-    message,
-    error: String(row['error']),
-    attempts: Number(row['attempts']),
-    diedAt: Number(row['died_at']),
-    ...(typeof changed === 'string' ? { changed } : {}),
-  }
+  throw new FleethookError('inbox_damaged', `The text of the message ${id} in the inbox does not match its checksum.`)
 }
 
 export function listedOf(row: SqlRow): ListedMessage {
-  if (row['waits'] === 1) return { message: messageOf(row), state: 'waiting' }
-  if (row['died_at'] == null) return { message: messageOf(row), state: 'settled' }
-  const { message, error, attempts, diedAt } = deadLetterOf(row)
+  const message = messageOf(intact(row))
+  if (row['waits'] === 1) return { message, state: 'waiting' }
+  if (row['died_at'] == null) return { message, state: 'settled' }
+  const { error, attempts, diedAt } = letterOf(row)
   return { message, state: 'dead', reason: { error, attempts, diedAt } }
 }
 
@@ -387,8 +356,4 @@ export function gapOf({ reason: name, from_ms: fromMs, to_ms: toMs, vin, missed 
     ...(typeof vin === 'string' ? { vin } : {}),
     ...(missed == null || missed === 0 ? {} : { missed: Number(missed) }),
   }
-}
-
-function kindOf(kind: unknown): InboxMessage['kind'] {
-  return kind === 'gap' || kind === 'malformed' ? kind : 'wire'
 }

@@ -64,8 +64,8 @@ function siblingPattern(path: string): string {
 /** The files that match, without this one and without the companion files of an inbox. */
 function filesBeside(path: string, pattern: string): readonly string[] {
   const folder = dirname(resolve(pattern))
-  const parts = basename(pattern).split('*').map(escaped)
-  const name = new RegExp(`^${parts.join('.*')}$`, 's')
+  const escaped = basename(pattern).replaceAll(/[\\^$.+?()[\]{}|]/g, String.raw`\$&`)
+  const name = new RegExp(`^${escaped.replaceAll('*', '.*')}$`, 's')
   const own = statSync(path, { throwIfNoEntry: false })
   let names: readonly string[]
   try {
@@ -82,10 +82,6 @@ function filesBeside(path: string, pattern: string): readonly string[] {
       const found = statSync(each, { throwIfNoEntry: false })
       return found?.isFile() === true && found.size > 0 && !(found.ino === own?.ino && found.dev === own.dev)
     })
-}
-
-function escaped(text: string): string {
-  return text.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`)
 }
 
 /** The number of messages in a file. `undefined` when a receiver has it open, or it is not an inbox. */
@@ -149,19 +145,17 @@ function isReady(db: DatabaseSync): boolean {
 const batchRows = 1_000
 
 async function takeOver(db: DatabaseSync, path: string, sign: SignOfLife): Promise<UnopenedInbox> {
-  let messages = 0
-  let deadLetters = 0
+  const taken = { pending: 0, dead: 0 }
   attach(db, path)
   try {
     const progress = nothingYet()
     for (let batch = moveBatch(db, progress); batch !== undefined; batch = moveBatch(db, progress)) {
-      if (batch.table === 'pending') messages += batch.rows.length
-      else deadLetters += batch.rows.length
+      taken[batch.table] += batch.rows.length
       // Other work gets its turn.
       await setImmediate()
     }
     inTransaction(db, () => moveGaps(db, sign))
-    return { path, messages, deadLetters }
+    return { path, messages: taken.pending, deadLetters: taken.dead }
   } finally {
     detach(db)
   }
@@ -227,9 +221,7 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
   const addRow = db.prepare(
     `INSERT INTO main.${table} (${columnsOf[table]}) VALUES (${names.map(() => '?').join(', ')})`,
   )
-  const removals = [`DELETE FROM source.${table} WHERE place = ?`, 'DELETE FROM source.messages WHERE place = ?'].map(
-    (sql) => db.prepare(sql),
-  )
+  const removals = [table, 'messages'].map((name) => db.prepare(`DELETE FROM source.${name} WHERE place = ?`))
   const moved: SqlRow[] = []
   let { last } = progress
 
@@ -341,7 +333,7 @@ function takePart(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, p
 function moveGaps(db: DatabaseSync, sign: SignOfLife): readonly InboxGap[] {
   const gaps = db.prepare('SELECT * FROM source.holes').all().map(gapOf)
   db.exec(`
-    INSERT INTO main.holes (reason, from_ms, to_ms, vin, missed) SELECT reason, from_ms, to_ms, vin, missed FROM source.holes;
+    INSERT INTO main.holes (${columnsOf.holes}) SELECT ${columnsOf.holes} FROM source.holes;
     DELETE FROM source.holes`)
   const state = db.prepare('SELECT * FROM source.state').get()
   if (state?.['closed'] === 0) {
