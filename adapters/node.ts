@@ -106,7 +106,6 @@ const node: Runtime<NodeServeOptions> = {
     await once(server, 'listening')
     return {
       port: portOf(server),
-      isInherited: where.fd !== undefined,
       isIdle: () => sockets.size === 0,
       beginStop() {
         isStopping = true

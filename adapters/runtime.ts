@@ -79,8 +79,6 @@ export interface ServedHere {
 /** Sockets that are open. */
 export interface Listening {
   readonly port: number
-  /** Whether another process holds the same socket, so that connections wait while this one stops. */
-  readonly isInherited?: boolean
   /** Whether no connection is open, where the runtime knows. */
   isIdle?(): boolean
   /** Called when the stop begins. From then on answers ask clients to close their connections. */
