@@ -292,9 +292,9 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     async open(openOptions) {
       const isEnded = (): boolean => isClosed
       const found = await openWhenFree(file, settings, options, isEnded, () => file.open(sign(), openOptions))
-      figures = found
-      ;({ unopened } = found.siblings)
       const { lastId, messages, bytes, unclean } = found
+      figures = found
+      unopened = found.siblings.unopened
       if (found.vehicles !== undefined) {
         vehicles?.begin(found.vehicles)
         unappliedAfter = found.vehicles.seq

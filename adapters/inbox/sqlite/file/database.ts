@@ -48,7 +48,15 @@ export function openDatabase(path: string, walPages: number): Sqlite.DatabaseSyn
     db = new (loadSqlite().DatabaseSync)(path)
     for (const [name, value] of pragmas(walPages)) db.exec(`PRAGMA ${name} = ${value}`)
     migrate(db, path)
-    for (const [name, , expected] of pragmas(walPages)) if (name !== 'page_size') expectPragma(db, path, name, expected)
+    for (const [name, , expected] of pragmas(walPages)) {
+      const found = valueOf(db, `PRAGMA ${name}`)
+      if (found === expected || name === 'page_size') continue
+      throw new FleethookError(
+        'inbox_unsupported',
+        `The inbox ${path} cannot keep its promise here: SQLite reports ${name} = ${String(found)} instead of ${expected}.`,
+        { hint: 'Put the file on a local disk with an ordinary file system.' },
+      )
+    }
     return db
   } catch (error) {
     closeQuietly(db)
@@ -59,16 +67,6 @@ export function openDatabase(path: string, walPages: number): Sqlite.DatabaseSyn
 /** Copies the journal into the file, syncs it there, and starts an empty journal. */
 export function checkpoint(db: Sqlite.DatabaseSync): void {
   db.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get()
-}
-
-function expectPragma(db: Sqlite.DatabaseSync, path: string, name: string, expected: string | number): void {
-  const found = valueOf(db, `PRAGMA ${name}`)
-  if (found === expected) return
-  throw new FleethookError(
-    'inbox_unsupported',
-    `The inbox ${path} cannot keep its promise here: SQLite reports ${name} = ${String(found)} instead of ${expected}.`,
-    { hint: 'Put the file on a local disk with an ordinary file system.' },
-  )
 }
 
 /**
@@ -100,12 +98,12 @@ export function copyMoved(db: Sqlite.DatabaseSync, path: string): string {
   createFile(unfinished)
   db.prepare('VACUUM INTO ?').run(unfinished)
   withOpen(unfinished, 'r+', fsyncSync)
-  const stamp = new Date().toISOString().replaceAll(/[-:.]/g, '')
+  const copy = isFree ? path : `${path}.replaced-${new Date().toISOString().replaceAll(/[-:.]/g, '')}`
   // The remaining journal belongs to the file that is gone.
   if (isFree) rmSync(`${path}-wal`, { force: true })
-  renameSync(unfinished, isFree ? replacementPath(path) : `${path}.replaced-${stamp}`)
+  renameSync(unfinished, isFree ? replacementPath(path) : copy)
   syncFolder(dirname(path))
-  return isFree ? path : `${path}.replaced-${stamp}`
+  return copy
 }
 
 /** The name of a new file until it is complete. */

@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs'
+import { type BigIntStats, statSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import zlib from 'node:zlib'
@@ -18,13 +18,14 @@ import type {
   OpenedFile,
   OpenedVehicles,
   Page,
+  Siblings,
   SignOfLife,
   StoredMessage,
   Transaction,
   VehicleWrites,
 } from './interface.ts'
 import { createSpaceKeeper, ensureReserve, releaseReserve, type SpaceKeeper } from './retention.ts'
-import { type Adopting, adoptPart, findSiblings, type FoundSiblings } from './siblings.ts'
+import { type Adopting, adoptPart, findSiblings } from './siblings.ts'
 import {
   downtimeOf,
   gapOf,
@@ -63,7 +64,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   let holdsGaps = false
   let deadLetters = 0
   /** The file that the path named when it was opened. */
-  let identity: Identity | undefined
+  let identity: BigIntStats | undefined
   /** Where the messages of a replaced file are. The next `open` takes them over. */
   let movedTo: string | undefined
   /** Damage was found while the file was open. The next `open` replaces the file without reading it first. */
@@ -97,8 +98,8 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     const db = openDatabase(path, walPages)
     try {
       identity = identityOf(path)
-      const { unclean: isSiblingUnclean, ...siblings } =
-        isVisit || (isOurs && movedTo === undefined) ? noSiblings : await findSiblings(db, path, movedTo ?? adopt, sign)
+      const looksAround = !isVisit && (!isOurs || movedTo !== undefined)
+      const siblings = looksAround ? await findSiblings(db, path, movedTo ?? adopt, sign) : noSiblings
       movedTo = undefined
       const statements = prepareStatements(db)
       const space = createSpaceKeeper(db, statements, settings, walPages, () => heldAfter)
@@ -113,7 +114,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       deadLetters = countDead(statements)
       return {
         ...{ ...begun, ...pending, ...figures(statements), siblings },
-        unclean: begun.unclean || isSiblingUnclean,
+        unclean: begun.unclean || siblings.unclean,
         vehicles,
         version: String(valueOf(db, 'SELECT sqlite_version()')),
       }
@@ -354,14 +355,9 @@ export function createInboxFile(settings: FileSettings): InboxFile {
 /** The value of `state.closed` in a file that was closed properly, but has waiting messages from before a crash. */
 const closedWithSuspects = 3
 
-const noSiblings: FoundSiblings = { adopted: [], unopened: [], unclean: false }
+const noSiblings: Siblings = { adopted: [], unopened: [], unclean: false }
 
-interface Identity {
-  readonly ino: bigint
-  readonly dev: bigint
-}
-
-function identityOf(path: string): Identity | undefined {
+function identityOf(path: string): BigIntStats | undefined {
   return statSync(path, { bigint: true, throwIfNoEntry: false })
 }
 

@@ -127,6 +127,8 @@ export interface Siblings {
   readonly adopted: readonly UnopenedInbox[]
   /** Files that still hold messages. */
   readonly unopened: readonly UnopenedInbox[]
+  /** A process that crashed left some of the adopted messages, so its last claims may be missing. */
+  readonly unclean: boolean
 }
 
 /** A part of a file that is in this inbox now. */

@@ -10,12 +10,6 @@ import { closeQuietly, failureOf, loadSqlite, openDatabase } from './database.ts
 import type { AdoptedPart, Part, Siblings, SignOfLife } from './interface.ts'
 import { columnsOf, downtimeOf, gapOf, inTransaction, isInbox, type SqlRow, valueOf, waitingOf } from './schema.ts'
 
-/** The other files, as they were found before this one is in use. */
-export interface FoundSiblings extends Siblings {
-  /** A process that crashed left some of the adopted messages, so its last claims may be missing. */
-  readonly unclean: boolean
-}
-
 /** The pages of the journal of a file that is about to be adopted. Nothing is appended to it. */
 const walPages = 1_000
 
@@ -30,7 +24,7 @@ export async function findSiblings(
   path: string,
   adopt: string | undefined,
   sign: SignOfLife,
-): Promise<FoundSiblings> {
+): Promise<Siblings> {
   const adopted: UnopenedInbox[] = []
   const unopened: UnopenedInbox[] = []
   let unclean = false
