@@ -107,7 +107,6 @@ type StreamStep<Fields extends FieldCatalogue> =
       readonly changed: readonly string[]
     }
 
-/** Streams a vehicle or an energy site. Connects when the stream is iterated. */
 export function createStream<Fields extends FieldCatalogue>(
   connection: Connection,
   normalizer: Normalizer<Fields>,
@@ -320,7 +319,6 @@ class Interruption {
     return this.#lost !== undefined && this.#connectedAt - this.#lost.since > this.#plannedChangeMs
   }
 
-  /** Ends it as a gap. */
   end(): { readonly from: Date; readonly to: Date } {
     const { from } = this.#lost ?? { from: this.#connectedAt }
     this.#lost = undefined
