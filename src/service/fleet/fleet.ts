@@ -31,16 +31,6 @@ const rules: Rules<FleetOptions> = {
  *
  * The messages come in the order in which the service would post them, and never end. Memory grows with the number of vehicles,
  * not with time. VINs have a valid check digit and belong to nobody.
- *
- * Throws `option_invalid` for a number out of range.
- *
- * @example
- * ```text
- * for (const { at, event } of createFleet({ vins: 10, seed: 1, startAt: Date.UTC(2026, 5, 1) })) {
- *   console.log(new Date(at), event.vin, event.topic)
- *   if (event.topic === 'alerts') break
- * }
- * ```
  */
 export function createFleet(options: FleetOptions): SimulatedMessages {
   checkOptions('createFleet', options, rules)

@@ -28,7 +28,6 @@ export interface Charging {
 /** Which vehicles have old firmware: none, every third, or all. Old firmware writes most values as text. */
 export type Firmware = 'today' | 'mixed' | 'old'
 
-/** A trip. */
 interface Trip {
   readonly origin: Location
   readonly destination: Location
@@ -248,7 +247,6 @@ export function createVehicle(index: number, seed: number, startAt: number, firm
   }
 }
 
-/** How full the battery is, in percent. */
 export function socPercent(vehicle: Vehicle): number {
   return (100 * vehicle.energyWh) / vehicle.capacityWh
 }
