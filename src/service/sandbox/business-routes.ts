@@ -32,26 +32,26 @@ export function businessRoutes(world: World): Hono {
         enabled: enabled !== false,
         updatedAt: new Date(world.now()).toISOString(),
       }
-      world.setWebhook(webhook)
+      world.keep({ webhook })
       return Response.json({ response: webhookBody(webhook) })
     })
     .get('/webhook', () => {
-      const webhook = world.webhook()
+      const { webhook } = world.state
       return webhook === undefined ? notSet() : Response.json({ response: webhookBody(webhook) })
     })
     .delete('/webhook', () => {
-      if (world.webhook() === undefined) return notSet()
-      world.setWebhook(undefined)
+      if (world.state.webhook === undefined) return notSet()
+      world.keep({ webhook: undefined })
       return Response.json({ response: true })
     })
     .get('/config/default', () => {
-      const fields = world.defaultFields()
+      const fields = world.state.defaultFields
       return Response.json(fields === null ? null : { fields })
     })
     .put('/config/default', async ({ req }) => {
       const sent = await readFields(req.raw)
       if (sent instanceof Response) return sent
-      world.setDefaultFields(sent.known)
+      world.keep({ defaultFields: sent.known })
       return Response.json({ fields: sent.known, ignoredFields: sent.ignored })
     })
     .get('/products', () => {
@@ -62,7 +62,7 @@ export function businessRoutes(world: World): Hono {
         customer,
         granted_at: grantedAt,
       }))
-      const sites = world.sites().map(({ id }) => ({
+      const sites = world.sites.map(({ id }) => ({
         product_type: 'energy',
         product_id: id,
         region: 'eu',

@@ -44,6 +44,16 @@ export function createCar(index: number, seed: number, startAt: number, firmware
     steps = next
   }
 
+  const stepWhile = (isGoing: () => boolean): SimulatedMessage[] => {
+    const messages: SimulatedMessage[] = []
+    while (isGoing()) {
+      const { value, done } = steps.next()
+      if (done) break
+      if (value !== undefined) messages.push(value)
+    }
+    return messages
+  }
+
   /** The messages that arrive. Without a network they wait. */
   const arriving = (messages: SimulatedMessage[]): SimulatedMessage[] => {
     if (!cut) return messages
@@ -56,11 +66,7 @@ export function createCar(index: number, seed: number, startAt: number, firmware
   return {
     vehicle,
     run(until) {
-      while (vehicle.now < until) {
-        const { value, done } = steps.next()
-        if (done) break
-        if (value !== undefined) due.push(value)
-      }
+      due.push(...stepWhile(() => vehicle.now < until))
       const arrived = due.filter(({ at }) => at <= until)
       due = due.filter(({ at }) => at > until)
       return arriving(arrived)
@@ -71,13 +77,7 @@ export function createCar(index: number, seed: number, startAt: number, firmware
     wake(now) {
       if (vehicle.state !== 'asleep') return []
       switchTo(wakeUp(vehicle), now)
-      const messages: SimulatedMessage[] = []
-      while (vehicle.state === 'asleep') {
-        const { value, done } = steps.next()
-        if (done) break
-        if (value !== undefined) messages.push(value)
-      }
-      return arriving(messages)
+      return arriving(stepWhile(() => vehicle.state === 'asleep'))
     },
     sleep(now) {
       stop(vehicle)

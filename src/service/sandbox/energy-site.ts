@@ -23,7 +23,6 @@ const timeZone = 'Etc/UTC'
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 
-/** The shared energy sites. */
 export function createSites(count: number): readonly EnergySite[] {
   return Array.from({ length: count }, (_, index) => ({ id: String(firstId + index), index, settings: initial }))
 }

@@ -5,7 +5,6 @@ import { refuse } from './answers.ts'
 /** How the next answers fail. */
 export type FailureKind = '500' | '502' | '429' | 'slow' | 'cut'
 
-/** The kinds, as a list. */
 const failureKinds: readonly FailureKind[] = ['500', '502', '429', 'slow', 'cut']
 
 /**

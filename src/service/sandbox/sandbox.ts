@@ -9,7 +9,7 @@ import { checkFailure, type Failure } from './faults.ts'
 import { readOptions, type SandboxOptions } from './options.ts'
 import type { StreamFault } from './sse.ts'
 import { answerStream, answerVehicle, vehicleImage } from './vehicle-routes.ts'
-import { createWorld, type World } from './world.ts'
+import { World } from './world.ts'
 
 /** A running stand-in for the service. See {@link createSandbox}. */
 export interface Sandbox {
@@ -54,7 +54,7 @@ const tickMs = 500
  */
 export function createSandbox(options: SandboxOptions): Sandbox {
   const settings = readOptions(options)
-  const world = createWorld(settings)
+  const world = new World(settings)
   const app = routes(world)
   let timer: Timer | undefined
   const tick = (): void => {
@@ -67,12 +67,12 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   return {
     app,
     fetch: (request) => app.fetch(request),
-    advance: world.advance,
+    advance: (ms) => world.advance(ms),
     fail(failure) {
       checkFailure(failure)
       world.faults.fail(failure)
     },
-    failStreams: world.sse.fail,
+    failStreams: (fault, product) => world.sse.fail(fault, product),
     async close() {
       timer?.cancel()
       world.faults.close()
