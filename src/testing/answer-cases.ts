@@ -35,22 +35,7 @@ type Expected = Required<Pick<AnswerCase, 'status' | 'code'>> & Pick<AnswerCase,
 
 const accepted: Expected = { status: 200, code: 0 }
 
-type RefusalName =
-  | 'missing'
-  | 'scheme'
-  | 'wrong'
-  | 'empty'
-  | 'notJson'
-  | 'time'
-  | 'gzip'
-  | 'noEvent'
-  | 'blankEvent'
-  | 'tooLarge'
-  | 'encoding'
-  | 'method'
-
-/** The expected answers of refusals. */
-const refusals: Readonly<Record<RefusalName, Expected>> = {
+const refusals = {
   missing: { status: 401, code: 2, error: 'authorization_missing' },
   scheme: { status: 401, code: 3, error: 'authorization_scheme' },
   wrong: { status: 403, code: 4, error: 'secret_wrong' },
@@ -63,7 +48,7 @@ const refusals: Readonly<Record<RefusalName, Expected>> = {
   tooLarge: { status: 413, code: 6, error: 'body_too_large' },
   encoding: { status: 415, code: 6, error: 'encoding_unsupported' },
   method: { status: 405, code: 405, error: 'method_not_allowed' },
-}
+} satisfies Readonly<Record<string, Expected>>
 
 /** A body in three chunks without a Content-Length. The cuts can fall inside a character. */
 export function chunked(text: string): () => PostedBody {
@@ -198,7 +183,6 @@ function bodyCases(secret: string, bodyBytes: number): readonly AnswerCase[] {
   ]
 }
 
-/** Values of the Authorization header. */
 function secretCases(secret: string): readonly AnswerCase[] {
   const authorized = (authorization: string): Pick<AnswerCase, 'headers' | 'body'> => ({
     headers: { authorization },
@@ -258,7 +242,6 @@ function swapped(text: string): string {
   return letters.join('') === text ? `${text}-` : letters.join('')
 }
 
-/** Methods and paths. */
 function pathCases(secret: string): readonly AnswerCase[] {
   const headers = { authorization: secret }
   const relayed = { authorization: `Splunk ${secret}` }

@@ -34,7 +34,6 @@ interface Process {
   readonly runs: Run[]
 }
 
-/** What a handler does in one check. */
 type Handle = (run: Run) => unknown
 
 const vinOf = (n: number): string => `0FLEETV14T${String(n).padStart(7, '0')}`
@@ -100,7 +99,6 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
     })
   }
 
-  /** Waits until it is so. */
   async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
     for (const endsAtMs = Date.now() + patienceMs; !(await isSo());) {
       if (Date.now() > endsAtMs) throw new Error(`Expected within ${patienceMs} ms that ${what}.`)
