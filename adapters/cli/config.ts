@@ -18,7 +18,6 @@ Examples:
   fleethook config get 0FLEETV14T0000004 --json | fleethook config replace 0FLEETV14T0000012 --file -
 ${statuses}`
 
-/** `fleethook config get|patch|replace|stop|default` */
 export function defineConfig(command: Command): void {
   command.description('The fields that vehicles stream. A vehicle has one config, which all businesses share.')
 

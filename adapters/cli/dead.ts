@@ -24,7 +24,6 @@ interface Listing extends Filter {
   readonly after?: string
 }
 
-/** `fleethook dead` */
 export function defineDead(command: Command): void {
   command.description('Lists, replays, or discards dead letters: messages whose handlers failed in every attempt.')
   defineList(command.command('list').description('Lists dead letters in the order of their arrival, without payloads.'))
@@ -139,7 +138,6 @@ function asked({ vin, topic, from, to }: Filter): Record<string, string> {
   )
 }
 
-/** `fleethook replay` */
 export function defineReplay(command: Command): void {
   filters(command)
     .description(

@@ -10,7 +10,6 @@ interface Given {
   readonly open: boolean
 }
 
-/** `fleethook inspect` */
 export function defineInspect(command: Command): void {
   command
     .description(
@@ -60,9 +59,9 @@ export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Res
         ...(body === undefined ? {} : { body }),
       })
       say(false, 'The receiver runs again.')
-      return new Response(streamOf(answer.body), {
+      return new Response(answer.body, {
         status: answer.status,
-        headers: { 'content-type': answer.type },
+        headers: { 'content-type': answer.headers.get('content-type') ?? '' },
       })
     } catch (error) {
       if (!request.signal.aborted) say(true, 'The receiver stopped. Waiting until it runs again. Press Ctrl+C to end.')
@@ -70,20 +69,6 @@ export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Res
       return Response.json({ error: 'receiver_stopped', text }, { status: 503 })
     }
   }
-}
-
-function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
-  const chunks = body[Symbol.asyncIterator]()
-  return new ReadableStream({
-    async pull(controller) {
-      const { done, value } = await chunks.next()
-      if (done) controller.close()
-      else controller.enqueue(value)
-    },
-    async cancel() {
-      await chunks.return?.()
-    },
-  })
 }
 
 /** Opens an address in a browser. Does nothing without a terminal or a desktop. */

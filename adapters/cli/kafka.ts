@@ -4,8 +4,8 @@ import { FleethookError } from '../../src/base/errors.ts'
 import { clusterError, closeClient, Connector, loadClient } from '../inbox/kafka/client.ts'
 import { type KafkaInboxOptions, type KafkaSasl, type KafkaSettings, readKafkaOptions } from '../inbox/kafka/options.ts'
 import { type AppliedTopic, applyTopics, checkTopics, type TopicPlan, topicPlans } from '../inbox/kafka/topics.ts'
-import { environment, whole } from './arguments.ts'
-import { columns, jsonText, logTo, printError } from './terminal.ts'
+import { dotenvOption, environment, whole } from './arguments.ts'
+import { columns, jsonText, logTo, report } from './terminal.ts'
 
 interface Given {
   readonly brokers?: string
@@ -22,7 +22,6 @@ interface Given {
 
 const mechanisms: readonly KafkaSasl['mechanism'][] = ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512', 'OAUTHBEARER']
 
-/** `fleethook kafka topics` */
 export function defineKafka(command: Command): void {
   command.description('The topics of kafkaInbox.')
   command
@@ -38,7 +37,7 @@ export function defineKafka(command: Command): void {
     .option('--tls', 'connect with TLS')
     .option('--ca <file>', 'connect with TLS, and trust this certificate authority')
     .addOption(new Option('--sasl <mechanism>', 'log in').choices(mechanisms))
-    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+    .addOption(dotenvOption)
     .option('--json', 'print JSON, errors as {"error": …}')
     .addHelpText(
       'after',
@@ -53,10 +52,7 @@ Exit status: 0 done, 1 an error, 2 bad usage.`,
       try {
         await runTopics(given)
       } catch (error) {
-        if (!(error instanceof FleethookError)) throw error
-        const { code, message, hint } = error
-        if (given.json) console.log(jsonText({ error: { code, message, hint } }))
-        else printError({ message, hint })
+        report(error, given.json === true)
         process.exitCode = 1
       }
     })

@@ -9,7 +9,6 @@ import { topicList, whole } from './arguments.ts'
 import { asks, statuses } from './service.ts'
 import { columns, escapeJson } from './terminal.ts'
 
-/** `fleethook products` */
 export function defineProducts(command: Command): void {
   command
     .description('Lists the vehicles and energy sites that customers share, with the customer of each.')
@@ -33,7 +32,6 @@ interface StreamGiven {
   readonly json?: true
 }
 
-/** `fleethook stream <vin>` */
 export function defineStream(command: Command): void {
   command
     .description(

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander'
 import type { FieldSetting } from '../../src/service/client/config.ts'
 import { FleethookError } from '../../src/base/errors.ts'
-import { environment, number, time, whole } from './arguments.ts'
+import { dotenvOption, environment, number, time, whole } from './arguments.ts'
 import { fieldSetting } from './service.ts'
 import { printError } from './terminal.ts'
 
@@ -25,7 +25,6 @@ interface Given {
   readonly dotenv: string
 }
 
-/** `fleethook sandbox` */
 export function defineSandbox(command: Command): void {
   command
     .description(
@@ -64,7 +63,7 @@ export function defineSandbox(command: Command): void {
       whole(1, 1_000_000),
     )
     .option('-q, --quiet', 'do not show each delivery, call and stream')
-    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+    .addOption(dotenvOption)
     .addHelpText(
       'after',
       `

@@ -31,7 +31,6 @@ interface Listing {
   readonly after?: string
 }
 
-/** `fleethook vehicles` */
 export function defineVehicles(command: Command): void {
   command
     .description(

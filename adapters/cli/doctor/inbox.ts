@@ -16,7 +16,8 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { secretErrors } from '../../../src/receiver/refusals.ts'
 import { applicationId, schemaVersion } from '../../inbox/sqlite/file/schema.ts'
-import { type Circumstances, codeOf, fail, type Finding, type KeptError, ok, skip, warn } from './check.ts'
+import { codeOf } from '../exchange.ts'
+import { type Circumstances, fail, type Finding, type KeptError, ok, skip, warn } from './check.ts'
 import { numberAt } from './webhook.ts'
 
 /** File systems on which locks or syncs do not do what SQLite needs, by the type number of `statfs` on Linux. */
@@ -184,13 +185,11 @@ function schema(path: string): Finding {
 async function deadLetters(ask: Circumstances['ask']): Promise<Finding> {
   const id = 'inbox.dead'
   try {
-    const answer = await ask('GET', '/dead?limit=1000')
-    const letters = typeof answer === 'object' && answer !== null && 'letters' in answer ? answer.letters : []
-    const found: readonly unknown[] = Array.isArray(letters) ? letters : []
-    if (found.length === 0) return ok(id, 'no dead letters')
+    const { letters = [] }: { letters?: readonly unknown[] } = Object(await ask('GET', '/dead?limit=1000'))
+    if (letters.length === 0) return ok(id, 'no dead letters')
     return warn(
       id,
-      `${found.length}${found.length === 1_000 ? ' or more' : ''} dead letters wait: a handler failed until its attempts ended.`,
+      `${letters.length}${letters.length === 1_000 ? ' or more' : ''} dead letters wait: a handler failed until its attempts ended.`,
       'fleethook dead list shows the errors. Fix the handler, then fleethook dead replay.',
     )
   } catch (error) {
@@ -211,8 +210,7 @@ export async function* checkReceiver({ inbox, ask, errors }: Circumstances): Asy
     return
   }
   const at = (...keys: readonly string[]): number => numberAt(stats, ...keys)
-  const isDraining = typeof stats === 'object' && stats !== null && 'draining' in stats && stats.draining === true
-  yield isDraining
+  yield Object(stats)['draining'] === true
     ? warn('receiver.running', 'The receiver is stopping.', 'Start it again.')
     : ok('receiver.running', 'it answers on its control socket')
   const lastMs = at('lastReceivedAtMs')
@@ -224,7 +222,7 @@ export async function* checkReceiver({ inbox, ask, errors }: Circumstances): Asy
       )
     : ok('receiver.received', `${at('received')} messages, the last ${Math.round((Date.now() - lastMs) / 1_000)} s ago`)
   const remembered = await errors().catch((): readonly KeptError[] => [])
-  yield refusedRequests(refusals(stats), remembered, lastMs > 0)
+  yield refusedRequests(Object.entries(Object(stats)['refused'] ?? {}), remembered, lastMs > 0)
   yield failingHandlers(remembered, at('pending', 'messages'))
   const oldestMs = at('inbox', 'oldestWaitingMs')
   yield oldestMs > 60_000
@@ -252,11 +250,6 @@ export async function* checkReceiver({ inbox, ask, errors }: Circumstances): Asy
       `${at('drifted')} values had a type that the catalogue does not expect.`,
       'Update fleethook, or name the fields in the option `fields`.',
     )
-}
-
-function refusals(stats: unknown): readonly (readonly [string, number])[] {
-  const refused = typeof stats === 'object' && stats !== null && 'refused' in stats ? stats.refused : {}
-  return Object.entries(typeof refused === 'object' && refused !== null ? refused : {})
 }
 
 /** What was refused beside the requests of the group `proxy`, and what to do about the most frequent reason. */

@@ -1,8 +1,10 @@
 import { lookup } from 'node:dns/promises'
-import { connect as connectTcp } from 'node:net'
+import { once } from 'node:events'
+import { connect as connectTcp, type Socket } from 'node:net'
 import { connect as connectTls, type PeerCertificate, rootCertificates, type TLSSocket } from 'node:tls'
 import { problemWithWebhookUrl } from '../../../src/service/client/webhook-url.ts'
-import { type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
+import { codeOf } from '../exchange.ts'
+import { type Circumstances, fail, type Finding, ok, skip, warn } from './check.ts'
 
 /** How long a connection may take, in milliseconds. */
 const connectMs = 5_000
@@ -36,7 +38,9 @@ export async function* checkNetwork({ url }: Circumstances): AsyncIterable<Findi
         'Put a proxy with TLS in front of the receiver.',
       )
   try {
-    await reach(url)
+    const socket = connectTcp({ host: hostOf(url), port: portOf(url), timeout: connectMs })
+    await connected(socket, 'connect')
+    socket.destroy()
     yield ok('network.port', `port ${portOf(url)} is open, seen from here`)
   } catch (error) {
     yield fail(
@@ -71,18 +75,14 @@ async function* checkName(url: URL): AsyncIterable<Finding> {
   }
 }
 
-function reach(url: URL): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const socket = connectTcp({ host: hostOf(url), port: portOf(url), timeout: connectMs })
-    socket.once('connect', () => {
-      socket.destroy()
-      resolve()
-    })
-    socket.once('timeout', () =>
-      socket.destroy(Object.assign(new Error('The connection took too long.'), { code: 'ETIMEDOUT' })),
-    )
-    socket.once('error', reject)
-  })
+/** Waits until a socket is connected. */
+async function connected(socket: Socket, event: 'connect' | 'secureConnect'): Promise<void> {
+  socket.once('timeout', () =>
+    socket.destroy(Object.assign(new Error('The connection took too long.'), { code: 'ETIMEDOUT' })),
+  )
+  // An error after that changes nothing.
+  socket.on('error', () => {})
+  await once(socket, event)
 }
 
 /** What to do about each error of a certificate. */
@@ -145,31 +145,26 @@ export async function* checkTls({ url, ca }: Circumstances): AsyncIterable<Findi
 }
 
 /** Connects with the built-in authorities only, without those of NODE_EXTRA_CA_CERTS. Accepts any certificate, to inspect it. */
-function handshake(url: URL, ca: string | undefined): Promise<TLSSocket> {
-  return new Promise((resolve, reject) => {
-    const host = hostOf(url)
-    const socket = connectTls({
-      host,
-      port: portOf(url),
-      ...(problemWithName(host) ? {} : { servername: host }),
-      ca: trusted(ca),
-      minVersion: 'TLSv1',
-      rejectUnauthorized: false,
-      timeout: connectMs,
-    })
-    socket.once('secureConnect', () => resolve(socket))
-    socket.once('timeout', () =>
-      socket.destroy(Object.assign(new Error('The handshake took too long.'), { code: 'ETIMEDOUT' })),
-    )
-    socket.once('error', reject)
+async function handshake(url: URL, ca: string | undefined): Promise<TLSSocket> {
+  const host = hostOf(url)
+  const socket = connectTls({
+    host,
+    port: portOf(url),
+    ...(isAddress(host) ? {} : { servername: host }),
+    ca: trusted(ca),
+    minVersion: 'TLSv1',
+    rejectUnauthorized: false,
+    timeout: connectMs,
   })
+  await connected(socket, 'secureConnect')
+  return socket
 }
 
 /** The authorities that the checks trust. */
 export const trusted = (ca: string | undefined): string[] => [...rootCertificates, ...(ca === undefined ? [] : [ca])]
 
-/** Whether the host is an address, which cannot be a server name. */
-const problemWithName = (host: string): boolean => /^[\d.]+$|:/.test(host)
+/** An address cannot be a server name. */
+const isAddress = (host: string): boolean => /^[\d.]+$|:/.test(host)
 
 const issuerOf = ({ issuer }: PeerCertificate): string => String(issuer?.O ?? issuer?.CN ?? 'unknown')
 const namesOf = ({ subjectaltname, subject }: PeerCertificate): string =>

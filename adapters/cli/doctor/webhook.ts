@@ -2,7 +2,8 @@ import { existsSync, statSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { vinsOf } from '../../../src/service/client/products.ts'
 import { ServiceError } from '../../../src/service/client/service-error.ts'
-import { type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
+import { codeOf } from '../exchange.ts'
+import { type Circumstances, fail, type Finding, ok, skip, warn } from './check.ts'
 
 const noService = 'SERVICE_URL and SERVICE_API_KEY are not set'
 /** The most vehicles whose configs are read one by one. */
@@ -154,7 +155,6 @@ export async function* checkEndToEnd({ client, vin, ask, signal }: Circumstances
 
 /** A number inside an answer of the receiver. 0: it is missing. */
 export function numberAt(value: unknown, ...path: readonly string[]): number {
-  let found: unknown = value
-  for (const key of path) found = typeof found === 'object' && found !== null ? Reflect.get(found, key) : undefined
+  const found = path.reduce<unknown>((inner, key) => Object(inner)[key], value)
   return typeof found === 'number' ? found : 0
 }

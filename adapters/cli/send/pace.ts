@@ -12,7 +12,6 @@ interface PaceOptions<Message> {
 /** What delays messages when the rate is not reached. */
 export type Bottleneck = 'concurrency' | 'vins' | 'machine'
 
-/** How well the rate is kept. */
 export interface Pacing {
   /** From the first planned time to the last answer. */
   readonly elapsedMs: number
@@ -23,13 +22,10 @@ export interface Pacing {
   readonly bottleneck: Bottleneck
 }
 
-/** A run of messages in progress. */
 export interface Pace {
   /** Resolves when the last message is answered. */
   readonly done: Promise<void>
-  /** Sends no further message. */
   stop(): void
-  /** The figures so far. */
   pacing(): Pacing
 }
 

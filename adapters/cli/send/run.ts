@@ -5,7 +5,7 @@ import { colorsFor } from '../terminal.ts'
 import { pace } from './pace.ts'
 import { createPoster, type SendOptions } from './post.ts'
 import { showProgress, summary } from './report.ts'
-import { createTally, resultOf, type StopReason } from './tally.ts'
+import { resultOf, type StopReason, Tally } from './tally.ts'
 
 /** If this many messages at the start all fail, nothing listens at the address. */
 const hopeless = 20
@@ -13,7 +13,7 @@ const hopeless = 20
 /** Sends, shows the progress, prints the summary. Resolves to the exit status: 0 when everything was accepted. */
 export async function run(options: SendOptions): Promise<number> {
   const { startAt, messages } = fleetMessages(options, Date.now())
-  const tally = createTally()
+  const tally = new Tally()
   const poster = createPoster(options)
   let stopped: StopReason | undefined
 
