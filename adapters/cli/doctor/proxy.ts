@@ -19,12 +19,15 @@ const timeoutMs = 10_000
 /** A message that the receiver answers and gives to no handler. */
 const marked = (id: string): string => JSON.stringify({ fleethook: { test: id } })
 
+/** A member that another server may have with another type. */
+const textOnly = z.optional(
+  z.pipe(
+    z.unknown(),
+    z.transform((value) => (typeof value === 'string' ? value : undefined)),
+  ),
+)
 /** The form of the receiver's answers. */
-const ownAnswer = z.object({
-  code: z.number(),
-  error: z.catch(z.optional(z.string()), undefined),
-  hint: z.catch(z.optional(z.string()), undefined),
-})
+const ownAnswer = z.object({ code: z.number(), error: textOnly, hint: textOnly })
 
 /** An answer from the public address, of the receiver or of something before it. */
 interface PublicAnswer {
