@@ -83,3 +83,17 @@ export const ok = (id: Finding['id'], found: string): Finding => ({ id, status: 
 export const skip = (id: Finding['id'], found: string): Finding => ({ id, status: 'skip', found })
 export const warn = (id: Finding['id'], found: string, todo: string): Finding => ({ id, status: 'warn', found, todo })
 export const fail = (id: Finding['id'], found: string, todo: string): Finding => ({ id, status: 'fail', found, todo })
+
+interface Otherwise {
+  orFail(found: string, todo: string): Finding
+  orWarn(found: string, todo: string): Finding
+}
+
+/** The finding is ok if `isOk`. The function that follows says what it is otherwise. */
+export function okIf(isOk: boolean, id: Finding['id'], found: string): Otherwise {
+  const choose = (other: Finding): Finding => (isOk ? ok(id, found) : other)
+  return {
+    orFail: (problem, todo) => choose(fail(id, problem, todo)),
+    orWarn: (problem, todo) => choose(warn(id, problem, todo)),
+  }
+}

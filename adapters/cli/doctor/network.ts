@@ -4,7 +4,7 @@ import { connect as connectTcp, type Socket } from 'node:net'
 import { connect as connectTls, type PeerCertificate, rootCertificates, type TLSSocket } from 'node:tls'
 import { problemWithWebhookUrl } from '../../../src/service/client/webhook-url.ts'
 import { codeOf } from '../exchange.ts'
-import { type Circumstances, fail, type Finding, ok, skip, warn } from './check.ts'
+import { type Circumstances, fail, type Finding, ok, okIf, skip, warn } from './check.ts'
 
 /** How long a connection may take, in milliseconds. */
 const connectMs = 5_000
@@ -30,13 +30,10 @@ export async function* checkNetwork({ url }: Circumstances): AsyncIterable<Findi
       'Give the webhook a public address.',
     )
   else yield* checkName(url)
-  yield url.protocol === 'https:'
-    ? ok('network.https', 'https')
-    : fail(
-        'network.https',
-        `${url.origin} is not encrypted: anyone on the way can read the secret.`,
-        'Put a proxy with TLS in front of the receiver.',
-      )
+  yield okIf(url.protocol === 'https:', 'network.https', 'https').orFail(
+    `${url.origin} is not encrypted: anyone on the way can read the secret.`,
+    'Put a proxy with TLS in front of the receiver.',
+  )
   try {
     const socket = connectTcp({ host: hostOf(url), port: portOf(url), timeout: connectMs })
     await connected(socket, 'connect')
@@ -53,19 +50,17 @@ export async function* checkNetwork({ url }: Circumstances): AsyncIterable<Findi
 
 async function* checkName(url: URL): AsyncIterable<Finding> {
   try {
-    const found = await lookup(hostOf(url), { all: true })
-    const addresses = found.map(({ address }) => address)
-    const hidden = found.filter(
+    const addressed = await lookup(hostOf(url), { all: true })
+    const addresses = addressed.map(({ address }) => address)
+    const hidden = addressed.filter(
       ({ address, family }) =>
         problemWithWebhookUrl(`https://${family === 6 ? `[${address}]` : address}`) !== undefined,
     )
-    yield hidden.length === 0
-      ? ok('network.address', `${hostOf(url)} is ${addresses.join(', ')}, seen from here`)
-      : warn(
-          'network.address',
-          `${hostOf(url)} is ${addresses.join(', ')} here, which the internet cannot reach. The name may have another address outside.`,
-          'Look the name up from outside your network.',
-        )
+    const found = `${hostOf(url)} is ${addresses.join(', ')}`
+    yield okIf(hidden.length === 0, 'network.address', `${found}, seen from here`).orWarn(
+      `${found} here, which the internet cannot reach. The name may have another address outside.`,
+      'Look the name up from outside your network.',
+    )
   } catch (error) {
     yield fail(
       'network.address',

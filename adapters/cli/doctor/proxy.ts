@@ -7,7 +7,7 @@ import { testHeader } from '../../../src/inbox/receipts.ts'
 import { isLoopback } from '../../../src/service/client/webhook-url.ts'
 import { codeOf, exchange, parsed } from '../exchange.ts'
 import { problemWithSecret } from '../send/post.ts'
-import { type ArrivedTest, type Circumstances, fail, type Finding, ok, skip, warn } from './check.ts'
+import { type ArrivedTest, type Circumstances, fail, type Finding, ok, okIf, skip, warn } from './check.ts'
 import { trusted } from './network.ts'
 
 /** The default of `limits.bodyBytes` minus 1 KiB. */
@@ -73,13 +73,10 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
   yield verdict(url, first)
   if (first.status === 200 && first.own?.code === 0) {
     yield await arrival(circumstances, test, marked(test).length, secret.length)
-    yield first.ms < slowMs
-      ? ok('proxy.time', `answered within ${Math.max(1, Math.round(first.ms))} ms`)
-      : warn(
-          'proxy.time',
-          `The answer took ${Math.round(first.ms)} ms.`,
-          'Look at the load of the machine and at fleethook tail.',
-        )
+    yield okIf(first.ms < slowMs, 'proxy.time', `answered within ${Math.max(1, Math.round(first.ms))} ms`).orWarn(
+      `The answer took ${Math.round(first.ms)} ms.`,
+      'Look at the load of the machine and at fleethook tail.',
+    )
     yield await outcome('proxy.gzip', 'A gzip body', () =>
       send(gzipSync(marked(randomUUID())), { ...json, authorization: secret, 'content-encoding': 'gzip' }),
     )
@@ -88,16 +85,11 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
       send(marked(randomUUID()).padEnd(largeBody), { ...json, authorization: secret }),
     )
     const { 'keep-alive': keepAlive, connection } = first.headers
-    yield connection === 'close'
-      ? warn(
-          'proxy.keep-alive',
-          'Each answer closes its connection, so each message needs a new one.',
-          'Turn keep-alive on in the proxy.',
-        )
-      : ok(
-          'proxy.keep-alive',
-          keepAlive === undefined ? 'connections stay open' : `connections stay open (${String(keepAlive)})`,
-        )
+    const open = keepAlive === undefined ? 'connections stay open' : `connections stay open (${String(keepAlive)})`
+    yield okIf(connection !== 'close', 'proxy.keep-alive', open).orWarn(
+      'Each answer closes its connection, so each message needs a new one.',
+      'Turn keep-alive on in the proxy.',
+    )
   }
   // Without the header, every secret gets the same answer.
   if (first.own?.error !== 'authorization_missing')
