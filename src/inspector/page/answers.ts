@@ -19,8 +19,10 @@ export interface Event {
   readonly [member: string]: unknown
 }
 
-/** Members that only some kinds of items have. */
-interface ItemDetails {
+export interface Item {
+  readonly kind: 'received' | 'settled' | 'failed' | 'dead' | 'refused' | 'gap' | 'test'
+  readonly at: string
+  // Only some kinds of items have what follows.
   readonly id?: string
   readonly vin?: string | null
   readonly event?: Event
@@ -41,11 +43,6 @@ interface ItemDetails {
   readonly bytes?: number
   readonly encoding?: string
   readonly headers?: readonly { readonly name: string; readonly length: number }[]
-}
-
-export interface Item extends ItemDetails {
-  readonly kind: 'received' | 'settled' | 'failed' | 'dead' | 'refused' | 'gap' | 'test'
-  readonly at: string
 }
 
 /** A message that the inbox keeps. */

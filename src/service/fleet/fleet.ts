@@ -3,7 +3,7 @@ import { checkOptions, numberBetween, oneOf, required, type Rules, wholeNumber }
 import { life } from './life.ts'
 import type { SimulatedMessages, SimulatedMessage, Steps } from './messages.ts'
 import { between, chance, randomFrom, type Random } from './random.ts'
-import { createVehicle, type Firmware } from './vehicle.ts'
+import { type Firmware, Vehicle } from './vehicle.ts'
 import { maxVins } from './vin.ts'
 
 /** The options of {@link createFleet}. */
@@ -44,7 +44,7 @@ function* inOrder({ vins, seed, startAt, firmware }: FleetOptions): SimulatedMes
   const upcoming = []
   const seeds = randomFrom(seed)
   for (let index = 0; index < vins; index++) {
-    const vehicle = createVehicle(index, seeds.next(), startAt, firmware)
+    const vehicle = new Vehicle(index, seeds.next(), startAt, firmware)
     const messages = withDuplicates(messagesOf(life(vehicle)), randomFrom(seeds.next()))
     lives.push(messages)
     const first = messages.next()
