@@ -54,10 +54,8 @@ export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Res
     try {
       // Connect each time: the receiver may have restarted, and another user may have the socket.
       const { pass } = await connect(to, 'receiver')
-      const answer = await pass({
-        ...{ method: request.method, path: `${pathname}${search}`, signal: request.signal },
-        ...(body === undefined ? {} : { body }),
-      })
+      const { method, signal } = request
+      const answer = await pass({ method, path: `${pathname}${search}`, body, signal })
       say(false, 'The receiver runs again.')
       return new Response(answer.body, {
         status: answer.status,

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { type Command, Option } from 'commander'
 import { FleethookError } from '../../src/base/errors.ts'
+import { defined } from '../../src/base/options.ts'
 import { clusterError, closeClient, Connector, loadClient } from '../inbox/kafka/client.ts'
 import { type KafkaInboxOptions, type KafkaSasl, type KafkaSettings, readKafkaOptions } from '../inbox/kafka/options.ts'
 import { type AppliedTopic, applyTopics, checkTopics, type TopicPlan, topicPlans } from '../inbox/kafka/topics.ts'
@@ -77,7 +78,7 @@ function settingsOf({ brokers, topic, partitions, tls, ca, sasl, allowWeak, dote
     brokers: (addresses ?? 'localhost:9092').split(',').map((address) => address.trim()),
     ...{ topic, partitions, allowWeak: allowWeak === true },
     ...(ca === undefined ? (tls === undefined ? {} : { tls }) : { tls: { ca: authority(ca) } }),
-    ...(sasl === undefined ? {} : { sasl: login(sasl, variable) }),
+    ...defined({ sasl: sasl && login(sasl, variable) }),
   }
   return readKafkaOptions(options)
 }
@@ -94,16 +95,11 @@ function authority(path: string): string {
 }
 
 function login(mechanism: KafkaSasl['mechanism'], variable: (name: string) => string | undefined): KafkaSasl {
-  const values = {
-    username: variable('KAFKA_USERNAME'),
-    password: variable('KAFKA_PASSWORD'),
-    token: variable('KAFKA_TOKEN'),
-  }
-  const needed = mechanism === 'OAUTHBEARER' ? (['token'] as const) : (['username', 'password'] as const)
-  return {
-    mechanism,
-    ...Object.fromEntries(needed.flatMap((name) => (values[name] === undefined ? [] : [[name, values[name]]]))),
-  }
+  const given =
+    mechanism === 'OAUTHBEARER'
+      ? { token: variable('KAFKA_TOKEN') }
+      : { username: variable('KAFKA_USERNAME'), password: variable('KAFKA_PASSWORD') }
+  return { mechanism, ...defined(given) }
 }
 
 async function applied(settings: KafkaSettings): Promise<readonly AppliedTopic[]> {

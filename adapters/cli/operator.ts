@@ -170,8 +170,8 @@ export interface ConnectionOptions {
 interface Asked {
   readonly method: string
   readonly path: string
-  readonly body?: string
-  readonly signal?: AbortSignal
+  readonly body?: string | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 /** Finds the receiver of an inbox: the process that has the file, or else the file. */
@@ -219,7 +219,7 @@ function connection(
   return {
     to,
     async ask(method, path, body) {
-      const answer = await open({ method, path, ...(body === undefined ? {} : { body: JSON.stringify(body) }) })
+      const answer = await open({ method, path, body: body && JSON.stringify(body) })
       return valueOf(answer)
     },
     async *stream(path, signal) {
@@ -261,7 +261,7 @@ function listens(socketPath: string): Promise<boolean> {
 
 function overSocket(socketPath: string, { method, path, body, signal }: Asked): Promise<Response> {
   return new Promise((resolve, reject) => {
-    const asking = request({ socketPath, path, method, ...(signal === undefined ? {} : { signal }) }, (response) => {
+    const asking = request({ socketPath, path, method, signal }, (response) => {
       const { statusCode: status = 0, headers } = response
       const content = Readable.toWeb(response) as ReadableStream // oxlint-disable-line no-unsafe-type-assertion -- the same class, with types of Node
       resolve(new Response(content, { status, headers: { 'content-type': headers['content-type'] ?? '' } }))

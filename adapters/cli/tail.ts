@@ -2,6 +2,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { Command } from 'commander'
 import prettyMs from 'pretty-ms'
 import * as z from 'zod/mini'
+import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { whole } from './arguments.ts'
 import type { ArrivedTest, KeptError } from './doctor/check.ts'
@@ -66,13 +67,10 @@ export function defineTail(command: Command): void {
       const ended = new AbortController()
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
       const show = isJson ? showJson : showLines(colorsFor(process.stdout), ended.signal)
-      const asked = Object.entries({ vin, topic, errors }).flatMap(([name, value]) =>
-        value === undefined ? [] : [[name, String(value)]],
-      )
       let since: string | undefined
       let isLost = false
       while (!ended.signal.aborted) {
-        const query = new URLSearchParams([...asked, ...(since === undefined ? [] : [['since', since]])])
+        const query = new URLSearchParams(defined({ vin, topic, errors: errors && 'true', since }))
         try {
           for await (const { id, data } of connection.stream(`/feed?${query}`, ended.signal)) {
             const { items, missed = 0 } = batch.parse(JSON.parse(data))

@@ -229,7 +229,7 @@ export function createEnergySiteResource(call: Call, siteId: string | number): E
     programs: (options) => read('programs', options),
     get: read,
     command: async (name, body = {}, options = {}) =>
-      sendCommand(call, `${base}/${segment('The command', name)}`, body, options),
+      send(call, commandRequest(`${base}/${segment('The command', name)}`, body, options), commandResult),
   }
 }
 
@@ -240,7 +240,8 @@ export async function commandVehicle(
   body: object,
   options: CallOptions,
 ): Promise<CommandResult> {
-  return sendCommand(call, `${vehiclePath(vin)}/command/${segment('The command', name)}`, body, options)
+  const path = `${vehiclePath(vin)}/command/${segment('The command', name)}`
+  return send(call, commandRequest(path, body, options), commandResult)
 }
 
 /** Waking a vehicle has a path of its own, in the service's interface and in the maker's. */
@@ -248,11 +249,7 @@ export async function wakeVehicle(call: Call, vin: string, options: CallOptions)
   return send(call, commandRequest(`${vehiclePath(vin)}/wake_up`, {}, options), summary)
 }
 
-/** Sends a command once. The service wakes the vehicle first and retries a command that failed. */
-function sendCommand(call: Call, path: string, body: object, options: CallOptions): Promise<CommandResult> {
-  return send(call, commandRequest(path, body, options), commandResult)
-}
-
+/** A command is sent once. The service wakes the vehicle first and retries a command that failed. */
 function commandRequest(path: string, body: object, { signal }: CallOptions): ServiceRequest {
   return { method: 'POST', path, body, idempotent: false, signal }
 }

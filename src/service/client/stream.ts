@@ -148,9 +148,6 @@ export function createStream<Fields extends FieldCatalogue>(
     let failures = 0
     let leastMs = 0
     let lastByteAt = clock.now()
-    const gapOf = (reason: StreamGap['reason']): { readonly gap: StreamGap } => ({
-      gap: { ...streamed, ...interruption.end(), reason, lastEventId },
-    })
 
     while (!signal?.aborted) {
       let failure: unknown
@@ -174,7 +171,11 @@ export function createStream<Fields extends FieldCatalogue>(
           const value = item && parsed(item.data)
           const event = value && readStreamEvent(normalizer, streamed, value, receivedAt)
           const reason = item === undefined || event !== undefined ? interruption.judge(event) : undefined
-          if (reason !== undefined) yield gapOf(reason)
+          if (reason !== undefined) {
+            const gap = { ...streamed, ...interruption.end(), reason, lastEventId }
+            reportGap(gap)
+            yield { gap }
+          }
           if (item === undefined) continue
           failures = 0
           // The item after a gap is not delivered yet, so the id that was sent is the one before it.
@@ -208,16 +209,12 @@ export function createStream<Fields extends FieldCatalogue>(
   async function* messages(): AsyncGenerator<StreamMessage, void, undefined> {
     for await (const turn of turns(options.signal)) {
       if (turn.gap === undefined) yield turn.message
-      else reportGap(turn.gap)
     }
   }
 
   async function* events(): AsyncGenerator<StreamEvent<Fields>, void, undefined> {
     for await (const turn of turns(options.signal)) {
-      if (turn.gap !== undefined) {
-        reportGap(turn.gap)
-        continue
-      }
+      if (turn.gap !== undefined) continue
       const { event, message, changed } = turn
       if (event === undefined) {
         log.warn('an item of a stream is not a JSON object', { ...streamed, length: message.text.length })
@@ -233,7 +230,6 @@ export function createStream<Fields extends FieldCatalogue>(
   async function* fed(signal: AbortSignal): AsyncGenerator<Fed, void, undefined> {
     for await (const turn of turns(signal)) {
       if (turn.gap !== undefined) {
-        reportGap(turn.gap)
         yield { interruption: turn.gap }
         continue
       }

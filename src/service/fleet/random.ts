@@ -19,9 +19,7 @@ export function between(random: Random, min: number, max: number): number {
 }
 
 /** A whole number in [min, max]. */
-export function whole(random: Random, min: number, max: number): number {
-  return uniformInt(random, min, max)
-}
+export const whole: typeof uniformInt = uniformInt
 
 export function chance(random: Random, probability: number): boolean {
   return uniformFloat64(random) < probability
