@@ -248,15 +248,13 @@ function isOwned(socket: string, inbox: string): boolean {
   return owner !== undefined && (owner === process.getuid?.() || owner === statSync(inbox).uid)
 }
 
-function listens(socketPath: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const asking = request({ socketPath, path: '/', method: 'GET' }, (response) => {
-      response.resume()
-      resolve(true)
-    })
-    asking.once('error', () => resolve(false))
-    asking.end()
-  })
+async function listens(socketPath: string): Promise<boolean> {
+  try {
+    await (await overSocket(socketPath, { method: 'GET', path: '/' })).text()
+    return true
+  } catch {
+    return false
+  }
 }
 
 function overSocket(socketPath: string, { method, path, body, signal }: Asked): Promise<Response> {
