@@ -1,6 +1,5 @@
 import type { Command } from 'commander'
-import type { ConfigResult, StreamingConfig } from '../../src/service/client/config.ts'
-import type { FieldSetting } from '../../src/service/client/config.ts'
+import type { ConfigResult, FieldSetting, StreamingConfig } from '../../src/service/client/config.ts'
 import { type Asking, asks, configFile, fieldSetting, statuses } from './service.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { columns } from './terminal.ts'
