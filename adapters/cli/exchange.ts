@@ -8,7 +8,7 @@ interface Sent extends Pick<RequestOptions, 'method' | 'agent' | 'ca' | 'signal'
 }
 
 /** The answer to a request. */
-interface Exchanged {
+export interface Exchanged {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   /** The time until its headers arrived, in milliseconds. */

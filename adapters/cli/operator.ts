@@ -4,6 +4,7 @@ import { Readable } from 'node:stream'
 import { confirm, isCancel } from '@clack/prompts'
 import type { Command } from 'commander'
 import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
+import type { Hono } from 'hono'
 import { createReplays } from '../../src/backend/replay.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
@@ -289,16 +290,11 @@ async function overHttp(
   }
 }
 
-interface StoppedInbox {
-  readonly app: ReturnType<typeof createOperatorApp>
-  close(): Promise<void>
-}
-
 /**
  * Opens the file of an inbox as the receiver would. No handler runs: replayed messages wait for the receiver. What the file
  * says about gaps and the last stop stays. Rejects with `inbox_locked` when another process has the file.
  */
-async function openStopped(path: string): Promise<StoppedInbox> {
+async function openStopped(path: string): Promise<{ readonly app: Hono; readonly close: () => Promise<void> }> {
   const nothing = (): void => {}
   loadSqlite()
   const settings = readSqliteOptions({ path, waitMs: 0 })

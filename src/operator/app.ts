@@ -30,6 +30,7 @@ export interface LetterSummary {
   readonly error: string
 }
 
+/** A dead letter with its event. */
 export interface Letter extends LetterSummary {
   readonly event: unknown
 }
@@ -44,10 +45,6 @@ function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage, shows: S
     attempts,
     error: shownError(error, shows),
   }
-}
-
-function letterOf(message: DeadMessage, shows: Shows): Letter {
-  return { ...summaryOf(message, shows), event: shown(message.event, shows) }
 }
 
 /** Which parts of a message the answers show. */
@@ -257,7 +254,8 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
 
   app.get('/dead/:id', async (c) => {
     const letter = await deadLetters.get(c.req.param('id'))
-    return letter === undefined ? c.json(unknownLetter, 404) : c.json(letterOf(letter, shows))
+    if (letter === undefined) return c.json(unknownLetter, 404)
+    return c.json({ ...summaryOf(letter, shows), event: shown(letter.event, shows) })
   })
 
   for (const change of ['replay', 'discard'] as const) {

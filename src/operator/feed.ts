@@ -189,7 +189,9 @@ export class Feed {
     const items = kept.toSorted((a, b) => a.place - b.place).map(({ item }) => item)
     return {
       items: items.filter(
-        (item) => (vin === undefined || vinsOf(item).includes(vin)) && (topic === undefined || topicOf(item) === topic),
+        (item) =>
+          (vin === undefined || vinsOf(item).includes(vin)) &&
+          (topic === undefined || ('event' in item && item.event?.topic === topic)),
       ),
       missed: errors ? Math.max(0, this.#errors.first - at.errors) : missed,
       cursor: `${this.#name()}.${this.#ordinary.count}.${this.#errors.count}`,
@@ -240,10 +242,6 @@ function vinsOf(item: FeedItem): readonly (string | undefined)[] {
   if (item.kind === 'refused') return item.vins
   if (item.kind === 'settled') return [item.vin]
   return 'event' in item && item.event !== undefined ? [vinOfEvent(item.event)] : []
-}
-
-function topicOf(item: FeedItem): string | undefined {
-  return 'event' in item ? item.event?.topic : undefined
 }
 
 /** The size of an item's message, for items that come without it. Errors are rare, so writing the message as JSON is cheap enough. */

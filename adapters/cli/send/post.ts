@@ -1,9 +1,9 @@
-import { Agent as HttpAgent, type IncomingHttpHeaders } from 'node:http'
+import { Agent as HttpAgent } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import type { Format, WireTopic } from '../../../src/events/event.ts'
 import { escapeControls } from '../../../src/events/summarize.ts'
 import { authorization } from '../../../src/wire/encode.ts'
-import { codeOf, exchange, parsed } from '../exchange.ts'
+import { codeOf, exchange, type Exchanged, parsed } from '../exchange.ts'
 
 export interface SendOptions {
   readonly url: URL
@@ -75,13 +75,7 @@ export function createPoster({ url, secret, timeoutMs, concurrency, checkCertifi
   return { post, close: () => agent.destroy() }
 }
 
-interface Refusal {
-  readonly status: number
-  readonly headers: IncomingHttpHeaders
-  readonly text: string
-}
-
-function refusalOf({ status, headers, text }: Refusal): RefusalBody {
+function refusalOf({ status, headers, text }: Exchanged): RefusalBody {
   const said = Object(parsed(text))
   const words = typeof said['text'] === 'string' ? said['text'] : (text.split('\n', 1)[0] ?? '')
   const redirection =

@@ -201,7 +201,11 @@ export function createStream<Fields extends FieldCatalogue>(
       const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs) - (endedAfterMs ?? 0)
       // The service closes streams from time to time. Only a stream that fails again is worth a log line.
       if (failures > 1)
-        log.warn('a stream is interrupted and reconnects', { ...streamed, waitMs, why: codeOf(failure) })
+        log.warn('a stream is interrupted and reconnects', {
+          ...streamed,
+          waitMs,
+          why: failure instanceof ServiceError ? failure.code : 'ended',
+        })
       if (waitMs > 0) await pause(clock, waitMs, signal).catch(() => {})
     }
   }
@@ -354,8 +358,4 @@ function parsed(text: string): JsonObject | undefined {
   } catch {
     return undefined
   }
-}
-
-function codeOf(failure: unknown): string {
-  return failure instanceof ServiceError ? failure.code : 'ended'
 }

@@ -114,7 +114,8 @@ export function documentMessage(vehicle: Vehicle): SimulatedMessage {
 
 /** A connection opens. Messages of this topic carry the server's time. */
 export function connect(vehicle: Vehicle, networkInterface: 'wifi' | 'cellular', at: number): SimulatedMessage {
-  vehicle.connectionId = Array.from({ length: 4 }, () => hex(vehicle)).join('-')
+  const part = (): number => whole(vehicle.random, 0, 0xffff_ffff)
+  vehicle.connectionId = Array.from({ length: 4 }, () => part().toString(16).padStart(8, '0')).join('-')
   vehicle.networkInterface = networkInterface
   return connectivity(vehicle, 'connected', at)
 }
@@ -142,10 +143,6 @@ function connectivity(vehicle: Vehicle, status: 'connected' | 'disconnected', at
     at: vehicle.postedAt,
     event: { topic: 'connectivity', vin, createdAt: timestamp(at, 9, random), status, networkInterface, connectionId },
   }
-}
-
-function hex(vehicle: Vehicle): string {
-  return whole(vehicle.random, 0, 0xffff_ffff).toString(16).padStart(8, '0')
 }
 
 interface AlertKind {

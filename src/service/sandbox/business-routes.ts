@@ -1,9 +1,9 @@
 import { Hono } from 'hono'
 import type { Format } from '../../events/event.ts'
-import type { Location } from '../../events/values.ts'
 import type { JsonObject } from '../../wire/record.ts'
 import { problemWithWebhookUrl, isLoopback } from '../client/webhook-url.ts'
 import { problemWithWebhook } from '../client/webhook.ts'
+import { reading } from '../fleet/signals.ts'
 import { readBody, refuse, refuseBody, refuseProduct } from './answers.ts'
 import { type KeptFields, type KeptWebhook, readSettings, type ReadSettings } from './options.ts'
 import type { SharedVehicle, World } from './world.ts'
@@ -58,7 +58,7 @@ export function businessRoutes(world: World): Hono {
       const vehicles = world.vehicles().map(({ vin, car, kept: { customer, grantedAt } }) => ({
         product_type: 'vehicle',
         product_id: vin,
-        region: regionOf(car.vehicle.home),
+        region: reading(car.vehicle, 'EuropeVehicle') ? 'eu' : 'na',
         customer,
         granted_at: grantedAt,
       }))
@@ -71,11 +71,6 @@ export function businessRoutes(world: World): Hono {
       }))
       return Response.json({ response: [...vehicles, ...sites] })
     })
-}
-
-/** Europe, or the rest of the world. */
-function regionOf({ latitude, longitude }: Location): 'eu' | 'na' {
-  return latitude > 35 && longitude > -30 ? 'eu' : 'na'
 }
 
 /** `/api/config/{vin}`: what one vehicle streams. */
