@@ -19,11 +19,12 @@ export interface Exchanged {
 
 const mostChars = 4_096
 
-/** Sends a request once, without following a redirection. Rejects with a system error, and when the signal aborts. */
+/** Sends a request once, without following a redirection. Rejects with a system error, or with the reason of the signal. */
 export function exchange(url: string | URL, { headers, body, ...options }: Sent): Promise<Exchanged> {
   return new Promise((resolve, reject) => {
     const startedAt = performance.now()
     const request = new URL(url).protocol === 'https:' ? httpsRequest : httpRequest
+    const failed = (error: Error): void => reject(options.signal?.aborted === true ? options.signal.reason : error)
     const length = { 'content-length': Buffer.byteLength(body) }
     const outgoing = request(url, { method: 'POST', ...options, headers: { ...headers, ...length } }, (answer) => {
       const ms = performance.now() - startedAt
@@ -31,10 +32,10 @@ export function exchange(url: string | URL, { headers, body, ...options }: Sent)
       let text = ''
       answer.setEncoding('utf8')
       answer.on('data', (chunk: string) => (text += chunk.slice(0, mostChars - text.length)))
-      answer.on('error', reject)
+      answer.on('error', failed)
       answer.on('end', () => resolve({ status, headers, ms, text }))
     })
-    outgoing.on('error', reject)
+    outgoing.on('error', failed)
     outgoing.end(body)
   })
 }
