@@ -269,7 +269,7 @@ describe('while it runs', () => {
 })
 
 test.each([
-  ['at the start', inForm({ short: 3, full: 25 })],
+  ['at the start', inForm({ short: 2, full: 25 })],
   ['while it runs', inForm({ short: 1, full: 25 })],
 ])(
   'each message is taken over exactly once by processes that are killed in the middle (%s, %i rounds)',

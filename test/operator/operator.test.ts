@@ -54,8 +54,10 @@ async function listed({ cli }: Site, ...args: readonly string[]): Promise<Listed
 
 async function died(at: Site, target: Target, vins: readonly string[]): Promise<Listed> {
   for (const [index, vin] of vins.entries()) expect(await post(target.url, vin, index)).toBe(200)
-  await expect.poll(async () => (await listed(at)).letters.length, { timeout: 20_000 }).toBe(vins.length)
-  return listed(at)
+  await Promise.all(vins.map((vin) => target.line(new RegExp(`^dead ${vin}$`))))
+  const list = await listed(at)
+  expect(list.letters).toHaveLength(vins.length)
+  return list
 }
 
 const runtimes = inForm<readonly ServerRuntime[]>({ short: ['node24'], full: ['node24', 'bun', 'deno'] })
