@@ -22,6 +22,7 @@ export const replacing = 'test/http/comparisons.test.ts'
 const processes: readonly string[] = [
   'test/{cli,conformance,docs,faults,fleet,house,operator,runtimes,start,workers}/**/*.test.ts',
   'test/client/{runtimes,sandbox}.test.ts',
+  'test/inbox/kafka-*.test.ts',
 ]
 
 /** Tests that need the packed tarball. The others run on the sources. */

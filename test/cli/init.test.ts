@@ -116,7 +116,12 @@ describe('fleethook init', () => {
         [runtimePath('deno'), ['run', '--allow-all', '--env-file']],
       ] as const) {
         const { WEBHOOK_SECRET: _, ...env } = process.env
-        const printed = execFileSync(runtime, [...args, 'print.mjs'], { cwd: folder, env, encoding: 'utf8' })
+        const printed = execFileSync(runtime, [...args, 'print.mjs'], {
+          cwd: folder,
+          env,
+          encoding: 'utf8',
+          stdio: 'pipe',
+        })
         expect(JSON.parse(printed)).toBe(secret)
       }
     },
@@ -152,6 +157,7 @@ describe('fleethook init', () => {
         execFileSync('script', ['-qec', `"${process.execPath}" "${main}" init ${args}`, '/dev/null'], {
           cwd: scratch,
           encoding: 'utf8',
+          stdio: 'pipe',
           // The next line of what somebody pasted.
           input: 'npm install\n',
         })

@@ -146,7 +146,7 @@ test('the inbox of a receiver that does not run is read from its file, and what 
 /** `script` runs a command in a terminal of its own. Not every system has the one of util-linux. */
 const hasTerminals = ((): boolean => {
   try {
-    return execFileSync('script', ['--version'], { encoding: 'utf8' }).includes('util-linux')
+    return execFileSync('script', ['--version'], { encoding: 'utf8', stdio: 'pipe' }).includes('util-linux')
   } catch {
     return false
   }

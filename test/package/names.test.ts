@@ -154,6 +154,7 @@ function readImported(): Readonly<Record<string, readonly string[]>> {
     execFileSync(process.execPath, ['--input-type=module', '-e', script], {
       cwd: inject('consumer'),
       encoding: 'utf8',
+      stdio: 'pipe',
     }),
   )
 }

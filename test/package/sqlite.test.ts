@@ -54,6 +54,7 @@ test.each(runs.filter(([runtime, , expected]) => expected === unsupported || inT
     const printed = execFileSync(runtimePath(runtime), [...flags, file, path, thread], {
       cwd: inject('consumer'),
       encoding: 'utf8',
+      stdio: 'pipe',
     })
     expect(JSON.parse(printed)).toEqual(expected)
   },
