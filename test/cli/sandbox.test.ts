@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { afterEach, describe, expect, test } from 'vitest'
 import { createPost } from '../../adapters/cli/sandbox-server.ts'
+import { few } from '../form.ts'
 import { certificate, privateKey } from '../runtimes/certificate.ts'
 import { command, type Running, start } from './command.ts'
 import { type Endpoint, endpoint } from './endpoint.ts'
@@ -187,7 +188,7 @@ describe('fleethook sandbox', () => {
     expect(answer).toMatch(/^HTTP\/1\.1 400/)
   })
 
-  test.each([
+  const wrong = [
     [['--speed', '-1']],
     [['--firmware', 'new']],
     [['--rate-limit', '0']],
@@ -195,7 +196,8 @@ describe('fleethook sandbox', () => {
     [['--port', 'x']],
     [['--stream', 'BatteryLevel']],
     [['--commands', 'some']],
-  ])('bad usage %j ends with 2', async (args) => {
+  ] as const
+  test.each(few(wrong))('bad usage %j ends with 2', async (args) => {
     expect((await command(['sandbox', ...args], { SERVICE_API_KEY: key })).status).toBe(2)
   })
 })
