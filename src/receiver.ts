@@ -23,7 +23,6 @@ import { checkEdge, isEdge, type Vehicles } from './vehicles/vehicles.ts'
 import type { BatchOptions } from './dispatch/handler.ts'
 import { createReports } from './receiver/reports.ts'
 import type { Sink } from './receiver/source.ts'
-import { checkDigits } from './wire/identity.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
 /**
@@ -208,12 +207,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   }
   reports.observers.attach(receiver)
   markRoutes(app, receiver)
-  markHosted(receiver, {
-    answer,
-    keepsVehiclesInMemory: vehicles !== undefined && backend.durability === 'memory',
-    refused: reports.refusals.noteByRuntime,
-    facts: (moment) => factsOf(settings.secret, backend, moment),
-  })
+  markHosted(receiver, { answer, refused: reports.refusals.noteByRuntime, secret: settings.secret, backend })
   return receiver
 }
 
@@ -239,43 +233,6 @@ function vehiclesOf<Fields extends FieldCatalogue>({ vehicles }: Backend): Vehic
     })
   }
   return { get: off, list: off, forget: off, stats: off }
-}
-
-/** The lines that the operator sees when the receiver starts and when it stops. */
-function factsOf(secret: Settings['secret'], backend: Backend, moment: 'start' | 'stop'): readonly string[] {
-  const atStart =
-    moment === 'start' ? [...secretFacts(secret), ...(backend.facts?.() ?? []), ...unopenedFacts(backend)] : []
-  return [...atStart, ...deadLetterFacts(backend)]
-}
-
-function secretFacts(secret: Settings['secret']): readonly string[] {
-  if (secret === false) return ['Requests need no secret: anybody can post.']
-  if (typeof secret === 'function') return []
-  const digits = (typeof secret === 'string' ? [secret] : secret).map(checkDigits)
-  return [`Secret: check digits ${digits.join(' and ')}, as \`fleethook send\` prints them.`]
-}
-
-function unopenedFacts(backend: Backend): readonly string[] {
-  const { unopened = [] } = backend.state().inbox
-  if (unopened.length === 0) return []
-  const named = unopened
-    .slice(0, 3)
-    .map(
-      ({ path, messages, deadLetters }) =>
-        `${path} (${counted(messages, 'message')}, ${counted(deadLetters, 'dead letter')})`,
-    )
-  const more = unopened.length > named.length ? ` and ${unopened.length - named.length} more` : ''
-  return [`No receiver has opened ${named.join(', ')}${more}.`]
-}
-
-const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
-
-function deadLetterFacts(backend: Backend): readonly string[] {
-  const { deadLetters = 0 } = backend.state().inbox
-  if (deadLetters === 0) return []
-  const them = counted(deadLetters, 'dead letter')
-  if (backend.durability === 'memory') return [`${them} in memory: gone when the process ends.`]
-  return [`${them} ${deadLetters === 1 ? 'waits' : 'wait'}: \`fleethook dead list\`.`]
 }
 
 /** Whether a request says that it carries a test message. */
