@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent, GapEvent } from '../events/event.ts'
-import { builtInFields, type BuiltInFields, type FieldCatalogue, nearestField } from '../events/fields.ts'
+import { type BuiltInFields, type FieldCatalogue, guessOf, isInCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { firstSeqAt, seqOf } from '../inbox/delivery-id.ts'
 import type { InboxMessage, KeptGap } from '../inbox/inbox.ts'
@@ -474,15 +474,12 @@ export function checkEdge(edge: unknown, slots: Slots, ownFields: FieldCatalogue
       hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
     })
   }
-  const unknown = edge.reads.find((field) => !Object.hasOwn(builtInFields, field) && !Object.hasOwn(ownFields, field))
+  const unknown = edge.reads.find((field) => !isInCatalogue(field, ownFields))
   if (unknown !== undefined) {
-    const nearest = nearestField(unknown, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
     throw new FleethookError(
       'handler_invalid',
       `The edge \`${edge.name}\` reads \`${unknown}\`, which is not in the catalogue.`,
-      {
-        hint: `${nearest === undefined ? '' : `Did you mean \`${nearest}\`? `}Add a field of your own to the option \`fields\`.`,
-      },
+      { hint: `${guessOf(unknown, ownFields)}Add a field of your own to the option \`fields\`.` },
     )
   }
   const missing = edge.reads.find((field) => !slots.keeps(field))
