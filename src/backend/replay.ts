@@ -35,19 +35,29 @@ interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
 /** The number of messages that one query of the inbox returns. */
 const pageSize = 500
 
+/** What a query of the inbox finds, in pages of `limit`, from the first one after `behind`. */
+async function* pagesOf<Found extends { readonly id: string }>(
+  find: (which: Selection) => Promise<readonly Found[]>,
+  which: Omit<Selection, 'after'>,
+  behind?: string,
+): AsyncGenerator<readonly Found[]> {
+  for (let after = behind; ;) {
+    const found = await find(after === undefined ? which : { ...which, after })
+    yield found
+    after = found.at(-1)?.id
+    if (after === undefined || found.length < which.limit) return
+  }
+}
+
 export function createDeadLetterReader({ deadLetters, findDeadLetter, read }: DeadLetterSource): DeadLetterReader {
   async function* pages(
-    which: MessageSelection,
+    { topic, ...which }: MessageSelection,
     size: number,
     behind?: string,
   ): AsyncGenerator<readonly DeadMessage[]> {
-    const selection = { ...selectionOf(which), limit: size }
-    for (let after = behind; ;) {
-      const found = await deadLetters(after === undefined ? selection : { ...selection, after })
+    for await (const found of pagesOf(deadLetters, { ...selectionOf(which), limit: size }, behind)) {
       const messages = found.map((letter) => deadMessage(letter, read))
-      yield which.topic === undefined ? messages : messages.filter(({ event }) => event.topic === which.topic)
-      after = found.at(-1)?.id
-      if (after === undefined || found.length < size) return
+      yield topic === undefined ? messages : messages.filter(({ event }) => event.topic === topic)
     }
   }
 
@@ -172,14 +182,8 @@ export function createReplays({ inbox, states, open, read, isDraining, revived }
     )
   }
 
-  async function* settledPages(which: Omit<Selection, 'limit' | 'after'>): AsyncGenerator<readonly InboxMessage[]> {
-    for (let after: string | undefined; ;) {
-      const found = await inbox.settled({ ...which, limit: pageSize, ...(after === undefined ? {} : { after }) })
-      yield found
-      after = found.at(-1)?.id
-      if (after === undefined || found.length < pageSize) return
-    }
-  }
+  const settledPages = (which: Omit<Selection, 'limit' | 'after'>): AsyncGenerator<readonly InboxMessage[]> =>
+    pagesOf((selection) => inbox.settled(selection), { ...which, limit: pageSize })
 
   async function settledIds({ topic, ...which }: ReplaySelection): Promise<readonly string[]> {
     const ids: string[] = []
@@ -209,27 +213,19 @@ export function createReplays({ inbox, states, open, read, isDraining, revived }
     return changed
   }
 
+  const opened =
+    <About extends unknown[], Found>(read: (...about: About) => Promise<Found>) =>
+    async (...about: About): Promise<Found> => {
+      await open()
+      return read(...about)
+    }
+
   const kept = createMessages(inbox, read)
   return {
-    messages: {
-      async list(which) {
-        await open()
-        return kept.list(which)
-      },
-      async get(id) {
-        await open()
-        return kept.get(id)
-      },
-    },
+    messages: { list: opened(kept.list), get: opened(kept.get) },
     deadLetters: {
-      async list(which) {
-        await open()
-        return reader.list(which)
-      },
-      async get(id) {
-        await open()
-        return reader.get(id)
-      },
+      list: opened(reader.list),
+      get: opened(reader.get),
       async replay(which, from) {
         refuseWhileDraining(0)
         await open()

@@ -62,7 +62,7 @@ export interface DispatchEvents extends BreakerEvents {
   failed(
     error: unknown,
     event: FleetEvent | MalformedBody,
-    delivery: { readonly id: string; readonly attempt: number },
+    delivery: Pick<Delivery, 'id' | 'attempt'>,
     run: FailedRun,
   ): void
   /** A handler discarded messages. */
@@ -73,7 +73,7 @@ export interface DispatchEvents extends BreakerEvents {
   endedLate(
     lateMs: number,
     event: FleetEvent | MalformedBody,
-    delivery: { readonly id: string; readonly attempt: number },
+    delivery: Pick<Delivery, 'id' | 'attempt'>,
     run: Pick<FailedRun, 'handler' | 'messages'>,
   ): void
   /** The inbox itself failed. */
@@ -244,7 +244,8 @@ export function reportSettled(
  */
 export type Verdict = 'over' | 'parked' | 'gather' | number | { readonly blockedBy: object }
 
-interface AttemptsOptions extends OutcomeOptions {
+/** What attempts are made with. The other parts of dispatch take some of it. */
+export interface AttemptsOptions extends OutcomeOptions {
   readonly registry: Registry
   readonly runner: Runner
   readonly outcome: Outcome

@@ -10,7 +10,16 @@ import { vinOf } from '../inbox/receipts.ts'
 import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
 import type { AnyVehicleView, Change, Edge, Occurrence, VehicleView } from './edge.ts'
 import { EdgeIndex } from './edge-index.ts'
-import { applied, type Applied, type Arrival, gapEnd, type Slots, Snapshot, VehicleState } from './state.ts'
+import {
+  applied,
+  type Applied,
+  type Arrival,
+  gapEnd,
+  type Slots,
+  Snapshot,
+  type StoredRow,
+  VehicleState,
+} from './state.ts'
 
 /** The newest state of each vehicle: `receiver.vehicles`. */
 export interface Vehicles<Fields extends FieldCatalogue = BuiltInFields> {
@@ -104,11 +113,7 @@ export class Step {
   }
 }
 
-interface KeptStep {
-  readonly vin: string
-  readonly seq: number
-  readonly seenMs: number
-  readonly text: string
+interface KeptStep extends StoredRow {
   readonly nowMs: number
   readonly gapTo: number
   readonly all: readonly Change[]

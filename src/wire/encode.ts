@@ -2,7 +2,7 @@ import { FleethookError } from '../base/errors.ts'
 import type { Alert, Format, Meta, VehicleError, WireTopic } from '../events/event.ts'
 import { builtInFields, type FieldCatalogue, type FieldType } from '../events/fields.ts'
 import { wrapperOf } from './data.ts'
-import { topicOfLabel } from './envelope.ts'
+import { topicOfLabel, wireTopics } from './envelope.ts'
 import { readStructure } from './field-types.ts'
 import { isJsonObject, type JsonObject, wireObject, type WireObject } from './record.ts'
 import { readInstant } from './scalars.ts'
@@ -283,7 +283,7 @@ function envelopeTime(createdAt: string): number {
  */
 export function encode(event: Encodable, format: Format, fields: FieldCatalogue = builtInFields): JsonObject {
   if (event.topic === 'unknown') return event.raw
-  if (!(event.topic in known)) {
+  if (!wireTopics.includes(event.topic)) {
     throw new FleethookError(
       'encode_unsupported',
       `An event of topic ${JSON.stringify(event.topic)} is never sent, so no format has it.`,
@@ -306,15 +306,6 @@ export function encode(event: Encodable, format: Format, fields: FieldCatalogue 
   const payload = payloadOf(event, format, fields)
   message['event'] = event.topic === 'data' ? payload['data'] : payload
   return message
-}
-
-const known: { readonly [Topic in WireTopic]: true } = {
-  data: true,
-  state: true,
-  vehicle_data: true,
-  alerts: true,
-  errors: true,
-  connectivity: true,
 }
 
 /**
