@@ -409,8 +409,7 @@ export class LocalBackend implements Backend {
 
   async #prepare(): Promise<boolean> {
     try {
-      await this.open()
-      await this.#recovered
+      await this.#whenRecovered()
       return true
     } catch (error) {
       this.#readiness = undefined
@@ -493,8 +492,8 @@ export class LocalBackend implements Backend {
   }
 }
 
-/** The interval at which vehicles that were not seen are removed, in milliseconds. */
-const forgetMs = 3_600_000
+/** The interval at which vehicles that were not seen are removed, in milliseconds. Each search can read every one of them. */
+export const forgetMs = 3_600_000
 
 /** The newest state of each vehicle. Throws `option_invalid` for an inbox that cannot keep it. */
 function statesOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbox): VehicleStates | undefined {

@@ -174,7 +174,7 @@ const isObserver = (value: unknown): boolean =>
   observerMembers.every((name) => ['undefined', 'function'].includes(typeof Reflect.get(value, name)))
 
 const rules: Rules<ReceiverOptions> = {
-  // Checked by `createSecretCheck`, which never shows it.
+  // Checked by `createSecretCheck`, which never shows it, also when it is missing.
   secret: anything,
   format: oneOf('auto', 'service', 'vehicle_maker', 'event_collector'),
   decode: trueOrFalse,
@@ -221,11 +221,6 @@ type GivenOptions = (Omit<ReceiverOptions<never, never>, 'vehicles'> | Omit<Rece
 /** Checks options and fills in the defaults. Throws a `FleethookError` that names the option, what was given and what to do. */
 export function readOptions(options: GivenOptions): Settings {
   checkOptions('createReceiver', options, rules)
-  if (options.secret === undefined) {
-    throw new FleethookError('secret_missing', 'Option `secret` is missing.', {
-      hint: 'Give the value that was set as `auth` of the webhook (is the environment variable set?), or write out `secret: false` to accept everything.',
-    })
-  }
   return {
     secret: options.secret as Secret,
     format: options.format ?? 'auto',

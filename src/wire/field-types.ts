@@ -28,14 +28,13 @@ export const tiresWithoutWarning: Tires = {
   semiRearAxleRight2: false,
 }
 
+export const pascal = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1)
+export const snake = (name: string): string => name.replaceAll(/[A-Z]|\d/g, (part) => `_${part.toLowerCase()}`)
+
 /** Maps every spelling of a name (`driverFront`, `DriverFront`, `driver_front`) to the name. */
 function spellings<Flags extends object>(flags: Flags): ReadonlyMap<string, Extract<keyof Flags, string>> {
   const names = new Map<string, Extract<keyof Flags, string>>()
-  for (const name in flags) {
-    const pascal = name.charAt(0).toUpperCase() + name.slice(1)
-    const snake = name.replaceAll(/[A-Z]|\d/g, (part) => `_${part.toLowerCase()}`)
-    for (const spelling of [name, pascal, snake]) names.set(spelling, name)
-  }
+  for (const name in flags) for (const spelling of [name, pascal(name), snake(name)]) names.set(spelling, name)
   return names
 }
 
@@ -182,7 +181,7 @@ function unquoted(text: string): string {
 }
 
 /** Whether a value is `{}`, which stands for false, zero or closed where an emitter leaves those out. */
-function isEmpty(value: unknown): boolean {
+export function isEmpty(value: unknown): boolean {
   if (!isJsonObject(value)) return false
   for (const _ in value) return false
   return true
