@@ -3,7 +3,7 @@ import type { RequestScope } from './dispatch/work.ts'
 import { createRegistry } from './dispatch/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
-import { type Answer, type Readiness, readinessOf, type Refusal, refuse, success } from './http/answers.ts'
+import { type Answer, readinessOf, type Refusal, refuse, success } from './http/answers.ts'
 import { readGiven } from './http/body.ts'
 import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
@@ -140,14 +140,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   /** From the call of `drain` on, load balancers are sent to another process, even while messages are still taken. */
   const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
     isStopping ? 'draining' : backend.refusing()
-  const readiness = (): Readiness => readinessOf(busy())
 
-  const { app, fetch, answer } = createRoutes<E>({
-    receive,
-    busy,
-    readiness,
-    refused: noteRefused,
-  })
+  const { app, fetch, answer } = createRoutes<E>({ receive, busy, refused: noteRefused })
 
   let closing: AbortController | undefined
   const receiver: Receiver<E, ExtendedBy<Fields>> = {
@@ -197,7 +191,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       closing?.abort()
       return backend.drain(options)
     },
-    readiness,
+    readiness: () => readinessOf(busy()),
     handlersOf: (event) => registry.namesFor(event),
     stats: backend.stats,
     observe: backend.observe,
@@ -250,8 +244,6 @@ function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
   throw new FleethookError(
     'option_invalid',
     'Option `inbox` of createReceiver comes from another version of fleethook.',
-    {
-      hint: 'Install one version of fleethook.',
-    },
+    { hint: 'Install one version of fleethook.' },
   )
 }

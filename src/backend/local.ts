@@ -516,9 +516,7 @@ function chooseAck(ack: Ack | undefined, durability: Durability): Ack {
     throw new FleethookError(
       'ack_unavailable',
       "Option `ack` is 'stored' and the inbox keeps messages in memory only.",
-      {
-        hint: "Use a durable inbox, or ack: 'received' or 'handled'.",
-      },
+      { hint: "Use a durable inbox, or ack: 'received' or 'handled'." },
     )
   }
   return ack ?? (durability === 'memory' ? 'received' : 'stored')

@@ -18,14 +18,6 @@ import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting
 
 type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
 
-/** Where dead letters are. */
-interface DeadLetterSource {
-  /** In the order of ids. */
-  deadLetters(which: Selection): Promise<readonly DeadLetter[]>
-  findDeadLetter(id: string): Promise<DeadLetter | undefined>
-  readonly read: ReadMessage
-}
-
 /** Reads dead letters, with the event instead of the text. */
 interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
   /** The ids of all that match. */
@@ -49,13 +41,20 @@ async function* pagesOf<Found extends { readonly id: string }>(
   }
 }
 
-export function createDeadLetterReader({ deadLetters, findDeadLetter, read }: DeadLetterSource): DeadLetterReader {
+export function createDeadLetterReader(
+  inbox: Pick<Inbox, 'deadLetters' | 'findDeadLetter'>,
+  read: ReadMessage,
+): DeadLetterReader {
   async function* pages(
     { topic, ...which }: MessageSelection,
     size: number,
     behind?: string,
   ): AsyncGenerator<readonly DeadMessage[]> {
-    for await (const found of pagesOf(deadLetters, { ...selectionOf(which), limit: size }, behind)) {
+    for await (const found of pagesOf(
+      (selection) => inbox.deadLetters(selection),
+      { ...selectionOf(which), limit: size },
+      behind,
+    )) {
       const messages = found.map((letter) => deadMessage(letter, read))
       yield topic === undefined ? messages : messages.filter(({ event }) => event.topic === topic)
     }
@@ -73,7 +72,7 @@ export function createDeadLetterReader({ deadLetters, findDeadLetter, read }: De
     },
 
     async get(id) {
-      const letter = await findDeadLetter(id)
+      const letter = await inbox.findDeadLetter(id)
       return letter && deadMessage(letter, read)
     },
 
@@ -146,11 +145,7 @@ export interface Replays {
 const atOnce = 100
 
 export function createReplays({ inbox, states, open, read, isDraining, revived }: ReplaysOptions): Replays {
-  const reader = createDeadLetterReader({
-    deadLetters: (which) => inbox.deadLetters(which),
-    findDeadLetter: (id) => inbox.findDeadLetter(id),
-    read,
-  })
+  const reader = createDeadLetterReader(inbox, read)
 
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
   async function revive(

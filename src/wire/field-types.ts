@@ -267,9 +267,7 @@ function readerOf(name: string, type: unknown): ValueReader {
   throw new FleethookError(
     'option_invalid',
     `fields.${name} is ${JSON.stringify(type) ?? String(type)}, which is not the type of a field.`,
-    {
-      hint: `Use one of ${[...readers.keys()].join(', ')}, or { enum: ['On', 'Off'] }.`,
-    },
+    { hint: `Use one of ${[...readers.keys()].join(', ')}, or { enum: ['On', 'Off'] }.` },
   )
 }
 

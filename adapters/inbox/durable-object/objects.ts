@@ -4,7 +4,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
 import type { FieldCatalogue } from '../../../src/events/fields.ts'
-import type { InboxMessage, KeptGap, ListedMessage, Listing } from '../../../src/inbox/inbox.ts'
+import type { Inbox, InboxMessage, KeptGap } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts, vinOf } from '../../../src/inbox/receipts.ts'
 import type { Slots } from '../../../src/vehicles/state.ts'
 import type { AnyVehicleView } from '../../../src/vehicles/edge.ts'
@@ -78,7 +78,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     return (await askAll(...asked)).reduce((sum, count) => sum + count, 0)
   }
 
-  const reader = createDeadLetterReader({
+  const everyObject: Required<Pick<Inbox, 'deadLetters' | 'findDeadLetter' | 'messages'>> = {
     async deadLetters(which) {
       return (await askAll('deadLetters', which))
         .flat()
@@ -88,17 +88,14 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     async findDeadLetter(id) {
       return (await askAll('findDeadLetter', id)).find((letter) => letter !== undefined)
     },
-    read: receipts.reread,
-  })
-
-  const lists = {
-    async messages(which: Listing): Promise<readonly ListedMessage[]> {
+    async messages(which) {
       return (await askAll('messages', which))
         .flat()
         .toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1))
         .slice(0, which.limit)
     },
   }
+  const reader = createDeadLetterReader(everyObject, receipts.reread)
 
   const deadLetters: DeadLetters = {
     list: reader.list,
@@ -147,7 +144,7 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     durability: 'replicated',
     ...(slots === undefined ? {} : { vehicles: vehiclesFrom(slots) }),
     deadLetters,
-    messages: createMessages(lists, receipts.reread),
+    messages: createMessages(everyObject, receipts.reread),
     replay: (which, { env } = {}) => total('replay', which, env),
 
     async put(messages, env, gaps = []) {

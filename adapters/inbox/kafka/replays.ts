@@ -39,11 +39,10 @@ export class Replays {
   constructor(options: ReplaysOptions) {
     this.#options = options
     const { dead, receipts } = options
-    const reader = createDeadLetterReader({
-      deadLetters: (which) => dead.list(which),
-      findDeadLetter: (id) => dead.find(id),
-      read: receipts.reread,
-    })
+    const reader = createDeadLetterReader(
+      { deadLetters: (which) => dead.list(which), findDeadLetter: (id) => dead.find(id) },
+      receipts.reread,
+    )
     const idsOf = async (which: string | MessageSelection): Promise<readonly string[]> =>
       typeof which === 'string' ? ((await dead.find(which)) === undefined ? [] : [which]) : reader.ids(which)
     const isDryRun = (which: string | { readonly dryRun?: boolean | undefined }): boolean =>
