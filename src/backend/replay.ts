@@ -264,7 +264,8 @@ function selectionOf({ vin, from, to }: MessageSelection): Omit<Selection, 'limi
   }
 }
 
-function msOf(name: string, time: Date): number {
+/** Throws `option_invalid` for an invalid time. */
+export function msOf(name: string, time: Date): number {
   const ms = time.getTime()
   if (Number.isNaN(ms)) throw new FleethookError('option_invalid', `\`${name}\` must be a valid Date.`)
   return ms

@@ -256,30 +256,22 @@ function readVehicles(options: GivenOptions): VehiclesSettings | undefined {
   for (const name of [...(fields ?? []), ...Object.keys(deltas)]) {
     if (known.includes(name) && (fields === undefined || fields.includes(name))) continue
     const nearest = nearestField(name, fields === undefined || !known.includes(name) ? known : fields)
-    throw new FleethookError(
-      'option_invalid',
-      known.includes(name)
-        ? `Option \`vehicles.deltas\` of createReceiver names \`${name}\`, which is not among \`vehicles.fields\`.`
-        : `Option \`vehicles\` of createReceiver names \`${name}\`, which is not in the catalogue.`,
-      {
-        hint:
-          nearest === undefined ? 'Add a field of your own to the option `fields`.' : `Did you mean \`${nearest}\`?`,
-      },
-    )
+    const hint =
+      nearest === undefined ? 'Add a field of your own to the option `fields`.' : `Did you mean \`${nearest}\`?`
+    throw known.includes(name)
+      ? invalid('vehicles.deltas', `names \`${name}\`, which is not among \`vehicles.fields\``, hint)
+      : invalid('vehicles', `names \`${name}\`, which is not in the catalogue`, hint)
   }
   if (order === 'none') {
-    throw new FleethookError(
-      'option_invalid',
-      "Option `vehicles` of createReceiver needs the order of each vehicle's messages, and option `order` is 'none'.",
-      { hint: "Leave out `order`, or set it to 'vin'." },
-    )
+    const problem = "needs the order of each vehicle's messages, and option `order` is 'none'"
+    throw invalid('vehicles', problem, "Leave out `order`, or set it to 'vin'.")
   }
   if (decode === false) {
-    throw new FleethookError(
-      'option_invalid',
-      'Option `vehicles` of createReceiver compares decoded values, and option `decode` is false.',
-      { hint: 'Leave out `decode`. `event.raw` has every value as it was sent.' },
-    )
+    const problem = 'compares decoded values, and option `decode` is false'
+    throw invalid('vehicles', problem, 'Leave out `decode`. `event.raw` has every value as it was sent.')
   }
   return { fields, deltas, forgetAfterMs: given.forgetAfterMs }
 }
+
+const invalid = (option: string, problem: string, hint: string): FleethookError =>
+  new FleethookError('option_invalid', `Option \`${option}\` of createReceiver ${problem}.`, { hint })

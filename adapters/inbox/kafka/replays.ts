@@ -1,6 +1,5 @@
-import { createDeadLetterReader } from '../../../src/backend/replay.ts'
+import { createDeadLetterReader, msOf } from '../../../src/backend/replay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
-import { FleethookError } from '../../../src/base/errors.ts'
 import type { DeadLetters, MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
@@ -73,8 +72,8 @@ export class Replays {
   /** Replays handled messages that retention has not deleted, in order per vehicle. Resolves to their number. */
   async replay({ from, to, vin, topic, dryRun }: ReplaySelection): Promise<number> {
     const { connector, settings, receipts } = this.#options
-    const fromMs = timeOf('from', from)
-    const toMs = timeOf('to', to)
+    const fromMs = msOf('from', from)
+    const toMs = msOf('to', to)
     const lane = vin === undefined ? undefined : laneOf(vin)
     const reader = new TopicReader(connector, settings.topic)
     let count = 0
@@ -152,10 +151,4 @@ export class Replays {
       await Promise.all([rest, ...some.map(run)])
     }
   }
-}
-
-function timeOf(name: string, time: Date): number {
-  const ms = time.getTime()
-  if (Number.isNaN(ms)) throw new FleethookError('option_invalid', `\`${name}\` must be a valid Date.`)
-  return ms
 }
