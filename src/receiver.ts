@@ -118,7 +118,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   }
 
   function noteAndRefuse(refusal: RefusalOfMessages, door?: Door, isOfTest: boolean = false): Answer {
-    noteRefused(refusal, { ...(door === undefined ? {} : { door }), isTest: isOfTest, ...refusal })
+    noteRefused(refusal, { door, isTest: isOfTest, ...refusal })
     return refuse(refusal)
   }
 

@@ -9,7 +9,7 @@ import type { Observers } from './observers.ts'
 
 /** What the receiver knows about a refused request beside the reason. */
 interface RefusedDetails {
-  readonly door?: Door
+  readonly door?: Door | undefined
   /** Messages that were read and not kept. */
   readonly messages?: readonly Pick<InboxMessage, 'lane'>[]
   readonly isTest?: boolean
