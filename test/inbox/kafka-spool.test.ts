@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
 import { Spool } from '../../adapters/inbox/kafka/spool.ts'
+import { TooLargeError } from '../../adapters/inbox/kafka/writer.ts'
+import type { Inbox } from '../../src/inbox/inbox.ts'
 import { type FakeClock, fakeClock } from '../../src/testing.ts'
 import { id, message } from '../../src/testing/kept-message.ts'
 import { disk, type Faults, storedInbox } from './stored-inbox.ts'
@@ -8,12 +10,13 @@ const silent = (): void => {}
 
 interface Scene {
   readonly spool: Spool
+  readonly inbox: Inbox
   readonly clock: FakeClock
   /** The ids of each request to the topic. */
   readonly appended: (readonly string[])[]
 }
 
-async function setup(faults: Faults = {}): Promise<Scene> {
+async function setup(faults: Faults = {}, mostBytes = Infinity): Promise<Scene> {
   const clock = fakeClock()
   const log = { debug: silent, info: silent, warn: silent, error: silent }
   const inbox = storedInbox(
@@ -26,10 +29,13 @@ async function setup(faults: Faults = {}): Promise<Scene> {
   const appended: (readonly string[])[] = []
   const spool = new Spool({
     ...{ inbox, clock, log, partitionOf: () => 0, failed: silent },
-    append: async (_, messages) => void appended.push(messages.map((one) => one.id)),
+    append: async (_, messages) => {
+      if (messages.some(({ bytes }) => bytes > mostBytes)) throw new TooLargeError()
+      appended.push(messages.map((one) => one.id))
+    },
   })
   await spool.open()
-  return { spool, clock, appended }
+  return { spool, inbox, clock, appended }
 }
 
 test('the spool forwards messages in order, and no more bytes at once than fit in memory', async () => {
@@ -60,4 +66,15 @@ test('the spool counts what is in its file, also when the file failed between tw
     [id(1), id(2)],
   ])
   expect(spool.size).toBe(0)
+})
+
+test('a message of the spool that is too large for the topic becomes a dead letter, and blocks no other', async () => {
+  const { spool, inbox, clock, appended } = await setup({}, 1_000)
+  await spool.put(0, [message(0), message(1, 1_001), message(2), message(3)])
+  await clock.advance(1_000)
+  expect(appended).toEqual([[id(0)], [id(2), id(3)]])
+  expect(await inbox.deadLetters({ limit: 10 })).toMatchObject([
+    { id: id(1), error: 'The brokers refused a message because of its size.' },
+  ])
+  expect(spool.has(0)).toBe(false)
 })

@@ -2,14 +2,17 @@ import type { Clock } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Log } from '../../../src/base/log.ts'
 import type { Inbox, InboxMessage, Opened } from '../../../src/inbox/inbox.ts'
-import type { Entry } from './writer.ts'
+import { type Entry, TooLargeError } from './writer.ts'
 
 interface SpoolOptions {
   readonly inbox: Inbox
   readonly clock: Clock
   readonly log: Log
   readonly partitionOf: (lane: string) => number
-  /** Appends messages of one partition to the topic. Rejects when the brokers do not confirm in time. */
+  /**
+   * Appends messages of one partition to the topic. Rejects when the brokers do not confirm in time, and with a
+   * {@link TooLargeError} when they refuse one because of its size.
+   */
   readonly append: (partition: number, messages: readonly InboxMessage[]) => Promise<void>
   readonly failed: (error: unknown) => void
 }
@@ -112,12 +115,13 @@ export class Spool {
   /** Forwards the oldest messages first, until none is left. Then new messages go straight to the topic again. */
   async #forward(partition: number, queue: Spooled[]): Promise<void> {
     const { inbox, log } = this.#options
+    let most = atOnce
     while (queue.length > 0 && !this.#isClosed) {
       const messages: InboxMessage[] = []
       let taken = 0
       let bytes = 0
       try {
-        for (const { id, kept } of queue.slice(0, atOnce)) {
+        for (const { id, kept } of queue.slice(0, most)) {
           if (bytes >= atOnceBytes) break
           taken += 1
           if (!(await kept)) continue
@@ -126,11 +130,15 @@ export class Spool {
           messages.push(claim.message)
           bytes += claim.message.bytes
         }
-        await this.#options.append(partition, messages)
-        for (const { id } of messages) await inbox.settle(id)
+        await this.#forwardAll(partition, messages)
         queue.splice(0, taken)
+        most = atOnce
       } catch (error) {
         if (this.#isClosed) return
+        if (error instanceof TooLargeError && most > 1) {
+          most = 1
+          continue
+        }
         this.#options.failed(error)
         await new Promise<void>((resolve) => {
           this.#options.clock.after(pauseMs, resolve)
@@ -140,5 +148,24 @@ export class Spool {
     if (this.#isClosed) return
     this.#partitions.delete(partition)
     if (this.#partitions.size === 0) log.warn('the brokers now have all messages that were on the disk of this machine')
+  }
+
+  /** Forwards messages. One alone that the topic refuses because of its size stays in the file, as a dead letter. */
+  async #forwardAll(partition: number, messages: readonly InboxMessage[]): Promise<void> {
+    const { inbox, log, clock, append } = this.#options
+    try {
+      await append(partition, messages)
+    } catch (error) {
+      const [message] = messages
+      if (!(error instanceof TooLargeError) || message === undefined || messages.length > 1) throw error
+      await inbox.deadLetter(message.id, { error: error.message, attempts: 0, diedAt: clock.now() })
+      log.error('the topic refused an acknowledged message because of its size: it is a dead letter in the spool', {
+        partition,
+        delivery: message.id,
+        bytes: message.bytes,
+      })
+      return
+    }
+    for (const { id } of messages) await inbox.settle(id)
   }
 }

@@ -226,7 +226,7 @@ export class Writer {
     const [first] = entries
     if (is(tooLarge) && first !== undefined) {
       // The brokers allow less than the topic's settings say. Send the entries one by one, and refuse only the one that is too large.
-      if (entries.length === 1) giveUp(first, tooLargeError())
+      if (entries.length === 1) giveUp(first, new TooLargeError())
       else for (const entry of entries) entry.isAlone = true
       return entries.length > 1
     }
@@ -413,10 +413,13 @@ function fullError(): FleethookError {
   })
 }
 
-function tooLargeError(): FleethookError {
-  return new FleethookError('inbox_full', 'The brokers refused a message because of its size.', {
-    hint: 'Raise `max.message.bytes` of the topic, and `message.max.bytes` of the brokers.',
-  })
+/** The brokers take none of the records of an append, because one is too large. */
+export class TooLargeError extends FleethookError {
+  constructor() {
+    super('inbox_full', 'The brokers refused a message because of its size.', {
+      hint: 'Raise `max.message.bytes` of the topic, and `message.max.bytes` of the brokers.',
+    })
+  }
 }
 
 function unconfirmed(settings: KafkaSettings, cause: unknown): FleethookError {
