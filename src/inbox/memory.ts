@@ -2,8 +2,16 @@ import { FleethookError } from '../base/errors.ts'
 import { checkOptions, wholeNumber } from '../base/options.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import { createConflation, type Mergeable } from './conflate.ts'
-import type { Claim, DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings, ListedMessage } from './inbox.ts'
-import { isSelected } from './selection.ts'
+import {
+  type Claim,
+  type DeadLetter,
+  type Inbox,
+  type InboxFactory,
+  type InboxMessage,
+  type InboxSettings,
+  isSelected,
+  type ListedMessage,
+} from './inbox.ts'
 import { memoryVehicles, type StoredVehicle } from './vehicle-store.ts'
 
 interface Kept extends Mergeable {
