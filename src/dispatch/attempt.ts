@@ -22,6 +22,7 @@ import {
   keepStep,
   leaveHandlers,
   mayJoinPrevious,
+  none,
   noteFailure,
   type OpenedMessage,
   type Work,
@@ -260,8 +261,6 @@ export interface AttemptsOptions extends OutcomeOptions {
  * cause.
  */
 const leastCrashes = 3
-
-const none: readonly never[] = []
 
 /** How long a message rests when the inbox failed during its attempt, in milliseconds. */
 export const inboxRestMs = 5_000

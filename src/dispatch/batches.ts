@@ -14,6 +14,7 @@ import {
   keepOpened,
   leaveBatch,
   markRedelivered,
+  none,
   type RequestWork,
   type Work,
 } from './work.ts'
@@ -48,8 +49,6 @@ export interface GatheredBatch extends Batch {
 }
 
 const nobody = { env: undefined }
-const none: readonly never[] = []
-
 /** Gathers messages for the handlers of batches, and runs these handlers. */
 export class Batches {
   readonly #options: BatchesOptions

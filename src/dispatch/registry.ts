@@ -5,6 +5,7 @@ import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import type { AnyVehicleView } from '../vehicles/edge.ts'
 import type { Step } from '../vehicles/vehicles.ts'
 import { wireTopics } from '../wire/envelope.ts'
+import { isTextList } from '../wire/record.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { BatchContext, BatchOptions, Happening, HandlerFilter } from './handler.ts'
 import { type RunContext, stepOf } from './running.ts'
@@ -313,10 +314,11 @@ function checked(
     )
   }
   // Without this check, text in place of a list would be read letter by letter and match nothing.
-  if (fields !== undefined && !isTexts(fields)) throw invalid('The filter `fields` must be a list of field names.')
-  if (vins !== undefined && typeof vins !== 'function' && !isTexts(vins))
+  if (fields !== undefined && !isTextList(fields)) throw invalid('The filter `fields` must be a list of field names.')
+  if (vins !== undefined && typeof vins !== 'function' && !isTextList(vins))
     throw invalid('The filter `vins` must be a list of VINs or a function of one VIN.')
-  if (changed !== undefined && !isTexts(changed)) throw invalid('The filter `changed` must be a list of field names.')
+  if (changed !== undefined && !isTextList(changed))
+    throw invalid('The filter `changed` must be a list of field names.')
   for (const [name, value] of Object.entries({ first, invalid: isInvalidWanted })) {
     if (value === undefined || (typeof value === 'boolean' && changed !== undefined)) continue
     throw invalid(`The filter \`${name}\` must be true or false, and needs \`changed\`.`)
@@ -341,8 +343,4 @@ function checkField(filter: 'fields' | 'changed', field: string, ownFields: Fiel
     `The filter \`${filter}\` names \`${field}\`, which is not in the catalogue.`,
     `${guessOf(field, ownFields)}Add a field of your own to the option \`fields\`, for instance { ${field}: 'any' }.`,
   )
-}
-
-function isTexts(value: unknown): value is readonly string[] {
-  return Array.isArray(value) && value.every((item) => typeof item === 'string')
 }

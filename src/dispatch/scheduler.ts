@@ -19,14 +19,13 @@ import {
   block,
   endWork,
   mayJoinPrevious,
+  none,
   park,
-  RequestWork,
   type RequestScope,
+  RequestWork,
   waitForTurn,
   type Work,
 } from './work.ts'
-
-const none: readonly never[] = []
 
 interface SchedulerOptions extends Omit<
   AttemptsOptions,

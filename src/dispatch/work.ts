@@ -133,7 +133,8 @@ export class RequestWork implements RequestScope {
   }
 }
 
-const nothing: readonly never[] = []
+/** The empty list that many records share. */
+export const none: readonly never[] = []
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
 
@@ -157,7 +158,7 @@ export function createWork(message: Waiting, request: RequestWork): Work {
     step: undefined,
     batch: undefined,
     pending: undefined,
-    gatherers: nothing,
+    gatherers: none,
     fatal: undefined,
     rest: undefined,
     gate: undefined,
@@ -225,8 +226,8 @@ export function block(work: Mutable<Work>): void {
 /** A handler failed for the last time. No other handler of `on` is tried again; batches are, unless `andBatches`. */
 export function failForGood(work: Mutable<Work>, error: string, andBatches: boolean = false): void {
   work.fatal ??= error
-  leaveHandlers(work, nothing)
-  if (andBatches) work.gatherers = nothing
+  leaveHandlers(work, none)
+  if (andBatches) work.gatherers = none
 }
 
 /** The handler of a batch is done with it, or failed for the last time. */
@@ -304,7 +305,7 @@ export function gateInto(run: () => void): () => void {
 
 /** Whether it may join the batch of the messages before it in its lane, although those are not over. */
 export function mayJoinPrevious(work: Work): boolean {
-  const { previous, gatherers, request, attempt, pending = nothing } = work
+  const { previous, gatherers, request, attempt, pending = none } = work
   if (previous === undefined) return true
   const { batch } = previous
   // A message that failed before runs alone.

@@ -26,6 +26,7 @@ import { type InboxFactory, isRelayInbox, type RelayInbox } from '../inbox/inbox
 import { memoryInbox } from '../inbox/memory.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { consoleLog, type Log } from '../base/log.ts'
+import { isTextList } from '../wire/record.ts'
 
 /** The most that a receiver takes at once. */
 export interface Limits {
@@ -150,7 +151,7 @@ const vehiclesRules: Rules<VehiclesOptions> = {
   fields: required(
     {
       must: "must be a list of field names, or 'all'",
-      accepts: (value) => value === 'all' || (Array.isArray(value) && value.length > 0 && value.every(isText)),
+      accepts: (value) => value === 'all' || (isTextList(value) && value.length > 0),
     },
     "Name the fields to keep, for instance vehicles: { fields: ['BatteryLevel', 'Gear'] }.",
   ),
@@ -163,7 +164,6 @@ const vehiclesRules: Rules<VehiclesOptions> = {
   forgetAfterMs: wholeNumber(60_000),
 }
 
-const isText = (value: unknown): boolean => typeof value === 'string'
 const observerMembers: readonly (keyof Observer)[] = [
   ...(['attached', 'received', 'refused', 'tested', 'around', 'failed', 'settled', 'dead', 'gap'] as const),
 ]

@@ -8,7 +8,7 @@ import { firstSeqAt, seqOf } from '../inbox/delivery-id.ts'
 import type { InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
-import type { AnyVehicleView, Change, Edge, Occurrence, VehicleView } from './edge.ts'
+import type { AnyVehicleView, Change, Edge, EdgeMemory, Occurrence, VehicleView } from './edge.ts'
 import { EdgeIndex } from './edge-index.ts'
 import {
   applied,
@@ -452,13 +452,11 @@ interface Advanced {
 const seqNow = Number.MAX_SAFE_INTEGER
 
 /** Stores what edges remember, without edges that are no longer registered. */
-function remembering(state: VehicleState, memory: Map<string, EdgeMemoryValue>, edges: EdgeIndex): VehicleState {
+function remembering(state: VehicleState, memory: Map<string, EdgeMemory>, edges: EdgeIndex): VehicleState {
   for (const name of memory.keys()) if (!edges.has(name)) memory.delete(name)
   if (memory.size === 0) return state.memory === undefined ? state : state.with({ memory: undefined })
   return state.with({ memory: Object.fromEntries(memory) })
 }
-
-type EdgeMemoryValue = NonNullable<VehicleState['memory']>[string]
 
 /** The event of a message. A message that cannot be read is a dead letter, and changes no state. */
 function readable(

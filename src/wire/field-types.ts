@@ -1,7 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import { builtInFields, type EnumType, type FieldCatalogue, type FieldType } from '../events/fields.ts'
 import type { Doors, FieldValue, Location, Tires, TimeOfDay } from '../events/values.ts'
-import { asJson, isJsonObject, type JsonObject } from './record.ts'
+import { asJson, isJsonObject, isTextList, type JsonObject } from './record.ts'
 import { readClockText, readDecimal } from './scalars.ts'
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
@@ -252,10 +252,6 @@ const readers: ReadonlyMap<unknown, ValueReader> = /* @__PURE__ */ new Map<Exclu
   ['time', (value) => readTimeOfDay(bare(value))],
   ['any', readAny],
 ])
-
-function isTextList(value: unknown): value is readonly string[] {
-  return Array.isArray(value) && value.every((item) => typeof item === 'string')
-}
 
 function readerOf(name: string, type: unknown): ValueReader {
   const reader = readers.get(type)
