@@ -1,4 +1,5 @@
 import { mkdtempSync, statSync, writeFileSync } from 'node:fs'
+import type { ServerResponse } from 'node:http'
 import { createServer } from 'node:https'
 import { connect } from 'node:net'
 import { once } from 'node:events'
@@ -214,4 +215,20 @@ test('a certificate that nobody trusts is refused when `verify` is true, and tak
   expect(await post({ ...message, verify: false })).toBe(200)
   close()
   server.close()
+})
+
+test('a webhook that does not answer ends with the reason of the signal, before and after its headers', async () => {
+  const late = new DOMException('No answer in time.', 'TimeoutError')
+  const { post, close } = createPost()
+  for (const begin of [() => {}, (response: ServerResponse) => void response.writeHead(200).write('a')]) {
+    const controller = new AbortController()
+    const webhook = await endpoint((_posted, response) => {
+      begin(response)
+      setTimeout(() => controller.abort(late), 50)
+    })
+    opened.push(webhook)
+    const posted = post({ url: webhook.url, headers: {}, body: '{}', verify: true, signal: controller.signal })
+    await expect(posted).rejects.toBe(late)
+  }
+  close()
 })

@@ -8,7 +8,7 @@ import { type StartActivity, life } from '../../src/service/fleet/life.ts'
 import { wireMessage } from '../../src/service/fleet/messages.ts'
 import { reading } from '../../src/service/fleet/signals.ts'
 import { streamingOf } from '../../src/service/fleet/streaming.ts'
-import { createVehicle, type Vehicle } from '../../src/service/fleet/vehicle.ts'
+import { Vehicle } from '../../src/service/fleet/vehicle.ts'
 
 const startAt = Date.UTC(2026, 10, 1, 8)
 const catalogue: FieldCatalogue = builtInFields
@@ -29,7 +29,7 @@ const momentOf = (vehicle: Vehicle): Moment => Object.fromEntries(names.map((nam
 
 /** A vehicle's moments, one every few steps of its day. */
 function* dayOf(index: number, seed: number, activity: StartActivity, steps: number): Generator<Moment> {
-  const vehicle = createVehicle(index, seed, startAt)
+  const vehicle = new Vehicle(index, seed, startAt)
   vehicle.stepSeconds = 1
   const day = life(vehicle, activity)
   for (let step = 0; step < steps; step += 1) {
@@ -193,7 +193,7 @@ describe('every field of the catalogue', () => {
   test.each(['today', 'old'] as const)(
     'is streamed by a config, and is read by its type, with %s firmware',
     (firmware) => {
-      const vehicle = createVehicle(2, 5, startAt, firmware)
+      const vehicle = new Vehicle(2, 5, startAt, firmware)
       vehicle.stepSeconds = 1
       vehicle.streaming = streamingOf(Object.fromEntries(names.map((name) => [name, null])))
       const seen = new Set<string>()
@@ -215,14 +215,14 @@ describe('every field of the catalogue', () => {
   test('is that of the model in the VIN', () => {
     const types = { '3': 'Model3', Y: 'ModelY', S: 'ModelS', X: 'ModelX' }
     for (let index = 0; index < 8; index += 1) {
-      const vehicle = createVehicle(index, 1, startAt)
+      const vehicle = new Vehicle(index, 1, startAt)
       expect(reading(vehicle, 'CarType')).toBe(Object(types)[vehicle.vin[3] ?? ''])
     }
   })
 })
 
 describe('the full document', () => {
-  const vehicle = createVehicle(1, 9, startAt)
+  const vehicle = new Vehicle(1, 9, startAt)
   vehicle.stepSeconds = 1
   const day = life(vehicle, 'leave')
   for (let step = 0; step < 300; step += 1) day.next()
