@@ -123,7 +123,7 @@ function invalidOption(
   return new FleethookError(
     'option_invalid',
     `Option \`${name}\` of ${owner} ${must}${given === undefined ? '' : ` and ${given}`}.`,
-    hint === undefined ? {} : { hint },
+    { hint },
   )
 }
 
