@@ -8,11 +8,12 @@ import {
   isRouted,
   receiversIn,
   type RuntimeRefusal,
+  runtimeRefusals,
 } from '../src/hosting/drainable.ts'
 import { FleethookError } from '../src/base/errors.ts'
 import { checkOptions, type Rules } from '../src/base/options.ts'
 import { detachedContext, envOfRequest, type ExecutionContext } from '../src/hosting/execution-context.ts'
-import { type HostedReceiver, hostedBy } from '../src/receiver/hosted.ts'
+import { factsOf, type HostedReceiver, hostedBy } from '../src/receiver/hosted.ts'
 import { markStartupError } from './startup-errors.ts'
 import { serveRules, type ServeOptions, type Signal } from './serve-options.ts'
 
@@ -150,7 +151,7 @@ async function start<Options extends ServeOptions>(
         receiver: hostedBy(served),
         env,
         refused(error) {
-          for (const receiver of receivers) hostedBy(receiver)?.refused(error)
+          for (const receiver of receivers) hostedBy(receiver)?.refused({ error, ...runtimeRefusals[error] })
         },
       },
       options,
@@ -318,7 +319,7 @@ function meanings(receivers: readonly Drainable[]): string {
 
 /** What the operator should know about the receivers, one line each. */
 function facts(receivers: readonly Drainable[], moment: 'start' | 'stop'): string {
-  const found = receivers.flatMap((receiver) => hostedBy(receiver)?.facts(moment) ?? [])
+  const found = receivers.flatMap((receiver) => hostedBy(receiver) ?? []).flatMap((hosted) => factsOf(hosted, moment))
   return found.map((fact) => `\n  ${fact}`).join('')
 }
 

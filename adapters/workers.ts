@@ -69,7 +69,8 @@ function inboxesOf(receivers: readonly object[]): readonly AttachableInbox[] {
  * crash that could be reported.
  */
 function refuseForgetting(receivers: readonly object[]): void {
-  if (!receivers.some((receiver) => hostedBy(receiver)?.keepsVehiclesInMemory === true)) return
+  const backends = receivers.flatMap((receiver) => hostedBy(receiver)?.backend ?? [])
+  if (!backends.some(({ vehicles, durability }) => vehicles !== undefined && durability === 'memory')) return
   throw new FleethookError(
     'option_invalid',
     'Option `vehicles` of createReceiver keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',

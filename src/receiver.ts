@@ -3,16 +3,15 @@ import type { RequestScope } from './dispatch/work.ts'
 import { createRegistry } from './dispatch/registry.ts'
 import { LocalBackend } from './backend/local.ts'
 import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
-import { type Answer, type Readiness, readinessOf, type Refusal, refuse, success } from './http/answers.ts'
+import { type Answer, readinessOf, type Refusal, refuse, success } from './http/answers.ts'
 import { readGiven } from './http/body.ts'
 import { markRoutes } from './hosting/drainable.ts'
 import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
 import { type Door, targetOf } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
-import { isAttachable } from './backend/backend.ts'
 import { markHosted } from './receiver/hosted.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
-import type { Backend, BackendParts } from './backend/backend.ts'
+import { type Backend, type BackendParts, isAttachable } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
@@ -23,7 +22,6 @@ import { checkEdge, isEdge, type Vehicles } from './vehicles/vehicles.ts'
 import type { BatchOptions } from './dispatch/handler.ts'
 import { createReports } from './receiver/reports.ts'
 import type { Sink } from './receiver/source.ts'
-import { checkDigits } from './wire/identity.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
 /**
@@ -120,7 +118,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   }
 
   function noteAndRefuse(refusal: RefusalOfMessages, door?: Door, isOfTest: boolean = false): Answer {
-    noteRefused(refusal, { ...(door === undefined ? {} : { door }), isTest: isOfTest, ...refusal })
+    noteRefused(refusal, { door, isTest: isOfTest, ...refusal })
     return refuse(refusal)
   }
 
@@ -141,14 +139,8 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   /** From the call of `drain` on, load balancers are sent to another process, even while messages are still taken. */
   const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
     isStopping ? 'draining' : backend.refusing()
-  const readiness = (): Readiness => readinessOf(busy())
 
-  const { app, fetch, answer } = createRoutes<E>({
-    receive,
-    busy,
-    readiness,
-    refused: noteRefused,
-  })
+  const { app, fetch, answer } = createRoutes<E>({ receive, busy, refused: noteRefused })
 
   let closing: AbortController | undefined
   const receiver: Receiver<E, ExtendedBy<Fields>> = {
@@ -198,7 +190,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       closing?.abort()
       return backend.drain(options)
     },
-    readiness,
+    readiness: () => readinessOf(busy()),
     handlersOf: (event) => registry.namesFor(event),
     stats: backend.stats,
     observe: backend.observe,
@@ -208,12 +200,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   }
   reports.observers.attach(receiver)
   markRoutes(app, receiver)
-  markHosted(receiver, {
-    answer,
-    keepsVehiclesInMemory: vehicles !== undefined && backend.durability === 'memory',
-    refused: reports.refusals.noteByRuntime,
-    facts: (moment) => factsOf(settings.secret, backend, moment),
-  })
+  markHosted(receiver, { answer, refused: reports.refusals.noteByRuntime, secret: settings.secret, backend })
   return receiver
 }
 
@@ -241,43 +228,6 @@ function vehiclesOf<Fields extends FieldCatalogue>({ vehicles }: Backend): Vehic
   return { get: off, list: off, forget: off, stats: off }
 }
 
-/** The lines that the operator sees when the receiver starts and when it stops. */
-function factsOf(secret: Settings['secret'], backend: Backend, moment: 'start' | 'stop'): readonly string[] {
-  const atStart =
-    moment === 'start' ? [...secretFacts(secret), ...(backend.facts?.() ?? []), ...unopenedFacts(backend)] : []
-  return [...atStart, ...deadLetterFacts(backend)]
-}
-
-function secretFacts(secret: Settings['secret']): readonly string[] {
-  if (secret === false) return ['Requests need no secret: anybody can post.']
-  if (typeof secret === 'function') return []
-  const digits = (typeof secret === 'string' ? [secret] : secret).map(checkDigits)
-  return [`Secret: check digits ${digits.join(' and ')}, as \`fleethook send\` prints them.`]
-}
-
-function unopenedFacts(backend: Backend): readonly string[] {
-  const { unopened = [] } = backend.state().inbox
-  if (unopened.length === 0) return []
-  const named = unopened
-    .slice(0, 3)
-    .map(
-      ({ path, messages, deadLetters }) =>
-        `${path} (${counted(messages, 'message')}, ${counted(deadLetters, 'dead letter')})`,
-    )
-  const more = unopened.length > named.length ? ` and ${unopened.length - named.length} more` : ''
-  return [`No receiver has opened ${named.join(', ')}${more}.`]
-}
-
-const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
-
-function deadLetterFacts(backend: Backend): readonly string[] {
-  const { deadLetters = 0 } = backend.state().inbox
-  if (deadLetters === 0) return []
-  const them = counted(deadLetters, 'dead letter')
-  if (backend.durability === 'memory') return [`${them} in memory: gone when the process ends.`]
-  return [`${them} ${deadLetters === 1 ? 'waits' : 'wait'}: \`fleethook dead list\`.`]
-}
-
 /** Whether a request says that it carries a test message. */
 function isTest(request: AuthorizedRequest): boolean {
   for (const [name] of request.headers?.() ?? []) if (name === testHeader) return true
@@ -293,8 +243,6 @@ function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {
   throw new FleethookError(
     'option_invalid',
     'Option `inbox` of createReceiver comes from another version of fleethook.',
-    {
-      hint: 'Install one version of fleethook.',
-    },
+    { hint: 'Install one version of fleethook.' },
   )
 }

@@ -16,22 +16,11 @@ import type { FieldValue, Location } from './events/values.ts'
 import type { AlertOccurrence, Change, Condition } from './vehicles/edge.ts'
 import { isDeepEqual } from './vehicles/state.ts'
 import type { Area } from './when/areas.ts'
-import {
-  allOf,
-  anyOf,
-  checkConstant,
-  checkNumber,
-  invalid,
-  isInside,
-  notOf,
-  valueCondition,
-} from './when/conditions.ts'
+import { checkConstant, checkNumber, invalid, valueCondition } from './when/conditions.ts'
 import {
   alertEdge,
   areaEdge,
   asleepEdge,
-  becomesEdge,
-  ceasesEdge,
   changedEdge,
   crossesEdge,
   type DeltaOption,
@@ -42,6 +31,7 @@ import {
   movesEdge,
   onlineEdge,
   turnsEdge,
+  valueEdge,
   type VehicleEdge,
 } from './when/edges.ts'
 
@@ -60,6 +50,7 @@ export type {
   VehicleView,
 } from './vehicles/edge.ts'
 export { type Area, circle, type Circle, polygon } from './when/areas.ts'
+export { all, any, inside, not } from './when/conditions.ts'
 export type { DeltaOption, FirstOption, InvalidOption, Limit, MarginOption, VehicleEdge } from './when/edges.ts'
 
 /** A value that a field can have. */
@@ -132,8 +123,9 @@ export function rulesFor<const Own extends FieldCatalogue>(fields: Own): Rules<E
 function rulesOf<Fields extends FieldCatalogue>(catalogue: FieldCatalogue): Rules<Fields> {
   const rules = {
     becomes: (field: string, value: FieldValue, options?: FirstOption & InvalidOption) =>
-      becomesEdge(catalogue, field, value, options),
-    ceases: (field: string, value: FieldValue, options?: InvalidOption) => ceasesEdge(catalogue, field, value, options),
+      valueEdge('becomes', catalogue, field, value, options),
+    ceases: (field: string, value: FieldValue, options?: InvalidOption) =>
+      valueEdge('ceases', catalogue, field, value, options),
     changed: (field: string, options?: FirstOption & InvalidOption & DeltaOption) =>
       changedEdge(catalogue, field, options),
     crosses: (field: string, limit: Limit & FirstOption) => crossesEdge(catalogue, field, limit),
@@ -443,59 +435,3 @@ export const above: Rules['above'] = builtIn.above
  * ```
  */
 export const between: Rules['between'] = builtIn.between
-
-/**
- * True when the vehicle's `Location` is in an area.
- *
- * @example
- * ```ts
- * import { circle, inside } from 'fleethook/when'
- *
- * export const isAtTheDepot = inside(circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 }))
- * ```
- */
-export function inside(area: Area): Condition {
-  return isInside(area)
-}
-
-/**
- * True when all of the conditions are true, false when one is false, and otherwise neither.
- *
- * @example
- * ```ts
- * import { all, below, is } from 'fleethook/when'
- *
- * export const isParkedLow = all(is('Gear', 'P'), below('BatteryLevel', 20))
- * ```
- */
-export function all(...conditions: readonly Condition[]): Condition {
-  return allOf(conditions)
-}
-
-/**
- * True when one of the conditions is true, false when all are false, and otherwise neither.
- *
- * @example
- * ```ts
- * import { any, is } from 'fleethook/when'
- *
- * export const isPluggedIn = any(is('DetailedChargeState', 'Charging'), is('DetailedChargeState', 'Complete'))
- * ```
- */
-export function any(...conditions: readonly Condition[]): Condition {
-  return anyOf(conditions)
-}
-
-/**
- * True when the condition is false, false when it is true, and otherwise neither.
- *
- * @example
- * ```ts
- * import { is, not } from 'fleethook/when'
- *
- * export const moves = not(is('Gear', 'P'))
- * ```
- */
-export function not(condition: Condition): Condition {
-  return notOf(condition)
-}

@@ -22,3 +22,8 @@ export function inForm<Amount>(amounts: {
 }): Amount {
   return amounts[form] ?? amounts.full
 }
+
+/** Cases of one kind that each start a process: the first of them in the short form, all of them in the others. */
+export function few<Case>(cases: readonly Case[], count = 2): readonly Case[] {
+  return inForm({ short: cases.slice(0, count), full: cases })
+}

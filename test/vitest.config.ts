@@ -18,6 +18,13 @@ export const units: readonly string[] = [
 /** Replaces a module of the package, so it cannot share a worker with other files. */
 export const replacing = 'test/http/comparisons.test.ts'
 
+/** Tests that leave nothing behind in their own process: most of them start other processes. */
+const processes: readonly string[] = [
+  'test/{cli,conformance,docs,faults,fleet,house,operator,runtimes,start,workers}/**/*.test.ts',
+  'test/client/{runtimes,sandbox}.test.ts',
+  'test/inbox/kafka-*.test.ts',
+]
+
 /** Tests that need the packed tarball. The others run on the sources. */
 const onThePackage = ['test/package/**/*.test.ts', 'test/templates/**/*.test.ts']
 
@@ -56,18 +63,9 @@ export function configFor(form: Form): ViteUserConfig {
       reporters: ['dot'],
       silent: 'passed-only',
       // Many tests wait for timers and other processes, so the short form takes more workers than cores. The others measure.
-      maxWorkers: form === 'short' ? Math.ceil(availableParallelism() * 1.5) : '100%',
+      maxWorkers: form === 'short' ? availableParallelism() * 2 : '100%',
       projects: [
-        // These files share the modules of their worker: loading them for each file would take longer than the tests.
-        { extends: true, test: { name: 'units', include: [...units], isolate: false } },
-        {
-          extends: true,
-          test: {
-            name: 'sources',
-            include: ['test/**/*.test.ts'],
-            exclude: [...onThePackage, ...leftOut, ...units, ...elsewhere],
-          },
-        },
+        // Vitest takes the projects in the order of their names. The files of the first two wait most, so they are early.
         {
           extends: true,
           test: {
@@ -77,6 +75,20 @@ export function configFor(form: Form): ViteUserConfig {
             testTimeout: 120_000,
           },
         },
+        // These files and the units share the modules of their worker: loading them for each file would take longer than the tests.
+        {
+          extends: true,
+          test: { name: 'processes', include: [...processes], exclude: [...leftOut], isolate: false },
+        },
+        {
+          extends: true,
+          test: {
+            name: 'sources',
+            include: ['test/**/*.test.ts'],
+            exclude: [...onThePackage, ...processes, ...leftOut, ...units, ...elsewhere],
+          },
+        },
+        { extends: true, test: { name: 'units', include: [...units], isolate: false } },
       ],
     },
   }

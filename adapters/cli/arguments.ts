@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { parseEnv } from 'node:util'
-import { InvalidArgumentError } from 'commander'
+import { InvalidArgumentError, Option } from 'commander'
 import parseDuration from 'parse-duration'
 import { numberBetween, type Rule, wholeNumber } from '../../src/base/options.ts'
 import type { Format, WireTopic } from '../../src/events/event.ts'
@@ -23,15 +23,29 @@ export const whole = (least: number, most?: number): ((text: string) => number) 
 /** Any number from `least` to `most`. */
 export const number = (least: number, most: number): ((text: string) => number) => numberBy(numberBetween(least, most))
 
-/** Topics, separated by commas. The option can be given several times. */
-export function topicList(text: string, before: readonly WireTopic[] = []): readonly WireTopic[] {
-  const given = text.split(',').map((part) => {
-    const known = wireTopics.find((topic) => topic === part.trim())
-    if (known !== undefined) return known
-    throw new InvalidArgumentError(`There is no topic "${part.trim()}". The topics are ${wireTopics.join(', ')}.`)
+/** Names of the list `known`, separated by commas. `what` is the word for one of them. */
+export function names<Name extends string>(text: string, what: string, known: readonly Name[]): readonly Name[] {
+  return text.split(',').map((part) => {
+    const found = known.find((name) => name === part.trim())
+    if (found !== undefined) return found
+    throw new InvalidArgumentError(`There is no ${what} "${part.trim()}". The ${what}s are ${known.join(', ')}.`)
   })
-  return [...before, ...given]
 }
+
+/** Topics, separated by commas. The option can be given several times. */
+export const topicList = (text: string, before: readonly WireTopic[] = []): readonly WireTopic[] => [
+  ...before,
+  ...names(text, 'topic', wireTopics),
+]
+
+/** An address of the web. `form` says how it must begin, with an example. */
+export const webAddress =
+  (form: string) =>
+  (text: string): URL => {
+    const parsed = URL.canParse(text) ? new URL(text) : undefined
+    if (parsed?.protocol === 'http:' || parsed?.protocol === 'https:') return parsed
+    throw new InvalidArgumentError(`It must begin with ${form}.`)
+  }
 
 const isoTime = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})?)?$/
 
@@ -47,6 +61,11 @@ export function time(text: string): Date {
   )
 }
 
+/** Not --env-file: Node takes that option itself, wherever it stands. */
+export const dotenvOption: Option = new Option('--dotenv <path>', 'the file with variables that are not set').default(
+  '.env',
+)
+
 /** Variables by name. Those of the process win over those of the file. */
 export type Environment = (name: string) => string | undefined
 
@@ -59,3 +78,7 @@ export function environment(path: string): Environment {
 /** The variables in the file `path`. The file may be missing. */
 export const variablesIn = (path: string): NodeJS.Dict<string> =>
   existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {}
+
+/** The file of the inbox: the option, the variable, or where the templates have it. */
+export const inboxPath = (given: string | undefined, variable: Environment): string =>
+  given ?? variable('FLEETHOOK_INBOX') ?? 'data/inbox.db'

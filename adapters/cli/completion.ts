@@ -5,7 +5,6 @@ import { builtInFields } from '../../src/events/fields.ts'
 
 const shells = ['bash', 'zsh', 'fish', 'powershell']
 
-/** `fleethook completion <shell>` */
 export function defineCompletion(command: Command): void {
   command
     .description('Prints the script with which a shell completes commands, options and field names.')

@@ -1,6 +1,5 @@
 import type { Command } from 'commander'
-import type { ConfigResult, StreamingConfig } from '../../src/service/client/config.ts'
-import type { FieldSetting } from '../../src/service/client/config.ts'
+import type { ConfigResult, FieldSetting, StreamingConfig } from '../../src/service/client/config.ts'
 import { type Asking, asks, configFile, fieldSetting, statuses } from './service.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { columns } from './terminal.ts'
@@ -18,7 +17,6 @@ Examples:
   fleethook config get 0FLEETV14T0000004 --json | fleethook config replace 0FLEETV14T0000012 --file -
 ${statuses}`
 
-/** `fleethook config get|patch|replace|stop|default` */
 export function defineConfig(command: Command): void {
   command.description('The fields that vehicles stream. A vehicle has one config, which all businesses share.')
 

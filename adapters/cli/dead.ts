@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import * as z from 'zod/mini'
+import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import type { LetterSummary } from '../../src/operator/app.ts'
 import { whole } from './arguments.ts'
@@ -24,7 +25,6 @@ interface Listing extends Filter {
   readonly after?: string
 }
 
-/** `fleethook dead` */
 export function defineDead(command: Command): void {
   command.description('Lists, replays, or discards dead letters: messages whose handlers failed in every attempt.')
   defineList(command.command('list').description('Lists dead letters in the order of their arrival, without payloads.'))
@@ -48,8 +48,7 @@ function defineList(command: Command): void {
     .option('--limit <n>', 'at most this many', whole(1, 1_000), 50)
     .option('--after <id>', 'the next page: dead letters after this one')
   operates<[], Listing>(command, async ({ connection, print }, { limit, after, ...filter }) => {
-    const query = new URLSearchParams({ limit: String(limit), ...asked(filter) })
-    if (after !== undefined) query.set('after', after)
+    const query = new URLSearchParams({ limit: String(limit), ...asked(filter), ...defined({ after }) })
     const found = listed.parse(await connection.ask('GET', `/dead?${query}`))
     print(found, () => page(found.letters, found.next))
     return true
@@ -133,13 +132,9 @@ function done({ connection }: Operating, what: 'replay' | 'discard', messages: n
 
 /** The filter for the receiver, without options that are not given. */
 function asked({ vin, topic, from, to }: Filter): Record<string, string> {
-  const given = { vin, topic, from: from?.toISOString(), to: to?.toISOString() }
-  return Object.fromEntries(
-    Object.entries(given).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
-  )
+  return defined({ vin, topic, from: from?.toISOString(), to: to?.toISOString() })
 }
 
-/** `fleethook replay` */
 export function defineReplay(command: Command): void {
   filters(command)
     .description(

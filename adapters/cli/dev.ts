@@ -4,8 +4,9 @@ import { dirname, join, resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { Command } from 'commander'
 import { createClient } from '../../src/service/client/client.ts'
-import { createSandbox, type Sandbox } from '../../src/service/sandbox/sandbox.ts'
-import { environment, whole } from './arguments.ts'
+import { vinsOf } from '../../src/service/client/products.ts'
+import { createSandbox } from '../../src/service/sandbox/sandbox.ts'
+import { dotenvOption, environment, inboxPath, whole } from './arguments.ts'
 import { dataOf, openBrowser } from './inspect.ts'
 import { servePage } from './page-server.ts'
 import { holdSocket, Launcher, portFor } from './run.ts'
@@ -37,7 +38,6 @@ const fields = {
   Location: { interval_seconds: 15, minimum_delta: 50 },
 }
 
-/** `fleethook dev` */
 export function defineDev(command: Command): void {
   command
     .description(
@@ -51,8 +51,7 @@ export function defineDev(command: Command): void {
     .option('--vehicles <n>', 'number of simulated vehicles; 0: none', whole(0, 1_000), 10)
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
     .option('--no-open', 'only print the address of the inspector')
-    // Not --env-file: Node takes that option itself, wherever it stands.
-    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+    .addOption(dotenvOption)
     .addHelpText(
       'after',
       `
@@ -72,23 +71,22 @@ The inspector needs a receiver with sqliteInbox. The command listens and posts o
         process.exitCode = 1
         return
       }
-      const inbox = given.inbox ?? variable('FLEETHOOK_INBOX') ?? 'data/inbox.db'
-      const page = await servePage(dataOf({ inbox, url: undefined, secret: undefined }))
+      const page = await servePage(dataOf({ inbox: inboxPath(given.inbox, variable) }))
       console.log(page.url)
 
       const launcher = new Launcher(held, [program, ...args], given.dotenv)
       const over = new AbortController()
       const ended = launcher.run().finally(() => over.abort())
       const stopWatching = restartOnChange(dirname(resolve(program)), () => launcher.reload('a file changed'))
-      const url = `http://127.0.0.1:${port}${given.path}`
-      const vehicles = createFleet(given.vehicles)
+      let stopVehicles: (() => Promise<void>) | undefined
       if (await listens(port, over.signal)) {
         if (given.open) openBrowser(page.url)
-        await vehicles.start(url, secret)
+        const url = `http://127.0.0.1:${port}${given.path}`
+        if (given.vehicles > 0) stopVehicles = await startVehicles(given.vehicles, url, secret)
       }
       process.exitCode = await ended
       stopWatching()
-      await vehicles.close()
+      await stopVehicles?.()
       await page.close()
       held.close()
     })
@@ -107,35 +105,21 @@ async function listens(port: number, signal: AbortSignal): Promise<boolean> {
   return false
 }
 
-interface SimulatedVehicles {
-  /** The vehicles start to drive, charge and post to `url`. */
-  start(url: string, secret: string): Promise<void>
-  close(): Promise<void>
-}
-
-function createFleet(count: number): SimulatedVehicles {
-  let sandbox: Sandbox | undefined
+/** Starts vehicles that drive, charge and post to `url`. Resolves to the function that stops them. */
+async function startVehicles(count: number, url: string, secret: string): Promise<() => Promise<void>> {
   const { post, close } = createPost()
-  return {
-    async start(url, secret) {
-      if (count === 0) return
-      const apiKey = randomBytes(18).toString('base64url')
-      const made = createSandbox({ apiKey, vehicles: count, allowLocal: true, post })
-      sandbox = made
-      const client = createClient({
-        ...{ baseUrl: 'https://sandbox.example.com', apiKey },
-        fetch: async (asked: string, init?: RequestInit) => made.fetch(new Request(asked, init)),
-      })
-      await client.webhook.set({ url, format: 'service', auth: secret }, { allowLocal: true })
-      const vins = (await client.products()).flatMap(({ product_type: type, product_id: id }) =>
-        type === 'vehicle' ? [id] : [],
-      )
-      await Promise.all(vins.map((vin) => client.config(vin).replace({ fields })))
-    },
-    async close() {
-      await sandbox?.close()
-      close()
-    },
+  const apiKey = randomBytes(18).toString('base64url')
+  const sandbox = createSandbox({ apiKey, vehicles: count, allowLocal: true, post })
+  const client = createClient({
+    ...{ baseUrl: 'https://sandbox.example.com', apiKey },
+    fetch: async (asked: string, init?: RequestInit) => sandbox.fetch(new Request(asked, init)),
+  })
+  await client.webhook.set({ url, format: 'service', auth: secret }, { allowLocal: true })
+  const vins = vinsOf(await client.products())
+  await Promise.all(vins.map((vin) => client.config(vin).replace({ fields })))
+  return async () => {
+    await sandbox.close()
+    close()
   }
 }
 

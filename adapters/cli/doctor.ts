@@ -1,26 +1,17 @@
-import { type Command, InvalidArgumentError } from 'commander'
-import * as z from 'zod/mini'
+import type { Command } from 'commander'
 import { FleethookError } from '../../src/base/errors.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { createClient } from '../../src/service/client/client.ts'
-import { environment } from './arguments.ts'
-import {
-  type ArrivedTest,
-  type Check,
-  type Circumstances,
-  codeOf,
-  type Finding,
-  type FindingGroup,
-  groups,
-  type KeptError,
-  type Status,
-} from './doctor/check.ts'
+import { dotenvOption, environment, inboxPath, names, webAddress } from './arguments.ts'
+import { type Check, type Circumstances, type Finding, type FindingGroup, groups, type Status } from './doctor/check.ts'
 import { checkInbox, checkReceiver } from './doctor/inbox.ts'
 import { checkClock, checkRuntime, checkSecret } from './doctor/local.ts'
 import { checkNetwork, checkTls } from './doctor/network.ts'
 import { checkProxy } from './doctor/proxy.ts'
 import { checkEndToEnd, checkWebhook } from './doctor/webhook.ts'
+import { codeOf } from './exchange.ts'
 import { connect } from './operator.ts'
+import { keptErrors } from './tail.ts'
 import { colorsFor, jsonText } from './terminal.ts'
 
 interface Given {
@@ -46,13 +37,9 @@ const checks: Readonly<Record<FindingGroup, Check>> = {
   'end-to-end': checkEndToEnd,
 }
 
-/** The time to read the kept items of the feed, in milliseconds. The feed sends them at once. */
-const feedMs = 5_000
-
 /** Groups that need only this machine. */
 const offline: readonly FindingGroup[] = ['runtime', 'secret', 'inbox', 'receiver']
 
-/** `fleethook doctor` */
 export function defineDoctor(command: Command): void {
   command
     .description('Finds out why messages do not arrive. Each line has an id, what was found, and one thing to do.')
@@ -65,8 +52,7 @@ export function defineDoctor(command: Command): void {
     .option('--only <groups>', `only these groups, separated by commas: ${groups.join(', ')}`, groupList)
     .option('--offline', `only what needs no network: ${offline.join(', ')}`)
     .option('--end-to-end <vin>', 'read this vehicle through the service, and wait for its message')
-    // Not --env-file: Node takes that option itself, wherever it stands.
-    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+    .addOption(dotenvOption)
     .option('--json', 'print the findings as JSON')
     .addHelpText(
       'after',
@@ -91,7 +77,7 @@ Exit status: 0 no check failed, 1 a check failed, 2 bad usage.`,
 async function diagnose(given: Given, chosen: readonly FindingGroup[]): Promise<readonly Finding[]> {
   const variable = environment(given.dotenv)
   const [serviceUrl, apiKey] = [variable('SERVICE_URL'), variable('SERVICE_API_KEY')]
-  const inbox = given.inbox ?? variable('FLEETHOOK_INBOX') ?? 'data/inbox.db'
+  const inbox = inboxPath(given.inbox, variable)
   const controller = new AbortController()
   process.once('SIGINT', () => controller.abort())
   const client =
@@ -109,7 +95,7 @@ async function diagnose(given: Given, chosen: readonly FindingGroup[]): Promise<
     vin: given.endToEnd,
     signal: controller.signal,
     ask: async (...asked) => {
-      const connection = await connect({ inbox, url: undefined, secret: undefined })
+      const connection = await connect({ inbox })
       try {
         return await connection.ask(...asked)
       } finally {
@@ -129,46 +115,6 @@ async function diagnose(given: Given, chosen: readonly FindingGroup[]): Promise<
     }
   }
   return findings
-}
-
-const kept = z.looseObject({
-  items: z.array(
-    z.looseObject({
-      kind: z.string(),
-      at: z.string(),
-      test: z.optional(z.string()),
-      bytes: z.optional(z.number()),
-      headers: z.optional(z.array(z.object({ name: z.string(), length: z.number() }))),
-      error: z.optional(z.string()),
-      hint: z.optional(z.string()),
-      isTest: z.optional(z.boolean()),
-      handler: z.optional(z.string()),
-      event: z.optional(z.looseObject({ topic: z.string() })),
-      attempt: z.optional(z.number()),
-      nextAt: z.optional(z.string()),
-    }),
-  ),
-})
-
-/** The test messages and errors that the receiver's feed has kept, oldest first. */
-async function keptErrors(
-  inbox: string,
-): Promise<{ readonly tests: readonly (ArrivedTest & { readonly test: string })[]; readonly errors: KeptError[] }> {
-  const { stream } = await connect({ inbox, url: undefined, secret: undefined }, 'receiver')
-  const items: z.output<typeof kept>['items'] = []
-  for await (const { id, data } of stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
-    items.push(...kept.parse(JSON.parse(data)).items)
-    // The last part of the kept items has the cursor.
-    if (id !== undefined) break
-  }
-  return {
-    tests: items.flatMap(({ test, bytes = 0, headers = [] }) => (test === undefined ? [] : [{ test, bytes, headers }])),
-    errors: items.flatMap(({ kind, at, error, hint, isTest = false, handler, event, attempt = 0, nextAt }) =>
-      error === undefined || (kind !== 'refused' && kind !== 'failed')
-        ? []
-        : [{ kind, at, error, hint, isTest, handler, topic: event?.topic, attempt, nextAt }],
-    ),
-  }
 }
 
 async function knownUrl(client: Circumstances['client']): Promise<URL | undefined> {
@@ -210,16 +156,6 @@ function summary(findings: readonly Finding[]): string {
   return `${count('ok')} well, ${warned} to look at, ${failed} failed, ${skipped} not checked.`
 }
 
-function address(text: string): URL {
-  const parsed = URL.canParse(text) ? new URL(text) : undefined
-  if (parsed?.protocol === 'http:' || parsed?.protocol === 'https:') return parsed
-  throw new InvalidArgumentError('It must begin with https:// or http://, as in https://example.com/telemetry.')
-}
+const address = webAddress('https:// or http://, as in https://example.com/telemetry')
 
-function groupList(text: string): readonly FindingGroup[] {
-  return text.split(',').map((part) => {
-    const known = groups.find((group) => group === part.trim())
-    if (known !== undefined) return known
-    throw new InvalidArgumentError(`There is no group "${part.trim()}". The groups are ${groups.join(', ')}.`)
-  })
-}
+const groupList = (text: string): readonly FindingGroup[] => names(text, 'group', groups)

@@ -23,7 +23,6 @@ interface Given {
   readonly set?: Readonly<Record<string, string>>
 }
 
-/** `fleethook init`: copies a template into a new folder and makes it ready to run. */
 export function defineInit(command: Command): void {
   command
     .description(

@@ -10,7 +10,6 @@ interface Given {
   readonly open: boolean
 }
 
-/** `fleethook inspect` */
 export function defineInspect(command: Command): void {
   command
     .description(
@@ -55,14 +54,12 @@ export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Res
     try {
       // Connect each time: the receiver may have restarted, and another user may have the socket.
       const { pass } = await connect(to, 'receiver')
-      const answer = await pass({
-        ...{ method: request.method, path: `${pathname}${search}`, signal: request.signal },
-        ...(body === undefined ? {} : { body }),
-      })
+      const { method, signal } = request
+      const answer = await pass({ method, path: `${pathname}${search}`, body, signal })
       say(false, 'The receiver runs again.')
-      return new Response(streamOf(answer.body), {
+      return new Response(answer.body, {
         status: answer.status,
-        headers: { 'content-type': answer.type },
+        headers: { 'content-type': answer.headers.get('content-type') ?? '' },
       })
     } catch (error) {
       if (!request.signal.aborted) say(true, 'The receiver stopped. Waiting until it runs again. Press Ctrl+C to end.')
@@ -70,20 +67,6 @@ export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Res
       return Response.json({ error: 'receiver_stopped', text }, { status: 503 })
     }
   }
-}
-
-function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
-  const chunks = body[Symbol.asyncIterator]()
-  return new ReadableStream({
-    async pull(controller) {
-      const { done, value } = await chunks.next()
-      if (done) controller.close()
-      else controller.enqueue(value)
-    },
-    async cancel() {
-      await chunks.return?.()
-    },
-  })
 }
 
 /** Opens an address in a browser. Does nothing without a terminal or a desktop. */

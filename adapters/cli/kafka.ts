@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { type Command, Option } from 'commander'
 import { FleethookError } from '../../src/base/errors.ts'
+import { defined } from '../../src/base/options.ts'
 import { clusterError, closeClient, Connector, loadClient } from '../inbox/kafka/client.ts'
 import { type KafkaInboxOptions, type KafkaSasl, type KafkaSettings, readKafkaOptions } from '../inbox/kafka/options.ts'
 import { type AppliedTopic, applyTopics, checkTopics, type TopicPlan, topicPlans } from '../inbox/kafka/topics.ts'
-import { environment, whole } from './arguments.ts'
-import { columns, jsonText, logTo, printError } from './terminal.ts'
+import { dotenvOption, environment, whole } from './arguments.ts'
+import { columns, jsonText, logTo, report } from './terminal.ts'
 
 interface Given {
   readonly brokers?: string
@@ -22,7 +23,6 @@ interface Given {
 
 const mechanisms: readonly KafkaSasl['mechanism'][] = ['PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512', 'OAUTHBEARER']
 
-/** `fleethook kafka topics` */
 export function defineKafka(command: Command): void {
   command.description('The topics of kafkaInbox.')
   command
@@ -38,7 +38,7 @@ export function defineKafka(command: Command): void {
     .option('--tls', 'connect with TLS')
     .option('--ca <file>', 'connect with TLS, and trust this certificate authority')
     .addOption(new Option('--sasl <mechanism>', 'log in').choices(mechanisms))
-    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+    .addOption(dotenvOption)
     .option('--json', 'print JSON, errors as {"error": …}')
     .addHelpText(
       'after',
@@ -53,10 +53,7 @@ Exit status: 0 done, 1 an error, 2 bad usage.`,
       try {
         await runTopics(given)
       } catch (error) {
-        if (!(error instanceof FleethookError)) throw error
-        const { code, message, hint } = error
-        if (given.json) console.log(jsonText({ error: { code, message, hint } }))
-        else printError({ message, hint })
+        report(error, given.json === true)
         process.exitCode = 1
       }
     })
@@ -81,7 +78,7 @@ function settingsOf({ brokers, topic, partitions, tls, ca, sasl, allowWeak, dote
     brokers: (addresses ?? 'localhost:9092').split(',').map((address) => address.trim()),
     ...{ topic, partitions, allowWeak: allowWeak === true },
     ...(ca === undefined ? (tls === undefined ? {} : { tls }) : { tls: { ca: authority(ca) } }),
-    ...(sasl === undefined ? {} : { sasl: login(sasl, variable) }),
+    ...defined({ sasl: sasl && login(sasl, variable) }),
   }
   return readKafkaOptions(options)
 }
@@ -98,16 +95,11 @@ function authority(path: string): string {
 }
 
 function login(mechanism: KafkaSasl['mechanism'], variable: (name: string) => string | undefined): KafkaSasl {
-  const values = {
-    username: variable('KAFKA_USERNAME'),
-    password: variable('KAFKA_PASSWORD'),
-    token: variable('KAFKA_TOKEN'),
-  }
-  const needed = mechanism === 'OAUTHBEARER' ? (['token'] as const) : (['username', 'password'] as const)
-  return {
-    mechanism,
-    ...Object.fromEntries(needed.flatMap((name) => (values[name] === undefined ? [] : [[name, values[name]]]))),
-  }
+  const given =
+    mechanism === 'OAUTHBEARER'
+      ? { token: variable('KAFKA_TOKEN') }
+      : { username: variable('KAFKA_USERNAME'), password: variable('KAFKA_PASSWORD') }
+  return { mechanism, ...defined(given) }
 }
 
 async function applied(settings: KafkaSettings): Promise<readonly AppliedTopic[]> {

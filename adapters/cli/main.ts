@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { Command, CommanderError } from 'commander'
-import { packageVersion } from './own-package.ts'
+import { isOlder, packageVersion } from './own-package.ts'
 import { escapeLines } from './terminal.ts'
 
 interface CommandEntry {
@@ -90,7 +90,7 @@ const commands: Readonly<Record<string, CommandEntry>> = {
 
 // `parseEnv` of node:util, which every command with a .env file needs, came with this version.
 const neededNode = '20.12'
-if (process.versions.node.localeCompare(neededNode, 'en', { numeric: true }) < 0) {
+if (isOlder(process.versions.node, neededNode)) {
   console.error(`error: fleethook needs Node ${neededNode} or newer, and this is Node ${process.versions.node}.`)
   process.exit(1)
 }

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import type { Command } from 'commander'
 import { packageRoot } from './own-package.ts'
 
-/** `fleethook openapi`: prints the OpenAPI 3.1 document of a receiver. */
 export function defineOpenApi(command: Command): void {
   command
     .description(

@@ -1,8 +1,10 @@
 import { existsSync, lstatSync, statSync } from 'node:fs'
 import { request } from 'node:http'
+import { Readable } from 'node:stream'
 import { confirm, isCancel } from '@clack/prompts'
 import type { Command } from 'commander'
-import { createParser, type EventSourceMessage } from 'eventsource-parser'
+import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
+import type { Hono } from 'hono'
 import { createReplays } from '../../src/backend/replay.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
@@ -18,12 +20,12 @@ import { createInboxFile } from '../inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
 import { loadSqlite } from '../inbox/sqlite/file/database.ts'
-import { environment, time } from './arguments.ts'
-import { jsonText, logTo, printError } from './terminal.ts'
+import { dotenvOption, environment, inboxPath, time } from './arguments.ts'
+import { parsed } from './exchange.ts'
+import { jsonText, logTo, report } from './terminal.ts'
 
 /** What the action of an operator command gets. */
 export interface Operating {
-  /** The receiver to connect to. */
   readonly to: ConnectionOptions
   readonly connection: Pick<OperatorConnection, 'to' | 'ask' | 'stream'>
   readonly isJson: boolean
@@ -33,7 +35,6 @@ export interface Operating {
   readonly agreed: (question: string) => Promise<boolean>
 }
 
-/** The messages to select. */
 export interface Filter {
   readonly vin?: string
   readonly topic?: string
@@ -65,29 +66,24 @@ export function operates<Arguments extends unknown[], Options extends object>(
   work: (operating: Operating, options: Options, ...args: Arguments) => Promise<boolean>,
   needs: Needs = 'inbox',
 ): Command {
-  return (
-    command
-      .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
-      .option('--url <url>', 'the address at which a receiver mounts operatorRoutes')
-      // Not --env-file: Node takes that option itself, wherever it stands.
-      .option('--dotenv <path>', 'the file with variables that are not set', '.env')
-      .option('--json', 'print JSON, errors as {"error": …}')
-      .addHelpText('after', statuses)
-      .action(async (...given: unknown[]) => {
-        const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
-        const options = command.opts<OperatorArguments & Options>()
-        try {
-          process.exitCode = (await run(options, args, work, needs)) ? 0 : 1
-        } catch (error) {
-          if (!(error instanceof FleethookError)) throw error
-          report(error, options)
-          process.exitCode = 1
-        }
-      })
-  )
+  return command
+    .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
+    .option('--url <url>', 'the address at which a receiver mounts operatorRoutes')
+    .addOption(dotenvOption)
+    .option('--json', 'print JSON, errors as {"error": …}')
+    .addHelpText('after', statuses)
+    .action(async (...given: unknown[]) => {
+      const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
+      const options = command.opts<OperatorArguments & Options>()
+      try {
+        process.exitCode = (await run(options, args, work, needs)) ? 0 : 1
+      } catch (error) {
+        report(error, options.json === true)
+        process.exitCode = 1
+      }
+    })
 }
 
-/** Adds the options that select messages. */
 export function filters(command: Command): Command {
   return command
     .option('--vin <vin>', 'messages of this vehicle')
@@ -104,7 +100,7 @@ async function run<Arguments extends unknown[], Options extends object>(
 ): Promise<boolean> {
   const variable = environment(options.dotenv)
   const to = {
-    inbox: options.inbox ?? variable('FLEETHOOK_INBOX') ?? 'data/inbox.db',
+    inbox: inboxPath(options.inbox, variable),
     url: options.url,
     secret: variable('FLEETHOOK_OPERATOR_SECRET'),
   }
@@ -149,11 +145,6 @@ async function agreed(question: string, { yes }: OperatorArguments): Promise<boo
   return !isCancel(answer) && answer
 }
 
-function report({ code, message, hint }: FleethookError, { json }: OperatorArguments): void {
-  if (json) console.log(jsonText({ error: { code, message, hint } }))
-  else printError({ message, hint })
-}
-
 /** Whether a command needs a running receiver, or only its inbox file. */
 type Needs = 'inbox' | 'receiver'
 
@@ -166,30 +157,22 @@ interface OperatorConnection {
   /** Reads an answer as Server-Sent Events until it ends or the signal aborts. Rejects like `ask`, and when the connection breaks. */
   stream(path: string, signal: AbortSignal): AsyncGenerator<EventSourceMessage>
   /** Sends a request and returns the answer unchanged. Rejects when there is none. */
-  readonly pass: (asked: Asked) => Promise<OperatorAnswer>
+  readonly pass: (asked: Asked) => Promise<Response>
   close(): Promise<void>
 }
 
 export interface ConnectionOptions {
-  /** The file of the inbox. */
   readonly inbox: string
   /** The address at which `operatorRoutes` are mounted, when the receiver is not on this machine. */
-  readonly url: string | undefined
-  readonly secret: string | undefined
-}
-
-interface OperatorAnswer {
-  readonly status: number
-  /** The media type. */
-  readonly type: string
-  readonly body: AsyncIterable<Uint8Array>
+  readonly url?: string | undefined
+  readonly secret?: string | undefined
 }
 
 interface Asked {
   readonly method: string
   readonly path: string
-  readonly body?: string
-  readonly signal?: AbortSignal
+  readonly body?: string | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 /** Finds the receiver of an inbox: the process that has the file, or else the file. */
@@ -216,8 +199,8 @@ export async function connect(
       { hint: 'Run this command as the user of the receiver, or stop the receiver first.' },
     )
   })
-  const open = async ({ method, path, body }: Asked): Promise<OperatorAnswer> =>
-    answerOf(await stopped.app.request(path, { method, body: body ?? null }))
+  const open = async ({ method, path, body }: Asked): Promise<Response> =>
+    stopped.app.request(path, { method, body: body ?? null })
   return connection('stopped', open, stopped.close)
 }
 
@@ -229,33 +212,21 @@ function notRunning(inbox: string): FleethookError {
   })
 }
 
-function answerOf({ status, headers, body }: Response): OperatorAnswer {
-  return { status, type: headers.get('content-type') ?? '', body: body ?? nothing() }
-}
-
-async function* nothing(): AsyncGenerator<Uint8Array> {}
-
 function connection(
   to: OperatorConnection['to'],
-  open: (asked: Asked) => Promise<OperatorAnswer>,
+  open: (asked: Asked) => Promise<Response>,
   close: () => Promise<void> = async () => {},
 ): OperatorConnection {
   return {
     to,
     async ask(method, path, body) {
-      const answer = await open({ method, path, ...(body === undefined ? {} : { body: JSON.stringify(body) }) })
+      const answer = await open({ method, path, body: body && JSON.stringify(body) })
       return valueOf(answer)
     },
     async *stream(path, signal) {
       const answer = await open({ method: 'GET', path, signal })
       if (answer.status !== 200) await valueOf(answer)
-      const ready: EventSourceMessage[] = []
-      const parser = createParser({ onEvent: (event) => ready.push(event) })
-      const decoder = new TextDecoder()
-      for await (const chunk of answer.body) {
-        parser.feed(decoder.decode(chunk, { stream: true }))
-        yield* ready.splice(0)
-      }
+      yield* answer.body?.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream()) ?? []
     },
     pass: open,
     close,
@@ -263,21 +234,12 @@ function connection(
 }
 
 /** The JSON of an answer. Rejects with a `FleethookError` when it is an error or no JSON. */
-async function valueOf({ status, body }: Pick<OperatorAnswer, 'status' | 'body'>): Promise<unknown> {
-  const chunks: Uint8Array[] = []
-  for await (const chunk of body) chunks.push(chunk)
-  const value = parsed(Buffer.concat(chunks).toString())
+async function valueOf(answer: Response): Promise<unknown> {
+  const { status } = answer
+  const value = parsed(await answer.text())
   if (status === 200 && value !== undefined) return value
   const said = typeof value === 'object' && value !== null && 'text' in value ? String(value.text) : ''
   throw new FleethookError('inbox_unavailable', said === '' ? `The receiver answered with status ${status}.` : said)
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
 
 /** Whether the socket belongs to this user or to the owner of the file. Another user could pretend to be the receiver. */
@@ -287,22 +249,21 @@ function isOwned(socket: string, inbox: string): boolean {
   return owner !== undefined && (owner === process.getuid?.() || owner === statSync(inbox).uid)
 }
 
-function listens(socketPath: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const asking = request({ socketPath, path: '/', method: 'GET' }, (response) => {
-      response.resume()
-      resolve(true)
-    })
-    asking.once('error', () => resolve(false))
-    asking.end()
-  })
+async function listens(socketPath: string): Promise<boolean> {
+  try {
+    await (await overSocket(socketPath, { method: 'GET', path: '/' })).text()
+    return true
+  } catch {
+    return false
+  }
 }
 
-function overSocket(socketPath: string, { method, path, body, signal }: Asked): Promise<OperatorAnswer> {
+function overSocket(socketPath: string, { method, path, body, signal }: Asked): Promise<Response> {
   return new Promise((resolve, reject) => {
-    const asking = request({ socketPath, path, method, ...(signal === undefined ? {} : { signal }) }, (response) => {
+    const asking = request({ socketPath, path, method, signal }, (response) => {
       const { statusCode: status = 0, headers } = response
-      resolve({ status, type: headers['content-type'] ?? '', body: response })
+      const content = Readable.toWeb(response) as ReadableStream // oxlint-disable-line no-unsafe-type-assertion -- the same class, with types of Node
+      resolve(new Response(content, { status, headers: { 'content-type': headers['content-type'] ?? '' } }))
     })
     asking.once('error', reject)
     asking.end(body)
@@ -313,7 +274,7 @@ async function overHttp(
   url: string,
   secret: string | undefined,
   { method, path, body, signal }: Asked,
-): Promise<OperatorAnswer> {
+): Promise<Response> {
   if (secret === undefined) {
     throw new FleethookError('secret_missing', 'FLEETHOOK_OPERATOR_SECRET is not set.', {
       hint: 'Set it in the environment or in .env to the secret of operatorRoutes.',
@@ -321,27 +282,19 @@ async function overHttp(
   }
   try {
     const headers = { authorization: secret }
-    return answerOf(
-      await fetch(url.replace(/\/$/, '') + path, {
-        ...{ method, headers, redirect: 'error', body: body ?? null, signal: signal ?? null },
-      }),
-    )
+    return await fetch(url.replace(/\/$/, '') + path, {
+      ...{ method, headers, redirect: 'error', body: body ?? null, signal: signal ?? null },
+    })
   } catch (cause) {
     throw new FleethookError('inbox_unavailable', `${url} could not be reached.`, { cause })
   }
-}
-
-/** The inbox of a receiver that does not run. */
-interface StoppedInbox {
-  readonly app: ReturnType<typeof createOperatorApp>
-  close(): Promise<void>
 }
 
 /**
  * Opens the file of an inbox as the receiver would. No handler runs: replayed messages wait for the receiver. What the file
  * says about gaps and the last stop stays. Rejects with `inbox_locked` when another process has the file.
  */
-async function openStopped(path: string): Promise<StoppedInbox> {
+async function openStopped(path: string): Promise<{ readonly app: Hono; readonly close: () => Promise<void> }> {
   const nothing = (): void => {}
   loadSqlite()
   const settings = readSqliteOptions({ path, waitMs: 0 })

@@ -5,13 +5,14 @@ import { fileURLToPath } from 'node:url'
 /** Found by the package's own name, because the compiled file lies elsewhere. */
 const manifestPath = fileURLToPath(import.meta.resolve('fleethook/package.json'))
 
-/** The folder of the package. */
 export const packageRoot: string = dirname(manifestPath)
 
-/** The version of the package. */
 export function packageVersion(): string {
   const manifest: unknown = JSON.parse(readFileSync(manifestPath, 'utf8'))
   return typeof manifest === 'object' && manifest !== null && 'version' in manifest
     ? String(manifest.version)
     : 'unknown'
 }
+
+export const isOlder = (version: string, than: string): boolean =>
+  version.localeCompare(than, 'en', { numeric: true }) < 0

@@ -6,7 +6,6 @@ import { Hono } from 'hono'
 import { createShell } from '../../src/inspector/shell.ts'
 import { guardRoutes } from '../../src/operator/guard.ts'
 
-/** The page of the inspector on this machine. */
 interface PageServer {
   /** Opens the page, with the secret of this server in the fragment, which a browser sends to nobody. */
   readonly url: string

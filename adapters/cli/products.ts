@@ -1,15 +1,13 @@
 import type { Command } from 'commander'
+import { defined } from '../../src/base/options.ts'
 import { summarize } from '../../src/events/summarize.ts'
 import type { WireTopic } from '../../src/events/event.ts'
-import type { BuiltInFields } from '../../src/events/fields.ts'
-import type { StreamOptions } from '../../src/service/client/stream.ts'
 import type { StreamEvent } from '../../src/service/client/stream-events.ts'
 import { wireTopics } from '../../src/wire/envelope.ts'
 import { topicList, whole } from './arguments.ts'
 import { asks, statuses } from './service.ts'
 import { columns, escapeJson } from './terminal.ts'
 
-/** `fleethook products` */
 export function defineProducts(command: Command): void {
   command
     .description('Lists the vehicles and energy sites that customers share, with the customer of each.')
@@ -33,7 +31,6 @@ interface StreamGiven {
   readonly json?: true
 }
 
-/** `fleethook stream <vin>` */
 export function defineStream(command: Command): void {
   command
     .description(
@@ -45,13 +42,8 @@ export function defineStream(command: Command): void {
     .option('-t, --topics <topics>', `only these topics, separated by commas: ${wireTopics.join(', ')}`, topicList)
     .option('-c, --count <n>', 'end after this many events; 0 streams until Ctrl+C', whole(0), 0)
     .addHelpText('after', statuses)
-  asks<[string], StreamGiven>(command, async ({ client, signal }, { field, topics: only, count, json }, vin) => {
-    const options: StreamOptions<BuiltInFields> = {
-      signal,
-      ...(field === undefined ? {} : { field }),
-      ...(only === undefined ? {} : { topics: only }),
-    }
-    const stream = client.stream(vin, options)
+  asks<[string], StreamGiven>(command, async ({ client, signal }, { field, topics, count, json }, vin) => {
+    const stream = client.stream(vin, { signal, ...defined({ field, topics }) })
     let left = count === 0 ? Infinity : count
     for await (const line of json ? texts(stream.messages()) : summaries(stream)) {
       console.log(line)

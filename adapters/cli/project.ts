@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
-import { packageRoot } from './own-package.ts'
+import { isOlder, packageRoot } from './own-package.ts'
 import { problemWithSecret } from './send/post.ts'
 
 /** A project that `fleethook init` can copy. */
@@ -26,7 +26,6 @@ interface Variable {
 
 const examples = join(packageRoot, 'examples')
 
-/** The names of the templates in the package. */
 export function templateNames(): readonly string[] {
   return readdirSync(examples)
     .filter((name) => existsSync(join(examples, name, 'package.json')))
@@ -127,14 +126,12 @@ function quoted(value: string): string | undefined {
   return /["\\]/.test(value) ? undefined : `"${value}"`
 }
 
-/** A project to write. */
 interface Project {
   readonly template: Template
   readonly folder: string
   readonly name: string
   /** The version of this package, which the project depends on. */
   readonly version: string
-  /** Values of the template's variables. */
   readonly variables: Readonly<Record<string, string>>
 }
 
@@ -194,10 +191,4 @@ export function nodeNeeded({ files }: Template, version: string): string | undef
   const needed = /^>=(\d+\.\d+)$/.exec(manifest.engines?.node ?? '')?.[1]
   if (needed === undefined || !isOlder(version, needed)) return undefined
   return `This template needs Node ${needed} or newer, and this is ${version}. Install a newer Node before the next step.`
-}
-
-function isOlder(version: string, needed: string): boolean {
-  const [major = 0, minor = 0] = version.split('.').map(Number)
-  const [neededMajor = 0, neededMinor = 0] = needed.split('.').map(Number)
-  return major < neededMajor || (major === neededMajor && minor < neededMinor)
 }

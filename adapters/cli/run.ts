@@ -9,7 +9,7 @@ import { getSystemErrorName } from 'node:util'
 import type { Command } from 'commander'
 import { isObject } from '../../src/base/options.ts'
 import { launcherVariable } from '../serve-options.ts'
-import { environment, variablesIn, whole } from './arguments.ts'
+import { dotenvOption, environment, variablesIn, whole } from './arguments.ts'
 import { printError } from './terminal.ts'
 
 interface RunOptions {
@@ -26,7 +26,7 @@ export function defineRun(command: Command): void {
     .argument('[arguments...]', 'what the program gets as its arguments, after --')
     .option('--port <port>', 'the port to hold (default: PORT, or 3000)', port)
     .option('--hostname <address>', 'the address to listen on (default: every address)')
-    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+    .addOption(dotenvOption)
     .addHelpText(
       'after',
       `
@@ -56,7 +56,7 @@ Each start of the program reads .env again.`,
 export function defineReload(command: Command): void {
   command
     .option('--port <port>', 'the port that fleethook run holds (default: PORT, or 3000)', port)
-    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+    .addOption(dotenvOption)
     .action((options: RunOptions) => {
       const ofPort = portFor(options)
       const pid = runningPid(pidFileOf(ofPort))
@@ -168,7 +168,6 @@ const startMs = 30_000
 interface ReceiverProcess {
   readonly child: ChildProcess
   listeningSinceMs: number | undefined
-  /** Whether it was told to stop. */
   isStopping: boolean
 }
 

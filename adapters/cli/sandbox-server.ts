@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { closeSync, mkdirSync, openSync } from 'node:fs'
-import { Agent as HttpAgent, request as httpRequest, type Server, type ServerResponse } from 'node:http'
-import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import { Agent as HttpAgent, type Server, type ServerResponse } from 'node:http'
+import { Agent as HttpsAgent } from 'node:https'
 import { dirname } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { serve } from '@hono/node-server'
@@ -21,9 +21,9 @@ import { createSandbox } from '../../src/service/sandbox/sandbox.ts'
 import { checkDigits } from '../../src/wire/identity.ts'
 import { isJsonObject } from '../../src/wire/record.ts'
 import { loadSqlite, type SqliteModule } from '../inbox/sqlite/file/database.ts'
+import { exchange } from './exchange.ts'
 import { colorsFor, logTo } from './terminal.ts'
 
-/** What `fleethook sandbox` does. */
 export interface SandboxServerOptions extends Omit<SandboxOptions, 'store' | 'post' | 'clock' | 'show'> {
   readonly port: number
   readonly hostname: string
@@ -150,26 +150,14 @@ export function createPost(): { readonly post: PostMessage; readonly close: () =
   const unchecked = new HttpsAgent({ ...limits, rejectUnauthorized: false })
   const say = throttled(logTo(process.stderr), systemClock)
 
-  const post: PostMessage = ({ url, headers, body, verify, signal }) =>
-    new Promise((resolve, reject) => {
-      const secure = new URL(url).protocol === 'https:'
-      const agent = secure ? (verify ? checked : unchecked) : plain
-      const length = { 'content-length': String(Buffer.byteLength(body)) }
-      const outgoing = (secure ? httpsRequest : httpRequest)(
-        url,
-        { method: 'POST', agent, signal, headers: { ...headers, ...length } },
-        (answer) => {
-          answer.resume()
-          answer.once('error', reject)
-          const status = answer.statusCode ?? 0
-          if (status < 200 || status > 299)
-            say.warn(`the webhook refused a message with status ${status}`, about(status, headers))
-          answer.once('end', () => resolve(status))
-        },
-      )
-      outgoing.once('error', reject)
-      outgoing.end(body)
-    })
+  const post: PostMessage = async ({ url, headers, body, verify, signal }) => {
+    const secure = new URL(url).protocol === 'https:'
+    const agent = secure ? (verify ? checked : unchecked) : plain
+    const { status } = await exchange(url, { agent, signal, headers: { ...headers }, body })
+    if (status < 200 || status > 299)
+      say.warn(`the webhook refused a message with status ${status}`, about(status, headers))
+    return status
+  }
 
   return {
     post,

@@ -1,7 +1,8 @@
 import { type Command, Option } from 'commander'
 import type { FieldSetting } from '../../src/service/client/config.ts'
 import { FleethookError } from '../../src/base/errors.ts'
-import { environment, number, time, whole } from './arguments.ts'
+import { defined } from '../../src/base/options.ts'
+import { dotenvOption, environment, number, time, whole } from './arguments.ts'
 import { fieldSetting } from './service.ts'
 import { printError } from './terminal.ts'
 
@@ -25,7 +26,6 @@ interface Given {
   readonly dotenv: string
 }
 
-/** `fleethook sandbox` */
 export function defineSandbox(command: Command): void {
   command
     .description(
@@ -64,7 +64,7 @@ export function defineSandbox(command: Command): void {
       whole(1, 1_000_000),
     )
     .option('-q, --quiet', 'do not show each delivery, call and stream')
-    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+    .addOption(dotenvOption)
     .addHelpText(
       'after',
       `
@@ -97,9 +97,8 @@ Exit status: 0 after Ctrl+C, 1 it could not listen or use the --data file, 2 bad
           firmware: given.firmware,
           streamMinutes: given.streamMinutes,
           quiet: given.quiet ?? false,
-          ...(given.rateLimit === undefined ? {} : { rateLimit: given.rateLimit }),
-          ...(given.startAt === undefined ? {} : { startAt: given.startAt.getTime() }),
-          ...(given.stream === undefined ? {} : { config: { fields: given.stream } }),
+          ...defined({ rateLimit: given.rateLimit, startAt: given.startAt?.getTime() }),
+          ...defined({ config: given.stream && { fields: given.stream } }),
         })
       } catch (error) {
         if (!(error instanceof FleethookError)) throw error

@@ -1,8 +1,8 @@
-import { type Command, InvalidArgumentError, Option } from 'commander'
+import { type Command, Option } from 'commander'
 import type { Format, WireTopic } from '../../src/events/event.ts'
 import { maxVins } from '../../src/service/fleet/vin.ts'
 import { wireTopics } from '../../src/wire/envelope.ts'
-import { environment, formats, number, time, topicList, whole } from './arguments.ts'
+import { dotenvOption, environment, formats, number, time, topicList, webAddress, whole } from './arguments.ts'
 import { problemWithSecret, type SendOptions } from './send/post.ts'
 
 interface Given {
@@ -23,7 +23,6 @@ interface Given {
   readonly dotenv: string
 }
 
-/** `fleethook send`: its options, their bounds and defaults. */
 export function defineSend(command: Command): void {
   command
     .description(
@@ -35,8 +34,7 @@ export function defineSend(command: Command): void {
       '-s, --secret <secret>',
       'the `auth` of the webhook (default: WEBHOOK_SECRET; without it no header is sent)',
     )
-    // Not --env-file: Node takes that option itself, wherever it stands.
-    .option('--dotenv <path>', 'the file with variables that are not set', '.env')
+    .addOption(dotenvOption)
     .addOption(
       new Option('-f, --format <format>', 'the payload format; "all" uses them in turn')
         .choices([...formats, 'all'])
@@ -98,8 +96,4 @@ function options(given: Given): SendOptions {
   }
 }
 
-function url(text: string): URL {
-  const parsed = URL.canParse(text) ? new URL(text) : undefined
-  if (parsed?.protocol === 'http:' || parsed?.protocol === 'https:') return parsed
-  throw new InvalidArgumentError('It must begin with http:// or https://, as in http://localhost:3000/telemetry.')
-}
+const url = webAddress('http:// or https://, as in http://localhost:3000/telemetry')

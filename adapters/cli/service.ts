@@ -2,10 +2,9 @@ import { readFileSync } from 'node:fs'
 import { type Command, InvalidArgumentError } from 'commander'
 import { FleethookError } from '../../src/base/errors.ts'
 import { type Client, createClient } from '../../src/service/client/client.ts'
-import type { StreamingConfig } from '../../src/service/client/config.ts'
-import { type FieldSetting, problemWithFields } from '../../src/service/client/config.ts'
+import { type FieldSetting, problemWithFields, type StreamingConfig } from '../../src/service/client/config.ts'
 import { ServiceError } from '../../src/service/client/service-error.ts'
-import { type Environment, environment, whole } from './arguments.ts'
+import { dotenvOption, type Environment, environment, whole } from './arguments.ts'
 import { jsonText, logTo, printError } from './terminal.ts'
 
 /** What the action of a command that calls the service gets. */
@@ -18,7 +17,6 @@ export interface Asking {
   readonly print: (value: unknown, text: () => string) => void
 }
 
-/** The exit statuses of these commands, for their help. */
 export const statuses = `
 Environment: SERVICE_URL, the address of the service or of a sandbox; SERVICE_API_KEY, the bearer token of your business. Both
 are also read from .env. There is no option for the key, because arguments stay in the history of the shell.
@@ -37,23 +35,20 @@ export function asks<Arguments extends unknown[], Options extends object>(
   command: Command,
   work: (asking: Asking, options: Options, ...args: Arguments) => Promise<number | void>,
 ): Command {
-  return (
-    command
-      .option('--service <url>', 'the address of the service (default: SERVICE_URL)')
-      // Not --env-file: Node takes that option itself, wherever it stands.
-      .option('--dotenv <path>', 'the file with variables that are not set', '.env')
-      .option('--timeout <ms>', 'time limit of one attempt', whole(1, 600_000), 30_000)
-      .option('--json', 'print JSON, errors as {"error": …}')
-      .action(async (...given: unknown[]) => {
-        const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
-        const options = command.opts<ServiceArguments & Options>()
-        try {
-          process.exitCode = (await work(ask(command, options), options, ...args)) ?? 0
-        } catch (error) {
-          process.exitCode = report(error, options)
-        }
-      })
-  )
+  return command
+    .option('--service <url>', 'the address of the service (default: SERVICE_URL)')
+    .addOption(dotenvOption)
+    .option('--timeout <ms>', 'time limit of one attempt', whole(1, 600_000), 30_000)
+    .option('--json', 'print JSON, errors as {"error": …}')
+    .action(async (...given: unknown[]) => {
+      const args = given.slice(0, -2) as Arguments // oxlint-disable-line no-unsafe-type-assertion -- commander's arguments, in the order of their definition
+      const options = command.opts<ServiceArguments & Options>()
+      try {
+        process.exitCode = (await work(ask(command, options), options, ...args)) ?? 0
+      } catch (error) {
+        process.exitCode = report(error, options)
+      }
+    })
 }
 
 function ask(command: Command, common: ServiceArguments): Asking {

@@ -2,9 +2,11 @@ import { setTimeout } from 'node:timers/promises'
 import type { Command } from 'commander'
 import prettyMs from 'pretty-ms'
 import * as z from 'zod/mini'
+import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { whole } from './arguments.ts'
-import { operates } from './operator.ts'
+import type { ArrivedTest, KeptError } from './doctor/check.ts'
+import { connect, operates } from './operator.ts'
 import { type Colors, colorsFor, escapeJson } from './terminal.ts'
 
 const item = z.looseObject({
@@ -30,7 +32,7 @@ const item = z.looseObject({
   test: z.optional(z.string()),
   bytes: z.optional(z.number()),
   encoding: z.optional(z.string()),
-  headers: z.optional(z.array(z.looseObject({ name: z.string() }))),
+  headers: z.optional(z.array(z.looseObject({ name: z.string(), length: z.number() }))),
 })
 const batch = z.looseObject({ items: z.array(item), missed: z.optional(z.number()) })
 
@@ -49,7 +51,6 @@ const soonMs = 1_000
 /** The pause before the command looks for a stopped receiver again, in milliseconds. */
 const againMs = 1_000
 
-/** `fleethook tail` */
 export function defineTail(command: Command): void {
   command
     .description(
@@ -66,13 +67,10 @@ export function defineTail(command: Command): void {
       const ended = new AbortController()
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
       const show = isJson ? showJson : showLines(colorsFor(process.stdout), ended.signal)
-      const asked = Object.entries({ vin, topic, errors }).flatMap(([name, value]) =>
-        value === undefined ? [] : [[name, String(value)]],
-      )
       let since: string | undefined
       let isLost = false
       while (!ended.signal.aborted) {
-        const query = new URLSearchParams([...asked, ...(since === undefined ? [] : [['since', since]])])
+        const query = new URLSearchParams(defined({ vin, topic, errors: errors && 'true', since }))
         try {
           for await (const { id, data } of connection.stream(`/feed?${query}`, ended.signal)) {
             const { items, missed = 0 } = batch.parse(JSON.parse(data))
@@ -184,4 +182,28 @@ function textOf(one: Item): string {
 
 function vinOf(event: Item['event']): string | undefined {
   return typeof event?.['vin'] === 'string' ? event['vin'] : undefined
+}
+
+/** The time to read the kept items of the feed, in milliseconds. The feed sends them at once. */
+const feedMs = 5_000
+
+/** The test messages and errors that the receiver's feed has kept, oldest first. */
+export async function keptErrors(
+  inbox: string,
+): Promise<{ readonly tests: readonly (ArrivedTest & { readonly test: string })[]; readonly errors: KeptError[] }> {
+  const { stream } = await connect({ inbox }, 'receiver')
+  const items: Item[] = []
+  for await (const { id, data } of stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
+    items.push(...batch.parse(JSON.parse(data)).items)
+    // The last part of the kept items has the cursor.
+    if (id !== undefined) break
+  }
+  return {
+    tests: items.flatMap(({ test, bytes = 0, headers = [] }) => (test === undefined ? [] : [{ test, bytes, headers }])),
+    errors: items.flatMap(({ kind, at, error, hint, isTest = false, handler, event, attempt = 0, nextAt }) =>
+      error === undefined || (kind !== 'refused' && kind !== 'failed')
+        ? []
+        : [{ kind, at, error, hint, isTest, handler, topic: event?.topic, attempt, nextAt }],
+    ),
+  }
 }

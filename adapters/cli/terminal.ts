@@ -1,10 +1,9 @@
 import type { WriteStream } from 'node:tty'
 import picocolors from 'picocolors'
-import { withHint } from '../../src/base/errors.ts'
+import { FleethookError, withHint } from '../../src/base/errors.ts'
 import type { Log } from '../../src/base/log.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 
-/** Ways to color text. */
 export type Colors = ReturnType<typeof picocolors.createColors>
 
 /** Colors for a stream that shows them. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` decide first. */
@@ -16,6 +15,14 @@ export function colorsFor(stream: WriteStream): Colors {
 /** Prints an error for people: what happened, then what to do. */
 export function printError(error: { readonly message: string; readonly hint?: string | undefined }): void {
   console.error(`${colorsFor(process.stderr).red('error:')} ${escapeControls(withHint(error))}`)
+}
+
+/** Prints a `FleethookError` for people, or as JSON. Throws any other error. */
+export function report(error: unknown, asJson: boolean): void {
+  if (!(error instanceof FleethookError)) throw error
+  const { code, message, hint } = error
+  if (asJson) console.log(jsonText({ error: { code, message, hint } }))
+  else printError(error)
 }
 
 /** Text of several lines that cannot control the terminal. */

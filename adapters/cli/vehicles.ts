@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import * as z from 'zod/mini'
+import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import type { FieldReport, VehicleReport, VehicleSummary } from '../../src/operator/app.ts'
 import { whole } from './arguments.ts'
@@ -31,7 +32,6 @@ interface Listing {
   readonly after?: string
 }
 
-/** `fleethook vehicles` */
 export function defineVehicles(command: Command): void {
   command
     .description(
@@ -47,7 +47,7 @@ export function defineVehicles(command: Command): void {
       print(vehicle, () => shown(vehicle))
       return true
     }
-    const query = new URLSearchParams({ limit: String(limit), ...(after === undefined ? {} : { after }) })
+    const query = new URLSearchParams({ limit: String(limit), ...defined({ after }) })
     const { vehicles, next } = listed.parse(await connection.ask('GET', `/vehicles?${query}`))
     print({ vehicles, next }, () => page(vehicles, next))
     return true

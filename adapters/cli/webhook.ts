@@ -14,7 +14,6 @@ interface Given {
   readonly allowLocal?: true
 }
 
-/** `fleethook webhook set|get|delete` */
 export function defineWebhook(command: Command): void {
   command.description('The webhook of your business: the one URL to which the service posts.')
 

@@ -8,14 +8,13 @@ import { RelayBackend } from '../../src/backend/relay.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, checkOptions, defined, required, type Rules, wholeNumber } from '../../src/base/options.ts'
 import type { Drainable } from '../../src/hosting/drainable.ts'
-import { type RelayInbox, refuseConflation } from '../../src/inbox/inbox.ts'
-import type { Retention } from '../../src/inbox/retention.ts'
+import { refuseConflation, type RelayInbox, type Retention } from '../../src/inbox/inbox.ts'
 import { createInboxObject } from './durable-object/object.ts'
 import { createObjectRelay } from './durable-object/objects.ts'
 import type { InboxObjectClass, ObjectNamespace } from './durable-object/platform.ts'
 import type { Keeping } from './durable-object/room.ts'
 
-export type { Retention } from '../../src/inbox/retention.ts'
+export type { Retention } from '../../src/inbox/inbox.ts'
 export type {
   InboxObject,
   InboxObjectClass,

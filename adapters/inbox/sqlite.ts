@@ -3,15 +3,14 @@
  *
  * @module
  */
-import type { InboxFactory } from '../../src/inbox/inbox.ts'
-import { refuseConflation } from '../../src/inbox/inbox.ts'
+import { type InboxFactory, refuseConflation } from '../../src/inbox/inbox.ts'
 import { loadSqlite } from './sqlite/file/database.ts'
 import { createInboxFile } from './sqlite/file/file.ts'
 import { createInboxFileInThread } from './sqlite/file/in-thread.ts'
 import { createSqliteInbox } from './sqlite/inbox.ts'
 import { readSqliteOptions, type SqliteInboxOptions } from './sqlite/options.ts'
 
-export type { Retention } from '../../src/inbox/retention.ts'
+export type { Retention } from '../../src/inbox/inbox.ts'
 export type { SqliteInboxOptions } from './sqlite/options.ts'
 
 /**

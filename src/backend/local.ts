@@ -179,12 +179,7 @@ export class LocalBackend implements Backend {
     const request = this.#scheduler.add(messages, from)
     const refused = (error: unknown): Refusal => {
       this.#scheduler.cancel(request)
-      const reason = this.#noteRefused(messages, error)
-      // A full disk and slow handlers need different advice.
-      return {
-        error: reason,
-        hint: reason === 'inbox_full' && error instanceof FleethookError ? error.hint : undefined,
-      }
+      return this.#noteRefused(messages, error)
     }
     try {
       if (this.#syncInbox === undefined)
@@ -313,13 +308,15 @@ export class LocalBackend implements Backend {
     return request
   }
 
-  /** The inbox did not take these messages. Notes the gap, and returns the reason. */
-  #noteRefused(messages: readonly InboxMessage[], error: unknown): 'inbox_full' | 'inbox_unavailable' {
-    const reason = error instanceof FleethookError && error.code === 'inbox_full' ? error.code : 'inbox_unavailable'
-    if (reason === 'inbox_unavailable') this.#parts.reports.dispatch.inboxFailed(error)
+  /** The inbox did not take these messages. Notes the gap, and returns why. */
+  #noteRefused(messages: readonly InboxMessage[], error: unknown): Refusal {
+    const full = error instanceof FleethookError && error.code === 'inbox_full' ? error : undefined
+    const reason = full === undefined ? 'inbox_unavailable' : 'inbox_full'
+    if (full === undefined) this.#parts.reports.dispatch.inboxFailed(error)
     for (const { lane, receivedAt } of messages)
       this.noteGap({ vin: vinOf(lane), reason, fromMs: receivedAt, missed: 1 })
-    return reason
+    // A full disk and slow handlers need different advice.
+    return { error: reason, hint: full?.hint }
   }
 
   /** A durable inbox keeps messages for the next process until it closes. In memory nobody would handle them. */
@@ -409,8 +406,7 @@ export class LocalBackend implements Backend {
 
   async #prepare(): Promise<boolean> {
     try {
-      await this.open()
-      await this.#recovered
+      await this.#whenRecovered()
       return true
     } catch (error) {
       this.#readiness = undefined
@@ -493,8 +489,8 @@ export class LocalBackend implements Backend {
   }
 }
 
-/** The interval at which vehicles that were not seen are removed, in milliseconds. */
-const forgetMs = 3_600_000
+/** The interval at which vehicles that were not seen are removed, in milliseconds. Each search can read every one of them. */
+export const forgetMs = 3_600_000
 
 /** The newest state of each vehicle. Throws `option_invalid` for an inbox that cannot keep it. */
 function statesOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbox): VehicleStates | undefined {
@@ -517,9 +513,7 @@ function chooseAck(ack: Ack | undefined, durability: Durability): Ack {
     throw new FleethookError(
       'ack_unavailable',
       "Option `ack` is 'stored' and the inbox keeps messages in memory only.",
-      {
-        hint: "Use a durable inbox, or ack: 'received' or 'handled'.",
-      },
+      { hint: "Use a durable inbox, or ack: 'received' or 'handled'." },
     )
   }
   return ack ?? (durability === 'memory' ? 'received' : 'stored')

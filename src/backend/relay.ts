@@ -115,10 +115,6 @@ export class RelayBackend implements Backend {
     return this.#relay.replay(which, from)
   }
 
-  /**
-   * Messages may be missing for a reason that `put` does not see. A `gap` event reports it as soon as the other side can keep
-   * the event.
-   */
   noteGap({ vin, reason, fromMs, toMs, missed = 0 }: InboxGap, from: RequestScope = noRequest): void {
     this.#gaps.note(vin, reason, fromMs, missed, toMs)
     this.#hold(from, this.#emitGaps(from.env))

@@ -18,14 +18,6 @@ import type { DeadLetter, Inbox, InboxMessage, ListedMessage, Selection, Waiting
 
 type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
 
-/** Where dead letters are. */
-interface DeadLetterSource {
-  /** In the order of ids. */
-  deadLetters(which: Selection): Promise<readonly DeadLetter[]>
-  findDeadLetter(id: string): Promise<DeadLetter | undefined>
-  readonly read: ReadMessage
-}
-
 /** Reads dead letters, with the event instead of the text. */
 interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
   /** The ids of all that match. */
@@ -35,19 +27,36 @@ interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
 /** The number of messages that one query of the inbox returns. */
 const pageSize = 500
 
-export function createDeadLetterReader({ deadLetters, findDeadLetter, read }: DeadLetterSource): DeadLetterReader {
+/** What a query of the inbox finds, in pages of `limit`, from the first one after `behind`. */
+async function* pagesOf<Found extends { readonly id: string }>(
+  find: (which: Selection) => Promise<readonly Found[]>,
+  which: Omit<Selection, 'after'>,
+  behind?: string,
+): AsyncGenerator<readonly Found[]> {
+  for (let after = behind; ;) {
+    const found = await find(after === undefined ? which : { ...which, after })
+    yield found
+    after = found.at(-1)?.id
+    if (after === undefined || found.length < which.limit) return
+  }
+}
+
+export function createDeadLetterReader(
+  inbox: Pick<Inbox, 'deadLetters' | 'findDeadLetter'>,
+  read: ReadMessage,
+): DeadLetterReader {
   async function* pages(
-    which: MessageSelection,
+    { topic, ...which }: MessageSelection,
     size: number,
     behind?: string,
   ): AsyncGenerator<readonly DeadMessage[]> {
-    const selection = { ...selectionOf(which), limit: size }
-    for (let after = behind; ;) {
-      const found = await deadLetters(after === undefined ? selection : { ...selection, after })
+    for await (const found of pagesOf(
+      (selection) => inbox.deadLetters(selection),
+      { ...selectionOf(which), limit: size },
+      behind,
+    )) {
       const messages = found.map((letter) => deadMessage(letter, read))
-      yield which.topic === undefined ? messages : messages.filter(({ event }) => event.topic === which.topic)
-      after = found.at(-1)?.id
-      if (after === undefined || found.length < size) return
+      yield topic === undefined ? messages : messages.filter(({ event }) => event.topic === topic)
     }
   }
 
@@ -63,7 +72,7 @@ export function createDeadLetterReader({ deadLetters, findDeadLetter, read }: De
     },
 
     async get(id) {
-      const letter = await findDeadLetter(id)
+      const letter = await inbox.findDeadLetter(id)
       return letter && deadMessage(letter, read)
     },
 
@@ -136,11 +145,7 @@ export interface Replays {
 const atOnce = 100
 
 export function createReplays({ inbox, states, open, read, isDraining, revived }: ReplaysOptions): Replays {
-  const reader = createDeadLetterReader({
-    deadLetters: (which) => inbox.deadLetters(which),
-    findDeadLetter: (id) => inbox.findDeadLetter(id),
-    read,
-  })
+  const reader = createDeadLetterReader(inbox, read)
 
   /** Replays messages in the order given. All ids are known before the first one, so no message is replayed twice. */
   async function revive(
@@ -172,14 +177,8 @@ export function createReplays({ inbox, states, open, read, isDraining, revived }
     )
   }
 
-  async function* settledPages(which: Omit<Selection, 'limit' | 'after'>): AsyncGenerator<readonly InboxMessage[]> {
-    for (let after: string | undefined; ;) {
-      const found = await inbox.settled({ ...which, limit: pageSize, ...(after === undefined ? {} : { after }) })
-      yield found
-      after = found.at(-1)?.id
-      if (after === undefined || found.length < pageSize) return
-    }
-  }
+  const settledPages = (which: Omit<Selection, 'limit' | 'after'>): AsyncGenerator<readonly InboxMessage[]> =>
+    pagesOf((selection) => inbox.settled(selection), { ...which, limit: pageSize })
 
   async function settledIds({ topic, ...which }: ReplaySelection): Promise<readonly string[]> {
     const ids: string[] = []
@@ -209,27 +208,19 @@ export function createReplays({ inbox, states, open, read, isDraining, revived }
     return changed
   }
 
+  const opened =
+    <About extends unknown[], Found>(read: (...about: About) => Promise<Found>) =>
+    async (...about: About): Promise<Found> => {
+      await open()
+      return read(...about)
+    }
+
   const kept = createMessages(inbox, read)
   return {
-    messages: {
-      async list(which) {
-        await open()
-        return kept.list(which)
-      },
-      async get(id) {
-        await open()
-        return kept.get(id)
-      },
-    },
+    messages: { list: opened(kept.list), get: opened(kept.get) },
     deadLetters: {
-      async list(which) {
-        await open()
-        return reader.list(which)
-      },
-      async get(id) {
-        await open()
-        return reader.get(id)
-      },
+      list: opened(reader.list),
+      get: opened(reader.get),
       async replay(which, from) {
         refuseWhileDraining(0)
         await open()
@@ -273,7 +264,8 @@ function selectionOf({ vin, from, to }: MessageSelection): Omit<Selection, 'limi
   }
 }
 
-function msOf(name: string, time: Date): number {
+/** Throws `option_invalid` for an invalid time. */
+export function msOf(name: string, time: Date): number {
   const ms = time.getTime()
   if (Number.isNaN(ms)) throw new FleethookError('option_invalid', `\`${name}\` must be a valid Date.`)
   return ms

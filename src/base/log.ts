@@ -21,14 +21,17 @@ export interface Log {
 
 const silent = (): void => {}
 
+const print =
+  (level: 'warn' | 'error'): Log['warn'] =>
+  (message, details) =>
+    details ? console[level](`fleethook: ${message}`, details) : console[level](`fleethook: ${message}`)
+
 /** Prints warnings and errors to the console. It is the default of the option `log`. */
 export const consoleLog: Log = {
   debug: silent,
   info: silent,
-  warn: (message, details) =>
-    details ? console.warn(`fleethook: ${message}`, details) : console.warn(`fleethook: ${message}`),
-  error: (message, details) =>
-    details ? console.error(`fleethook: ${message}`, details) : console.error(`fleethook: ${message}`),
+  warn: /* @__PURE__ */ print('warn'),
+  error: /* @__PURE__ */ print('error'),
 }
 
 /** Runs a user's function without waiting for it. Passes what it throws, or rejects with, to `failed`. */

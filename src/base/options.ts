@@ -123,16 +123,17 @@ function invalidOption(
   return new FleethookError(
     'option_invalid',
     `Option \`${name}\` of ${owner} ${must}${given === undefined ? '' : ` and ${given}`}.`,
-    hint === undefined ? {} : { hint },
+    { hint },
   )
 }
 
 /** The given options without those that are `undefined`, so that they can be spread over defaults. */
-export function defined<Options extends object>(options: Options | undefined): Partial<Options> {
+export function defined<Options extends object>(options: Options | undefined): Defined<Options> {
   return Object.fromEntries(
     Object.entries(options ?? {}).filter(([, value]) => value !== undefined),
-  ) as Partial<Options>
+  ) as Defined<Options>
 }
+type Defined<Options> = { readonly [Name in keyof Options]?: Exclude<Options[Name], undefined> }
 
 const isRule = (rule: Rule | NestedRules): rule is Rule => typeof rule['accepts'] === 'function'
 

@@ -22,6 +22,7 @@ import {
   keepStep,
   leaveHandlers,
   mayJoinPrevious,
+  none,
   noteFailure,
   type OpenedMessage,
   type Work,
@@ -62,7 +63,7 @@ export interface DispatchEvents extends BreakerEvents {
   failed(
     error: unknown,
     event: FleetEvent | MalformedBody,
-    delivery: { readonly id: string; readonly attempt: number },
+    delivery: Pick<Delivery, 'id' | 'attempt'>,
     run: FailedRun,
   ): void
   /** A handler discarded messages. */
@@ -73,7 +74,7 @@ export interface DispatchEvents extends BreakerEvents {
   endedLate(
     lateMs: number,
     event: FleetEvent | MalformedBody,
-    delivery: { readonly id: string; readonly attempt: number },
+    delivery: Pick<Delivery, 'id' | 'attempt'>,
     run: Pick<FailedRun, 'handler' | 'messages'>,
   ): void
   /** The inbox itself failed. */
@@ -244,7 +245,8 @@ export function reportSettled(
  */
 export type Verdict = 'over' | 'parked' | 'gather' | number | { readonly blockedBy: object }
 
-interface AttemptsOptions extends OutcomeOptions {
+/** What attempts are made with. The other parts of dispatch take some of it. */
+export interface AttemptsOptions extends OutcomeOptions {
   readonly registry: Registry
   readonly runner: Runner
   readonly outcome: Outcome
@@ -259,8 +261,6 @@ interface AttemptsOptions extends OutcomeOptions {
  * cause.
  */
 const leastCrashes = 3
-
-const none: readonly never[] = []
 
 /** How long a message rests when the inbox failed during its attempt, in milliseconds. */
 export const inboxRestMs = 5_000

@@ -1,8 +1,6 @@
-import type { Clock, Timer } from '../base/clock.ts'
-import type { Inbox } from '../inbox/inbox.ts'
-import { type DispatchCounts, type DispatchEvents, inboxRestMs, type Outcome } from './attempt.ts'
-import type { Breakers } from './breaker.ts'
-import type { Failure, Lifecycle, RunContext, Runner } from './running.ts'
+import type { Timer } from '../base/clock.ts'
+import { type AttemptsOptions, inboxRestMs } from './attempt.ts'
+import type { Failure, RunContext } from './running.ts'
 import { type Gatherer, happeningOf } from './registry.ts'
 import { errorText, requestOf } from './retry.ts'
 import {
@@ -16,6 +14,7 @@ import {
   keepOpened,
   leaveBatch,
   markRedelivered,
+  none,
   type RequestWork,
   type Work,
 } from './work.ts'
@@ -29,15 +28,10 @@ interface BatchVerdict {
   readonly verdict: 'over' | 'parked' | number
 }
 
-interface BatchesOptions {
-  readonly inbox: Inbox
-  readonly clock: Clock
-  readonly runner: Runner
-  readonly outcome: Outcome
-  readonly counts: DispatchCounts
-  readonly breakers: Breakers
-  readonly events: DispatchEvents
-  readonly lifecycle: Lifecycle
+interface BatchesOptions extends Pick<
+  AttemptsOptions,
+  'inbox' | 'clock' | 'runner' | 'outcome' | 'counts' | 'breakers' | 'events' | 'lifecycle'
+> {
   /** A batch is due, outside any run. */
   readonly onDue: () => void
   /** Runs a batch. Called in the I/O context that the batch is bound to. */
@@ -55,8 +49,6 @@ export interface GatheredBatch extends Batch {
 }
 
 const nobody = { env: undefined }
-const none: readonly never[] = []
-
 /** Gathers messages for the handlers of batches, and runs these handlers. */
 export class Batches {
   readonly #options: BatchesOptions

@@ -1,24 +1,18 @@
 import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
-import type { Inbox } from '../inbox/inbox.ts'
-import { type DispatchCounts, type DispatchEvents, type Outcome, reportSettled } from './attempt.ts'
+import { type AttemptsOptions, reportSettled } from './attempt.ts'
 import type { Backlog } from './backlog.ts'
 import type { Lanes } from './lanes.ts'
-import type { Lifecycle, Runner } from './running.ts'
 import { endWork, type Work } from './work.ts'
 
 /** What a drain ends. */
-export interface Drained {
-  readonly clock: Clock
-  readonly inbox: Inbox
-  readonly lifecycle: Lifecycle
+export interface Drained extends Pick<
+  AttemptsOptions,
+  'clock' | 'inbox' | 'lifecycle' | 'runner' | 'outcome' | 'counts' | 'events'
+> {
   readonly lanes: Lanes<Work>
   readonly backlog: Backlog
-  readonly runner: Runner
-  readonly outcome: Outcome
-  readonly counts: DispatchCounts
-  readonly events: DispatchEvents
   /** Starts batches that are not full. */
   readonly flush: () => void
   /** Stops the timers of batches and resting handlers. */

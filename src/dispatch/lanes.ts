@@ -180,18 +180,6 @@ export class Lanes<Item extends InLane<Item>> {
     this.#last = lane
   }
 
-  #insertBehind(lane: Lane<Item>, previous: Item, item: Item): void {
-    const { next } = previous
-    item.lane = lane
-    item.previous = previous
-    item.next = next
-    previous.next = item
-    if (next === undefined) lane.tail = item
-    else next.previous = item
-    lane.items += 1
-    this.items += 1
-  }
-
   #unlink(lane: Lane<Item>, item: Item): void {
     const { previous, next } = item
     item.lane = undefined
@@ -207,33 +195,36 @@ export class Lanes<Item extends InLane<Item>> {
 
   /** Makes the first item again of a lane that has only ids. */
   #unfold(lane: Lane<Item>, folded: WaitingIds): void {
-    const kept = this.#ids.shift(folded)
-    if (kept === undefined) return
     lane.folded = undefined
-    this.folded -= 1
-    const item = this.#restore(lane.key, kept)
-    item.isReady = true
-    if (folded.size > 0) item.behind = folded
-    item.lane = lane
-    lane.head = item
-    lane.tail = item
-    lane.turn = item
-    lane.items += 1
-    this.items += 1
+    lane.turn = this.#restoreFirst(lane, folded, undefined)
   }
 
-  /** Adds an item behind another. Ids that waited behind the other wait behind this one from now on. */
+  /** The item behind another. If only its id is kept, makes it again. */
   #follower(lane: Lane<Item>, item: Item): Item | undefined {
     const { behind } = item
     if (behind === undefined) return item.next
     item.behind = undefined
-    const kept = this.#ids.shift(behind)
-    if (kept === undefined) return item.next
+    return this.#restoreFirst(lane, behind, item) ?? item.next
+  }
+
+  /** Makes an item of the first id again, behind `previous`. The other ids wait behind it from now on. */
+  #restoreFirst(lane: Lane<Item>, ids: WaitingIds, previous: Item | undefined): Item | undefined {
+    const kept = this.#ids.shift(ids)
+    if (kept === undefined) return undefined
     this.folded -= 1
-    const restored = this.#restore(lane.key, kept)
-    restored.isReady = true
-    if (behind.size > 0) restored.behind = behind
-    this.#insertBehind(lane, item, restored)
-    return restored
+    const item = this.#restore(lane.key, kept)
+    item.isReady = true
+    if (ids.size > 0) item.behind = ids
+    const next = previous?.next
+    item.lane = lane
+    item.previous = previous
+    item.next = next
+    if (previous === undefined) lane.head = item
+    else previous.next = item
+    if (next === undefined) lane.tail = item
+    else next.previous = item
+    lane.items += 1
+    this.items += 1
+    return item
   }
 }

@@ -1,10 +1,11 @@
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
-import { builtInFields, type FieldCatalogue, nearestField, type OtherField } from '../events/fields.ts'
+import { type FieldCatalogue, guessOf, isInCatalogue, type OtherField } from '../events/fields.ts'
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import type { AnyVehicleView } from '../vehicles/edge.ts'
 import type { Step } from '../vehicles/vehicles.ts'
 import { wireTopics } from '../wire/envelope.ts'
+import { isTextList } from '../wire/record.ts'
 import type { Delivery } from '../inbox/observer.ts'
 import type { BatchContext, BatchOptions, Happening, HandlerFilter } from './handler.ts'
 import { type RunContext, stepOf } from './running.ts'
@@ -38,13 +39,11 @@ export function happeningOf(
   const found = step?.happened.find((each) => each.edge === edge)
   if (found !== undefined && 'error' in found) throw found.error
   const vehicle = step?.view
-  if (found === undefined || vehicle === undefined || event.topic === 'malformed') throw lostHappening(edge)
+  if (found === undefined || vehicle === undefined || event.topic === 'malformed')
+    throw invalid(`The edge \`${edge}\` did not happen in this message.`)
   const { vin } = vehicle
   return { vin, change: found.change, vehicle, edge, id: `${vin}:${edge}:${delivery.id}`, event }
 }
-
-const lostHappening = (edge: string): FleethookError =>
-  new FleethookError('handler_invalid', `The edge \`${edge}\` did not happen in this message.`)
 
 /** The names of handlers, or the places where they were registered. */
 const labels = /* @__PURE__ */ new WeakMap<object, string>()
@@ -62,14 +61,23 @@ function label(handler: object, text: string): void {
   if (!labels.has(handler)) labels.set(handler, text)
 }
 
-/** The frames of a stack between `registeredAs` and the caller of `receiver.on`; there is one less for `receiver.when`. */
+/** The frames of a stack between `registeredAs` and the caller of `receiver.on`, `batch` or `when`. */
 const ownFrames = 4
 
-function registeredAs(handler: object, frames: number = ownFrames): string {
+function registeredAs(handler: object): string {
   const name = 'name' in handler ? handler.name : undefined
   if (typeof name === 'string' && /^[\w$ ]{1,60}$/.test(name)) return name
   const places = (new Error().stack ?? '').split('\n').flatMap((frame) => /[^()\s@]+:\d+:\d+(?=\)?$)/.exec(frame) ?? [])
-  return places[frames] ?? 'without a name'
+  return places[ownFrames] ?? 'without a name'
+}
+
+/**
+ * Checks and labels a handler. Its type is right because a handler is only called with events of the topics that it was
+ * registered for.
+ */
+function checkHandler<Handler extends object>(handler: unknown, subject: string): asserts handler is Handler {
+  if (typeof handler !== 'function') throw invalid(`The handler for ${subject} is ${typeof handler}, not a function.`)
+  label(handler, registeredAs(handler))
 }
 
 /** A filter as it was given, with unchecked names of fields. */
@@ -78,16 +86,18 @@ type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
   readonly changed?: readonly string[]
 }
 
+type GivenBatchOptions = Pick<BatchOptions, 'size' | 'withinMs'> & GivenFilter
+
 /** The handlers of a receiver, in the order in which they were registered. */
 export interface Registry {
   /** Throws `handler_invalid` when an argument of `receiver.on` is wrong. */
   add(subjects: unknown, handler: unknown, filter: GivenFilter | undefined): void
   /** Throws `handler_invalid` when an argument of `receiver.batch` is wrong. */
-  addBatch(subjects: unknown, options: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter, handler: unknown): void
+  addBatch(subjects: unknown, options: GivenBatchOptions, handler: unknown): void
   /** As `add`, for an edge that was already checked. */
   addEdge(edge: string, handler: unknown, filter: GivenFilter | undefined): void
   /** As `addBatch`, for an edge that was already checked. */
-  addEdgeBatch(edge: string, options: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter, handler: unknown): void
+  addEdgeBatch(edge: string, options: GivenBatchOptions, handler: unknown): void
   /** The handlers and batches that an event is for. `step` is what it changed. */
   handlersFor(event: FleetEvent | MalformedBody, step?: Step): Matching
   /** The labels of the handlers and batches that an event is for, without those of edges. */
@@ -133,7 +143,7 @@ export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (fie
   }
 
   function gathererOf(
-    { size, withinMs, ...filter }: Omit<BatchOptions, keyof HandlerFilter> & GivenFilter,
+    { size, withinMs, ...filter }: GivenBatchOptions,
     handler: Gatherer['handler'],
     edge?: string,
   ): Gatherer {
@@ -142,59 +152,36 @@ export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (fie
     return gatherer
   }
 
-  function subscribe<Handler extends object>(
-    given: unknown,
-    handler: unknown,
-    change: (topic: Subscribed, handler: Handler) => Subscribed,
-  ): void {
-    const wanted = subjectsIn(given)
-    if (!isHandler<Handler>(handler)) {
-      throw new FleethookError(
-        'handler_invalid',
-        `The handler for ${wanted.join(', ')} is ${typeof handler}, not a function.`,
-      )
-    }
-    label(handler, registeredAs(handler))
-    for (const topic of new Set(wanted.flatMap((subject) => (subject === '*' ? topics : [subject]))))
-      byTopic.set(topic, change(byTopic.get(topic) ?? nobody, handler))
-  }
-
   const registry: Registry = {
     add(given, handler, filter) {
       const wants = wantsOf(filter)
-      subscribe<AnyHandler>(given, handler, ({ all, gatherers }, checkedHandler) =>
-        subscribed([...all, { handler: checkedHandler, wants }], gatherers),
-      )
+      const wanted = subjectsIn(given)
+      checkHandler<AnyHandler>(handler, wanted.join(', '))
+      for (const topic of topicsOf(wanted)) subscribe(byTopic, topic, [{ handler, wants }], [])
     },
 
     addBatch(given, options, handler) {
       checkBatch(options)
+      const wanted = subjectsIn(given)
+      checkHandler<Gatherer['handler']>(handler, wanted.join(', '))
       // One gatherer for all topics of the batch: their events are gathered together.
-      let gatherer: Gatherer | undefined
-      subscribe<Gatherer['handler']>(given, handler, (topic, checkedHandler) => {
-        gatherer ??= gathererOf(options, checkedHandler)
-        return subscribed(topic.all, [...topic.gatherers, gatherer])
-      })
+      const gatherer = gathererOf(options, handler)
+      for (const topic of topicsOf(wanted)) subscribe(byTopic, topic, [], [gatherer])
     },
 
     addEdge(edge, handler, filter) {
-      if (!isHandler<(happening: unknown, context: RunContext<Delivery>) => unknown>(handler))
-        throw notAFunction(edge, handler)
-      label(handler, registeredAs(handler, ownFrames - 1))
+      checkHandler<(happening: unknown, context: RunContext<Delivery>) => unknown>(handler, edge)
       const wants = wantsOf(filter)
       const ofEdge: AnyHandler = (event, context) =>
         handler(happeningOf(edge, { event, delivery: context.delivery, step: stepOf(context) }), context)
       label(ofEdge, labelOf(handler))
-      const { all, gatherers } = byEdge.get(edge) ?? nobody
-      byEdge.set(edge, subscribed([...all, { handler: ofEdge, wants }], gatherers))
+      subscribe(byEdge, edge, [{ handler: ofEdge, wants }], [])
     },
 
     addEdgeBatch(edge, options, handler) {
       checkBatch(options)
-      if (!isHandler<Gatherer['handler']>(handler)) throw notAFunction(edge, handler)
-      label(handler, registeredAs(handler, ownFrames - 1))
-      const { all, gatherers } = byEdge.get(edge) ?? nobody
-      byEdge.set(edge, subscribed(all, [...gatherers, gathererOf(options, handler, edge)]))
+      checkHandler<Gatherer['handler']>(handler, edge)
+      subscribe(byEdge, edge, [], [gathererOf(options, handler, edge)])
     },
 
     handlersFor(event, step) {
@@ -213,15 +200,19 @@ export function createRegistry(ownFields: FieldCatalogue = {}, keepsField?: (fie
   return registry
 }
 
-/** The type is right because a handler is only called with events of the topics it was registered for. */
-function isHandler<Handler extends object>(handler: unknown): handler is Handler {
-  return typeof handler === 'function'
-}
-
-function subscribed(all: readonly Registered[], gatherers: readonly Gatherer[]): Subscribed {
+/** Adds handlers and batches to those of a topic or an edge. */
+function subscribe(
+  to: Map<string, Subscribed>,
+  key: string,
+  more: readonly Registered[],
+  moreGatherers: readonly Gatherer[],
+): void {
+  const known = to.get(key) ?? nobody
+  const all = [...known.all, ...more]
+  const gatherers = [...known.gatherers, ...moreGatherers]
   const isFiltered = [...all, ...gatherers].some(({ wants }) => wants !== undefined)
   const handlers = all.map(({ handler }) => handler)
-  return { all, gatherers, unfiltered: isFiltered ? undefined : { handlers, gatherers } }
+  to.set(key, { all, gatherers, unfiltered: isFiltered ? undefined : { handlers, gatherers } })
 }
 
 /** The subscribed handlers and batches whose filters match an event. */
@@ -232,21 +223,14 @@ function matching({ all, gatherers }: Subscribed, event: FleetEvent | MalformedB
   }
 }
 
-function checkBatch({ size, withinMs }: Omit<BatchOptions, keyof HandlerFilter>): void {
+function checkBatch({ size, withinMs }: GivenBatchOptions): void {
   for (const [name, value, least] of [
     ['size', size, 1],
     ['withinMs', withinMs, 0],
   ] as const) {
     if (Number.isSafeInteger(value) && value >= least && value < 2 ** 31) continue
-    throw new FleethookError(
-      'handler_invalid',
-      `\`${name}\` of a batch must be a whole number from ${least} to 2147483647 and is ${value}.`,
-    )
+    throw invalid(`\`${name}\` of a batch must be a whole number from ${least} to 2147483647 and is ${value}.`)
   }
-}
-
-function notAFunction(subject: string, handler: unknown): FleethookError {
-  return new FleethookError('handler_invalid', `The handler for ${subject} is ${typeof handler}, not a function.`)
 }
 
 /** When a filter of a batch throws, the event counts as wanted. The batch then runs the filter again and fails with its error. */
@@ -277,15 +261,20 @@ function wanting(
 
 function subjectsIn(given: unknown): readonly string[] {
   const wanted: readonly unknown[] = Array.isArray(given) ? given : [given]
-  if (wanted.length === 0) throw invalid('A handler was registered for no topic.')
+  const hint = `The topics are ${subjects.join(', ')}.`
+  if (wanted.length === 0) throw invalid('A handler was registered for no topic.', hint)
   return wanted.map((subject) => {
     if (typeof subject === 'string' && subjects.includes(subject)) return subject
-    throw invalid(`There is no topic ${typeof subject === 'string' ? `"${subject}"` : `of type ${typeof subject}`}.`)
+    const what = typeof subject === 'string' ? `"${subject}"` : `of type ${typeof subject}`
+    throw invalid(`There is no topic ${what}.`, hint)
   })
 }
 
-function invalid(message: string): FleethookError {
-  return new FleethookError('handler_invalid', message, { hint: `The topics are ${subjects.join(', ')}.` })
+const topicsOf = (wanted: readonly string[]): ReadonlySet<string> =>
+  new Set(wanted.flatMap((subject) => (subject === '*' ? topics : [subject])))
+
+function invalid(message: string, hint?: string): FleethookError {
+  return new FleethookError('handler_invalid', message, { hint })
 }
 
 /** The filter as one function. */
@@ -316,63 +305,42 @@ function checked(
   keepsField: ((field: string) => boolean) | undefined,
 ): GivenFilter {
   const given: Partial<Record<string, unknown>> = { ...filter }
-  const { fields, vins, changed, first, invalid, ...others } = given
+  const { fields, vins, changed, first, invalid: isInvalidWanted, ...others } = given
   const [other] = Object.keys(others)
   if (other !== undefined) {
-    throw new FleethookError('handler_invalid', `There is no filter \`${other}\`.`, {
-      hint: 'The filters of a handler are `fields`, `changed` (with `first` and `invalid`) and `vins`.',
-    })
-  }
-  // Without this check, text in place of a list would be read letter by letter and match nothing.
-  if (fields !== undefined && !isTexts(fields))
-    throw new FleethookError('handler_invalid', 'The filter `fields` must be a list of field names.')
-  if (vins !== undefined && typeof vins !== 'function' && !isTexts(vins))
-    throw new FleethookError('handler_invalid', 'The filter `vins` must be a list of VINs or a function of one VIN.')
-  if (changed !== undefined && !isTexts(changed))
-    throw new FleethookError('handler_invalid', 'The filter `changed` must be a list of field names.')
-  for (const [name, value] of [
-    ['first', first],
-    ['invalid', invalid],
-  ]) {
-    if (value === undefined || (typeof value === 'boolean' && changed !== undefined)) continue
-    throw new FleethookError(
-      'handler_invalid',
-      `The filter \`${String(name)}\` must be true or false, and needs \`changed\`.`,
+    throw invalid(
+      `There is no filter \`${other}\`.`,
+      'The filters of a handler are `fields`, `changed` (with `first` and `invalid`) and `vins`.',
     )
   }
-  for (const field of fields ?? []) if (!isKnown(field, ownFields)) throw unknownField(field, ownFields)
+  // Without this check, text in place of a list would be read letter by letter and match nothing.
+  if (fields !== undefined && !isTextList(fields)) throw invalid('The filter `fields` must be a list of field names.')
+  if (vins !== undefined && typeof vins !== 'function' && !isTextList(vins))
+    throw invalid('The filter `vins` must be a list of VINs or a function of one VIN.')
+  if (changed !== undefined && !isTextList(changed))
+    throw invalid('The filter `changed` must be a list of field names.')
+  for (const [name, value] of Object.entries({ first, invalid: isInvalidWanted })) {
+    if (value === undefined || (typeof value === 'boolean' && changed !== undefined)) continue
+    throw invalid(`The filter \`${name}\` must be true or false, and needs \`changed\`.`)
+  }
+  for (const field of fields ?? []) checkField('fields', field, ownFields)
   for (const field of changed ?? []) {
-    if (!isKnown(field, ownFields)) throw unknownField(field, ownFields, 'changed')
-    if (keepsField?.(field) !== true) throw unkeptField(field, keepsField !== undefined)
+    checkField('changed', field, ownFields)
+    if (keepsField?.(field) === true) continue
+    throw invalid(
+      keepsField === undefined
+        ? 'The filter `changed` needs the option `vehicles`, which is off.'
+        : `The filter \`changed\` names \`${field}\`, which is not among the \`fields\` of the option \`vehicles\`.`,
+      `Give createReceiver the option vehicles: { fields: ['${field}'] }.`,
+    )
   }
   return filter
 }
 
-const isKnown = (field: string, ownFields: FieldCatalogue): boolean =>
-  Object.hasOwn(builtInFields, field) || Object.hasOwn(ownFields, field)
-
-function unkeptField(field: string, isOn: boolean): FleethookError {
-  return new FleethookError(
-    'handler_invalid',
-    isOn
-      ? `The filter \`changed\` names \`${field}\`, which is not among the \`fields\` of the option \`vehicles\`.`
-      : 'The filter `changed` needs the option `vehicles`, which is off.',
-    { hint: `Give createReceiver the option vehicles: { fields: ['${field}'] }.` },
-  )
-}
-
-function unknownField(field: string, ownFields: FieldCatalogue, filter: string = 'fields'): FleethookError {
-  const nearest = nearestField(field, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
-  const guess = nearest === undefined ? '' : `Did you mean \`${nearest}\`? `
-  return new FleethookError(
-    'handler_invalid',
+function checkField(filter: 'fields' | 'changed', field: string, ownFields: FieldCatalogue): void {
+  if (isInCatalogue(field, ownFields)) return
+  throw invalid(
     `The filter \`${filter}\` names \`${field}\`, which is not in the catalogue.`,
-    {
-      hint: `${guess}Add a field of your own to the option \`fields\`, for instance { ${field}: 'any' }.`,
-    },
+    `${guessOf(field, ownFields)}Add a field of your own to the option \`fields\`, for instance { ${field}: 'any' }.`,
   )
-}
-
-function isTexts(value: unknown): value is readonly string[] {
-  return Array.isArray(value) && value.every((item) => typeof item === 'string')
 }

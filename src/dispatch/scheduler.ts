@@ -2,13 +2,9 @@ import type { Clock, Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import type { Log } from '../base/log.ts'
 import { PassingMap } from '../base/passing-map.ts'
-import type { FleetEvent } from '../events/event.ts'
-import type { MalformedBody } from '../events/malformed.ts'
 import type { Ack, DrainOptions, DrainResult } from '../hosting/drainable.ts'
-import type { Inbox, InboxMessage, Waiting } from '../inbox/inbox.ts'
-import type { SyncInbox } from '../inbox/memory.ts'
-import type { VehicleStates } from '../vehicles/vehicles.ts'
-import { Attempts, type DispatchCounts, type DispatchEvents, Outcome, type Verdict } from './attempt.ts'
+import type { Waiting } from '../inbox/inbox.ts'
+import { Attempts, type AttemptsOptions, type DispatchCounts, Outcome, type Verdict } from './attempt.ts'
 import { Backlog } from './backlog.ts'
 import { Batches, type GatheredBatch } from './batches.ts'
 import { Breakers, type RestingHandler } from './breaker.ts'
@@ -16,41 +12,32 @@ import { type Drained, drain, giveUp } from './draining.ts'
 import { type Dedupe, Duplicates } from './duplicates.ts'
 import { Lanes } from './lanes.ts'
 import { Lifecycle, Runner, Yielding } from './running.ts'
-import type { Registry } from './registry.ts'
-import { backoffMs, type RetryOptions } from './retry.ts'
+import { backoffMs } from './retry.ts'
 import {
   beginTurn,
   bindTurn,
   block,
   endWork,
   mayJoinPrevious,
+  none,
   park,
-  RequestWork,
   type RequestScope,
+  RequestWork,
   waitForTurn,
   type Work,
 } from './work.ts'
 
-const none: readonly never[] = []
-
-interface SchedulerOptions {
-  readonly inbox: Inbox
-  readonly syncInbox: SyncInbox | undefined
-  readonly registry: Registry
-  readonly clock: Clock
+interface SchedulerOptions extends Omit<
+  AttemptsOptions,
+  'counts' | 'duplicates' | 'runner' | 'outcome' | 'lifecycle' | 'breakers'
+> {
   readonly log: Log
   readonly concurrency: number
   readonly order: 'vin' | 'none'
   readonly overflow: 'refuse' | 'conflate'
   readonly ack: Ack
-  readonly retry: Required<RetryOptions>
   readonly dedupe: Dedupe | undefined
   readonly timeoutMs: number
-  /** Reads a message of which the inbox kept only the text. */
-  readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
-  readonly events: DispatchEvents
-  /** The newest state of each vehicle, where the receiver keeps it. */
-  readonly states: VehicleStates | undefined
 }
 
 /** Runs the handlers of messages from the inbox: in order per lane, up to `concurrency` at once, and again when they fail. */
@@ -307,15 +294,11 @@ export class Scheduler {
   }
 
   #rest(work: Work, restMs: number): void {
-    if (this.lifecycle.isStopped) waitForTurn(work)
-    else
-      waitForTurn(
-        work,
-        this.#options.clock.after(restMs, () => {
-          this.#readyAgain(work)
-          this.#pump()
-        }),
-      )
+    const goOn = (): void => {
+      this.#readyAgain(work)
+      this.#pump()
+    }
+    waitForTurn(work, this.lifecycle.isStopped ? undefined : this.#options.clock.after(restMs, goOn))
   }
 
   #readyAgain(work: Work): void {

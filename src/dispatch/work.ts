@@ -133,7 +133,8 @@ export class RequestWork implements RequestScope {
   }
 }
 
-const nothing: readonly never[] = []
+/** The empty list that many records share. */
+export const none: readonly never[] = []
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
 
@@ -157,7 +158,7 @@ export function createWork(message: Waiting, request: RequestWork): Work {
     step: undefined,
     batch: undefined,
     pending: undefined,
-    gatherers: nothing,
+    gatherers: none,
     fatal: undefined,
     rest: undefined,
     gate: undefined,
@@ -170,139 +171,121 @@ export function createWork(message: Waiting, request: RequestWork): Work {
 }
 
 /** Its turn begins. */
-export function beginTurn(work: Work): void {
-  const changing: Mutable<Work> = work
-  changing.state = 'running'
+export function beginTurn(work: Mutable<Work>): void {
+  work.state = 'running'
 }
 
 /** It was handed out for the first time in this process, and these handlers and batches are to run. */
 export function assignHandlers(
-  work: Work,
+  work: Mutable<Work>,
   crashes: number,
   pending: readonly AnyHandler[],
   gatherers: readonly Gatherer[],
 ): void {
-  const changing: Mutable<Work> = work
-  changing.crashes = crashes
-  changing.pending = pending
-  changing.gatherers = gatherers
+  work.crashes = crashes
+  work.pending = pending
+  work.gatherers = gatherers
 }
 
 /** Its handlers, or the handler of its batch, are about to run. */
-export function countAttempt(work: Work, counts: { retried: number }): void {
-  const changing: Mutable<Work> = work
-  changing.attempt += 1
+export function countAttempt(work: Mutable<Work>, counts: { retried: number }): void {
+  work.attempt += 1
   if (work.attempt > 1) counts.retried += 1
-  if (work.attempt > work.mostAttempts) changing.mostAttempts = work.attempt
+  if (work.attempt > work.mostAttempts) work.mostAttempts = work.attempt
 }
 
 /** These handlers still have to succeed. */
-export function leaveHandlers(work: Work, pending: readonly AnyHandler[]): void {
-  const changing: Mutable<Work> = work
-  changing.pending = pending
+export function leaveHandlers(work: Mutable<Work>, pending: readonly AnyHandler[]): void {
+  work.pending = pending
   // The next batch counts its own attempts.
-  if (pending.length === 0 && work.gatherers.length > 0) beginCount(changing)
+  if (pending.length === 0 && work.gatherers.length > 0) beginCount(work)
 }
 
-function beginCount(changing: Mutable<Work>): void {
-  changing.attempt = 0
-  changing.exempt = 0
-  changing.failingSinceMs = undefined
+function beginCount(work: Mutable<Work>): void {
+  work.attempt = 0
+  work.exempt = 0
+  work.failingSinceMs = undefined
 }
 
 /** An attempt failed at `nowMs`, by the clock that is never set back. An earlier process began to fail `earlierMs` before this one. */
-export function noteFailure(work: Work, nowMs: number, earlierMs: number): void {
-  const changing: Mutable<Work> = work
-  changing.failingSinceMs ??= nowMs - earlierMs
+export function noteFailure(work: Mutable<Work>, nowMs: number, earlierMs: number): void {
+  work.failingSinceMs ??= nowMs - earlierMs
 }
 
 /** Its attempt failed because a handler fails for every vehicle. */
-export function exemptAttempt(work: Work): void {
-  const changing: Mutable<Work> = work
-  changing.exempt += 1
-  changing.failingSinceMs = undefined
+export function exemptAttempt(work: Mutable<Work>): void {
+  work.exempt += 1
+  work.failingSinceMs = undefined
 }
 
 /** It waits until a handler whose circuit breaker is open is tried again. */
-export function block(work: Work): void {
-  const changing: Mutable<Work> = work
-  changing.state = 'blocked'
+export function block(work: Mutable<Work>): void {
+  work.state = 'blocked'
 }
 
 /** A handler failed for the last time. No other handler of `on` is tried again; batches are, unless `andBatches`. */
-export function failForGood(work: Work, error: string, andBatches: boolean = false): void {
-  const changing: Mutable<Work> = work
-  changing.fatal ??= error
-  leaveHandlers(work, nothing)
-  if (andBatches) changing.gatherers = nothing
+export function failForGood(work: Mutable<Work>, error: string, andBatches: boolean = false): void {
+  work.fatal ??= error
+  leaveHandlers(work, none)
+  if (andBatches) work.gatherers = none
 }
 
 /** The handler of a batch is done with it, or failed for the last time. */
-export function leaveBatch(work: Work, error: string | undefined): void {
-  const changing: Mutable<Work> = work
-  changing.fatal ??= error
-  changing.gatherers = work.gatherers.slice(1)
-  beginCount(changing)
+export function leaveBatch(work: Mutable<Work>, error: string | undefined): void {
+  work.fatal ??= error
+  work.gatherers = work.gatherers.slice(1)
+  beginCount(work)
 }
 
 /** Keeps the message in memory while it waits for something other than its turn. `undefined` lets go of it. */
-export function keepOpened(work: Work, opened: OpenedMessage | undefined): void {
-  const changing: Mutable<Work> = work
-  changing.opened = opened
+export function keepOpened(work: Mutable<Work>, opened: OpenedMessage | undefined): void {
+  work.opened = opened
 }
 
 /** Keeps what the message changed, so that every attempt shows the same changes. */
-export function keepStep(work: Work, step: Step): void {
-  const changing: Mutable<Work> = work
-  changing.step = step
+export function keepStep(work: Mutable<Work>, step: Step): void {
+  work.step = step
 }
 
-export function markRedelivered(work: Work): void {
-  const changing: Mutable<Work> = work
-  changing.redelivered = true
+export function markRedelivered(work: Mutable<Work>): void {
+  work.redelivered = true
 }
 
 /** It waits for the handler of a batch. It keeps its place in the lane until the batch is settled. */
-export function enterBatch(work: Work, batch: Batch): void {
-  const changing: Mutable<Work> = work
-  changing.batch = batch
-  changing.state = 'gathered'
+export function enterBatch(work: Mutable<Work>, batch: Batch): void {
+  work.batch = batch
+  work.state = 'gathered'
 }
 
 /** It stays gathered, in another batch. */
-export function changeBatch(work: Work, batch: Batch): void {
-  const changing: Mutable<Work> = work
-  changing.batch = batch
+export function changeBatch(work: Mutable<Work>, batch: Batch): void {
+  work.batch = batch
 }
 
 /** It waits until those before it in its lane are over. */
-export function park(work: Work): void {
-  const changing: Mutable<Work> = work
-  changing.batch = undefined
-  changing.state = 'parked'
+export function park(work: Mutable<Work>): void {
+  work.batch = undefined
+  work.state = 'parked'
 }
 
 /** It waits for its next turn, with a timer if it rests. */
-export function waitForTurn(work: Work, rest?: Timer): void {
-  const changing: Mutable<Work> = work
-  changing.batch = undefined
-  changing.state = 'waiting'
-  changing.rest = rest
+export function waitForTurn(work: Mutable<Work>, rest?: Timer): void {
+  work.batch = undefined
+  work.state = 'waiting'
+  work.rest = rest
 }
 
 /** It is over, whatever its state was. */
-export function endWork(work: Work): void {
-  const changing: Mutable<Work> = work
+export function endWork(work: Mutable<Work>): void {
   work.rest?.cancel()
-  changing.state = 'over'
-  changing.batch = undefined
+  work.state = 'over'
+  work.batch = undefined
 }
 
 /** Binds its next turn to the I/O context in which this is called, if the runtime binds work to requests. */
-export function bindTurn(work: Work, takeTurn: (work: Work) => void): void {
+export function bindTurn(work: Mutable<Work>, takeTurn: (work: Work) => void): void {
   if (!work.request.isBound) return
-  const changing: Mutable<Work> = work
-  changing.gate = gateInto(() => takeTurn(work))
+  work.gate = gateInto(() => takeTurn(work))
 }
 
 /**
@@ -322,7 +305,7 @@ export function gateInto(run: () => void): () => void {
 
 /** Whether it may join the batch of the messages before it in its lane, although those are not over. */
 export function mayJoinPrevious(work: Work): boolean {
-  const { previous, gatherers, request, attempt, pending = nothing } = work
+  const { previous, gatherers, request, attempt, pending = none } = work
   if (previous === undefined) return true
   const { batch } = previous
   // A message that failed before runs alone.

@@ -133,3 +133,14 @@ export function nearestField(misspelled: string, names: readonly string[]): stri
   }
   return nearest
 }
+
+/** Whether a field is in the built-in catalogue, or among the fields that a business added. */
+export function isInCatalogue(field: string, ownFields: FieldCatalogue): boolean {
+  return Object.hasOwn(builtInFields, field) || Object.hasOwn(ownFields, field)
+}
+
+/** For the hint about a field that is not in the catalogue: the name that it probably stands for, if any. */
+export function guessOf(field: string, ownFields: FieldCatalogue): string {
+  const nearest = nearestField(field, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
+  return nearest === undefined ? '' : `Did you mean \`${nearest}\`? `
+}

@@ -61,6 +61,18 @@ export interface Drainable {
 export type RuntimeRefusal =
   'request_malformed' | 'request_timeout' | 'expectation_unsupported' | 'headers_too_large' | 'connections_exceeded'
 
+/** The status of each refusal of a runtime (0: no answer), and what to do about it. */
+export const runtimeRefusals: Readonly<Record<RuntimeRefusal, { readonly status: number; readonly hint: string }>> = {
+  request_malformed: { status: 400, hint: 'The request is not HTTP. Look at a proxy that changes requests.' },
+  request_timeout: {
+    status: 408,
+    hint: 'The client sent its request too slowly: see `headersTimeoutMs` and `requestTimeoutMs` of serve.',
+  },
+  expectation_unsupported: { status: 417, hint: 'The request has an Expect header other than 100-continue.' },
+  headers_too_large: { status: 431, hint: 'The headers of the request are too large. Look at a proxy that adds some.' },
+  connections_exceeded: { status: 0, hint: 'There are too many connections at once: see `maxConnections` of serve.' },
+}
+
 const byHandler = /* @__PURE__ */ new WeakMap<object, Drainable>()
 
 /** The routes of a Hono app. */

@@ -41,133 +41,102 @@ export interface Refusal {
 interface Wording {
   readonly status: number
   /** The collector protocol's number. Relays act on it. */
-  readonly code: number
-  /** The collector protocol's words. */
-  readonly text: string
+  readonly code: keyof typeof texts
   readonly hint?: string
   readonly headers?: Readonly<Record<string, string>>
 }
 
+/** The collector protocol's words for its numbers, and our own for 404 and 405. */
+const texts = {
+  2: 'Token is required',
+  3: 'Invalid authorization',
+  4: 'Invalid token',
+  5: 'No data',
+  6: 'Invalid data format',
+  9: 'Server is busy',
+  12: 'Event field is required',
+  13: 'Event field cannot be blank',
+  23: 'Server is shutting down',
+  404: 'Not found',
+  405: 'Method not allowed',
+} as const
+
 const json: Readonly<Record<string, string>> = { 'content-type': 'application/json' }
 const retrySoon: Readonly<Record<string, string>> = { 'retry-after': '1' }
+const askForToken: Readonly<Record<string, string>> = { 'www-authenticate': 'Splunk' }
+const sendJson = 'Send one JSON object, several one after another, or an array of them.'
 
 /**
- * Every refusal. `status`, `code` and `text` are those of the collector protocol, because relays understand them. A refused
- * message is lost, because the service sends once. The hints say how to accept the next one.
+ * Every refusal. `status` and `code` are those of the collector protocol, because relays understand them. A refused message is
+ * lost, because the service sends once. The hints say how to accept the next one.
  */
 const refusals: Readonly<Record<RefusalError, Wording>> = {
   request_unreadable: {
     status: 400,
     code: 6,
-    text: 'Invalid data format',
     hint: 'The path and the Host header of the request do not form a URL.',
   },
   authorization_missing: {
     status: 401,
     code: 2,
-    text: 'Token is required',
     hint: 'The request has no Authorization header. Set `auth` of the webhook to the secret of this receiver.',
-    headers: { 'www-authenticate': 'Splunk' },
+    headers: askForToken,
   },
-  authorization_scheme: {
-    status: 401,
-    code: 3,
-    text: 'Invalid authorization',
-    headers: { 'www-authenticate': 'Splunk' },
-  },
+  authorization_scheme: { status: 401, code: 3, headers: askForToken },
   secret_wrong: {
     status: 403,
     code: 4,
-    text: 'Invalid token',
     hint: 'The Authorization header does not have a secret of this receiver. Set `auth` of the webhook and `secret` of the receiver to the same value.',
   },
   secret_unavailable: {
     status: 503,
     code: 9,
-    text: 'Server is busy',
     hint: 'The receiver has no secret to compare with. Its log has the reason.',
     headers: retrySoon,
   },
-  body_empty: {
-    status: 400,
-    code: 5,
-    text: 'No data',
-    hint: 'Send one JSON object, several one after another, or an array of them.',
-  },
+  body_empty: { status: 400, code: 5, hint: sendJson },
   body_consumed: {
     status: 400,
     code: 6,
-    text: 'Invalid data format',
     hint: 'Other code read the body before the receiver. Mount the receiver before any body parser, or pass the parsed body to receiver.accept().',
   },
-  body_interrupted: {
-    status: 400,
-    code: 6,
-    text: 'Invalid data format',
-    hint: 'The body ended before it was complete.',
-  },
-  body_not_json: {
-    status: 400,
-    code: 6,
-    text: 'Invalid data format',
-    hint: 'Send one JSON object, several one after another, or an array of them.',
-  },
-  body_gzip_broken: {
-    status: 400,
-    code: 6,
-    text: 'Invalid data format',
-    hint: 'Content-Encoding is gzip, but the body is not complete gzip.',
-  },
+  body_interrupted: { status: 400, code: 6, hint: 'The body ended before it was complete.' },
+  body_not_json: { status: 400, code: 6, hint: sendJson },
+  body_gzip_broken: { status: 400, code: 6, hint: 'Content-Encoding is gzip, but the body is not complete gzip.' },
   time_invalid: {
     status: 400,
     code: 6,
-    text: 'Invalid data format',
     hint: '`time` must be seconds since the epoch, as a number or as decimal text.',
   },
-  event_missing: {
-    status: 400,
-    code: 12,
-    text: 'Event field is required',
-    hint: 'Every object on this path needs the key `event`.',
-  },
-  event_blank: {
-    status: 400,
-    code: 13,
-    text: 'Event field cannot be blank',
-    hint: '`event` must not be an empty string.',
-  },
-  body_too_large: { status: 413, code: 6, text: 'Invalid data format' },
+  event_missing: { status: 400, code: 12, hint: 'Every object on this path needs the key `event`.' },
+  event_blank: { status: 400, code: 13, hint: '`event` must not be an empty string.' },
+  body_too_large: { status: 413, code: 6 },
   encoding_unsupported: {
     status: 415,
     code: 6,
-    text: 'Invalid data format',
     hint: 'Send the body without an encoding, or with Content-Encoding: gzip.',
   },
-  method_not_allowed: { status: 405, code: 405, text: 'Method not allowed', hint: 'Send messages with POST.' },
+  method_not_allowed: { status: 405, code: 405, hint: 'Send messages with POST.' },
   path_unknown: {
     status: 404,
     code: 404,
-    text: 'Not found',
     hint: 'Compare the path in the url of the webhook with the path at which the receiver is mounted. When the host passes whole paths, mount receiver.routes() under its base path.',
   },
   inbox_full: {
     status: 503,
     code: 9,
-    text: 'Server is busy',
     hint: 'Messages arrive faster than the handlers finish. Raise `concurrency` or `limits`, or make the handlers faster.',
     headers: retrySoon,
   },
   inbox_unavailable: {
     status: 503,
     code: 9,
-    text: 'Server is busy',
     hint: 'The inbox could not store the message. The log of the receiver has the reason.',
     headers: retrySoon,
   },
   draining: {
     status: 503,
     code: 23,
-    text: 'Server is shutting down',
     hint: 'This process is stopping. Send to another one.',
     headers: { 'retry-after': '5' },
   },
@@ -218,11 +187,7 @@ export function readyOrNot(reason: string | undefined): Answer {
 
 /** A line of plain text, for people and for the probes of a platform. */
 function plain(status: number, line: string): Answer {
-  return {
-    status,
-    headers: { 'content-type': 'text/plain' },
-    body: `${line}\n`,
-  }
+  return { status, headers: { 'content-type': 'text/plain' }, body: `${line}\n` }
 }
 
 /** The status of the answer. */
@@ -233,12 +198,12 @@ export const hintOf = ({ error, hint }: Refusal): string | undefined => hint ?? 
 
 /** Makes the answer of a refusal. `allow` is the Allow header of a 405. */
 export function refuse(refusal: Refusal, allow?: string): Answer {
-  const { status, code, text, headers } = refusals[refusal.error]
+  const { status, code, headers } = refusals[refusal.error]
   return {
     status,
     headers: { ...json, ...headers, ...(allow === undefined ? {} : { allow }) },
     body: JSON.stringify({
-      text,
+      text: texts[code],
       code,
       error: refusal.error,
       hint: hintOf(refusal),

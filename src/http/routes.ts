@@ -5,6 +5,7 @@ import {
   alive,
   type Answer,
   healthy,
+  readinessOf,
   readyOrNot,
   type Refusal,
   refuse,
@@ -41,8 +42,6 @@ interface Face {
   receive(incoming: Incoming, door: Door): Promise<Answer>
   /** Why the receiver would refuse every message now; `undefined` when it would not. */
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
-  /** Whether it takes messages now, in words that are fit for strangers. */
-  readiness(): { readonly reason?: string }
   /** Called for each request that was refused because of its method or its path. */
   refused(refusal: Refusal): void
 }
@@ -73,7 +72,7 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
     if (method === 'OPTIONS') return allowed('GET, HEAD, OPTIONS')
     if (method !== 'GET' && method !== 'HEAD') return refused({ error: 'method_not_allowed' }, 'GET, HEAD, OPTIONS')
     if (target === 'healthz') return alive
-    if (target === 'readyz') return readyOrNot(face.readiness().reason)
+    if (target === 'readyz') return readyOrNot(readinessOf(face.busy()).reason)
     const busy = face.busy()
     if (busy === undefined) return healthy
     return busy === 'draining' ? refuse({ error: 'draining' }) : unhealthy

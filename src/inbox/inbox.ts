@@ -139,6 +139,17 @@ export interface Listing extends Omit<Selection, 'after'> {
   readonly before?: string
 }
 
+/** Whether a message matches the query. The inbox itself applies the limit. */
+export function isSelected({ id, lane, receivedAt }: InboxMessage, which: Selection & Listing): boolean {
+  return (
+    (which.after === undefined || id > which.after) &&
+    (which.before === undefined || id < which.before) &&
+    (which.lane === undefined || lane === which.lane) &&
+    (which.fromMs === undefined || receivedAt >= which.fromMs) &&
+    (which.toMs === undefined || receivedAt < which.toMs)
+  )
+}
+
 /** A message that an inbox keeps. */
 export interface ListedMessage {
   readonly message: InboxMessage
@@ -248,6 +259,14 @@ export interface InboxSettings {
   readonly openGaps?: () => readonly KeptGap[]
   /** What operators may ask of the receiver, for an inbox through which they can reach it. Not to be used before `open`. */
   readonly operator?: OperatorApi
+}
+
+/** How long messages that are no longer pending are kept, and how many bytes of them. The oldest are dropped first. */
+export interface Retention {
+  /** In milliseconds. Settled messages count from their receipt, dead letters from the time they were given up. */
+  readonly forMs?: number
+  /** The size of all of them together, in bytes. */
+  readonly maxBytes?: number
 }
 
 /**

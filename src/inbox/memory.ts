@@ -2,8 +2,16 @@ import { FleethookError } from '../base/errors.ts'
 import { checkOptions, wholeNumber } from '../base/options.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import { createConflation, type Mergeable } from './conflate.ts'
-import type { Claim, DeadLetter, Inbox, InboxFactory, InboxMessage, InboxSettings, ListedMessage } from './inbox.ts'
-import { isSelected } from './selection.ts'
+import {
+  type Claim,
+  type DeadLetter,
+  type Inbox,
+  type InboxFactory,
+  type InboxMessage,
+  type InboxSettings,
+  isSelected,
+  type ListedMessage,
+} from './inbox.ts'
 import { memoryVehicles, type StoredVehicle } from './vehicle-store.ts'
 
 interface Kept extends Mergeable {
@@ -52,7 +60,11 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
   const vehicles = memoryVehicles()
   const conflation = settings.overflow === 'conflate' ? createConflation<Kept>() : undefined
   // Made once: under overload, a stack trace for each refusal would cost more than everything else in it.
-  const full = fullError(pendingMessages, pendingBytes)
+  const full = new FleethookError(
+    'inbox_full',
+    `The inbox is full: it may hold ${pendingMessages} messages or ${pendingBytes} bytes.`,
+    { hint: 'Make the handlers faster, or raise `concurrency` or `limits`.' },
+  )
   let bytes = 0
   let deadBytes = 0
   let closed = false
@@ -72,7 +84,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
   /** Merges only as many messages as necessary, so that the others keep their detail. */
   function makeRoom(messages: number, moreBytes: number): void {
-    if (closed) throw closedAlready()
+    if (closed) throw new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
     if (fits(messages, moreBytes)) return
     // Merges nothing for messages that would not fit even into an empty inbox.
     if (messages > pendingMessages || moreBytes > pendingBytes) throw full
@@ -209,17 +221,3 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 }
 
 async function* nothing(): AsyncGenerator<never> {}
-
-function closedAlready(): FleethookError {
-  return new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
-}
-
-function fullError(pendingMessages: number, pendingBytes: number): FleethookError {
-  return new FleethookError(
-    'inbox_full',
-    `The inbox is full: it may hold ${pendingMessages} messages or ${pendingBytes} bytes.`,
-    {
-      hint: 'Make the handlers faster, or raise `concurrency` or `limits`.',
-    },
-  )
-}

@@ -47,10 +47,6 @@ function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage, shows: S
   }
 }
 
-function letterOf(message: DeadMessage, shows: Shows): Letter {
-  return { ...summaryOf(message, shows), event: shown(message.event, shows) }
-}
-
 /** Which parts of a message the answers show. */
 interface Shows {
   /** Values, raw messages, and the texts of errors, which can quote them. */
@@ -66,7 +62,6 @@ function shown(event: FleetEvent | MalformedBody, { payloads }: Shows): object {
   return event.topic === 'data' ? { ...about, fields: Object.keys(event.data) } : about
 }
 
-/** An event as one line of `summarize`. */
 function lineOf(event: FleetEvent | MalformedBody, at: Date, { payloads }: Shows): { readonly line?: string } {
   return event.topic === 'malformed' || !payloads ? {} : { line: summarize(event, at) }
 }
@@ -186,16 +181,11 @@ const time: Rule = {
     !Number.isNaN(Date.parse(value)),
 }
 const filterRules: Rules<Selected> = { vin: text, topic: text, from: time, to: time }
-const pageRules: Rules<Selected & { limit?: number; after?: string }> = {
-  ...filterRules,
-  limit: wholeNumber(1, 1000),
-  after: text,
-}
-const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit: pageRules.limit, after: text }
+const limit = wholeNumber(1, 1000)
+const pageRules: Rules<Selected & { limit?: number; after?: string }> = { ...filterRules, limit, after: text }
+const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit, after: text }
 const listingRules: Rules<Selected & { limit?: number; before?: string; state?: MessageRecord['state'] }> = {
-  ...filterRules,
-  limit: wholeNumber(1, 1000),
-  before: text,
+  ...{ ...filterRules, limit, before: text },
   state: oneOf('waiting', 'settled', 'dead'),
 }
 const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'; since?: string }> = {
@@ -215,13 +205,11 @@ const aliveMs = 15_000
 /** The most items in one event of the stream: readers limit the size of an event. */
 const atOnce = 50
 
-/** The default length of a page. */
 const usualLimit = 100
 
 /** The most messages that one search for a topic or a state reads, because each of them is parsed. */
 const mostSearched = 10_000
 
-/** Options of {@link createOperatorApp}. */
 export interface OperatorAppOptions {
   /** Default: its own feed, if a receiver runs. */
   readonly feed?: Feed | undefined
@@ -264,20 +252,19 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     })
   })
 
-  app.post('/dead/replay', async (c) =>
-    c.json({ messages: await deadLetters.replay(dated(read(await bodyOf(c), changeRules))) }),
-  )
-  app.post('/dead/discard', async (c) =>
-    c.json({ messages: await deadLetters.discard(dated(read(await bodyOf(c), changeRules))) }),
-  )
-
   app.get('/dead/:id', async (c) => {
     const letter = await deadLetters.get(c.req.param('id'))
-    return letter === undefined ? c.json(unknownLetter, 404) : c.json(letterOf(letter, shows))
+    if (letter === undefined) return c.json(unknownLetter, 404)
+    return c.json({ ...summaryOf(letter, shows), event: shown(letter.event, shows) })
   })
 
-  app.post('/dead/:id/replay', async (c) => c.json({ messages: await deadLetters.replay(c.req.param('id')) }))
-  app.post('/dead/:id/discard', async (c) => c.json({ messages: await deadLetters.discard(c.req.param('id')) }))
+  for (const change of ['replay', 'discard'] as const) {
+    app.post(`/dead/${change}`, async (c) =>
+      c.json({ messages: await deadLetters[change](dated(read(await bodyOf(c), changeRules))) }),
+    )
+    app.post(`/dead/:id/${change}`, async (c) => c.json({ messages: await deadLetters[change](c.req.param('id')) }))
+  }
+
   app.post('/replay', async (c) => {
     const { from, to, ...which } = read(await bodyOf(c), rangeRules)
     return c.json({ messages: await operator.replay({ ...which, from: new Date(from), to: new Date(to) }) })
@@ -429,9 +416,7 @@ function dated<Given extends Selected>(
   given: Given,
 ): Omit<Given, 'from' | 'to'> & { readonly from: Date | undefined; readonly to: Date | undefined } {
   const { from, to, ...rest } = given
+  const dateOf = (written: string | undefined): Date | undefined =>
+    written === undefined ? undefined : new Date(written)
   return { ...rest, from: dateOf(from), to: dateOf(to) }
-}
-
-function dateOf(written: string | undefined): Date | undefined {
-  return written === undefined ? undefined : new Date(written)
 }

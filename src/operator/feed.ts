@@ -28,7 +28,6 @@ export type FeedContent =
   | { readonly kind: 'gap'; readonly event: About }
   | ({ readonly kind: 'test' } & TestMessage)
 
-/** One thing that happened. */
 export type FeedItem = FeedContent & {
   /** Milliseconds since the epoch. */
   readonly atMs: number
@@ -36,9 +35,7 @@ export type FeedItem = FeedContent & {
 
 /** Which items to read. Left out: every item. */
 interface FeedFilter {
-  /** Items about this vehicle. */
   readonly vin?: string | undefined
-  /** Items about messages of this topic. */
   readonly topic?: string | undefined
   /** Only what went wrong: refused requests, failed runs, dead letters, lost messages and gaps. Test messages too. */
   readonly errors?: boolean | undefined
@@ -102,6 +99,20 @@ class Ring {
   }
 }
 
+/** Returns a function that begins a use and returns the one that ends it. Runs `start` before the first use, and its result after the last. */
+export function whileUsed(start: () => () => void): () => () => void {
+  const uses = new Set<symbol>()
+  let stop = (): void => {}
+  return () => {
+    const use = Symbol('use')
+    if (uses.size === 0) stop = start()
+    uses.add(use)
+    return () => {
+      if (uses.delete(use) && uses.size === 0) stop()
+    }
+  }
+}
+
 /**
  * What happens in a receiver, for people who look. It keeps the newest 500 items with at most 1 MiB of messages, and has the same
  * room again for errors, so that successful messages do not push errors out. Errors are kept from the start. Successful messages
@@ -111,7 +122,6 @@ class Ring {
  * that it missed.
  */
 export class Feed {
-  readonly #observe: (observer: Observer) => () => void
   readonly #now: () => number
   readonly #ordinary = new Ring()
   readonly #errors = new Ring()
@@ -119,11 +129,10 @@ export class Feed {
   #run: string | undefined
   readonly #waiting = new Set<() => void>()
   #places = 0
-  #readers = 0
-  #stopKeeping = (): void => {}
+  /** Keeps successful messages too, until the returned function is called. */
+  readonly keep: () => () => void
 
   constructor(observe: (observer: Observer) => () => void, now: () => number = Date.now) {
-    this.#observe = observe
     this.#now = now
     observe({
       refused: (request) => this.#push({ kind: 'refused', ...request }, true),
@@ -132,13 +141,8 @@ export class Feed {
       dead: (letter) => this.#push({ kind: 'dead', ...letter }, true),
       gap: (event) => this.#push({ kind: 'gap', event }, true),
     })
-  }
-
-  /** Keeps successful messages too, until the returned function is called. */
-  keep(): () => void {
-    this.#readers += 1
-    if (this.#readers === 1) {
-      this.#stopKeeping = this.#observe({
+    this.keep = whileUsed(() =>
+      observe({
         received: (messages) => {
           for (const { id, event, bytes } of messages) this.#push({ kind: 'received', id, event }, false, bytes)
         },
@@ -146,15 +150,8 @@ export class Feed {
           const lagMs = Math.max(0, this.#now() - Number.parseInt(message.id.slice(0, 8) + message.id.slice(9, 13), 16))
           this.#push({ kind: 'settled', ...message, lagMs }, message.outcome === 'lost', message.bytes)
         },
-      })
-    }
-    let isKeeping = true
-    return () => {
-      if (!isKeeping) return
-      isKeeping = false
-      this.#readers -= 1
-      if (this.#readers === 0) this.#stopKeeping()
-    }
+      }),
+    )
   }
 
   /** The items about a message, in the order in which they happened. */
@@ -192,7 +189,9 @@ export class Feed {
     const items = kept.toSorted((a, b) => a.place - b.place).map(({ item }) => item)
     return {
       items: items.filter(
-        (item) => (vin === undefined || vinsOf(item).includes(vin)) && (topic === undefined || topicOf(item) === topic),
+        (item) =>
+          (vin === undefined || vinsOf(item).includes(vin)) &&
+          (topic === undefined || ('event' in item && item.event?.topic === topic)),
       ),
       missed: errors ? Math.max(0, this.#errors.first - at.errors) : missed,
       cursor: `${this.#name()}.${this.#ordinary.count}.${this.#errors.count}`,
@@ -239,15 +238,10 @@ function failed(error: unknown, { event, delivery, handler, nextAt }: ErrorDetai
   return { kind: 'failed', id, event, attempt, handler, error: errorText(error).slice(0, 2_000), nextAt }
 }
 
-/** The vehicles that an item is about. */
 function vinsOf(item: FeedItem): readonly (string | undefined)[] {
   if (item.kind === 'refused') return item.vins
   if (item.kind === 'settled') return [item.vin]
   return 'event' in item && item.event !== undefined ? [vinOfEvent(item.event)] : []
-}
-
-function topicOf(item: FeedItem): string | undefined {
-  return 'event' in item ? item.event?.topic : undefined
 }
 
 /** The size of an item's message, for items that come without it. Errors are rare, so writing the message as JSON is cheap enough. */

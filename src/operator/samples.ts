@@ -1,5 +1,6 @@
-import type { OperatorApi } from '../inbox/observer.ts'
+import type { OperatorApi, ReceivedMessage } from '../inbox/observer.ts'
 import type { Stats } from '../inbox/stats.ts'
+import { whileUsed } from './feed.ts'
 
 /** A receiver at one moment. Counts start when the receiver is created, so a rate is the difference between two samples. */
 export interface Sample {
@@ -32,19 +33,22 @@ const mostTimes = 2_000
 export class Samples {
   static readonly stepMs = 5_000
   readonly #stats: () => Stats
-  readonly #observe: OperatorApi['observe']
   readonly #now: () => number
   readonly #samples: Sample[] = []
   #takenMs = -Infinity
-  #readers = 0
   #times: number[] = []
   #timed = 0
-  #stopTiming = (): void => {}
+  /** Measures the times of answers until the returned function is called. */
+  readonly timeAnswers: () => () => void
 
   constructor(stats: () => Stats, observe: OperatorApi['observe'], now: () => number = Date.now) {
     this.#stats = stats
-    this.#observe = observe
     this.#now = now
+    const received = (messages: readonly ReceivedMessage[]): void => {
+      const nowMs = now()
+      for (const { receivedAt } of messages) this.#time(Math.max(0, nowMs - receivedAt))
+    }
+    this.timeAnswers = whileUsed(() => observe?.({ received }) ?? (() => {}))
   }
 
   /** Takes a sample, unless the last one was taken less than a step ago. */
@@ -68,27 +72,6 @@ export class Samples {
   /** Oldest first. */
   list(): readonly Sample[] {
     return this.#samples
-  }
-
-  /** Measures the times of answers until the returned function is called. */
-  timeAnswers(): () => void {
-    this.#readers += 1
-    if (this.#readers === 1) {
-      this.#stopTiming =
-        this.#observe?.({
-          received: (messages) => {
-            const nowMs = this.#now()
-            for (const { receivedAt } of messages) this.#time(Math.max(0, nowMs - receivedAt))
-          },
-        }) ?? ((): void => {})
-    }
-    let isTiming = true
-    return () => {
-      if (!isTiming) return
-      isTiming = false
-      this.#readers -= 1
-      if (this.#readers === 0) this.#stopTiming()
-    }
   }
 
   /** Under load, later times replace earlier ones. */

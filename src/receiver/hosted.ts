@@ -1,18 +1,29 @@
-import type { Drainable, RuntimeRefusal } from '../hosting/drainable.ts'
+import type { Drainable, Durability } from '../hosting/drainable.ts'
 import type { Answer } from '../http/answers.ts'
 import type { PathTarget } from '../http/paths.ts'
 import type { HttpRequest } from '../http/routes.ts'
+import type { Secret } from '../http/secret.ts'
+import type { Stats, UnopenedInbox } from '../inbox/stats.ts'
+import { checkDigits } from '../wire/identity.ts'
+import type { Refusals } from './refusals.ts'
 
 /** A receiver as the server that serves it sees it. Only adapters use it. */
 export interface HostedReceiver {
   /** Answers a request that the server read itself, without a `Request`. Never throws or rejects. */
   answer(target: PathTarget | undefined, request: HttpRequest): Answer | Promise<Answer>
-  /** It keeps states of vehicles in memory, which a Worker can lose at any time. */
-  readonly keepsVehiclesInMemory: boolean
   /** The server refused a request before the receiver saw it. */
-  refused(error: RuntimeRefusal): void
-  /** Sentences for the operator, when the receiver has started or has drained. */
-  facts(moment: 'start' | 'stop'): readonly string[]
+  readonly refused: Refusals['noteByRuntime']
+  readonly secret: Secret
+  readonly backend: HostedBackend
+}
+
+/** What a server says about the place where messages are kept. */
+interface HostedBackend {
+  readonly durability: Durability
+  /** `undefined`: it keeps no states of vehicles. */
+  readonly vehicles: object | undefined
+  state(): Pick<Stats, 'inbox'>
+  facts?(): readonly string[]
 }
 
 const hosted = /* @__PURE__ */ new WeakMap<object, HostedReceiver>()
@@ -25,4 +36,40 @@ export function markHosted(receiver: Drainable, about: HostedReceiver): void {
 /** This receiver as servers see it. `undefined` for another object, or for a receiver of another version of fleethook. */
 export function hostedBy(receiver: object): HostedReceiver | undefined {
   return hosted.get(receiver)
+}
+
+/** Sentences for the operator, when the receiver has started or has drained. */
+export function factsOf({ secret, backend }: HostedReceiver, moment: 'start' | 'stop'): readonly string[] {
+  const { unopened = [], deadLetters = 0 } = backend.state().inbox
+  const atStart =
+    moment === 'start' ? [...secretFacts(secret), ...(backend.facts?.() ?? []), ...unopenedFacts(unopened)] : []
+  return [...atStart, ...deadLetterFacts(deadLetters, backend.durability)]
+}
+
+function secretFacts(secret: Secret): readonly string[] {
+  if (secret === false) return ['Requests need no secret: anybody can post.']
+  if (typeof secret === 'function') return []
+  const digits = [secret].flat().map(checkDigits)
+  return [`Secret: check digits ${digits.join(' and ')}, as \`fleethook send\` prints them.`]
+}
+
+function unopenedFacts(unopened: readonly UnopenedInbox[]): readonly string[] {
+  if (unopened.length === 0) return []
+  const named = unopened
+    .slice(0, 3)
+    .map(
+      ({ path, messages, deadLetters }) =>
+        `${path} (${counted(messages, 'message')}, ${counted(deadLetters, 'dead letter')})`,
+    )
+  const more = unopened.length > named.length ? ` and ${unopened.length - named.length} more` : ''
+  return [`No receiver has opened ${named.join(', ')}${more}.`]
+}
+
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
+
+function deadLetterFacts(deadLetters: number, durability: Durability): readonly string[] {
+  if (deadLetters === 0) return []
+  const them = counted(deadLetters, 'dead letter')
+  if (durability === 'memory') return [`${them} in memory: gone when the process ends.`]
+  return [`${them} ${deadLetters === 1 ? 'waits' : 'wait'}: \`fleethook dead list\`.`]
 }

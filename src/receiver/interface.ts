@@ -1,4 +1,3 @@
-import type { DrainOptions, DrainResult } from '../hosting/drainable.ts'
 import type { Env, Hono } from 'hono'
 import type {
   BatchHandler,
@@ -17,7 +16,7 @@ import type { Answer, Readiness } from '../http/answers.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
-import type { Drainable, OpenOptions } from '../hosting/drainable.ts'
+import type { Drainable, DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
 import type { ErrorDetails, Observer, RefusedHandler } from '../inbox/observer.ts'
 import type { Source } from './source.ts'
 import type { Stats } from '../inbox/stats.ts'

@@ -1,7 +1,7 @@
+import { runtimeRefusals } from '../hosting/drainable.ts'
 import { refusalErrors } from '../http/answers.ts'
 import type { Histogram, Stats } from '../inbox/stats.ts'
 import { wireTopics } from '../wire/envelope.ts'
-import { runtimeRefusalErrors } from './refusals.ts'
 
 /** A metric with its OpenTelemetry name and its current values. Times are in seconds. */
 export interface Measure {
@@ -22,7 +22,7 @@ export function measuresOf(stats: Stats): readonly Measure[] {
   const { handled, deadLettered: dead, duplicates: duplicate, conflated, lost } = stats
   // Every value of an attribute is there from the start: a counter that begins at 1 shows no increase.
   const received = { ...zeros([...wireTopics, 'unknown']), ...stats.topics }
-  const refused = { ...zeros([...refusalErrors, ...runtimeRefusalErrors]), ...stats.refused }
+  const refused = { ...zeros([...refusalErrors, ...Object.keys(runtimeRefusals)]), ...stats.refused }
   // An inbox that knows the age of its oldest message leaves it out when nothing waits.
   const age = inbox.oldestWaitingMs ?? (pending.messages === 0 ? 0 : undefined)
   return [

@@ -26,6 +26,7 @@ import { type InboxFactory, isRelayInbox, type RelayInbox } from '../inbox/inbox
 import { memoryInbox } from '../inbox/memory.ts'
 import type { Observer } from '../inbox/observer.ts'
 import { consoleLog, type Log } from '../base/log.ts'
+import { isTextList } from '../wire/record.ts'
 
 /** The most that a receiver takes at once. */
 export interface Limits {
@@ -150,7 +151,7 @@ const vehiclesRules: Rules<VehiclesOptions> = {
   fields: required(
     {
       must: "must be a list of field names, or 'all'",
-      accepts: (value) => value === 'all' || (Array.isArray(value) && value.length > 0 && value.every(isText)),
+      accepts: (value) => value === 'all' || (isTextList(value) && value.length > 0),
     },
     "Name the fields to keep, for instance vehicles: { fields: ['BatteryLevel', 'Gear'] }.",
   ),
@@ -163,7 +164,6 @@ const vehiclesRules: Rules<VehiclesOptions> = {
   forgetAfterMs: wholeNumber(60_000),
 }
 
-const isText = (value: unknown): boolean => typeof value === 'string'
 const observerMembers: readonly (keyof Observer)[] = [
   ...(['attached', 'received', 'refused', 'tested', 'around', 'failed', 'settled', 'dead', 'gap'] as const),
 ]
@@ -174,7 +174,7 @@ const isObserver = (value: unknown): boolean =>
   observerMembers.every((name) => ['undefined', 'function'].includes(typeof Reflect.get(value, name)))
 
 const rules: Rules<ReceiverOptions> = {
-  // Checked by `createSecretCheck`, which never shows it.
+  // Checked by `createSecretCheck`, which never shows it, also when it is missing.
   secret: anything,
   format: oneOf('auto', 'service', 'vehicle_maker', 'event_collector'),
   decode: trueOrFalse,
@@ -221,11 +221,6 @@ type GivenOptions = (Omit<ReceiverOptions<never, never>, 'vehicles'> | Omit<Rece
 /** Checks options and fills in the defaults. Throws a `FleethookError` that names the option, what was given and what to do. */
 export function readOptions(options: GivenOptions): Settings {
   checkOptions('createReceiver', options, rules)
-  if (options.secret === undefined) {
-    throw new FleethookError('secret_missing', 'Option `secret` is missing.', {
-      hint: 'Give the value that was set as `auth` of the webhook (is the environment variable set?), or write out `secret: false` to accept everything.',
-    })
-  }
   return {
     secret: options.secret as Secret,
     format: options.format ?? 'auto',
@@ -261,30 +256,22 @@ function readVehicles(options: GivenOptions): VehiclesSettings | undefined {
   for (const name of [...(fields ?? []), ...Object.keys(deltas)]) {
     if (known.includes(name) && (fields === undefined || fields.includes(name))) continue
     const nearest = nearestField(name, fields === undefined || !known.includes(name) ? known : fields)
-    throw new FleethookError(
-      'option_invalid',
-      known.includes(name)
-        ? `Option \`vehicles.deltas\` of createReceiver names \`${name}\`, which is not among \`vehicles.fields\`.`
-        : `Option \`vehicles\` of createReceiver names \`${name}\`, which is not in the catalogue.`,
-      {
-        hint:
-          nearest === undefined ? 'Add a field of your own to the option `fields`.' : `Did you mean \`${nearest}\`?`,
-      },
-    )
+    const hint =
+      nearest === undefined ? 'Add a field of your own to the option `fields`.' : `Did you mean \`${nearest}\`?`
+    throw known.includes(name)
+      ? invalid('vehicles.deltas', `names \`${name}\`, which is not among \`vehicles.fields\``, hint)
+      : invalid('vehicles', `names \`${name}\`, which is not in the catalogue`, hint)
   }
   if (order === 'none') {
-    throw new FleethookError(
-      'option_invalid',
-      "Option `vehicles` of createReceiver needs the order of each vehicle's messages, and option `order` is 'none'.",
-      { hint: "Leave out `order`, or set it to 'vin'." },
-    )
+    const problem = "needs the order of each vehicle's messages, and option `order` is 'none'"
+    throw invalid('vehicles', problem, "Leave out `order`, or set it to 'vin'.")
   }
   if (decode === false) {
-    throw new FleethookError(
-      'option_invalid',
-      'Option `vehicles` of createReceiver compares decoded values, and option `decode` is false.',
-      { hint: 'Leave out `decode`. `event.raw` has every value as it was sent.' },
-    )
+    const problem = 'compares decoded values, and option `decode` is false'
+    throw invalid('vehicles', problem, 'Leave out `decode`. `event.raw` has every value as it was sent.')
   }
   return { fields, deltas, forgetAfterMs: given.forgetAfterMs }
 }
+
+const invalid = (option: string, problem: string, hint: string): FleethookError =>
+  new FleethookError('option_invalid', `Option \`${option}\` of createReceiver ${problem}.`, { hint })

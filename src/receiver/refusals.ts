@@ -1,6 +1,5 @@
 import { backgroundTimer, type Clock, type Timer } from '../base/clock.ts'
 import { guarded, type Log } from '../base/log.ts'
-import type { RuntimeRefusal } from '../hosting/drainable.ts'
 import { hintOf, type Refusal, type RefusalError, statusOf } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
@@ -10,7 +9,7 @@ import type { Observers } from './observers.ts'
 
 /** What the receiver knows about a refused request beside the reason. */
 interface RefusedDetails {
-  readonly door?: Door
+  readonly door?: Door | undefined
   /** Messages that were read and not kept. */
   readonly messages?: readonly Pick<InboxMessage, 'lane'>[]
   readonly isTest?: boolean
@@ -21,8 +20,8 @@ export interface Refusals {
   /** The number of refused requests by reason. */
   readonly counts: Readonly<Record<string, number>>
   note(refusal: Refusal, details?: RefusedDetails): void
-  /** A request was refused before the receiver saw it. */
-  noteByRuntime(error: RuntimeRefusal): void
+  /** The runtime refused a request before the receiver saw it. */
+  noteByRuntime(refusal: Pick<RefusedRequest, 'error' | 'status' | 'hint'>): void
   /** Logs what was counted since the last line. */
   flush(): void
   /** The receiver has drained: logs what was counted since the last line, and starts no timer any more. */
@@ -47,28 +46,15 @@ export const secretErrors: ReadonlySet<string> = /* @__PURE__ */ new Set<Refusal
   'secret_wrong',
 ])
 
-/** Requests that the runtime refuses before the receiver sees them. */
-const runtimeRefusals: Readonly<Record<RuntimeRefusal, { readonly status: number; readonly hint: string }>> = {
-  request_malformed: { status: 400, hint: 'The request is not HTTP. Look at a proxy that changes requests.' },
-  request_timeout: {
-    status: 408,
-    hint: 'The client sent its request too slowly: see `headersTimeoutMs` and `requestTimeoutMs` of serve.',
-  },
-  expectation_unsupported: { status: 417, hint: 'The request has an Expect header other than 100-continue.' },
-  headers_too_large: { status: 431, hint: 'The headers of the request are too large. Look at a proxy that adds some.' },
-  connections_exceeded: { status: 0, hint: 'There are too many connections at once: see `maxConnections` of serve.' },
-}
-
-/** Every reason of a runtime. */
-export const runtimeRefusalErrors: readonly RuntimeRefusal[] = /* @__PURE__ */ (() =>
-  Object.keys(runtimeRefusals) as RuntimeRefusal[])()
-
 /** The time that one log line covers, in milliseconds. */
 const windowMs = 10_000
 
+/** The part of a refusal that the log is about. `isAuthentic`: a message of the service is lost with the request. */
+type Kind = Pick<RefusedRequest, 'error' | 'hint' | 'isAuthentic'>
+
 interface LogWindow {
   readonly sinceMs: number
-  readonly kinds: Map<string, { count: number; hint: string | undefined }>
+  readonly kinds: Map<string, Kind & { count: number }>
   /** A lost message was reported by the last line or in this window. The next loss waits for the end of the window. */
   isLossReported: boolean
   /** Requests that a line has reported already. */
@@ -101,29 +87,30 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
     if (ended === undefined) return
     ended.timer?.cancel()
     current = undefined
-    const kinds = [...ended.kinds].toSorted(([, a], [, b]) => b.count - a.count)
-    const total = kinds.reduce((sum, [, { count }]) => sum + count, 0)
-    if (total <= ended.reported) return
-    const list = kinds.length === 1 ? kinds[0]?.[0] : kinds.map(([error, { count }]) => `${error} ${count}`).join(', ')
-    const refused = Object.fromEntries(kinds.map(([error, { count }]) => [error, count]))
+    const kinds = [...ended.kinds.values()].toSorted((a, b) => b.count - a.count)
+    const [most] = kinds
+    const total = kinds.reduce((sum, { count }) => sum + count, 0)
+    if (most === undefined || total <= ended.reported) return
+    const list = kinds.length === 1 ? most.error : kinds.map(({ error, count }) => `${error} ${count}`).join(', ')
+    const refused = Object.fromEntries(kinds.map(({ error, count }) => [error, count]))
     const seconds = Math.max(1, Math.round((clock.now() - ended.sinceMs) / 1000))
-    const advice = kinds[0] === undefined ? '' : adviceFor(kinds[0][0], kinds[0][1].hint)
     const requests = total === 1 ? '1 request' : `${total} requests`
-    guarded(() => log.warn(`${requests} refused in ${seconds} s: ${list}. ${advice}`, { refused }))
-    current = begin(kinds.some(([error]) => isLoss(error)))
+    guarded(() => log.warn(`${requests} refused in ${seconds} s: ${list}. ${adviceFor(most)}`, { refused }))
+    current = begin(kinds.some(({ isAuthentic }) => isAuthentic))
   }
 
-  function count(error: string, hint: string | undefined, details?: Record<string, unknown>): void {
+  function count(kind: Kind, details?: Record<string, unknown>): void {
+    const { error, isAuthentic } = kind
     // A runtime can end timers with the request that started them.
     if (current !== undefined && clock.now() - current.sinceMs > windowMs) flush()
     current ??= begin(false)
-    if (isLoss(error) && !current.isLossReported) {
+    if (isAuthentic && !current.isLossReported) {
       current.isLossReported = true
       current.reported += 1
-      guarded(() => log.warn(`1 request refused: ${error}. ${adviceFor(error, hint)}`, details))
+      guarded(() => log.warn(`1 request refused: ${error}. ${adviceFor(kind)}`, details))
     }
     const known = current.kinds.get(error)
-    if (known === undefined) current.kinds.set(error, { count: 1, hint })
+    if (known === undefined) current.kinds.set(error, { ...kind, count: 1 })
     else known.count += 1
     counts[error] = (counts[error] ?? 0) + 1
   }
@@ -141,28 +128,23 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
     },
     note(refusal, { door, messages = [], isTest = false } = {}) {
       const { error, eventNumber } = refusal
-      const hint = hintOf(refusal)
-      count(error, hint, eventNumber === undefined ? undefined : { eventNumber })
+      const kind = { error, hint: hintOf(refusal), isAuthentic: !ofStrangers.has(error) }
+      count(kind, eventNumber === undefined ? undefined : { eventNumber })
       // Under overload this is called for each message.
       if (observers.refused === undefined) return
       const vins = new Set(messages.flatMap(({ lane }) => vinOf(lane) ?? []))
-      const isAuthentic = !ofStrangers.has(error)
-      const status = statusOf(refusal)
-      call({ error, status, hint, isAuthentic, isTest, door, messages: messages.length, vins: [...vins] })
+      call({ ...kind, status: statusOf(refusal), isTest, door, messages: messages.length, vins: [...vins] })
     },
-    noteByRuntime(error) {
-      const { status, hint } = runtimeRefusals[error]
-      count(error, hint)
-      call({ error, status, hint, isAuthentic: false, isTest: false, door: undefined, messages: 0, vins: [] })
+    noteByRuntime({ error, status, hint }) {
+      const kind = { error, hint, isAuthentic: false }
+      count(kind)
+      call({ ...kind, status, isTest: false, door: undefined, messages: 0, vins: [] })
     },
   }
 }
 
-/** Whether a message of the service is lost with the request, as far as the receiver can tell. */
-const isLoss = (error: string): boolean => !ofStrangers.has(error) && !(error in runtimeRefusals)
-
-function adviceFor(error: string, hint: string | undefined): string {
-  const lost = isLoss(error) ? 'The service sends each message once, so a refused one is lost. ' : ''
+function adviceFor({ error, hint, isAuthentic }: Kind): string {
+  const lost = isAuthentic ? 'The service sends each message once, so a refused one is lost. ' : ''
   const rotation = secretErrors.has(error)
     ? ' If you just rotated the secret, give the receiver both secrets until no request has the old one.'
     : ''

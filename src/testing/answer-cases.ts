@@ -10,7 +10,7 @@ export interface AnswerCase extends Posted {
   /** `error` of a refusal. */
   readonly error?: string
   /** `invalid-event-number` of a refusal. */
-  readonly number?: number
+  readonly number?: number | undefined
 }
 
 /** A mark in messages. No answer may show it. */
@@ -30,40 +30,27 @@ const collectorPaths: readonly string[] = [
 ]
 const healthPaths: readonly string[] = ['/services/collector/health', '/services/collector/health/1.0']
 
-/** The parts of an answer that are compared. */
-type Expected = Required<Pick<AnswerCase, 'status' | 'code'>> & Pick<AnswerCase, 'error'>
-
-const accepted: Expected = { status: 200, code: 0 }
-
-type RefusalName =
-  | 'missing'
-  | 'scheme'
-  | 'wrong'
-  | 'empty'
-  | 'notJson'
-  | 'time'
-  | 'gzip'
-  | 'noEvent'
-  | 'blankEvent'
-  | 'tooLarge'
-  | 'encoding'
-  | 'method'
-
-/** The expected answers of refusals. */
-const refusals: Readonly<Record<RefusalName, Expected>> = {
-  missing: { status: 401, code: 2, error: 'authorization_missing' },
-  scheme: { status: 401, code: 3, error: 'authorization_scheme' },
-  wrong: { status: 403, code: 4, error: 'secret_wrong' },
-  empty: { status: 400, code: 5, error: 'body_empty' },
-  notJson: { status: 400, code: 6, error: 'body_not_json' },
-  time: { status: 400, code: 6, error: 'time_invalid' },
-  gzip: { status: 400, code: 6, error: 'body_gzip_broken' },
-  noEvent: { status: 400, code: 12, error: 'event_missing' },
-  blankEvent: { status: 400, code: 13, error: 'event_blank' },
-  tooLarge: { status: 413, code: 6, error: 'body_too_large' },
-  encoding: { status: 415, code: 6, error: 'encoding_unsupported' },
-  method: { status: 405, code: 405, error: 'method_not_allowed' },
+const refusals = {
+  authorization_missing: { status: 401, code: 2 },
+  authorization_scheme: { status: 401, code: 3 },
+  secret_wrong: { status: 403, code: 4 },
+  body_empty: { status: 400, code: 5 },
+  body_not_json: { status: 400, code: 6 },
+  time_invalid: { status: 400, code: 6 },
+  body_gzip_broken: { status: 400, code: 6 },
+  event_missing: { status: 400, code: 12 },
+  event_blank: { status: 400, code: 13 },
+  body_too_large: { status: 413, code: 6 },
+  encoding_unsupported: { status: 415, code: 6 },
+  method_not_allowed: { status: 405, code: 405 },
 }
+
+const accepts = (name: string, posted: Posted): AnswerCase => ({ name, ...posted, status: 200, code: 0 })
+
+/** `number` is that of the broken event. */
+const refuses = (name: string, error: keyof typeof refusals, posted: Posted, number?: number): AnswerCase => ({
+  ...{ name, ...posted, ...refusals[error], error, number },
+})
 
 /** A body in three chunks without a Content-Length. The cuts can fall inside a character. */
 export function chunked(text: string): () => PostedBody {
@@ -111,141 +98,99 @@ function bodyCases(secret: string, bodyBytes: number): readonly AnswerCase[] {
   const headers = { authorization: secret }
   const relayed = { authorization: `Splunk ${secret}` }
   const gzip = { ...headers, 'content-encoding': 'gzip' }
+  const typed = { ...headers, 'content-type': 'application/x-www-form-urlencoded' }
   const long = `{"vin":"V","x":"${'x'.repeat(bodyBytes)}"}`
-  const post = (
-    body: NonNullable<Posted['body']>,
-    more: NonNullable<Posted['headers']> = headers,
-  ): Pick<AnswerCase, 'headers' | 'body'> => ({
+  const post = (body: NonNullable<Posted['body']>, more: Posted['headers'] = headers): Posted => ({
     headers: more,
     body,
   })
-  const typed = { ...headers, 'content-type': 'application/x-www-form-urlencoded' }
+  const timed = (time: string): string => envelope.replace('1795255200.5', time)
   return [
-    {
-      name: 'A message is answered with exactly the success of the collector protocol',
-      ...post(state),
-      ...accepted,
-    },
-    { name: 'A wrong Content-Type makes no difference', ...post(state, typed), ...accepted },
-    { name: 'Several objects one after another are accepted', ...post(`${state}${state}\n ${state}`), ...accepted },
-    { name: 'A list of objects is accepted', ...post(`[${state},${state}]`), ...accepted },
-    { name: 'A body in chunks, without a Content-Length, is accepted', ...post(chunked(state)), ...accepted },
-    { name: 'A body in gzip is accepted', ...post(gzipped(`${state}${state}`), gzip), ...accepted },
-    { name: 'An unknown object is accepted', ...post('{"hello":"world"}'), ...accepted },
-    { name: 'An envelope is accepted at the root', ...post(envelope, relayed), ...accepted },
-    {
-      name: 'Time as text, and in milliseconds, is accepted',
-      ...post(
-        `${envelope.replace('1795255200.5', '"1795255200.5"')}${envelope.replace('1795255200.5', '1795255200500')}`,
-      ),
-      ...accepted,
-    },
-    { name: 'An empty body is refused', ...post(''), ...refusals.empty },
-    { name: 'A blank body is refused', ...post(' \r\n '), ...refusals.empty },
-    { name: 'An empty body in chunks is refused', ...post(chunked('')), ...refusals.empty },
-    { name: 'A body that is not JSON is refused', ...post('hello'), ...refusals.notJson },
-    { name: 'A bare scalar is refused', ...post('42'), ...refusals.notJson },
-    {
-      name: 'A list with a scalar in it is refused at the scalar',
-      ...post(`[${state},42]`),
-      ...refusals.notJson,
-      number: 1,
-    },
-    {
-      name: 'The answer has the number of the broken event of a batch',
-      ...post(`${state}${state}{"vin":`),
-      ...refusals.notJson,
-      number: 2,
-    },
-    { name: 'A wrong time is refused', ...post(envelope.replace('1795255200.5', '"noon"')), ...refusals.time },
-    { name: 'A body that is not gzip although its header says so is refused', ...post(state, gzip), ...refusals.gzip },
-    { name: 'Incomplete gzip is refused', ...post(torn(state), gzip), ...refusals.gzip },
-    { name: 'A body over the limit is refused', ...post(long), ...refusals.tooLarge },
-    { name: 'A body over the limit in chunks is refused', ...post(chunked(long)), ...refusals.tooLarge },
-    {
-      name: 'A gzip body that is over the limit when inflated is refused',
-      ...post(gzipped(long), gzip),
-      ...refusals.tooLarge,
-    },
-    {
-      name: 'Another encoding is refused',
-      ...post(state, { ...headers, 'content-encoding': 'br' }),
-      ...refusals.encoding,
-    },
-    ...collectorPaths.flatMap((path): readonly AnswerCase[] => [
-      { name: `Envelopes are accepted at ${path}`, path, ...post(`${envelope}${envelope}`, relayed), ...accepted },
-      {
-        name: `A foreign event does not sink its batch at ${path}`,
-        path,
-        ...post(`${envelope}{"event":"a line of a log","sourcetype":"syslog"}${envelope}`, relayed),
-        ...accepted,
-      },
-      {
-        name: `An envelope without event is refused at ${path}`,
-        path,
-        ...post('{"time":1}', relayed),
-        ...refusals.noEvent,
-        number: 0,
-      },
-      {
-        name: `An envelope with a blank event is refused at ${path}`,
-        path,
-        ...post(`${envelope}{"event":""}`, relayed),
-        ...refusals.blankEvent,
-        number: 1,
-      },
-    ]),
+    accepts('A message is answered with exactly the success of the collector protocol', post(state)),
+    accepts('A wrong Content-Type makes no difference', post(state, typed)),
+    accepts('Several objects one after another are accepted', post(`${state}${state}\n ${state}`)),
+    accepts('A list of objects is accepted', post(`[${state},${state}]`)),
+    accepts('A body in chunks, without a Content-Length, is accepted', post(chunked(state))),
+    accepts('A body in gzip is accepted', post(gzipped(`${state}${state}`), gzip)),
+    accepts('An unknown object is accepted', post('{"hello":"world"}')),
+    accepts('An envelope is accepted at the root', post(envelope, relayed)),
+    accepts(
+      'Time as text, and in milliseconds, is accepted',
+      post(`${timed('"1795255200.5"')}${timed('1795255200500')}`),
+    ),
+    refuses('An empty body is refused', 'body_empty', post('')),
+    refuses('A blank body is refused', 'body_empty', post(' \r\n ')),
+    refuses('An empty body in chunks is refused', 'body_empty', post(chunked(''))),
+    refuses('A body that is not JSON is refused', 'body_not_json', post('hello')),
+    refuses('A bare scalar is refused', 'body_not_json', post('42')),
+    refuses('A list with a scalar in it is refused at the scalar', 'body_not_json', post(`[${state},42]`), 1),
+    refuses(
+      'The answer has the number of the broken event of a batch',
+      'body_not_json',
+      post(`${state}${state}{"vin":`),
+      2,
+    ),
+    refuses('A wrong time is refused', 'time_invalid', post(timed('"noon"'))),
+    refuses('A body that is not gzip although its header says so is refused', 'body_gzip_broken', post(state, gzip)),
+    refuses('Incomplete gzip is refused', 'body_gzip_broken', post(torn(state), gzip)),
+    refuses('A body over the limit is refused', 'body_too_large', post(long)),
+    refuses('A body over the limit in chunks is refused', 'body_too_large', post(chunked(long))),
+    refuses('A gzip body that is over the limit when inflated is refused', 'body_too_large', post(gzipped(long), gzip)),
+    refuses('Another encoding is refused', 'encoding_unsupported', post(state, { ...gzip, 'content-encoding': 'br' })),
+    ...collectorPaths.flatMap((path): readonly AnswerCase[] => {
+      const at = (body: string): Posted => ({ path, headers: relayed, body })
+      const foreign = '{"event":"a line of a log","sourcetype":"syslog"}'
+      return [
+        accepts(`Envelopes are accepted at ${path}`, at(`${envelope}${envelope}`)),
+        accepts(`A foreign event does not sink its batch at ${path}`, at(`${envelope}${foreign}${envelope}`)),
+        refuses(`An envelope without event is refused at ${path}`, 'event_missing', at('{"time":1}'), 0),
+        refuses(
+          `An envelope with a blank event is refused at ${path}`,
+          'event_blank',
+          at(`${envelope}{"event":""}`),
+          1,
+        ),
+      ]
+    }),
   ]
 }
 
-/** Values of the Authorization header. */
 function secretCases(secret: string): readonly AnswerCase[] {
-  const authorized = (authorization: string): Pick<AnswerCase, 'headers' | 'body'> => ({
+  const sent = (authorization: string, body: NonNullable<Posted['body']> = state): Posted => ({
     headers: { authorization },
-    body: state,
+    body,
   })
   const basic = (password: string): string => `Basic ${btoa(`x:${password}`)}`
+  const wrong = `${secret}x`
   return [
-    { name: 'No Authorization is refused', body: state, ...refusals.missing },
-    { name: 'Another scheme is refused', ...authorized(`Bearer ${secret}`), ...refusals.scheme },
-    { name: 'A wrong secret is refused', ...authorized(`${secret}x`), ...refusals.wrong },
-    { name: 'A part of the secret is refused', ...authorized(secret.slice(0, -1)), ...refusals.wrong },
-    { name: 'The secret in another case is refused', ...authorized(swapped(secret)), ...refusals.wrong },
-    { name: "The collector's scheme word is accepted in any case", ...authorized(`sPLUNK ${secret}`), ...accepted },
-    { name: 'A wrong secret after the scheme word is refused', ...authorized(`Splunk ${secret}x`), ...refusals.wrong },
-    { name: 'HTTP Basic is refused at the root', ...authorized(basic(secret)), ...refusals.scheme },
-    { name: 'A secret in the query does not count', path: `/?token=${secret}`, body: state, ...refusals.missing },
-    {
-      name: 'The secret is checked before the body and its encoding',
-      headers: { authorization: `${secret}x`, 'content-encoding': 'br' },
+    refuses('No Authorization is refused', 'authorization_missing', { body: state }),
+    refuses('Another scheme is refused', 'authorization_scheme', sent(`Bearer ${secret}`)),
+    refuses('A wrong secret is refused', 'secret_wrong', sent(wrong)),
+    refuses('A part of the secret is refused', 'secret_wrong', sent(secret.slice(0, -1))),
+    refuses('The secret in another case is refused', 'secret_wrong', sent(swapped(secret))),
+    accepts("The collector's scheme word is accepted in any case", sent(`sPLUNK ${secret}`)),
+    refuses('A wrong secret after the scheme word is refused', 'secret_wrong', sent(`Splunk ${wrong}`)),
+    refuses('HTTP Basic is refused at the root', 'authorization_scheme', sent(basic(secret))),
+    refuses('A secret in the query does not count', 'authorization_missing', {
+      path: `/?token=${secret}`,
+      body: state,
+    }),
+    refuses('The secret is checked before the body and its encoding', 'secret_wrong', {
+      headers: { authorization: wrong, 'content-encoding': 'br' },
       body: 'no JSON',
-      ...refusals.wrong,
-    },
-    {
-      name: 'A wrong secret is refused before the body has arrived',
-      headers: { authorization: `${secret}x` },
-      body: unfinished('{"vin":'),
-      ...refusals.wrong,
-    },
+    }),
+    refuses(
+      'A wrong secret is refused before the body has arrived',
+      'secret_wrong',
+      sent(wrong, unfinished('{"vin":')),
+    ),
     ...collectorPaths.flatMap((path): readonly AnswerCase[] => {
-      const at = (authorization: string): Pick<AnswerCase, 'path' | 'headers' | 'body'> => ({
-        path,
-        headers: { authorization },
-        body: envelope,
-      })
+      const at = (authorization: string): Posted => ({ path, ...sent(authorization, envelope) })
       return [
-        {
-          name: `HTTP Basic with the secret as password is accepted at ${path}`,
-          ...at(basic(secret)),
-          ...accepted,
-        },
-        {
-          name: `HTTP Basic with another password is refused at ${path}`,
-          ...at(basic(`${secret}x`)),
-          ...refusals.wrong,
-        },
-        { name: `A bare secret is refused at ${path}`, ...at(secret), ...refusals.scheme },
-        { name: `No Authorization is refused at ${path}`, path, body: envelope, ...refusals.missing },
+        accepts(`HTTP Basic with the secret as password is accepted at ${path}`, at(basic(secret))),
+        refuses(`HTTP Basic with another password is refused at ${path}`, 'secret_wrong', at(basic(wrong))),
+        refuses(`A bare secret is refused at ${path}`, 'authorization_scheme', at(secret)),
+        refuses(`No Authorization is refused at ${path}`, 'authorization_missing', { path, body: envelope }),
       ]
     }),
   ]
@@ -258,33 +203,26 @@ function swapped(text: string): string {
   return letters.join('') === text ? `${text}-` : letters.join('')
 }
 
-/** Methods and paths. */
 function pathCases(secret: string): readonly AnswerCase[] {
-  const headers = { authorization: secret }
-  const relayed = { authorization: `Splunk ${secret}` }
-  const healthy = { status: 200, code: 17 } as const
+  const sent = { headers: { authorization: secret }, body: state }
+  const headers = { authorization: `Splunk ${secret}` }
+  const get = (path: string): Posted => ({ path, method: 'GET', headers })
   return [
-    { name: 'A trailing slash makes no difference at the root', path: '/', headers, body: state, ...accepted },
-    { name: 'A query makes no difference', path: '?from=here', headers, body: state, ...accepted },
+    accepts('A trailing slash makes no difference at the root', { ...sent, path: '/' }),
+    accepts('A query makes no difference', { ...sent, path: '?from=here' }),
     { name: 'OPTIONS needs no secret at the root', method: 'OPTIONS', status: 200 },
-    { name: 'GET is refused at the root', method: 'GET', headers, ...refusals.method },
-    { name: 'PUT is refused at the root', method: 'PUT', headers, body: state, ...refusals.method },
+    refuses('GET is refused at the root', 'method_not_allowed', { method: 'GET', headers: sent.headers }),
+    refuses('PUT is refused at the root', 'method_not_allowed', { ...sent, method: 'PUT' }),
     // Without a code, because a host that mounts the receiver can answer itself.
-    { name: 'An unknown path is not found', path: '/nothing-is-here', headers, body: state, status: 404 },
+    { name: 'An unknown path is not found', ...sent, path: '/nothing-is-here', status: 404 },
     ...collectorPaths.flatMap((path): readonly AnswerCase[] => [
-      {
-        name: `A trailing slash makes no difference at ${path}`,
-        path: `${path}/`,
-        headers: relayed,
-        body: envelope,
-        ...accepted,
-      },
+      accepts(`A trailing slash makes no difference at ${path}`, { path: `${path}/`, headers, body: envelope }),
       { name: `OPTIONS needs no secret at ${path}`, path, method: 'OPTIONS', status: 200 },
-      { name: `GET is refused at ${path}`, path, method: 'GET', headers: relayed, ...refusals.method },
+      refuses(`GET is refused at ${path}`, 'method_not_allowed', get(path)),
     ]),
     ...healthPaths.flatMap((path): readonly AnswerCase[] => [
-      { name: `GET ${path} needs no secret`, path, method: 'GET', ...healthy },
-      { name: `POST is refused at ${path}`, path, headers: relayed, body: envelope, ...refusals.method },
+      { name: `GET ${path} needs no secret`, path, method: 'GET', status: 200, code: 17 },
+      refuses(`POST is refused at ${path}`, 'method_not_allowed', { path, headers, body: envelope }),
     ]),
   ]
 }

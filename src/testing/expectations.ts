@@ -26,12 +26,10 @@ function sorted(value: unknown): string {
 
 /** Throws unless the promise rejects with a `FleethookError` of this code. */
 export async function rejects(promise: Promise<unknown>, code: ErrorCode): Promise<void> {
-  let thrown: unknown
-  try {
-    await promise
-  } catch (error) {
-    thrown = error
-  }
+  const thrown: unknown = await promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  )
   if (!(thrown instanceof FleethookError)) throw new Error(`Expected a rejection with a FleethookError ${code}.`)
   equal(thrown.code, code)
 }

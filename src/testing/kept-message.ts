@@ -15,7 +15,6 @@ export const usualSettings: InboxSettings = {
   onCapacity: silent,
 }
 
-/** A reason for a dead letter. */
 export const reason: DeadLetterReason = { error: 'Error: no', attempts: 5, diedAt: 1_700_000_000_000 }
 
 /** A UUIDv7 whose time is the number, so that ids sort like their numbers. */

@@ -94,50 +94,32 @@ export const message: MessageFactories = {
     return { ...base(details), topic: 'data', data }
   },
 
-  state(state: StateEvent['state'] = 'online', details: MessageDetails = {}): MessageOf<'state'> {
-    return { ...base(details), topic: 'state', state }
-  },
+  state: (state = 'online', details = {}) => ({ ...base(details), topic: 'state', state }),
 
-  vehicleData(
-    vehicleData: { readonly [key: string]: unknown } = {
+  vehicleData: (
+    vehicleData = {
       state: 'online',
       charge_state: { battery_level: 71, charging_state: 'Disconnected' },
       drive_state: { latitude: 52.3731, longitude: 4.8926, shift_state: null, speed: null },
       vehicle_state: { locked: true, odometer: 18_214.6 },
     },
-    details: MessageDetails = {},
-  ): MessageOf<'vehicle_data'> {
-    return { ...base(details), topic: 'vehicle_data', vehicleData }
-  },
+    details = {},
+  ) => ({ ...base(details), topic: 'vehicle_data', vehicleData }),
 
-  alerts(
-    alerts: readonly GivenAlert[] = [
-      { name: 'LowVoltageBatteryLow', startedAt: '2026-11-21T09:59:58Z', audiences: ['Customer', 'Service'] },
-    ],
-    details: MessageDetails = {},
-  ): MessageOf<'alerts'> {
-    return { ...base(details), topic: 'alerts', alerts: alerts.map((alert) => ({ audiences: ['Customer'], ...alert })) }
-  },
+  alerts: (
+    alerts = [{ name: 'LowVoltageBatteryLow', startedAt: '2026-11-21T09:59:58Z', audiences: ['Customer', 'Service'] }],
+    details = {},
+  ) => ({ ...base(details), topic: 'alerts', alerts: alerts.map((alert) => ({ audiences: ['Customer'], ...alert })) }),
 
-  errors(
-    errors: readonly GivenError[] = [
+  errors: (
+    errors = [
       { name: 'stream_backpressure', createdAt: '2026-11-21T09:59:59Z', tags: { dropped: '12' }, body: 'buffer full' },
     ],
-    details: MessageDetails = {},
-  ): MessageOf<'errors'> {
-    return { ...base(details), topic: 'errors', errors: errors.map((error) => ({ tags: {}, ...error })) }
-  },
+    details = {},
+  ) => ({ ...base(details), topic: 'errors', errors: errors.map((error) => ({ tags: {}, ...error })) }),
 
-  connectivity(
-    connection: { readonly status?: string; readonly networkInterface?: string; readonly connectionId?: string } = {},
-    details: MessageDetails = {},
-  ): MessageOf<'connectivity'> {
-    return {
-      ...base(details),
-      topic: 'connectivity',
-      status: connection.status ?? 'connected',
-      networkInterface: connection.networkInterface ?? 'cellular',
-      connectionId: connection.connectionId ?? '7d1b2c9e',
-    }
-  },
+  connectivity: (
+    { status = 'connected', networkInterface = 'cellular', connectionId = '7d1b2c9e' } = {},
+    details = {},
+  ) => ({ ...base(details), topic: 'connectivity', status, networkInterface, connectionId }),
 }

@@ -1,7 +1,5 @@
-/** The body of a request. */
 export type PostedBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>>
 
-/** A request to post. */
 export interface Posted {
   /** Below the receiver's URL. */
   readonly path?: string
@@ -11,7 +9,6 @@ export interface Posted {
   readonly body?: PostedBody | (() => PostedBody | Promise<PostedBody>)
 }
 
-/** The answer to a request. */
 export interface Answered {
   readonly status: number
   readonly headers: Headers

@@ -34,7 +34,6 @@ interface Process {
   readonly runs: Run[]
 }
 
-/** What a handler does in one check. */
 type Handle = (run: Run) => unknown
 
 const vinOf = (n: number): string => `0FLEETV14T${String(n).padStart(7, '0')}`
@@ -100,7 +99,6 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
     })
   }
 
-  /** Waits until it is so. */
   async function until(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
     for (const endsAtMs = Date.now() + patienceMs; !(await isSo());) {
       if (Date.now() > endsAtMs) throw new Error(`Expected within ${patienceMs} ms that ${what}.`)
@@ -122,11 +120,7 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
     const statuses = await Promise.all(numbers.map((n) => post(receiver, n % 10, n)))
     equal([...new Set(statuses)], [200])
     await until('200 handlers have run', () => runs.length === 200)
-    for (let vehicle = 0; vehicle < 10; vehicle += 1)
-      equal(
-        numbersOf(runs, vehicle),
-        numbers.filter((n) => n % 10 === vehicle),
-      )
+    inOrderByVehicle(runs, numbers)
   })
 
   check('All messages of a body are kept', async (begin) => {
@@ -152,11 +146,7 @@ export function relayConformance({ inbox, patienceMs = 30_000 }: RelayUnderTest)
     await until('200 handlers have run', () => processes.flatMap(({ runs }) => runs).length >= 200)
     // Time for one that runs a second time.
     await pause(systemClock, 200)
-    for (let vehicle = 0; vehicle < 10; vehicle += 1)
-      equal(
-        numbersOf(started, vehicle),
-        numbers.filter((n) => n % 10 === vehicle),
-      )
+    inOrderByVehicle(started, numbers)
   })
 
   check('What a drained process leaves is handled by the next one', async (begin) => {
@@ -253,4 +243,12 @@ function summary(runs: readonly Run[]): readonly (readonly [string, number])[] {
 
 function numbersOf(runs: readonly Run[], vehicle: number): readonly number[] {
   return summary(runs).flatMap(([vin, number]) => (vin === vinOf(vehicle) ? [number] : []))
+}
+
+/** Throws unless each of ten vehicles has its numbers, in their order. */
+function inOrderByVehicle(runs: readonly Run[], numbers: readonly number[]): void {
+  for (let vehicle = 0; vehicle < 10; vehicle += 1) {
+    const own = numbers.filter((n) => n % 10 === vehicle)
+    equal(numbersOf(runs, vehicle), own)
+  }
 }

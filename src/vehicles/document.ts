@@ -1,4 +1,5 @@
 import type { FieldValue } from '../events/values.ts'
+import { isJsonObject, type JsonObject } from '../wire/record.ts'
 
 /** A value of a `vehicle_data` document under the name of its telemetry field. */
 interface DocumentValue {
@@ -104,10 +105,7 @@ const doorMembers = {
 } as const
 
 /** The values of telemetry fields in a document. Members that are missing, or have another shape, are ignored. */
-export function* documentValues(
-  document: { readonly [key: string]: unknown },
-  createdMs: number,
-): Generator<DocumentValue, void> {
+export function* documentValues(document: JsonObject, createdMs: number): Generator<DocumentValue, void> {
   for (const [section, entries] of Object.entries(documentFields)) {
     const members = record(document[section])
     if (members === undefined) continue
@@ -134,7 +132,7 @@ function read(entry: FieldSource, value: unknown): Omit<DocumentValue, 'atMs'> |
   return value === null ? { field, value, tolerance: 0 } : undefined
 }
 
-function* doors(members: Members | undefined, createdMs: number): Generator<DocumentValue, void> {
+function* doors(members: JsonObject | undefined, createdMs: number): Generator<DocumentValue, void> {
   if (members === undefined) return
   const entries = Object.entries(doorMembers).map(([member, door]) => [door, members[member]] as const)
   if (!entries.every(([, value]) => typeof value === 'number')) return
@@ -143,7 +141,7 @@ function* doors(members: Members | undefined, createdMs: number): Generator<Docu
 }
 
 /** The location is only in a document whose request asked for it. */
-function* place(members: Members | undefined, createdMs: number): Generator<DocumentValue, void> {
+function* place(members: JsonObject | undefined, createdMs: number): Generator<DocumentValue, void> {
   if (members === undefined) return
   const { latitude, longitude, gps_as_of: seconds } = members
   if (typeof latitude !== 'number' || typeof longitude !== 'number') return
@@ -151,13 +149,9 @@ function* place(members: Members | undefined, createdMs: number): Generator<Docu
   yield { field: 'Location', value: { latitude, longitude }, atMs, tolerance: 0 }
 }
 
-type Members = { readonly [key: string]: unknown }
-
-function record(value: unknown): Members | undefined {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : undefined
-}
+const record = (value: unknown): JsonObject | undefined => (isJsonObject(value) ? value : undefined)
 
 /** When a section was read, as it says itself. It is never newer than the document. */
-function timeOf({ timestamp }: Members, createdMs: number): number {
+function timeOf({ timestamp }: JsonObject, createdMs: number): number {
   return typeof timestamp === 'number' && timestamp > 0 ? Math.min(timestamp, createdMs) : createdMs
 }

@@ -150,16 +150,19 @@ class Grid {
       for (const held of cells.values()) for (const { indexed } of held) found(indexed)
   }
 
-  at({ latitude, longitude }: Location, found: (indexed: IndexedEdge) => void): void {
+  at(location: Location, found: (indexed: IndexedEdge) => void): void {
+    const { latitude, longitude } = location
     for (const [level, cells] of this.#levels) {
       const held = cells.get(keyOf(rowOf(latitude, level), columnOf(longitude, level)))
       if (held === undefined) continue
-      for (const { indexed, bounds } of held) {
-        const { south, west, north, east } = bounds
-        if (latitude >= south && latitude <= north && longitude >= west && longitude <= east) found(indexed)
-      }
+      for (const { indexed, bounds } of held) if (isWithin(bounds, location)) found(indexed)
     }
   }
+}
+
+/** Whether a location lies in a box. */
+export function isWithin({ south, west, north, east }: Bounds, at: Location): boolean {
+  return at.latitude >= south && at.latitude <= north && at.longitude >= west && at.longitude <= east
 }
 
 const cellDegrees = (level: number): number => 360 / 2 ** level

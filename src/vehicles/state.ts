@@ -75,18 +75,8 @@ const mostConnections = 8
 
 type Memory = Readonly<Record<string, EdgeMemory>>
 
-interface StateParts {
-  readonly seq: number
-  readonly seenMs: number
-  readonly values: readonly (FieldValue | undefined)[]
-  readonly ats: readonly number[]
-  readonly seqs: readonly number[]
-  readonly invalid: Readonly<Record<number, number>> | undefined
-  readonly bases: Readonly<Record<number, number>> | undefined
-  readonly link: Link | undefined
-  readonly memory: Memory | undefined
-  readonly gapTo: number
-}
+/** What messages change of a state. */
+type StateParts = Omit<VehicleState, 'vin' | 'slots' | 'text' | 'with'>
 
 const nothing: readonly never[] = []
 
@@ -94,7 +84,7 @@ const nothing: readonly never[] = []
  * The newest values of one vehicle. It never changes: a message makes a new state. It is a class with plain lists by slot, because
  * a hundred thousand of them must fit in 100 MB.
  */
-export class VehicleState implements StoredVehicle, StateParts {
+export class VehicleState implements StoredVehicle {
   readonly vin: string
   readonly slots: Slots
   /** The `seq` of the newest message that the state includes. */
@@ -140,7 +130,7 @@ export class VehicleState implements StoredVehicle, StateParts {
   }
 
   /** Reads what {@link text} wrote. Fields that are no longer kept are left out. */
-  static read({ vin, seq, seenMs, text }: ReadableRow, slots: Slots): VehicleState {
+  static read({ vin, seq, seenMs, text }: StoredRow, slots: Slots): VehicleState {
     const row: StoredState = JSON.parse(text)
     const values: (FieldValue | undefined)[] = []
     const ats: number[] = []
@@ -199,7 +189,8 @@ export class VehicleState implements StoredVehicle, StateParts {
   }
 }
 
-interface ReadableRow {
+/** A state as a store returns it. */
+export interface StoredRow {
   readonly vin: string
   readonly seq: number
   readonly seenMs: number
@@ -223,7 +214,7 @@ interface StoredState {
   readonly gapTo?: number
 }
 
-/** A copy that may change. */
+/** A copy that may change. To spread the state would take three times as long. */
 const partsOf = (state: VehicleState): { -readonly [Name in keyof StateParts]: StateParts[Name] } => ({
   seq: state.seq,
   seenMs: state.seenMs,

@@ -2,15 +2,24 @@ import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent, GapEvent } from '../events/event.ts'
-import { builtInFields, type BuiltInFields, type FieldCatalogue, nearestField } from '../events/fields.ts'
+import { type BuiltInFields, type FieldCatalogue, guessOf, isInCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import { firstSeqAt, seqOf } from '../inbox/delivery-id.ts'
 import type { InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
-import type { AnyVehicleView, Change, Edge, Occurrence, VehicleView } from './edge.ts'
+import type { AnyVehicleView, Change, Edge, EdgeMemory, Occurrence, VehicleView } from './edge.ts'
 import { EdgeIndex } from './edge-index.ts'
-import { applied, type Applied, type Arrival, gapEnd, type Slots, Snapshot, VehicleState } from './state.ts'
+import {
+  applied,
+  type Applied,
+  type Arrival,
+  gapEnd,
+  type Slots,
+  Snapshot,
+  type StoredRow,
+  VehicleState,
+} from './state.ts'
 
 /** The newest state of each vehicle: `receiver.vehicles`. */
 export interface Vehicles<Fields extends FieldCatalogue = BuiltInFields> {
@@ -104,11 +113,7 @@ export class Step {
   }
 }
 
-interface KeptStep {
-  readonly vin: string
-  readonly seq: number
-  readonly seenMs: number
-  readonly text: string
+interface KeptStep extends StoredRow {
   readonly nowMs: number
   readonly gapTo: number
   readonly all: readonly Change[]
@@ -447,13 +452,11 @@ interface Advanced {
 const seqNow = Number.MAX_SAFE_INTEGER
 
 /** Stores what edges remember, without edges that are no longer registered. */
-function remembering(state: VehicleState, memory: Map<string, EdgeMemoryValue>, edges: EdgeIndex): VehicleState {
+function remembering(state: VehicleState, memory: Map<string, EdgeMemory>, edges: EdgeIndex): VehicleState {
   for (const name of memory.keys()) if (!edges.has(name)) memory.delete(name)
   if (memory.size === 0) return state.memory === undefined ? state : state.with({ memory: undefined })
   return state.with({ memory: Object.fromEntries(memory) })
 }
-
-type EdgeMemoryValue = NonNullable<VehicleState['memory']>[string]
 
 /** The event of a message. A message that cannot be read is a dead letter, and changes no state. */
 function readable(
@@ -474,15 +477,12 @@ export function checkEdge(edge: unknown, slots: Slots, ownFields: FieldCatalogue
       hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
     })
   }
-  const unknown = edge.reads.find((field) => !Object.hasOwn(builtInFields, field) && !Object.hasOwn(ownFields, field))
+  const unknown = edge.reads.find((field) => !isInCatalogue(field, ownFields))
   if (unknown !== undefined) {
-    const nearest = nearestField(unknown, [...Object.keys(builtInFields), ...Object.keys(ownFields)])
     throw new FleethookError(
       'handler_invalid',
       `The edge \`${edge.name}\` reads \`${unknown}\`, which is not in the catalogue.`,
-      {
-        hint: `${nearest === undefined ? '' : `Did you mean \`${nearest}\`? `}Add a field of your own to the option \`fields\`.`,
-      },
+      { hint: `${guessOf(unknown, ownFields)}Add a field of your own to the option \`fields\`.` },
     )
   }
   const missing = edge.reads.find((field) => !slots.keeps(field))

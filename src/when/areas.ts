@@ -111,11 +111,6 @@ export function polygon(corners: readonly Location[]): Area {
   }
 }
 
-/** Whether a location lies in a box. */
-export function isWithin({ south, west, north, east }: Bounds, at: Location): boolean {
-  return at.latitude >= south && at.latitude <= north && at.longitude >= west && at.longitude <= east
-}
-
 /** A box with at least `meters` added on each side. At a pole or the date line it goes all around the earth. */
 export function widened({ south, west, north, east }: Bounds, meters: number): Bounds {
   // A little more, at least 0.1 mm, because the box must not cut off what rounding puts on its side.

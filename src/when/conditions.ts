@@ -21,7 +21,17 @@ export function valueCondition(name: string, field: string, isTrue: (value: Fiel
   }
 }
 
-export function isInside(area: Area): Condition {
+/**
+ * True when the vehicle's `Location` is in an area.
+ *
+ * @example
+ * ```ts
+ * import { circle, inside } from 'fleethook/when'
+ *
+ * export const isAtTheDepot = inside(circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 }))
+ * ```
+ */
+export function inside(area: Area): Condition {
   checkArea('inside', area)
   return {
     name: `inside(${area.name})`,
@@ -34,20 +44,38 @@ export function isInside(area: Area): Condition {
   }
 }
 
-/** True when all are true, false when one is false, and otherwise neither. */
-export function allOf(conditions: readonly Condition[]): Condition {
+/**
+ * True when all of the conditions are true, false when one is false, and otherwise neither.
+ *
+ * @example
+ * ```ts
+ * import { all, below, is } from 'fleethook/when'
+ *
+ * export const isParkedLow = all(is('Gear', 'P'), below('BatteryLevel', 20))
+ * ```
+ */
+export function all(...conditions: readonly Condition[]): Condition {
   checkConditions('all', conditions)
   const bounds = conditions.find((condition) => condition.bounds !== undefined)?.bounds
   return {
     ...joined('all', conditions),
     // Where one is false, all of them together are.
     ...(bounds === undefined ? {} : { bounds }),
-    test: (vehicle) => not(decided(conditions, vehicle, false)),
+    test: (vehicle) => opposite(decided(conditions, vehicle, false)),
   }
 }
 
-/** True when one is true, false when all are false, and otherwise neither. */
-export function anyOf(conditions: readonly Condition[]): Condition {
+/**
+ * True when one of the conditions is true, false when all are false, and otherwise neither.
+ *
+ * @example
+ * ```ts
+ * import { any, is } from 'fleethook/when'
+ *
+ * export const isPluggedIn = any(is('DetailedChargeState', 'Charging'), is('DetailedChargeState', 'Complete'))
+ * ```
+ */
+export function any(...conditions: readonly Condition[]): Condition {
   checkConditions('any', conditions)
   const bounds = around(conditions)
   return {
@@ -57,12 +85,22 @@ export function anyOf(conditions: readonly Condition[]): Condition {
   }
 }
 
-export function notOf(condition: Condition): Condition {
+/**
+ * True when the condition is false, false when it is true, and otherwise neither.
+ *
+ * @example
+ * ```ts
+ * import { is, not } from 'fleethook/when'
+ *
+ * export const moves = not(is('Gear', 'P'))
+ * ```
+ */
+export function not(condition: Condition): Condition {
   checkConditions('not', [condition])
-  return { ...joined('not', [condition]), test: (vehicle) => not(condition.test(vehicle)) }
+  return { ...joined('not', [condition]), test: (vehicle) => opposite(condition.test(vehicle)) }
 }
 
-const not = (truth: boolean | undefined): boolean | undefined => (truth === undefined ? undefined : !truth)
+const opposite = (truth: boolean | undefined): boolean | undefined => (truth === undefined ? undefined : !truth)
 
 /** True when one of the conditions is `deciding`, false when none can be, and otherwise neither. */
 function decided(conditions: readonly Condition[], vehicle: AnyVehicleView, deciding: boolean): boolean | undefined {

@@ -149,38 +149,24 @@ function changeOf(
   return change
 }
 
-export function becomesEdge(
+export function valueEdge(
+  what: 'becomes' | 'ceases',
   catalogue: FieldCatalogue,
   field: string,
   value: FieldValue,
   options: FirstOption & InvalidOption = {},
 ): VehicleEdge<Change> {
-  checkOptions<FirstOption & InvalidOption>('becomes', options, { first: trueOrFalse, invalid: trueOrFalse })
-  checkConstant('becomes', catalogue, field, value, options.invalid)
+  if (what === 'becomes')
+    checkOptions<FirstOption & InvalidOption>(what, options, { first: trueOrFalse, invalid: trueOrFalse })
+  else checkOptions<InvalidOption>(what, options, { invalid: trueOrFalse })
+  checkConstant(what, catalogue, field, value, options.invalid)
   return edge({
-    name: `becomes(${field},${JSON.stringify(value)}${marks(options)})`,
+    name: `${what}(${field},${JSON.stringify(value)}${marks(options)})`,
     fields: [field],
     detect(step) {
       const change = changeOf(step, field, options)
-      return change !== undefined && isDeepEqual(change.to, value) ? { happened: change } : undefined
-    },
-  })
-}
-
-export function ceasesEdge(
-  catalogue: FieldCatalogue,
-  field: string,
-  value: FieldValue,
-  options: InvalidOption = {},
-): VehicleEdge<Change> {
-  checkOptions<InvalidOption>('ceases', options, { invalid: trueOrFalse })
-  checkConstant('ceases', catalogue, field, value, options.invalid)
-  return edge({
-    name: `ceases(${field},${JSON.stringify(value)}${marks(options)})`,
-    fields: [field],
-    detect(step) {
-      const change = changeOf(step, field, options)
-      return change !== undefined && isDeepEqual(change.from, value) ? { happened: change } : undefined
+      const compared = what === 'becomes' ? change?.to : change?.from
+      return change !== undefined && isDeepEqual(compared, value) ? { happened: change } : undefined
     },
   })
 }

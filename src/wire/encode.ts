@@ -2,8 +2,8 @@ import { FleethookError } from '../base/errors.ts'
 import type { Alert, Format, Meta, VehicleError, WireTopic } from '../events/event.ts'
 import { builtInFields, type FieldCatalogue, type FieldType } from '../events/fields.ts'
 import { wrapperOf } from './data.ts'
-import { topicOfLabel } from './envelope.ts'
-import { readStructure } from './field-types.ts'
+import { topicOfLabel, wireTopics } from './envelope.ts'
+import { isEmpty, pascal, readStructure, snake } from './field-types.ts'
 import { isJsonObject, type JsonObject, wireObject, type WireObject } from './record.ts'
 import { readInstant } from './scalars.ts'
 import { wrapperText } from './wrappers.generated.ts'
@@ -44,9 +44,6 @@ function makerWrappers(): ReadonlyMap<string, string> {
 
 const renamed = (flags: JsonObject, rename: (name: string) => string): JsonObject =>
   Object.fromEntries(Object.entries(flags).map(([name, flag]) => [rename(name), flag]))
-const pascal = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1)
-const snake = (name: string): string => name.replaceAll(/[A-Z]|\d/g, (part) => `_${part.toLowerCase()}`)
-
 /** The wrapper of a structure. The normalizer makes complete structures, so their shape tells which one it is. */
 function structureOf(value: JsonObject): 'locationValue' | 'doorValue' | 'tireLocationValue' | 'timeValue' | undefined {
   const structure = readStructure(value, undefined)
@@ -104,10 +101,6 @@ function encodePlain(value: unknown, type: FieldType | undefined): unknown {
     : structure === 'tireLocationValue'
       ? renamed(value, snake)
       : value
-}
-
-function isEmpty(value: unknown): boolean {
-  return isJsonObject(value) && Object.keys(value).length === 0
 }
 
 /**
@@ -283,7 +276,7 @@ function envelopeTime(createdAt: string): number {
  */
 export function encode(event: Encodable, format: Format, fields: FieldCatalogue = builtInFields): JsonObject {
   if (event.topic === 'unknown') return event.raw
-  if (!(event.topic in known)) {
+  if (!wireTopics.includes(event.topic)) {
     throw new FleethookError(
       'encode_unsupported',
       `An event of topic ${JSON.stringify(event.topic)} is never sent, so no format has it.`,
@@ -306,15 +299,6 @@ export function encode(event: Encodable, format: Format, fields: FieldCatalogue 
   const payload = payloadOf(event, format, fields)
   message['event'] = event.topic === 'data' ? payload['data'] : payload
   return message
-}
-
-const known: { readonly [Topic in WireTopic]: true } = {
-  data: true,
-  state: true,
-  vehicle_data: true,
-  alerts: true,
-  errors: true,
-  connectivity: true,
 }
 
 /**

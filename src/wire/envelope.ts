@@ -1,6 +1,6 @@
 import type { Meta, WireTopic } from '../events/event.ts'
 import type { Door } from '../http/paths.ts'
-import { asJsonObject, emptyObject, isPresent, type JsonObject, wireObject } from './record.ts'
+import { asJsonObject, emptyObject, isPresent, isTextList, type JsonObject, wireObject } from './record.ts'
 import { lastDateMs, readDecimal } from './scalars.ts'
 
 /** The first of these top-level keys that a message has names its topic. */
@@ -99,7 +99,7 @@ function fits(key: string, value: unknown): boolean {
     case 'isCache':
       return typeof value === 'boolean'
     case 'changed':
-      return Array.isArray(value) && value.every((name) => typeof name === 'string')
+      return isTextList(value)
     // Only fleethook sets these.
     case 'createdAtMissing':
     case 'conflated':

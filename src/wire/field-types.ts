@@ -1,7 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import { builtInFields, type EnumType, type FieldCatalogue, type FieldType } from '../events/fields.ts'
 import type { Doors, FieldValue, Location, Tires, TimeOfDay } from '../events/values.ts'
-import { asJson, isJsonObject, type JsonObject } from './record.ts'
+import { asJson, isJsonObject, isTextList, type JsonObject } from './record.ts'
 import { readClockText, readDecimal } from './scalars.ts'
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
@@ -28,14 +28,13 @@ export const tiresWithoutWarning: Tires = {
   semiRearAxleRight2: false,
 }
 
+export const pascal = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1)
+export const snake = (name: string): string => name.replaceAll(/[A-Z]|\d/g, (part) => `_${part.toLowerCase()}`)
+
 /** Maps every spelling of a name (`driverFront`, `DriverFront`, `driver_front`) to the name. */
 function spellings<Flags extends object>(flags: Flags): ReadonlyMap<string, Extract<keyof Flags, string>> {
   const names = new Map<string, Extract<keyof Flags, string>>()
-  for (const name in flags) {
-    const pascal = name.charAt(0).toUpperCase() + name.slice(1)
-    const snake = name.replaceAll(/[A-Z]|\d/g, (part) => `_${part.toLowerCase()}`)
-    for (const spelling of [name, pascal, snake]) names.set(spelling, name)
-  }
+  for (const name in flags) for (const spelling of [name, pascal(name), snake(name)]) names.set(spelling, name)
   return names
 }
 
@@ -182,7 +181,7 @@ function unquoted(text: string): string {
 }
 
 /** Whether a value is `{}`, which stands for false, zero or closed where an emitter leaves those out. */
-function isEmpty(value: unknown): boolean {
+export function isEmpty(value: unknown): boolean {
   if (!isJsonObject(value)) return false
   for (const _ in value) return false
   return true
@@ -254,10 +253,6 @@ const readers: ReadonlyMap<unknown, ValueReader> = /* @__PURE__ */ new Map<Exclu
   ['any', readAny],
 ])
 
-function isTextList(value: unknown): value is readonly string[] {
-  return Array.isArray(value) && value.every((item) => typeof item === 'string')
-}
-
 function readerOf(name: string, type: unknown): ValueReader {
   const reader = readers.get(type)
   if (reader !== undefined) return reader
@@ -268,9 +263,7 @@ function readerOf(name: string, type: unknown): ValueReader {
   throw new FleethookError(
     'option_invalid',
     `fields.${name} is ${JSON.stringify(type) ?? String(type)}, which is not the type of a field.`,
-    {
-      hint: `Use one of ${[...readers.keys()].join(', ')}, or { enum: ['On', 'Off'] }.`,
-    },
+    { hint: `Use one of ${[...readers.keys()].join(', ')}, or { enum: ['On', 'Off'] }.` },
   )
 }
 

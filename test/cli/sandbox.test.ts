@@ -1,4 +1,5 @@
 import { mkdtempSync, statSync, writeFileSync } from 'node:fs'
+import type { ServerResponse } from 'node:http'
 import { createServer } from 'node:https'
 import { connect } from 'node:net'
 import { once } from 'node:events'
@@ -7,6 +8,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { afterEach, describe, expect, test } from 'vitest'
 import { createPost } from '../../adapters/cli/sandbox-server.ts'
+import { few } from '../form.ts'
 import { certificate, privateKey } from '../runtimes/certificate.ts'
 import { command, type Running, start } from './command.ts'
 import { type Endpoint, endpoint } from './endpoint.ts'
@@ -186,7 +188,7 @@ describe('fleethook sandbox', () => {
     expect(answer).toMatch(/^HTTP\/1\.1 400/)
   })
 
-  test.each([
+  const wrong = [
     [['--speed', '-1']],
     [['--firmware', 'new']],
     [['--rate-limit', '0']],
@@ -194,7 +196,8 @@ describe('fleethook sandbox', () => {
     [['--port', 'x']],
     [['--stream', 'BatteryLevel']],
     [['--commands', 'some']],
-  ])('bad usage %j ends with 2', async (args) => {
+  ] as const
+  test.each(few(wrong))('bad usage %j ends with 2', async (args) => {
     expect((await command(['sandbox', ...args], { SERVICE_API_KEY: key })).status).toBe(2)
   })
 })
@@ -214,4 +217,20 @@ test('a certificate that nobody trusts is refused when `verify` is true, and tak
   expect(await post({ ...message, verify: false })).toBe(200)
   close()
   server.close()
+})
+
+test('a webhook that does not answer ends with the reason of the signal, before and after its headers', async () => {
+  const late = new DOMException('No answer in time.', 'TimeoutError')
+  const { post, close } = createPost()
+  for (const begin of [() => {}, (response: ServerResponse) => void response.writeHead(200).write('a')]) {
+    const controller = new AbortController()
+    const webhook = await endpoint((_posted, response) => {
+      begin(response)
+      setTimeout(() => controller.abort(late), 50)
+    })
+    opened.push(webhook)
+    const posted = post({ url: webhook.url, headers: {}, body: '{}', verify: true, signal: controller.signal })
+    await expect(posted).rejects.toBe(late)
+  }
+  close()
 })

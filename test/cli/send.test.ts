@@ -5,6 +5,7 @@ import type { FleetEvent } from 'fleethook'
 import { normalize } from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 import * as z from 'zod'
+import { few } from '../form.ts'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
 import { command } from './command.ts'
 import { endpoint, success, type Posted } from './endpoint.ts'
@@ -43,12 +44,13 @@ describe('fleethook send posts as the service does', () => {
     }
   })
 
-  test.each([
+  const schemes = [
     ['service', secret, secret],
-    ['vehicle_maker', secret, secret],
     ['event_collector', secret, `Splunk ${secret}`],
+    ['vehicle_maker', secret, secret],
     ['event_collector', `Bearer ${secret}`, `Bearer ${secret}`],
-  ])('%s with %j sends %j', async (format, given, sent) => {
+  ] as const
+  test.each(few(schemes))('%s with %j sends %j', async (format, given, sent) => {
     await using server = await endpoint()
     await command(['send', '--url', server.url, '--secret', given, '--format', format, '--count', '5', ...fast])
     expect(server.posted.map(({ headers }) => headers.authorization)).toEqual(Array.from({ length: 5 }, () => sent))

@@ -20,6 +20,8 @@ export interface Program {
   readonly call: string
   /** What the expression needs. */
   readonly imports: string
+  /** What the file reads beside the address and the key. */
+  readonly env?: Readonly<Record<string, string>>
 }
 
 /** What a program saw on a runtime of the service at this address. */
@@ -27,7 +29,7 @@ export async function seenOn(runtime: Runtime, program: Program, url: string, ke
   if (runtime !== 'workerd') {
     const flags = runtime === 'deno' ? ['run', '--allow-all'] : []
     const file = runtime === 'node20' ? await compiled(program.file) : `${programs}${program.file}`
-    const env = { ...process.env, SERVICE_URL: url, SERVICE_API_KEY: key }
+    const env = { ...process.env, ...program.env, SERVICE_URL: url, SERVICE_API_KEY: key }
     const { stdout } = await promisify(execFile)(runtimePath(runtime), [...flags, file], { env })
     return JSON.parse(stdout)
   }

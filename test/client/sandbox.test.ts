@@ -3,15 +3,21 @@ import { serve } from '@hono/node-server'
 import { createSandbox } from 'fleethook/sandbox'
 import { expect, test } from 'vitest'
 import type { Runtime } from '../../scripts/runtimes.ts'
-import { failureModes } from './programs/sandbox-journey.ts'
+import { inForm } from '../form.ts'
+import type { FailureMode } from './programs/sandbox-journey.ts'
 import { everywhere, inThisForm } from '../runtimes/targets.ts'
 import { type Program, seenOn } from './running.ts'
 
 const apiKey = 'the-key-of-the-business'
+const failureModes = inForm<readonly FailureMode[]>({
+  short: ['none', '502', 'cut', 'silent'],
+  full: ['none', '500', '502', '429', 'slow', 'cut', 'drop', 'silent', 'garbage'],
+})
 const program: Program = {
   file: 'run-sandbox.ts',
   imports: "import { everyMode } from './sandbox-journey.ts'",
-  call: 'everyMode(service, key)',
+  call: `everyMode(service, key, ${JSON.stringify(failureModes)})`,
+  env: { MODES: JSON.stringify(failureModes) },
 }
 
 /** What the journey sees, whatever fails. */

@@ -21,10 +21,10 @@ const run = inForm({ full: 1, long: Math.floor(Date.now() / 1000) % 1_000_000_00
 const million = 1_000_000
 const campaigns = inForm<readonly (readonly [Runtime, 'normalizer' | 'http', number])[]>({
   short: [
-    ['node24', 'normalizer', 3_000],
-    ['node24', 'http', 1_000],
-    ['bun', 'http', 500],
-    ['deno', 'http', 500],
+    ['node24', 'normalizer', 1_500],
+    ['node24', 'http', 400],
+    ['bun', 'http', 250],
+    ['deno', 'http', 250],
   ],
   full: [
     ['node24', 'normalizer', 12_000],

@@ -82,7 +82,7 @@ describe('Every request gets a JSON answer with a code, no 5xx but 503, and noth
           await nextTask()
         },
       ),
-      { numRuns: inForm({ short: 600, full: 3000 }) },
+      { numRuns: inForm({ short: 300, full: 3000 }) },
     )
     await receiver.drain()
     expect(receiver.stats()).toMatchObject({ pending: { messages: 0, bytes: 0 }, running: 0 })
@@ -141,7 +141,7 @@ describe('Every request gets a JSON answer with a code, no 5xx but 503, and noth
           await nextTask()
         },
       ),
-      { numRuns: inForm({ short: 600, full: 3000 }) },
+      { numRuns: inForm({ short: 300, full: 3000 }) },
     )
     await receiver.drain()
     expect(receiver.stats().pending).toEqual({ messages: 0, bytes: 0 })
@@ -170,7 +170,7 @@ describe('Every request gets a JSON answer with a code, no 5xx but 503, and noth
           await nextTask()
         },
       ),
-      { numRuns: inForm({ short: 400, full: 2000 }) },
+      { numRuns: inForm({ short: 200, full: 2000 }) },
     )
   })
 })

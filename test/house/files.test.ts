@@ -27,7 +27,9 @@ test('no file name says utils, helpers, common or misc', () => {
 })
 
 describe('no text', () => {
-  const registry = new URL(execFileSync('npm', ['config', 'get', 'registry'], { encoding: 'utf8' }).trim()).host
+  const registry = new URL(
+    execFileSync('npm', ['config', 'get', 'registry'], { encoding: 'utf8', stdio: 'pipe' }).trim(),
+  ).host
   const isPublicRegistry = registry === ['registry', 'npmjs', 'org'].join('.')
 
   const rules: readonly (readonly [what: string, found: (text: string) => boolean, caught: string])[] = [

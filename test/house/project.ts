@@ -1,9 +1,10 @@
 import { readdirSync, statSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { SourceFile } from 'typescript/unstable/ast'
 import { createVirtualFileSystem } from 'typescript/unstable/fs'
 import { API } from 'typescript/unstable/sync'
-import type { Project } from 'typescript/unstable/sync'
+import type { APIOptions, Project } from 'typescript/unstable/sync'
 
 export const root: string = fileURLToPath(new URL('../..', import.meta.url)).replaceAll('\\', '/')
 
@@ -20,9 +21,9 @@ export function filesUnder(folder: string): readonly string[] {
     .filter((path) => statSync(`${root}${path}`).isFile())
 }
 
-/** What the compiler knows about the project of a tsconfig.json. */
-export function withProject<Result>(config: string, look: (project: Project) => Result): Result {
-  return withApi(new API({ cwd: root }), `${root}${config}`, look)
+/** What the compiler knows about the project of a tsconfig.json in this project, or in another folder. */
+export function withProject<Result>(config: string, look: (project: Project) => Result, folder: string = root): Result {
+  return withCompiler({ cwd: folder }, resolve(folder, config), look)
 }
 
 /** The syntax tree of a text, as if it were the file `path` of this project. */
@@ -32,7 +33,7 @@ export function withSource<Result>(path: string, text: string, look: (file: Sour
     [config]: '{ "compilerOptions": { "types": [] }, "include": ["**/*.ts"] }',
     [`/project/${path}`]: text,
   }
-  return withApi(new API({ fs: createVirtualFileSystem(files) }), config, (project) =>
+  return withCompiler({ fs: createVirtualFileSystem(files) }, config, (project) =>
     look(sourceFile(project, `/project/${path}`)),
   )
 }
@@ -43,7 +44,11 @@ export function sourceFile(project: Project, path: string): SourceFile {
   return file
 }
 
-function withApi<Result>(api: API, config: string, look: (project: Project) => Result): Result {
+/** `close` ends the compiler by a signal, and then it prints an error. Behind the script, it ends without one. */
+const launcher = process.platform === 'win32' ? {} : { tsserverPath: `${root}test/house/compiler.sh` }
+
+function withCompiler<Result>(options: APIOptions, config: string, look: (project: Project) => Result): Result {
+  const api = new API({ ...options, ...launcher })
   try {
     const project = api.updateSnapshot({ openProjects: [config] }).getProject(config)
     if (!project) throw new Error(`The compiler does not open ${config}.`)

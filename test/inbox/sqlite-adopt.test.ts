@@ -269,7 +269,7 @@ describe('while it runs', () => {
 })
 
 test.each([
-  ['at the start', inForm({ short: 3, full: 25 })],
+  ['at the start', inForm({ short: 1, full: 25 })],
   ['while it runs', inForm({ short: 1, full: 25 })],
 ])(
   'each message is taken over exactly once by processes that are killed in the middle (%s, %i rounds)',
@@ -277,7 +277,8 @@ test.each([
   async (moment, rounds) => {
     const program = fileURLToPath(new URL('sqlite-adopting.ts', import.meta.url))
     let moved = 0
-    for (let round = 0; round < rounds; round += 1) {
+    // On a busy machine all processes of a round can be killed before they move anything. Then it takes more rounds.
+    for (let round = 0; round < rounds || moved === 0; round += 1) {
       const at = folder()
       const times = Array.from({ length: 6_000 }, (_, n) => n)
       const expected: string[] = []
@@ -304,14 +305,13 @@ test.each([
         const numbers = (by: string): number[] => texts.map((text): { by: string; n: number } => JSON.parse(text)).filter((each) => each.by === by).map(({ n }) => n) // prettier-ignore
         for (const by of ['b', 'c']) expect(numbers(by)).toEqual(numbers(by).toSorted((a, b) => a - b))
         found.push(...texts)
+        // This file was empty.
         if (path === paths[0]) moved += texts.length
         await life.inbox.close()
         expect(integrity(path)).toBe('ok')
       }
       expect(found.toSorted()).toEqual(expected.toSorted())
     }
-    // The first file was empty.
-    expect(moved).toBeGreaterThan(0)
   },
 )
 

@@ -13,7 +13,7 @@ import { settingsOf, waitingIn } from './sqlite-settings.ts'
 
 const files = createFiles()
 const startMs = Date.UTC(2026, 10, 21, 10)
-const hourMs = 3_600_000
+const tenMinutesMs = 600_000
 
 /** Creates messages of the given size, whose ids have the given time. */
 function messages(): (nowMs: number, bytes?: number) => InboxMessage {
@@ -193,23 +193,23 @@ describe('a message that is no longer pending', () => {
 
   test('is dropped after its time, and waiting messages stay', async () => {
     const clock = fakeClock(startMs)
-    const retention = { settled: { forMs: hourMs }, dead: { forMs: 2 * hourMs } }
+    const retention = { settled: { forMs: tenMinutesMs }, dead: { forMs: 2 * tenMinutesMs } }
     const inbox = sqliteInbox({ path: files.path(), retention, waitMs: 0 })(settingsOf({ clock }).settings)
     await inbox.open()
     const make = messages()
-    const [old, waits, dies, fresh] = [make(startMs), make(startMs), make(startMs), make(startMs + hourMs / 2)]
+    const [old, waits, dies, fresh] = [make(startMs), make(startMs), make(startMs), make(startMs + tenMinutesMs / 2)]
     await inbox.put([old, waits, dies])
     await inbox.settle(old.id)
     await inbox.deadLetter(dies.id, { ...reason, diedAt: startMs })
-    await clock.advance(hourMs / 2)
+    await clock.advance(tenMinutesMs / 2)
     await inbox.put([fresh])
     await inbox.settle(fresh.id)
     expect(await inbox.settled({ limit: 10 })).toHaveLength(2)
-    await clock.advance(hourMs / 2 + 20_000)
+    await clock.advance(tenMinutesMs / 2 + 20_000)
     expect((await inbox.settled({ limit: 10 })).map(({ id }) => id)).toEqual([fresh.id])
     expect((await inbox.claim(waits.id))?.message.text).toBe(waits.text)
     expect(await inbox.deadLetters({ limit: 10 })).toHaveLength(1)
-    await clock.advance(hourMs)
+    await clock.advance(tenMinutesMs)
     expect(await inbox.deadLetters({ limit: 10 })).toHaveLength(0)
     expect(await inbox.claim(waits.id)).toBeDefined()
     await inbox.close()

@@ -1,5 +1,5 @@
 import { FleethookError, type InboxFactory } from 'fleethook'
-import { isSelected } from '../../src/inbox/selection.ts'
+import { isSelected } from '../../src/inbox/inbox.ts'
 import type { DeadLetter, InboxMessage, Waiting } from 'fleethook'
 
 /** What outlives a receiver in a test: every message as JSON text, nothing else. */

@@ -2,6 +2,7 @@ import { Agent, request } from 'node:http'
 import { connect } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { Target } from '../conformance/spawn.ts'
+import { inForm } from '../form.ts'
 import { certificate, privateKey } from '../runtimes/certificate.ts'
 import { message, post } from '../runtimes/client.ts'
 import { secret } from '../runtimes/targets.ts'
@@ -24,48 +25,51 @@ async function signalled(target: Target, signal: NodeJS.Signals): Promise<void> 
   await target.line(new RegExp(`${signal}: taking no more messages`))
 }
 
-describe.concurrent.each(['SIGTERM', 'SIGINT'] as const)('%s', (signal) => {
-  test('under load, every acknowledged message is handled, and the process ends by itself', async () => {
-    await using target = await start('receiver', { graceMs: longer }, { handlerMs: 8 })
-    let acknowledged = 0
-    let enough = (): void => {}
-    const loaded = new Promise<void>((resolve) => {
-      enough = resolve
-    })
-    const over = Array.from({ length: 24 }, (_, index) =>
-      pour(target.url, `V${index % 4}`, () => {
-        acknowledged += 1
-        if (acknowledged === 400) enough()
-      }),
-    )
-    await loaded
-    target.kill(signal)
-    await Promise.all(over)
-    expect(await target.exited).toEqual({ status: 0, signal: null })
-    const [, handled, received] = /handled (\d+) of (\d+)/.exec(await target.line(/^handled/)) ?? []
-    expect(handled).toBe(received)
-    expect(Number(received)).toBeGreaterThanOrEqual(acknowledged)
-    expect(await closed(target)).toMatchObject({ left: 0, lost: 0 })
-  })
-
-  test('ends the server although clients keep idle connections open', async ({ onTestFinished: finished }) => {
-    await using target = await start('receiver', { graceMs: longer })
-    const agent = new Agent({ keepAlive: true })
-    finished(() => agent.destroy())
-    for (const vin of ['V1', 'V2']) {
-      await new Promise<void>((resolve, reject) => {
-        request(target.url, { agent, method: 'POST', headers: { authorization: secret } }, (response) =>
-          response.resume().once('end', resolve),
-        )
-          .once('error', reject)
-          .end(message(vin))
+describe.concurrent.each(inForm<readonly NodeJS.Signals[]>({ short: ['SIGTERM'], full: ['SIGTERM', 'SIGINT'] }))(
+  '%s',
+  (signal) => {
+    test('under load, every acknowledged message is handled, and the process ends by itself', async () => {
+      await using target = await start('receiver', { graceMs: longer }, { handlerMs: 8 })
+      let acknowledged = 0
+      let enough = (): void => {}
+      const loaded = new Promise<void>((resolve) => {
+        enough = resolve
       })
-    }
-    target.kill(signal)
-    expect(await target.exited).toEqual({ status: 0, signal: null })
-    expect(await target.line(/^handled/)).toBe('handled 2 of 2')
-  })
-})
+      const over = Array.from({ length: 24 }, (_, index) =>
+        pour(target.url, `V${index % 4}`, () => {
+          acknowledged += 1
+          if (acknowledged === 400) enough()
+        }),
+      )
+      await loaded
+      target.kill(signal)
+      await Promise.all(over)
+      expect(await target.exited).toEqual({ status: 0, signal: null })
+      const [, handled, received] = /handled (\d+) of (\d+)/.exec(await target.line(/^handled/)) ?? []
+      expect(handled).toBe(received)
+      expect(Number(received)).toBeGreaterThanOrEqual(acknowledged)
+      expect(await closed(target)).toMatchObject({ left: 0, lost: 0 })
+    })
+
+    test('ends the server although clients keep idle connections open', async ({ onTestFinished: finished }) => {
+      await using target = await start('receiver', { graceMs: longer })
+      const agent = new Agent({ keepAlive: true })
+      finished(() => agent.destroy())
+      for (const vin of ['V1', 'V2']) {
+        await new Promise<void>((resolve, reject) => {
+          request(target.url, { agent, method: 'POST', headers: { authorization: secret } }, (response) =>
+            response.resume().once('end', resolve),
+          )
+            .once('error', reject)
+            .end(message(vin))
+        })
+      }
+      target.kill(signal)
+      expect(await target.exited).toEqual({ status: 0, signal: null })
+      expect(await target.line(/^handled/)).toBe('handled 2 of 2')
+    })
+  },
+)
 
 test('a request that waits for its handlers is answered while the server stops', async () => {
   await using target = await start('receiver', { graceMs: longer }, { handlerMs: 300, ack: 'handled' })

@@ -54,8 +54,10 @@ async function listed({ cli }: Site, ...args: readonly string[]): Promise<Listed
 
 async function died(at: Site, target: Target, vins: readonly string[]): Promise<Listed> {
   for (const [index, vin] of vins.entries()) expect(await post(target.url, vin, index)).toBe(200)
-  await expect.poll(async () => (await listed(at)).letters.length, { timeout: 20_000 }).toBe(vins.length)
-  return listed(at)
+  await Promise.all(vins.map((vin) => target.line(new RegExp(`^dead ${vin}$`))))
+  const list = await listed(at)
+  expect(list.letters).toHaveLength(vins.length)
+  return list
 }
 
 const runtimes = inForm<readonly ServerRuntime[]>({ short: ['node24'], full: ['node24', 'bun', 'deno'] })
@@ -144,7 +146,7 @@ test('the inbox of a receiver that does not run is read from its file, and what 
 /** `script` runs a command in a terminal of its own. Not every system has the one of util-linux. */
 const hasTerminals = ((): boolean => {
   try {
-    return execFileSync('script', ['--version'], { encoding: 'utf8' }).includes('util-linux')
+    return execFileSync('script', ['--version'], { encoding: 'utf8', stdio: 'pipe' }).includes('util-linux')
   } catch {
     return false
   }

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, inject, test } from 'vitest'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { secret } from '../conformance/target.ts'
+import { inForm } from '../form.ts'
 
 /** The program of the conformance suite, as a user who installed the package would write it. */
 const installed: Plugin = {
@@ -17,7 +18,7 @@ const installed: Plugin = {
   },
 }
 
-const runtimes: readonly Runtime[] = ['node20', 'node24']
+const runtimes = inForm<readonly Runtime[]>({ short: ['node20'], full: ['node20', 'node24'] })
 
 describe.each(runtimes)('the conformance suite against the installed package on %s', (runtime) => {
   let target: Target

@@ -26,7 +26,11 @@ test.each(servers)('without the client, the installed package says on %s what to
   const file = join(inject('consumer'), 'kafka-inbox.js')
   writeFileSync(file, script)
   const flags = runtime === 'deno' ? ['run', '--allow-all'] : []
-  const printed = execFileSync(runtimePath(runtime), [...flags, file], { cwd: inject('consumer'), encoding: 'utf8' })
+  const printed = execFileSync(runtimePath(runtime), [...flags, file], {
+    cwd: inject('consumer'),
+    encoding: 'utf8',
+    stdio: 'pipe',
+  })
   expect(JSON.parse(printed)).toEqual({ code: 'inbox_unsupported', message, hint })
 })
 

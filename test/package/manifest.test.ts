@@ -40,7 +40,7 @@ test('JSR has the entries, the version and the license of the npm package', () =
 })
 
 const packed = (): readonly string[] =>
-  execFileSync('tar', ['-tzf', inject('tarball')], { encoding: 'utf8' })
+  execFileSync('tar', ['-tzf', inject('tarball')], { encoding: 'utf8', stdio: 'pipe' })
     .split('\n')
     .map((path) => path.replace(/^package\//, ''))
 
@@ -115,7 +115,7 @@ test.each(['node20', 'node24'] as const)('the installed command says what it can
   const command = join(inject('consumer'), 'node_modules/.bin/fleethook')
   expect(existsSync(command)).toBe(true)
   expect(readFileSync(command, 'utf8')).toMatch(/^#!\/usr\/bin\/env node\n/)
-  expect(execFileSync(runtimePath(runtime), [command, '--help'], { encoding: 'utf8' })).toContain('send')
+  expect(execFileSync(runtimePath(runtime), [command, '--help'], { encoding: 'utf8', stdio: 'pipe' })).toContain('send')
 })
 
 test('on Node 20, init and sandbox --data say that they need a newer Node, and the latter leaves no file', () => {

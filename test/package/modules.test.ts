@@ -9,7 +9,7 @@ async function loadedBy(
 ): Promise<{ readonly files: readonly string[]; readonly packages: readonly string[] }> {
   const folder = inject('consumer')
   const { metafile } = await build({
-    stdin: { contents: `import '${entry}'`, resolveDir: folder },
+    stdin: { contents: `export * from '${entry}'`, resolveDir: folder },
     absWorkingDir: folder,
     bundle: true,
     write: false,

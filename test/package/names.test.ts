@@ -1,8 +1,9 @@
 import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { API, SymbolFlags } from 'typescript/unstable/sync'
-import { expect, inject, test } from 'vitest'
+import { SymbolFlags } from 'typescript/unstable/sync'
+import { beforeAll, expect, inject, test } from 'vitest'
+import { sourceFile, withProject } from '../house/project.ts'
 
 /** The public names. A name that is added or removed is a change for users, and belongs in the changelog. */
 const pinned: Readonly<Record<string, { readonly values: string; readonly types: string }>> = {
@@ -94,59 +95,66 @@ interface Name {
   readonly documented: boolean
 }
 
-test.each(Object.entries(pinned))('%s has exactly these names', (entry, { values, types }) => {
-  const real = valuesOf(entry)
-  expect(real).toEqual(words(values))
-  expect(namesOf(entry).flatMap(({ name }) => (real.includes(name) ? [] : [name]))).toEqual(words(types))
+const entries = Object.keys(pinned)
+
+/** What the declarations of each entry of the installed package export, types included. */
+let declared: Readonly<Record<string, readonly Name[]>>
+/** What a program that imports an entry gets. */
+let imported: Readonly<Record<string, readonly string[]>>
+
+beforeAll(() => {
+  declared = readDeclared()
+  imported = readImported()
 })
 
-test.each(Object.keys(pinned))('every name of %s says what it is', (entry) => {
-  const names = namesOf(entry)
+test.each(Object.entries(pinned))('%s has exactly these names', (entry, { values, types }) => {
+  const real = found(imported[entry])
+  expect(real).toEqual(words(values))
+  expect(found(declared[entry]).flatMap(({ name }) => (real.includes(name) ? [] : [name]))).toEqual(words(types))
+})
+
+test.each(entries)('every name of %s says what it is', (entry) => {
+  const names = found(declared[entry])
   expect(names.length).toBeGreaterThan(0)
   expect(names.filter(({ documented }) => !documented)).toEqual([])
 })
 
-/** What the declarations of the installed package export, types included. */
-function namesOf(entry: string): readonly Name[] {
-  const names = known.get(entry) ?? readNames(entry)
-  known.set(entry, names)
-  return names
-}
-
-const known = new Map<string, readonly Name[]>()
-
-function readNames(entry: string): readonly Name[] {
+function readDeclared(): Readonly<Record<string, readonly Name[]>> {
   const folder = inject('consumer')
-  const config = join(folder, 'tsconfig.names.json')
-  const file = join(folder, 'names.ts')
-  writeFileSync(file, `import * as entry from '${entry}'\nexport { entry }\n`)
   writeFileSync(
-    config,
-    JSON.stringify({ compilerOptions: { module: 'nodenext', types: [], strict: true }, files: ['names.ts'] }),
+    join(folder, 'names.ts'),
+    entries.map((entry, at) => `import * as entry${at} from '${entry}'\nexport { entry${at} }\n`).join(''),
   )
-  const api = new API({ cwd: folder })
-  try {
-    const { program, checker } = found(api.updateSnapshot({ openProjects: [config] }).getProject(config))
-    const specifier = found(found(program.getSourceFile(file)).imports?.[0])
-    const exported = checker.getExportsOfModule(found(checker.getSymbolAtLocation(specifier)))
-    return exported
-      .map((symbol) => {
-        const meant = (symbol.flags & SymbolFlags.Alias) === 0 ? symbol : checker.getAliasedSymbol(symbol)
-        return { name: symbol.name, documented: checker.getDocumentationCommentOfSymbol(meant) !== '' }
-      })
-      .toSorted((a, b) => (a.name < b.name ? -1 : 1))
-  } finally {
-    api.close()
-  }
+  const options = { module: 'nodenext', types: [], strict: true }
+  writeFileSync(join(folder, 'tsconfig.names.json'), JSON.stringify({ compilerOptions: options, files: ['names.ts'] }))
+  return withProject(
+    'tsconfig.names.json',
+    (project) => {
+      const { checker } = project
+      const specifiers = sourceFile(project, join(folder, 'names.ts')).imports
+      const namesOf = (at: number): readonly Name[] =>
+        checker
+          .getExportsOfModule(found(checker.getSymbolAtLocation(found(specifiers[at]))))
+          .map((symbol) => {
+            const meant = (symbol.flags & SymbolFlags.Alias) === 0 ? symbol : checker.getAliasedSymbol(symbol)
+            return { name: symbol.name, documented: checker.getDocumentationCommentOfSymbol(meant) !== '' }
+          })
+          .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+      return Object.fromEntries(entries.map((entry, at) => [entry, namesOf(at)]))
+    },
+    folder,
+  )
 }
 
-/** What a program that imports the entry gets. */
-function valuesOf(entry: string): readonly string[] {
-  const script = `console.log(JSON.stringify(Object.keys(await import('${entry}')).sort()))`
+function readImported(): Readonly<Record<string, readonly string[]>> {
+  const script = `
+    const names = async (entry) => [entry, Object.keys(await import(entry)).sort()]
+    console.log(JSON.stringify(Object.fromEntries(await Promise.all(${JSON.stringify(entries)}.map(names)))))`
   return JSON.parse(
     execFileSync(process.execPath, ['--input-type=module', '-e', script], {
       cwd: inject('consumer'),
       encoding: 'utf8',
+      stdio: 'pipe',
     }),
   )
 }

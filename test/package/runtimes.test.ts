@@ -26,6 +26,7 @@ test.each(runs.filter(({ runtime }) => inThisForm(runtime)))(
     const printed = execFileSync(runtimePath(runtime), [...flags, 'receive.js', adapter], {
       cwd: inject('consumer'),
       encoding: 'utf8',
+      stdio: 'pipe',
     })
     expect(JSON.parse(printed.trim().split('\n').at(-1) ?? '')).toEqual(received)
   },

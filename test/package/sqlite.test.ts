@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, inject, test } from 'vitest'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
+import { inThisForm } from '../runtimes/targets.ts'
 
 const script = `
 import process from 'node:process'
@@ -43,14 +44,18 @@ const runs: readonly (readonly [Runtime, thread: '' | 'thread', expected: object
   ['deno', '', works],
 ]
 
-test.each(runs)('the installed package keeps messages in a file on %s %s', (runtime, thread, expected) => {
-  const file = join(inject('consumer'), 'sqlite-inbox.js')
-  writeFileSync(file, script)
-  const path = join(mkdtempSync(join(tmpdir(), 'fleethook-package-')), 'inbox.db')
-  const flags = runtime === 'deno' ? ['run', '--allow-all'] : []
-  const printed = execFileSync(runtimePath(runtime), [...flags, file, path, thread], {
-    cwd: inject('consumer'),
-    encoding: 'utf8',
-  })
-  expect(JSON.parse(printed)).toEqual(expected)
-})
+test.each(runs.filter(([runtime, , expected]) => expected === unsupported || inThisForm(runtime)))(
+  'the installed package keeps messages in a file on %s %s',
+  (runtime, thread, expected) => {
+    const file = join(inject('consumer'), 'sqlite-inbox.js')
+    writeFileSync(file, script)
+    const path = join(mkdtempSync(join(tmpdir(), 'fleethook-package-')), 'inbox.db')
+    const flags = runtime === 'deno' ? ['run', '--allow-all'] : []
+    const printed = execFileSync(runtimePath(runtime), [...flags, file, path, thread], {
+      cwd: inject('consumer'),
+      encoding: 'utf8',
+      stdio: 'pipe',
+    })
+    expect(JSON.parse(printed)).toEqual(expected)
+  },
+)

@@ -12,7 +12,7 @@ import { createReceiver } from '../../src/index.ts'
 const topics = ['data', 'state', 'connectivity', 'vehicle_data', 'alerts', 'errors']
 const eventLine = /^\d\d:\d\d:\d\d [ \d:().-]{11} 0FL[3YSX]EETV\w{9} (service|maker|collector) +(\w+) +\S/
 
-test.each([
+test.concurrent.each([
   ['with colors', { FORCE_COLOR: '1' }],
   ['into a pipe', { NO_COLOR: '1' }],
 ])(
@@ -61,35 +61,39 @@ test.each([
   },
 )
 
-test('npm start counts messages that its last run left apart from those that it receives', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-start-'))
-  const path = join(folder, 'inbox.db')
-  const last = createReceiver({ secret: false, inbox: sqliteInbox({ path }) }).on('*', () => new Promise(() => {}))
-  for (const state of ['online', 'driving'])
-    await last.accept({
-      authorization: undefined,
-      body: { vin: '0FL3EETV000000001', createdAt: new Date().toISOString(), state },
-    })
-  await last.drain({ handlerGraceMs: 0 })
+test.concurrent(
+  'npm start counts messages that its last run left apart from those that it receives',
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'fleethook-start-'))
+    const path = join(folder, 'inbox.db')
+    const last = createReceiver({ secret: false, inbox: sqliteInbox({ path }) }).on('*', () => new Promise(() => {}))
+    for (const state of ['online', 'driving'])
+      await last.accept({
+        authorization: undefined,
+        body: { vin: '0FL3EETV000000001', createdAt: new Date().toISOString(), state },
+      })
+    await last.drain({ handlerGraceMs: 0 })
 
-  const { FORCE_COLOR: _forced, ...inherited } = process.env
-  const env = { ...inherited, NO_COLOR: '1', PORT: '0', FLEETHOOK_INBOX: path }
-  const child = spawn(process.execPath, ['scripts/start.ts'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
-  const lines: string[] = []
-  let stopping = false
-  for await (const line of createInterface(child.stdout)) {
-    lines.push(line)
-    // The vehicles of this run have sent something, and the gap since the last run was handled.
-    const isEnough =
-      lines.filter((each) => eventLine.test(each)).length > 5 && lines.some((each) => each.includes('gap'))
-    // A second signal ends the process at once.
-    if (isEnough && !stopping) stopping = child.kill('SIGINT')
-  }
-  const [totals = '', recovered] = lines.slice(-2)
-  expect(recovered).toBe('recovered from the last run and handled: 2')
-  // What arrived a moment before the stop can be left for the next run.
-  const [, received, handled, left] = /^received (\d+), handled (\d+), left (\d+), lost 0$/.exec(totals) ?? []
-  expect(Number(handled) + Number(left), totals).toBe(Number(received))
-  expect(Number(handled)).toBeGreaterThan(0)
-  rmSync(folder, { recursive: true })
-}, 60_000)
+    const { FORCE_COLOR: _forced, ...inherited } = process.env
+    const env = { ...inherited, NO_COLOR: '1', PORT: '0', FLEETHOOK_INBOX: path }
+    const child = spawn(process.execPath, ['scripts/start.ts'], { env, stdio: ['ignore', 'pipe', 'inherit'] })
+    const lines: string[] = []
+    let stopping = false
+    for await (const line of createInterface(child.stdout)) {
+      lines.push(line)
+      // The vehicles of this run have sent something, and the gap since the last run was handled.
+      const isEnough =
+        lines.filter((each) => eventLine.test(each)).length > 5 && lines.some((each) => each.includes('gap'))
+      // A second signal ends the process at once.
+      if (isEnough && !stopping) stopping = child.kill('SIGINT')
+    }
+    const [totals = '', recovered] = lines.slice(-2)
+    expect(recovered).toBe('recovered from the last run and handled: 2')
+    // What arrived a moment before the stop can be left for the next run.
+    const [, received, handled, left] = /^received (\d+), handled (\d+), left (\d+), lost 0$/.exec(totals) ?? []
+    expect(Number(handled) + Number(left), totals).toBe(Number(received))
+    expect(Number(handled)).toBeGreaterThan(0)
+    rmSync(folder, { recursive: true })
+  },
+  60_000,
+)

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { type Runtime, runtimePath } from '../../scripts/runtimes.ts'
+import { inThisForm } from '../runtimes/targets.ts'
 
 const program = fileURLToPath(new URL('startup-program.ts', import.meta.url))
 let scratch: string
@@ -46,7 +47,7 @@ function run(
   return spawnSync(runtimePath(runtime), args, { encoding: 'utf8', env: { ...process.env, NO_COLOR: '1' } })
 }
 
-describe.each(runs)('on %s', (...on) => {
+describe.each(runs.filter(([runtime]) => inThisForm(runtime)))('on %s', (...on) => {
   const [runtime] = on
 
   test('a port that is taken ends the start with one block and status 1', async () => {

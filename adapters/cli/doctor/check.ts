@@ -5,7 +5,6 @@ import type { Operating } from '../operator.ts'
 /** The result of a check. `'warn'`: it works, but something may go wrong later. `'skip'`: it could not be checked here. */
 export type Status = 'ok' | 'warn' | 'fail' | 'skip'
 
-/** The result of one check. */
 export interface Finding {
   /** Stable, so that scripts can use it. */
   readonly id: `${FindingGroup}.${string}`
@@ -35,7 +34,6 @@ export interface Circumstances {
   readonly variable: Environment
   /** The file with variables. It may be missing. */
   readonly envFile: string
-  /** The public address of the webhook. */
   readonly url: URL | undefined
   /** The file of the inbox. It may be missing. */
   readonly inbox: string
@@ -44,7 +42,6 @@ export interface Circumstances {
   readonly serviceUrl: string | undefined
   /** Certificates that `tls` and `proxy` trust in addition to the built-in ones, as PEM. Only tests set it. */
   readonly ca: string | undefined
-  /** The vehicle of the end-to-end check. */
   readonly vin: string | undefined
   readonly signal: AbortSignal
   /** Asks the running receiver of this machine. Rejects when none runs. */
@@ -87,8 +84,16 @@ export const skip = (id: Finding['id'], found: string): Finding => ({ id, status
 export const warn = (id: Finding['id'], found: string, todo: string): Finding => ({ id, status: 'warn', found, todo })
 export const fail = (id: Finding['id'], found: string, todo: string): Finding => ({ id, status: 'fail', found, todo })
 
-/** The code of a system error, or its name. Not its text, which can quote what was sent. */
-export function codeOf(error: unknown): string {
-  if (error instanceof Error && 'code' in error && typeof error.code === 'string') return error.code
-  return error instanceof Error ? error.name : typeof error
+interface Otherwise {
+  orFail(found: string, todo: string): Finding
+  orWarn(found: string, todo: string): Finding
+}
+
+/** The finding is ok if `isOk`. The function that follows says what it is otherwise. */
+export function okIf(isOk: boolean, id: Finding['id'], found: string): Otherwise {
+  const choose = (other: Finding): Finding => (isOk ? ok(id, found) : other)
+  return {
+    orFail: (problem, todo) => choose(fail(id, problem, todo)),
+    orWarn: (problem, todo) => choose(warn(id, problem, todo)),
+  }
 }

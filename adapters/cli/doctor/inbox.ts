@@ -16,7 +16,8 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { secretErrors } from '../../../src/receiver/refusals.ts'
 import { applicationId, schemaVersion } from '../../inbox/sqlite/file/schema.ts'
-import { type Circumstances, codeOf, fail, type Finding, type KeptError, ok, skip, warn } from './check.ts'
+import { codeOf } from '../exchange.ts'
+import { type Circumstances, fail, type Finding, type KeptError, ok, okIf, skip, warn } from './check.ts'
 import { numberAt } from './webhook.ts'
 
 /** File systems on which locks or syncs do not do what SQLite needs, by the type number of `statfs` on Linux. */
@@ -100,13 +101,10 @@ function freeSpace(folder: string): Finding {
       `Only ${mebibytes} MiB are free. The receiver refuses messages when the disk is full.`,
       'Free space, or lower the retention of the inbox.',
     )
-  return bavail * bsize < usualBytes
-    ? warn(
-        id,
-        `${mebibytes} MiB are free. With the default retention, the inbox can take 1,280 MiB.`,
-        'Free space, or lower the retention of the inbox.',
-      )
-    : ok(id, `${mebibytes} MiB free`)
+  return okIf(bavail * bsize >= usualBytes, id, `${mebibytes} MiB free`).orWarn(
+    `${mebibytes} MiB are free. With the default retention, the inbox can take 1,280 MiB.`,
+    'Free space, or lower the retention of the inbox.',
+  )
 }
 
 function syncTime(folder: string): Finding {
@@ -150,13 +148,10 @@ function access(path: string): Finding {
       `The file belongs to user ${uid}, and this command runs as ${process.getuid?.()}.`,
       'Run it as the user of the receiver.',
     )
-  return (mode & 0o077) === 0
-    ? ok(id, 'only its owner can read it')
-    : warn(
-        id,
-        `Others can read the file (mode ${(mode & 0o777).toString(8)}). It holds positions of vehicles.`,
-        `chmod 600 ${path}`,
-      )
+  return okIf((mode & 0o077) === 0, id, 'only its owner can read it').orWarn(
+    `Others can read the file (mode ${(mode & 0o777).toString(8)}). It holds positions of vehicles.`,
+    `chmod 600 ${path}`,
+  )
 }
 
 /** The header of a SQLite file has the version of our schema at byte 60 and the owner's number at byte 68. */
@@ -184,13 +179,11 @@ function schema(path: string): Finding {
 async function deadLetters(ask: Circumstances['ask']): Promise<Finding> {
   const id = 'inbox.dead'
   try {
-    const answer = await ask('GET', '/dead?limit=1000')
-    const letters = typeof answer === 'object' && answer !== null && 'letters' in answer ? answer.letters : []
-    const found: readonly unknown[] = Array.isArray(letters) ? letters : []
-    if (found.length === 0) return ok(id, 'no dead letters')
+    const { letters = [] }: { letters?: readonly unknown[] } = Object(await ask('GET', '/dead?limit=1000'))
+    if (letters.length === 0) return ok(id, 'no dead letters')
     return warn(
       id,
-      `${found.length}${found.length === 1_000 ? ' or more' : ''} dead letters wait: a handler failed until its attempts ended.`,
+      `${letters.length}${letters.length === 1_000 ? ' or more' : ''} dead letters wait: a handler failed until its attempts ended.`,
       'fleethook dead list shows the errors. Fix the handler, then fleethook dead replay.',
     )
   } catch (error) {
@@ -211,29 +204,24 @@ export async function* checkReceiver({ inbox, ask, errors }: Circumstances): Asy
     return
   }
   const at = (...keys: readonly string[]): number => numberAt(stats, ...keys)
-  const isDraining = typeof stats === 'object' && stats !== null && 'draining' in stats && stats.draining === true
-  yield isDraining
+  yield Object(stats)['draining'] === true
     ? warn('receiver.running', 'The receiver is stopping.', 'Start it again.')
     : ok('receiver.running', 'it answers on its control socket')
   const lastMs = at('lastReceivedAtMs')
-  yield lastMs === 0
-    ? warn(
-        'receiver.received',
-        'The receiver has taken no message since it started.',
-        'Look at the groups webhook and proxy.',
-      )
-    : ok('receiver.received', `${at('received')} messages, the last ${Math.round((Date.now() - lastMs) / 1_000)} s ago`)
+  const received = `${at('received')} messages, the last ${Math.round((Date.now() - lastMs) / 1_000)} s ago`
+  yield okIf(lastMs > 0, 'receiver.received', received).orWarn(
+    'The receiver has taken no message since it started.',
+    'Look at the groups webhook and proxy.',
+  )
   const remembered = await errors().catch((): readonly KeptError[] => [])
-  yield refusedRequests(refusals(stats), remembered, lastMs > 0)
+  yield refusedRequests(Object.entries(Object(stats)['refused'] ?? {}), remembered, lastMs > 0)
   yield failingHandlers(remembered, at('pending', 'messages'))
   const oldestMs = at('inbox', 'oldestWaitingMs')
-  yield oldestMs > 60_000
-    ? warn(
-        'receiver.backlog',
-        `${at('pending', 'messages')} messages wait, the oldest for ${Math.round(oldestMs / 1_000)} s.`,
-        'fleethook tail --errors shows handlers that fail. Slow handlers need more `concurrency` or `batch`.',
-      )
-    : ok('receiver.backlog', `${at('pending', 'messages')} messages wait`)
+  const waiting = `${at('pending', 'messages')} messages wait`
+  yield okIf(oldestMs <= 60_000, 'receiver.backlog', waiting).orWarn(
+    `${waiting}, the oldest for ${Math.round(oldestMs / 1_000)} s.`,
+    'fleethook tail --errors shows handlers that fail. Slow handlers need more `concurrency` or `batch`.',
+  )
   if (at('lost') > 0)
     yield fail(
       'receiver.lost',
@@ -252,11 +240,6 @@ export async function* checkReceiver({ inbox, ask, errors }: Circumstances): Asy
       `${at('drifted')} values had a type that the catalogue does not expect.`,
       'Update fleethook, or name the fields in the option `fields`.',
     )
-}
-
-function refusals(stats: unknown): readonly (readonly [string, number])[] {
-  const refused = typeof stats === 'object' && stats !== null && 'refused' in stats ? stats.refused : {}
-  return Object.entries(typeof refused === 'object' && refused !== null ? refused : {})
 }
 
 /** What was refused beside the requests of the group `proxy`, and what to do about the most frequent reason. */

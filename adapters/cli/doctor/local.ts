@@ -3,7 +3,7 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { packageRoot, packageVersion } from '../own-package.ts'
 import { problemWithSecret } from '../send/post.ts'
-import { type Circumstances, fail, type Finding, ok, skip, warn } from './check.ts'
+import { type Circumstances, fail, type Finding, ok, okIf, skip, warn } from './check.ts'
 
 /** Node 22.13 is the first with `node:sqlite` without a flag. */
 const sqliteNode = '22.13'
@@ -17,13 +17,10 @@ export async function* checkRuntime(): AsyncIterable<Finding> {
     () => true,
     () => false,
   )
-  yield hasSqlite
-    ? ok('runtime.version', `${name} ${version}, with node:sqlite`)
-    : warn(
-        'runtime.version',
-        `${name} ${version} has no node:sqlite, so the inbox on SQLite does not run.`,
-        `Install Node ${sqliteNode} or newer.`,
-      )
+  yield okIf(hasSqlite, 'runtime.version', `${name} ${version}, with node:sqlite`).orWarn(
+    `${name} ${version} has no node:sqlite, so the inbox on SQLite does not run.`,
+    `Install Node ${sqliteNode} or newer.`,
+  )
   const own = realpathSync(packageRoot)
   const project = manifestBeside(process.cwd(), 'fleethook')
   if (project === undefined)
@@ -106,13 +103,10 @@ export async function* checkSecret({ variable, envFile }: Circumstances): AsyncI
   else yield ok('secret.strength', `about ${bits} bits, if it is random`)
   if (process.platform !== 'win32' && existsSync(envFile)) {
     const mode = statSync(envFile).mode & 0o777
-    yield (mode & 0o044) === 0
-      ? ok('secret.file', `${envFile} is readable by its owner only`)
-      : warn(
-          'secret.file',
-          `Other users of this machine can read ${envFile} (mode ${mode.toString(8)}).`,
-          `chmod 600 ${envFile}`,
-        )
+    yield okIf((mode & 0o044) === 0, 'secret.file', `${envFile} is readable by its owner only`).orWarn(
+      `Other users of this machine can read ${envFile} (mode ${mode.toString(8)}).`,
+      `chmod 600 ${envFile}`,
+    )
   }
 }
 

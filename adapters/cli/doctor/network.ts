@@ -1,8 +1,10 @@
 import { lookup } from 'node:dns/promises'
-import { connect as connectTcp } from 'node:net'
+import { once } from 'node:events'
+import { connect as connectTcp, type Socket } from 'node:net'
 import { connect as connectTls, type PeerCertificate, rootCertificates, type TLSSocket } from 'node:tls'
 import { problemWithWebhookUrl } from '../../../src/service/client/webhook-url.ts'
-import { type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
+import { codeOf } from '../exchange.ts'
+import { type Circumstances, fail, type Finding, ok, okIf, skip, warn } from './check.ts'
 
 /** How long a connection may take, in milliseconds. */
 const connectMs = 5_000
@@ -28,15 +30,14 @@ export async function* checkNetwork({ url }: Circumstances): AsyncIterable<Findi
       'Give the webhook a public address.',
     )
   else yield* checkName(url)
-  yield url.protocol === 'https:'
-    ? ok('network.https', 'https')
-    : fail(
-        'network.https',
-        `${url.origin} is not encrypted: anyone on the way can read the secret.`,
-        'Put a proxy with TLS in front of the receiver.',
-      )
+  yield okIf(url.protocol === 'https:', 'network.https', 'https').orFail(
+    `${url.origin} is not encrypted: anyone on the way can read the secret.`,
+    'Put a proxy with TLS in front of the receiver.',
+  )
   try {
-    await reach(url)
+    const socket = connectTcp({ host: hostOf(url), port: portOf(url), timeout: connectMs })
+    await connected(socket, 'connect')
+    socket.destroy()
     yield ok('network.port', `port ${portOf(url)} is open, seen from here`)
   } catch (error) {
     yield fail(
@@ -49,19 +50,17 @@ export async function* checkNetwork({ url }: Circumstances): AsyncIterable<Findi
 
 async function* checkName(url: URL): AsyncIterable<Finding> {
   try {
-    const found = await lookup(hostOf(url), { all: true })
-    const addresses = found.map(({ address }) => address)
-    const hidden = found.filter(
+    const addressed = await lookup(hostOf(url), { all: true })
+    const addresses = addressed.map(({ address }) => address)
+    const hidden = addressed.filter(
       ({ address, family }) =>
         problemWithWebhookUrl(`https://${family === 6 ? `[${address}]` : address}`) !== undefined,
     )
-    yield hidden.length === 0
-      ? ok('network.address', `${hostOf(url)} is ${addresses.join(', ')}, seen from here`)
-      : warn(
-          'network.address',
-          `${hostOf(url)} is ${addresses.join(', ')} here, which the internet cannot reach. The name may have another address outside.`,
-          'Look the name up from outside your network.',
-        )
+    const found = `${hostOf(url)} is ${addresses.join(', ')}`
+    yield okIf(hidden.length === 0, 'network.address', `${found}, seen from here`).orWarn(
+      `${found} here, which the internet cannot reach. The name may have another address outside.`,
+      'Look the name up from outside your network.',
+    )
   } catch (error) {
     yield fail(
       'network.address',
@@ -71,18 +70,14 @@ async function* checkName(url: URL): AsyncIterable<Finding> {
   }
 }
 
-function reach(url: URL): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const socket = connectTcp({ host: hostOf(url), port: portOf(url), timeout: connectMs })
-    socket.once('connect', () => {
-      socket.destroy()
-      resolve()
-    })
-    socket.once('timeout', () =>
-      socket.destroy(Object.assign(new Error('The connection took too long.'), { code: 'ETIMEDOUT' })),
-    )
-    socket.once('error', reject)
-  })
+/** Waits until a socket is connected. */
+async function connected(socket: Socket, event: 'connect' | 'secureConnect'): Promise<void> {
+  socket.once('timeout', () =>
+    socket.destroy(Object.assign(new Error('The connection took too long.'), { code: 'ETIMEDOUT' })),
+  )
+  // An error after that changes nothing.
+  socket.on('error', () => {})
+  await once(socket, event)
 }
 
 /** What to do about each error of a certificate. */
@@ -145,31 +140,26 @@ export async function* checkTls({ url, ca }: Circumstances): AsyncIterable<Findi
 }
 
 /** Connects with the built-in authorities only, without those of NODE_EXTRA_CA_CERTS. Accepts any certificate, to inspect it. */
-function handshake(url: URL, ca: string | undefined): Promise<TLSSocket> {
-  return new Promise((resolve, reject) => {
-    const host = hostOf(url)
-    const socket = connectTls({
-      host,
-      port: portOf(url),
-      ...(problemWithName(host) ? {} : { servername: host }),
-      ca: trusted(ca),
-      minVersion: 'TLSv1',
-      rejectUnauthorized: false,
-      timeout: connectMs,
-    })
-    socket.once('secureConnect', () => resolve(socket))
-    socket.once('timeout', () =>
-      socket.destroy(Object.assign(new Error('The handshake took too long.'), { code: 'ETIMEDOUT' })),
-    )
-    socket.once('error', reject)
+async function handshake(url: URL, ca: string | undefined): Promise<TLSSocket> {
+  const host = hostOf(url)
+  const socket = connectTls({
+    host,
+    port: portOf(url),
+    ...(isAddress(host) ? {} : { servername: host }),
+    ca: trusted(ca),
+    minVersion: 'TLSv1',
+    rejectUnauthorized: false,
+    timeout: connectMs,
   })
+  await connected(socket, 'secureConnect')
+  return socket
 }
 
 /** The authorities that the checks trust. */
 export const trusted = (ca: string | undefined): string[] => [...rootCertificates, ...(ca === undefined ? [] : [ca])]
 
-/** Whether the host is an address, which cannot be a server name. */
-const problemWithName = (host: string): boolean => /^[\d.]+$|:/.test(host)
+/** An address cannot be a server name. */
+const isAddress = (host: string): boolean => /^[\d.]+$|:/.test(host)
 
 const issuerOf = ({ issuer }: PeerCertificate): string => String(issuer?.O ?? issuer?.CN ?? 'unknown')
 const namesOf = ({ subjectaltname, subject }: PeerCertificate): string =>

@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto'
-import { request as httpRequest, type IncomingHttpHeaders } from 'node:http'
-import { request as httpsRequest } from 'node:https'
+import type { IncomingHttpHeaders } from 'node:http'
 import { gzipSync } from 'node:zlib'
+import * as z from 'zod/mini'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { testHeader } from '../../../src/inbox/receipts.ts'
 import { isLoopback } from '../../../src/service/client/webhook-url.ts'
+import { codeOf, exchange, parsed } from '../exchange.ts'
 import { problemWithSecret } from '../send/post.ts'
-import { type ArrivedTest, type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
+import { type ArrivedTest, type Circumstances, fail, type Finding, ok, okIf, skip, warn } from './check.ts'
 import { trusted } from './network.ts'
 
 /** The default of `limits.bodyBytes` minus 1 KiB. */
@@ -18,13 +19,23 @@ const timeoutMs = 10_000
 /** A message that the receiver answers and gives to no handler. */
 const marked = (id: string): string => JSON.stringify({ fleethook: { test: id } })
 
+/** A member that another server may have with another type. */
+const textOnly = z.optional(
+  z.pipe(
+    z.unknown(),
+    z.transform((value) => (typeof value === 'string' ? value : undefined)),
+  ),
+)
+/** The form of the receiver's answers. */
+const ownAnswer = z.object({ code: z.number(), error: textOnly, hint: textOnly })
+
 /** An answer from the public address, of the receiver or of something before it. */
 interface PublicAnswer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly ms: number
   /** The receiver's own answer. `undefined`: something else answered. */
-  readonly own: { readonly code: number; readonly error?: string; readonly hint?: string } | undefined
+  readonly own: z.output<typeof ownAnswer> | undefined
 }
 
 /** Posts marked test messages to the public address, as the service posts messages. */
@@ -44,8 +55,7 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
     headers: Record<string, string>,
     method = 'POST',
     path?: string,
-  ): Promise<PublicAnswer> =>
-    exchange(circumstances, url, { method, body, headers, ...(path === undefined ? {} : { path }) })
+  ): Promise<PublicAnswer> => ask(circumstances, path === undefined ? url : new URL(path, url), method, headers, body)
   const json = { 'content-type': 'application/json' }
 
   const test = randomUUID()
@@ -63,13 +73,10 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
   yield verdict(url, first)
   if (first.status === 200 && first.own?.code === 0) {
     yield await arrival(circumstances, test, marked(test).length, secret.length)
-    yield first.ms < slowMs
-      ? ok('proxy.time', `answered within ${Math.max(1, Math.round(first.ms))} ms`)
-      : warn(
-          'proxy.time',
-          `The answer took ${Math.round(first.ms)} ms.`,
-          'Look at the load of the machine and at fleethook tail.',
-        )
+    yield okIf(first.ms < slowMs, 'proxy.time', `answered within ${Math.max(1, Math.round(first.ms))} ms`).orWarn(
+      `The answer took ${Math.round(first.ms)} ms.`,
+      'Look at the load of the machine and at fleethook tail.',
+    )
     yield await outcome('proxy.gzip', 'A gzip body', () =>
       send(gzipSync(marked(randomUUID())), { ...json, authorization: secret, 'content-encoding': 'gzip' }),
     )
@@ -78,16 +85,11 @@ export async function* checkProxy(circumstances: Circumstances): AsyncIterable<F
       send(marked(randomUUID()).padEnd(largeBody), { ...json, authorization: secret }),
     )
     const { 'keep-alive': keepAlive, connection } = first.headers
-    yield connection === 'close'
-      ? warn(
-          'proxy.keep-alive',
-          'Each answer closes its connection, so each message needs a new one.',
-          'Turn keep-alive on in the proxy.',
-        )
-      : ok(
-          'proxy.keep-alive',
-          keepAlive === undefined ? 'connections stay open' : `connections stay open (${String(keepAlive)})`,
-        )
+    const open = keepAlive === undefined ? 'connections stay open' : `connections stay open (${String(keepAlive)})`
+    yield okIf(connection !== 'close', 'proxy.keep-alive', open).orWarn(
+      'Each answer closes its connection, so each message needs a new one.',
+      'Turn keep-alive on in the proxy.',
+    )
   }
   // Without the header, every secret gets the same answer.
   if (first.own?.error !== 'authorization_missing')
@@ -235,67 +237,18 @@ async function health(url: URL, get: (path: string) => Promise<PublicAnswer>): P
   }
 }
 
-/** Posts over a new connection. It checks the certificate, so that nobody else gets the secret. */
-function exchange(
+/** Sends a request over a new connection. It checks the certificate, so that nobody else gets the secret. */
+async function ask(
   { ca, signal }: Circumstances,
   url: URL,
-  {
-    method,
-    body,
-    headers,
-    path,
-  }: {
-    readonly method: string
-    readonly body: string | Buffer
-    readonly headers: Record<string, string>
-    readonly path?: string
-  },
+  method: string,
+  headers: Record<string, string>,
+  body: string | Buffer,
 ): Promise<PublicAnswer> {
-  return new Promise((resolve, reject) => {
-    const startedAt = performance.now()
-    const isSecure = url.protocol === 'https:'
-    const target = path === undefined ? url : new URL(path, url)
-    const outgoing = (isSecure ? httpsRequest : httpRequest)(
-      target,
-      {
-        method,
-        signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
-        headers: {
-          'user-agent': 'fleethook-doctor',
-          [testHeader]: '1',
-          'content-length': String(Buffer.byteLength(body)),
-          ...headers,
-        },
-        agent: false,
-        ...(isSecure ? { ca: trusted(ca) } : {}),
-      },
-      (response) => {
-        const ms = performance.now() - startedAt
-        let text = ''
-        response.setEncoding('utf8')
-        response.on('data', (chunk: string) => (text.length < 4_096 ? (text += chunk) : undefined))
-        response.once('error', reject)
-        response.once('end', () =>
-          resolve({ status: response.statusCode ?? 0, headers: response.headers, ms, own: ownAnswer(text) }),
-        )
-      },
-    )
-    outgoing.once('error', reject)
-    outgoing.end(body)
+  const { text, ...answer } = await exchange(url, {
+    ...{ method, body, agent: false, ca: trusted(ca) },
+    headers: { 'user-agent': 'fleethook-doctor', [testHeader]: '1', ...headers },
+    signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
   })
-}
-
-/** The answer, if it has the receiver's form. */
-function ownAnswer(text: string): PublicAnswer['own'] {
-  try {
-    const value: unknown = JSON.parse(text)
-    if (typeof value !== 'object' || value === null || !('code' in value) || typeof value.code !== 'number')
-      return undefined
-    const { code } = value
-    const error = 'error' in value && typeof value.error === 'string' ? { error: value.error } : {}
-    const hint = 'hint' in value && typeof value.hint === 'string' ? { hint: value.hint } : {}
-    return { code, ...error, ...hint }
-  } catch {
-    return undefined
-  }
+  return { ...answer, own: ownAnswer.safeParse(parsed(text)).data }
 }

@@ -2,7 +2,8 @@ import { existsSync, statSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { vinsOf } from '../../../src/service/client/products.ts'
 import { ServiceError } from '../../../src/service/client/service-error.ts'
-import { type Circumstances, codeOf, fail, type Finding, ok, skip, warn } from './check.ts'
+import { codeOf } from '../exchange.ts'
+import { type Circumstances, fail, type Finding, ok, okIf, skip, warn } from './check.ts'
 
 const noService = 'SERVICE_URL and SERVICE_API_KEY are not set'
 /** The most vehicles whose configs are read one by one. */
@@ -18,35 +19,23 @@ export async function* checkWebhook(circumstances: Circumstances): AsyncIterable
   try {
     const webhook = await client.webhook.get({ signal })
     yield ok('webhook.set', webhook.url)
-    yield webhook.enabled
-      ? ok('webhook.enabled', 'messages are delivered')
-      : fail(
-          'webhook.enabled',
-          'The webhook is paused: no message is delivered.',
-          'Run fleethook webhook set without --paused.',
-        )
+    yield okIf(webhook.enabled, 'webhook.enabled', 'messages are delivered').orFail(
+      'The webhook is paused: no message is delivered.',
+      'Run fleethook webhook set without --paused.',
+    )
     if (url !== undefined)
-      yield sameAddress(webhook.url, url.href)
-        ? ok('webhook.url', 'the same as --url')
-        : fail(
-            'webhook.url',
-            `The service posts to ${webhook.url}, and --url is ${url.href}.`,
-            `fleethook webhook set --url ${url.href}`,
-          )
-    yield webhook.auth
-      ? ok('webhook.auth', 'set')
-      : fail(
-          'webhook.auth',
-          'The service sends no Authorization header. A receiver with a secret refuses every message.',
-          'Run fleethook webhook set without --no-auth.',
-        )
-    yield webhook.verify
-      ? ok('webhook.verify', 'the service checks the certificate')
-      : warn(
-          'webhook.verify',
-          'The service does not check the certificate of the webhook.',
-          'Run fleethook webhook set without --no-verify.',
-        )
+      yield okIf(sameAddress(webhook.url, url.href), 'webhook.url', 'the same as --url').orFail(
+        `The service posts to ${webhook.url}, and --url is ${url.href}.`,
+        `fleethook webhook set --url ${url.href}`,
+      )
+    yield okIf(webhook.auth, 'webhook.auth', 'set').orFail(
+      'The service sends no Authorization header. A receiver with a secret refuses every message.',
+      'Run fleethook webhook set without --no-auth.',
+    )
+    yield okIf(webhook.verify, 'webhook.verify', 'the service checks the certificate').orWarn(
+      'The service does not check the certificate of the webhook.',
+      'Run fleethook webhook set without --no-verify.',
+    )
     const updatedAt = Date.parse(webhook.updated_at)
     const savedAt = existsSync(envFile) ? statSync(envFile).mtimeMs : Number.NaN
     if (updatedAt < savedAt - 1_000)
@@ -104,13 +93,14 @@ async function* checkConfigs({ client, signal, vin }: Circumstances): AsyncItera
     }
   }
   const some = asked.length < shared.length ? ` (the first ${asked.length} of ${shared.length})` : ''
-  yield without.length === 0
-    ? ok('webhook.vehicles', `${asked.length} vehicles have a streaming config${some}`)
-    : fail(
-        'webhook.vehicles',
-        `${without.length} of ${asked.length} vehicles${some} have no streaming config, so they send no data: ${without.slice(0, 3).join(', ')}${without.length > 3 ? ', …' : ''}`,
-        `fleethook config patch ${without[0]} BatteryLevel=60`,
-      )
+  yield okIf(
+    without.length === 0,
+    'webhook.vehicles',
+    `${asked.length} vehicles have a streaming config${some}`,
+  ).orFail(
+    `${without.length} of ${asked.length} vehicles${some} have no streaming config, so they send no data: ${without.slice(0, 3).join(', ')}${without.length > 3 ? ', …' : ''}`,
+    `fleethook config patch ${without[0]} BatteryLevel=60`,
+  )
 }
 
 /** How long a message may take from the vehicle to the receiver, in milliseconds. */
@@ -154,7 +144,6 @@ export async function* checkEndToEnd({ client, vin, ask, signal }: Circumstances
 
 /** A number inside an answer of the receiver. 0: it is missing. */
 export function numberAt(value: unknown, ...path: readonly string[]): number {
-  let found: unknown = value
-  for (const key of path) found = typeof found === 'object' && found !== null ? Reflect.get(found, key) : undefined
+  const found = path.reduce<unknown>((inner, key) => Object(inner)[key], value)
   return typeof found === 'number' ? found : 0
 }

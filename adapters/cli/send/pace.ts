@@ -12,7 +12,6 @@ interface PaceOptions<Message> {
 /** What delays messages when the rate is not reached. */
 export type Bottleneck = 'concurrency' | 'vins' | 'machine'
 
-/** How well the rate is kept. */
 export interface Pacing {
   /** From the first planned time to the last answer. */
   readonly elapsedMs: number
@@ -23,13 +22,10 @@ export interface Pacing {
   readonly bottleneck: Bottleneck
 }
 
-/** A run of messages in progress. */
 export interface Pace {
   /** Resolves when the last message is answered. */
   readonly done: Promise<void>
-  /** Sends no further message. */
   stop(): void
-  /** The figures so far. */
   pacing(): Pacing
 }
 
@@ -54,7 +50,10 @@ export function pace<Message>(options: PaceOptions<Message>): Pace {
   let endedAt: number | undefined
   let stopped = false
   let timer: NodeJS.Timeout | undefined
-  const { promise: done, resolve } = withResolvers()
+  let finish = (): void => {}
+  const done = new Promise<void>((resolve) => {
+    finish = resolve
+  })
 
   const nextDueAt = (): number => startedAt + taken * intervalMs
   const ended = (): boolean => stopped || taken >= count
@@ -69,7 +68,7 @@ export function pace<Message>(options: PaceOptions<Message>): Pace {
     while (mayGo()) void go(ready.shift())
     if (ended() && inFlight === 0 && waiting === 0) {
       endedAt ??= performance.now()
-      resolve()
+      finish()
     } else if (!ended() && hasRoom()) {
       timer = setTimeout(pump, Math.max(1, nextDueAt() - performance.now()))
     }
@@ -140,13 +139,4 @@ export function pace<Message>(options: PaceOptions<Message>): Pace {
 interface Due<Message> {
   readonly message: Message
   readonly dueAt: number
-}
-
-// Node 20 has no Promise.withResolvers.
-function withResolvers(): { readonly promise: Promise<void>; readonly resolve: () => void } {
-  let resolve = (): void => {}
-  const promise = new Promise<void>((settle) => {
-    resolve = settle
-  })
-  return { promise, resolve }
 }

@@ -1,10 +1,10 @@
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
-import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
+import { Agent as HttpAgent } from 'node:http'
+import { Agent as HttpsAgent } from 'node:https'
 import type { Format, WireTopic } from '../../../src/events/event.ts'
 import { escapeControls } from '../../../src/events/summarize.ts'
 import { authorization } from '../../../src/wire/encode.ts'
+import { codeOf, exchange, type Exchanged, parsed } from '../exchange.ts'
 
-/** What `fleethook send` does. */
 export interface SendOptions {
   readonly url: URL
   readonly secret: string | undefined
@@ -24,18 +24,17 @@ export interface SendOptions {
   readonly output: 'progress' | 'quiet' | 'json'
 }
 
-/** The outcome of one POST. */
 export type PostOutcome =
   | { readonly kind: 'accepted'; readonly ackMs: number }
   | ({ readonly kind: 'refused'; readonly ackMs: number; readonly status: number } & RefusalBody)
   | { readonly kind: 'failed'; readonly code: string }
 
-/** The body of a refusal. Each part is there only if the receiver sent it. */
+/** The body of a refusal. A part that the receiver did not send is `undefined`. */
 export interface RefusalBody {
-  readonly code?: number
-  readonly error?: string
-  readonly text?: string
-  readonly hint?: string
+  readonly code: number | undefined
+  readonly error: string | undefined
+  readonly text: string | undefined
+  readonly hint: string | undefined
 }
 
 /** Posts messages over connections that stay open. */
@@ -44,103 +43,56 @@ interface Poster {
   close(): void
 }
 
-const answerChars = 4_096
-
 /** The sender's side of the webhook. */
 export function createPoster({ url, secret, timeoutMs, concurrency, checkCertificate }: SendOptions): Poster {
-  const secure = url.protocol === 'https:'
   const keepAlive = { keepAlive: true, maxSockets: concurrency }
-  const agent = secure
-    ? new HttpsAgent({ ...keepAlive, rejectUnauthorized: checkCertificate })
-    : new HttpAgent(keepAlive)
-  const request = secure ? httpsRequest : httpRequest
+  const agent =
+    url.protocol === 'https:'
+      ? new HttpsAgent({ ...keepAlive, rejectUnauthorized: checkCertificate })
+      : new HttpAgent(keepAlive)
 
-  const post = (body: string, format: Format): Promise<PostOutcome> =>
-    new Promise((resolve) => {
-      const options: RequestOptions = {
-        method: 'POST',
-        agent,
-        headers: {
-          'content-type': 'application/json',
-          'content-length': Buffer.byteLength(body),
-          'user-agent': 'fleethook-send',
-          ...(secret === undefined ? {} : { authorization: authorization(secret, format) }),
-        },
-      }
-      const startedAt = performance.now()
-      const outgoing = request(url, options, (response) => {
-        const ackMs = performance.now() - startedAt
-        const status = response.statusCode ?? 0
-        const accepted = status >= 200 && status < 300
-        read(response).then(
-          (text) =>
-            settle(
-              accepted ? { kind: 'accepted', ackMs } : { kind: 'refused', ackMs, status, ...answer(text, response) },
-            ),
-          fail,
-        )
-      })
-      // One timer for the whole exchange: a socket's own timeout starts again with every byte.
-      const timer = setTimeout(() => {
-        settle({ kind: 'failed', code: 'TIMEOUT' })
-        outgoing.destroy()
-      }, timeoutMs)
-      const settle = (outcome: PostOutcome): void => {
-        clearTimeout(timer)
-        resolve(outcome)
-      }
-      const fail = (error: unknown): void => settle({ kind: 'failed', code: codeOf(error) })
-      outgoing.on('error', fail)
-      outgoing.end(body)
-    })
+  async function post(body: string, format: Format): Promise<PostOutcome> {
+    const headers = {
+      'content-type': 'application/json',
+      'user-agent': 'fleethook-send',
+      ...(secret === undefined ? {} : { authorization: authorization(secret, format) }),
+    }
+    // One timer for the whole exchange: a socket's own timeout starts again with every byte.
+    const over = new AbortController()
+    const timer = setTimeout(() => over.abort(), timeoutMs)
+    try {
+      const answer = await exchange(url, { agent, headers, body, signal: over.signal })
+      const { status, ms: ackMs } = answer
+      if (status >= 200 && status < 300) return { kind: 'accepted', ackMs }
+      return { kind: 'refused', ackMs, status, ...refusalOf(answer) }
+    } catch (error) {
+      return { kind: 'failed', code: over.signal.aborted ? 'TIMEOUT' : codeOf(error) }
+    } finally {
+      clearTimeout(timer)
+    }
+  }
 
   return { post, close: () => agent.destroy() }
 }
 
-async function read(response: IncomingMessage): Promise<string> {
-  let text = ''
-  response.setEncoding('utf8')
-  for await (const chunk of response) {
-    if (text.length < answerChars) text += String(chunk)
-  }
-  return text.slice(0, answerChars)
-}
-
-function answer(text: string, response: IncomingMessage): RefusalBody {
-  const said = object(text)
-  const code = typeof said['code'] === 'number' ? { code: said['code'] } : {}
-  const error = typeof said['error'] === 'string' ? { error: printable(said['error']) } : {}
-  const hint = typeof said['hint'] === 'string' ? { hint: printable(said['hint']) } : hintFor(response)
+function refusalOf({ status, headers, text }: Exchanged): RefusalBody {
+  const said = Object(parsed(text))
   const words = typeof said['text'] === 'string' ? said['text'] : (text.split('\n', 1)[0] ?? '')
-  return { ...code, ...error, ...hint, ...(words === '' ? {} : { text: printable(words).slice(0, 120) }) }
-}
-
-function hintFor({ statusCode, headers }: IncomingMessage): { readonly hint?: string } {
-  if (headers.location !== undefined && statusCode !== undefined && statusCode >= 300 && statusCode < 400) {
-    return {
-      hint: `It redirects to ${printable(headers.location)}: the service does not follow redirects, so give the final address.`,
-    }
-  }
-  return {}
-}
-
-function object(text: string): { readonly [key: string]: unknown } {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? { ...value } : {}
-  } catch {
-    return {}
+  const redirection =
+    headers.location !== undefined && status >= 300 && status < 400
+      ? `It redirects to ${printable(headers.location)}: the service does not follow redirects, so give the final address.`
+      : undefined
+  return {
+    code: typeof said['code'] === 'number' ? said['code'] : undefined,
+    error: typeof said['error'] === 'string' ? printable(said['error']) : undefined,
+    text: words === '' ? undefined : printable(words).slice(0, 120),
+    hint: typeof said['hint'] === 'string' ? printable(said['hint']) : redirection,
   }
 }
 
 /** Text from a server in one line, without control characters for a terminal. */
 function printable(text: string): string {
   return escapeControls(text.replaceAll(/\s+/g, ' ').trim())
-}
-
-function codeOf(error: unknown): string {
-  if (error instanceof Error && 'code' in error && typeof error.code === 'string') return error.code
-  return error instanceof Error ? error.name : 'UNKNOWN'
 }
 
 /** Why a header cannot carry this secret, or `undefined`. Never shows a character of it. */

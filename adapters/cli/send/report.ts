@@ -9,7 +9,6 @@ import type { Bottleneck, Pace } from './pace.ts'
 import type { RefusalBody, SendOptions } from './post.ts'
 import type { Counts, FailureCount, SendResult, Tally } from './tally.ts'
 
-/** The display while messages are sent. */
 interface Progress {
   /** Removes the live display. Lines that were printed stay. */
   end(): void
@@ -44,13 +43,10 @@ export function showProgress(shown: Shown, stream: WriteStream): Progress {
   }
 }
 
-/** The address without credentials and query, which can hold a secret. */
-function shownUrl({ url }: SendOptions): string {
-  return `${url.origin}${url.pathname}`
-}
-
 function headline(options: SendOptions, colors: Colors): string {
-  const { secret, formats, topics, vins, seed, ratePerSecond } = options
+  const { url, secret, formats, topics, vins, seed, ratePerSecond } = options
+  // Credentials and the query can hold a secret.
+  const address = `${url.origin}${url.pathname}`
   const what = [
     `${grouped(vins)} ${vins === 1 ? 'vehicle' : 'vehicles'}`,
     formats.length === 1 ? `format ${formats[0]}` : 'all formats',
@@ -59,7 +55,7 @@ function headline(options: SendOptions, colors: Colors): string {
     `seed ${seed}`,
     secret === undefined ? 'no secret given' : `secret with the check digits ${checkDigits(secret)}`,
   ]
-  return `${colors.bold('fleethook send')} ${colors.dim('→')} ${colors.cyan(shownUrl(options))}\n${colors.dim(what.join(' · '))}`
+  return `${colors.bold('fleethook send')} ${colors.dim('→')} ${colors.cyan(address)}\n${colors.dim(what.join(' · '))}`
 }
 
 function line({ options, tally, pace }: Shown, recentPerSecond: number): string {
@@ -174,7 +170,7 @@ function figures(result: SendResult, options: SendOptions, colors: Colors, width
     ? `${perSecond(rate.achievedPerSecond)}, as asked, ${took}`
     : `${perSecond(rate.achievedPerSecond)} of the ${perSecond(rate.askedPerSecond)} asked for, ${took}; the latest message left ${duration(rate.latestMs)} late`
   const lines = [`${colors.dim('rate')}  ${rate.keptUp ? achieved : colors.yellow(achieved)}`]
-  if (rate.bottleneck) lines.push(`      ${paceHint(rate.bottleneck)}`)
+  if (rate.bottleneck) lines.push(`      ${paceHints[rate.bottleneck]}`)
   if (ackMs) {
     const shown = (['p50', 'p95', 'p99', 'max'] as const).map((name) => `${name} ${duration(ackMs[name])}`)
     lines.push(`${colors.dim('ack')}   ${shown.join(colors.dim(' · '))}`)
@@ -237,7 +233,7 @@ function secretHint({ error = '' }: RefusalBody, { secret }: SendOptions): strin
   return ` The secret that was sent has the check digits ${checkDigits(secret)}. The receiver prints its own when it starts.`
 }
 
-function trouble(what: string, hint: string | undefined, width: number): string {
+function trouble(what: string, hint: string, width: number): string {
   return hint ? `${indent(what, 2, width)}\n${indent(hint, 6, width)}` : indent(what, 2, width)
 }
 
@@ -267,7 +263,7 @@ const duration = (ms: number): string => prettyMs(ms, { millisecondsDecimalDigit
 const span = (ms: number): string => prettyMs(ms, { unitCount: 2, secondsDecimalDigits: ms < 10_000 ? 1 : 0 })
 
 /** The most likely meaning of a network error. */
-function failureHint({ code }: Pick<FailureCount, 'code'>, { timeoutMs }: SendOptions): string {
+function failureHint({ code }: FailureCount, { timeoutMs }: SendOptions): string {
   if (code === 'ECONNREFUSED') return 'Nothing listens there. Is the receiver running, and is the port right?'
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') return 'There is no host of that name.'
   if (code === 'ECONNRESET' || code === 'EPIPE')
@@ -284,12 +280,9 @@ function failureHint({ code }: Pick<FailureCount, 'code'>, { timeoutMs }: SendOp
 }
 
 /** Why the rate was not reached, and what to do. */
-function paceHint(bottleneck: Bottleneck): string {
-  const hints: Readonly<Record<Bottleneck, string>> = {
-    concurrency:
-      'All connections were waiting for answers. The receiver is too slow for this rate, or --concurrency is too low.',
-    vins: 'The messages of one vehicle wait for each other. Use more --vins.',
-    machine: 'This machine could not send faster.',
-  }
-  return hints[bottleneck]
+const paceHints: Readonly<Record<Bottleneck, string>> = {
+  concurrency:
+    'All connections were waiting for answers. The receiver is too slow for this rate, or --concurrency is too low.',
+  vins: 'The messages of one vehicle wait for each other. Use more --vins.',
+  machine: 'This machine could not send faster.',
 }

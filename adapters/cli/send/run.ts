@@ -5,15 +5,15 @@ import { colorsFor } from '../terminal.ts'
 import { pace } from './pace.ts'
 import { createPoster, type SendOptions } from './post.ts'
 import { showProgress, summary } from './report.ts'
-import { createTally, resultOf, type StopReason } from './tally.ts'
+import { resultOf, type StopReason, Tally } from './tally.ts'
 
 /** If this many messages at the start all fail, nothing listens at the address. */
 const hopeless = 20
 
 /** Sends, shows the progress, prints the summary. Resolves to the exit status: 0 when everything was accepted. */
 export async function run(options: SendOptions): Promise<number> {
-  const { startAt, messages } = fleetMessages(options, Date.now())
-  const tally = createTally()
+  const startAt = options.startAt ?? wakesUpAt(options, Date.now())
+  const tally = new Tally()
   const poster = createPoster(options)
   let stopped: StopReason | undefined
 
@@ -24,7 +24,7 @@ export async function run(options: SendOptions): Promise<number> {
   }
   const sending = pace({
     ...options,
-    messages: inTurns(messages, options.formats),
+    messages: inTurns(simulated(options, startAt), options.formats),
     laneOf: ({ message }) => message.event.vin,
     send,
   })
@@ -76,23 +76,13 @@ function* inTurns(
 /** The number of messages that are simulated to find out how early the fleet must wake up. */
 const lookAhead = 200_000
 
-/** When the fleet wakes up, and its messages of the selected topics. */
-interface FleetMessages {
-  readonly startAt: number
-  readonly messages: Iterator<SimulatedMessage>
-}
-
 /**
- * The messages to send. When the rate is higher than these vehicles would send on their own, their time passes faster than
- * ours. The fleet then wakes up in the past, so that its last message is from now and none is from the future.
+ * When the rate is higher than these vehicles would send on their own, their time passes faster than ours. The fleet then wakes up
+ * in the past, so that its last message is from now and none is from the future.
  */
-function fleetMessages(options: SendOptions, now: number): FleetMessages {
-  const startAt = options.startAt ?? now - Math.max(0, fleetMs(options, now) - sendingMs(options))
-  return { startAt, messages: simulated(options, startAt) }
-}
-
-function sendingMs({ count, ratePerSecond }: SendOptions): number {
-  return (1_000 * Math.min(count, lookAhead)) / ratePerSecond
+function wakesUpAt(options: SendOptions, now: number): number {
+  const sendingMs = (1_000 * Math.min(options.count, lookAhead)) / options.ratePerSecond
+  return now - Math.max(0, fleetMs(options, now) - sendingMs)
 }
 
 function fleetMs(options: SendOptions, startAt: number): number {

@@ -3,7 +3,6 @@ import type { Format, WireTopic } from '../../../src/events/event.ts'
 import type { Bottleneck, Pacing } from './pace.ts'
 import type { RefusalBody, PostOutcome, SendOptions } from './post.ts'
 
-/** Messages by outcome. */
 export interface Counts {
   sent: number
   accepted: number
@@ -31,72 +30,66 @@ interface AckMs {
   readonly max: number
 }
 
-/** The counts while messages are sent. */
-export interface Tally {
-  readonly total: Readonly<Counts>
-  readonly byTopic: ReadonlyMap<WireTopic, ReadonlyMap<Format, Readonly<Counts>>>
-  /** The most frequent first. */
-  refusals(): readonly Readonly<RefusalCount>[]
-  failures(): readonly Readonly<FailureCount>[]
-  /** The response times of all answered messages. `undefined`: there is none yet. */
-  ackMs(): AckMs | undefined
-  count(topic: WireTopic, format: Format, outcome: PostOutcome): void
-}
-
 const none = (): Counts => ({ sent: 0, accepted: 0, refused: 0, failed: 0 })
 const kinds = 50
 
-/** Counts outcomes. */
-export function createTally(): Tally {
-  const total = none()
-  const byTopic = new Map<WireTopic, Map<Format, Counts>>()
-  const refusals = new Map<string, RefusalCount>()
-  const failures = new Map<string, FailureCount>()
-  const ackMicros = createHistogram()
+const mostFrequentFirst = <Kind extends { readonly count: number }>(all: ReadonlyMap<string, Kind>): readonly Kind[] =>
+  [...all.values()].toSorted((a, b) => b.count - a.count)
 
-  const cell = (topic: WireTopic, format: Format): Counts => {
-    const row = byTopic.get(topic) ?? new Map<Format, Counts>()
-    byTopic.set(topic, row)
+/** Counts outcomes while messages are sent. */
+export class Tally {
+  readonly total: Counts = none()
+  readonly byTopic: Map<WireTopic, Map<Format, Counts>> = new Map()
+  readonly #refusals = new Map<string, RefusalCount>()
+  readonly #failures = new Map<string, FailureCount>()
+  readonly #ackMicros = createHistogram()
+
+  refusals(): readonly RefusalCount[] {
+    return mostFrequentFirst(this.#refusals)
+  }
+
+  failures(): readonly FailureCount[] {
+    return mostFrequentFirst(this.#failures)
+  }
+
+  /** The response times of all answered messages. `undefined`: there is none yet. */
+  ackMs(): AckMs | undefined {
+    const times = this.#ackMicros
+    if (times.count === 0) return undefined
+    const at = (percentile: number): number => times.percentile(percentile) / 1_000
+    return { p50: at(50), p95: at(95), p99: at(99), max: times.max / 1_000 }
+  }
+
+  count(topic: WireTopic, format: Format, outcome: PostOutcome): void {
+    for (const counts of [this.total, this.#cell(topic, format)]) {
+      counts.sent++
+      counts[outcome.kind]++
+    }
+    if (outcome.kind === 'failed') {
+      const known = this.#failures.get(outcome.code)
+      if (known) known.count++
+      else this.#failures.set(outcome.code, { code: outcome.code, count: 1 })
+      return
+    }
+    if (outcome.kind === 'refused') this.#countRefusal(outcome)
+    this.#ackMicros.record(Math.max(1, Math.round(outcome.ackMs * 1_000)))
+  }
+
+  #cell(topic: WireTopic, format: Format): Counts {
+    const row = this.byTopic.get(topic) ?? new Map<Format, Counts>()
+    this.byTopic.set(topic, row)
     const counts = row.get(format) ?? none()
     row.set(format, counts)
     return counts
   }
 
-  const countRefusal = ({ status, code, error, text, hint }: RefusalBody & { readonly status: number }): void => {
+  #countRefusal({ kind: _, ackMs: __, ...refusal }: Extract<PostOutcome, { kind: 'refused' }>): void {
+    const { status, code, error, text } = refusal
     // A server can use new words for every refusal, so the number of kinds is bounded.
-    const key = refusals.size < kinds ? JSON.stringify([status, code, error ?? text]) : String(status)
-    const known = refusals.get(key)
+    const key = this.#refusals.size < kinds ? JSON.stringify([status, code, error ?? text]) : String(status)
+    const known = this.#refusals.get(key)
     if (known) known.count++
-    else {
-      const said = { ...(code === undefined ? {} : { code }), ...(error === undefined ? {} : { error }) }
-      const words = { ...(text === undefined ? {} : { text }), ...(hint === undefined ? {} : { hint }) }
-      refusals.set(key, { status, ...said, ...words, count: 1 })
-    }
-  }
-
-  return {
-    total,
-    byTopic,
-    refusals: () => [...refusals.values()].toSorted((a, b) => b.count - a.count),
-    failures: () => [...failures.values()].toSorted((a, b) => b.count - a.count),
-    ackMs() {
-      if (ackMicros.count === 0) return undefined
-      const at = (percentile: number): number => ackMicros.percentile(percentile) / 1_000
-      return { p50: at(50), p95: at(95), p99: at(99), max: ackMicros.max / 1_000 }
-    },
-    count(topic, format, outcome) {
-      for (const counts of [total, cell(topic, format)]) {
-        counts.sent++
-        counts[outcome.kind]++
-      }
-      if (outcome.kind === 'refused') countRefusal(outcome)
-      if (outcome.kind !== 'failed') ackMicros.record(Math.max(1, Math.round(outcome.ackMs * 1_000)))
-      else {
-        const known = failures.get(outcome.code)
-        if (known) known.count++
-        else failures.set(outcome.code, { code: outcome.code, count: 1 })
-      }
-    },
+    else this.#refusals.set(key, { ...refusal, count: 1 })
   }
 }
 
@@ -130,7 +123,6 @@ export interface SendResult extends Readonly<Counts> {
   readonly failures: readonly Readonly<FailureCount>[]
 }
 
-/** Collects the result of a run. */
 export function resultOf(
   { vins, seed, count, ratePerSecond }: SendOptions,
   startAt: number,

@@ -1,5 +1,5 @@
 import type { BackendParts } from '../../../src/backend/backend.ts'
-import { LocalBackend } from '../../../src/backend/local.ts'
+import { forgetMs, LocalBackend } from '../../../src/backend/local.ts'
 import { pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { RequestScope } from '../../../src/dispatch/work.ts'
@@ -16,9 +16,6 @@ import { reportOf, type SentVehicle } from './vehicles.ts'
 
 /** The messages that a call is about. Their times arrive as JSON text. */
 export type Which = string | (MessageSelection & { readonly dryRun?: boolean | undefined })
-
-/** The least time between two searches for silent vehicles, in milliseconds. Each search reads every row. */
-const forgetMs = 3_600_000
 
 /** What a Worker asks an object. */
 export interface Questions {

@@ -4,7 +4,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
 import type { FieldCatalogue } from '../../../src/events/fields.ts'
-import type { InboxMessage, KeptGap, ListedMessage, Listing } from '../../../src/inbox/inbox.ts'
+import type { Inbox, InboxMessage, KeptGap } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts, vinOf } from '../../../src/inbox/receipts.ts'
 import type { Slots } from '../../../src/vehicles/state.ts'
 import type { AnyVehicleView } from '../../../src/vehicles/edge.ts'
@@ -67,41 +67,41 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
   }
 
   /** Calls all objects, because neither an id nor a time says which one has a message. */
-  async function total(asking: (shard: number) => Promise<number>): Promise<number> {
-    const counts = await Promise.all(everyShard.map(asking))
-    return counts.reduce((sum, count) => sum + count, 0)
+  const askAll = <Question extends keyof Questions>(
+    question: Question,
+    about: Parameters<Questions[Question]>[0],
+    env: unknown = bindings(),
+  ): Promise<Awaited<ReturnType<Questions[Question]>>[]> =>
+    Promise.all(everyShard.map((shard) => ask(shard, env, question, about)))
+
+  async function total(...asked: Parameters<typeof askAll<'replayDead' | 'discardDead' | 'replay'>>): Promise<number> {
+    return (await askAll(...asked)).reduce((sum, count) => sum + count, 0)
   }
 
-  const reader = createDeadLetterReader({
+  const everyObject: Required<Pick<Inbox, 'deadLetters' | 'findDeadLetter' | 'messages'>> = {
     async deadLetters(which) {
-      const lists = await Promise.all(everyShard.map((shard) => ask(shard, bindings(), 'deadLetters', which)))
-      return lists
+      return (await askAll('deadLetters', which))
         .flat()
         .toSorted((a, b) => (a.id < b.id ? -1 : 1))
         .slice(0, which.limit)
     },
     async findDeadLetter(id) {
-      const found = await Promise.all(everyShard.map((shard) => ask(shard, bindings(), 'findDeadLetter', id)))
-      return found.find((letter) => letter !== undefined)
+      return (await askAll('findDeadLetter', id)).find((letter) => letter !== undefined)
     },
-    read: receipts.reread,
-  })
-
-  const lists = {
-    async messages(which: Listing): Promise<readonly ListedMessage[]> {
-      const found = await Promise.all(everyShard.map((shard) => ask(shard, bindings(), 'messages', which)))
-      return found
+    async messages(which) {
+      return (await askAll('messages', which))
         .flat()
         .toSorted((a, b) => (a.message.id > b.message.id ? -1 : 1))
         .slice(0, which.limit)
     },
   }
+  const reader = createDeadLetterReader(everyObject, receipts.reread)
 
   const deadLetters: DeadLetters = {
     list: reader.list,
     get: reader.get,
-    replay: (which, { env = bindings() } = {}) => total((shard) => ask(shard, env, 'replayDead', which)),
-    discard: (which) => total((shard) => ask(shard, bindings(), 'discardDead', which)),
+    replay: (which, { env } = {}) => total('replayDead', which, env),
+    discard: (which) => total('discardDead', which),
   }
 
   /** The vehicles of an object, without those that belong to another object since `shards` was changed. */
@@ -131,10 +131,9 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
           .map(view)
       },
       // Calls all objects: one that had the vehicle before `shards` was changed may still have a state of it.
-      forget: async (vin) =>
-        (await total(async (shard) => Number(await ask(shard, bindings(), 'forgetVehicle', vin)))) > 0,
+      forget: async (vin) => (await askAll('forgetVehicle', vin)).includes(true),
       async stats() {
-        const all = await Promise.all(everyShard.map((shard) => ask(shard, bindings(), 'countVehicles', undefined)))
+        const all = await askAll('countVehicles', undefined)
         const sum = (name: 'vehicles' | 'unwritten'): number => all.reduce((count, stats) => count + stats[name], 0)
         return { vehicles: sum('vehicles'), unwritten: sum('unwritten'), edges: all[0]?.edges ?? 0 }
       },
@@ -145,13 +144,13 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     durability: 'replicated',
     ...(slots === undefined ? {} : { vehicles: vehiclesFrom(slots) }),
     deadLetters,
-    messages: createMessages(lists, receipts.reread),
-    replay: (which, { env = bindings() } = {}) => total((shard) => ask(shard, env, 'replay', which)),
+    messages: createMessages(everyObject, receipts.reread),
+    replay: (which, { env } = {}) => total('replay', which, env),
 
     async put(messages, env, gaps = []) {
       // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.
       const ofAll = slots === undefined ? [] : messages.flatMap(gapOfAll)
-      if (ofAll.length > 0) await Promise.all(everyShard.map((shard) => ask(shard, env, 'noteGaps', ofAll)))
+      if (ofAll.length > 0) await askAll('noteGaps', ofAll, env)
       const byShard = new Map<number, InboxMessage[]>()
       for (const { event: _, ...message } of messages) {
         const shard = shardOf(message.lane)

@@ -1,4 +1,4 @@
-import type { Retention } from '../../../src/inbox/retention.ts'
+import type { Retention } from '../../../src/inbox/inbox.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { dead, type Rows, settled, waiting } from './rows.ts'
 

@@ -1,6 +1,5 @@
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
-import type { DeadLetter, Selection } from '../../../src/inbox/inbox.ts'
-import { isSelected } from '../../../src/inbox/selection.ts'
+import { type DeadLetter, isSelected, type Selection } from '../../../src/inbox/inbox.ts'
 import type { Connector } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 import { deadIdOf, fromDeadRecord, partitionOf, toDeadRecord, tombstone } from './records.ts'

@@ -1,6 +1,5 @@
-import { createDeadLetterReader } from '../../../src/backend/replay.ts'
+import { createDeadLetterReader, msOf } from '../../../src/backend/replay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
-import { FleethookError } from '../../../src/base/errors.ts'
 import type { DeadLetters, MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
@@ -39,11 +38,10 @@ export class Replays {
   constructor(options: ReplaysOptions) {
     this.#options = options
     const { dead, receipts } = options
-    const reader = createDeadLetterReader({
-      deadLetters: (which) => dead.list(which),
-      findDeadLetter: (id) => dead.find(id),
-      read: receipts.reread,
-    })
+    const reader = createDeadLetterReader(
+      { deadLetters: (which) => dead.list(which), findDeadLetter: (id) => dead.find(id) },
+      receipts.reread,
+    )
     const idsOf = async (which: string | MessageSelection): Promise<readonly string[]> =>
       typeof which === 'string' ? ((await dead.find(which)) === undefined ? [] : [which]) : reader.ids(which)
     const isDryRun = (which: string | { readonly dryRun?: boolean | undefined }): boolean =>
@@ -74,8 +72,8 @@ export class Replays {
   /** Replays handled messages that retention has not deleted, in order per vehicle. Resolves to their number. */
   async replay({ from, to, vin, topic, dryRun }: ReplaySelection): Promise<number> {
     const { connector, settings, receipts } = this.#options
-    const fromMs = timeOf('from', from)
-    const toMs = timeOf('to', to)
+    const fromMs = msOf('from', from)
+    const toMs = msOf('to', to)
     const lane = vin === undefined ? undefined : laneOf(vin)
     const reader = new TopicReader(connector, settings.topic)
     let count = 0
@@ -153,10 +151,4 @@ export class Replays {
       await Promise.all([rest, ...some.map(run)])
     }
   }
-}
-
-function timeOf(name: string, time: Date): number {
-  const ms = time.getTime()
-  if (Number.isNaN(ms)) throw new FleethookError('option_invalid', `\`${name}\` must be a valid Date.`)
-  return ms
 }

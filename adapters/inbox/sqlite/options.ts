@@ -1,5 +1,5 @@
 import { checkOptions, required, type Rule, trueOrFalse, wholeNumber } from '../../../src/base/options.ts'
-import type { Retention } from '../../../src/inbox/retention.ts'
+import type { Retention } from '../../../src/inbox/inbox.ts'
 
 /** What {@link sqliteInbox} takes. Only `path` is required. */
 export interface SqliteInboxOptions {

@@ -23,28 +23,20 @@ const names: Readonly<Record<View, string>> = {
 const isHelpOpen: Signal<boolean> = new Signal(false)
 
 const keys: readonly (readonly [key: string, what: string])[] = [
-  ...([
-    ['j', 'Next row'],
-    ['k', 'Row before'],
-    ['Enter', 'Open the row'],
-    ['Esc', 'Close'],
-  ] as const),
-  ...([
-    ['p', 'Pause or resume the live list'],
-    ['/', 'Search'],
-    ['r', 'Replay the open dead letter'],
-  ] as const),
-  ...([
-    ['c', 'Copy the open message as curl'],
-    ['t', 'Copy the open message as a test'],
-  ] as const),
-  ...([
-    ['1', 'Live'],
-    ['2', 'Vehicles'],
-    ['3', 'Dead letters'],
-    ['4', 'Health'],
-    ['?', 'These keys'],
-  ] as const),
+  ['j', 'Next row'],
+  ['k', 'Row before'],
+  ['Enter', 'Open the row'],
+  ['Esc', 'Close'],
+  ['p', 'Pause or resume the live list'],
+  ['/', 'Search'],
+  ['r', 'Replay the open dead letter'],
+  ['c', 'Copy the open message as curl'],
+  ['t', 'Copy the open message as a test'],
+  ['1', 'Live'],
+  ['2', 'Vehicles'],
+  ['3', 'Dead letters'],
+  ['4', 'Health'],
+  ['?', 'These keys'],
 ]
 
 /** Closes the open message, or else the open vehicle. */
@@ -176,7 +168,6 @@ function Pulse(): JSX.Element {
   )
 }
 
-/** Says that the receiver is gone. */
 function Gone(): JSX.Element | null {
   if (lost.value === undefined) return null
   const { at, text } = lost.value
@@ -188,7 +179,6 @@ function Gone(): JSX.Element | null {
   )
 }
 
-/** Asks for the secret. */
 function Door(): JSX.Element {
   const field = useRef<HTMLInputElement>(null)
   const enter = (event: Event): void => {

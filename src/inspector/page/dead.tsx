@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import type { Letter } from './answers.ts'
+import type { LetterSummary } from '../../operator/app.ts'
 import { Detail } from './detail.tsx'
 import { countOf } from './format.ts'
 import { List } from './list.tsx'
@@ -31,7 +31,7 @@ export function Dead(): JSX.Element {
   const reading = useReading(
     [JSON.stringify(which), replays, stats.value?.deadLettered, stats.value?.inbox.deadLetters],
     (signal) =>
-      read<{ letters: readonly Letter[]; next: string | null }>(
+      read<{ letters: readonly LetterSummary[]; next: string | null }>(
         `dead?${queryOf({ ...which, limit: mostLetters })}`,
         signal,
       ),

@@ -265,7 +265,6 @@ function Json({ title, value }: { readonly title: string; readonly value: unknow
   )
 }
 
-/** The details of a refused request or a test message. */
 function Happened({ item }: { readonly item: Item }): JSX.Element {
   const {
     kind,

@@ -37,31 +37,30 @@ export function valueOf(value: unknown): string {
 }
 
 /** A short text of an event, for its row. */
-export function gistOf(event: Event): string {
+export const gistOf = (event: Event): string => wordsOf(event).slice(0, 300)
+
+function wordsOf(event: Event): string {
   const { topic, data, fields } = event
-  const list = (value: unknown): string =>
-    Array.isArray(value) ? value.map((entry) => valueOf(memberOf(entry, 'name'))).join(', ') : ''
   switch (topic) {
-    case 'data': {
+    case 'data':
       if (data === undefined) return (fields ?? []).join(', ')
-      const told = Object.entries(data).map(([field, value]) => `${field} ${valueOf(value)}`)
-      return told.join(', ').slice(0, 300)
-    }
+      return Object.entries(data)
+        .map(([field, value]) => `${field} ${valueOf(value)}`)
+        .join(', ')
     case 'alerts':
-    case 'errors':
-      return list(event[topic]).slice(0, 300)
+    case 'errors': {
+      const list = event[topic]
+      return Array.isArray(list) ? list.map((entry) => valueOf(memberOf(entry, 'name'))).join(', ') : ''
+    }
     case 'vehicle_data':
-      return Object.keys(objectOf(event['vehicleData'])).join(', ').slice(0, 300)
+      return Object.keys(objectOf(event['vehicleData'])).join(', ')
     case 'gap':
       return `${valueOf(event['reason'])}: ${event['missed'] === 0 ? 'some' : valueOf(event['missed'])} missing`
     case 'malformed':
-      return `${valueOf(event['error'])} ${valueOf(event['text'] ?? '')}`.slice(0, 300)
+      return `${valueOf(event['error'])} ${valueOf(event['text'] ?? '')}`
     default: {
       const words = [event['state'], event['status'], event['networkInterface'], event['reason']]
-      return words
-        .flatMap((word) => (typeof word === 'string' ? [word] : []))
-        .join(' ')
-        .slice(0, 300)
+      return words.filter((word) => typeof word === 'string').join(' ')
     }
   }
 }
@@ -71,7 +70,7 @@ const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
 
 const objectOf = (value: unknown): Readonly<Record<string, unknown>> => (isObject(value) ? value : {})
 
-export const memberOf = (value: unknown, name: string): unknown => objectOf(value)[name]
+const memberOf = (value: unknown, name: string): unknown => objectOf(value)[name]
 
 /** The value of each field as the message brought it, whatever its format. */
 export function rawFieldsOf({ raw }: Event): ReadonlyMap<string, unknown> {

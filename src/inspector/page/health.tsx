@@ -1,5 +1,6 @@
 import type { ComponentChildren, JSX } from 'preact'
-import type { Sample, Stats, StoredMessage } from './answers.ts'
+import type { Sample } from '../../operator/samples.ts'
+import type { Stats, StoredMessage } from './answers.ts'
 import { bytesOf, countOf, durationOf, momentOf, numberOf, timeOf } from './format.ts'
 import { Empty, Failed, Table, useReading } from './parts.tsx'
 import { read } from './receiver.ts'

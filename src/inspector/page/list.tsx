@@ -51,7 +51,6 @@ interface ListProps {
   readonly busy?: Signal<boolean>
   /** Whether rows show their VIN. The list of one vehicle does not. */
   readonly hasVin?: boolean
-  /** What follows the last row. */
   readonly children?: ComponentChildren
 }
 

@@ -49,8 +49,8 @@ export function Live(): JSX.Element {
     const oldest = all.findLast(({ id }) => id !== undefined)?.id
     if (oldest === undefined) return
     try {
-      const { older: found, next } = await readOlder(oldest)
-      setOlder((before) => [...before, ...found.map(rowOf)])
+      const { messages, next } = await readOlder(oldest)
+      setOlder((before) => [...before, ...messages.map(rowOf)])
       setHasOlder(next !== null)
     } catch (error) {
       say(error instanceof Error ? error.message : 'The inbox does not answer.')

@@ -1,8 +1,8 @@
 import type { JSX } from 'preact'
-import type { Place } from './answers.ts'
+import type { Location } from '../../events/values.ts'
 import { goTo } from './route.ts'
 
-export interface Marker extends Place {
+export interface Marker extends Location {
   readonly label: string
   readonly link?: string
   readonly isFaint?: boolean
@@ -27,7 +27,7 @@ export function PlainMap({
   label,
 }: {
   readonly markers: readonly Marker[]
-  readonly path?: readonly Place[]
+  readonly path?: readonly Location[]
   readonly label: string
 }): JSX.Element {
   const all = [...markers, ...path]
@@ -101,7 +101,7 @@ function linesOf(middle: number, span: number, step: number): readonly number[] 
 }
 
 /** A value of the field `Location`. */
-export function placeOf(value: unknown): Place | undefined {
+export function placeOf(value: unknown): Location | undefined {
   if (typeof value !== 'object' || value === null || !('latitude' in value) || !('longitude' in value)) return undefined
   const { latitude, longitude } = value
   return typeof latitude === 'number' && typeof longitude === 'number' ? { latitude, longitude } : undefined

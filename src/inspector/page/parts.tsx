@@ -22,7 +22,6 @@ export function Empty({
   )
 }
 
-/** Data that is read from a route. */
 interface Reading<Data> {
   readonly data: Data | undefined
   readonly error: Error | undefined
@@ -48,7 +47,6 @@ export function useReading<Data>(
   return reading
 }
 
-/** Says why the data could not be read. */
 export function Failed({ of: { error } }: { readonly of: Reading<unknown> }): JSX.Element | null {
   return error === undefined ? null : (
     <Empty title="This cannot be shown">

@@ -50,7 +50,6 @@ async function request(path: string, init: RequestInit = {}): Promise<Response> 
   throw new RequestError(error, text)
 }
 
-/** Reads the JSON answer of a route. */
 export async function read<Answer>(path: string, signal?: AbortSignal): Promise<Answer> {
   return (await request(path, signal === undefined ? {} : { signal })).json()
 }
@@ -63,7 +62,7 @@ export async function post<Answer>(path: string, body: object = {}): Promise<Ans
 /** The stream sends a comment every 15 seconds. A stream that is silent for this long is dead, in milliseconds. */
 const silentMs = 40_000
 
-export interface ItemPage {
+interface ItemPage {
   readonly items: readonly Item[]
   /** The number of items that were dropped before they could be sent. */
   readonly missed?: number

@@ -38,7 +38,6 @@ export function queryOf(members: Readonly<Record<string, string | number | undef
   return new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString()
 }
 
-/** The address of a view. */
 export function linkTo(view: View, parts: readonly string[] = [], query: Route['query'] = {}): string {
   const path = [view, ...parts].map(encodeURIComponent).join('/')
   const given = queryOf(query)

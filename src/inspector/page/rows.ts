@@ -1,12 +1,12 @@
-import type { Event, Item, Letter, StoredMessage } from './answers.ts'
+import type { LetterSummary } from '../../operator/app.ts'
+import type { Event, Item, StoredMessage } from './answers.ts'
 import { gistOf } from './format.ts'
 
 /** The outcome of a message, or the kind of another item. */
 export type RowStatus =
   'waiting' | 'handled' | 'failed' | 'dead' | 'duplicate' | 'conflated' | 'lost' | 'refused' | 'gap' | 'test'
 
-/** A run of a handler that failed. */
-export interface FailedAttempt {
+interface FailedAttempt {
   readonly at: string
   readonly attempt: number | undefined
   readonly handler: string | undefined
@@ -25,26 +25,24 @@ export interface ListRow {
   readonly outcome: RowStatus
   readonly vin: string
   readonly topic: string
-  readonly event: Event | undefined
+  readonly event?: Event | undefined
   /** From receipt to outcome. */
-  readonly lagMs: number | undefined
-  readonly attempts: number | undefined
+  readonly lagMs?: number | undefined
+  readonly attempts?: number | undefined
   /** From receipt to the answer. */
-  readonly acknowledgedMs: number | undefined
-  readonly error: string | undefined
+  readonly acknowledgedMs?: number | undefined
+  readonly error?: string | undefined
   readonly failures: readonly FailedAttempt[]
-  readonly handlers: readonly string[] | undefined
+  readonly handlers?: readonly string[] | undefined
   /** The item of a row without a message. */
-  readonly item: Item | undefined
+  readonly item?: Item | undefined
 }
 
 /** The first 48 bits of a UUIDv7 are the time of receipt. */
 const receivedAtMs = (id: string): number => Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 
 const blank = (key: string, about: Pick<ListRow, 'id' | 'atMs' | 'outcome'> & Partial<ListRow>): ListRow => ({
-  ...{ key, vin: about.event?.vin ?? '', topic: about.event?.topic ?? '', event: undefined, lagMs: undefined },
-  ...{ attempts: undefined, acknowledgedMs: undefined, error: undefined, failures: [], handlers: undefined },
-  ...{ item: undefined },
+  ...{ key, vin: about.event?.vin ?? '', topic: about.event?.topic ?? '', failures: [] },
   ...about,
 })
 
@@ -63,7 +61,6 @@ export function textOf({ event, error, item, outcome }: ListRow): string {
   return text
 }
 
-/** A message of the inbox as a row. */
 export function rowOf({ id, state, event, death, handlers }: StoredMessage): ListRow {
   const outcome = state === 'settled' ? 'handled' : state
   const row = blank(id, { id, event, outcome, atMs: receivedAtMs(id), handlers })
@@ -71,7 +68,7 @@ export function rowOf({ id, state, event, death, handlers }: StoredMessage): Lis
 }
 
 /** A dead letter of a list, which has no event. */
-export function rowOfLetter({ id, vin, topic, diedAt, attempts, error }: Letter): ListRow {
+export function rowOfLetter({ id, vin, topic, diedAt, attempts, error }: LetterSummary): ListRow {
   const about = { id, vin: vin ?? '', topic, attempts, error } as const
   return blank(id, { ...about, outcome: 'dead', atMs: Date.parse(diedAt) })
 }

@@ -1,4 +1,5 @@
-import type { About, Item, Sample, Stats, StoredMessage } from './answers.ts'
+import type { Sample } from '../../operator/samples.ts'
+import type { About, Item, Stats, StoredMessage } from './answers.ts'
 import { countOf } from './format.ts'
 import { post, read, readFeed, RequestError, secret } from './receiver.ts'
 import { queryOf, route } from './route.ts'
@@ -31,7 +32,6 @@ export const shown: Signal<readonly ListRow[]> = new Signal([])
 export const unseen: Signal<number> = new Signal(0)
 /** The number of items that the feed dropped, because they arrived faster than it sends. */
 export const missed: Signal<number> = new Signal(0)
-/** Whether the page still waits for the first items. */
 export const isLoading: Signal<boolean> = new Signal(true)
 
 export const isPaused: Signal<boolean> = new Signal(false)
@@ -94,15 +94,11 @@ async function readStored(filter: string, signal: AbortSignal): Promise<void> {
   show(0)
 }
 
-/** Adds older messages to the end of the list. Resolves to whether there may be more. */
-export async function readOlder(
+/** Reads older messages. `next` is `null` when there are no more. */
+export const readOlder = (
   before: string,
-): Promise<{ readonly older: readonly StoredMessage[]; readonly next: string | null }> {
-  const { messages, next } = await read<{ messages: readonly StoredMessage[]; next: string | null }>(
-    `messages?${queryOf({ limit: 100, before })}&${feedFilter()}`,
-  )
-  return { older: messages, next }
-}
+): Promise<{ readonly messages: readonly StoredMessage[]; readonly next: string | null }> =>
+  read(`messages?${queryOf({ limit: 100, before })}&${feedFilter()}`)
 
 async function follow(filter: string, signal: AbortSignal): Promise<void> {
   let cursor: string | undefined

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import type { StoredMessage, Vehicle, VehicleInList } from './answers.ts'
+import type { VehicleReport, VehicleSummary } from '../../operator/app.ts'
+import type { StoredMessage } from './answers.ts'
 import { Detail } from './detail.tsx'
 import { countOf, durationOf, momentOf, valueOf } from './format.ts'
 import { List } from './list.tsx'
@@ -36,9 +37,9 @@ function Fleet(): JSX.Element {
   const words = (route.value.query['text'] ?? '').toLowerCase()
   const times = useRefresh()
   const reading = useReading([times], async (signal) => {
-    const all: VehicleInList[] = []
+    const all: VehicleSummary[] = []
     for (let after: string | undefined, isMore = true; isMore && all.length < 5_000;) {
-      const { vehicles, next }: { vehicles: readonly VehicleInList[]; next: string | null } = await read(
+      const { vehicles, next }: { vehicles: readonly VehicleSummary[]; next: string | null } = await read(
         `vehicles?${queryOf({ limit: 1000, after })}`,
         signal,
       )
@@ -100,7 +101,7 @@ function Fleet(): JSX.Element {
   )
 }
 
-function Found({ vehicles }: { readonly vehicles: readonly VehicleInList[] }): JSX.Element {
+function Found({ vehicles }: { readonly vehicles: readonly VehicleSummary[] }): JSX.Element {
   const markers = vehicles.flatMap(({ vin, location, online }): readonly Marker[] =>
     location == null ? [] : [{ ...location, label: vin, link: linkTo('vehicles', [vin]), isFaint: online === false }],
   )
@@ -126,7 +127,11 @@ function Found({ vehicles }: { readonly vehicles: readonly VehicleInList[] }): J
 
 const ago = (iso: string): string => `${durationOf(Math.max(0, Date.now() - Date.parse(iso)))} ago`
 
-function stateOf({ online, state, isOnlineCertain }: Pick<Vehicle, 'online' | 'state' | 'isOnlineCertain'>): string {
+function stateOf({
+  online,
+  state,
+  isOnlineCertain,
+}: Pick<VehicleReport, 'online' | 'state' | 'isOnlineCertain'>): string {
   const words = [state ?? (online === null ? 'not known' : online ? 'online' : 'offline')]
   if (state !== null && online === false && state === 'online') words.push('not connected')
   if (!isOnlineCertain && online !== null) words.push('not certain')
@@ -136,7 +141,7 @@ function stateOf({ online, state, isOnlineCertain }: Pick<Vehicle, 'online' | 's
 /** The newest state of a vehicle, its positions, and its messages. */
 function OneVehicle({ vin, opened }: { readonly vin: string; readonly opened: string | undefined }): JSX.Element {
   const times = useRefresh()
-  const state = useReading([times], (signal) => read<Vehicle>(`vehicles/${encodeURIComponent(vin)}`, signal))
+  const state = useReading([times], (signal) => read<VehicleReport>(`vehicles/${encodeURIComponent(vin)}`, signal))
   const history = useReading([times], (signal) =>
     read<{ messages: readonly StoredMessage[] }>(`messages?${queryOf({ vin, limit: 200 })}`, signal),
   )
@@ -187,7 +192,7 @@ function OneVehicle({ vin, opened }: { readonly vin: string; readonly opened: st
   )
 }
 
-function State({ vehicle }: { readonly vehicle: Vehicle }): JSX.Element {
+function State({ vehicle }: { readonly vehicle: VehicleReport }): JSX.Element {
   const fields = Object.entries(vehicle.fields)
   return (
     <>

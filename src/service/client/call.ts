@@ -2,7 +2,7 @@ import type * as z from 'zod/mini'
 import { pause } from '../../base/clock.ts'
 import { backoffMs } from '../../dispatch/retry.ts'
 import { isJsonObject } from '../../wire/record.ts'
-import { type Connection, nameOf, type ServiceRequest } from './connection.ts'
+import { type Connection, nameOf, type ReadOptions, type ServiceRequest } from './connection.ts'
 import { withDeadline } from './deadline.ts'
 import { refusalOf, ServiceError } from './service-error.ts'
 
@@ -109,6 +109,16 @@ function reasonOf(error: unknown): string {
   return code ?? inner.message.slice(0, 200)
 }
 
+/** A read, which may be sent twice. */
+export function get(path: string, { query, signal }: ReadOptions = {}): ServiceRequest {
+  return { method: 'GET', path, query, idempotent: true, signal }
+}
+
+/** Sends a request and checks the content of the wrapper in its answer. */
+export function send<T>(call: Call, request: ServiceRequest, schema: z.ZodMiniType<T>): Promise<T> {
+  return call(request, async (answer) => checkBody(schema, unwrapped(await readJson(answer, request)), request))
+}
+
 /** Reads the JSON of an answer. An empty body is `undefined`. */
 export async function readJson(answer: Response, request: ServiceRequest): Promise<unknown> {
   const text = await answer.text()
@@ -122,11 +132,6 @@ export async function readJson(answer: Response, request: ServiceRequest): Promi
       { status: answer.status, hint: 'Is `baseUrl` the address of the service, and not that of a web page?' },
     )
   }
-}
-
-/** Drops a body that nobody needs, so that its connection is free for the next request. */
-export async function discardBody(answer: Response): Promise<void> {
-  await answer.body?.cancel()
 }
 
 /** Takes a body out of the wrapper that most answers have: `{"response": …}`. */

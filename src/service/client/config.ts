@@ -2,7 +2,7 @@ import * as z from 'zod/mini'
 import { guarded } from '../../base/log.ts'
 import type { BuiltInFields, FieldCatalogue, FieldType } from '../../events/fields.ts'
 import { isJsonObject } from '../../wire/record.ts'
-import { type Call, checkBody, readJson, segment, unwrapped } from './call.ts'
+import { type Call, checkBody, get, readJson, segment, send, unwrapped } from './call.ts'
 import type { CallOptions, Connection, ServiceRequest } from './connection.ts'
 import { ServiceError } from './service-error.ts'
 
@@ -153,7 +153,6 @@ const skippedVehicles = z.record(z.string(), names)
 
 const defaultPath = '/api/business/config/default'
 
-/** The config of one vehicle. */
 export function createConfigResource<Fields extends FieldCatalogue>(
   connection: Connection,
   call: Call,
@@ -161,7 +160,7 @@ export function createConfigResource<Fields extends FieldCatalogue>(
 ): ConfigResource<Fields> {
   const path = `/api/config/${segment('The VIN', vin)}`
   return {
-    get: (options = {}) => getConfig(call, path, options, (body, request) => readStored<Fields>(body, request)),
+    get: async (options) => (await send(call, get(path, options), stored)) as StoredConfig<Fields>,
     patch: (config, options) => sendConfig(connection, call, 'PATCH', path, config, options),
     replace: (config, options) => sendConfig(connection, call, 'POST', path, config, options),
     async stop({ signal } = {}) {
@@ -173,32 +172,15 @@ export function createConfigResource<Fields extends FieldCatalogue>(
   }
 }
 
-/** The business default config. */
 export function createDefaultConfigResource<Fields extends FieldCatalogue>(
   connection: Connection,
   call: Call,
 ): DefaultConfigResource<Fields> {
   return {
-    get: (options = {}) =>
-      getConfig(call, defaultPath, options, (body, request) =>
-        body === null ? null : readStored<Fields>(body, request),
-      ),
+    get: async (options) =>
+      (await send(call, get(defaultPath, options), z.nullable(stored))) as StoredConfig<Fields> | null,
     set: (config, options) => sendConfig(connection, call, 'PUT', defaultPath, config, options),
   }
-}
-
-async function getConfig<Read>(
-  call: Call,
-  path: string,
-  { signal }: CallOptions,
-  read: (body: unknown, request: ServiceRequest) => Read,
-): Promise<Read> {
-  const request: ServiceRequest = { method: 'GET', path, idempotent: true, signal }
-  return call(request, async (answer) => read(unwrapped(await readJson(answer, request)), request))
-}
-
-function readStored<Fields extends FieldCatalogue>(body: unknown, request: ServiceRequest): StoredConfig<Fields> {
-  return checkBody(stored, body, request) as StoredConfig<Fields>
 }
 
 /** Reads the config in a message of a stream. `undefined` when there is none. */

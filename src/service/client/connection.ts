@@ -87,7 +87,6 @@ export interface Connection {
   readonly log: Log
 }
 
-/** One request to the service. */
 export interface ServiceRequest {
   readonly method: 'GET' | 'PUT' | 'PATCH' | 'POST' | 'DELETE'
   /** The path below the base address, with its segments already escaped. */

@@ -1,6 +1,5 @@
 import type { Clock } from '../../base/clock.ts'
 
-/** A time limit. */
 interface Deadline {
   readonly clock: Clock
   readonly ms: number

@@ -1,5 +1,5 @@
 import * as z from 'zod/mini'
-import { type Call, checkBody, readJson, segment, unwrapped } from './call.ts'
+import { type Call, get, segment, send } from './call.ts'
 import type { CallOptions, ReadOptions, ServiceRequest } from './connection.ts'
 
 /**
@@ -176,7 +176,6 @@ const summary: z.ZodMiniType<VehicleSummary> = z._default(
   {},
 )
 
-/** Lists everything that customers share with the business. */
 export function listProducts(call: Call, options?: CallOptions): Promise<readonly Product[]> {
   return send(call, get('/api/business/products', options), z.array(product))
 }
@@ -186,7 +185,6 @@ export function vinsOf(products: readonly Product[]): readonly string[] {
   return [...new Set(products.filter((item) => item.product_type === 'vehicle').map((item) => item.product_id))]
 }
 
-/** The reads of one vehicle. */
 export function createVehicleResource(call: Call, vin: string): VehicleResource {
   const base = vehiclePath(vin)
   const read = createReader(call, base)
@@ -218,7 +216,6 @@ export function createVehicleResource(call: Call, vin: string): VehicleResource 
   }
 }
 
-/** The reads and the commands of one energy site. */
 export function createEnergySiteResource(call: Call, siteId: string | number): EnergySiteResource {
   const id = segment('The energy site id', siteId)
   const base = `/api/1/energy_sites/${id}`
@@ -232,11 +229,10 @@ export function createEnergySiteResource(call: Call, siteId: string | number): E
     programs: (options) => read('programs', options),
     get: read,
     command: async (name, body = {}, options = {}) =>
-      sendCommand(call, `${base}/${segment('The command', name)}`, body, options),
+      send(call, commandRequest(`${base}/${segment('The command', name)}`, body, options), commandResult),
   }
 }
 
-/** Sends a command to a vehicle. */
 export async function commandVehicle(
   call: Call,
   vin: string,
@@ -244,7 +240,8 @@ export async function commandVehicle(
   body: object,
   options: CallOptions,
 ): Promise<CommandResult> {
-  return sendCommand(call, `${vehiclePath(vin)}/command/${segment('The command', name)}`, body, options)
+  const path = `${vehiclePath(vin)}/command/${segment('The command', name)}`
+  return send(call, commandRequest(path, body, options), commandResult)
 }
 
 /** Waking a vehicle has a path of its own, in the service's interface and in the maker's. */
@@ -252,21 +249,11 @@ export async function wakeVehicle(call: Call, vin: string, options: CallOptions)
   return send(call, commandRequest(`${vehiclePath(vin)}/wake_up`, {}, options), summary)
 }
 
-/** Sends a command once. The service wakes the vehicle first and retries a command that failed. */
-function sendCommand(call: Call, path: string, body: object, options: CallOptions): Promise<CommandResult> {
-  return send(call, commandRequest(path, body, options), commandResult)
-}
-
+/** A command is sent once. The service wakes the vehicle first and retries a command that failed. */
 function commandRequest(path: string, body: object, { signal }: CallOptions): ServiceRequest {
   return { method: 'POST', path, body, idempotent: false, signal }
 }
 
-/** Sends a request and checks the content of the wrapper in its answer. */
-function send<T>(call: Call, request: ServiceRequest, schema: z.ZodMiniType<T>): Promise<T> {
-  return call(request, async (answer) => checkBody(schema, unwrapped(await readJson(answer, request)), request))
-}
-
-/** Reads any path below `base`. */
 function createReader(call: Call, base: string): (path: string, options?: ReadOptions) => Promise<unknown> {
   return async (path, options) => {
     const segments = path.replace(/^\//, '').split('/')
@@ -277,8 +264,4 @@ function createReader(call: Call, base: string): (path: string, options?: ReadOp
 
 function vehiclePath(vin: string): string {
   return `/api/1/vehicles/${segment('The VIN', vin)}`
-}
-
-function get(path: string, { query, signal }: ReadOptions = {}): ServiceRequest {
-  return { method: 'GET', path, query, idempotent: true, signal }
 }

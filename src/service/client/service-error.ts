@@ -94,17 +94,17 @@ export class ServiceError extends Error {
 /** The most characters of the service's own text that an error repeats. */
 const textLength = 300
 
-/** Reads an answer that is not a 2xx as an error. */
 export async function refusalOf(
   answer: Response,
   request: ServiceRequest,
   { apiKey, clock }: Connection,
 ): Promise<ServiceError> {
-  const read = readError(await bodyOf(answer))
+  // A proxy's HTML page says no more than the status does.
+  const read = readError(await answer.json().catch(() => undefined))
   const withoutSecrets = (text: string): string => without(text, [apiKey, request.secret])
   // A code that repeats a secret is dropped as a whole, because the rest of it would help nobody.
   const original = read.code !== undefined && withoutSecrets(read.code) === read.code ? read.code : undefined
-  const code = original === undefined ? undefined : normalizedCode(original)
+  const code = original !== undefined && makerTexts.test(original) ? 'vehicle_unavailable' : original
   const text = read.text === undefined ? '' : `: ${withoutSecrets(read.text).slice(0, textLength)}`
   // A browser hides a redirection and reports the status 0.
   const status = answer.status === 0 ? 302 : answer.status
@@ -123,15 +123,6 @@ export async function refusalOf(
   )
 }
 
-async function bodyOf(answer: Response): Promise<unknown> {
-  try {
-    return JSON.parse(await answer.text())
-  } catch {
-    // A proxy's HTML page says no more than the status does.
-    return undefined
-  }
-}
-
 /** Finds the code and the text, whichever shape the error body has. */
 function readError(body: unknown): { readonly code: string | undefined; readonly text: string | undefined } {
   if (!isJsonObject(body)) return { code: undefined, text: undefined }
@@ -148,11 +139,6 @@ function codeIn(value: unknown): string | undefined {
 
 /** The maker's text for a vehicle that does not answer. The service passes it on in the place of a code. */
 const makerTexts = /^vehicle (unavailable|is (offline|asleep))\b.{0,100}$/i
-
-/** One code for each fault. */
-function normalizedCode(sent: string): string {
-  return makerTexts.test(sent) ? 'vehicle_unavailable' : sent
-}
 
 /** The service may quote a secret that was sent to it, plain or as JSON writes it. */
 function without(text: string, secrets: readonly (string | undefined)[]): string {

@@ -3,7 +3,6 @@ import type { Clock } from '../../base/clock.ts'
 import { withDeadline } from './deadline.ts'
 import { ServiceError } from './service-error.ts'
 
-/** How to read a body as Server-Sent Events. */
 interface SseOptions {
   readonly clock: Clock
   /** The stream counts as dead after this time without a byte. Comments count as bytes. */

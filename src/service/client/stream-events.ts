@@ -61,13 +61,11 @@ const documents: readonly (readonly [key: string, topic: SiteTopic])[] = [
   ['totals', 'energy_totals'],
 ]
 
-/** What is streamed: a vehicle, or an energy site. */
 export interface Streamed {
   readonly vin?: string
   readonly siteId?: string
 }
 
-/** Reads a message of a stream as an event. */
 export function readStreamEvent<Fields extends FieldCatalogue>(
   normalizer: Normalizer<Fields>,
   streamed: Streamed,
@@ -109,7 +107,6 @@ function idIn(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined
 }
 
-/** One value that an event delivers. */
 interface EventValue {
   /** As `meta.changed` names it. */
   readonly name: string

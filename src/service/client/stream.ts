@@ -107,7 +107,6 @@ type StreamStep<Fields extends FieldCatalogue> =
       readonly changed: readonly string[]
     }
 
-/** Streams a vehicle or an energy site. Connects when the stream is iterated. */
 export function createStream<Fields extends FieldCatalogue>(
   connection: Connection,
   normalizer: Normalizer<Fields>,
@@ -149,9 +148,6 @@ export function createStream<Fields extends FieldCatalogue>(
     let failures = 0
     let leastMs = 0
     let lastByteAt = clock.now()
-    const gapOf = (reason: StreamGap['reason']): { readonly gap: StreamGap } => ({
-      gap: { ...streamed, ...interruption.end(), reason, lastEventId },
-    })
 
     while (!signal?.aborted) {
       let failure: unknown
@@ -175,7 +171,11 @@ export function createStream<Fields extends FieldCatalogue>(
           const value = item && parsed(item.data)
           const event = value && readStreamEvent(normalizer, streamed, value, receivedAt)
           const reason = item === undefined || event !== undefined ? interruption.judge(event) : undefined
-          if (reason !== undefined) yield gapOf(reason)
+          if (reason !== undefined) {
+            const gap = { ...streamed, ...interruption.end(), reason, lastEventId }
+            reportGap(gap)
+            yield { gap }
+          }
           if (item === undefined) continue
           failures = 0
           // The item after a gap is not delivered yet, so the id that was sent is the one before it.
@@ -201,7 +201,11 @@ export function createStream<Fields extends FieldCatalogue>(
       const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs) - (endedAfterMs ?? 0)
       // The service closes streams from time to time. Only a stream that fails again is worth a log line.
       if (failures > 1)
-        log.warn('a stream is interrupted and reconnects', { ...streamed, waitMs, why: codeOf(failure) })
+        log.warn('a stream is interrupted and reconnects', {
+          ...streamed,
+          waitMs,
+          why: failure instanceof ServiceError ? failure.code : 'ended',
+        })
       if (waitMs > 0) await pause(clock, waitMs, signal).catch(() => {})
     }
   }
@@ -209,16 +213,12 @@ export function createStream<Fields extends FieldCatalogue>(
   async function* messages(): AsyncGenerator<StreamMessage, void, undefined> {
     for await (const turn of turns(options.signal)) {
       if (turn.gap === undefined) yield turn.message
-      else reportGap(turn.gap)
     }
   }
 
   async function* events(): AsyncGenerator<StreamEvent<Fields>, void, undefined> {
     for await (const turn of turns(options.signal)) {
-      if (turn.gap !== undefined) {
-        reportGap(turn.gap)
-        continue
-      }
+      if (turn.gap !== undefined) continue
       const { event, message, changed } = turn
       if (event === undefined) {
         log.warn('an item of a stream is not a JSON object', { ...streamed, length: message.text.length })
@@ -234,7 +234,6 @@ export function createStream<Fields extends FieldCatalogue>(
   async function* fed(signal: AbortSignal): AsyncGenerator<Fed, void, undefined> {
     for await (const turn of turns(signal)) {
       if (turn.gap !== undefined) {
-        reportGap(turn.gap)
         yield { interruption: turn.gap }
         continue
       }
@@ -320,7 +319,6 @@ class Interruption {
     return this.#lost !== undefined && this.#connectedAt - this.#lost.since > this.#plannedChangeMs
   }
 
-  /** Ends it as a gap. */
   end(): { readonly from: Date; readonly to: Date } {
     const { from } = this.#lost ?? { from: this.#connectedAt }
     this.#lost = undefined
@@ -360,8 +358,4 @@ function parsed(text: string): JsonObject | undefined {
   } catch {
     return undefined
   }
-}
-
-function codeOf(failure: unknown): string {
-  return failure instanceof ServiceError ? failure.code : 'ended'
 }

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini'
 import type { Format } from '../../events/event.ts'
-import { type Call, checkBody, discardBody, readJson, unwrapped } from './call.ts'
-import type { CallOptions, ServiceRequest } from './connection.ts'
+import { type Call, get, send } from './call.ts'
+import type { CallOptions } from './connection.ts'
 import { ServiceError } from './service-error.ts'
 import { problemWithWebhookUrl } from './webhook-url.ts'
 
@@ -93,9 +93,6 @@ const formats: readonly string[] = ['service', 'vehicle_maker', 'event_collector
 
 /** The webhook of the business. */
 export function createWebhookResource(call: Call): WebhookResource {
-  const readStored = (request: ServiceRequest) => async (answer: Response) =>
-    checkBody(stored, unwrapped(await readJson(answer, request)), request)
-
   return {
     async set(webhook, { allowLocal = false, signal } = {}) {
       const problem = problemWithWebhook(webhook)
@@ -111,15 +108,14 @@ export function createWebhookResource(call: Call): WebhookResource {
         )
       }
       const secret = webhook.auth
-      const request: ServiceRequest = { method: 'PUT', path, body: webhook, secret, idempotent: true, signal }
-      return call(request, readStored(request))
+      return send(call, { method: 'PUT', path, body: webhook, secret, idempotent: true, signal }, stored)
     },
-    get({ signal } = {}) {
-      const request: ServiceRequest = { method: 'GET', path, idempotent: true, signal }
-      return call(request, readStored(request))
-    },
+    get: (options) => send(call, get(path, options), stored),
     delete: ({ signal } = {}) =>
-      call({ method: 'DELETE', path, idempotent: true, doneCode: 'webhook_not_found', signal }, discardBody),
+      call({ method: 'DELETE', path, idempotent: true, doneCode: 'webhook_not_found', signal }, (answer) =>
+        // Nobody needs the body. Without it, the connection is free for the next request.
+        answer.body?.cancel(),
+      ),
   }
 }
 

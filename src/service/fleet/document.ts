@@ -1,22 +1,19 @@
+import type { JsonObject } from '../../wire/record.ts'
 import { colorOf, reading, trimOf, wheelsOf } from './signals.ts'
 import { socPercent, type Vehicle } from './vehicle.ts'
 
-/** The sections of the full document, and the member or members that each adds. */
-const sections: { readonly [section: string]: (vehicle: Vehicle) => { readonly [member: string]: unknown } } = {
-  charge_state: (v) => ({ charge_state: stamped(v, chargeState(v)) }),
-  climate_state: (v) => ({ climate_state: stamped(v, climateState(v)) }),
-  closures_state: (v) => ({ closures_state: stamped(v, closures(v)) }),
-  drive_state: (v) => ({ drive_state: stamped(v, driveState(v)) }),
-  gui_settings: (v) => ({ gui_settings: stamped(v, guiSettings(v)) }),
-  location_data: (v) => ({ location_data: stamped(v, locationData(v)) }),
-  vehicle_config: (v) => ({ vehicle_config: stamped(v, vehicleConfig(v)) }),
-  vehicle_state: (v) => ({ vehicle_state: stamped(v, vehicleState(v)) }),
-  charge_schedule_data: (v) => ({
-    charge_schedule_data: stamped(v, { ...schedules(v, 'charge_schedules'), charge_buffer: 15 }),
-  }),
-  preconditioning_schedule_data: (v) => ({
-    preconditioning_schedule_data: stamped(v, schedules(v, 'precondition_schedules')),
-  }),
+/** The sections of the full document. */
+const sections: { readonly [section: string]: (vehicle: Vehicle) => JsonObject } = {
+  charge_state: chargeState,
+  climate_state: climateState,
+  closures_state: closures,
+  drive_state: driveState,
+  gui_settings: guiSettings,
+  location_data: locationData,
+  vehicle_config: vehicleConfig,
+  vehicle_state: vehicleState,
+  charge_schedule_data: (vehicle) => ({ ...schedules(vehicle, 'charge_schedules'), charge_buffer: 15 }),
+  preconditioning_schedule_data: (vehicle) => schedules(vehicle, 'precondition_schedules'),
 }
 
 /** The names of the sections that `endpoints` can ask for. */
@@ -26,13 +23,14 @@ export const sectionNames: readonly string[] = [...Object.keys(sections), 'vehic
  * The document of a vehicle, as `vehicle_data` has it: about 10 kB, with the vehicle's own state. `asked` names its sections.
  * It has the location of the vehicle only with `location_data`. Without `asked`, it has all sections but that one.
  */
-export function vehicleDocument(vehicle: Vehicle, asked?: readonly string[]): { readonly [key: string]: unknown } {
+export function vehicleDocument(vehicle: Vehicle, asked?: readonly string[]): JsonObject {
   const isAsked = (name: string): boolean =>
     asked === undefined
       ? name !== 'location_data'
       : asked.includes(name) || (asked.includes('vehicle_data_combo') && name !== 'location_data')
   const document: { [member: string]: unknown } = { ...vehicleIdentity(vehicle), state: 'online' }
-  for (const [name, read] of Object.entries(sections)) if (isAsked(name)) Object.assign(document, read(vehicle))
+  for (const [name, read] of Object.entries(sections))
+    if (isAsked(name)) document[name] = stamped(vehicle, read(vehicle))
   // The maker also puts the location into `drive_state`.
   if (asked?.includes('location_data')) {
     const drive = isAsked('drive_state') ? driveState(vehicle) : {}
@@ -42,7 +40,7 @@ export function vehicleDocument(vehicle: Vehicle, asked?: readonly string[]): { 
 }
 
 /** What the service knows about a vehicle in every state. */
-export function vehicleIdentity({ vin, index, model }: Vehicle): { readonly [key: string]: unknown } {
+export function vehicleIdentity({ vin, index, model }: Vehicle): JsonObject {
   const id = 100_000_021_000_000 + index
   return {
     id,
@@ -63,13 +61,10 @@ export function vehicleIdentity({ vin, index, model }: Vehicle): { readonly [key
   }
 }
 
-const stamped = (
-  vehicle: Vehicle,
-  section: { readonly [key: string]: unknown },
-): { readonly [key: string]: unknown } => ({ ...section, timestamp: Math.round(vehicle.now) })
+const stamped = ({ now }: Vehicle, section: JsonObject): JsonObject => ({ ...section, timestamp: Math.round(now) })
 const round = (value: number, digits: number): number => Number(value.toFixed(digits))
 
-function guiSettings(vehicle: Vehicle): { readonly [key: string]: unknown } {
+function guiSettings(vehicle: Vehicle): JsonObject {
   const inMiles = reading(vehicle, 'SettingDistanceUnit') === 'Miles'
   return {
     gui_24_hour_time: reading(vehicle, 'Setting24HourTime'),
@@ -83,7 +78,7 @@ function guiSettings(vehicle: Vehicle): { readonly [key: string]: unknown } {
 }
 
 /** The location of the vehicle, and the end of its route. */
-function locationData(vehicle: Vehicle): { readonly [key: string]: unknown } {
+function locationData(vehicle: Vehicle): JsonObject {
   const latitude = round(vehicle.latitude, 6)
   const longitude = round(vehicle.longitude, 6)
   const end = vehicle.trip?.destination
@@ -101,7 +96,7 @@ function locationData(vehicle: Vehicle): { readonly [key: string]: unknown } {
   }
 }
 
-function driveState(vehicle: Vehicle): { readonly [key: string]: unknown } {
+function driveState(vehicle: Vehicle): JsonObject {
   return {
     active_route_destination: vehicle.trip?.name ?? null,
     active_route_miles_to_arrival: reading(vehicle, 'MilesToArrival'),
@@ -113,7 +108,7 @@ function driveState(vehicle: Vehicle): { readonly [key: string]: unknown } {
   }
 }
 
-function schedules(vehicle: Vehicle, key: string): { readonly [key: string]: unknown } {
+function schedules(vehicle: Vehicle, key: string): JsonObject {
   const entries = Array.from({ length: 5 }, (_, index) => ({
     id: 1_760_000_000 + 100 * vehicle.index + index,
     name: index === 0 ? 'Weekdays' : '',
@@ -130,8 +125,7 @@ function schedules(vehicle: Vehicle, key: string): { readonly [key: string]: unk
   return { [key]: entries, next_schedule: false, schedule_window: entries[0] }
 }
 
-/** `charge_state` of the full document. */
-function chargeState(vehicle: Vehicle): { readonly [key: string]: unknown } {
+function chargeState(vehicle: Vehicle): JsonObject {
   const { charging } = vehicle
   const watts = charging?.watts ?? 0
   return {
@@ -189,8 +183,7 @@ function chargeState(vehicle: Vehicle): { readonly [key: string]: unknown } {
   }
 }
 
-/** `climate_state` of the full document. */
-function climateState(vehicle: Vehicle): { readonly [key: string]: unknown } {
+function climateState(vehicle: Vehicle): JsonObject {
   return {
     allow_cabin_overheat_protection: true,
     auto_seat_climate_left: true,
@@ -232,8 +225,7 @@ function climateState(vehicle: Vehicle): { readonly [key: string]: unknown } {
   }
 }
 
-/** `closures_state` of the full document. */
-function closures(vehicle: Vehicle): { readonly [key: string]: unknown } {
+function closures(vehicle: Vehicle): JsonObject {
   return {
     df: vehicle.driverDoorOpen ? 1 : 0,
     dr: 0,
@@ -254,8 +246,7 @@ function closures(vehicle: Vehicle): { readonly [key: string]: unknown } {
   }
 }
 
-/** `vehicle_state` of the full document. */
-function vehicleState(vehicle: Vehicle): { readonly [key: string]: unknown } {
+function vehicleState(vehicle: Vehicle): JsonObject {
   const seen = vehicle.tiresSeen ? Math.floor(vehicle.tiresSeenAt / 1_000) : null
   return {
     ...closures(vehicle),
@@ -344,7 +335,7 @@ function vehicleState(vehicle: Vehicle): { readonly [key: string]: unknown } {
 }
 
 /** `vehicle_config` of the full document, without the members that differ between models. */
-const modelConfig: { readonly [key: string]: unknown } = {
+const modelConfig: JsonObject = {
   aux_park_lamps: 'Eu',
   badge_version: 0,
   can_accept_navigation_requests: true,
@@ -382,7 +373,7 @@ const modelConfig: { readonly [key: string]: unknown } = {
   webcam_supported: true,
 }
 
-function vehicleConfig(vehicle: Vehicle): { readonly [key: string]: unknown } {
+function vehicleConfig(vehicle: Vehicle): JsonObject {
   return {
     ...modelConfig,
     car_type: { '3': 'model3', Y: 'modely', S: 'models2', X: 'modelx' }[vehicle.model],

@@ -129,14 +129,12 @@ function* getOut(vehicle: Vehicle): Steps {
   yield* still(vehicle, 2)
 }
 
-/** Drives for about a second. */
 function* roll(vehicle: Vehicle, wantedMetersPerSecond: number): Steps {
   const seconds = between(vehicle.random, 0.94, 1.06)
   move(vehicle, seconds, wantedMetersPerSecond)
   yield* pass(vehicle, seconds)
 }
 
-/** Stands still for some seconds. */
 function* still(vehicle: Vehicle, seconds: number): Steps {
   vehicle.watts = 0
   for (let left = seconds; left > 0; left -= vehicle.stepSeconds)

@@ -3,7 +3,7 @@ import { checkOptions, numberBetween, oneOf, required, type Rules, wholeNumber }
 import { life } from './life.ts'
 import type { SimulatedMessages, SimulatedMessage, Steps } from './messages.ts'
 import { between, chance, randomFrom, type Random } from './random.ts'
-import { createVehicle, type Firmware } from './vehicle.ts'
+import { type Firmware, Vehicle } from './vehicle.ts'
 import { maxVins } from './vin.ts'
 
 /** The options of {@link createFleet}. */
@@ -31,16 +31,6 @@ const rules: Rules<FleetOptions> = {
  *
  * The messages come in the order in which the service would post them, and never end. Memory grows with the number of vehicles,
  * not with time. VINs have a valid check digit and belong to nobody.
- *
- * Throws `option_invalid` for a number out of range.
- *
- * @example
- * ```text
- * for (const { at, event } of createFleet({ vins: 10, seed: 1, startAt: Date.UTC(2026, 5, 1) })) {
- *   console.log(new Date(at), event.vin, event.topic)
- *   if (event.topic === 'alerts') break
- * }
- * ```
  */
 export function createFleet(options: FleetOptions): SimulatedMessages {
   checkOptions('createFleet', options, rules)
@@ -54,7 +44,7 @@ function* inOrder({ vins, seed, startAt, firmware }: FleetOptions): SimulatedMes
   const upcoming = []
   const seeds = randomFrom(seed)
   for (let index = 0; index < vins; index++) {
-    const vehicle = createVehicle(index, seeds.next(), startAt, firmware)
+    const vehicle = new Vehicle(index, seeds.next(), startAt, firmware)
     const messages = withDuplicates(messagesOf(life(vehicle)), randomFrom(seeds.next()))
     lives.push(messages)
     const first = messages.next()

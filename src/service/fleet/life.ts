@@ -87,7 +87,6 @@ function* wait(vehicle: Vehicle, seconds: number): Steps {
   }
 }
 
-/** Stays parked and awake. */
 function* park(vehicle: Vehicle, minutes: number): Steps {
   const until = vehicle.now + minutes * 60_000
   while (vehicle.now < until) yield* idle(vehicle, Math.min(15, vehicle.stepSeconds))
@@ -104,7 +103,6 @@ export function* sleep(vehicle: Vehicle, minutes: number): Steps {
   yield* slumber(vehicle, minutes * 60)
 }
 
-/** Time passes without a message. */
 function* slumber(vehicle: Vehicle, seconds: number): Steps {
   const longest = 10 * vehicle.stepSeconds
   for (let left = seconds; left > 0; left -= longest) {

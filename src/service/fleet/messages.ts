@@ -72,6 +72,8 @@ function vehicleTime(vehicle: Vehicle, ms: number = vehicle.now): string {
   return timestamp(ms + vehicle.clockAheadMs, vehicle.fractionDigits, vehicle.random)
 }
 
+const made = (vehicle: Vehicle): SimulatedBase => ({ vin: vehicle.vin, createdAt: vehicleTime(vehicle) })
+
 /** ISO 8601 UTC with this number of digits after the second. */
 function timestamp(ms: number, digits: Vehicle['fractionDigits'], random: Random): string {
   const iso = new Date(ms).toISOString()
@@ -98,30 +100,26 @@ export function dataMessage(vehicle: Vehicle): SimulatedMessage | undefined {
   if (due === undefined) return undefined
   const { data, texts } = due
   const old = Object.keys(texts).length > 0 ? { undecoded: texts } : {}
-  return post(vehicle, { topic: 'data', vin: vehicle.vin, createdAt: vehicleTime(vehicle), data, ...old })
+  return post(vehicle, { topic: 'data', ...made(vehicle), data, ...old })
 }
 
-/** Changes the state of the vehicle. */
 export function changeState(vehicle: Vehicle, state: 'online' | 'asleep' | 'driving'): SimulatedMessage {
   vehicle.state = state
-  return post(vehicle, { topic: 'state', vin: vehicle.vin, createdAt: vehicleTime(vehicle), state })
+  return post(vehicle, { topic: 'state', ...made(vehicle), state })
 }
 
-/** The full document. */
 export function documentMessage(vehicle: Vehicle): SimulatedMessage {
-  const createdAt = vehicleTime(vehicle)
-  const vehicleData = vehicleDocument(vehicle, sectionNames)
-  return post(vehicle, { topic: 'vehicle_data', vin: vehicle.vin, createdAt, vehicleData })
+  return post(vehicle, { topic: 'vehicle_data', ...made(vehicle), vehicleData: vehicleDocument(vehicle, sectionNames) })
 }
 
 /** A connection opens. Messages of this topic carry the server's time. */
 export function connect(vehicle: Vehicle, networkInterface: 'wifi' | 'cellular', at: number): SimulatedMessage {
-  vehicle.connectionId = Array.from({ length: 4 }, () => hex(vehicle)).join('-')
+  const part = (): number => whole(vehicle.random, 0, 0xffff_ffff)
+  vehicle.connectionId = Array.from({ length: 4 }, () => part().toString(16).padStart(8, '0')).join('-')
   vehicle.networkInterface = networkInterface
   return connectivity(vehicle, 'connected', at)
 }
 
-/** The connection closes. */
 export function disconnect(vehicle: Vehicle, at: number): SimulatedMessage {
   return connectivity(vehicle, 'disconnected', at)
 }
@@ -145,10 +143,6 @@ function connectivity(vehicle: Vehicle, status: 'connected' | 'disconnected', at
     at: vehicle.postedAt,
     event: { topic: 'connectivity', vin, createdAt: timestamp(at, 9, random), status, networkInterface, connectionId },
   }
-}
-
-function hex(vehicle: Vehicle): string {
-  return whole(vehicle.random, 0, 0xffff_ffff).toString(16).padStart(8, '0')
 }
 
 interface AlertKind {
@@ -176,12 +170,10 @@ interface ActiveAlert extends AlertKind {
   readonly startedAt: string
 }
 
-/** Starts an alert. */
 export function startAlert(vehicle: Vehicle): ActiveAlert {
   return { ...oneOf(vehicle.random, alertKinds), startedAt: vehicleTime(vehicle) }
 }
 
-/** Reports an alert as active or as over. */
 export function alertMessage(
   vehicle: Vehicle,
   { name, startedAt, audiences, text }: ActiveAlert,
@@ -189,10 +181,9 @@ export function alertMessage(
 ): SimulatedMessage {
   const end = over ? { endedAt: vehicleTime(vehicle) } : {}
   const alerts = [{ name, startedAt, ...end, audiences, userText: text }]
-  return post(vehicle, { topic: 'alerts', vin: vehicle.vin, createdAt: vehicleTime(vehicle), alerts })
+  return post(vehicle, { topic: 'alerts', ...made(vehicle), alerts })
 }
 
-/** An error that the vehicle's software reports. */
 export function errorMessage(vehicle: Vehicle): SimulatedMessage {
   const name = oneOf(vehicle.random, faults)
   const code = whole(vehicle.random, 100, 999)
@@ -202,5 +193,5 @@ export function errorMessage(vehicle: Vehicle): SimulatedMessage {
     tags: { firmware: vehicle.version.split(' ')[0] ?? vehicle.version, network: vehicle.networkInterface },
     ...(chance(vehicle.random, 0.8) ? { body: `${name} (${code})` } : {}),
   }
-  return post(vehicle, { topic: 'errors', vin: vehicle.vin, createdAt: vehicleTime(vehicle), errors: [error] })
+  return post(vehicle, { topic: 'errors', ...made(vehicle), errors: [error] })
 }

@@ -6,7 +6,6 @@ import type { RandomGenerator } from 'pure-rand/types/RandomGenerator'
 /** A source of random numbers. The same seed gives the same numbers. */
 export type Random = RandomGenerator
 
-/** A source of random numbers from a whole number. */
 export function randomFrom(seed: number): Random {
   const random = xoroshiro128plus(seed)
   // Similar seeds begin with similar numbers.
@@ -20,16 +19,12 @@ export function between(random: Random, min: number, max: number): number {
 }
 
 /** A whole number in [min, max]. */
-export function whole(random: Random, min: number, max: number): number {
-  return uniformInt(random, min, max)
-}
+export const whole: typeof uniformInt = uniformInt
 
-/** True with this probability. */
 export function chance(random: Random, probability: number): boolean {
   return uniformFloat64(random) < probability
 }
 
-/** One of the list. */
 export function oneOf<T>(random: Random, list: readonly [T, ...T[]]): T {
   return list[uniformInt(random, 0, list.length - 1)] ?? list[0]
 }

@@ -367,17 +367,14 @@ const newer: Signals = {
   SemiCruiseSpeedLimitMph: missing,
 }
 
-/** The name of the trim. */
 export function trimOf({ model, capacityWh }: Vehicle): string {
   return model === 'S' || model === 'X' ? 'P95D' : `${Math.floor(capacityWh / 1_000)}${model === 'Y' ? 'D' : ''}`
 }
 
-/** The color of the paint. */
 export function colorOf({ index }: Vehicle): string {
   return ['MidnightSilver', 'PearlWhite', 'DeepBlue', 'RedMulticoat', 'SolidBlack'][index % 5] ?? 'PearlWhite'
 }
 
-/** The wheels of the model. */
 export function wheelsOf({ model }: Vehicle): string {
   return { '3': 'Photon18', Y: 'Gemini19', S: 'Tempest19', X: 'Cyberstream20' }[model]
 }
@@ -402,7 +399,6 @@ function polyline(line: readonly Location[]): string {
 /** The value of every field of the catalogue. */
 const signals: Signals = { ...older, ...newer }
 
-/** The value of a field now. */
 export function reading(vehicle: Vehicle, field: string): FieldValue {
   return readers.get(field)?.(vehicle) ?? null
 }

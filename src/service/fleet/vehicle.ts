@@ -28,7 +28,6 @@ export interface Charging {
 /** Which vehicles have old firmware: none, every third, or all. Old firmware writes most values as text. */
 export type Firmware = 'today' | 'mixed' | 'old'
 
-/** A trip. */
 interface Trip {
   readonly origin: Location
   readonly destination: Location
@@ -37,36 +36,48 @@ interface Trip {
 }
 
 /** What its owner chose, and what commands change. */
-export interface OwnerSettings {
-  sentry: boolean
-  valet: boolean
-  guest: boolean
-  pinToDrive: boolean
-  speedLimit: boolean
-  speedLimitMph: number
-  chargingAmps: number
-  overheat: 'Off' | 'On' | 'FanOnly'
-  overheatLimit: 'Low' | 'Medium' | 'High'
-  keeper: 'Off' | 'On' | 'Dog' | 'Party'
-  defrost: boolean
+export class OwnerSettings {
+  sentry = true
+  valet = false
+  guest = false
+  pinToDrive = false
+  speedLimit = false
+  speedLimitMph = 85
+  chargingAmps = 32
+  overheat: 'Off' | 'On' | 'FanOnly' = 'On'
+  overheatLimit: 'Low' | 'Medium' | 'High' = 'High'
+  keeper: 'Off' | 'On' | 'Dog' | 'Party' = 'Off'
+  defrost = false
   /** Driver, passenger, rear left, rear center, rear right: 0 to 3. */
-  seatHeat: readonly number[]
+  seatHeat: readonly number[] = [0, 0, 0, 0, 0]
   /** Driver, passenger: 0 to 3. */
-  seatCool: readonly number[]
-  wheelHeat: number
-  volume: number
-  mediaPaused: boolean
-  vented: boolean
+  seatCool: readonly number[] = [0, 0]
+  wheelHeat = 0
+  volume = 3.3333
+  mediaPaused = false
+  vented = false
   updateAt: number | undefined
 }
 
-/** A vehicle at one moment, in physical units. `signals.ts` has the values that it sends. */
-export interface Vehicle {
+/** Inland towns. The sea is more than a day's drive away. */
+const towns: readonly [Location, ...Location[]] = [
+  { latitude: 30.267, longitude: -97.743 },
+  { latitude: 39.739, longitude: -104.99 },
+  { latitude: 51.313, longitude: 9.481 },
+  { latitude: 47.322, longitude: 5.041 },
+  { latitude: 40.417, longitude: -3.704 },
+  { latitude: 45.07, longitude: 7.687 },
+  { latitude: 52.486, longitude: -1.89 },
+  { latitude: -33.282, longitude: 149.1 },
+]
+
+/** A vehicle at one moment, in physical units: at first parked, locked and asleep at home. `signals.ts` has the values that it sends. */
+export class Vehicle {
   readonly vin: string
   readonly index: number
   readonly model: Model
   readonly random: Random
-  readonly settings: OwnerSettings
+  readonly settings: OwnerSettings = new OwnerSettings()
 
   /** How the firmware writes values: with their types or, when it is old, as text. */
   readonly spelling: 'typed' | 'text'
@@ -83,172 +94,99 @@ export interface Vehicle {
 
   /** The true time, in milliseconds since the epoch. */
   now: number
-  state: 'online' | 'asleep' | 'driving'
+  state: 'online' | 'asleep' | 'driving' = 'asleep'
   /** The longest step of the simulation, in seconds. `Infinity` leaves the length to the activity. */
-  stepSeconds: number
+  stepSeconds: number = Infinity
   /** What the vehicle streams. `undefined`: what every vehicle of a fleet streams. */
   streaming: Streaming | undefined
   /** How far the vehicle's own clock is ahead. */
-  clockAheadMs: number
+  clockAheadMs = 0
   /** The last value that was sent, by the index of the signal. Empty after sleep. */
-  sent: unknown[]
+  sent: unknown[] = []
   /** When the signals were last read. */
-  readAt: number
+  readAt = 0
   /** When the last message is posted. */
   postedAt: number
   /** The vehicle has no network until then. Its messages wait and are then posted one after another. */
-  offlineUntil: number
-  connectionId: string
+  offlineUntil = 0
+  connectionId = ''
   networkInterface: 'wifi' | 'cellular'
 
   latitude: number
   longitude: number
   /** Clockwise from north. */
   headingRadians: number
-  metersPerSecond: number
-  acceleration: number
+  metersPerSecond = 0
+  acceleration = 0
   /** To the right, in meters per second squared. */
-  lateral: number
+  lateral = 0
   odometerMeters: number
-  gear: 'P' | 'R' | 'N' | 'D'
+  gear: 'P' | 'R' | 'N' | 'D' = 'P'
   trip: Trip | undefined
 
   energyWh: number
   /** Energy from braking that is not used yet. It does not raise the gauge: the gauge falls later. */
-  recuperatedWh: number
+  recuperatedWh = 0
   /** Power out of the battery. Negative into it. */
-  watts: number
+  watts = 0
   charging: Charging | undefined
-  portOpen: boolean
+  portOpen = false
 
   cabinCelsius: number
   tireCelsius: number
   batteryCelsius: number
-  climateOn: boolean
+  climateOn = false
   wantedCelsius: number
 
-  driverDoorOpen: boolean
-  trunkOpen: boolean
-  occupied: boolean
-  buckled: boolean
-  passengerBuckled: boolean
-  locked: boolean
+  driverDoorOpen = false
+  trunkOpen = false
+  occupied = false
+  buckled = false
+  passengerBuckled = false
+  locked = true
   windowOpen: boolean
   /** The sensor is in the wheel, so there is no tire pressure until the wheel has turned. */
-  tiresSeen: boolean
+  tiresSeen = false
   /** When the sensors in the wheels were last heard, in milliseconds since the epoch. */
   tiresSeenAt: number
-}
 
-/** Inland towns. The sea is more than a day's drive away. */
-const towns: readonly [Location, ...Location[]] = [
-  { latitude: 30.267, longitude: -97.743 },
-  { latitude: 39.739, longitude: -104.99 },
-  { latitude: 51.313, longitude: 9.481 },
-  { latitude: 47.322, longitude: 5.041 },
-  { latitude: 40.417, longitude: -3.704 },
-  { latitude: 45.07, longitude: 7.687 },
-  { latitude: 52.486, longitude: -1.89 },
-  { latitude: -33.282, longitude: 149.1 },
-]
-
-const chosen: OwnerSettings = {
-  sentry: true,
-  valet: false,
-  guest: false,
-  pinToDrive: false,
-  speedLimit: false,
-  speedLimitMph: 85,
-  chargingAmps: 32,
-  overheat: 'On',
-  overheatLimit: 'High',
-  keeper: 'Off',
-  defrost: false,
-  seatHeat: [0, 0, 0, 0, 0],
-  seatCool: [0, 0],
-  wheelHeat: 0,
-  volume: 3.3333,
-  mediaPaused: false,
-  vented: false,
-  updateAt: undefined,
-}
-
-/** A parked, locked, sleeping vehicle at home. */
-export function createVehicle(index: number, seed: number, startAt: number, firmware: Firmware = 'today'): Vehicle {
-  const random = randomFrom(seed)
-  const town = oneOf(random, towns)
-  const home = {
-    latitude: town.latitude + between(random, -0.08, 0.08),
-    longitude: town.longitude + between(random, -0.1, 0.1),
-  }
-  const model = modelOf(index)
-  const capacityWh = model === 'S' || model === 'X' ? 95_000 : oneOf(random, [57_500, 75_000])
-  const bars = between(random, 2.75, 3)
-  const celsius = between(random, 4, 24)
-  return {
-    vin: syntheticVin(index),
-    index,
-    model,
-    random,
-    settings: { ...chosen },
-    spelling: firmware === 'old' || (firmware === 'mixed' && index % 3 === 2) ? 'text' : 'typed',
-    fractionDigits: oneOf(random, [9, 9, 9, 6, 3, 0]),
-    version: oneOf(random, ['2026.32.6 8f2a51c3d0', '2026.36.1 17be90aa42', '2026.38.4.2 c5d0719e6f']),
-    name: `Car ${index + 1}`,
-    home,
-    massKg: 1_500 + capacityWh / 125,
-    capacityWh,
-    chargeLimitPercent: oneOf(random, [80, 80, 80, 90, 100]),
-    coldBars: [bars, bars + 0.025, bars + between(random, -0.1, 0.1), bars - 0.025],
-    yearlyMeanCelsius: celsius,
-
-    now: startAt,
-    state: 'asleep',
-    stepSeconds: Infinity,
-    streaming: undefined,
-    clockAheadMs: 0,
-    sent: [],
-    readAt: 0,
-    postedAt: startAt,
-    offlineUntil: 0,
-    connectionId: '',
-    networkInterface: chance(random, 0.5) ? 'wifi' : 'cellular',
-
-    latitude: home.latitude,
-    longitude: home.longitude,
-    headingRadians: between(random, 0, 2 * Math.PI),
-    metersPerSecond: 0,
-    acceleration: 0,
-    lateral: 0,
-    odometerMeters: whole(random, 900, 180_000) * 1_000 + between(random, 0, 1_000),
-    gear: 'P',
-    trip: undefined,
-
-    energyWh: capacityWh * between(random, 0.42, 0.78),
-    recuperatedWh: 0,
-    watts: 0,
-    charging: undefined,
-    portOpen: false,
-
-    cabinCelsius: celsius + 1,
-    tireCelsius: celsius,
-    batteryCelsius: celsius,
-    climateOn: false,
-    wantedCelsius: whole(random, 38, 45) / 2,
-
-    driverDoorOpen: false,
-    trunkOpen: false,
-    occupied: false,
-    buckled: false,
-    passengerBuckled: false,
-    locked: true,
-    windowOpen: chance(random, 0.05),
-    tiresSeen: false,
-    tiresSeenAt: startAt,
+  /** The same seed gives the same vehicle, because the random numbers are always drawn in this order. */
+  constructor(index: number, seed: number, startAt: number, firmware: Firmware = 'today') {
+    const random = randomFrom(seed)
+    const town = oneOf(random, towns)
+    this.latitude = town.latitude + between(random, -0.08, 0.08)
+    this.longitude = town.longitude + between(random, -0.1, 0.1)
+    this.home = { latitude: this.latitude, longitude: this.longitude }
+    this.vin = syntheticVin(index)
+    this.index = index
+    this.model = modelOf(index)
+    this.random = random
+    this.capacityWh = this.model === 'S' || this.model === 'X' ? 95_000 : oneOf(random, [57_500, 75_000])
+    this.massKg = 1_500 + this.capacityWh / 125
+    const bars = between(random, 2.75, 3)
+    const celsius = between(random, 4, 24)
+    this.yearlyMeanCelsius = celsius
+    this.cabinCelsius = celsius + 1
+    this.tireCelsius = celsius
+    this.batteryCelsius = celsius
+    this.spelling = firmware === 'old' || (firmware === 'mixed' && index % 3 === 2) ? 'text' : 'typed'
+    this.fractionDigits = oneOf(random, [9, 9, 9, 6, 3, 0])
+    this.version = oneOf(random, ['2026.32.6 8f2a51c3d0', '2026.36.1 17be90aa42', '2026.38.4.2 c5d0719e6f'])
+    this.name = `Car ${index + 1}`
+    this.chargeLimitPercent = oneOf(random, [80, 80, 80, 90, 100])
+    this.coldBars = [bars, bars + 0.025, bars + between(random, -0.1, 0.1), bars - 0.025]
+    this.now = startAt
+    this.postedAt = startAt
+    this.tiresSeenAt = startAt
+    this.networkInterface = chance(random, 0.5) ? 'wifi' : 'cellular'
+    this.headingRadians = between(random, 0, 2 * Math.PI)
+    this.odometerMeters = whole(random, 900, 180_000) * 1_000 + between(random, 0, 1_000)
+    this.energyWh = this.capacityWh * between(random, 0.42, 0.78)
+    this.wantedCelsius = whole(random, 38, 45) / 2
+    this.windowOpen = chance(random, 0.05)
   }
 }
 
-/** How full the battery is, in percent. */
 export function socPercent(vehicle: Vehicle): number {
   return (100 * vehicle.energyWh) / vehicle.capacityWh
 }

@@ -28,7 +28,6 @@ export type Model = '3' | 'Y' | 'S' | 'X'
 
 const models: readonly Model[] = ['3', 'Y', 'S', 'X']
 
-/** The model of the vehicle with this index. */
 export function modelOf(index: number): Model {
   return models[index % models.length] ?? '3'
 }

@@ -17,7 +17,6 @@ const statuses = {
   internal_error: 500,
 } as const
 
-/** The code of a refusal. */
 export type RefusalCode = keyof typeof statuses
 
 /** The code in the body, where it differs from the name: the maker's own text. */
@@ -37,7 +36,6 @@ export function refuse(
   )
 }
 
-/** Refuses a product that is not shared with the business. */
 export function refuseProduct(id: string): Response {
   return refuse(
     'business_product_not_consented',
@@ -45,7 +43,6 @@ export function refuseProduct(id: string): Response {
   )
 }
 
-/** Refuses a path that does not exist. */
 export function refusePath(): Response {
   return refuse(
     'not_found',
@@ -53,7 +50,6 @@ export function refusePath(): Response {
   )
 }
 
-/** Refuses a method. */
 export function refuseMethod(allow: string): Response {
   return refuse('method_not_allowed', `This path allows ${allow} only.`, { allow })
 }

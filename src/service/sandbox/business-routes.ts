@@ -1,9 +1,9 @@
 import { Hono } from 'hono'
 import type { Format } from '../../events/event.ts'
-import type { Location } from '../../events/values.ts'
 import type { JsonObject } from '../../wire/record.ts'
 import { problemWithWebhookUrl, isLoopback } from '../client/webhook-url.ts'
 import { problemWithWebhook } from '../client/webhook.ts'
+import { reading } from '../fleet/signals.ts'
 import { readBody, refuse, refuseBody, refuseProduct } from './answers.ts'
 import { type KeptFields, type KeptWebhook, readSettings, type ReadSettings } from './options.ts'
 import type { SharedVehicle, World } from './world.ts'
@@ -32,37 +32,37 @@ export function businessRoutes(world: World): Hono {
         enabled: enabled !== false,
         updatedAt: new Date(world.now()).toISOString(),
       }
-      world.setWebhook(webhook)
+      world.keep({ webhook })
       return Response.json({ response: webhookBody(webhook) })
     })
     .get('/webhook', () => {
-      const webhook = world.webhook()
+      const { webhook } = world.state
       return webhook === undefined ? notSet() : Response.json({ response: webhookBody(webhook) })
     })
     .delete('/webhook', () => {
-      if (world.webhook() === undefined) return notSet()
-      world.setWebhook(undefined)
+      if (world.state.webhook === undefined) return notSet()
+      world.keep({ webhook: undefined })
       return Response.json({ response: true })
     })
     .get('/config/default', () => {
-      const fields = world.defaultFields()
+      const fields = world.state.defaultFields
       return Response.json(fields === null ? null : { fields })
     })
     .put('/config/default', async ({ req }) => {
       const sent = await readFields(req.raw)
       if (sent instanceof Response) return sent
-      world.setDefaultFields(sent.known)
+      world.keep({ defaultFields: sent.known })
       return Response.json({ fields: sent.known, ignoredFields: sent.ignored })
     })
     .get('/products', () => {
       const vehicles = world.vehicles().map(({ vin, car, kept: { customer, grantedAt } }) => ({
         product_type: 'vehicle',
         product_id: vin,
-        region: regionOf(car.vehicle.home),
+        region: reading(car.vehicle, 'EuropeVehicle') ? 'eu' : 'na',
         customer,
         granted_at: grantedAt,
       }))
-      const sites = world.sites().map(({ id }) => ({
+      const sites = world.sites.map(({ id }) => ({
         product_type: 'energy',
         product_id: id,
         region: 'eu',
@@ -71,11 +71,6 @@ export function businessRoutes(world: World): Hono {
       }))
       return Response.json({ response: [...vehicles, ...sites] })
     })
-}
-
-/** Europe, or the rest of the world. */
-function regionOf({ latitude, longitude }: Location): 'eu' | 'na' {
-  return latitude > 35 && longitude > -30 ? 'eu' : 'na'
 }
 
 /** `/api/config/{vin}`: what one vehicle streams. */

@@ -1,7 +1,7 @@
 import { type StartActivity, goOn, life, sleep, wake } from '../fleet/life.ts'
 import { connect, disconnect, type SimulatedMessage, type Steps } from '../fleet/messages.ts'
 import { streamingOf } from '../fleet/streaming.ts'
-import { createVehicle, type Firmware, type Vehicle } from '../fleet/vehicle.ts'
+import { type Firmware, Vehicle } from '../fleet/vehicle.ts'
 import type { KeptFields } from './options.ts'
 
 /** The most messages that a vehicle keeps while it has no network. It drops the oldest. */
@@ -32,7 +32,7 @@ const activities: readonly StartActivity[] = ['leave', 'charge', 'stand', 'leave
 
 /** The vehicle with this index. The same seed gives the same vehicle. */
 export function createCar(index: number, seed: number, startAt: number, firmware: Firmware): Car {
-  const vehicle = createVehicle(index, seed * 1_000_003 + index, startAt, firmware)
+  const vehicle = new Vehicle(index, seed * 1_000_003 + index, startAt, firmware)
   vehicle.stepSeconds = 1
   let steps: Steps = life(vehicle, activities[index % activities.length] ?? 'leave')
   let due: SimulatedMessage[] = []
@@ -42,6 +42,16 @@ export function createCar(index: number, seed: number, startAt: number, firmware
   const switchTo = (next: Steps, now: number): void => {
     vehicle.now = now
     steps = next
+  }
+
+  const stepWhile = (isGoing: () => boolean): SimulatedMessage[] => {
+    const messages: SimulatedMessage[] = []
+    while (isGoing()) {
+      const { value, done } = steps.next()
+      if (done) break
+      if (value !== undefined) messages.push(value)
+    }
+    return messages
   }
 
   /** The messages that arrive. Without a network they wait. */
@@ -56,11 +66,7 @@ export function createCar(index: number, seed: number, startAt: number, firmware
   return {
     vehicle,
     run(until) {
-      while (vehicle.now < until) {
-        const { value, done } = steps.next()
-        if (done) break
-        if (value !== undefined) due.push(value)
-      }
+      due.push(...stepWhile(() => vehicle.now < until))
       const arrived = due.filter(({ at }) => at <= until)
       due = due.filter(({ at }) => at > until)
       return arriving(arrived)
@@ -71,13 +77,7 @@ export function createCar(index: number, seed: number, startAt: number, firmware
     wake(now) {
       if (vehicle.state !== 'asleep') return []
       switchTo(wakeUp(vehicle), now)
-      const messages: SimulatedMessage[] = []
-      while (vehicle.state === 'asleep') {
-        const { value, done } = steps.next()
-        if (done) break
-        if (value !== undefined) messages.push(value)
-      }
-      return arriving(messages)
+      return arriving(stepWhile(() => vehicle.state === 'asleep'))
     },
     sleep(now) {
       stop(vehicle)

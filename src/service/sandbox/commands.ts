@@ -6,7 +6,6 @@ import type { JsonObject } from '../../wire/record.ts'
  */
 type Commands = Readonly<Record<string, string>>
 
-/** Commands of vehicles. */
 export const vehicleCommands: Commands = {
   actuate_trunk: 'which_trunk:string',
   add_charge_schedule:
@@ -90,7 +89,6 @@ export const vehicleCommands: Commands = {
   window_control: 'command:string lat?:number lon?:number',
 }
 
-/** Commands of energy sites. */
 export const energyCommands: Commands = {
   backup: 'backup_reserve_percent:number',
   grid_import_export: 'customer_preferred_export_rule|disallow_charge_from_grid_with_solar_installed:any',

@@ -37,7 +37,7 @@ export function controlRoutes(world: World): Hono {
       if (vehicle !== undefined) return Response.json({ response: vehicleBody(vehicle, world) })
       return refuse('not_found', 'No simulated vehicle has this VIN, or all of them were shared already.')
     })
-    .delete('/vehicles/:vin', ({ req }) => control(req.param('vin'), world.unshare))
+    .delete('/vehicles/:vin', ({ req }) => control(req.param('vin'), (vehicle) => world.unshare(vehicle)))
     .post('/vehicles/:vin/sleep', ({ req }) =>
       control(req.param('vin'), (vehicle) => world.publishFrom(vehicle, vehicle.car.sleep(world.now()))),
     )

@@ -4,7 +4,6 @@ import { energyCommands, problemWithCommand } from './commands.ts'
 import { calendarHistory, changeSite, type EnergySite, liveStatus, siteInfo, telemetryHistory } from './energy-site.ts'
 import type { World } from './world.ts'
 
-/** Answers a request below `/api/1/energy_sites/{id}`. */
 export async function answerSite(world: World, id: string, rest: string, request: Request): Promise<Response> {
   const site = world.site(id)
   if (site === undefined) return refuseProduct(id)

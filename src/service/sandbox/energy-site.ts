@@ -8,24 +8,17 @@ export interface EnergySite {
   settings: SiteSettings
 }
 
-interface SiteSettings {
-  readonly backupReservePercent: number
-  readonly mode: string
-  readonly stormMode: boolean
-  readonly vehicleReservePercent: number
-  readonly exportRule: string
-  readonly disallowGridCharging: boolean
-  readonly tariff: JsonObject
-}
-
 const firstId = 12_345
 const timeZone = 'Etc/UTC'
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 
-/** The shared energy sites. */
 export function createSites(count: number): readonly EnergySite[] {
-  return Array.from({ length: count }, (_, index) => ({ id: String(firstId + index), index, settings: initial }))
+  return Array.from({ length: count }, (_, index) => ({
+    id: String(firstId + index),
+    index,
+    settings: new SiteSettings(),
+  }))
 }
 
 const tariff: JsonObject = {
@@ -51,14 +44,14 @@ const tariff: JsonObject = {
   },
 }
 
-const initial: SiteSettings = {
-  backupReservePercent: 20,
-  mode: 'self_consumption',
-  stormMode: false,
-  vehicleReservePercent: 0,
-  exportRule: 'battery_ok',
-  disallowGridCharging: false,
-  tariff,
+class SiteSettings {
+  readonly backupReservePercent: number = 20
+  readonly mode: string = 'self_consumption'
+  readonly stormMode: boolean = false
+  readonly vehicleReservePercent: number = 0
+  readonly exportRule: string = 'battery_ok'
+  readonly disallowGridCharging: boolean = false
+  readonly tariff: JsonObject = tariff
 }
 
 /** The settings that energy commands change. The parameters were checked before. */

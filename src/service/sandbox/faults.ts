@@ -1,11 +1,10 @@
-import { type Clock, systemClock } from '../../base/clock.ts'
+import { type Clock, pause, systemClock } from '../../base/clock.ts'
 import { checkOptions, oneOf, type Rule, type Rules, required, wholeNumber } from '../../base/options.ts'
 import { refuse } from './answers.ts'
 
 /** How the next answers fail. */
 export type FailureKind = '500' | '502' | '429' | 'slow' | 'cut'
 
-/** The kinds, as a list. */
 const failureKinds: readonly FailureKind[] = ['500', '502', '429', 'slow', 'cut']
 
 /**
@@ -69,7 +68,7 @@ const cutMs = 20
 /** Counts requests and failures. */
 export function createFaults(clock: Clock, rateLimit: number | undefined): Faults {
   let failures: { readonly failure: Failure; left: number }[] = []
-  const waits = new Set<() => void>()
+  const closing = new AbortController()
   let windowEndsAt = 0
   let requests = 0
 
@@ -97,17 +96,6 @@ export function createFaults(clock: Clock, rateLimit: number | undefined): Fault
     return entry.failure
   }
 
-  const wait = (ms: number): Promise<void> =>
-    new Promise((resolve) => {
-      const end = (): void => {
-        timer.cancel()
-        waits.delete(end)
-        resolve()
-      }
-      const timer = clock.after(ms, end)
-      waits.add(end)
-    })
-
   return {
     fail: (failure) => void failures.push({ failure, left: failure.count ?? 1 }),
     clear: () => void (failures = []),
@@ -127,7 +115,7 @@ export function createFaults(clock: Clock, rateLimit: number | undefined): Fault
         case '429':
           return tooMany(failure.retryAfterSeconds ?? 1)
         case 'slow':
-          await wait(failure.delayMs ?? 3_000)
+          await pause(clock, failure.delayMs ?? 3_000, closing.signal).catch(() => {})
           // A request whose sender gave up is not carried out later, after the requests that followed it.
           return signal.aborted ? refuse('internal_error', 'Nobody waits for this answer.') : next()
         case 'cut':
@@ -136,9 +124,7 @@ export function createFaults(clock: Clock, rateLimit: number | undefined): Fault
           return next()
       }
     },
-    close() {
-      for (const end of waits) end()
-    },
+    close: () => closing.abort(),
   }
 }
 

@@ -2,6 +2,7 @@ import { type Clock, systemClock } from '../../base/clock.ts'
 import {
   aFunction,
   checkOptions,
+  defined,
   numberBetween,
   oneOf,
   required,
@@ -158,12 +159,11 @@ export interface SandboxStore {
 }
 
 /** The options with their defaults. */
-export type SandboxSettings = Required<Omit<SandboxOptions, 'apiKey' | 'commands' | 'config' | 'rateLimit'>> & {
-  readonly rateLimit: number | undefined
-  readonly apiKeys: readonly string[]
-  readonly commands: Required<CommandAccess>
-  readonly config: StreamingConfig | undefined
-}
+export type SandboxSettings = Required<Omit<SandboxOptions, 'apiKey' | 'commands' | 'config' | 'rateLimit'>> &
+  Pick<SandboxOptions, 'config' | 'rateLimit'> & {
+    readonly apiKeys: readonly string[]
+    readonly commands: Required<CommandAccess>
+  }
 
 const rules: Rules<SandboxOptions> = {
   apiKey: {
@@ -197,25 +197,15 @@ const rules: Rules<SandboxOptions> = {
 /** Checks the options and adds the defaults. Throws `option_invalid`. */
 export function readOptions(options: SandboxOptions): SandboxSettings {
   checkOptions('createSandbox', options, rules)
-  const { apiKey, commands = {}, clock = systemClock } = options
+  const { apiKey = [], commands, ...given } = options
+  const { clock = systemClock } = options
   return {
-    apiKeys: keysIn(apiKey),
-    commands: { vehicle: commands.vehicle ?? 'all', energy: commands.energy ?? true },
-    vehicles: options.vehicles ?? 3,
-    energySites: options.energySites ?? 1,
-    config: options.config,
-    seed: options.seed ?? 1,
-    startAt: options.startAt ?? clock.now(),
-    speed: options.speed ?? 1,
-    allowLocal: options.allowLocal ?? false,
-    firmware: options.firmware ?? 'today',
-    streamMinutes: options.streamMinutes ?? 5,
-    namedItems: options.namedItems ?? false,
-    rateLimit: options.rateLimit,
-    show: options.show ?? (() => {}),
-    store: options.store ?? memoryStore(),
-    post: options.post ?? postByFetch,
-    clock,
+    apiKeys: typeof apiKey === 'string' ? [apiKey] : apiKey,
+    commands: { vehicle: 'all', energy: true, ...defined(commands) },
+    ...{ vehicles: 3, energySites: 1, seed: 1, startAt: clock.now(), speed: 1, firmware: 'today' },
+    ...{ allowLocal: false, streamMinutes: 5, namedItems: false },
+    ...{ show: () => {}, store: memoryStore(), post: postByFetch, clock },
+    ...defined(given),
   }
 }
 
@@ -249,10 +239,6 @@ function kept(setting: unknown): KeptSetting {
     ...(typeof delta === 'number' ? { minimum_delta: delta } : {}),
     ...(typeof resend === 'number' ? { resend_interval_seconds: resend } : {}),
   }
-}
-
-function keysIn(apiKey: SandboxOptions['apiKey']): readonly string[] {
-  return apiKey === undefined ? [] : typeof apiKey === 'string' ? [apiKey] : apiKey
 }
 
 function areKeys(value: unknown): boolean {

@@ -9,7 +9,7 @@ import { checkFailure, type Failure } from './faults.ts'
 import { readOptions, type SandboxOptions } from './options.ts'
 import type { StreamFault } from './sse.ts'
 import { answerStream, answerVehicle, vehicleImage } from './vehicle-routes.ts'
-import { createWorld, type World } from './world.ts'
+import { World } from './world.ts'
 
 /** A running stand-in for the service. See {@link createSandbox}. */
 export interface Sandbox {
@@ -54,7 +54,7 @@ const tickMs = 500
  */
 export function createSandbox(options: SandboxOptions): Sandbox {
   const settings = readOptions(options)
-  const world = createWorld(settings)
+  const world = new World(settings)
   const app = routes(world)
   let timer: Timer | undefined
   const tick = (): void => {
@@ -67,12 +67,12 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   return {
     app,
     fetch: (request) => app.fetch(request),
-    advance: world.advance,
+    advance: (ms) => world.advance(ms),
     fail(failure) {
       checkFailure(failure)
       world.faults.fail(failure)
     },
-    failStreams: world.sse.fail,
+    failStreams: (fault, product) => world.sse.fail(fault, product),
     async close() {
       timer?.cancel()
       world.faults.close()
@@ -132,15 +132,16 @@ function routes(world: World): Hono {
       ),
     )
     .all('/api/1/*', ({ req }) => {
-      const named = namedBy(req.path)
-      if (named.kind === 'nothing') {
+      const named = productIn(req.path)
+      if (named === undefined) {
         return refuse('insufficient_scope', 'The path must name a product, by VIN or energy site id.')
       }
-      if (named.kind === 'site') return answerSite(world, named.id, named.rest, req.raw)
-      if (changesAccount(req.method, named.rest)) {
+      const { id, rest, isSite } = named
+      if (isSite) return answerSite(world, id, rest, req.raw)
+      if (changesAccount(req.method, rest)) {
         return refuse('insufficient_scope', 'This would change the customer’s own account.')
       }
-      return answerVehicle(world, named.id, named.rest, req.raw)
+      return answerVehicle(world, id, rest, req.raw)
     })
     .all('/api/business/webhook', () => refuseMethod('PUT, GET, DELETE'))
     .all('/api/business/config/default', () => refuseMethod('PUT, GET'))
@@ -163,22 +164,15 @@ async function codeOf(answer: Response): Promise<string | undefined> {
   }
 }
 
-/** What the path of a maker's endpoint names. */
-type Named =
-  | { readonly kind: 'vehicle' | 'site'; readonly id: string; readonly rest: string }
-  /** Neither a VIN nor an energy site id. */
-  | { readonly kind: 'nothing' }
-
-/** Reads a path below `/api/1`. */
-function namedBy(path: string): Named {
+/** The product that a path below `/api/1` names. `undefined`: neither a VIN nor an energy site id. */
+function productIn(path: string): { readonly id: string; readonly rest: string; readonly isSite: boolean } | undefined {
   const [, kind, id = '', rest = ''] = /^\/api\/1\/([^/]+)\/([^/]+)(?:\/(.*))?$/.exec(path) ?? []
-  if (kind === 'vehicles' && /^[0-9A-HJ-NPR-Z]{17}$/.test(id)) return { kind: 'vehicle', id, rest }
-  if (kind === 'energy_sites' && /^\d{1,20}$/.test(id)) return { kind: 'site', id, rest }
-  return { kind: 'nothing' }
+  const isSite = kind === 'energy_sites' && /^\d{1,20}$/.test(id)
+  const isVehicle = kind === 'vehicles' && /^[0-9A-HJ-NPR-Z]{17}$/.test(id)
+  return isSite || isVehicle ? { id, rest, isSite } : undefined
 }
 
 /** Whether a request would change the customer's own account (specification: "Requests refused with 403"). */
 function changesAccount(method: string, rest: string): boolean {
-  if (/^(drivers|invitations)(\/|$)/.test(rest)) return method !== 'GET'
-  return rest === 'fleet_telemetry_config' && method !== 'GET'
+  return method !== 'GET' && /^((drivers|invitations)(\/|$)|fleet_telemetry_config$)/.test(rest)
 }

@@ -2,7 +2,6 @@ import type { Clock, Timer } from '../../base/clock.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 import type { Activity } from './activity.ts'
 
-/** One message on the stream of a product. */
 export interface ProductMessage {
   readonly topic: string
   readonly message: JsonObject
@@ -24,7 +23,6 @@ interface StreamFilter {
  */
 export type StreamFault = 'drop' | 'silent' | 'garbage'
 
-/** The faults, as a list. */
 export const streamFaults: readonly StreamFault[] = ['drop', 'silent', 'garbage']
 
 /** The Server-Sent Events of all products. */
@@ -40,7 +38,6 @@ export interface SseHub {
   end(product?: string): void
 }
 
-/** How streams behave. */
 interface SseOptions {
   readonly clock: Clock
   readonly activity: Activity

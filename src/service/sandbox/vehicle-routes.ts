@@ -11,7 +11,6 @@ import { streamTopics, type SharedVehicle, type World } from './world.ts'
 /** The number of times that the service sends a command before it gives up. */
 const attempts = 3
 
-/** Answers a request below `/api/1/vehicles/{vin}`. */
 export async function answerVehicle(world: World, vin: string, rest: string, request: Request): Promise<Response> {
   const vehicle = world.vehicle(vin)
   if (vehicle === undefined) return refuseProduct(vin)
@@ -163,7 +162,6 @@ const liveReads: Readonly<Record<string, VehicleRead>> = {
   },
 }
 
-/** Answers a request for a stream. */
 export function answerStream(world: World, product: string, field: string | undefined, request: Request): Response {
   if (world.vehicle(product) === undefined && world.site(product) === undefined) return refuseProduct(product)
   const asked = new URL(request.url).searchParams

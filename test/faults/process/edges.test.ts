@@ -7,7 +7,7 @@ import { createSite, idle } from './start.ts'
 import { createTraffic } from './traffic.ts'
 
 const setups = [
-  { name: 'node24', runtime: 'node24', inbox: {}, rounds: inForm({ short: 2, full: 4, long: 50 }) },
+  { name: 'node24', runtime: 'node24', inbox: {}, rounds: inForm({ short: 1, full: 4, long: 50 }) },
   {
     name: 'node24, thread',
     runtime: 'node24',
