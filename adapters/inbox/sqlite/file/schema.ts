@@ -334,23 +334,26 @@ export function vehicleOf(row: SqlRow): VehicleRow | undefined {
   }
 }
 
-const gapReasons: readonly GapReason[] = [
-  'inbox_full',
-  'inbox_unavailable',
-  'inbox_damaged',
-  'body_too_large',
-  'body_unreadable',
-  'stopped',
-  'restarted',
-  'stalled',
-  'deadline',
-  'stream_interrupted',
-]
+/** An object, so that a reason that is missing here is a type error. */
+const gapReasons: Readonly<Record<GapReason, true>> = {
+  inbox_full: true,
+  inbox_unavailable: true,
+  inbox_damaged: true,
+  inbox_expired: true,
+  body_too_large: true,
+  body_unreadable: true,
+  stopped: true,
+  restarted: true,
+  stalled: true,
+  deadline: true,
+  stream_interrupted: true,
+}
+
+const isGapReason = (name: unknown): name is GapReason => typeof name === 'string' && Object.hasOwn(gapReasons, name)
 
 export function gapOf({ reason: name, from_ms: fromMs, to_ms: toMs, vin, missed }: SqlRow): InboxGap {
-  const reason = gapReasons.find((known) => known === name) ?? 'restarted'
   return {
-    reason,
+    reason: isGapReason(name) ? name : 'restarted',
     fromMs: Number(fromMs),
     ...(toMs == null ? {} : { toMs: Number(toMs) }),
     ...(typeof vin === 'string' ? { vin } : {}),
