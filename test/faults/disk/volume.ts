@@ -39,11 +39,12 @@ function run(command: string, ...args: readonly string[]): string {
 /** Removes the volumes of runs that were killed. */
 function cleanUp(): void {
   const mounts = readFileSync('/proc/mounts', 'utf8').split('\n')
-  for (const line of mounts.filter((each) => each.includes(join(tmpdir(), prefix)))) {
+  for (const line of mounts.filter((each) => each.startsWith('/dev/') && each.includes(join(tmpdir(), prefix)))) {
     const [device = '', folder = ''] = line.split(' ')
     const owner = Number(/volume-(\d+)-/.exec(folder)?.[1])
     if (isAlive(owner)) continue
     try {
+      run('umount', '--lazy', folder)
       run('umount', '--lazy', folder)
       run('losetup', '--detach', device)
       rmSync(join(folder, '..'), { recursive: true, force: true })
@@ -84,6 +85,8 @@ export function createVolume(megabytes: number): Volume {
   truncateSync(image, megabytes * 1_048_576)
   run('mkfs.ext4', '-q', '-F', '-e', 'remount-ro', image)
   const device = run('losetup', '--find', '--show', image)
+  // What lies below takes no files. Else a receiver could create its inbox there while the volume is repaired.
+  run('mount', '-t', 'tmpfs', '-o', 'ro', 'below', folder)
   run('mount', device, folder)
 
   async function unmount(): Promise<void> {
@@ -126,8 +129,9 @@ export function createVolume(megabytes: number): Volume {
     [Symbol.dispose]() {
       try {
         run('umount', '--lazy', folder)
+        run('umount', '--lazy', folder)
       } catch {
-        // It was not mounted.
+        // It was not mounted again.
       }
       run('losetup', '--detach', device)
       rmSync(place, { recursive: true, force: true })
