@@ -153,17 +153,24 @@ test('a copied curl posts the message again, in each format and with hostile tex
   const formats: string[] = []
   // These three vehicles have sent messages in three formats.
   for (const vin of ['0FLEETV14T0000002', '0FLEETV14T0000004', hostile]) {
-    await page.goto(`${scene.url}#/live?vin=${encodeURIComponent(vin)}`)
-    await page.locator('.row').first().waitFor()
+    const list = `${scene.url}#/live?vin=${encodeURIComponent(vin)}`
+    await page.goto(list)
+    await page.locator('.row', { hasText: vin }).first().waitFor()
+    // The rows of the vehicle before are there until the receiver has answered.
+    await page.locator('.row', { hasNotText: vin }).first().waitFor({ state: 'detached' })
     const links = await page
       .locator('.row a')
       .evaluateAll((all) => all.flatMap((link) => link.getAttribute('href') ?? []))
     for (const link of links) {
+      await page.goto(list)
+      await page.locator('.detail').waitFor({ state: 'detached' })
       await page.goto(`${scene.url}${link}`)
-      await page.locator('.detail').waitFor()
+      await page.getByRole('button', { name: 'Copy as curl' }).waitFor()
+      const clipboard = (): Promise<string> => page.evaluate(() => navigator.clipboard.readText())
+      await page.evaluate(() => navigator.clipboard.writeText(''))
       await page.keyboard.press('c')
-      await page.getByRole('status').getByText('Copied').waitFor()
-      const command = await page.evaluate(() => navigator.clipboard.readText())
+      await expect.poll(clipboard).not.toBe('')
+      const command = await clipboard()
       expect(await post(command), command).toBe(200)
       formats.push(command.includes('Splunk') ? 'collector' : command.includes('"data":[{"key"') ? 'maker' : 'own')
     }
