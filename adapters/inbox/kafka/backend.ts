@@ -387,7 +387,7 @@ export class KafkaBackend implements Backend {
     const spool = new Spool({
       ...{ inbox, clock: settings.clock, log: this.#log },
       partitionOf: (lane) => partitionOf(connector.client, lane, partitions),
-      append: (partition, messages) => this.#appendTo(partition, messages, { withinMs: forwardMs }),
+      append: (partition, messages) => this.#appendTo(partition, messages, { withinMs: forwardMs, inTurn: true }),
       failed: (error) =>
         this.#log.debug('the messages of the spool could not be sent to the brokers yet', {
           error: [...codesOf(error)].join(' '),
@@ -434,19 +434,19 @@ export class KafkaBackend implements Backend {
   async #appendTo(
     partition: number,
     messages: readonly InboxMessage[],
-    { withinMs, mayDivert = false }: { readonly withinMs?: number; readonly mayDivert?: boolean } = {},
+    { withinMs, mayDivert = false, inTurn = false }: AppendOptions = {},
   ): Promise<void> {
     const { writer, found } = this.#connected ?? (await this.#connection())
     const { topic } = this.#settings
     const appended: Promise<void>[] = []
     for (const chunk of chunksOf(messages, Math.min(mostBytes, found.mostBytes - marginBytes))) {
       const records = chunk.messages.map((message) => toRecord(message, { topic, partition, writer: this.#writerId }))
-      appended.push(
-        writer.append(records, chunk.bytes, {
-          ...(withinMs === undefined ? {} : { withinMs }),
-          ...(mayDivert ? { messages: chunk.messages } : {}),
-        }),
-      )
+      const confirmed = writer.append(records, chunk.bytes, {
+        ...(withinMs === undefined ? {} : { withinMs }),
+        ...(mayDivert ? { messages: chunk.messages } : {}),
+      })
+      appended.push(confirmed)
+      if (inTurn) await confirmed
     }
     for (const result of await Promise.allSettled(appended)) if (result.status === 'rejected') throw result.reason
   }
@@ -481,6 +481,18 @@ export class KafkaBackend implements Backend {
     this.#reader?.stop()
     return drained
   }
+}
+
+interface AppendOptions {
+  /** How long the brokers may take, in milliseconds. Default: the option `confirmMs`. */
+  readonly withinMs?: number
+  /** Whether the messages may go to the spool after that time. */
+  readonly mayDivert?: boolean
+  /**
+   * Whether each request waits for the one before it. The spool sends again what failed. A reader drops a message that comes
+   * behind one with a higher id, so no later message may be in the log before that.
+   */
+  readonly inTurn?: boolean
 }
 
 interface Chunk {
