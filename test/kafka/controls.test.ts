@@ -103,6 +103,8 @@ test('with acks only in the constructor, the client sends acks=1, and acknowledg
   const [leading, others] = [brokers.all.find(({ id }) => id === leader), brokers.all.filter(({ id }) => id !== leader)]
   // For a moment, the others do not copy what the leader acknowledges.
   await Promise.all(others.map((broker) => broker.kill('SIGSTOP')))
+  // The leader answers a fetch of the others within 500 ms. One that still waited would carry the message to them.
+  await pause(1_500)
   const value = 'acknowledged by the leader'
   await producer.send({ messages: [{ topic, partition: 0, key: 'V', value }] })
   await leading?.kill('SIGKILL')
