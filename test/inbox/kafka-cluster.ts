@@ -44,6 +44,7 @@ interface Position {
 export class FakeConsumer extends EventEmitter {
   readonly groupId = 'handlers'
   readonly topics = { track: (): boolean => true }
+  readonly connections = { close: async (): Promise<void> => {} }
   isClosed = false
   /** What the client calls before it joins. */
   beforeJoin = async (): Promise<unknown> => undefined
@@ -122,6 +123,10 @@ export class FakeConsumer extends EventEmitter {
     })
     await this.#asked()
     return { responses: this.#answered(asked) }
+  }
+
+  leaveGroup(_force: boolean, left: () => void): void {
+    left()
   }
 
   async close(): Promise<void> {

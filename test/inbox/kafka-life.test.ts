@@ -208,6 +208,13 @@ describe('signs of life', () => {
     expect(gaps.at(-1)).toEqual({ reason: 'inbox_unavailable', fromMs: 1_000, toMs: 1_500, missed: 1_000 })
   })
 
+  test('a receiver that closes while it waits for the signs of others closes its connections at once', async () => {
+    const { cluster, life } = await setup({ before: (sign) => sign('other', { state: 'alive', isAccounted: true }) })
+    expect(cluster.consumers.map(({ isClosed }) => isClosed)).toEqual([false])
+    await life.close(0)
+    await expect.poll(() => cluster.consumers.map(({ isClosed }) => isClosed)).toEqual([true])
+  })
+
   test('says when the brokers have taken a sign, so that open gaps need not wait for a message', async () => {
     const { logged, clock } = await setup()
     await clock.advance(5_100)

@@ -10,6 +10,7 @@ class Consumer extends EventEmitter {
   static made: Consumer[] = []
   static join: (consumer: Consumer) => void = () => {}
   readonly topics = { track: (): boolean => true }
+  readonly connections = { close: async (): Promise<void> => {} }
   readonly committed: unknown[] = []
   isClosed = false
 
@@ -35,6 +36,10 @@ class Consumer extends EventEmitter {
 
   async commit({ offsets }: { readonly offsets: readonly unknown[] }): Promise<void> {
     this.committed.push(...offsets)
+  }
+
+  leaveGroup(_force: boolean, left: () => void): void {
+    left()
   }
 
   async close(): Promise<void> {

@@ -3,9 +3,12 @@
  * whether a new version of the client can be used.
  */
 import { randomUUID } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
 import { Producer } from '@platformatic/kafka'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { kafkaInbox, type KafkaInboxOptions } from '../../adapters/inbox/kafka.ts'
+import { closeClient, Connector, loadClient } from '../../adapters/inbox/kafka/client.ts'
+import { readKafkaOptions } from '../../adapters/inbox/kafka/options.ts'
 import { createReceiver, type Log, type Receiver } from '../../src/index.ts'
 import { cluster } from '../../scripts/kafka.ts'
 import { type Brokers, startBrokers } from './brokers.ts'
@@ -89,6 +92,26 @@ const numbersOf = ({ runs }: Running, vin: string): readonly number[] =>
 
 const count = (n: number): readonly number[] => Array.from({ length: n }, (_, number) => number)
 const patience = { timeout: 20_000, interval: 50 }
+
+/** The heartbeats of a member in the second after it closed, which it did so many milliseconds after it began to join again. */
+async function heartbeatsAfterClose(topic: string, groupId: string, afterMs: number): Promise<number> {
+  const settings = readKafkaOptions({ brokers: brokers.addresses, topic, groupId })
+  const connector = new Connector(await loadClient(), settings)
+  const consumer = connector.consumer(5_000, { sessionMs: 6_000, heartbeatMs: 100, rebalanceMs: 6_000 })
+  consumer.topics.track(topic)
+  let heartbeats = 0
+  const joined = (): Promise<boolean> => consumer.joinGroup({}).then(Boolean, () => false)
+  await expect.poll(joined, patience).toBe(true)
+  const joining = consumer.joinGroup({}).catch(silent)
+  await pause(afterMs)
+  await closeClient(consumer)
+  await joining
+  consumer.on('consumer:heartbeat:error', () => {
+    heartbeats += 1
+  })
+  await pause(1_000)
+  return heartbeats
+}
 
 describe('traps of the client', () => {
   test('1: every produce request asks for all in-sync replicas', async () => {
@@ -265,6 +288,12 @@ describe('traps of the client', () => {
     })
     for (const n of count(3)) expect(await one.post('V1', n)).toBe(200)
     await expect.poll(() => numbersOf(one, 'V1'), patience).toEqual([0, 0, 1, 2])
+  })
+
+  test('11: a process that closes while it joins the group sends no heartbeat afterwards', async () => {
+    const topic = await newTopic()
+    const failures = await Promise.all(count(20).map((ms) => heartbeatsAfterClose(topic, `${topic}-${ms}`, ms)))
+    expect(failures).toEqual(count(20).map(() => 0))
   })
 
   test('a foreign record in the topic becomes a dead letter, and the messages around it are handled', async () => {

@@ -117,9 +117,21 @@ export async function closeClient(client: Admin | Consumer | Producer | undefine
   const late = new Promise<void>((resolve) => {
     timer = setTimeout(resolve, atMostMs)
   })
-  const closing = 'groupId' in client ? client.close(true) : client.close()
+  const closing = 'groupId' in client ? closeConsumer(client) : client.close()
   await Promise.race([closing.catch(() => {}), late])
   clearTimeout(timer)
+}
+
+/**
+ * Leaves the group and closes the consumer. `close` alone does not stop a join that is under way, and after it the client would send
+ * heartbeats for ever. It also leaves the connections open when the group does not answer.
+ */
+async function closeConsumer(consumer: Consumer): Promise<void> {
+  await new Promise((resolve) => {
+    consumer.leaveGroup(true, resolve)
+  })
+  await consumer.close(true).catch(() => {})
+  await consumer.connections.close()
 }
 
 /** Yields an error, the errors that it aggregates, and the causes of all of them. */

@@ -1,4 +1,4 @@
-import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
+import { backgroundTimer, type Clock, pause, type Timer } from '../../../src/base/clock.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
 import type { InboxGap, KeptGap } from '../../../src/inbox/inbox.ts'
 import { codesOf, type Connector } from './client.ts'
@@ -69,7 +69,7 @@ export class Life {
   #isAccounted = false
   #timer: Timer | undefined
   #isStarted = false
-  #isClosed = false
+  readonly #closing = new AbortController()
 
   constructor(options: LifeOptions) {
     this.#options = options
@@ -87,7 +87,7 @@ export class Life {
    * begins when it stopped listening, because messages that came after that got no answer.
    */
   async close(listenedUntilMs: number): Promise<void> {
-    this.#isClosed = true
+    this.#closing.abort()
     this.#timer?.cancel()
     if (this.#isStarted) await this.#sign('closed', { untilMs: listenedUntilMs }).catch(() => {})
   }
@@ -95,9 +95,9 @@ export class Life {
   async #begin(isExpected: boolean): Promise<void> {
     const { log, clock } = this.#options
     const say = throttled(log, clock)
-    while (!this.#isClosed && !(await this.#signed())) await this.#pause(signMs)
+    while (!this.#closing.signal.aborted && !(await this.#signed())) await this.#pause(signMs)
     this.#repeat()
-    while (!this.#isClosed) {
+    while (!this.#closing.signal.aborted) {
       try {
         await this.#account(isExpected)
         break
@@ -122,7 +122,7 @@ export class Life {
       if ([...this.#traces.values()].some((trace) => this.#mayLive(trace))) {
         // Wait, to find out whether one of them listened at that moment or had just ended.
         await this.#pause(silentMs)
-        if (this.#isClosed) return
+        if (this.#closing.signal.aborted) return
         await this.#look(reader)
       }
       this.#report(isExpected)
@@ -228,7 +228,7 @@ export class Life {
   }
 
   #repeat(): void {
-    if (this.#isClosed) return
+    if (this.#closing.signal.aborted) return
     this.#timer = backgroundTimer(this.#options.clock, signMs, () => {
       void this.#signed().then((isKept) => {
         if (isKept) this.#options.onSigned()
@@ -253,10 +253,9 @@ export class Life {
     await writer.append([record], value.length + 100, { withinMs: state === 'alive' ? signMs : lastSignMs })
   }
 
+  /** Waits, but no longer than until this receiver closes. */
   #pause(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      backgroundTimer(this.#options.clock, ms, resolve)
-    })
+    return pause(this.#options.clock, ms, this.#closing.signal).catch(() => {})
   }
 }
 
