@@ -38,7 +38,8 @@ interface Running extends AsyncDisposable {
   readonly runs: { readonly vin: string; readonly number: number; readonly replayed: boolean; readonly id: string }[]
   readonly gaps: GapEvent[]
   readonly logged: string[]
-  post(vin: string, number: number): Promise<number>
+  /** `padding`: how many characters longer the message is. */
+  post(vin: string, number: number, padding?: number): Promise<number>
 }
 
 interface Way extends Partial<KafkaInboxOptions> {
@@ -69,8 +70,9 @@ function create({ handle = silent, ...inbox }: Way): Running {
     runs,
     gaps,
     logged,
-    async post(vin, number) {
-      const body = { vin, createdAt: '2026-01-01T00:00:00Z', data: { Odometer: number } }
+    async post(vin, number, padding = 0) {
+      const data = { Odometer: number, Padding: 'x'.repeat(padding) }
+      const body = { vin, createdAt: '2026-01-01T00:00:00Z', data }
       return (await receiver.accept({ authorization: undefined, body })).status
     },
     async [Symbol.asyncDispose]() {
@@ -344,6 +346,24 @@ describe('the spool', () => {
       )
     }
     await expect.poll(() => second.receiver.stats().inbox.spooled, patience).toBe(0)
+  })
+
+  test('when the topic refuses a message because of its size, those behind it do not overtake those before it', async () => {
+    const topic = await newTopic({ 'max.message.bytes': '200000' })
+    await using back = await run({ topic, role: 'handle', brokers: brokers.otherAddresses })
+    proxy.cut()
+    // It starts without the cluster, so it does not know the limit of the topic.
+    const spool = { spool: sqliteInbox({ path: join(folder, `${topic}.db`) }), confirmMs: 500 }
+    await using front = await run({ topic, role: 'receive', ...spool })
+    // The first two go into one request, and the others into the next.
+    const posts = [0, 700_000, 150_000, 0].map((padding, number) => front.post('V1', number, padding))
+    expect(await Promise.all(posts)).toEqual([200, 200, 200, 200])
+    proxy.heal()
+    await expect.poll(() => front.receiver.stats().inbox.spooled, patience).toBe(0)
+    await expect.poll(() => numbersOf(back, 'V1'), patience).toEqual([0, 2, 3])
+    expect(front.logged).toContain(
+      'the topic refused an acknowledged message because of its size: it is a dead letter in the spool',
+    )
   })
 })
 
