@@ -33,8 +33,10 @@ export class Backlog {
   readonly #requests: RequestWork[] = []
 
   constructor({ inbox, ack, order, overflow }: BacklogOptions) {
-    // An inbox in memory has an object for each message anyway, and a merged message has to be found by its id.
-    this.keepsIds = inbox.durability !== 'memory' && ack !== 'handled' && overflow === 'refuse'
+    // An inbox that several processes share reads a limited number of messages ahead, and has them in memory.
+    const isInMemory = inbox.durability === 'memory' || inbox.isStillHeld !== undefined
+    // There, ids save nothing. And a merged message has to be found by its id.
+    this.keepsIds = !isInMemory && ack !== 'handled' && overflow === 'refuse'
     this.#inOrder = order === 'vin'
   }
 

@@ -189,7 +189,8 @@ export interface Inbox {
   claim(id: string): Promise<Claim | undefined>
   /**
    * Whether a message that was handed out may still be handled here. Asked when a handler sees it some time after its `claim`, for
-   * instance in a batch. Resolves when that is certain. For an inbox that several processes share. Left out: it may.
+   * instance in a batch. Resolves when that is certain. For an inbox that several processes share: what such an inbox hands over by
+   * `onWaiting` stays in memory until it is settled, so it hands over a limited number of messages at a time. Left out: it may.
    */
   isStillHeld?(id: string): Promise<boolean>
   /**

@@ -50,6 +50,7 @@ const names = {
   error: Buffer.from('error'),
   attempts: Buffer.from('attempts'),
   diedAt: Buffer.from('died-at'),
+  lane: Buffer.from('lane'),
 }
 const versionValue = Buffer.from(version)
 
@@ -87,7 +88,7 @@ export function toDeadRecord(
 ): Outgoing {
   const { id, message, error, attempts, diedAt } = letter
   const record = toRecord(message, to)
-  record.headers.set(Buffer.from('lane'), record.key)
+  record.headers.set(names.lane, record.key)
   record.headers.set(names.error, Buffer.from(error.slice(0, 4_000)))
   record.headers.set(names.attempts, Buffer.from(String(attempts)))
   record.headers.set(names.diedAt, Buffer.from(String(diedAt)))
@@ -104,47 +105,53 @@ export function tombstone(key: string, topic: string, partition: number): Outgoi
   return { topic, partition, key: Buffer.from(key), headers: new Map(), timestamp: BigInt(Date.now()) }
 }
 
-type Headers = ReadonlyMap<string, string>
+type Headers = KafkaRecord['headers']
 
-function headersOf({ headers }: Pick<KafkaRecord, 'headers'>): Headers {
-  return new Map(headers.map(([name, value]) => [name?.toString() ?? '', value?.toString() ?? '']))
+/** A record has a handful of headers. Comparing their names is faster than making text of all of them. */
+function header(headers: Headers, name: Buffer): Buffer | undefined {
+  for (const [key, value] of headers)
+    if (key !== null && key.length === name.length && key[0] === name[0] && key.equals(name)) return value ?? undefined
+  return undefined
 }
 
 /** Reads a message of any version of fleethook. `undefined` for a foreign record. */
-export function fromRecord(record: Pick<KafkaRecord, 'key' | 'value' | 'headers'>): Incoming | undefined {
-  const headers = headersOf(record)
-  const message = messageOf(record, headers, record.key?.toString())
+export function fromRecord({
+  key,
+  value,
+  headers,
+}: Pick<KafkaRecord, 'key' | 'value' | 'headers'>): Incoming | undefined {
+  const message = messageOf(value, headers, key?.toString())
   if (message === undefined) return undefined
-  return { message, writer: headers.get('w') ?? '', replayed: headers.has('replayed') }
+  const writer = header(headers, names.writer)?.toString() ?? ''
+  return { message, writer, replayed: header(headers, names.replayed) !== undefined }
 }
 
 /** Reads a dead letter. `undefined` for a tombstone and a foreign record. */
-export function fromDeadRecord(record: Pick<KafkaRecord, 'key' | 'value' | 'headers'>): DeadLetter | undefined {
-  const headers = headersOf(record)
-  const message = messageOf(record, headers, headers.get('lane'))
-  const attempts = Number(headers.get('attempts'))
-  const diedAt = Number(headers.get('died-at'))
+export function fromDeadRecord({
+  value,
+  headers,
+}: Pick<KafkaRecord, 'key' | 'value' | 'headers'>): DeadLetter | undefined {
+  const message = messageOf(value, headers, header(headers, names.lane)?.toString())
+  const attempts = Number(header(headers, names.attempts))
+  const diedAt = Number(header(headers, names.diedAt))
   if (message === undefined || !Number.isSafeInteger(attempts) || !Number.isSafeInteger(diedAt)) return undefined
-  return { id: message.id, message, error: headers.get('error') ?? '', attempts, diedAt }
+  return { id: message.id, message, error: header(headers, names.error)?.toString() ?? '', attempts, diedAt }
 }
 
 const uuid = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/
 
-function messageOf(
-  { value }: Pick<KafkaRecord, 'value'>,
-  headers: Headers,
-  lane: string | undefined,
-): InboxMessage | undefined {
-  const id = headers.get('id')
-  const receivedAt = Number(headers.get('at'))
-  if (value === null || lane === undefined || lane === '' || !headers.has('fh')) return undefined
+function messageOf(value: Buffer | null, headers: Headers, lane: string | undefined): InboxMessage | undefined {
+  const id = header(headers, names.id)?.toString()
+  const receivedAt = Number(header(headers, names.at))
+  if (value === null || lane === undefined || lane === '' || header(headers, names.version) === undefined)
+    return undefined
   if (id === undefined || !uuid.test(id) || !Number.isSafeInteger(receivedAt)) return undefined
-  const kind = headers.get('kind')
+  const kind = header(headers, names.kind)?.toString()
   return {
     id,
     lane,
     receivedAt,
-    door: headers.get('door') === 'collector' ? 'collector' : 'root',
+    door: header(headers, names.door)?.toString() === 'collector' ? 'collector' : 'root',
     kind: kind === 'gap' || kind === 'malformed' ? kind : 'wire',
     text: value.toString(),
     bytes: value.length,

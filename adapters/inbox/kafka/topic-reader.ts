@@ -190,7 +190,7 @@ export class TopicReader {
 }
 
 function timeOf({ attributes, firstTimestamp, maxTimestamp }: RecordsBatch, { timestampDelta }: KafkaRecord): number {
-  return Number((attributes & appendTime) === 0 ? firstTimestamp + timestampDelta : maxTimestamp)
+  return (attributes & appendTime) === 0 ? Number(firstTimestamp) + Number(timestampDelta) : Number(maxTimestamp)
 }
 
 interface FetchedTopics {
