@@ -13,6 +13,8 @@ class Consumer extends EventEmitter {
   readonly connections = { close: async (): Promise<void> => {} }
   readonly committed: unknown[] = []
   isClosed = false
+  /** What the client calls before it joins. */
+  beforeJoin = async (): Promise<unknown> => undefined
 
   constructor() {
     super()
@@ -20,6 +22,7 @@ class Consumer extends EventEmitter {
   }
 
   async joinGroup({ protocolsMetadata }: { readonly protocolsMetadata: () => Promise<Buffer> }): Promise<void> {
+    this.beforeJoin = protocolsMetadata
     await protocolsMetadata()
     Consumer.join(this)
   }
@@ -157,6 +160,16 @@ describe('the member of the group', () => {
       [0, false],
       [0, false],
     ])
+  })
+
+  test('a client that was replaced while it waited for a broker does not stop the work of the new one', async () => {
+    const { membership, steps, consumer } = await setup((one) => one.joined(`m${Consumer.made.length}`, 1, [0]))
+    const first = consumer()
+    membership.restart()
+    await expect.poll(() => steps).toEqual(['quiesced', 'assigned', 'quiesced', 'assigned'])
+    // The broker answers, and the client goes on with its join.
+    await expect(first.beforeJoin()).rejects.toThrow('replaced')
+    expect(steps.length).toBe(4)
   })
 
   test('a member that the group never lets in joins again', async () => {

@@ -201,7 +201,7 @@ export class Membership {
     const { settings, clock } = this.#options
     for (let tries = 1; consumer === this.#consumer && !this.#closed; tries += 1) {
       try {
-        await consumer.joinGroup({ protocolsMetadata: async () => this.#beforeJoin() })
+        await consumer.joinGroup({ protocolsMetadata: async () => this.#beforeJoin(consumer) })
         break
       } catch (error) {
         if (consumer !== this.#consumer || this.#closed) return
@@ -221,7 +221,9 @@ export class Membership {
   }
 
   /** Called by the client before each join. */
-  async #beforeJoin(): Promise<Buffer> {
+  async #beforeJoin(consumer: Consumer): Promise<Buffer> {
+    // A client that was replaced still finishes what it waits for. After its call, no assignment would follow.
+    if (consumer !== this.#consumer) throw new Error('This client was replaced.')
     await this.#options.quiesce()
     return Buffer.alloc(0)
   }
