@@ -200,6 +200,23 @@ describe('the reader of the topic', () => {
     expect((await claimed)?.message.id).toBe(id(1))
   })
 
+  test('an assignment counts although an earlier join still waits for handlers', async () => {
+    const { clock, reader, member } = await setup((fresh) => {
+      for (let n = 0; n < 2; n += 1) post(fresh, n)
+    })
+    await reader.claim(id(0))
+    const before = member().beforeJoin()
+    await clock.advance(50)
+    // Another client of this process has joined meanwhile.
+    member().joined([0])
+    await reader.settle(id(0))
+    await clock.advance(500)
+    await before
+    const claimed = reader.claim(id(1))
+    await clock.advance(500)
+    await expect(Promise.race([claimed, undefined])).resolves.toMatchObject({ message: { id: id(1) } })
+  })
+
   test('a foreign record of bytes that are no text becomes a dead letter that the brokers accept', async () => {
     const { cluster, clock } = await setup((fresh) => {
       const key = Buffer.from('V')

@@ -368,6 +368,7 @@ export class Reader implements Inbox {
    * that, none starts until the next assignment: the partitions can be those of another process.
    */
   async #settledDown(withinMs: number): Promise<void> {
+    const assignment = this.#assignment
     if (this.#startable === 'all') this.#startable = 'below'
     const untilMs = elapsedMs(this.#clock) + withinMs
     for (let quiet = 0; quiet < 2 && elapsedMs(this.#clock) < untilMs;) {
@@ -378,7 +379,8 @@ export class Reader implements Inbox {
           this.#clock.after(pollMs, resolve)
         })
     }
-    this.#startable = 'none'
+    // An assignment that came meanwhile is newer than this wait.
+    if (assignment === this.#assignment) this.#startable = 'none'
     await this.#commit()
   }
 
