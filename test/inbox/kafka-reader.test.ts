@@ -217,6 +217,24 @@ describe('the reader of the topic', () => {
     await expect(Promise.race([claimed, undefined])).resolves.toMatchObject({ message: { id: id(1) } })
   })
 
+  test('messages that wait while the group cannot be reached take no more memory the longer that lasts', async () => {
+    const { cluster, clock, reader } = await setup((fresh) => post(fresh, 1))
+    for (const one of cluster.consumers) one.isClosed = true
+    cluster.asked = () => Promise.reject(new Error('Connection closed'))
+    await clock.advance(8_000)
+    let cancelled = 0
+    const after = clock.after.bind(clock)
+    clock.after = (ms, run) => {
+      const timer = after(ms, run)
+      return { ...timer, cancel: () => (cancelled++, timer.cancel()) }
+    }
+    void reader.claim(id(1))
+    await clock.advance(5_000)
+    const before = cancelled
+    reader.stop()
+    expect(cancelled - before).toBe(1)
+  })
+
   test('a foreign record of bytes that are no text becomes a dead letter that the brokers accept', async () => {
     const { cluster, clock } = await setup((fresh) => {
       const key = Buffer.from('V')

@@ -158,7 +158,7 @@ export class Reader implements Inbox {
   #failedCommits = 0
   #committing: Promise<void> = Promise.resolve()
   #timers: Timer[] = []
-  #changed: (() => void)[] = []
+  readonly #changed = new Set<() => void>()
   #handedOver = 0
   #repeated = 0
 
@@ -326,19 +326,19 @@ export class Reader implements Inbox {
   }
 
   #change(): void {
-    const waiting = this.#changed
-    this.#changed = []
-    for (const go of waiting) go()
+    for (const go of this.#changed) go()
   }
 
   /** Resolves at the next change, or after a moment: no event reports the end of a lease. */
   async #nextChange(): Promise<void> {
     await new Promise<void>((resolve) => {
-      const timer = this.#clock.after(pollMs * 5, resolve)
-      this.#changed.push(() => {
+      const go = (): void => {
         timer.cancel()
+        this.#changed.delete(go)
         resolve()
-      })
+      }
+      const timer = this.#clock.after(pollMs * 5, go)
+      this.#changed.add(go)
     })
   }
 
