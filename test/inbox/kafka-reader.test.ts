@@ -291,6 +291,44 @@ describe('the reader of the topic', () => {
     expect(waiting).toEqual([id(1)])
   })
 
+  test('an outage costs no more the longer it lasts', async () => {
+    const { cluster, clock, member } = await setup((fresh) => post(fresh, 1))
+    let asked = 0
+    cluster.asked = (one) => {
+      if (one !== member()) asked += 1
+      throw new Error('Connection closed')
+    }
+    const inTwoSeconds = async (): Promise<number> => {
+      const before = asked
+      await clock.advance(2_000)
+      return asked - before
+    }
+    await clock.advance(12_000)
+    const early = await inTwoSeconds()
+    await clock.advance(60_000)
+    expect(await inTwoSeconds()).toBeLessThanOrEqual(early)
+  })
+
+  test('after the watchdog has opened the reader again, each broker gets one fetch at a time', async () => {
+    const { cluster, clock, member } = await setup()
+    const first = cluster.consumers.filter((one) => one !== member())
+    const answers: (() => void)[] = []
+    cluster.asked = (one) => (first.includes(one) ? new Promise<void>((resolve) => answers.push(resolve)) : undefined)
+    await clock.advance(45_000)
+    let fetches = 0
+    const again = cluster.consumers.at(-1)
+    if (again === undefined) throw new Error('The reader was not opened again.')
+    const fetch = again.fetch.bind(again)
+    again.fetch = async (asked) => {
+      fetches += 1
+      return fetch(asked)
+    }
+    cluster.asked = () => {}
+    for (const answer of answers) answer()
+    await clock.advance(5_000)
+    expect(fetches).toBeLessThanOrEqual(11)
+  })
+
   test('a partition without a leader keeps no other one waiting', async () => {
     const { cluster, clock, waiting } = await setup((fresh) => {
       fresh.assigned = [0, 1]

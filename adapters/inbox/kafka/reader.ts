@@ -467,7 +467,8 @@ export class Reader implements Inbox {
 
   async #plan(): Promise<void> {
     this.#isPlanning = true
-    while (this.#isWanted && !this.#isClosed) {
+    const topic = this.#topic
+    while (this.#isWanted && !this.#isClosed && topic === this.#topic) {
       this.#isWanted = false
       try {
         await this.#fetchEach()
@@ -478,7 +479,8 @@ export class Reader implements Inbox {
         this.#isWanted = true
       }
     }
-    this.#isPlanning = false
+    // The watchdog has opened the reader again, and started another loop.
+    if (topic === this.#topic) this.#isPlanning = false
   }
 
   async #fetchEach(): Promise<void> {
@@ -510,8 +512,8 @@ export class Reader implements Inbox {
 
   async #fetchFrom(leader: number, parts: readonly Part[]): Promise<void> {
     this.#fetching.add(leader)
+    const topic = this.#topic
     try {
-      const topic = this.#topic
       const fetched = await topic.fetch(
         leader,
         parts.map(({ partition, next, epoch }) => ({ partition, offset: next, epoch })),
@@ -522,6 +524,8 @@ export class Reader implements Inbox {
       this.#needsLeaders = true
       await this.#pause()
     }
+    // The watchdog has opened the reader again, which may already fetch from this leader.
+    if (topic !== this.#topic) return
     this.#fetching.delete(leader)
     this.#fetchAll()
   }
