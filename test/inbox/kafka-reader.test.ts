@@ -153,6 +153,27 @@ describe('the reader of the topic', () => {
     expect(gaps.length).toBe(1)
   })
 
+  test('a process that loses the partition before it has read on leaves the gap to the next owner', async () => {
+    const { cluster, clock, waiting, gaps, reader, member } = await setup((fresh) => post(fresh, 0))
+    await reader.settle(id(0))
+    await clock.advance(1_000)
+    cluster.deleteBefore(cluster.logOf('fleethook'), 15)
+    // This process asks where the log begins, and then the group rebalances.
+    cluster.asked = (one) =>
+      one === member() ? undefined : new Promise<void>((resolve) => void clock.after(400, resolve))
+    await clock.advance(1_200)
+    const joining = member().beforeJoin()
+    await clock.advance(200)
+    await joining
+    member().joined([])
+    cluster.asked = () => {}
+    post(cluster, 1)
+    member().joined([0])
+    await clock.advance(2_000)
+    expect(waiting).toEqual([id(0), id(1)])
+    expect(gaps.map(({ reason, missed }) => ({ reason, missed }))).toEqual([{ reason: 'inbox_expired', missed: 14 }])
+  })
+
   test('a new group at the beginning of a topic has no gap', async () => {
     const { clock, waiting, gaps } = await setup((fresh) => post(fresh, 1))
     await clock.advance(1_500)

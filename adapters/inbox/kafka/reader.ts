@@ -704,7 +704,10 @@ export class Reader implements Inbox {
     const moved = [...this.#parts.values()].flatMap(
       (part): readonly (Offset & { readonly part: Part; readonly before: number })[] => {
         const offset = lowOf(part)
-        return offset > part.committed ? [{ part, partition: part.partition, offset, before: part.committed }] : []
+        // With a gap that is not noted yet, a new owner has to find the deleted messages again.
+        return offset > part.committed && part.deleted === undefined
+          ? [{ part, partition: part.partition, offset, before: part.committed }]
+          : []
       },
     )
     if (moved.length === 0) return
