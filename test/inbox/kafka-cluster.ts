@@ -98,12 +98,17 @@ export class FakeConsumer extends EventEmitter {
 
   async listOffsets({
     topics,
+    partitions,
     timestamp,
   }: {
     readonly topics: readonly string[]
+    readonly partitions: Readonly<Record<string, readonly number[]>>
     readonly timestamp: bigint
   }): Promise<ReadonlyMap<string, readonly bigint[]>> {
     await this.#asked()
+    for (const topic of topics)
+      for (const partition of partitions[topic] ?? [])
+        if (this.#cluster.logOf(topic, partition).leader < 0) throw new Error('Cannot get a connection.')
     const at = ({ start, end, records }: PartitionLog): bigint => {
       if (timestamp === -2n) return BigInt(start)
       if (timestamp === -1n) return BigInt(end)

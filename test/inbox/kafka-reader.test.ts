@@ -351,13 +351,15 @@ describe('the reader of the topic', () => {
   })
 
   test('a partition without a leader keeps no other one waiting', async () => {
-    const { cluster, clock, waiting } = await setup((fresh) => {
+    const { cluster, clock, waiting, logged } = await setup((fresh) => {
       fresh.assigned = [0, 1]
       fresh.logOf('fleethook', 1).leader = -1
       post(fresh, 1)
     })
     await clock.advance(1_000)
     expect(waiting).toEqual([id(1)])
+    await clock.advance(20_000)
+    expect(new Set(logged)).toEqual(new Set(['warn: the leaders of partitions could not be found']))
     cluster.append(toRecord(message(2), { topic: 'fleethook', partition: 1, writer }))
     cluster.logOf('fleethook', 1).leader = 2
     await clock.advance(2_500)

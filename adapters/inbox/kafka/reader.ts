@@ -410,24 +410,32 @@ export class Reader implements Inbox {
   /** Starts to read these partitions at the positions that their last owner committed. */
   async #begin(partitions: readonly number[], assignment: number): Promise<void> {
     const isCurrent = (): boolean => assignment === this.#assignment && !this.#isClosed
-    while (isCurrent()) {
+    let left = partitions
+    for (let isFresh = false; left.length > 0 && isCurrent(); isFresh = true) {
+      if (isFresh) await this.#pause()
       try {
+        const led = await this.#ledOf(left, isFresh)
         const [committed, first, end] = await Promise.all([
-          this.#membership.committed(partitions),
-          this.#topic.offsets(partitions, earliest),
-          this.#topic.offsets(partitions, latest),
+          this.#membership.committed(led),
+          this.#topic.offsets(led, earliest),
+          this.#topic.offsets(led, latest),
         ])
         if (!isCurrent()) return
-        for (const partition of partitions)
+        for (const partition of led)
           this.#enter(partition, committed.get(partition), first.get(partition) ?? 0, end.get(partition) ?? 0)
-        break
+        left = left.filter((partition) => !led.includes(partition))
+        if (left.length > 0) this.#sayLeaderless()
+        this.#fetchAll()
       } catch (error) {
         this.#failed('positions could not be read', error)
-        await this.#pause()
-        await this.#topic.leaders(true).catch(() => {})
       }
     }
-    this.#fetchAll()
+  }
+
+  /** The partitions that have a leader. When one has none, the client lists the offsets of no partition at all. */
+  async #ledOf(partitions: readonly number[], isFresh: boolean): Promise<readonly number[]> {
+    const leaders = await this.#topic.leaders(isFresh)
+    return partitions.filter((partition) => (leaders[partition] ?? -1) >= 0)
   }
 
   #enter(partition: number, committed: number | undefined, first: number, end: number): void {
@@ -507,7 +515,11 @@ export class Reader implements Inbox {
     }
     for (const [leader, parts] of byLeader) void this.#fetchFrom(leader, parts)
     this.#isLeaderless = isLeaderless
-    if (isLeaderless) this.#say.warn('the leaders of partitions could not be found', { reason: 'LEADER_NOT_AVAILABLE' })
+    if (isLeaderless) this.#sayLeaderless()
+  }
+
+  #sayLeaderless(): void {
+    this.#say.warn('the leaders of partitions could not be found', { reason: 'LEADER_NOT_AVAILABLE' })
   }
 
   async #fetchFrom(leader: number, parts: readonly Part[]): Promise<void> {
@@ -728,11 +740,11 @@ export class Reader implements Inbox {
   async #look(): Promise<void> {
     this.#warnOfRetention()
     const found: { ends?: ReadonlyMap<number, number> } = {}
-    const asked = this.#topic.offsets(this.#assignedPartitions, latest).then((ends) => {
-      found.ends = ends
-    })
+    const ask = async (): Promise<void> => {
+      found.ends = await this.#topic.offsets(await this.#ledOf(this.#assignedPartitions, false), latest)
+    }
     // A client that never answers must not stop the watchdog.
-    await resolvedOr(asked, this.#clock, lookMs)
+    await resolvedOr(ask(), this.#clock, lookMs)
     if (this.#isClosed) return
     const { ends } = found
     this.#failedLooks = ends === undefined ? this.#failedLooks + 1 : 0
