@@ -47,7 +47,7 @@ export class Connector {
 
   producer(requestTimeout: number, produceTimeout: number): Producer {
     // `acks` belongs in every `send`: the client ignores it here.
-    return listening(
+    return this.#prepared(
       new this.client.Producer({
         ...this.#options(requestTimeout),
         timeout: produceTimeout,
@@ -61,7 +61,7 @@ export class Connector {
     group: { readonly sessionMs: number; readonly heartbeatMs: number; readonly rebalanceMs: number },
   ): Consumer {
     const { groupId } = this.#settings
-    return listening(
+    return this.#prepared(
       new this.client.Consumer({
         ...this.#options(requestTimeout),
         groupId,
@@ -74,7 +74,19 @@ export class Connector {
   }
 
   admin(requestTimeout: number): Admin {
-    return listening(new this.client.Admin(this.#options(requestTimeout)))
+    return this.#prepared(new this.client.Admin(this.#options(requestTimeout)))
+  }
+
+  #prepared<Any extends Admin | Consumer | Producer>(client: Any): Any {
+    // Without a listener, an `error` event of the client would end the process. Callers get the error from what they await.
+    client.on('error', () => {})
+    const getApi = client[this.client.kGetApi]
+    client[this.client.kGetApi] = (name, callback) => {
+      const answered: typeof callback = (error, api) =>
+        callback(error, name === 'Metadata' && api !== undefined ? acceptingLeaderless(api) : api)
+      Reflect.apply(getApi, client, [name, answered])
+    }
+    return client
   }
 
   #options(requestTimeout: number): BaseOptions {
@@ -101,10 +113,32 @@ function tlsOptions({ ca, ...others }: KafkaTls): NonNullable<BaseOptions['tls']
   return { ...others, ...(ca === undefined ? {} : { ca: [ca].flat() }) }
 }
 
-/** Without a listener, an `error` event of the client would end the process. Callers get the error from what they await. */
-function listening<Any extends Admin | Consumer | Producer>(client: Any): Any {
-  client.on('error', () => {})
-  return client
+/**
+ * Makes the client accept metadata in which partitions have no leader. It would reject all of it, and then neither send to the other
+ * partitions, nor fetch from them, nor join the group.
+ */
+function acceptingLeaderless<Api extends object>(api: Api): Api {
+  return new Proxy(api, {
+    apply(target, self, given: readonly unknown[]) {
+      const callback = given.at(-1)
+      const answered = (error: unknown, response: unknown): void => {
+        const found = leaderlessMetadata(error)
+        if (typeof callback === 'function') callback(found === undefined ? error : null, found ?? response)
+      }
+      if (typeof target === 'function') Reflect.apply(target, self, [...given.slice(0, -1), answered])
+    },
+  })
+}
+
+/** The metadata in an error that says only that partitions have no leader. There, the leader of these is -1. */
+function leaderlessMetadata(error: unknown): unknown {
+  const isLeaderless = (inner: unknown): boolean =>
+    inner instanceof Error &&
+    ['LEADER_NOT_AVAILABLE', 'LISTENER_NOT_FOUND'].includes(Reflect.get(inner, 'apiId')) &&
+    /\/partitions\/\d+$/.test(Reflect.get(inner, 'path'))
+  return error instanceof AggregateError && error.errors.length > 0 && error.errors.every(isLeaderless)
+    ? Reflect.get(error, 'response')
+    : undefined
 }
 
 /** The number of retries of a request for metadata. */
