@@ -194,6 +194,8 @@ export class FakeCluster {
   assigned: readonly number[] = [0]
   /** The brokers no longer know which leader wrote the records. */
   forgetsEpochs: boolean = false
+  /** The brokers confirm nothing. */
+  isAway: boolean = false
   /** The largest value that the brokers accept, in bytes. */
   mostBytes: number = 1_000_000
   /** Called before each answer to a consumer. */
@@ -254,7 +256,19 @@ export class FakeCluster {
     return { topics: new Map(topics.map((name) => [name, partitionsOf(name)])) }
   }
 
+  /** What an administrator sees of the topics. Each partition has three replicas. */
+  described(topics: readonly string[]): unknown {
+    const partitionsOf = (name: string) => this.logsOf(name).map(({ leader }) => ({ leader, replicas: [1, 2, 3] }))
+    const found = topics.map((name) => ({ name, partitions: partitionsOf(name) }))
+    return {
+      topics: new Map(
+        found.map(({ name, partitions }) => [name, { partitions, partitionsCount: partitions.length }] as const),
+      ),
+    }
+  }
+
   async send(messages: readonly Outgoing[]): Promise<void> {
+    if (this.isAway) throw new Error('Connection closed')
     for (const message of messages) {
       if ((message.value?.length ?? 0) > this.mostBytes) throw refused(10, message)
       this.append(message)
@@ -269,12 +283,22 @@ export class FakeCluster {
 }
 
 /** The package with what the inbox uses of it. */
-function clientOf(cluster: FakeCluster): Client {
+export function clientOf(cluster: FakeCluster): Client {
   const client = {
     Producer: class {
       on(): void {}
       metadata = async ({ topics }: { readonly topics: readonly string[] }) => cluster.metadata(topics)
       send = ({ messages }: { readonly messages: readonly Outgoing[] }) => cluster.send(messages)
+      async close(): Promise<void> {}
+    },
+    Admin: class {
+      on(): void {}
+      metadata = async ({ topics }: { readonly topics: readonly string[] }) => cluster.described(topics)
+      describeConfigs = async ({ resources }: { readonly resources: readonly { readonly resourceName: string }[] }) =>
+        resources.map(({ resourceName }) => ({
+          resourceName,
+          configs: [{ name: 'min.insync.replicas', value: '2' }],
+        }))
       async close(): Promise<void> {}
     },
     Consumer: class extends FakeConsumer {
@@ -284,6 +308,7 @@ function clientOf(cluster: FakeCluster): Client {
     },
     FetchIsolationLevels: { READ_UNCOMMITTED: 0 },
     protocolErrorsCodesById: codes,
+    kGetApi: Symbol('kGetApi'),
     murmur2,
   }
   return client as unknown as Client // oxlint-disable-line no-unsafe-type-assertion -- a stand-in

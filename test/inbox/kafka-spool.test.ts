@@ -1,9 +1,14 @@
-import { expect, test } from 'vitest'
+import { createReceiver } from 'fleethook'
+import { afterEach, expect, test, vi } from 'vitest'
+import { kafkaInbox } from '../../adapters/inbox/kafka.ts'
+import { partitionOf } from '../../adapters/inbox/kafka/records.ts'
 import { Spool } from '../../adapters/inbox/kafka/spool.ts'
 import { TooLargeError } from '../../adapters/inbox/kafka/writer.ts'
 import type { Inbox } from '../../src/inbox/inbox.ts'
 import { type FakeClock, fakeClock } from '../../src/testing.ts'
 import { id, message } from '../../src/testing/kept-message.ts'
+import { data, logInto } from '../dispatch/scene.ts'
+import { clientOf, FakeCluster } from './kafka-cluster.ts'
 import { disk, type Faults, storedInbox } from './stored-inbox.ts'
 
 const silent = (): void => {}
@@ -77,4 +82,36 @@ test('a message of the spool that is too large for the topic becomes a dead lett
     { id: id(1), error: 'The brokers refused a message because of its size.' },
   ])
   expect(spool.has(0)).toBe(false)
+})
+
+afterEach(() => vi.doUnmock('@platformatic/kafka'))
+
+test('a gap that the handling half finds goes through the spool, behind the messages that wait there', async () => {
+  const clock = fakeClock()
+  const cluster = new FakeCluster(clock)
+  const client = clientOf(cluster)
+  cluster.assigned = [0, 1]
+  vi.doMock('@platformatic/kafka', () => client)
+  const inbox = kafkaInbox({ brokers: ['b1:9092'], partitions: 2, spool: storedInbox(disk()) })
+  const receiver = createReceiver({ secret: false, inbox, clock, log: logInto([]) })
+  await receiver.open()
+  await clock.advance(1_000)
+  const partition = partitionOf(client, '*gap', 2)
+  const vin = ['A', 'B', 'C', 'D'].find((one) => partitionOf(client, one, 2) === partition) ?? ''
+  cluster.isAway = true
+  const answer = receiver.accept({ authorization: undefined, body: data(vin, 1) })
+  await clock.advance(3_000)
+  expect((await answer).status).toBe(200)
+  cluster.deleteBefore(cluster.logOf('fleethook', 1 - partition), 10)
+  await clock.advance(2_500)
+  expect(receiver.stats().inbox.spooled).toBe(2)
+  cluster.isAway = false
+  await clock.advance(2_000)
+  const { records } = cluster.logOf('fleethook', partition)
+  // A message that came over the wire has no such header.
+  const kinds = records.map(({ headers }) => headers.find(([name]) => name.toString() === 'kind')?.[1].toString())
+  expect(kinds).toEqual([undefined, 'gap'])
+  const drained = receiver.drain()
+  await clock.advance(5_000)
+  await drained
 })
