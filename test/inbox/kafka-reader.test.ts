@@ -235,7 +235,7 @@ describe('the reader of the topic', () => {
     await before
     const claimed = reader.claim(id(1))
     await clock.advance(500)
-    await expect(Promise.race([claimed, undefined])).resolves.toMatchObject({ message: { id: id(1) } })
+    await expect(Promise.race([claimed, Promise.resolve()])).resolves.toMatchObject({ message: { id: id(1) } })
   })
 
   test('messages that wait while the group cannot be reached take no more memory the longer that lasts', async () => {
