@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 
@@ -40,6 +40,19 @@ export interface Target extends AsyncDisposable {
   readonly stop: (signal?: NodeJS.Signals) => Promise<Exit>
 }
 
+const started = new Set<ChildProcess>()
+
+/** Ends the process with the file of its test, at the latest. */
+export function endWithFile(child: ChildProcess): void {
+  started.add(child)
+  child.once('close', () => started.delete(child))
+}
+
+/** Ends what a test left running, for instance because it timed out while it started a process. */
+export function endLeftovers(): void {
+  for (const child of started) child.kill('SIGKILL')
+}
+
 /** `fleethook: listening on http://localhost:1234 (…)`, or the line that workerd writes with `--control-fd=1`. */
 const listening = /(?:[Ll]istening on|server:) (?<url>https?:\/\/[^\s,]+)|"event":"listen".*"port":(?<port>\d+)/
 
@@ -62,6 +75,7 @@ export async function spawnTarget({
     stdio: ['ignore', 'pipe', 'pipe', ...inherited],
     ...(cwd === undefined ? {} : { cwd }),
   })
+  endWithFile(child)
   const output: string[] = []
   const awaited = new Set<(line: string) => void>()
   for (const stream of [child.stdout, child.stderr]) {

@@ -1,6 +1,6 @@
 import type { ViteUserConfig } from 'vitest/config'
 import { formVariable } from '../form.ts'
-import base, { patience } from '../vitest.config.ts'
+import base, { patience, setup } from '../vitest.config.ts'
 
 /** `npm run test:faults`: one file at a time, because the files measure, and each takes the time that it needs. */
 const config: ViteUserConfig = {
@@ -12,6 +12,7 @@ const config: ViteUserConfig = {
     testTimeout: 3_600_000,
     hookTimeout: 600_000,
     expect: patience,
+    setupFiles: [setup],
     disableConsoleIntercept: true,
   },
 }
