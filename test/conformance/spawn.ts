@@ -1,5 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
+import { createServer } from 'node:net'
 import { createInterface } from 'node:readline'
 
 /** How to start a server in a process of its own. */
@@ -131,5 +133,26 @@ export async function spawnTarget({
     async [Symbol.asyncDispose]() {
       await stop('SIGKILL')
     },
+  }
+}
+
+/** The ports that this process was given. One on which nobody listens for a moment is still somebody's. */
+const given = new Set<number>()
+
+/**
+ * A free port of 127.0.0.1 for a process that a test starts, and for its successors. It is below those that the system gives
+ * away, so no other test gets it meanwhile. And a sender that keeps connecting to a closed port of those can connect to itself.
+ */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(20_000, 32_000)
+    if (given.has(port)) continue
+    given.add(port)
+    const isFree = await new Promise<boolean>((resolve) => {
+      const server = createServer()
+      server.once('error', () => resolve(false))
+      server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
+    })
+    if (isFree) return port
   }
 }
