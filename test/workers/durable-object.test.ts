@@ -183,7 +183,8 @@ describe.concurrent('messages are kept in Durable Objects, and handled there', (
 
   test('a full object refuses with 503, and emits the gap when it has capacity', async ({ expect }) => {
     await using running = await started({
-      handlerMs: 300,
+      // Longer than the requests take until the last of them has found the object full.
+      handlerMs: 1_500,
       receiver: { limits: { pendingMessages: 2 } },
       inbox: { shards: 1 },
     })
