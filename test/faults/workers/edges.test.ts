@@ -59,7 +59,9 @@ describe.each(inForm<readonly (keyof typeof ends)[]>({ short: ['evicted'], full:
           )
         // An object that ended after one of the two handlers comes back by its alarm, which can take a while.
         const halfHandled = (): readonly string[] => {
-          const edges = new Set(log.entries.flatMap(({ vin, happened }) => (happened ? [`${vin} ${happened.to}`] : [])))
+          const edges = new Set(
+            log.entries.flatMap(({ vin, happened }) => (happened ? [`${vin} ${String(happened.to)}`] : [])),
+          )
           const names = new Set(
             vins.flatMap((vin) =>
               numbersOf(vin)
