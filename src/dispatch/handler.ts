@@ -60,8 +60,8 @@ export type EdgeHandler<
 > = (happening: Happening<Happened, Fields>, context: HandlerContext<E, Fields>) => unknown
 
 /**
- * A function for the events of a topic. It can be asynchronous. When it throws or rejects, it is retried, up to
- * `retry.attempts` times, without the other handlers. It never decides the answer to the service.
+ * A function for the events of a topic. It can be asynchronous. When it throws or rejects, it is retried as the option `retry`
+ * says, without the other handlers. It never decides the answer to the service.
  *
  * @example
  * ```ts

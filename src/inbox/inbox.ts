@@ -271,8 +271,8 @@ export interface Retention {
 }
 
 /**
- * The value of the option `inbox` when messages are kept and handled outside the process that receives them, so that no
- * handler runs in that process. `durableObjectInbox`, `queueInbox` and `kafkaInbox` return one.
+ * The value of the option `inbox` when messages are kept outside the process that receives them. `durableObjectInbox`,
+ * `queueInbox` and `kafkaInbox` return one.
  */
 export interface RelayInbox {
   readonly kind: 'relay'

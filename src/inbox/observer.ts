@@ -10,7 +10,7 @@ import type { Stats } from './stats.ts'
 export interface Delivery {
   /** UUIDv7, made at receipt. It stays the same on every attempt and redelivery. `event.id` identifies the content. */
   readonly id: string
-  /** The attempt number: 1 for the first run, up to `retry.attempts`. Runs of earlier processes count. */
+  /** The attempt number: 1 for the first run. Runs of earlier processes count, except with `kafkaInbox`. */
   readonly attempt: number
   /** Whether an earlier attempt, or a process that ended, already handed the message to handlers. */
   readonly redelivered: boolean
@@ -50,7 +50,7 @@ export interface ErrorDetails {
   readonly delivery?: { readonly id: string; readonly attempt: number }
   /** The number of messages in a batch whose handler failed. `event` and `delivery` are those of the first. */
   readonly messages?: number
-  /** The name of the handler function, or its place among the handlers when it has none. */
+  /** The name of the handler function, or the file and line where it was registered when it has none. */
   readonly handler?: string
   /** When the handler runs again. Left out when it does not. */
   readonly nextAt?: Date

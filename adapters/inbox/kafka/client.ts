@@ -123,8 +123,8 @@ export async function closeClient(client: Admin | Consumer | Producer | undefine
 }
 
 /**
- * Leaves the group and closes the consumer. `close` alone does not stop a join that is under way, and after it the client would send
- * heartbeats for ever. It also leaves the connections open when the group does not answer.
+ * Leaves the group and closes the consumer. `close` alone does not stop a join that is under way: once the join ends, the client would
+ * send heartbeats without end. It also leaves the connections open when the group does not answer.
  */
 async function closeConsumer(consumer: Consumer): Promise<void> {
   await new Promise((resolve) => {

@@ -220,7 +220,7 @@ export class Reader implements Inbox {
     const found = this.#byId.get(id)
     if (found === undefined) return
     if (deliveries !== undefined) found.deliveries = deliveries
-    this.#isIn(found)
+    this.#takeBack(found)
   }
 
   async deadLetter(id: string, reason: DeadLetterReason): Promise<number> {
@@ -342,7 +342,8 @@ export class Reader implements Inbox {
     })
   }
 
-  #isIn(found: Unsettled): void {
+  /** The attempt at a message that was handed out has ended. */
+  #takeBack(found: Unsettled): void {
     if (!found.isOut) return
     found.isOut = false
     this.#out -= 1
@@ -354,7 +355,7 @@ export class Reader implements Inbox {
     this.#byId.delete(id)
     found.part.unsettled.delete(id)
     this.#bytes -= found.message.bytes
-    this.#isIn(found)
+    this.#takeBack(found)
     if (this.#isPaused) this.#fetchAll()
   }
 
@@ -400,7 +401,7 @@ export class Reader implements Inbox {
     for (const found of part.unsettled.values()) {
       this.#byId.delete(found.message.id)
       this.#bytes -= found.message.bytes
-      this.#isIn(found)
+      this.#takeBack(found)
       if (found.message.kind === 'wire') this.#handedOver += 1
     }
   }
