@@ -37,6 +37,12 @@ const notInShort = [
 /** Real brokers, and a real browser. `npm run test:kafka` and `npm run test:page` run them. */
 const elsewhere = ['test/kafka/**', 'test/inspector/page/**']
 
+/** `expect.poll` gives up after this time, in milliseconds, where a test names none. Vitest's second is too short beside other tests. */
+export const patience = { poll: { timeout: 10_000 } } as const
+
+/** Ends the processes that a test file leaves. */
+export const setup: string = source('test/setup.ts')
+
 /** What every form has in common. */
 export function configFor(form: Form): ViteUserConfig {
   const leftOut = form === 'short' ? notInShort : []
@@ -60,6 +66,8 @@ export function configFor(form: Form): ViteUserConfig {
       },
       testTimeout: 20_000,
       hookTimeout: 60_000,
+      expect: patience,
+      setupFiles: [setup],
       reporters: ['dot'],
       silent: 'passed-only',
       // Many tests wait for timers and other processes, so the short form takes more workers than cores. The others measure.

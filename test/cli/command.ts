@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
+import { endWithFile } from '../conformance/spawn.ts'
 
 const main = fileURLToPath(new URL('../../adapters/cli/main.ts', import.meta.url))
 
@@ -26,6 +27,7 @@ export function start(args: readonly string[], env: Readonly<Record<string, stri
     cwd,
     stdio: ['ignore', 'pipe', 'pipe'],
   })
+  endWithFile(child)
   const ended = Promise.all([once(child, 'close'), text(child.stdout), text(child.stderr)]).then(
     ([, stdout, stderr]) => ({ status: child.exitCode, stdout, stderr }),
   )

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { createInterface } from 'node:readline'
 import { expect, onTestFinished, test } from 'vitest'
-import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { freePort, spawnTarget, type Target } from '../conformance/spawn.ts'
 import { post } from '../runtimes/client.ts'
 import { programCommand } from '../runtimes/targets.ts'
 import { command, start } from './command.ts'
@@ -163,11 +163,3 @@ test('dev says what to do when its port is taken', { timeout: 60_000 }, async ()
   expect(status).toBe(1)
   expect(stderr).toMatch(/Cannot hold port \d+: EADDRINUSE\. Give --port another one/)
 })
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  const address = server.address()
-  await new Promise((resolve) => server.close(resolve))
-  return typeof address === 'object' && address !== null ? address.port : 0
-}

@@ -69,7 +69,7 @@ describe('fleethook send tells the truth', () => {
       if (server.posted.length === 1) success(posted, response)
       else if (server.posted.length % 2 === 0) response.destroy()
     })
-    const ended = await command(['send', '--url', server.url, '-c', '5', '--timeout', '300', ...fast, '--json'])
+    const ended = await command(['send', '--url', server.url, '-c', '5', '--timeout', '1500', ...fast, '--json'])
     expect(ended.status).toBe(1)
     const { accepted, failed, failures } = resultOf(ended)
     expect({ accepted, failed }).toEqual({ accepted: 1, failed: 4 })

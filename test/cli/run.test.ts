@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, onTestFinished, test } from 'vitest'
-import { spawnTarget, type Target } from '../conformance/spawn.ts'
+import { freePort, spawnTarget, type Target } from '../conformance/spawn.ts'
 import { post } from '../runtimes/client.ts'
 import { command } from './command.ts'
 
@@ -25,14 +25,6 @@ function writeProgram(text: string): string {
   const path = join(mkdtempSync(join(tmpdir(), 'fleethook-run-')), 'server.ts')
   writeFileSync(path, text)
   return path
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  const address = server.address()
-  await new Promise((resolve) => server.close(resolve))
-  return typeof address === 'object' && address !== null ? address.port : 0
 }
 
 interface Started {

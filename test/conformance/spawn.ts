@@ -1,5 +1,7 @@
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
+import { createServer } from 'node:net'
 import { createInterface } from 'node:readline'
 
 /** How to start a server in a process of its own. */
@@ -40,6 +42,19 @@ export interface Target extends AsyncDisposable {
   readonly stop: (signal?: NodeJS.Signals) => Promise<Exit>
 }
 
+const started = new Set<ChildProcess>()
+
+/** Ends the process with the file of its test, at the latest. */
+export function endWithFile(child: ChildProcess): void {
+  started.add(child)
+  child.once('close', () => started.delete(child))
+}
+
+/** Ends what a test left running, for instance because it timed out while it started a process. */
+export function endLeftovers(): void {
+  for (const child of started) child.kill('SIGKILL')
+}
+
 /** `fleethook: listening on http://localhost:1234 (…)`, or the line that workerd writes with `--control-fd=1`. */
 const listening = /(?:[Ll]istening on|server:) (?<url>https?:\/\/[^\s,]+)|"event":"listen".*"port":(?<port>\d+)/
 
@@ -62,6 +77,7 @@ export async function spawnTarget({
     stdio: ['ignore', 'pipe', 'pipe', ...inherited],
     ...(cwd === undefined ? {} : { cwd }),
   })
+  endWithFile(child)
   const output: string[] = []
   const awaited = new Set<(line: string) => void>()
   for (const stream of [child.stdout, child.stderr]) {
@@ -117,5 +133,26 @@ export async function spawnTarget({
     async [Symbol.asyncDispose]() {
       await stop('SIGKILL')
     },
+  }
+}
+
+/** The ports that this process was given. One on which nobody listens for a moment is still somebody's. */
+const given = new Set<number>()
+
+/**
+ * A free port of 127.0.0.1 for a process that a test starts, and for its successors. It is below those that the system gives
+ * away, so no other test gets it meanwhile. And a sender that keeps connecting to a closed port of those can connect to itself.
+ */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(20_000, 32_000)
+    if (given.has(port)) continue
+    given.add(port)
+    const isFree = await new Promise<boolean>((resolve) => {
+      const server = createServer()
+      server.once('error', () => resolve(false))
+      server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
+    })
+    if (isFree) return port
   }
 }

@@ -1,6 +1,6 @@
 import type { ViteUserConfig } from 'vitest/config'
 import { formVariable } from '../form.ts'
-import base from '../vitest.config.ts'
+import base, { patience, setup } from '../vitest.config.ts'
 
 /** `npm run test:faults`: one file at a time, because the files measure, and each takes the time that it needs. */
 const config: ViteUserConfig = {
@@ -11,6 +11,8 @@ const config: ViteUserConfig = {
     fileParallelism: false,
     testTimeout: 3_600_000,
     hookTimeout: 600_000,
+    expect: patience,
+    setupFiles: [setup],
     disableConsoleIntercept: true,
   },
 }

@@ -25,6 +25,6 @@ test('rescheduling a message costs the same each time', () => {
   passed(5)
   const early = passed(10)
   passed(30)
-  // Without compaction this takes a hundred times as long.
-  expect(passed(10)).toBeLessThan(early * 10 + 50)
+  // Without compaction this takes a hundred times as long. Other work of the machine does not hit all three.
+  expect(Math.min(passed(10), passed(10), passed(10))).toBeLessThan(early * 10 + 50)
 })

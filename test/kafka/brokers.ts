@@ -3,7 +3,6 @@
  * its log folder. On Linux the brokers die with the process that started them, however that ends.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
-import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import {
   copyFileSync,
@@ -15,10 +14,11 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs'
-import { connect, createServer } from 'node:net'
+import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { bootstrapCheckpoint, cluster, kafkaCommand } from '../../scripts/kafka.ts'
+import { freePort } from '../conformance/spawn.ts'
 
 /** One broker. */
 export interface Broker {
@@ -87,7 +87,8 @@ export async function startBrokers(options: BrokersOptions = {}): Promise<Broker
   removeLeftovers()
   const place = mkdtempSync(join(tmpdir(), `${prefix}${process.pid}-`))
   const ids = Array.from({ length: count }, (_, n) => n + 1)
-  const free = await freePorts(count * 7)
+  // A broker gets the same ports each time it starts.
+  const free = await Promise.all(Array.from({ length: count * 7 }, freePort))
   const portsOf = (id: number): Ports => {
     const own = free.slice((id - 1) * 7)
     const [client = 0, other = 0, inside = 0, controller = 0, password = 0, tls = 0, tlsLogin = 0] = own
@@ -285,21 +286,6 @@ function accepts(port: number): Promise<boolean> {
     })
     socket.once('error', () => resolve(false))
   })
-}
-
-/** Free ports below those that the system gives to outgoing connections: a broker gets the same ones each time it starts. */
-export async function freePorts(count: number): Promise<readonly number[]> {
-  const found = new Set<number>()
-  while (found.size < count) {
-    const port = randomInt(20_000, 32_000)
-    const isFree = await new Promise<boolean>((resolve) => {
-      const server = createServer()
-      server.once('error', () => resolve(false))
-      server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
-    })
-    if (isFree) found.add(port)
-  }
-  return [...found]
 }
 
 /** Removes the folders of processes that were killed. */

@@ -33,7 +33,7 @@ async function create(topic: string, way: Partial<KafkaInboxOptions>): Promise<R
   const numbers: number[] = []
   const receiver = createReceiver({
     secret: false,
-    inbox: kafkaInbox({ brokers: brokers.addressesWithTlsAndLogin, topic, partitions: 3, confirmMs: 1_000, ...way }),
+    inbox: kafkaInbox({ brokers: brokers.addressesWithTlsAndLogin, topic, partitions: 3, confirmMs: 2_000, ...way }),
     log: silent,
   }).on('data', ({ data }) => void numbers.push(Number(data.Odometer)))
   await receiver.open()

@@ -262,7 +262,7 @@ describe('traps of the client', () => {
     const login = (password: string): Way => ({
       topic,
       brokers: brokers.addressesWithPassword,
-      confirmMs: 1_000,
+      confirmMs: 2_000,
       sasl: { mechanism, username: cluster.user, password },
     })
     await expect(run(login('a-wrong-password'))).rejects.toMatchObject({

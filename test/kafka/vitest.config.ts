@@ -1,6 +1,6 @@
 import type { ViteUserConfig } from 'vitest/config'
 import { formVariable } from '../form.ts'
-import base from '../vitest.config.ts'
+import base, { patience, setup } from '../vitest.config.ts'
 
 /** `npm run test:kafka`: tests against real brokers, one file at a time, because each starts brokers of its own. */
 const config: ViteUserConfig = {
@@ -11,6 +11,8 @@ const config: ViteUserConfig = {
     fileParallelism: false,
     testTimeout: 180_000,
     hookTimeout: 120_000,
+    expect: patience,
+    setupFiles: [setup],
     reporters: ['default'],
     silent: 'passed-only',
   },

@@ -16,9 +16,7 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('serve on %s', (run
   test.skipIf(runtime === 'node24')('says that it cannot use a socket of LISTEN_FDS', async ({ expect }) => {
     const command = await appCommand(runtime, {})
     await using target = await spawnTarget({ ...command, env: { ...command.env, LISTEN_FDS: '1' } })
-    expect(target.output.join('\n')).toMatch(
-      /LISTEN_FDS is set, and .* So this process listens on a socket of its own\./,
-    )
+    await target.line(/LISTEN_FDS is set, and .* So this process listens on a socket of its own\./)
     expect(await post(target.url, 'V1')).toBe(200)
   })
 
@@ -126,7 +124,7 @@ describe.concurrent('on Deno Deploy, where nothing is sure to run after an answe
     async (settings, { expect }) => {
       const command = await appCommand('deno', settings)
       await using target = await spawnTarget({ ...command, env: { ...command.env, ...deploy } })
-      expect(target.output.join()).toContain('Deno Deploy. A 2xx means')
+      await target.line(/Deno Deploy\. A 2xx means/)
       expect(await post(target.url, 'V1')).toBe(200)
     },
   )

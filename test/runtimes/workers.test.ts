@@ -110,7 +110,7 @@ describe.skipIf(form === 'short')('work that is not done when workerd ends its r
     await expect
       .poll(later, { timeout: 50_000, interval: 1_000 })
       .toMatchObject({ stats: { lost: expect.toSatisfy((count) => count >= 1), lanes: 0 } })
-    expect(target.output.join('\n')).toMatch(lost)
+    await target.line(lost)
     expect((await seen(target.url)).numbers).toContain(2)
     expect((await seen(target.url)).numbers).not.toContain(1)
   }, 60_000)

@@ -102,7 +102,13 @@ export async function kill(target: Target): Promise<void> {
     .split('\n')
     .map((line) => line.trim().split(/\s+/).map(Number))
     .flatMap(([pid = 0, parent]) => (parent === target.pid ? [pid] : []))
-  for (const pid of [target.pid, ...children]) process.kill(pid, 'SIGKILL')
+  for (const pid of [target.pid, ...children]) {
+    try {
+      process.kill(pid, 'SIGKILL')
+    } catch {
+      // It has ended by itself, as the one whose parent was just killed does.
+    }
+  }
   await target.exited
 }
 

@@ -66,7 +66,7 @@ describe.concurrent('messages are kept on a queue, and handled by its consumer',
         { vin: 'NEVER', number: 'dead' },
         { vin: 'OK', attempt: 1, redelivered: false },
       ])
-    expect(running.target.output.join('\n')).toMatch(/a message of topic data is a dead letter after 3 attempts/)
+    await running.target.line(/a message of topic data is a dead letter after 3 attempts/)
   })
 
   test('a message over what the platform takes is refused with 413 before anything of its body is kept, and is a gap', async ({

@@ -1,8 +1,7 @@
 import { randomInt } from 'node:crypto'
 import { rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
-import type { Target } from '../../conformance/spawn.ts'
+import { freePort, type Target } from '../../conformance/spawn.ts'
 import type { ServerRuntime } from '../../runtimes/targets.ts'
 import { account, type Account, type Evidence, type Incident, refusalsIn } from '../accounting.ts'
 import { native } from '../disk/native.ts'
@@ -191,20 +190,4 @@ export async function goThrough({ runtime, faults: names, frozenMs, thread = fal
     incidents,
   }
   return { account: account(evidence), evidence }
-}
-
-/**
- * A port on which the receivers of a site listen one after another. It is below those that the system gives to outgoing
- * connections: a sender that keeps connecting to a closed port of those can connect to itself.
- */
-async function freePort(): Promise<number> {
-  for (;;) {
-    const port = randomInt(20_000, 32_000)
-    const isFree = await new Promise<boolean>((resolve) => {
-      const server = createServer()
-      server.once('error', () => resolve(false))
-      server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
-    })
-    if (isFree) return port
-  }
 }

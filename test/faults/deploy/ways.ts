@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { runtimePath } from '../../../scripts/runtimes.ts'
-import { spawnTarget, type Target, type TargetCommand } from '../../conformance/spawn.ts'
+import { freePort, spawnTarget, type Target, type TargetCommand } from '../../conformance/spawn.ts'
 import { type Journal, readJournal } from '../process/journal.ts'
 
 /** A receiver that is deployed in one of the documented ways. */
@@ -69,15 +69,6 @@ async function whenIdle(targets: readonly Target[]): Promise<void> {
     const from = output.length
     while (!output.slice(from).includes('idle')) await new Promise((resolve) => setTimeout(resolve, 50))
   }
-}
-
-/** A port that is free now. */
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve))
-  const address = server.address()
-  await new Promise((resolve) => server.close(resolve))
-  return typeof address === 'object' && address !== null ? address.port : 0
 }
 
 /** One process after the other, with one port and one file, as a supervisor without a socket restarts it. */

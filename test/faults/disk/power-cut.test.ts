@@ -125,10 +125,17 @@ describe.skipIf(noVolumes !== undefined)('a power cut', () => {
   )
 
   test('control: with a disk that reports syncs without doing them, the same cut loses acknowledged messages', async () => {
-    const { acknowledged, lost } = await cut('node24', false, true)
-    rows.push({ receiver: 'node24', disk: 'lies (control)', rounds: 1, acknowledged, lost: lost.length })
+    let [acknowledged, lost, rounds] = [0, 0, 0]
+    // A cut may come right after the kernel wrote everything by itself, so it can take several.
+    while (rounds < 5 && lost <= 10) {
+      const result = await cut('node24', false, true)
+      acknowledged += result.acknowledged
+      lost += result.lost.length
+      rounds += 1
+    }
+    rows.push({ receiver: 'node24', disk: 'lies (control)', rounds, acknowledged, lost })
     expect(acknowledged).toBeGreaterThan(100)
-    expect(lost.length).toBeGreaterThan(10)
+    expect(lost).toBeGreaterThan(10)
   }, 60_000)
 
   test.each([

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { runtimePath } from '../../../scripts/runtimes.ts'
-import type { TargetCommand } from '../../conformance/spawn.ts'
+import { endWithFile, type TargetCommand } from '../../conformance/spawn.ts'
 import type { AttackKind } from './programs/attacks.ts'
 
 /** A running attack in its own process. */
@@ -32,6 +32,7 @@ export async function attack(kind: AttackKind, url: string, amount: number): Pro
     args: [join(import.meta.dirname, 'programs/attacker.ts'), kind, new URL(url).port, String(amount)],
   })
   const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  endWithFile(child)
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
   const exited = once(child, 'exit')
   const next = async (): Promise<string> => {

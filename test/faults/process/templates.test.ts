@@ -13,6 +13,7 @@ import type { FieldValues } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { endWithFile } from '../../conformance/spawn.ts'
 import { form, inForm } from '../../form.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
@@ -56,6 +57,7 @@ class Killed {
         stdio: ['ignore', 'pipe', 'inherit'],
       },
     )
+    endWithFile(server)
     this.#process = server
     for await (const line of createInterface(server.stdout)) {
       const url = /listening on (http:\S+)/.exec(line)?.[1]

@@ -4,6 +4,7 @@ import { createRequire } from 'node:module'
 import { deliver, message } from 'fleethook/testing'
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { freePort } from '../../conformance/spawn.ts'
 import { hostile, launch, openScene, openTab, type Scene, type Tab, webhookSecret } from './scene.ts'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
@@ -116,13 +117,18 @@ test('every key does what the list of keys says', async () => {
   await page.keyboard.press('/')
   await page.keyboard.type('BatteryLevel null')
   await page.keyboard.press('Escape')
+  await page.locator('.row', { hasNotText: 'BatteryLevel null' }).first().waitFor({ state: 'detached' })
   await page.keyboard.press('j')
   await page.keyboard.press('Enter')
   await page.locator('.detail tr.undecoded').waitFor()
   const copied = async (key: string): Promise<string> => {
+    // The page still says that it has copied the text before.
+    await page.evaluate(() => navigator.clipboard.writeText(''))
     await page.keyboard.press(key)
     await page.getByRole('status').getByText('Copied').waitFor()
-    return page.evaluate(() => navigator.clipboard.readText())
+    const clipboard = (): Promise<string> => page.evaluate(() => navigator.clipboard.readText())
+    await expect.poll(clipboard).not.toBe('')
+    return clipboard()
   }
   expect(await copied('c')).toContain('$WEBHOOK_SECRET')
   expect(await copied('t')).toContain("from 'fleethook/testing'")
@@ -227,7 +233,7 @@ test('replays the dead letters of a time', async () => {
 })
 
 test('reconnects to a receiver that was gone, and shows nothing twice', async () => {
-  const first = await openScene()
+  const first = await openScene({ port: await freePort() })
   const { page } = await openTab(browser, first)
   await page.locator('.row').first().waitFor()
   const hrefs = (): Promise<string[]> =>

@@ -1,6 +1,6 @@
 import type { ViteUserConfig } from 'vitest/config'
 import { formVariable } from '../../form.ts'
-import base from '../../vitest.config.ts'
+import base, { patience } from '../../vitest.config.ts'
 
 /** `npm run test:page`: the inspector's page in a real Chromium. */
 const config: ViteUserConfig = {
@@ -11,6 +11,7 @@ const config: ViteUserConfig = {
     fileParallelism: false,
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    expect: patience,
     reporters: ['default'],
     silent: 'passed-only',
   },

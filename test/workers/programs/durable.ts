@@ -40,7 +40,7 @@ export function receiverOf(
   const write = (env: Bindings, entry: object): Promise<unknown> =>
     env.LOG.fetch('http://log/', { method: 'POST', body: JSON.stringify(entry) })
   if (batch !== undefined) {
-    return receiver.batch('data', { size: batch, withinMs: 500 }, async (events, { env }) => {
+    return receiver.batch('data', { size: batch, withinMs: 2_500 }, async (events, { env }) => {
       const number = events.reduce((sum, { data }) => sum + Number(data.BatteryLevel), 0)
       await write(env, { vin: `${events.length} at once`, number })
     })
