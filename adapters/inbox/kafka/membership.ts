@@ -102,6 +102,7 @@ export class Membership {
 
   /** The committed offsets of these partitions, without partitions that the group never committed. */
   async committed(partitions: readonly number[]): Promise<ReadonlyMap<number, number>> {
+    if (partitions.length === 0) return new Map()
     const { topic } = this.#options.settings
     const found = await this.#member().listCommittedOffsets({ topics: [{ topic, partitions: [...partitions] }] })
     const offsets = found.get(topic) ?? []

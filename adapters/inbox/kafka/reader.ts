@@ -380,8 +380,8 @@ export class Reader implements Inbox {
           this.#clock.after(pollMs, resolve)
         })
     }
-    // An assignment that came meanwhile is newer than this wait.
-    if (assignment === this.#assignment) this.#startable = 'none'
+    // An assignment that came meanwhile is newer than this wait. In a stop, nothing starts after the last commit all the same.
+    if (assignment === this.#assignment || this.#isFinishing) this.#startable = 'none'
     await this.#commit()
   }
 
