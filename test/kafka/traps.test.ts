@@ -93,7 +93,7 @@ const numbersOf = ({ runs }: Running, vin: string): readonly number[] =>
 const count = (n: number): readonly number[] => Array.from({ length: n }, (_, number) => number)
 const patience = { timeout: 20_000, interval: 50 }
 
-/** The heartbeats of a member in the second after it closed, which it did so many milliseconds after it began to join again. */
+/** Counts the heartbeats of a member in the second after its close. It closes `afterMs` milliseconds after it began to join again. */
 async function heartbeatsAfterClose(topic: string, groupId: string, afterMs: number): Promise<number> {
   const settings = readKafkaOptions({ brokers: brokers.addresses, topic, groupId })
   const connector = new Connector(await loadClient(), settings)
