@@ -1,28 +1,21 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { setImmediate } from 'node:timers/promises'
 import { type Answer, type Refusal, success } from '../src/http/answers.ts'
 import { type Body, type Chunks, filled, isGzip, readChunks, tooLarge } from '../src/http/body.ts'
-import { type PathTarget, targetOf } from '../src/http/paths.ts'
-import type { HttpRequest } from '../src/http/routes.ts'
+import type { PathTarget } from '../src/http/paths.ts'
+import type { Incoming } from '../src/http/routes.ts'
+import type { HostedReceiver } from '../src/receiver/hosted.ts'
 
 /** Hosts that are certainly valid, with a port below 60,000. */
 const plainHost = /^[a-z\d._-]+(?::[1-5]?\d{1,4})?$/
-
-/** The last plain host. A service always uses the same one. */
-let knownHost: string | undefined
-
-/** Whether a Host header is plain. Remembers the last one that was. */
-function isPlain(host: string | undefined): boolean {
-  if (host !== undefined && !plainHost.test(host)) return false
-  knownHost = host
-  return true
-}
 
 /**
  * Reads a request of `node:http` without making a `Request` of it, which would cost as much as the rest of the receiver.
  * It does so only for plain paths of the receiver and plain hosts: everything else is left to a `Request`, which knows what a
  * valid URL is.
  */
-export class NodeRequest implements HttpRequest {
+export class NodeRequest implements Incoming {
   readonly method: string
   readonly target: PathTarget | undefined
   readonly authorization: string | undefined
@@ -31,13 +24,13 @@ export class NodeRequest implements HttpRequest {
   readonly context: undefined
   readonly #incoming: IncomingMessage
 
-  constructor(incoming: IncomingMessage, env: unknown) {
+  constructor(incoming: IncomingMessage, env: unknown, targetOf: HostedReceiver['targetOf'] | undefined) {
     const { method = '', url = '' } = incoming
     const { host } = incoming.headers
     const query = url.indexOf('?')
-    const isOurs = host === knownHost || isPlain(host)
+    const isOurs = host === undefined || plainHost.test(host)
     this.method = method
-    this.target = isOurs ? targetOf(query === -1 ? url : url.slice(0, query)) : undefined
+    this.target = isOurs ? targetOf?.(query === -1 ? url : url.slice(0, query)) : undefined
     this.authorization = authorizationOf(incoming.rawHeaders)
     this.env = env
     this.context = undefined
@@ -123,21 +116,44 @@ export function writeAnswer(
   outgoing: ServerResponse,
   isLast: boolean,
 ): void {
-  const headers = answer === success ? successHeaders : headerList(answer)
-  outgoing.writeHead(answer.status, isLast ? [...headers, 'connection', 'close'] : headers)
-  if (!incoming.readableEnded) outgoing.once('finish', () => drain(incoming))
+  if (isLast) outgoing.shouldKeepAlive = false
+  outgoing.writeHead(answer.status, answer === success ? successHeaders : headerList(answer))
   outgoing.end(answer.body)
+  if (!incoming.readableEnded) drop(incoming)
 }
 
-/** How long a client may go on sending a body that was refused, in milliseconds. */
-const drainMs = 500
+/** Connections of which the last answer was given. Requests that still come on them are not handled. */
+export const answeredLast: WeakSet<Socket> = new WeakSet()
 
-/** A client that is cut off while it sends may not see its answer, so the rest is read for a while. */
-function drain(incoming: IncomingMessage): void {
-  incoming.resume()
-  if (incoming.complete || incoming.destroyed) return
-  const timer = setTimeout(() => incoming.socket.destroySoon(), drainMs)
-  timer.unref()
-  const stop = (): void => clearTimeout(timer)
-  incoming.once('end', stop).once('close', stop)
+/** How long a client may go on sending a body that was refused, in milliseconds. */
+const lingerMs = 500
+
+/**
+ * Ends the connection with the answer that is about to be written, and says so in it, if the request has not come whole. A
+ * client that is cut off while it sends may not see its answer, so the rest is read for a while.
+ */
+export async function closeUnlessWhole(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+  // A body that came with its head is complete only after the code that the head has woken.
+  if (!incoming.complete) await setImmediate()
+  if (incoming.complete) return
+  const { socket } = incoming
+  outgoing.shouldKeepAlive = false
+  answeredLast.add(socket)
+  // Node calls this after the last answer.
+  socket.destroySoon = () => {
+    socket.end()
+    drop(incoming)
+    const timer = setTimeout(() => socket.destroy(), lingerMs)
+    timer.unref()
+    socket.once('close', () => clearTimeout(timer))
+  }
+}
+
+/** Reads what is left of a body, so that Node gets to the next request. `resume` does nothing while an iterator waits. */
+function drop(incoming: IncomingMessage): void {
+  const read = (): void => {
+    while (incoming.read() !== null);
+  }
+  incoming.on('readable', read)
+  read()
 }

@@ -4,22 +4,23 @@
  * @module
  */
 import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
 import {
   createServer,
   IncomingMessage,
   type RequestListener,
   type Server as HttpServer,
   type ServerOptions,
-  type ServerResponse,
+  ServerResponse,
 } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { ListenOptions, Socket } from 'node:net'
 import { FleethookError } from '../src/base/errors.ts'
 import type { RuntimeRefusal } from '../src/hosting/drainable.ts'
 import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
-import { refuse, responseOf } from '../src/http/answers.ts'
+import { refuse } from '../src/http/answers.ts'
 import { failureDetails } from '../src/receiver/failure-details.ts'
-import { NodeRequest, writeAnswer } from './node-request.ts'
+import { answeredLast, closeUnlessWhole, NodeRequest, writeAnswer } from './node-request.ts'
 import { launcherVariable, type LauncherMessage } from './serve-options.ts'
 import { type Runtime, type Served, type ServedHere, type ServeOptions, type Server, serveOn } from './runtime.ts'
 
@@ -44,7 +45,7 @@ export interface NodeServeOptions extends ServeOptions {
   readonly listen?: { readonly fd: number }
   /**
    * The most open connections. Any more are closed as they come. Default 20,000, so that ten thousand idle ones leave room
-   * for others.
+   * for others. On Linux it is lower when the process may open fewer files. With fewer than 10,000, a line at the start says so.
    */
   readonly maxConnections?: number
 }
@@ -73,8 +74,9 @@ const node: Runtime<NodeServeOptions> = {
     let appListener = receiver === undefined ? await createAppListener(fetch) : undefined
     const timeouts = timeoutsOf(options)
     const listener = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
+      if (answeredLast.has(incoming.socket)) return
       if (isStopping) lastRequests.set(incoming.socket, incoming)
-      const request = new NodeRequest(incoming, env)
+      const request = new NodeRequest(incoming, env, receiver?.targetOf)
       if (receiver === undefined || request.target === undefined) {
         appListener ??= await createAppListener(fetch)
         appListener(incoming, outgoing)
@@ -82,9 +84,11 @@ const node: Runtime<NodeServeOptions> = {
       }
       try {
         const answer = await receiver.answer(request.target, request)
+        if (!incoming.complete) await closeUnlessWhole(incoming, outgoing)
         writeAnswer(answer, incoming, outgoing, isStopping && lastRequests.get(incoming.socket) === incoming)
       } catch (error) {
         console.error('fleethook: answering failed', failureDetails(error, false))
+        await closeUnlessWhole(incoming, outgoing)
         outgoing.writeHead(500).end()
       }
     }
@@ -95,7 +99,7 @@ const node: Runtime<NodeServeOptions> = {
       continueWhenRead(incoming, outgoing)
       void listener(incoming, outgoing)
     })
-    server.maxConnections = options.maxConnections ?? 20_000
+    server.maxConnections = mostConnections(options)
     countRefusals(server, options.tls !== undefined, refused)
     const sockets = new Map<Socket, number>()
     server.on('connection', (socket: Socket) => {
@@ -136,6 +140,30 @@ const node: Runtime<NodeServeOptions> = {
   },
 }
 
+/** The default of `maxConnections` leaves room beside this number of idle connections. */
+const idleConnections = 10_000
+/** The most descriptors that are left for inboxes, for handlers and for files, and their share of the limit. */
+const mostSpare = 1_024
+const spareShare = 0.25
+
+/** Without a descriptor for it, the kernel resets a connection that nobody counts. So `maxConnections` stays below that limit. */
+function mostConnections(options: NodeServeOptions): number {
+  const { maxConnections = 20_000, announce = true } = options
+  if (process.platform !== 'linux') return maxConnections
+  try {
+    const files = Number(/^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1] ?? Infinity)
+    const spare = Math.min(mostSpare, Math.ceil(files * spareShare))
+    const room = Math.max(1, files - spare - readdirSync('/proc/self/fd').length)
+    if (room >= maxConnections) return maxConnections
+    const line = `at most ${room} connections, not ${maxConnections}: this process may open ${files} files. Raise it with ulimit -n.`
+    if (announce && room < (options.maxConnections ?? idleConnections)) console.info(`fleethook: ${line}`)
+    return room
+  } catch {
+    // There is no /proc.
+    return maxConnections
+  }
+}
+
 function timeoutsOf(options: NodeServeOptions): ServerOptions {
   const { headersTimeoutMs = 10_000, requestTimeoutMs = 30_000, keepAliveTimeoutMs = 65_000 } = options
   // Node refuses to start when the headers may take longer than the request.
@@ -154,17 +182,30 @@ function timeoutsOf(options: NodeServeOptions): ServerOptions {
  * takes a third as long as loading the receiver.
  */
 async function createAppListener(fetch: ServedHere['fetch']): Promise<RequestListener> {
-  const { getRequestListener, RequestError } = await import('@hono/node-server')
-  const listener = getRequestListener((request, connection) => fetch(request, connection), {
-    overrideGlobalObjects: true,
-    // Health checks of older load balancers send no Host.
-    hostname: 'localhost',
-    // Answers a request that cannot become a `Request`, and one for which the host threw past its own error handler.
-    errorHandler(error) {
-      if (!(error instanceof RequestError)) return new Response(null, { status: 500 })
-      return responseOf(refuse({ error: 'request_unreadable' }))
+  const { getRequestListener } = await import('@hono/node-server')
+  const listener = getRequestListener(
+    async (request, connection) => {
+      try {
+        return await fetch(request, connection)
+      } catch {
+        return new Response(null, { status: 500 }) // The host threw past its own error handler.
+      } finally {
+        const { incoming, outgoing } = connection
+        if (incoming instanceof IncomingMessage && outgoing instanceof ServerResponse)
+          await closeUnlessWhole(incoming, outgoing)
+      }
     },
-  })
+    {
+      overrideGlobalObjects: true,
+      // Health checks of older load balancers send no Host.
+      hostname: 'localhost',
+      // Answers a request that cannot become a `Request`.
+      errorHandler() {
+        const { status, headers, body } = refuse({ error: 'request_unreadable' })
+        return new Response(body, { status, headers: { ...headers, connection: 'close' } })
+      },
+    },
+  )
   return (incoming, outgoing) => void listener(incoming, outgoing)
 }
 
@@ -226,9 +267,9 @@ function countRefusals(server: HttpServer, isSecure: boolean, refused: (error: R
       if (why !== undefined) refused(why)
     })
   })
-  server.on('checkExpectation', (_incoming, outgoing) => {
+  server.on('checkExpectation', (incoming, outgoing) => {
     refused('expectation_unsupported')
-    outgoing.writeHead(417).end()
+    void closeUnlessWhole(incoming, outgoing).then(() => outgoing.writeHead(417).end())
   })
   // A connection over `maxConnections`.
   server.on('drop', () => refused('connections_exceeded'))

@@ -25,7 +25,7 @@ export interface Served {
 }
 
 /** A server that listens. */
-export interface Server {
+export interface Server extends AsyncDisposable {
   /** `http://localhost:3000`, with the port that was taken. */
   readonly url: string
   readonly port: number
@@ -239,7 +239,15 @@ async function start<Options extends ServeOptions>(
   runtime.opened?.()
   // Said last, because a launcher that waits for this line may send a signal at once.
   say(`listening on ${url}\n  ${name}. ${meanings(receivers)}${facts(receivers, 'start')}`)
-  return { url, port: listening.port, close: () => close(), closed }
+  return {
+    url,
+    port: listening.port,
+    close: () => close(),
+    closed,
+    async [Symbol.asyncDispose]() {
+      await close()
+    },
+  }
 }
 
 /** Whether a launcher offers a socket. Deno may not read the variable without a permission. */
@@ -325,14 +333,24 @@ function facts(receivers: readonly Drainable[], moment: 'start' | 'stop'): strin
 
 /** What a 2xx means, in plain words. */
 function meaning({ ack, durability }: Drainable): string {
-  if (ack === 'handled') return 'A 2xx means: every handler of the message is done, or has given it up.'
+  if (ack === 'handled') {
+    return durability === 'memory'
+      ? 'A 2xx means: every handler of the message is done. A message that was given up gets 500.'
+      : 'A 2xx means: every handler of the message is done, or has given it up.'
+  }
   if (durability === 'memory') {
     return 'A 2xx means: the message is in the memory of this process, and is lost if the process dies before its handlers are done.'
   }
-  const kept = durability === 'disk' ? 'on the disk of this machine' : 'on a majority of machines'
+  const kept = places[durability]
   if (ack === 'received')
     return `A 2xx means: the message has arrived and is about to be stored ${kept}; until then it is lost if the process dies.`
   return `A 2xx means: the message is ${kept} and reaches your handlers at least once, through crashes and power loss.`
+}
+
+const places = {
+  disk: 'on the disk of this machine',
+  replicated: 'on a majority of machines',
+  database: 'in the database',
 }
 
 function display(hostname: string | undefined): string {

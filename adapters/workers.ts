@@ -7,9 +7,7 @@ import { FleethookError } from '../src/base/errors.ts'
 import { hostedBy } from '../src/receiver/hosted.ts'
 import type { ExecutionContext } from '../src/hosting/execution-context.ts'
 import { isRouted, receiversIn } from '../src/hosting/drainable.ts'
-import { type AttachableInbox, isAttachable, type KeptBatch } from '../src/backend/backend.ts'
-
-export type { KeptBatch, KeptMessage } from '../src/backend/backend.ts'
+import { type AttachableInbox, isAttachable } from '../src/backend/backend.ts'
 
 /** A receiver, or a Hono app that mounts one. */
 export interface WorkerServed<Bindings> {
@@ -19,8 +17,6 @@ export interface WorkerServed<Bindings> {
 /** What a Worker's module exports by default. */
 export interface Worker<Bindings> {
   readonly fetch: (request: Request, env: Bindings, context: ExecutionContext) => Response | Promise<Response>
-  /** Handles messages from a queue. Present when the receiver's inbox is `queueInbox`. */
-  readonly queue?: (batch: KeptBatch, env: Bindings) => Promise<void>
 }
 
 /**
@@ -39,7 +35,7 @@ export interface Worker<Bindings> {
  *
  * interface Bindings { WEBHOOK_SECRET: string }
  *
- * const receiver = createReceiver<{ Bindings: Bindings }>({ secret: (env) => env.WEBHOOK_SECRET })
+ * const receiver = createReceiver({ secret: (env: Bindings) => env.WEBHOOK_SECRET })
  *   .on('data', (event) => console.log(event.vin))
  *
  * export default worker(receiver)
@@ -49,13 +45,11 @@ export function worker<Bindings = unknown>(served: WorkerServed<Bindings>): Work
   const receivers = isRouted(served) ? receiversIn(served) : [served]
   refuseForgetting(receivers)
   const inboxes = inboxesOf(receivers)
-  const consume = inboxes.find((inbox) => inbox.consume !== undefined)?.consume
   return {
     fetch(request, env, context) {
       for (const inbox of inboxes) inbox.bind?.(env)
       return served.fetch(request, env, context)
     },
-    ...(consume === undefined ? {} : { queue: consume }),
   }
 }
 
@@ -73,7 +67,7 @@ function refuseForgetting(receivers: readonly object[]): void {
   if (!backends.some(({ vehicles, durability }) => vehicles !== undefined && durability === 'memory')) return
   throw new FleethookError(
     'option_invalid',
-    'Option `vehicles` of createReceiver keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
+    'The part `vehicles` keeps the states of vehicles in memory here, and a Worker loses its memory at any time.',
     { hint: 'Use durableObjectInbox(…), or run the receiver on Node, Bun or Deno with sqliteInbox(…).' },
   )
 }

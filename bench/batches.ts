@@ -2,7 +2,7 @@
  * Measures the CPU time of a message when a relay posts a hundred of them in one collector body: through `receiver.accept`,
  * in this process, from the text of the body to the handlers. Compares it with `JSON.parse` of the same messages.
  *
- *     npm run bench:batches
+ *     npm run bench -- batches
  */
 import { createReceiver } from '../src/index.ts'
 import { corpus } from './corpus.ts'

@@ -3,7 +3,7 @@
  * first 50,000 messages of a process and for later ones. The load generator shares the second core. Every round starts each server
  * once.
  *
- *     npm run bench:cores
+ *     npm run bench -- cores
  */
 import { parseArgs } from 'node:util'
 import { corpus } from './corpus.ts'

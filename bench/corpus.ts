@@ -74,7 +74,7 @@ function valueOf(name: FieldName, random: Random): unknown {
   }
 }
 
-/** The fields whose newest values a receiver keeps when the option `vehicles` is measured. */
+/** The fields whose newest values a receiver keeps when the part `vehicles` is measured. */
 export const tenFields = [
   'BatteryLevel',
   'Soc',

@@ -1,6 +1,6 @@
 /**
  * Measures what it costs to have each message on disk before it is acknowledged: on this disk, and with syncs that take 2 and
- * 10 ms, as on volumes in a cloud. `npm run bench:durable`, about ten minutes. The slow syncs need Linux and a C compiler.
+ * 10 ms, as on volumes in a cloud. `npm run bench -- durable`, about ten minutes. The slow syncs need Linux and a C compiler.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'

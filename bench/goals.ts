@@ -2,9 +2,9 @@
  * Measures every goal of `bench/README.md`, in three runs of all of them, and writes the table there. The figures are kept in
  * `bench/goals.json`, so that some goals can be measured again alone.
  *
- *     npm run build && npm run bench:goals
- *     npm run bench:goals -- --only pipeline,batches --runs 3
- *     npm run bench:goals -- --runs 1 --print
+ *     npm run bench -- goals
+ *     npm run bench -- goals --only pipeline,batches --runs 3
+ *     npm run bench -- goals --runs 1 --print
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

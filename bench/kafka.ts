@@ -1,6 +1,6 @@
 /**
  * Measures the acknowledged messages per second on three real brokers: the receiver, what one would write instead (Hono and
- * `producer.send` for each POST), in turns in one run, and the raw client. Then the same for reading. `npm run bench:kafka`, about
+ * `producer.send` for each POST), in turns in one run, and the raw client. Then the same for reading. `npm run bench -- kafka`, about
  * two minutes.
  */
 import { join } from 'node:path'

@@ -2,7 +2,7 @@
  * Measures the memory of waiting messages: an idle receiver, one with 10,000 messages that its handlers have not started,
  * and one that has handled them.
  *
- *     npm run bench:memory
+ *     npm run bench -- memory
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'

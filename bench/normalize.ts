@@ -1,7 +1,7 @@
 /**
  * Measures the CPU time of reading a message, as a ratio to `JSON.parse` of it. The budget is 1.0.
  *
- *     npm run bench:normalize
+ *     npm run bench -- normalize
  *
  * The corpus has the recorded distribution of sizes (median 152 B, mean 181 B, p95 289 B, largest 3.1 kB with 50 fields, in
  * the maker's format), half of it typed and half as text, as vehicles send it. Parsing alone and parsing with normalizing

@@ -9,6 +9,7 @@ import {
 } from '@opentelemetry/sdk-metrics'
 import { createReceiver, type Observer } from '../src/index.ts'
 import { Feed } from '../src/operator/feed.ts'
+import { metricsText } from '../src/metrics.ts'
 import { otel } from '../src/otel.ts'
 import { median } from './median.ts'
 import { table } from './table.ts'
@@ -35,6 +36,7 @@ const variants: Readonly<Record<string, (receiver: ReturnType<typeof createRecei
   'spans, all sampled': (receiver) => void receiver.observe(spanning(1)),
   'spans, 1 % sampled': (receiver) => void receiver.observe(spanning(0.01)),
   metrics: (receiver) => void receiver.observe(measuring()),
+  'metrics as text': (receiver) => void metricsText(receiver),
 }
 
 async function run(add: (receiver: ReturnType<typeof createReceiver>) => void): Promise<number> {

@@ -1,6 +1,6 @@
 /**
  * Counts the functions of this project that one message runs, from the socket until it is settled, with V8's precise coverage
- * between two messages after warm-up: `npm run bench:path`.
+ * between two messages after warm-up: `npm run bench -- path`.
  */
 import type { Profiler } from 'node:inspector'
 import { Session } from 'node:inspector/promises'

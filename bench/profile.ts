@@ -1,7 +1,7 @@
 /**
  * Shows where the time of a message goes: samples one server under the load of `bench/pipeline.ts` with V8's profiler.
  *
- *     npm run bench:profile -- --server fleethook-source --format service
+ *     npm run bench -- profile --server fleethook-source --format service
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

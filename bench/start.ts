@@ -2,7 +2,7 @@
  * Measures the time from the start of a process to its first acknowledged message, with the installed package. It takes turns with
  * the least that can answer: `node:http`, the bare server of workerd, and a function that only parses. Linux only.
  *
- *     npm run build && npm run bench:start
+ *     npm run bench -- start
  */
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { execFileSync } from 'node:child_process'

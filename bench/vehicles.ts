@@ -1,5 +1,5 @@
 /**
- * Measures what the option `vehicles` costs: the CPU time of a message with and without it, in turns, without a socket in one process
+ * Measures what the part `vehicles` costs: the CPU time of a message with and without it, in turns, without a socket in one process
  * and over sockets in two; the memory of a hundred thousand vehicles; a start with a file that holds them; and a message with ten
  * thousand rules.
  */
@@ -10,7 +10,9 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { parseArgs } from 'node:util'
 import { sqliteInbox } from '../adapters/inbox/sqlite.ts'
-import { type Bounds, createReceiver, type Edge, type InboxFactory, memoryInbox, type Receiver } from '../src/index.ts'
+import { createReceiver, memoryInbox, type Receiver, type ReceiverOptions, vehicles } from '../src/index.ts'
+import type { InboxFactory } from '../src/extend.ts'
+import type { Bounds, Edge } from '../src/when.ts'
 import { tenFields } from './corpus.ts'
 import { load, requestOf } from './load.ts'
 import { median } from './median.ts'
@@ -61,14 +63,14 @@ function bodyOf(n: number, vins: number): string {
   return JSON.stringify({ data, vin: `0FLEETV14T${String(n % vins).padStart(7, '0')}`, createdAt })
 }
 
-type Vehicles = NonNullable<Parameters<typeof createReceiver>[0]['vehicles']>
+type Parts = NonNullable<ReceiverOptions['parts']>
 
 /** The number of messages whose handlers have not run yet, and what to call when it is 0. */
 let unhandled = 0
 let allHandled = (): void => {}
 
-function make(inbox: InboxFactory, vehicles: Vehicles): Receiver {
-  return createReceiver({ secret: false, log, inbox, vehicles }).on('data', () => {
+function make(inbox: InboxFactory, parts: Parts): Receiver {
+  return createReceiver({ secret: false, log, inbox, parts }).on('data', () => {
     unhandled -= 1
     if (unhandled === 0) allHandled()
   })
@@ -102,8 +104,8 @@ let files = 0
 const file = (): InboxFactory => sqliteInbox({ path: join(folder, `${(files += 1)}.db`) })
 
 async function compare(name: string, inbox: () => InboxFactory): Promise<readonly unknown[]> {
-  const off = make(inbox(), false)
-  const on = make(inbox(), { fields: tenFields })
+  const off = make(inbox(), [])
+  const on = make(inbox(), [vehicles({ fields: tenFields })])
   const laps: { off: number; on: number }[] = []
   for (let round = -2; round < rounds; round += 1) {
     const bodies = Array.from({ length: count }, (_, n) => bodyOf(n + (round + 2) * count, 1_000))
@@ -166,7 +168,7 @@ async function fill(receiver: Receiver): Promise<void> {
 }
 
 async function weigh(): Promise<number> {
-  const receiver = make(memoryInbox(), { fields: tenFields })
+  const receiver = make(memoryInbox(), [vehicles({ fields: tenFields })])
   collect()
   const before = process.memoryUsage().heapUsed
   await fill(receiver)
@@ -178,13 +180,13 @@ async function weigh(): Promise<number> {
 
 async function starts(): Promise<readonly number[]> {
   const path = join(folder, 'many.db')
-  const filled = make(sqliteInbox({ path }), { fields: tenFields })
+  const filled = make(sqliteInbox({ path }), [vehicles({ fields: tenFields })])
   await fill(filled)
   await filled.drain()
   const laps: number[][] = [[], []]
   for (let round = 0; round < 5; round += 1)
-    for (const [at, vehicles] of [{ fields: tenFields }, false].entries()) {
-      const receiver = make(sqliteInbox({ path }), vehicles)
+    for (const [at, parts] of [[vehicles({ fields: tenFields })], []].entries()) {
+      const receiver = make(sqliteInbox({ path }), parts)
       const startedAt = performance.now()
       await receiver.open()
       await receiver.accept({ authorization: undefined, body: full(5) })
@@ -208,8 +210,8 @@ function fence(n: number): Edge {
 }
 
 async function rules(): Promise<readonly number[]> {
-  const few = make(memoryInbox(), { fields: tenFields })
-  const lots = make(memoryInbox(), { fields: tenFields })
+  const few = make(memoryInbox(), [vehicles({ fields: tenFields })])
+  const lots = make(memoryInbox(), [vehicles({ fields: tenFields })])
   for (let n = 0; n < 10_000; n += 1) lots.when(fence(n), () => {})
   for (let n = 0; n < 10; n += 1) few.when(fence(n), () => {})
   const laps: number[][] = [[], []]

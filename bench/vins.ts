@@ -2,7 +2,7 @@
  * Measures the CPU time of messages from one, a thousand and a hundred thousand vehicles: through `receiver.accept`, in this
  * process, from the text of the body to its handler, without a socket.
  *
- *     npm run bench:vins
+ *     npm run bench -- vins
  */
 import { createReceiver, type Receiver } from '../src/index.ts'
 import { corpus } from './corpus.ts'

@@ -2,7 +2,7 @@
  * Measures the memory of a backlog in a durable inbox: an idle receiver, and the same one with many messages waiting in its
  * SQLite inbox, whose handlers never finish. Then the same after a restart.
  *
- *     npm run bench:waiting -- --messages 500000 --vins 1000
+ *     npm run bench -- waiting --messages 500000 --vins 1000
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

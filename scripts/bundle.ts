@@ -14,6 +14,7 @@ interface Manifest {
   readonly name: string
   readonly version: string
   readonly license?: string
+  readonly author?: string | { readonly name: string }
   readonly dependencies?: Readonly<Record<string, string>>
   readonly peerDependencies?: Readonly<Record<string, string>>
   readonly exports?: Readonly<Record<string, string | { readonly default: string }>>
@@ -29,6 +30,8 @@ const ofCommandLine = /[\\/](adapters[\\/]cli[\\/]|node_modules[\\/](?!zod))/
 /** The schemas are for the receiver's own zod. What the client needs of zod is part of the package, because few install both. */
 function isExternal(name: string, importer: string | undefined): boolean {
   if (/^[./]/.test(name)) return false
+  // `imports` of package.json chooses what the host gets.
+  if (name.startsWith('#')) return true
   const [first = '', second = ''] = name.split('/')
   const from = first.startsWith('@') ? `${first}/${second}` : first
   return from === 'zod' ? importer === undefined || ofSchemas.test(importer) : installed.has(from)
@@ -41,9 +44,9 @@ const entries = Object.values(own.exports ?? {}).flatMap((entry) =>
 /** The files that entries share: what is always loaded together is one file. */
 const shared: Readonly<Record<string, RegExp>> = {
   events: /[\\/]src[\\/](base|hosting|events[\\/](?!schemas|wire-schemas)|wire)/,
-  // The client needs it too, and nothing else of dispatch.
-  retry: /[\\/]src[\\/]dispatch[\\/]retry/,
-  receiver: /[\\/]src[\\/](http[\\/](?!openapi)|inbox|dispatch|receiver|backend[\\/](?!relay))/,
+  // The client needs it too, and nothing else of the core.
+  retry: /[\\/]src[\\/]core[\\/]retry/,
+  receiver: /[\\/]src[\\/](http[\\/](?!openapi)|inbox|core|parts|receiver|backend[\\/](?!relay))/,
   serve: /[\\/]adapters[\\/](runtime|serve-options|startup-errors)/,
   sqlite: /[\\/]adapters[\\/]inbox[\\/]sqlite[\\/](?!file[\\/]thread)/,
 }
@@ -92,12 +95,13 @@ writeFileSync(
 
 /** What the license of a package asks to be kept with its code. */
 function notice(folder: string): string {
-  const { name, version, license } = readManifest(folder)
-  if (license === undefined) throw new Error(`${name} ${version} names no license.`)
+  const { name, version, license, author } = readManifest(folder)
   const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each))
-  const text =
-    file === undefined
-      ? `The package comes without the text of its license. Its source: https://www.npmjs.com/package/${name}`
-      : readFileSync(resolve(folder, file), 'utf8').trim()
-  return `${name} ${version} (${license})\n\n${text}\n`
+  const text = readFileSync(resolve(file === undefined ? root : folder, file ?? 'LICENSE'), 'utf8').trim()
+  if (file !== undefined && license !== undefined) return `${name} ${version} (${license})\n\n${text}\n`
+
+  const holder = typeof author === 'string' ? author : author?.name
+  if (license !== 'MIT' || holder === undefined) throw new Error(`${name} ${version} has no license with a text.`)
+  // Ours is the same license. Its text needs the name of the holder only.
+  return `${name} ${version} (MIT)\n\n${text.replace(/^Copyright .*$/m, `Copyright (c) ${holder}`)}\n`
 }

@@ -1,7 +1,7 @@
 // Writes the inspector's page, src/inspector/page.generated.ts, from src/inspector/page. It is text in a module, so that the page
 // is there on every runtime and in every bundle.
 //
-//     npm run inspector
+//     npm run generate -- inspector
 import { createHash } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -56,7 +56,7 @@ export async function buildPage(): Promise<Page> {
     `<script type="module" src="assets/${scriptName}"></script></head>`,
     '<body><noscript>The inspector needs JavaScript.</noscript></body></html>',
   ].join('')
-  const packages = script.inputs.flatMap((path) => /^node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [])
+  const packages = script.inputs.flatMap((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [])
   return {
     html,
     assets: {
@@ -73,10 +73,10 @@ export function gzipBytesOf({ html, assets }: Pick<Page, 'html' | 'assets'>): nu
   return files.reduce((sum, text) => sum + gzipSync(text, { level: 9 }).length, 0)
 }
 
-/** The module that `npm run inspector` writes. */
+/** The module that `npm run generate -- inspector` writes. */
 export async function pageModule({ html, assets }: Page): Promise<string> {
   const text = `
-    // Made by \`npm run inspector\` from src/inspector/page. Do not edit.
+    // Made by \`npm run generate -- inspector\` from src/inspector/page. Do not edit.
 
     /** The inspector's page: a shell without data, and what it loads from \`assets/\` beside it. The names hold a hash of the content. */
     export const page: {

@@ -1,8 +1,10 @@
 // Installs the JavaScript runtimes of the tests and benchmarks, and miniflare, which runs workerd, into `.runtimes/`. Git ignores it.
 // They are not devDependencies: `npm ci` fails when a registry lacks a platform package of one of them.
+// `runtimes/package-lock.json` pins them and what they need by hash; `npm install` adds what other platforms need. After a change of
+// a version: node scripts/runtimes.ts --lock
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { arch, platform } from 'node:process'
 import { fileURLToPath } from 'node:url'
 
@@ -26,14 +28,19 @@ const packages: Readonly<Record<Runtime, string>> = {
 /** The local platform of the Wrangler that the Workers templates use. */
 const miniflare = '5.20261117.0-beta'
 
+/** What is installed. */
+export const runtimePackages: Readonly<Record<string, string>> = { ...packages, miniflare }
+
 // Install scripts put the programs themselves into `.bin`. A signal sent to a shim would not reach its program.
 const manifest = JSON.stringify(
-  { private: true, dependencies: { ...packages, miniflare }, allowScripts: { bun: true, deno: true, workerd: true } },
+  { private: true, dependencies: runtimePackages, allowScripts: { bun: true, deno: true, workerd: true } },
   null,
   2,
 )
+const lockFile = fileURLToPath(new URL('runtimes/package-lock.json', import.meta.url))
 const base = fileURLToPath(new URL('../.runtimes', import.meta.url))
-const installed = `${base}/${createHash('sha256').update(manifest).digest('hex').slice(0, 12)}`
+
+const installed = `${base}/${createHash('sha256').update(manifest).update(readFileSync(lockFile)).digest('hex').slice(0, 12)}`
 
 /** The path of the runtime's executable. Throws when `npm run runtimes` has not run yet. `npm test` runs it first. */
 export function runtimePath(runtime: Runtime): string {
@@ -47,6 +54,15 @@ export function miniflareModule(): string {
   return `${installed}/node_modules/miniflare/dist/src/index.js`
 }
 
+/** Keeps to the lock, and adds to it what is missing. */
+function npmInstall(cwd: string, ...more: readonly string[]): void {
+  execFileSync('npm', ['install', ...more, '--no-audit', '--no-fund', '--loglevel=error'], {
+    cwd,
+    stdio: ['ignore', 'ignore', 'inherit'],
+    shell: platform === 'win32',
+  })
+}
+
 /** Installs what is missing. Two processes may do so at once: each fills its own folder, and the first to finish wins. */
 export function installRuntimes(): void {
   if (existsSync(installed)) return
@@ -54,12 +70,9 @@ export function installRuntimes(): void {
   mkdirSync(own, { recursive: true })
   try {
     writeFileSync(`${own}/package.json`, manifest)
+    copyFileSync(lockFile, `${own}/package-lock.json`)
     console.log(`Installing ${runtimes.join(', ')} into .runtimes/ (once)`)
-    execFileSync('npm', ['install', '--no-package-lock', '--no-audit', '--no-fund', '--loglevel=error'], {
-      cwd: own,
-      stdio: ['ignore', 'ignore', 'inherit'],
-      shell: platform === 'win32',
-    })
+    npmInstall(own)
     renameSync(own, installed)
   } catch (error) {
     if (!existsSync(installed)) throw error
@@ -68,8 +81,22 @@ export function installRuntimes(): void {
   }
 }
 
+/** Replaces the lock by one without the addresses of the registry that served the packages. */
+function writeLock(): void {
+  const own = `${base}/lock.${process.pid}`
+  mkdirSync(own, { recursive: true })
+  try {
+    writeFileSync(`${own}/package.json`, manifest)
+    npmInstall(own, '--package-lock-only', '--omit-lockfile-registry-resolved')
+    renameSync(`${own}/package-lock.json`, lockFile)
+  } finally {
+    rmSync(own, { recursive: true, force: true })
+  }
+}
+
 if (import.meta.main) {
-  installRuntimes()
+  if (process.argv.includes('--lock')) writeLock()
+  else installRuntimes()
   if (process.argv.includes('--versions')) {
     for (const runtime of runtimes) {
       const version = execFileSync(runtimePath(runtime), ['--version'], { encoding: 'utf8' })

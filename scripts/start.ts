@@ -7,16 +7,18 @@ import { serve } from '../adapters/node.ts'
 import { sqliteInbox } from '../adapters/inbox/sqlite.ts'
 import { createClient } from '../src/client.ts'
 import type { WireTopic } from '../src/events/event.ts'
-import { createReceiver, type Format, type FleetEvent, summarize } from '../src/index.ts'
+import { createReceiver, type Format, type FleetEvent, summarize, vehicles } from '../src/index.ts'
 import { createNormalizer } from '../src/normalize.ts'
 import { createOperatorApp } from '../src/operator/app.ts'
 import { createSandbox } from '../src/sandbox.ts'
 import { postByFetch } from '../src/service/sandbox/options.ts'
+import { becomes } from '../src/when.ts'
 
 const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
 const topics: readonly WireTopic[] = ['data', 'state', 'connectivity', 'vehicle_data', 'alerts', 'errors']
 /** Long enough to watch, and an end for a run that nobody watches. */
 const longestMs = 600_000
+const workshopOpensAtSecond = 15
 
 const secret = randomBytes(24).toString('hex')
 const apiKey = randomBytes(24).toString('hex')
@@ -27,18 +29,41 @@ const received = new Map<string, number>()
 const handled = new Map<string, number>()
 /** Messages of the last run that this one handled. */
 let recovered = 0
+/** Messages of this run that are dead letters. */
+let dead = 0
+let states = 0
+let isWorkshopOpen = false
+const log = (message: string, { handler, attempt, reason }: Record<string, unknown> = {}): void =>
+  print(
+    'red',
+    [message, handler && `${String(handler)}, attempt ${String(attempt)}`, reason].filter(Boolean).join(': '),
+  )
 const receiver = createReceiver({
   secret,
   inbox: sqliteInbox({ path: process.env['FLEETHOOK_INBOX'] ?? 'data/inbox.db' }),
-}).on('*', (event) => {
-  if (event.topic !== 'gap') {
-    if (event.receivedAt < startedAt) recovered += 1
-    else count(handled, event)
-  }
-  console.log(
-    event.topic === 'alerts' || event.topic === 'errors' ? styleText('yellow', summarize(event)) : summarize(event),
-  )
+  parts: [vehicles({ fields: 'all' })],
+  retry: { attempts: 3, minMs: 500 },
+  log: { debug() {}, info() {}, warn: log, error: log },
+  logErrorText: true,
+  observe: { dead: ({ event }) => event.topic !== 'malformed' && settle(event, -1) },
 })
+  .on('*', (event, { delivery }) => {
+    settle(event, 1, delivery.replayed)
+    if (event.topic === 'alerts' || event.topic === 'errors') console.log(styleText('yellow', summarize(event)))
+    else console.log(summarize(event))
+  })
+  // Every third write fails, and its retry works.
+  .on('state', function saveState(_event, { delivery }) {
+    states += delivery.attempt === 1 ? 1 : 0
+    if (delivery.attempt === 1 && states % 3 === 0) throw new Error('The database is busy.')
+  })
+  // The first alert comes too early, and its replay works.
+  .on('alerts', function bookWorkshop() {
+    if (!isWorkshopOpen) throw new Error('The workshop is closed.')
+  })
+  .when(becomes('Locked', false), function greet({ vin }) {
+    print('cyan', `${''.padEnd(11)} ${vin} rule      Locked becomes false`)
+  })
 const server = await serve(receiver, { port: Number(process.env['PORT'] ?? 0), announce: false, signals: false })
 const page = await servePage(createOperatorApp(receiver).fetch)
 
@@ -50,7 +75,7 @@ const sandbox = createSandbox({
   allowLocal: true,
   async post(message) {
     const status = await postByFetch(message)
-    if (status < 300) count(received, normalize(JSON.parse(message.body), Date.now()))
+    if (status < 300) count(received, normalize(JSON.parse(message.body), Date.now()), 1)
     return status
   },
 })
@@ -92,6 +117,7 @@ const timetable: readonly (readonly [second: number, act: () => Promise<unknown>
   [6, tell('/messages', () => ({ vin: ill, alerts: [pressureLow] }))],
   [10, tell('/messages', () => ({ vin: faulty, errors: [backpressure] }))],
   [14, tell(`/vehicles/${tunnel}/network`, () => ({ connected: true }))],
+  [workshopOpensAtSecond, async () => (isWorkshopOpen = true)],
   [17, tell('/messages', () => ({ vin: ill, alerts: [{ ...pressureLow, endedAt: now() }] }))],
 ]
 
@@ -103,6 +129,8 @@ and handles what ${vins.length} simulated vehicles send, in all three formats. C
 The inspector shows them at
 
   ${page.url}
+
+The first alert becomes a dead letter. From ${workshopOpensAtSecond} seconds on, the inspector can replay it.
 
 ${styleText('dim', 'handled  (its time)  vehicle           format    topic')}`)
 await setFormat('service')()
@@ -126,7 +154,8 @@ async function finish(): Promise<void> {
   await sandbox.close()
   await page.close()
   const { left, lost } = await server.close()
-  console.log(`\n${table()}\n\nreceived ${sum(received)}, handled ${sum(handled)}, left ${left}, lost ${lost}`)
+  const sums = `received ${sum(received)}, handled ${sum(handled)}, dead letters ${dead}, left ${left}, lost ${lost}`
+  console.log(`\n${table()}\n\n${sums}`)
   if (recovered > 0) console.log(`recovered from the last run and handled: ${recovered}`)
 }
 function fail(error: unknown): void {
@@ -138,8 +167,22 @@ function fail(error: unknown): void {
 const cell = (format: Format | null, topic: string): string => `${topic} ${format}`
 const sum = (counts: ReadonlyMap<string, number>): number => [...counts.values()].reduce((all, each) => all + each, 0)
 
-function count(counts: Map<string, number>, { format, topic }: FleetEvent): void {
-  counts.set(cell(format, topic), (counts.get(cell(format, topic)) ?? 0) + 1)
+function count(counts: Map<string, number>, { format, topic }: FleetEvent, by: 1 | -1): void {
+  counts.set(cell(format, topic), (counts.get(cell(format, topic)) ?? 0) + by)
+}
+
+/** Counts a message that was handled, or that was handled in part and is a dead letter. */
+function settle(event: FleetEvent, by: 1 | -1, wasDead = by < 0): void {
+  if (event.topic === 'gap') return
+  if (event.receivedAt < startedAt) recovered += by
+  else {
+    count(handled, event, by)
+    if (wasDead) dead -= by
+  }
+}
+
+function print(color: 'red' | 'cyan', text: string): void {
+  console.log(styleText(color, `${new Date().toISOString().slice(11, 19)} ${text}`.slice(0, 100)))
 }
 
 /** What was handled of what was received, by topic and format. */

@@ -1,5 +1,6 @@
-// Runs every check that a change must pass. When one step fails, the others still run.
-// The last line is `N passed, N failed`. Each test counts as one, and so does each other step.
+// Runs every check that a change must pass, or those that are named: `npm run validate -- lint size`. `--help` lists them.
+// When one step fails, the others still run. The last line is `N passed, N failed`. Each test counts as one, and so does each
+// other step.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -18,30 +19,46 @@ interface Report {
   }[]
 }
 
-const steps = ['types', 'lint', 'format:check', 'build', 'publint', 'attw', 'jsr', 'sbom', 'size']
+const checks: Readonly<Record<string, string>> = {
+  types: 'npm run --silent types',
+  lint: 'npm run --silent lint',
+  format: 'prettier --check --log-level warn .',
+  build: 'npm run --silent build',
+  publint: 'publint --strict',
+  attw: 'attw --pack . --profile esm-only',
+  jsr: 'node scripts/jsr.ts',
+  sbom: 'npm sbom --sbom-format cyclonedx --sbom-type library --omit dev > dist/sbom.cdx.json',
+  size: 'node scripts/size.ts',
+}
+const suites = ['test:full', 'test:release', 'test:kafka', 'test:page']
+const names = [...Object.keys(checks), ...suites]
+
+const given = process.argv.slice(2)
+const unknown = given.filter((name) => !names.includes(name))
+if (unknown.length > 0) {
+  console.log(`npm run validate -- [${names.join('] [')}]`)
+  process.exit(unknown.includes('--help') ? 0 : 1)
+}
+const wanted = given.length === 0 ? names : given
 const scratch = mkdtempSync(join(tmpdir(), 'fleethook-validate-'))
 
-function run(script: string, ...args: readonly string[]): boolean {
-  console.log(`\n── npm run ${script}`)
-  return (
-    spawnSync('npm', ['run', '--silent', script, '--', ...args], { stdio: ['ignore', 'inherit', 'inherit'] }).status ===
-    0
-  )
+function run(name: string, command: string): boolean {
+  console.log(`\n── ${name}`)
+  return spawnSync(command, { shell: true, stdio: ['ignore', 'inherit', 'inherit'] }).status === 0
 }
 
-function runStep(script: string): Count {
+function runCheck([name, command]: readonly [string, string]): Count {
   const startedAt = performance.now()
-  const passed = run(script)
-  console.log(
-    `── ${script} ${passed ? 'passed' : 'FAILED'} in ${((performance.now() - startedAt) / 1000).toFixed(1)} s`,
-  )
+  const passed = run(name, command)
+  console.log(`── ${name} ${passed ? 'passed' : 'FAILED'} in ${((performance.now() - startedAt) / 1000).toFixed(1)} s`)
   return { passed: Number(passed), failed: Number(!passed) }
 }
 
 /** Runs tests. An unhandled error fails the suite without a failed test or file: it counts as one failure. */
-function runTests(script: string): Count {
-  const report = join(scratch, `${script.replace(':', '-')}.json`)
-  const passed = run(script, '--reporter=dot', '--reporter=json', `--outputFile.json=${report}`)
+function runTests(suite: string): Count {
+  const report = join(scratch, `${suite.replace(':', '-')}.json`)
+  const reporters = `--reporter=dot --reporter=json --outputFile.json="${report}"`
+  const passed = run(suite, `npm run --silent ${suite} -- ${reporters}`)
   const count = readCount(report)
   return passed || count.failed > 0 ? count : { ...count, failed: 1 }
 }
@@ -60,7 +77,12 @@ function readCount(report: string): Count {
   return { passed: count('passed'), failed: count('failed') }
 }
 
-const counts = [...steps.map(runStep), runTests('test:full'), runTests('test:kafka'), runTests('test:page')]
+const counts = [
+  ...Object.entries(checks)
+    .filter(([name]) => wanted.includes(name))
+    .map(runCheck),
+  ...suites.filter((suite) => wanted.includes(suite)).map(runTests),
+]
 rmSync(scratch, { recursive: true })
 const passed = counts.reduce((sum, count) => sum + count.passed, 0)
 const failed = counts.reduce((sum, count) => sum + count.failed, 0)

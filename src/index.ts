@@ -3,32 +3,20 @@
  *
  * @module
  */
-export type {
-  DeadLetters,
-  DeadMessage,
-  MessageRecord,
-  Messages,
-  MessageSelection,
-  ReplaySelection,
-} from './inbox/dead-letters.ts'
-export type { Door } from './http/paths.ts'
-export type { Ack, DrainOptions, DrainResult, Durability, OpenOptions, RuntimeRefusal } from './hosting/drainable.ts'
-export type { Clock, Timer } from './base/clock.ts'
+export type { Clock } from './base/clock.ts'
+export { type ErrorCode, FleethookError } from './base/errors.ts'
+export type { Log } from './base/log.ts'
 export type {
   BatchContext,
   BatchHandler,
   BatchOptions,
-  EdgeBatchHandler,
-  EdgeHandler,
   EventOf,
   Handler,
   HandlerContext,
   HandlerFilter,
-  Happening,
   Subject,
-} from './dispatch/handler.ts'
-export { Discard, Retry } from './dispatch/retry.ts'
-export { type ErrorCode, FleethookError } from './base/errors.ts'
+} from './core/handler.ts'
+export { Discard, Retry } from './core/retry.ts'
 export type {
   Alert,
   AlertsEvent,
@@ -47,70 +35,21 @@ export type {
   VehicleError,
   WireEvent,
 } from './events/event.ts'
-export type {
-  BuiltInFields,
-  ExtendedBy,
-  FieldCatalogue,
-  FieldName,
-  FieldType,
-  FieldValues,
-  OtherField,
-} from './events/fields.ts'
+export type { BuiltInFields, FieldCatalogue, FieldValues } from './events/fields.ts'
 export type { MalformedBody } from './events/malformed.ts'
 export { summarize } from './events/summarize.ts'
-export type { Doors, FieldValue, Json, Location, TimeOfDay, Tires } from './events/values.ts'
-export type { Answer, Readiness, RefusalError } from './http/answers.ts'
-export type { ExecutionContext } from './hosting/execution-context.ts'
+export type { Location } from './events/values.ts'
+export type { Ack, DrainOptions, DrainResult, Durability } from './hosting/drainable.ts'
+export type { Answer, Readiness } from './http/answers.ts'
 export type { Secret } from './http/secret.ts'
-export type {
-  Claim,
-  DeadLetter,
-  DeadLetterReason,
-  Inbox,
-  InboxFactory,
-  InboxGap,
-  InboxMessage,
-  InboxSettings,
-  KeptGap,
-  ListedMessage,
-  Listing,
-  NextAttempt,
-  Opened,
-  RelayInbox,
-  Selection,
-  Waiting,
-} from './inbox/inbox.ts'
-export type {
-  Delivery,
-  ErrorDetails,
-  ObservedRun,
-  Observer,
-  OperatorApi,
-  RefusedHandler,
-  RefusedRequest,
-  RunEnd,
-  SettledMessage,
-  TestMessage,
-} from './inbox/observer.ts'
+export type { DeadLetters, DeadMessage, Messages } from './inbox/dead-letters.ts'
 export { memoryInbox } from './inbox/memory.ts'
-export type { Log } from './base/log.ts'
-export type { ReceiverOptions, VehiclesOptions } from './receiver/options.ts'
-export type { GivenMessage, Receiver } from './receiver/interface.ts'
+export type { Delivery, ErrorDetails, Observer, RefusedRequest } from './inbox/observer.ts'
+export type { Stats } from './inbox/stats.ts'
+export type { GivenMessage } from './http/routes.ts'
+export type { Receiver } from './receiver/interface.ts'
+export { dedupe } from './parts/dedupe.ts'
+export { vehicles, type VehiclesOptions } from './parts/vehicles.ts'
+export type { ReceiverOptions } from './receiver/options.ts'
 export { createReceiver } from './receiver.ts'
-export type { Source } from './receiver/source.ts'
-export type { Histogram, InboxStats, Stats, UnopenedInbox } from './inbox/stats.ts'
-export type { StoredVehicle, VehicleStore } from './inbox/vehicle-store.ts'
-export type {
-  AlertOccurrence,
-  Bounds,
-  Change,
-  Condition,
-  Edge,
-  EdgeMemory,
-  EdgeResult,
-  EdgeStep,
-  EdgeTopic,
-  Occurrence,
-  VehicleView,
-} from './vehicles/edge.ts'
-export type { Vehicles, VehiclesStats } from './vehicles/vehicles.ts'
+export type { Vehicles } from './vehicles/vehicles.ts'

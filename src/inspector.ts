@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Env, Hono } from 'hono'
+import { Hono } from 'hono'
 import { checkOption, trueOrFalse } from './base/options.ts'
 import type { OperatorApi } from './inbox/observer.ts'
 import { createShell } from './inspector/shell.ts'
@@ -12,7 +12,7 @@ import { guardRoutes } from './operator/guard.ts'
 import type { OperatorOptions } from './operator.ts'
 
 /** Options of {@link inspectorRoutes}. */
-export interface InspectorOptions<E extends Env = Env> extends OperatorOptions<E> {
+export interface InspectorOptions<Bindings extends object = object> extends OperatorOptions<Bindings> {
   /**
    * `false` hides raw messages, values and the texts of errors: the page and its data show which message came from which vehicle, when,
    * and what happened to it. Default `true`.
@@ -42,12 +42,12 @@ export interface InspectorOptions<E extends Env = Env> extends OperatorOptions<E
  * app.route('/inspector', inspectorRoutes(receiver, { secret: process.env.FLEETHOOK_OPERATOR_SECRET }))
  * ```
  */
-export function inspectorRoutes<E extends Env = Env>(
+export function inspectorRoutes<Bindings extends object = object>(
   operator: OperatorApi,
-  { secret, payloads = true }: InspectorOptions<E>,
-): Hono<E> {
+  { secret, payloads = true }: InspectorOptions<Bindings>,
+): Hono<{ Bindings: Bindings }> {
   checkOption('inspectorRoutes', 'payloads', payloads, trueOrFalse)
-  const app = new Hono<E>()
+  const app = new Hono<{ Bindings: Bindings }>()
   app.route('/', createShell())
   app.route('/', guardRoutes('inspectorRoutes', secret, createOperatorApp(operator, { payloads })))
   return app

@@ -3,26 +3,29 @@
  *
  * @module
  */
-import { type Env, Hono } from 'hono'
+import { Hono } from 'hono'
 import { FleethookError } from './base/errors.ts'
 import { consoleLog } from './base/log.ts'
 import { refuse, responseOf } from './http/answers.ts'
 import { createSecretCheck, type Secret } from './http/secret.ts'
-import { type Measure, measuresOf } from './receiver/measures.ts'
+import { keepPrivate } from './operator/guard.ts'
+import type { Observer } from './inbox/observer.ts'
+import { type Attributes, type Measure, measuresOf, timed, type Timing } from './receiver/measures.ts'
 import type { Histogram, Stats } from './inbox/stats.ts'
 
 /** Options of {@link metricsRoutes}. */
-export interface MetricsOptions<E extends Env = Env> {
+export interface MetricsOptions<Bindings extends object = object> {
   /**
    * The value of `Authorization` that guards the metrics, with or without the scheme word `Bearer`. Use another secret than the
    * webhook's. A string, a list for rotation, or a function of the runtime's `env`. `false` shows the metrics to everybody.
    */
-  readonly secret: Secret<NonNullable<E['Bindings']>> | undefined
+  readonly secret: Secret<Bindings> | undefined
 }
 
 /** What the metrics are made of: a receiver. */
 export interface Measured {
   stats(): Stats
+  observe?(observer: Observer): () => void
 }
 
 /** The media type of {@link metricsText}. */
@@ -30,7 +33,8 @@ const contentType = 'text/plain; version=0.0.4; charset=utf-8'
 
 /**
  * A Hono app that answers `GET /` with the metrics of a receiver, for Prometheus and everything that reads its text format.
- * `docs/metrics.md` lists the metrics. They are read from `receiver.stats()`, so a message costs nothing more.
+ * `docs/observing.md` lists the metrics. Most are read from `receiver.stats()`. From this call on, the receiver also
+ * measures how long its handlers run.
  *
  * Throws `secret_missing` or `option_invalid` for a secret that can never work. `secret: false` has to be written out.
  *
@@ -46,31 +50,33 @@ const contentType = 'text/plain; version=0.0.4; charset=utf-8'
  * app.route('/metrics', metricsRoutes(receiver, { secret: process.env.METRICS_SECRET }))
  * ```
  */
-export function metricsRoutes<E extends Env = Env>(receiver: Measured, { secret }: MetricsOptions<E>): Hono<E> {
+export function metricsRoutes<Bindings extends object = object>(
+  receiver: Measured,
+  { secret }: MetricsOptions<Bindings>,
+): Hono<{ Bindings: Bindings }> {
   if (secret === undefined) {
     throw new FleethookError('secret_missing', 'Option `secret` of metricsRoutes is missing.', {
       hint: 'Pass a secret of its own, not the webhook’s, or write out `secret: false` to show the metrics to everybody.',
     })
   }
+  timesOf(receiver)
   const guard = createSecretCheck(secret, consoleLog)
-  const app = new Hono<E>()
-  app.get('/', async (c) => {
+  const app = new Hono<{ Bindings: Bindings }>()
+  app.get('/', keepPrivate, async (c) => {
     const given = c.req.header('authorization')
-    const check = (value: string | undefined): ReturnType<typeof guard> =>
-      guard(value, 'root', c.env as NonNullable<E['Bindings']>)
+    const check = (value: string | undefined): ReturnType<typeof guard> => guard(value, 'root', c.env as Bindings)
     let refusal = await check(given)
     // Prometheus sends `Bearer` unless it is told another scheme word.
     if (refusal !== undefined && /^bearer /i.test(given ?? '')) refusal = await check(given?.slice(7).trimStart())
     if (refusal !== undefined) return responseOf(refuse(refusal))
-    return new Response(metricsText(receiver), {
-      headers: { 'content-type': contentType, 'cache-control': 'no-store' },
-    })
+    return c.body(metricsText(receiver), 200, { 'content-type': contentType })
   })
   return app
 }
 
 /**
- * The metrics of a receiver as text, in the format 0.0.4 of Prometheus. For a server without Hono, or a push.
+ * The metrics of a receiver as text, in the format 0.0.4 of Prometheus. For a server without Hono, or a push. Times are measured from
+ * the first call on.
  *
  * @example
  * ```ts
@@ -82,14 +88,61 @@ export function metricsRoutes<E extends Env = Env>(receiver: Measured, { secret 
  * ```
  */
 export function metricsText(receiver: Measured): string {
-  const lines = measuresOf(receiver.stats()).flatMap((measure) => {
-    const samples = samplesOf(measure)
+  const lines = [...measuresOf(receiver.stats()), ...timesOf(receiver).measures()].flatMap((measure) => {
+    const { samples, help, type } = measure
     if (samples.length === 0) return []
     const name = nameOf(measure)
-    const head = [`# HELP ${name} ${measure.help}`, `# TYPE ${name} ${measure.type}`]
-    return [...head, ...samples.map(([suffix, value]) => `${name}${suffix} ${value}`)]
+    return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...samples.flatMap((sample) => linesOf(name, sample))]
   })
   return `${lines.join('\n')}\n`
+}
+
+/** The times of each receiver whose metrics somebody reads. */
+const times = /* @__PURE__ */ new WeakMap<Measured, Times>()
+
+function timesOf(receiver: Measured): Times {
+  const known = times.get(receiver) ?? new Times(receiver)
+  times.set(receiver, known)
+  return known
+}
+
+interface Series {
+  readonly attributes: Attributes
+  readonly value: Histogram & { readonly counts: number[]; sum: number }
+}
+
+/** The histograms of a receiver's times. */
+class Times {
+  readonly #series = new Map<Timing, Map<Attributes, Series>>()
+
+  constructor(receiver: Measured) {
+    receiver.observe?.(timed((timing, ms, attributes) => this.#record(timing, ms, attributes)))
+  }
+
+  measures(): readonly Measure[] {
+    return [...this.#series].map(([{ name, help }, series]) => {
+      return { name, help, unit: 's', type: 'histogram', samples: [...series.values()] }
+    })
+  }
+
+  #record(timing: Timing, ms: number, attributes: Attributes): void {
+    let series = this.#series.get(timing)
+    if (series === undefined) {
+      series = new Map()
+      this.#series.set(timing, series)
+    }
+    let found = series.get(attributes)
+    if (found === undefined) {
+      const counts = Array.from({ length: timing.boundsMs.length + 1 }, () => 0)
+      found = { value: { bounds: timing.boundsMs, counts, sum: 0 }, attributes }
+      series.set(attributes, found)
+    }
+    const { value } = found
+    const within = timing.boundsMs.findIndex((bound) => ms <= bound)
+    const bucket = within === -1 ? timing.boundsMs.length : within
+    value.counts[bucket] = (value.counts[bucket] ?? 0) + 1
+    value.sum += ms
+  }
 }
 
 const suffixes: Readonly<Record<string, string>> = { s: '_seconds', By: '_bytes' }
@@ -99,24 +152,23 @@ function nameOf({ name, unit, type }: Measure): string {
   return `${name.replaceAll('.', '_')}${suffixes[unit] ?? ''}${type === 'counter' ? '_total' : ''}`
 }
 
-/** The text after the name of a metric, and the value. */
-type MetricLine = readonly [suffix: string, value: number | string]
-
-/** Labels are codes and topics of our own, so nothing in them needs escaping. */
-function samplesOf({ samples, histogram }: Measure): readonly MetricLine[] {
-  if (histogram !== undefined) return buckets(histogram)
-  return samples.map(({ value, attributes }) => {
-    const labels = Object.entries(attributes).map(([name, text]) => `${name.replaceAll('.', '_')}="${text}"`)
-    return [labels.length === 0 ? '' : `{${labels.join(',')}}`, value]
-  })
-}
-
-function buckets({ bounds, counts, sum }: Histogram): readonly MetricLine[] {
+function linesOf(name: string, { value, attributes }: Measure['samples'][number]): readonly string[] {
+  if (typeof value === 'number') return [`${name}${labelled(attributes)} ${value}`]
+  const { bounds, counts, sum } = value
   let total = 0
-  const cumulative = counts.map((count, at): MetricLine => {
+  const cumulative = counts.map((count, at) => {
     total += count
     const bound = bounds[at]
-    return [`_bucket{le="${bound === undefined ? '+Inf' : bound / 1000}"}`, total]
+    return `${name}_bucket${labelled({ ...attributes, le: bound === undefined ? '+Inf' : String(bound / 1000) })} ${total}`
   })
-  return [...cumulative, ['_sum', sum / 1000], ['_count', total]]
+  const labels = labelled(attributes)
+  return [...cumulative, `${name}_sum${labels} ${sum / 1000}`, `${name}_count${labels} ${total}`]
+}
+
+/** Names of handlers are those of functions and files, so they are escaped. */
+function labelled(attributes: Attributes): string {
+  const labels = Object.entries(attributes).map(
+    ([name, text]) => `${name.replaceAll('.', '_')}="${text.replace(/[\\"]/g, '\\$&').replaceAll('\n', '\\n')}"`,
+  )
+  return labels.length === 0 ? '' : `{${labels.join(',')}}`
 }

@@ -3,23 +3,23 @@
  *
  * @module
  */
-import type { Env, Hono } from 'hono'
+import type { Hono } from 'hono'
 import type { Secret } from './http/secret.ts'
 import { createOperatorApp } from './operator/app.ts'
 import { guardRoutes } from './operator/guard.ts'
 import type { OperatorApi } from './inbox/observer.ts'
 
-export type { FieldReport, Letter, LetterSummary, VehicleReport, VehicleSummary } from './operator/app.ts'
+export type { FieldReport, Letter, LetterSummary, TimerReport, VehicleReport, VehicleSummary } from './operator/app.ts'
 export type { KnownVehicle, KnownVehicles } from './inbox/dead-letters.ts'
 export type { OperatorApi } from './inbox/observer.ts'
 
 /** Options of {@link operatorRoutes}. */
-export interface OperatorOptions<E extends Env = Env> {
+export interface OperatorOptions<Bindings extends object = object> {
   /**
    * The value of `Authorization` that guards the routes. Use another secret than the webhook's, because the routes show payloads
    * and can discard messages. A string, a list for rotation, or a function of the runtime's `env`. It cannot be `false`.
    */
-  readonly secret: Exclude<Secret<NonNullable<E['Bindings']>>, false> | undefined
+  readonly secret: Exclude<Secret<Bindings>, false> | undefined
 }
 
 /**
@@ -34,7 +34,7 @@ export interface OperatorOptions<E extends Env = Env> {
  * | `POST /dead/:id/replay`, `/dead/:id/discard` | `{ messages: 0 or 1 }` |
  * | `POST /dead/replay`, `/dead/discard` with `{ vin?, topic?, from?, to?, dryRun? }` | `{ messages }` |
  * | `POST /replay` with `{ from, to, vin?, topic?, dryRun? }` | replays handled messages that the inbox still keeps: `{ messages }` |
- * | `GET /vehicles?limit&after` | `{ vehicles, next }`: when each was seen, without values (option `vehicles`) |
+ * | `GET /vehicles?limit&after` | `{ vehicles, next }`: when each was seen, without values (part `vehicles`) |
  * | `GET /vehicles/:vin` | the newest value of each field, with its age, and whether it is certain |
  *
  * Throws `secret_missing` or `option_invalid` for a secret that can never work.
@@ -51,6 +51,9 @@ export interface OperatorOptions<E extends Env = Env> {
  * app.route('/operator', operatorRoutes(receiver, { secret: process.env.FLEETHOOK_OPERATOR_SECRET }))
  * ```
  */
-export function operatorRoutes<E extends Env = Env>(operator: OperatorApi, { secret }: OperatorOptions<E>): Hono<E> {
+export function operatorRoutes<Bindings extends object = object>(
+  operator: OperatorApi,
+  { secret }: OperatorOptions<Bindings>,
+): Hono<{ Bindings: Bindings }> {
   return guardRoutes('operatorRoutes', secret, createOperatorApp(operator))
 }

@@ -21,12 +21,11 @@ import {
 } from '@opentelemetry/api'
 import { checkOptions, aFunction, trueOrFalse, withMethods } from './base/options.ts'
 import { FleethookError } from './base/errors.ts'
-import { errorText } from './dispatch/retry.ts'
+import { errorText } from './core/retry.ts'
 import type { FleetEvent } from './events/event.ts'
 import type { MalformedBody } from './events/malformed.ts'
-import { msOfSeq, seqOf } from './inbox/delivery-id.ts'
 import type { ObservedRun, Observer, RunEnd } from './inbox/observer.ts'
-import { measuresOf } from './receiver/measures.ts'
+import { attemptTiming, measuresOf, timed, type Timing } from './receiver/measures.ts'
 
 /** Options of {@link otel}. */
 export interface OtelOptions {
@@ -81,7 +80,7 @@ export function otel(options: OtelOptions = {}): Observer {
     meterProvider: withMethods('getMeter'),
   })
   const { spans = true, metrics = true } = options
-  const durations = metrics ? histograms(options) : undefined
+  const record = metrics ? recorder(options) : undefined
   const tracing = spans ? new Tracing(options) : undefined
   return {
     ...(metrics ? { attached: (receiver) => observeStats(receiver, options) } : {}),
@@ -89,18 +88,11 @@ export function otel(options: OtelOptions = {}): Observer {
     around(run, what) {
       const startedAt = performance.now()
       const ended = tracing === undefined ? run() : tracing.run(run, what)
-      return durations === undefined
+      return record === undefined
         ? ended
-        : ended.then((end) => durations.process.record((performance.now() - startedAt) / 1000, labelsOf(what, end)))
+        : ended.then((end) => record(attemptTiming, performance.now() - startedAt, labelsOf(what, end)))
     },
-    ...(durations === undefined
-      ? {}
-      : {
-          settled: ({ id, event }) => {
-            const lagMs = Math.max(0, Date.now() - msOfSeq(seqOf(id)))
-            durations.lag.record(lagMs / 1000, event === undefined ? {} : { 'fleethook.topic': event.topic })
-          },
-        }),
+    ...(record === undefined ? {} : timed(record)),
   }
 }
 
@@ -190,17 +182,19 @@ function errorType(error: unknown): string {
   return /^[A-Z]\w{0,40}$/.test(error.name) ? error.name : 'Error'
 }
 
-function histograms({ meterProvider }: OtelOptions): { readonly process: Histogram; readonly lag: Histogram } {
+/** Records times, each in a histogram that is made when it is first needed. */
+function recorder({ meterProvider }: OtelOptions): (timing: Timing, ms: number, attributes: Labels) => void {
   const meter = (meterProvider ?? globalMetrics).getMeter('fleethook')
-  return {
-    process: meter.createHistogram('messaging.process.duration', {
-      ...{ unit: 's', description: 'How long an attempt took.' },
-      advice: { explicitBucketBoundaries: [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10] },
-    }),
-    lag: meter.createHistogram('fleethook.message.lag', {
-      ...{ unit: 's', description: 'From receipt until the message was settled.' },
-      advice: { explicitBucketBoundaries: [0.005, 0.025, 0.1, 0.5, 1, 5, 30, 60, 300, 1_800, 3_600] },
-    }),
+  const made = new Map<Timing, Histogram>()
+  return (timing, ms, attributes) => {
+    let histogram = made.get(timing)
+    if (histogram === undefined) {
+      const explicitBucketBoundaries = timing.boundsMs.map((bound) => bound / 1000)
+      const options = { unit: 's', description: timing.help, advice: { explicitBucketBoundaries } }
+      histogram = meter.createHistogram(timing.name, options)
+      made.set(timing, histogram)
+    }
+    histogram.record(ms / 1000, attributes)
   }
 }
 
@@ -226,7 +220,8 @@ function observeStats(
       for (const { name, samples } of measuresOf(stats())) {
         const instrument = instruments.get(name)
         if (instrument === undefined) continue
-        for (const { value, attributes } of samples) result.observe(instrument, value, attributes)
+        for (const { value, attributes } of samples)
+          if (typeof value === 'number') result.observe(instrument, value, attributes)
       }
     },
     [...instruments.values()],

@@ -1,25 +1,23 @@
-import type { Env } from 'hono'
-import type { RequestScope } from './dispatch/work.ts'
-import { createRegistry } from './dispatch/registry.ts'
+import type { RequestScope } from './core/entry.ts'
+import { createRegistry } from './core/registry.ts'
 import { LocalBackend } from './backend/local.ts'
-import type { ExtendedBy, FieldCatalogue } from './events/fields.ts'
+import type { EnumType, ExtendedBy, FieldCatalogue } from './events/fields.ts'
 import { type Answer, readinessOf, type Refusal, refuse, success } from './http/answers.ts'
-import { readGiven } from './http/body.ts'
 import { markRoutes } from './hosting/drainable.ts'
-import { type AuthorizedRequest, createRoutes, type Incoming } from './http/routes.ts'
-import { type Door, targetOf } from './http/paths.ts'
+import { type AuthorizedRequest, createRoutes, GivenRequest, type Incoming } from './http/routes.ts'
+import type { Door } from './http/paths.ts'
 import { createSecretCheck } from './http/secret.ts'
 import { markHosted } from './receiver/hosted.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import { type Backend, type BackendParts, isAttachable } from './backend/backend.ts'
 import { FleethookError } from './base/errors.ts'
+import { quietMs } from './base/log.ts'
+import { isBound } from './hosting/execution-context.ts'
 import { createReceipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
 import type { InboxMessage } from './inbox/inbox.ts'
-import type { Receiver } from './receiver/interface.ts'
-import { EdgeIndex } from './vehicles/edge-index.ts'
-import { Slots } from './vehicles/state.ts'
-import { checkEdge, isEdge, type Vehicles } from './vehicles/vehicles.ts'
-import type { BatchOptions } from './dispatch/handler.ts'
+import type { AddedBy, Receiver } from './receiver/interface.ts'
+import { isEdge } from './vehicles/edge.ts'
+import type { BatchOptions } from './core/handler.ts'
 import { createReports } from './receiver/reports.ts'
 import type { Sink } from './receiver/source.ts'
 import { createNormalizer } from './wire/normalizer.ts'
@@ -47,24 +45,27 @@ import { createNormalizer } from './wire/normalizer.ts'
  *
  * Specification: "Webhook delivery", "Topics", "Authentication of outgoing webhook messages".
  */
-export function createReceiver<E extends Env = Env, const Fields extends FieldCatalogue = FieldCatalogue>(
-  options: ReceiverOptions<E, Fields>,
-): Receiver<E, ExtendedBy<Fields>> {
+export function createReceiver<
+  Bindings extends BindingsNotHonoEnv = object,
+  const Fields extends FieldCatalogue = Readonly<Record<string, MissingSecondTypeArgument>>,
+  const Parts extends NonNullable<ReceiverOptions<Bindings, Fields>['parts']> = readonly [],
+>(
+  options: ReceiverOptions<Bindings, Fields> & { readonly parts?: Parts },
+): Receiver<Bindings, ExtendedBy<Fields>> & AddedBy<Parts, ExtendedBy<Fields>> {
   const settings = readOptions(options)
-  const { clock, limits } = settings
+  const { clock, limits, basePath } = settings
   const reports = createReports(settings)
   const noteRefused = reports.refusals.note
-  const checkSecret = createSecretCheck(settings.secret, settings.log)
+  const checkSecret = createSecretCheck(settings.secret, settings.log, reports.noteSecret)
   const receipts = createReceipts(
     createNormalizer({ ...settings, onDrift: (field, seen) => reports.drift.note(field, seen) }),
     clock,
     limits.pendingMessages,
+    reports.noteClockBehind,
   )
-  const vehicles = settings.vehicles && {
-    slots: new Slots(settings.vehicles.fields, settings.vehicles.deltas),
-    edges: new EdgeIndex(),
-  }
-  const registry = createRegistry(settings.fields, vehicles && ((field) => vehicles.slots.keeps(field)))
+  const vehiclesPart = settings.parts.find((part) => 'keep' in part)
+  const vehicles = vehiclesPart?.keep({ ...settings, leftOut: reports.noteLeftOut })
+  const registry = createRegistry(settings.fields, vehicles?.subjects)
   const { inbox } = settings
   const parts = { settings, registry, receipts, reports, vehicles }
   const backend = backendOf(inbox, parts)
@@ -73,7 +74,11 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   async function receive(incoming: Incoming, door: Door): Promise<Answer> {
     const checked = checkSecret(incoming.authorization, door, incoming.env)
     const refusal = (checked instanceof Promise ? await checked : checked) ?? (await admit(incoming, door))
-    return refusal === undefined ? success : noteAndRefuse(refusal, door, isTest(incoming))
+    if (refusal === undefined) return success
+    const answer = noteAndRefuse(refusal, door, isTest(incoming))
+    const lines = isBound(incoming.context) ? reports.requestEnds(quietMs) : undefined
+    if (lines !== undefined) incoming.context?.waitUntil(lines)
+    return answer
   }
 
   /** The part of the path after the secret. Resolves to a refusal when something was not taken. */
@@ -132,7 +137,7 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       if (refusal !== undefined) noteRefused(refusal, { ...refusal, door: 'root' })
       return refusal?.error
     },
-    tell: (gap) => backend.putInternal(receipts.gap(gap), from),
+    tell: (gap) => backend.putInternal(receipts.own(gap), from),
   })
 
   let isStopping = false
@@ -140,42 +145,42 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
   const busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
     isStopping ? 'draining' : backend.refusing()
 
-  const { app, fetch, answer } = createRoutes<E>({ receive, busy, refused: noteRefused })
+  const routes = createRoutes<Bindings>(
+    {
+      receive,
+      busy,
+      refused: (refusal, request) => noteRefused(refusal, { isTest: isTest(request) }),
+    },
+    basePath,
+  )
 
   let closing: AbortController | undefined
-  const receiver: Receiver<E, ExtendedBy<Fields>> = {
+  const receiver: Receiver<Bindings, ExtendedBy<Fields>> = {
     inbox,
     ack: backend.ack,
     durability: backend.durability,
-    on(subjects, handler, filter) {
-      registry.add(subjects, handler, filter)
+    on(subjects: unknown, ...rest: readonly unknown[]) {
+      registry.add(subjects, rest)
       return receiver
     },
-    batch(subjects: unknown, batchOptions: BatchOptions<never>, handler: unknown) {
-      if (isEdge(subjects)) registry.addEdgeBatch(addedEdge(subjects, vehicles, settings.fields), batchOptions, handler)
-      else registry.addBatch(subjects, batchOptions, handler)
+    batch(subjects: unknown, { size, withinMs, ...filter }: BatchOptions<never>, handler: unknown) {
+      if (isEdge(subjects)) needsVehicles(vehicles)
+      registry.add(subjects, [filter, handler], { size, withinMs })
       return receiver
     },
-    when(edge, handler, filter) {
-      registry.addEdge(addedEdge(edge, vehicles, settings.fields), handler, filter)
+    when(edge: unknown, ...rest: readonly unknown[]) {
+      needsVehicles(vehicles)
+      if (!isEdge(edge)) throw noEdge()
+      registry.add(edge, rest)
       return receiver
     },
-    vehicles: vehiclesOf(backend),
-    onError(handler) {
-      reports.onError(handler)
-      return receiver
-    },
-    onRefused(handler) {
-      reports.onRefused(handler)
-      return receiver
-    },
-    routes: () => app,
-    fetch,
-    async accept({ authorization, body, contentEncoding, path = '/', env, context }) {
-      const door = targetOf(path)
-      if (door !== 'root' && door !== 'collector') return noteAndRefuse({ error: 'path_unknown' })
-      const read: Incoming['read'] = (limitBytes) => readGiven(body, contentEncoding, limitBytes)
-      return receive({ authorization, env, context, read }, door)
+    routes: () => routes.app,
+    fetch: routes.fetch,
+    async accept(message) {
+      const request = new GivenRequest(message)
+      const door = message.path === undefined ? 'root' : routes.targetOf(message.path.split('?', 1).join())
+      if (door === 'root' || door === 'collector') return receive(request, door)
+      return noteAndRefuse({ error: 'path_unknown' }, undefined, isTest(request))
     },
     from(source, { env, context } = {}) {
       // Created with the first source: on Workers a signal belongs to a request, and a module has none.
@@ -190,6 +195,9 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
       closing?.abort()
       return backend.drain(options)
     },
+    async [Symbol.asyncDispose]() {
+      await receiver.drain()
+    },
     readiness: () => readinessOf(busy()),
     handlersOf: (event) => registry.namesFor(event),
     stats: backend.stats,
@@ -198,35 +206,37 @@ export function createReceiver<E extends Env = Env, const Fields extends FieldCa
     messages: backend.messages,
     replay: (which, from) => backend.replay(which, from),
   }
-  reports.observers.attach(receiver)
-  markRoutes(app, receiver)
-  markHosted(receiver, { answer, refused: reports.refusals.noteByRuntime, secret: settings.secret, backend })
-  return receiver
+  const { vehicles: states } = backend
+  const whole = states === undefined ? receiver : Object.assign(receiver, { vehicles: states })
+  reports.observers.attach(whole)
+  markRoutes(routes.app, receiver)
+  const { answer, targetOf } = routes
+  const refused = reports.refusals.noteByRuntime
+  markHosted(receiver, { answer, targetOf, refused, secret: settings.secret, backend })
+  // Whether `vehicles` is there depends on the parts, whose types say the same.
+  return whole as typeof receiver & AddedBy<Parts, ExtendedBy<Fields>> // oxlint-disable-line no-unsafe-type-assertion
 }
 
-/** Adds an edge to those of the receiver and returns its name. Throws `handler_invalid`. */
-function addedEdge(given: unknown, vehicles: BackendParts['vehicles'], ownFields?: FieldCatalogue): string {
-  if (vehicles === undefined) {
-    throw new FleethookError('handler_invalid', '`receiver.when` needs the option `vehicles`, which is off.', {
-      hint: "Give createReceiver the option vehicles: { fields: ['Gear'] }, with the fields that the edge looks at.",
-    })
-  }
-  const edge = checkEdge(given, vehicles.slots, ownFields)
-  vehicles.edges.add(edge)
-  return edge.name
+/** Stops a type of Hono that has the bindings inside, because `createReceiver` takes only the bindings. */
+type BindingsNotHonoEnv = object & { readonly Bindings?: never }
+
+/** With `createReceiver<Bindings>`, the compiler no longer infers the types of `fields`, and says so by this name. */
+interface MissingSecondTypeArgument extends EnumType {
+  readonly 'createReceiver<Bindings, typeof fields>': never
 }
 
-/** The newest state of each vehicle, or methods that say why there is none. */
-function vehiclesOf<Fields extends FieldCatalogue>({ vehicles }: Backend): Vehicles<Fields> {
-  // The fields were checked against the catalogue when the option was read.
-  if (vehicles !== undefined) return vehicles as unknown as Vehicles<Fields> // oxlint-disable-line no-unsafe-type-assertion
-  const off = async (): Promise<never> => {
-    throw new FleethookError('option_invalid', '`receiver.vehicles` needs the option `vehicles`, which is off.', {
-      hint: "Give createReceiver the option vehicles: { fields: ['Gear'] }.",
-    })
-  }
-  return { get: off, list: off, forget: off, stats: off }
+/** Throws `handler_invalid` when the receiver keeps no states. */
+function needsVehicles(vehicles: BackendParts['vehicles']): void {
+  if (vehicles !== undefined) return
+  throw new FleethookError('handler_invalid', '`receiver.when` needs the part `vehicles`, and the receiver has none.', {
+    hint: "Give createReceiver the option parts: [vehicles({ fields: ['Gear'] })], with the fields that the edge looks at.",
+  })
 }
+
+const noEdge = (): FleethookError =>
+  new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
+    hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
+  })
 
 /** Whether a request says that it carries a test message. */
 function isTest(request: AuthorizedRequest): boolean {

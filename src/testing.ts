@@ -1,6 +1,6 @@
 /**
- * For tests of receivers, adapters and inboxes: messages, vehicles that send them, a fake clock, and the conformance
- * suites. Runs under any test runner, on every runtime.
+ * For tests of receivers and inboxes: messages, vehicles that send them, a fake clock, and the conformance suites for inboxes. Runs
+ * under any test runner, on every runtime.
  *
  * @module
  */
@@ -16,7 +16,5 @@ export {
   type MessageFactories,
   type MessageOf,
 } from './testing/message.ts'
-export { relayConformance, type RelayUnderTest } from './testing/relay-conformance.ts'
 export { vehiclesConformance } from './testing/vehicles-conformance.ts'
-export { type HandledEvent, receiverConformance, type ReceiverUnderTest } from './testing/receiver-conformance.ts'
-export { type TestVehicle, vehicle } from './testing/vehicle.ts'
+export { type TestVehicle, vehicle, type VehicleOptions } from './testing/vehicle.ts'

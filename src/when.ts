@@ -25,33 +25,53 @@ import {
   crossesEdge,
   type DeltaOption,
   type FirstOption,
+  heardEdge,
   type InvalidOption,
+  type LastingEdge,
   type Limit,
   type MarginOption,
   movesEdge,
   onlineEdge,
+  silentEdge,
   turnsEdge,
   valueEdge,
   type VehicleEdge,
 } from './when/edges.ts'
+import type { Duration, Heard, Silence, SilentOptions } from './when/time.ts'
 
+export type { EdgeBatchHandler, EdgeHandler, Happening } from './core/handler.ts'
 export type {
   AlertOccurrence,
   AnyVehicleView,
   Bounds,
   Change,
+  Clockwork,
   Condition,
   Edge,
   EdgeMemory,
   EdgeResult,
   EdgeStep,
+  EdgeTimer,
   EdgeTopic,
   Occurrence,
+  PendingTimer,
+  Timing,
+  TimingHost,
   VehicleView,
 } from './vehicles/edge.ts'
+export type { VehiclesStats } from './vehicles/vehicles.ts'
 export { type Area, circle, type Circle, polygon } from './when/areas.ts'
 export { all, any, inside, not } from './when/conditions.ts'
-export type { DeltaOption, FirstOption, InvalidOption, Limit, MarginOption, VehicleEdge } from './when/edges.ts'
+export type {
+  DeltaOption,
+  FirstOption,
+  InvalidOption,
+  LastingEdge,
+  Limit,
+  MarginOption,
+  VehicleEdge,
+} from './when/edges.ts'
+export type { Duration, Heard, Lasted, Silence, SilentOptions } from './when/time.ts'
 
 /** A value that a field can have. */
 export type ConstantOf<Fields extends FieldCatalogue, Name> = Name extends keyof Fields
@@ -72,7 +92,7 @@ export interface Rules<Fields extends FieldCatalogue = BuiltInFields> {
     field: Name,
     value: ConstantOf<Fields, Name> | null,
     options?: FirstOption & InvalidOption,
-  ): VehicleEdge<Change<ConstantOf<Fields, Name>>>
+  ): LastingEdge<Change<ConstantOf<Fields, Name>>>
   /** See {@link ceases}. */
   ceases<const Name extends AnyField<Fields>>(
     field: Name,
@@ -171,10 +191,10 @@ const builtIn: Rules = /* @__PURE__ */ rulesOf<BuiltInFields>(builtInFields)
  *
  * @example
  * ```ts
- * import { createReceiver } from 'fleethook'
+ * import { createReceiver, vehicles } from 'fleethook'
  * import { becomes } from 'fleethook/when'
  *
- * createReceiver({ secret: 'a-long-random-value', vehicles: { fields: ['DetailedChargeState'] } })
+ * createReceiver({ secret: 'a-long-random-value', parts: [vehicles({ fields: ['DetailedChargeState'] })] })
  *   .when(becomes('DetailedChargeState', 'Charging'), ({ vin, change }) => console.log(vin, 'was', change.from))
  * ```
  */
@@ -329,10 +349,10 @@ export function fallsAsleep(options?: FirstOption): VehicleEdge {
  *
  * @example
  * ```ts
- * import { createReceiver } from 'fleethook'
+ * import { createReceiver, vehicles } from 'fleethook'
  * import { alertStarts } from 'fleethook/when'
  *
- * createReceiver({ secret: 'a-long-random-value', vehicles: true })
+ * createReceiver({ secret: 'a-long-random-value', parts: [vehicles({ fields: 'all' })] })
  *   .when(alertStarts(), ({ vin, change }) => console.log(vin, change.alerts.map((alert) => alert.name)))
  * ```
  */
@@ -368,7 +388,7 @@ export function alertEnds(name?: string): VehicleEdge<AlertOccurrence> {
  * )
  * ```
  */
-export function starts(condition: Condition, options?: FirstOption): VehicleEdge {
+export function starts(condition: Condition, options?: FirstOption): LastingEdge {
   return turnsEdge('starts', condition, options)
 }
 
@@ -382,8 +402,37 @@ export function starts(condition: Condition, options?: FirstOption): VehicleEdge
  * export const unplugged = ends(is('ChargePortLatch', 'Engaged'))
  * ```
  */
-export function ends(condition: Condition, options?: FirstOption): VehicleEdge {
+export function ends(condition: Condition, options?: FirstOption): LastingEdge {
   return turnsEdge('ends', condition, options)
+}
+
+/**
+ * Happens when no message of a vehicle came for a time, once per silence. By default, a vehicle that is asleep or offline is silent on
+ * purpose, so its time does not count: see {@link SilentOptions.evenOffline}.
+ *
+ * @example
+ * ```ts
+ * import { silent } from 'fleethook/when'
+ *
+ * export const lost = silent({ hours: 1 })
+ * ```
+ */
+export function silent(duration: Duration, options: SilentOptions = {}): VehicleEdge<Silence> {
+  return silentEdge(duration, options)
+}
+
+/**
+ * Happens with the first message after a silence that happened, of those that count for it.
+ *
+ * @example
+ * ```ts
+ * import { heardAgain, silent } from 'fleethook/when'
+ *
+ * export const found = heardAgain(silent({ hours: 1 }))
+ * ```
+ */
+export function heardAgain(silence: VehicleEdge<Silence>): VehicleEdge<Heard> {
+  return heardEdge(silence)
 }
 
 /**

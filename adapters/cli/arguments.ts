@@ -2,9 +2,11 @@ import { existsSync, readFileSync } from 'node:fs'
 import { parseEnv } from 'node:util'
 import { InvalidArgumentError, Option } from 'commander'
 import parseDuration from 'parse-duration'
+import { FleethookError } from '../../src/base/errors.ts'
 import { numberBetween, type Rule, wholeNumber } from '../../src/base/options.ts'
 import type { Format, WireTopic } from '../../src/events/event.ts'
 import { wireTopics } from '../../src/wire/envelope.ts'
+import { codeOf } from './exchange.ts'
 
 export const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
 
@@ -76,9 +78,25 @@ export function environment(path: string): Environment {
 }
 
 /** The variables in the file `path`. The file may be missing. */
-export const variablesIn = (path: string): NodeJS.Dict<string> =>
-  existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {}
+export function variablesIn(path: string): NodeJS.Dict<string> {
+  try {
+    return existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {}
+  } catch (error) {
+    throw new FleethookError('option_invalid', `${path} cannot be read: ${codeOf(error)}.`, {
+      hint: 'Run the command as the user who owns the file, or name another one with --dotenv.',
+    })
+  }
+}
 
 /** The file of the inbox: the option, the variable, or where the templates have it. */
 export const inboxPath = (given: string | undefined, variable: Environment): string =>
   given ?? variable('FLEETHOOK_INBOX') ?? 'data/inbox.db'
+
+/** Why a header cannot carry this secret, or `undefined`. Never shows a character of it. */
+export function problemWithSecret(secret: string): string | undefined {
+  if (secret === '') return 'The secret is empty.'
+  if (secret.trim() !== secret) return 'The secret begins or ends with white space.'
+  if (!/^[\x20-\x7e]+$/.test(secret))
+    return 'The secret has characters that are not visible ASCII, and a header cannot carry them.'
+  return undefined
+}

@@ -4,7 +4,9 @@ import { dirname, join, resolve } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { Command } from 'commander'
 import { createClient } from '../../src/service/client/client.ts'
+import { escapeControls } from '../../src/events/summarize.ts'
 import { vinsOf } from '../../src/service/client/products.ts'
+import type { ActivityLine } from '../../src/service/sandbox/options.ts'
 import { createSandbox } from '../../src/service/sandbox/sandbox.ts'
 import { dotenvOption, environment, inboxPath, whole } from './arguments.ts'
 import { dataOf, openBrowser } from './inspect.ts'
@@ -80,7 +82,7 @@ The inspector needs a receiver with sqliteInbox. The command listens and posts o
       const stopWatching = restartOnChange(dirname(resolve(program)), () => launcher.reload('a file changed'))
       let stopVehicles: (() => Promise<void>) | undefined
       if (await listens(port, over.signal)) {
-        if (given.open) openBrowser(page.url)
+        if (given.open) openBrowser(page.urlForOnce)
         const url = `http://127.0.0.1:${port}${given.path}`
         if (given.vehicles > 0) stopVehicles = await startVehicles(given.vehicles, url, secret)
       }
@@ -109,7 +111,10 @@ async function listens(port: number, signal: AbortSignal): Promise<boolean> {
 async function startVehicles(count: number, url: string, secret: string): Promise<() => Promise<void>> {
   const { post, close } = createPost()
   const apiKey = randomBytes(18).toString('base64url')
-  const sandbox = createSandbox({ apiKey, vehicles: count, allowLocal: true, post })
+  const show = ({ kind, text }: ActivityLine): void => {
+    if (kind === 'alarm') console.error(escapeControls(text))
+  }
+  const sandbox = createSandbox({ apiKey, vehicles: count, allowLocal: true, post, show })
   const client = createClient({
     ...{ baseUrl: 'https://sandbox.example.com', apiKey },
     fetch: async (asked: string, init?: RequestInit) => sandbox.fetch(new Request(asked, init)),

@@ -1,44 +1,76 @@
+import { randomUUID } from 'node:crypto'
+import { closeSync, openSync, statfsSync, statSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
+import { rootCertificates } from 'node:tls'
 import type { Command } from 'commander'
+import * as z from 'zod/mini'
 import { FleethookError } from '../../src/base/errors.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
-import { createClient } from '../../src/service/client/client.ts'
-import { dotenvOption, environment, inboxPath, names, webAddress } from './arguments.ts'
-import { type Check, type Circumstances, type Finding, type FindingGroup, groups, type Status } from './doctor/check.ts'
-import { checkInbox, checkReceiver } from './doctor/inbox.ts'
-import { checkClock, checkRuntime, checkSecret } from './doctor/local.ts'
-import { checkNetwork, checkTls } from './doctor/network.ts'
-import { checkProxy } from './doctor/proxy.ts'
-import { checkEndToEnd, checkWebhook } from './doctor/webhook.ts'
-import { codeOf } from './exchange.ts'
+import { testHeader } from '../../src/inbox/receipts.ts'
+import { secretErrors } from '../../src/receiver/refusals.ts'
+import { type Client, createClient } from '../../src/service/client/client.ts'
+import { vinsOf } from '../../src/service/client/products.ts'
+import { ServiceError } from '../../src/service/client/service-error.ts'
+import { isLoopback } from '../../src/service/client/webhook-url.ts'
+import { isMissing, refusedAccess } from '../inbox/sqlite/file/database.ts'
+import {
+  dotenvOption,
+  type Environment,
+  environment,
+  inboxPath,
+  names,
+  problemWithSecret,
+  webAddress,
+} from './arguments.ts'
+import { codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
 import { connect } from './operator.ts'
-import { keptErrors } from './tail.ts'
-import { colorsFor, jsonText } from './terminal.ts'
+import { type Item, keptErrors } from './tail.ts'
+import { colorsFor, jsonText, report } from './terminal.ts'
+
+/** `'warn'`: it works, but something may go wrong later. `'skip'`: it could not be checked here. */
+type Status = 'ok' | 'warn' | 'fail' | 'skip'
+
+interface Finding {
+  /** The group and the name of the check. Stable, so that scripts can use it. */
+  readonly id: string
+  readonly status: Status
+  /** What was found, with the value. Never a secret. */
+  readonly found: string
+  /** The one thing to do. */
+  readonly todo?: string
+}
+
+const ok = (id: string, found: string): Finding => ({ id, status: 'ok', found })
+const skip = (id: string, found: string): Finding => ({ id, status: 'skip', found })
+const warn = (id: string, found: string, todo: string): Finding => ({ id, status: 'warn', found, todo })
+const fail = (id: string, found: string, todo: string): Finding => ({ id, status: 'fail', found, todo })
+
+/** What the checks know of this machine and the business. */
+interface Circumstances {
+  readonly variable: Environment
+  /** The file with variables. It may be missing. */
+  readonly envFile: string
+  /** The public address of the webhook, when it is known. */
+  readonly url: URL | undefined
+  /** The file of the inbox. It may be missing. */
+  readonly inbox: string
+  /** The service, when its address and key are known. */
+  readonly client: Client | undefined
+}
+
+/** Checks in an order in which a group ends when the next one would be pointless. */
+type Group = (about: Circumstances) => AsyncGenerator<Finding, void>
+
+const groups: Readonly<Record<string, Group>> = { secret, webhook, proxy, inbox, receiver }
+const all = Object.keys(groups)
 
 interface Given {
   readonly url?: URL
   readonly inbox?: string
-  readonly only?: readonly FindingGroup[]
-  readonly offline?: true
-  readonly endToEnd?: string
+  readonly only?: readonly string[]
   readonly dotenv: string
   readonly json?: true
 }
-
-const checks: Readonly<Record<FindingGroup, Check>> = {
-  runtime: checkRuntime,
-  secret: checkSecret,
-  webhook: checkWebhook,
-  network: checkNetwork,
-  tls: checkTls,
-  proxy: checkProxy,
-  inbox: checkInbox,
-  receiver: checkReceiver,
-  clock: checkClock,
-  'end-to-end': checkEndToEnd,
-}
-
-/** Groups that need only this machine. */
-const offline: readonly FindingGroup[] = ['runtime', 'secret', 'inbox', 'receiver']
 
 export function defineDoctor(command: Command): void {
   command
@@ -46,18 +78,18 @@ export function defineDoctor(command: Command): void {
     .option(
       '-u, --url <url>',
       'the public address of the webhook (default: that of the webhook at the service)',
-      address,
+      webAddress('https:// or http://, as in https://example.com/telemetry'),
     )
     .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
-    .option('--only <groups>', `only these groups, separated by commas: ${groups.join(', ')}`, groupList)
-    .option('--offline', `only what needs no network: ${offline.join(', ')}`)
-    .option('--end-to-end <vin>', 'read this vehicle through the service, and wait for its message')
+    .option('--only <groups>', `only these groups, separated by commas: ${all.join(', ')}`, (text) =>
+      names(text, 'group', all),
+    )
     .addOption(dotenvOption)
     .option('--json', 'print the findings as JSON')
     .addHelpText(
       'after',
       `
-The group proxy posts test messages to the public address with WEBHOOK_SECRET. The receiver answers them and gives them to no handler.
+The group proxy posts a test message to the public address with WEBHOOK_SECRET. The receiver answers it and gives it to no handler.
 A check from this machine can pass where the service cannot get through. Only a real message proves the whole way.
 
 Environment: WEBHOOK_SECRET, SERVICE_URL, SERVICE_API_KEY, FLEETHOOK_INBOX. All are also read from .env.
@@ -66,77 +98,51 @@ Exit status: 0 no check failed, 1 a check failed, 2 bad usage.`,
     )
     .action(async () => {
       const given = command.opts<Given>()
-      const chosen = given.only ?? (given.offline ? offline : groups)
-      const findings = await diagnose(given, chosen)
-      if (given.json) console.log(jsonText({ findings }))
-      else console.log(`\n${summary(findings)}`)
-      process.exitCode = findings.some(({ status }) => status === 'fail') ? 1 : 0
+      try {
+        const about = await circumstances(given)
+        const findings: Finding[] = []
+        for (const [name, group] of Object.entries(groups)) {
+          if (!(given.only ?? all).includes(name)) continue
+          if (!given.json) console.log(colorsFor(process.stdout).bold(name))
+          for await (const finding of safely(name, group(about))) {
+            findings.push(finding)
+            if (!given.json) console.log(shown(finding))
+          }
+        }
+        console.log(given.json ? jsonText({ findings }) : `\n${summary(findings)}`)
+        process.exitCode = findings.some(({ status }) => status === 'fail') ? 1 : 0
+      } catch (error) {
+        report(error, given.json === true)
+        process.exitCode = 1
+      }
     })
 }
 
-async function diagnose(given: Given, chosen: readonly FindingGroup[]): Promise<readonly Finding[]> {
+async function circumstances(given: Given): Promise<Circumstances> {
   const variable = environment(given.dotenv)
   const [serviceUrl, apiKey] = [variable('SERVICE_URL'), variable('SERVICE_API_KEY')]
-  const inbox = inboxPath(given.inbox, variable)
-  const controller = new AbortController()
-  process.once('SIGINT', () => controller.abort())
   const client =
     serviceUrl === undefined || apiKey === undefined
       ? undefined
       : createClient({ baseUrl: serviceUrl, apiKey, timeoutMs: 10_000, retry: { attempts: 1 } })
-  const circumstances: Circumstances = {
-    variable,
-    envFile: given.dotenv,
-    url: given.url ?? (await knownUrl(client)),
-    inbox,
-    client,
-    serviceUrl,
-    ca: undefined,
-    vin: given.endToEnd,
-    signal: controller.signal,
-    ask: async (...asked) => {
-      const connection = await connect({ inbox })
-      try {
-        return await connection.ask(...asked)
-      } finally {
-        await connection.close()
-      }
-    },
-    arrived: async (test) => (await keptErrors(inbox)).tests.find((each) => each.test === test),
-    errors: async () => (await keptErrors(inbox)).errors,
-  }
-  const findings: Finding[] = []
-  for (const group of chosen) {
-    if (group === 'end-to-end' && given.endToEnd === undefined) continue
-    if (!given.json) console.log(colorsFor(process.stdout).bold(group))
-    for await (const finding of safely(group, checks[group](circumstances))) {
-      findings.push(finding)
-      if (!given.json) console.log(shown(finding))
-    }
-  }
-  return findings
+  const known = given.url?.href ?? (await client?.webhook.get().catch(() => undefined))?.url
+  const url = known !== undefined && URL.canParse(known) ? new URL(known) : undefined
+  return { variable, envFile: given.dotenv, inbox: inboxPath(given.inbox, variable), client, url }
 }
 
-async function knownUrl(client: Circumstances['client']): Promise<URL | undefined> {
-  const url = await client?.webhook.get().then(
-    (webhook) => webhook.url,
-    () => undefined,
-  )
-  return url !== undefined && URL.canParse(url) ? new URL(url) : undefined
-}
-
-/** Turns a check that throws into a finding, so that the next group still runs. */
-async function* safely(group: FindingGroup, found: AsyncIterable<Finding>): AsyncIterable<Finding> {
+/** Turns an error into a finding, so that the next group still runs. */
+async function* safely(group: string, findings: AsyncGenerator<Finding, void>): AsyncGenerator<Finding, void> {
   try {
-    yield* found
+    yield* findings
   } catch (error) {
-    const text = error instanceof FleethookError ? error.message : codeOf(error)
-    yield {
-      id: `${group}.check`,
-      status: 'fail',
-      found: `The check itself failed: ${text}`,
-      todo: 'Report this as an issue of fleethook.',
-    }
+    if (error instanceof FleethookError || error instanceof ServiceError)
+      yield fail(`${group}.error`, error.message, error.hint ?? 'Look the code up in docs/troubleshooting.md.')
+    else
+      yield fail(
+        `${group}.error`,
+        `The check itself failed: ${codeOf(error)}.`,
+        'Run the command as the user of the receiver, and look at the disk and the network.',
+      )
   }
 }
 
@@ -152,10 +158,296 @@ function shown({ id, status, found, todo }: Finding): string {
 function summary(findings: readonly Finding[]): string {
   const count = (status: Status): number => findings.filter((finding) => finding.status === status).length
   const [failed, warned, skipped] = [count('fail'), count('warn'), count('skip')]
-  if (failed === 0 && warned === 0 && skipped === 0) return 'Everything that was checked is well.'
-  return `${count('ok')} well, ${warned} to look at, ${failed} failed, ${skipped} not checked.`
+  if (failed + warned + skipped === 0) return 'All checks passed.'
+  return `${count('ok')} passed, ${warned} to look at, ${failed} failed, ${skipped} not checked.`
 }
 
-const address = webAddress('https:// or http://, as in https://example.com/telemetry')
+/** Values that our docs and examples show. */
+const exampleValues = ['a-long-random-value', 'the-new-secret', 'the-old-one', 'changeme', 'secret']
 
-const groupList = (text: string): readonly FindingGroup[] => names(text, 'group', groups)
+/** The secret, without a request. No text shows a character of it. */
+async function* secret({ variable, envFile }: Circumstances): AsyncGenerator<Finding, void> {
+  const value = variable('WEBHOOK_SECRET') ?? ''
+  const makeOne = `Make one with openssl rand -hex 32, write it into ${envFile} and set it as \`auth\` of the webhook.`
+  const problem =
+    value === ''
+      ? `WEBHOOK_SECRET is set neither in the environment nor in ${envFile}.`
+      : exampleValues.includes(value.toLowerCase())
+        ? 'The secret is the value of an example.'
+        : problemWithSecret(value)
+  if (problem !== undefined) yield fail('secret.set', problem, makeOne)
+  else if (/^["'`].*["'`]$/.test(value)) yield fail('secret.set', 'The secret is in quotes.', 'Remove the quotes.')
+  else if (value.length < 16) yield warn('secret.set', 'The secret is short enough to be guessed.', makeOne)
+  else yield ok('secret.set', `WEBHOOK_SECRET is set: ${value.length} characters`)
+}
+
+/** The most vehicles whose configs are read one by one. */
+const mostConfigs = 25
+
+/** What the service knows about this business: its webhook, and which vehicles stream. */
+async function* webhook({ client, url }: Circumstances): AsyncGenerator<Finding, void> {
+  if (client === undefined) return yield skip('webhook.set', 'SERVICE_URL and SERVICE_API_KEY are not set')
+  const stored = await client.webhook.get().catch((error: unknown) => {
+    if (error instanceof ServiceError && error.code === 'webhook_not_found') return undefined
+    throw error
+  })
+  if (stored === undefined) {
+    const text = 'The business has no webhook, so the service posts nothing.'
+    return yield fail('webhook.set', text, 'fleethook webhook set --url <url>')
+  }
+  yield ok('webhook.set', stored.url)
+  if (!stored.enabled)
+    yield fail(
+      'webhook.enabled',
+      'The webhook is paused: no message is delivered.',
+      'Run fleethook webhook set without --paused.',
+    )
+  if (url !== undefined && stored.url.replace(/\/$/, '') !== url.href.replace(/\/$/, ''))
+    yield fail(
+      'webhook.url',
+      `The service posts to ${stored.url}, and --url is ${url.href}.`,
+      `fleethook webhook set --url ${url.href}`,
+    )
+  if (!stored.auth)
+    yield fail(
+      'webhook.auth',
+      'The service sends no Authorization header. A receiver with a secret refuses every message.',
+      'Run fleethook webhook set without --no-auth.',
+    )
+  const shared = vinsOf(await client.products())
+  if (shared.length === 0)
+    return yield fail(
+      'webhook.vehicles',
+      'No customer shares a vehicle with the business.',
+      'Ask a customer to share one.',
+    )
+  const asked = shared.slice(0, mostConfigs)
+  const without: string[] = []
+  for (const each of asked) {
+    const { fields } = await client.config(each).get().catch(noFields)
+    if (Object.keys(fields).length === 0) without.push(each)
+  }
+  const some = asked.length < shared.length ? ` (the first ${asked.length} of ${shared.length})` : ''
+  if (without.length === 0)
+    return yield ok('webhook.vehicles', `${asked.length} vehicles have a streaming config${some}`)
+  const few = `${without.slice(0, 3).join(', ')}${without.length > 3 ? ', …' : ''}`
+  yield fail(
+    'webhook.vehicles',
+    `${without.length} of ${asked.length} vehicles${some} have no streaming config, so they send no data: ${few}`,
+    `fleethook config patch ${without[0]} BatteryLevel=60`,
+  )
+}
+
+function noFields(error: unknown): { readonly fields: object } {
+  if (error instanceof ServiceError && error.code === 'config_not_found') return { fields: {} }
+  throw error
+}
+
+/** What to do when there is no answer, by the beginning of the error's code. */
+const advice: readonly (readonly [RegExp, string])[] = [
+  [/^(ENOTFOUND|EAI_)/, 'Add the name to the DNS.'],
+  [/^(ECONNREFUSED|E\w*UNREACH|ETIMEDOUT)/, 'Is the proxy or receiver running, and does the firewall allow the port?'],
+  [/^(ERR_SSL|EPROTO)/, 'Does TLS end at this port?'],
+  [/^ERR_TLS_CERT_ALTNAME_INVALID/, 'Use a certificate for this name.'],
+  [/^CERT_HAS_EXPIRED/, 'Renew the certificate, and find out why it did not renew itself.'],
+  [/^UNABLE_TO/, 'Send the whole chain of a public authority: the file with the intermediates is often fullchain.pem.'],
+  [/SIGNED/, 'Use a certificate of a public authority.'],
+  [/./, 'Look at the log of the proxy and of the receiver.'],
+]
+
+/** The public address, to which a marked test message is posted as the service posts messages. */
+async function* proxy({ url, variable }: Circumstances): AsyncGenerator<Finding, void> {
+  const authorization = variable('WEBHOOK_SECRET') ?? ''
+  if (url === undefined)
+    return yield skip('proxy.answer', 'the public address is not known: give --url, or set a webhook')
+  if (problemWithSecret(authorization) !== undefined) return yield skip('proxy.answer', 'there is no usable secret')
+  const { protocol, hostname, origin } = url
+  if (protocol === 'http:' && !isLoopback(hostname))
+    return yield fail(
+      'proxy.answer',
+      `${origin} is not encrypted, so the secret was not sent: anyone on the way could read it.`,
+      'Put a proxy with TLS in front of the receiver.',
+    )
+  const headers = { 'content-type': 'application/json', 'user-agent': 'fleethook-doctor', [testHeader]: '1' }
+  const answer = await exchange(url, {
+    ...{ agent: false, headers: { ...headers, authorization } },
+    body: JSON.stringify({ fleethook: { test: randomUUID() } }),
+    // Only the built-in authorities, without those of NODE_EXTRA_CA_CERTS, as a sender does.
+    ca: [...rootCertificates],
+    signal: AbortSignal.timeout(10_000),
+  }).catch(codeOf)
+  if (typeof answer !== 'string') return yield verdict(url, answer)
+  const [, todo = ''] = advice.find(([code]) => code.test(answer)) ?? []
+  yield fail('proxy.answer', `${origin} did not answer: ${answer}.`, todo)
+}
+
+/** The form of the receiver's answers. */
+const ownAnswer = z.object({ code: z.number(), error: z.optional(z.string()), hint: z.optional(z.string()) })
+
+/** The finding for an answer to the right secret. */
+function verdict({ href, pathname }: URL, { status, headers, text }: Exchanged): Finding {
+  const wrong = (found: string, todo: string): Finding => fail('proxy.answer', found, todo)
+  if (status >= 300 && status < 400)
+    return wrong(
+      `${href} redirects to ${headers.location ?? 'another address'}. The service does not follow redirects.`,
+      'Set the final address as the webhook.',
+    )
+  const own = ownAnswer.safeParse(parsed(text)).data
+  if (own === undefined) {
+    const { server, 'content-type': type = 'no content type' } = headers
+    return wrong(
+      `Something before the receiver answered: status ${status}, ${type}${server === undefined ? '' : `, server ${String(server)}`}.`,
+      'Let the proxy pass POST requests of this path to the receiver, and check its upstream.',
+    )
+  }
+  if (status === 200 && own.code === 0)
+    return ok('proxy.answer', 'the receiver took a test message with the secret, seen from here')
+  switch (own.error) {
+    case 'authorization_missing':
+      return wrong(
+        'The receiver got no Authorization header: something on the way removes it.',
+        'Pass the header on: `proxy_set_header Authorization $http_authorization;` in nginx, `CGIPassAuth On` in Apache.',
+      )
+    case 'authorization_scheme':
+    case 'secret_wrong':
+      return wrong(
+        own.hint?.includes('two Authorization headers') || own.hint?.includes('in quotes')
+          ? own.hint
+          : 'The receiver has another secret than WEBHOOK_SECRET here, or something on the way changes the header.',
+        'Run fleethook doctor --only proxy --url http://localhost:3000 on the machine of the receiver. If that passes, let the proxy pass the header on unchanged.',
+      )
+    case 'path_unknown':
+      return wrong(`The receiver has no webhook at ${pathname}.`, 'Use the path at which the receiver is mounted.')
+  }
+  return wrong(
+    `The receiver answered ${status}: ${own.error ?? `code ${own.code}`}.`,
+    'Look this code up in docs/troubleshooting.md.',
+  )
+}
+
+/** The inbox file and its disk. Opens no database, so it may run beside a receiver. */
+async function* inbox({ inbox: given }: Circumstances): AsyncGenerator<Finding, void> {
+  const path = resolve(given)
+  const folder = dirname(path)
+  if (isMissing(folder))
+    return yield skip(
+      'inbox.file',
+      `there is no folder ${folder}: no receiver has used this inbox yet, or --inbox is missing`,
+    )
+  const refused = refusedAccess(path)
+  if (refused !== undefined) return yield fail('inbox.file', refused.message, refused.hint ?? '')
+  const file = statSync(path, { throwIfNoEntry: false })
+  if (file !== undefined) closeSync(openSync(path, 'r+'))
+  if (process.platform === 'win32' || ((file?.mode ?? 0) & 0o077) === 0)
+    yield ok('inbox.file', `${path}${file === undefined ? ': no file yet' : ''}`)
+  else yield warn('inbox.file', `Others can read ${path}. It holds positions of vehicles.`, `chmod 600 ${path}`)
+  const { bavail, bsize } = statfsSync(folder)
+  const free = Math.floor((bavail * bsize) / 1_048_576)
+  const todo = 'Free space, or lower the retention of the inbox.'
+  if (free < 64)
+    yield fail('inbox.space', `Only ${free} MiB are free. The receiver refuses messages when the disk is full.`, todo)
+  // Handled messages of a day, and dead letters.
+  else if (free < 1_280)
+    yield warn('inbox.space', `${free} MiB are free. With the default retention, the inbox can take 1,280 MiB.`, todo)
+  else yield ok('inbox.space', `${free} MiB free`)
+}
+
+/** The receiver that has the inbox, over the socket beside the file. */
+async function* receiver({ inbox: path }: Circumstances): AsyncGenerator<Finding, void> {
+  const stats = await askStats(path).catch((error: unknown) =>
+    error instanceof FleethookError ? error.message : codeOf(error),
+  )
+  if (typeof stats === 'string') return yield skip('receiver.running', `no receiver answers for ${path}: ${stats}`)
+  if (stats.draining) return yield warn('receiver.running', 'The receiver is stopping.', 'Start it again.')
+  yield ok('receiver.running', 'it answers on its control socket')
+  const { received, lastReceivedAtMs, inbox: kept } = stats
+  const hasReceived = lastReceivedAtMs !== undefined && lastReceivedAtMs > 0
+  if (hasReceived) {
+    const ago = Math.round((Date.now() - lastReceivedAtMs) / 1_000)
+    yield ok('receiver.received', `${received} messages, the last ${ago} s ago`)
+  } else
+    yield warn(
+      'receiver.received',
+      'The receiver has taken no message since it started.',
+      'Look at the groups webhook and proxy.',
+    )
+  const items = await keptErrors(path)
+  yield refusals(stats.refused, items, hasReceived)
+  yield failures(items)
+  const seconds = Math.round((kept?.oldestWaitingMs ?? 0) / 1_000)
+  const waiting = `${stats.pending.messages} messages wait`
+  yield seconds <= 60
+    ? ok('receiver.backlog', waiting)
+    : warn(
+        'receiver.backlog',
+        `${waiting}, the oldest for ${seconds} s.`,
+        'fleethook tail --errors shows handlers that fail. Slow ones need more `concurrency` or `batch`.',
+      )
+  const dead = kept?.deadLetters ?? 0
+  yield dead === 0
+    ? ok('receiver.dead', 'no dead letters')
+    : warn(
+        'receiver.dead',
+        `Messages that a handler failed for good: ${dead}.`,
+        'fleethook dead list shows the errors. Fix the handler, then fleethook dead replay.',
+      )
+  if (stats.lost > 0)
+    yield fail('receiver.lost', `Acknowledged messages that were lost: ${stats.lost}.`, 'See docs/reliability.md.')
+}
+
+const someNumber = z.optional(z.nullable(z.number()))
+/** What the checks read of the receiver's figures. */
+const statsForm = z.object({
+  draining: z.boolean(),
+  received: z.number(),
+  lost: z.number(),
+  lastReceivedAtMs: z.optional(z.number()),
+  refused: z.record(z.string(), z.number()),
+  pending: z.object({ messages: z.number() }),
+  inbox: z.optional(z.object({ oldestWaitingMs: someNumber, deadLetters: someNumber })),
+})
+
+async function askStats(path: string): Promise<z.output<typeof statsForm>> {
+  const connection = await connect({ inbox: path }, 'receiver')
+  return statsForm.parse(await connection.ask('GET', '/stats').finally(connection.close))
+}
+
+/** Refused requests by their error, without those that a doctor sent. */
+function refusals(refused: Readonly<Record<string, number>>, items: readonly Item[], hasReceived: boolean): Finding {
+  const id = 'receiver.refused'
+  const counts = Object.entries(refused)
+    .filter(([error]) => error !== 'test')
+    .toSorted(([, one], [, other]) => other - one)
+  const last = items.findLast(({ kind, isTest }) => kind === 'refused' && !isTest)
+  const cause = last?.error ?? counts[0]?.[0]
+  if (cause === undefined) return ok(id, 'nothing was refused')
+  const newest = last === undefined ? '' : ` The last was ${cause}, at ${last.at}.`
+  const found = `Refused since the start: ${counts.map(([error, count]) => `${error} ${count}`).join(', ')}.${newest}`
+  const todo = `${cause}: ${last?.hint ?? 'see docs/troubleshooting.md.'}`
+  if (!secretErrors.has(cause)) return warn(id, found, todo)
+  // A stranger can send wrong secrets too, so they are no failure while other messages arrive.
+  const choose = hasReceived ? warn : fail
+  return choose(id, found, `${todo} \`fleethook webhook set\` sends WEBHOOK_SECRET to the service.`)
+}
+
+/** The handlers that failed, by their name and topic. Without the messages of errors, which can quote a payload. */
+function failures(items: readonly Item[]): Finding {
+  const id = 'receiver.handlers'
+  const failed = items.filter(({ kind }) => kind === 'failed')
+  const byHandler = Map.groupBy(failed, ({ handler = 'the inbox', event }) =>
+    event === undefined ? handler : `${handler} (${event.topic})`,
+  )
+  if (byHandler.size === 0) return ok(id, 'no handler failed')
+  const described = [...byHandler].map(([name, each]) => {
+    const { error = '', attempt } = each.at(-1) ?? {}
+    const thrown = /^[\w.$]+/.exec(error)?.[0] ?? 'an error'
+    return `${name} threw ${thrown} ${each.length === 1 ? 'once' : `${each.length} times`}, last in attempt ${attempt}`
+  })
+  const found = `${described.slice(0, 3).join('; ')}${described.length > 3 ? '; …' : ''}.`
+  const nextAt = failed.findLast((each) => each.nextAt !== undefined)?.nextAt
+  const todo =
+    'fleethook tail --errors shows the errors, and fleethook inspect the messages. Fix the handler and restart the receiver.'
+  return nextAt !== undefined && Date.parse(nextAt) > Date.now()
+    ? fail(id, `${found} The next attempt is at ${nextAt}.`, todo)
+    : warn(id, found, todo)
+}

@@ -32,7 +32,7 @@ export function defineInspect(command: Command): void {
         })
       })
       console.log(page.url)
-      if (open) openBrowser(page.url)
+      if (open) openBrowser(page.urlForOnce)
       await ended
       await page.close()
       return true
@@ -57,16 +57,39 @@ export function dataOf(to: ConnectionOptions): (request: Request) => Promise<Res
       const { method, signal } = request
       const answer = await pass({ method, path: `${pathname}${search}`, body, signal })
       say(false, 'The receiver runs again.')
-      return new Response(answer.body, {
+      const stopped = (): void => {
+        if (!signal.aborted) say(true, stoppedLine)
+      }
+      return new Response(answer.body && untilBroken(answer.body, stopped), {
         status: answer.status,
         headers: { 'content-type': answer.headers.get('content-type') ?? '' },
       })
     } catch (error) {
-      if (!request.signal.aborted) say(true, 'The receiver stopped. Waiting until it runs again. Press Ctrl+C to end.')
+      if (!request.signal.aborted) say(true, stoppedLine)
       const text = error instanceof FleethookError ? withHint(error) : 'The receiver closed the connection.'
       return Response.json({ error: 'receiver_stopped', text }, { status: 503 })
     }
   }
+}
+
+const stoppedLine = 'The receiver stopped. Waiting until it runs again. Press Ctrl+C to end.'
+
+/** The feed ends when the receiver does. The page's server would print the error of a body with its stack. */
+function untilBroken(body: ReadableStream<Uint8Array>, broken: () => void): ReadableStream<Uint8Array> {
+  const reader = body.getReader()
+  return new ReadableStream({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read()
+        if (done) controller.close()
+        else controller.enqueue(value)
+      } catch {
+        broken()
+        controller.close()
+      }
+    },
+    cancel: (reason) => reader.cancel(reason),
+  })
 }
 
 /** Opens an address in a browser. Does nothing without a terminal or a desktop. */

@@ -78,6 +78,10 @@ const commands: Readonly<Record<string, CommandEntry>> = {
     summary: 'print or create the topics of the Kafka inbox',
     load: async () => (await import('./kafka.ts')).defineKafka,
   },
+  postgres: {
+    summary: 'print or create the tables of the Postgres inbox',
+    load: async () => (await import('./postgres.ts')).definePostgres,
+  },
   vehicles: {
     summary: 'show the newest state of vehicles',
     load: async () => (await import('./vehicles.ts')).defineVehicles,

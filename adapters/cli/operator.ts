@@ -1,7 +1,7 @@
-import { existsSync, lstatSync, statSync } from 'node:fs'
+import { lstatSync, statSync } from 'node:fs'
 import { request } from 'node:http'
+import { createInterface } from 'node:readline/promises'
 import { Readable } from 'node:stream'
-import { confirm, isCancel } from '@clack/prompts'
 import type { Command } from 'commander'
 import { type EventSourceMessage, EventSourceParserStream } from 'eventsource-parser/stream'
 import type { Hono } from 'hono'
@@ -19,7 +19,7 @@ import { controlPath } from '../inbox/sqlite/control.ts'
 import { createInboxFile } from '../inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../inbox/sqlite/options.ts'
-import { loadSqlite } from '../inbox/sqlite/file/database.ts'
+import { isMissing, loadSqlite, refusedAccess } from '../inbox/sqlite/file/database.ts'
 import { dotenvOption, environment, inboxPath, time } from './arguments.ts'
 import { parsed } from './exchange.ts'
 import { jsonText, logTo, report } from './terminal.ts'
@@ -104,36 +104,29 @@ async function run<Arguments extends unknown[], Options extends object>(
     url: options.url,
     secret: variable('FLEETHOOK_OPERATOR_SECRET'),
   }
-  let current: OperatorConnection | undefined = await connect(to, needs)
-  let reached = current.to
+  let reached: OperatorConnection['to'] = 'running'
+  // A new connection for each request: while a person thinks about a question, a receiver may start and need the file.
   const connected = async (): Promise<OperatorConnection> => {
-    current ??= await connect(to, needs)
-    reached = current.to
-    return current
+    const found = await connect(to, needs)
+    reached = found.to
+    return found
   }
   const connection: Operating['connection'] = {
     get to() {
       return reached
     },
-    ask: async (...asked) => (await connected()).ask(...asked),
+    async ask(...asked) {
+      const found = await connected()
+      return found.ask(...asked).finally(found.close)
+    },
     async *stream(...asked) {
       yield* (await connected()).stream(...asked)
     },
   }
-  /** While a person thinks about the answer, a receiver may start and needs the file. */
-  async function ask(question: string): Promise<boolean> {
-    if (current?.to === 'stopped' && options.yes !== true) {
-      await current.close()
-      current = undefined
-    }
-    return agreed(question, options)
-  }
+  if (needs === 'receiver') await connected()
   const print: Operating['print'] = (value, text) => console.log(options.json ? jsonText(value) : text())
-  try {
-    return await work({ to, connection, isJson: options.json === true, print, agreed: ask }, options, ...args)
-  } finally {
-    await current?.close()
-  }
+  const ask = (question: string): Promise<boolean> => agreed(question, options)
+  return work({ to, connection, isJson: options.json === true, print, agreed: ask }, options, ...args)
 }
 
 async function agreed(question: string, { yes }: OperatorArguments): Promise<boolean> {
@@ -141,8 +134,12 @@ async function agreed(question: string, { yes }: OperatorArguments): Promise<boo
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
     throw new FleethookError('option_invalid', `${question} Not a terminal: pass --yes.`)
   }
-  const answer = await confirm({ message: question, initialValue: false })
-  return !isCancel(answer) && answer
+  const terminal = createInterface({ input: process.stdin, output: process.stdout })
+  // Ctrl+C and Ctrl+D close it without an answer.
+  const closed = new Promise<string>((resolve) => terminal.once('close', () => resolve('')))
+  const answer = await Promise.race([terminal.question(`${question} [y/N] `), closed])
+  terminal.close()
+  return /^y(es)?$/i.test(answer.trim())
 }
 
 /** Whether a command needs a running receiver, or only its inbox file. */
@@ -181,12 +178,14 @@ export async function connect(
   needs: Needs = 'inbox',
 ): Promise<OperatorConnection> {
   if (url !== undefined) return connection('running', (asked) => overHttp(url, secret, asked))
-  if (!existsSync(inbox)) {
+  if (isMissing(inbox)) {
     if (needs === 'receiver') throw notRunning(inbox)
     throw new FleethookError('inbox_unavailable', `There is no inbox at ${inbox}.`, {
       hint: 'Name its file with --inbox or FLEETHOOK_INBOX.',
     })
   }
+  const refused = refusedAccess(inbox)
+  if (refused !== undefined) throw refused
   const socket = controlPath(inbox)
   if (isOwned(socket, inbox) && (await listens(socket)))
     return connection('running', (asked) => overSocket(socket, asked))
@@ -302,10 +301,8 @@ async function openStopped(path: string): Promise<{ readonly app: Hono; readonly
   const inboxSettings = {
     pendingMessages: undefined,
     pendingBytes: undefined,
-    overflow: 'refuse' as const,
     clock: systemClock,
     log: logTo(process.stderr),
-    onConflated: nothing,
     onFailure: nothing,
     onCapacity: nothing,
   }
@@ -321,7 +318,11 @@ async function openStopped(path: string): Promise<{ readonly app: Hono; readonly
     isDraining: () => false,
     revived: async () => {},
   })
-  const states = new VehicleStates({ store: visited(inbox.vehicles), slots: new Slots(undefined), clock: systemClock })
+  const states = new VehicleStates({
+    store: visited(inbox.vehicles),
+    slots: new Slots({ fields: undefined }),
+    clock: systemClock,
+  })
   await states.recover(unapplied, reread, lastId)
   const vehicles = states.api(async () => {})
   return { app: createOperatorApp({ ...replays, vehicles }), close: () => inbox.close() }

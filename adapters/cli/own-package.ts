@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { existsSync, readFileSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /** Found by the package's own name, because the compiled file lies elsewhere. */
@@ -12,6 +12,20 @@ export function packageVersion(): string {
   return typeof manifest === 'object' && manifest !== null && 'version' in manifest
     ? String(manifest.version)
     : 'unknown'
+}
+
+/**
+ * The tarball that npm installed this package from, or the folder when it is a checkout. `undefined`: a registry, or another
+ * package manager, which leaves no note of it.
+ */
+export function localOrigin(): string | undefined {
+  const modules = dirname(packageRoot)
+  if (basename(modules) !== 'node_modules') return packageRoot
+  const note = join(modules, '.package-lock.json')
+  if (!existsSync(note)) return undefined
+  const { packages }: { packages?: Record<string, { resolved?: string }> } = JSON.parse(readFileSync(note, 'utf8'))
+  const resolved = packages?.['node_modules/fleethook']?.resolved
+  return resolved?.startsWith('file:') ? resolve(modules, '..', resolved.slice('file:'.length)) : undefined
 }
 
 export const isOlder = (version: string, than: string): boolean =>

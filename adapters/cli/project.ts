@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { isOlder, packageRoot } from './own-package.ts'
-import { problemWithSecret } from './send/post.ts'
 
 /** A project that `fleethook init` can copy. */
 export interface Template {
@@ -20,8 +19,10 @@ export interface Template {
 interface Variable {
   readonly name: string
   readonly meaning: string
-  /** `init` makes a random value when none is given. */
+  /** A secret, by its name: `init` makes a random value. */
   readonly random: boolean
+  /** The value of another variable, or `''`. */
+  readonly otherwise: string
 }
 
 const examples = join(packageRoot, 'examples')
@@ -62,16 +63,17 @@ function ignored(files: ReadonlyMap<string, string>, environmentFile: string): s
   if (manifest.includes('"esbuild"')) lines.push('dist/')
   if (manifest.includes('"next"')) lines.push('.next/', 'next-env.d.ts')
   if (files.get('server.ts')?.includes('node:sqlite')) lines.push('*.db*')
-  if (files.get('server.ts')?.includes("'data/inbox.db'")) lines.push('data/')
+  if ([...files.values()].some((text) => text.includes("'data/inbox.db'"))) lines.push('data/')
   return `${lines.join('\n')}\n`
 }
 
-/** Reads pairs of lines: `# meaning` and `NAME=`. */
+/** Reads pairs of lines: `# meaning` and `NAME=`, or `NAME=value`. */
 function variablesOf(example: string): readonly Variable[] {
-  return [...example.matchAll(/^# (.+)\n(\w+)=/gm)].map(([, meaning = '', name = '']) => ({
+  return [...example.matchAll(/^# (.+)\n(\w+)=(.*)/gm)].map(([, meaning = '', name = '', otherwise = '']) => ({
     name,
     meaning,
     random: /_(SECRET|TOKEN)$/.test(name),
+    otherwise,
   }))
 }
 
@@ -91,39 +93,14 @@ export function projectName(folderName: string, otherwise: string): string {
   return name === '' ? otherwise : name
 }
 
-/** Why a template cannot take these variables, or `undefined`. Never shows a value. */
-export function problemWithVariables(
-  { name, environmentFile, variables }: Template,
-  given: Readonly<Record<string, string>>,
-): string | undefined {
-  const names = variables.map((variable) => variable.name)
-  for (const [variable, value] of Object.entries(given)) {
-    if (!names.includes(variable))
-      return `The template ${name} reads no variable ${variable}. It reads ${names.join(', ')}.`
-    const problem = variable === 'WEBHOOK_SECRET' ? problemWithSecret(value) : undefined
-    if (problem !== undefined) return problem
-    if (quoted(value) === undefined)
-      return `${variable} has a line break, a "$" or both kinds of quotes, and runtimes differ in how they read that from ${environmentFile}. Leave it out and write it there yourself.`
-  }
-  return undefined
-}
-
-/** The text of the file that the template's runtime reads its variables from. Makes random values that are not given. */
-function environmentOf({ variables }: Template, given: Readonly<Record<string, string>>): string {
+/** The text of the file that the template's runtime reads its variables from, with new secrets. */
+function environmentOf({ variables }: Template): string {
   return variables
-    .map(({ name, meaning, random }) => {
-      const value = given[name] ?? (random ? randomBytes(32).toString('hex') : '')
-      return `# ${meaning}\n${name}=${quoted(value) ?? ''}\n`
-    })
+    .map(
+      ({ name, meaning, random, otherwise }) =>
+        `# ${meaning}\n${name}=${random ? randomBytes(32).toString('hex') : otherwise}\n`,
+    )
     .join('')
-}
-
-/** A spelling of a value that Node, Bun, Deno and wrangler read alike, or `undefined` when there is none. */
-function quoted(value: string): string | undefined {
-  if (/^[\w./:=+@,%~?&-]*$/.test(value)) return value
-  if (/[$\r\n]/.test(value)) return undefined
-  if (!value.includes("'")) return `'${value}'`
-  return /["\\]/.test(value) ? undefined : `"${value}"`
 }
 
 interface Project {
@@ -132,7 +109,6 @@ interface Project {
   readonly name: string
   /** The version of this package, which the project depends on. */
   readonly version: string
-  readonly variables: Readonly<Record<string, string>>
 }
 
 /** Why a project cannot be written to this folder, or `undefined`. */
@@ -148,13 +124,11 @@ export function problemWithFolder(folder: string): string | undefined {
 }
 
 /** Writes the project. A file that already exists is an error. After an error, no new file is left. */
-export function writeProject({ template, folder, name, version, variables }: Project): void {
+export function writeProject({ template, folder, name, version }: Project): void {
   const { environmentFile } = template
   const files = new Map(template.files)
   files.set('package.json', manifest(files.get('package.json') ?? '{}', name, version))
-  files.set(environmentFile, environmentOf(template, variables))
-  // This step would overwrite the new secret.
-  files.set('README.md', (files.get('README.md') ?? '').replace(/^cp \S+\.example .*\n/m, ''))
+  files.set(environmentFile, environmentOf(template))
   const made: string[] = []
   try {
     for (const [path, text] of files) {
@@ -176,19 +150,26 @@ function manifest(text: string, name: string, version: string): string {
   return `${JSON.stringify({ ...given, name, dependencies: { ...given.dependencies, fleethook: `^${version}` } }, null, 2)}\n`
 }
 
-/** The commands to type next: install, then run. */
-export function nextCommands({ files }: Template): readonly [string, string] {
-  if (files.has('deno.json')) return ['deno install', 'deno task start']
-  const { scripts = {} }: { scripts?: Record<string, string> } = JSON.parse(files.get('package.json') ?? '{}')
-  if (scripts['start']?.startsWith('bun ')) return ['bun install', 'bun start']
-  const run = 'dev' in scripts ? 'npm run dev' : 'start' in scripts ? 'npm start' : 'npm test'
-  return ['npm install', run]
+/**
+ * The commands to type next, which its README begins with: install, run, and from a second terminal `send` with the right URL.
+ * `origin` is the tarball or the checkout that this package is from, which no registry may have.
+ */
+export function nextCommands({ files }: Template, version: string, origin?: string): readonly string[] {
+  const commands = /^```sh\n([^]+?fleethook send.*)/m.exec(files.get('README.md') ?? '')?.[1]?.split('\n') ?? []
+  if (origin === undefined) return commands
+  const install = origin.endsWith('.tgz')
+    ? [`npm install ${inShell(origin)}`]
+    : [`npm pack ${inShell(origin)}`, `npm install ./fleethook-${version}.tgz`]
+  return [...install, ...commands.slice(1)]
 }
+
+/** A path as a word of a shell. */
+export const inShell = (path: string): string => (/^[\w./@+-]+$/.test(path) ? path : JSON.stringify(path))
 
 /** A warning when the template's `engines` need a newer Node than this one, which cannot run its TypeScript. */
 export function nodeNeeded({ files }: Template, version: string): string | undefined {
   const manifest: { engines?: { node?: string } } = JSON.parse(files.get('package.json') ?? '{}')
-  const needed = /^>=(\d+\.\d+)$/.exec(manifest.engines?.node ?? '')?.[1]
+  const needed = /^>= ?(\d+(?:\.\d+){0,2})$/.exec(manifest.engines?.node ?? '')?.[1]
   if (needed === undefined || !isOlder(version, needed)) return undefined
   return `This template needs Node ${needed} or newer, and this is ${version}. Install a newer Node before the next step.`
 }

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
-import { existsSync, lstatSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, lstatSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
 import { constants, tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
@@ -8,6 +8,7 @@ import process from 'node:process'
 import { getSystemErrorName } from 'node:util'
 import type { Command } from 'commander'
 import { isObject } from '../../src/base/options.ts'
+import { makeFolder } from '../inbox/sqlite/control.ts'
 import { launcherVariable } from '../serve-options.ts'
 import { dotenvOption, environment, variablesIn, whole } from './arguments.ts'
 import { printError } from './terminal.ts'
@@ -32,11 +33,10 @@ export function defineRun(command: Command): void {
       `
 Holds the port, starts the program, and passes the socket on to it. A program that crashes is started again.
 SIGHUP, or fleethook reload, replaces the program with a new process without refusing a message.
-SIGTERM and SIGINT stop the program and then this command. Node runs the program.
+SIGTERM, SIGINT and the end of its terminal stop the program and then this command. Node runs the program.
 Each start of the program reads .env again.`,
     )
     .action(async (program: string, args: readonly string[], options: RunOptions) => {
-      if (process.pid === 1) runBelowShell()
       const ofPort = portFor(options)
       const held = await holdSocket(ofPort, options.hostname)
       if (typeof held === 'string') {
@@ -44,11 +44,9 @@ Each start of the program reads .env again.`,
         process.exitCode = 1
         return
       }
-      const pidFile = pidFileOf(ofPort)
-      rmSync(pidFile, { force: true })
-      writeFileSync(pidFile, String(process.pid), { flag: 'wx', mode: 0o600 })
+      const pidFile = writePidFile(ofPort)
       process.exitCode = await new Launcher(held, [program, ...args], options.dotenv).run()
-      rmSync(pidFile, { force: true })
+      if (pidFile !== undefined) rmSync(pidFile, { force: true })
       held.close()
     })
 }
@@ -59,7 +57,9 @@ export function defineReload(command: Command): void {
     .addOption(dotenvOption)
     .action((options: RunOptions) => {
       const ofPort = portFor(options)
-      const pid = runningPid(pidFileOf(ofPort))
+      const pid = pidFolders()
+        .map((folder) => runningPid(join(folder, pidFile(ofPort))))
+        .find((each) => each !== undefined)
       if (pid === undefined) {
         printError({
           message: `No fleethook run of this user holds port ${ofPort}.`,
@@ -73,32 +73,38 @@ export function defineReload(command: Command): void {
     })
 }
 
-/**
- * The first process of a container has to reap every orphan, and Node waits only for its own children. A shell that waits reaps
- * all of them. So a shell takes the place of this process and starts it again as its child.
- */
-function runBelowShell(): void {
-  const shell = '/bin/sh'
-  // Node before 22.15 cannot be replaced by another program.
-  if (typeof process.execve !== 'function' || !existsSync(shell)) return
-  const again = [process.execPath, ...process.execArgv, ...process.argv.slice(1)]
-  process.execve(shell, ['sh', '-c', reaping, 'sh', ...again], process.env)
-}
-
-/** Forwards signals, and ends with the status of the child. A signal interrupts `wait` while the child still runs. */
-const reaping = `
-"$@" <&0 &
-for signal in TERM INT HUP; do trap "kill -$signal $!" $signal; done
-while wait $!; status=$?; kill -0 $! 2>/dev/null; do :; done
-exit $status`
-
 export function portFor(options: Pick<RunOptions, 'port' | 'dotenv'>): number {
   if (options.port !== undefined) return options.port
   const given = Number(environment(options.dotenv)('PORT'))
   return Number.isInteger(given) && given >= 1 && given <= 65_535 ? given : 3000
 }
 
-const pidFileOf = (ofPort: number): string => join(tmpdir(), `fleethook-run-${userInfo().uid}-${ofPort}.pid`)
+/** Where the pid file may be: the user's runtime folder, and a folder among the temporary files that only the user can open. */
+function pidFolders(): readonly string[] {
+  const ofUser = process.env['XDG_RUNTIME_DIR']
+  return (ofUser ? [ofUser, tmpdir()] : [tmpdir()]).map((folder) => join(folder, `fleethook-run-${userInfo().uid}`))
+}
+
+const pidFile = (ofPort: number): string => `${ofPort}.pid`
+
+/** Returns the path. Without the file, everything works but `fleethook reload`. */
+function writePidFile(ofPort: number): string | undefined {
+  let why: unknown
+  for (const folder of pidFolders()) {
+    const path = join(folder, pidFile(ofPort))
+    try {
+      makeFolder(folder)
+      rmSync(path, { force: true })
+      writeFileSync(path, String(process.pid), { flag: 'wx', mode: 0o600 })
+      return path
+    } catch (error) {
+      why = error
+    }
+  }
+  const text = why instanceof Error ? why.message : String(why)
+  say(`fleethook reload will not find this process, send SIGHUP to ${process.pid} instead: ${text}`)
+  return undefined
+}
 
 /** The process in the file. Ignores a file of another user, which could name any process of this one. */
 function runningPid(path: string): number | undefined {
@@ -195,7 +201,12 @@ export class Launcher {
   /** Resolves to the exit status, when the receiver was stopped. */
   run(): Promise<number> {
     const stop = (signal: NodeJS.Signals): void => this.#stop(signal)
-    const reload = (): void => this.reload('SIGHUP')
+    const hadTerminal = hasTerminal()
+    const reload = (): void => {
+      // The kernel takes the terminal away before it sends the signal, and a shell may send the signal again.
+      if (!hadTerminal || hasTerminal()) this.reload('SIGHUP')
+      else if (this.#stopSignal === undefined) this.#stop('SIGTERM')
+    }
     process.on('SIGTERM', stop).on('SIGINT', stop).on('SIGHUP', reload)
     this.#current = this.#start()
     const ended = new Promise<number>((resolve) => {
@@ -223,7 +234,11 @@ export class Launcher {
     child.on('message', (message: unknown) => {
       if (!isObject(message)) return
       if (message['fleethook'] === 'opening') this.#takeOver(receiver)
-      if (message['fleethook'] === 'listening') this.#listening(receiver)
+      if (message['fleethook'] === 'listening') {
+        receiver.listeningSinceMs = performance.now()
+        this.#hasListened = true
+        this.#promote()
+      }
     })
     child.on('error', (error) => say(`the receiver could not be started: ${error.message}`))
     child.on('close', (status, signal) => this.#exited(receiver, status, signal))
@@ -254,12 +269,7 @@ export class Launcher {
     this.#current.child.kill('SIGTERM')
   }
 
-  #listening(receiver: ReceiverProcess): void {
-    receiver.listeningSinceMs = performance.now()
-    this.#hasListened = true
-    if (receiver === this.#next) this.#promote()
-  }
-
+  /** The new receiver is the current one as soon as it listens and the old one has ended. */
   #promote(): void {
     if (this.#current !== undefined || this.#next?.listeningSinceMs === undefined) return
     this.#current = this.#next
@@ -273,22 +283,18 @@ export class Launcher {
 
   #exited(receiver: ReceiverProcess, status: number | null, signal: NodeJS.Signals | null): void {
     const how = signal ?? `status ${status}`
-    if (receiver === this.#next) {
-      this.#next = undefined
-      if (this.#stopSignal === undefined && this.#current !== undefined) {
-        if (!this.#current.isStopping) say(`the new receiver ended with ${how}: the old one keeps running`)
-        return
-      }
-    } else {
-      this.#current = undefined
-      if (this.#next !== undefined) {
-        if (!receiver.isStopping) say(`the receiver ended with ${how}`)
-        this.#promote()
-        if (this.#stopSignal === undefined) return
-      }
-    }
+    const wasNext = receiver === this.#next
+    if (wasNext) this.#next = undefined
+    else this.#current = undefined
+    const other = this.#current ?? this.#next
     if (this.#stopSignal !== undefined) {
-      if (this.#current === undefined && this.#next === undefined) this.#end(statusOf(status, signal))
+      if (other === undefined) this.#end(statusOf(status, signal))
+      return
+    }
+    if (other !== undefined) {
+      if (wasNext && !other.isStopping) say(`the new receiver ended with ${how}: the old one keeps running`)
+      if (!wasNext && !receiver.isStopping) say(`the receiver ended with ${how}`)
+      this.#promote()
       return
     }
     const { listeningSinceMs } = receiver
@@ -318,6 +324,16 @@ export class Launcher {
       receiver.isStopping = true
       receiver.child.kill(signal)
     }
+  }
+}
+
+/** Whether a terminal controls this process. Services and containers have none. */
+function hasTerminal(): boolean {
+  try {
+    closeSync(openSync('/dev/tty', 'r'))
+    return true
+  } catch {
+    return false
   }
 }
 

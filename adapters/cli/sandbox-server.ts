@@ -1,43 +1,26 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { Agent as HttpAgent, type Server, type ServerResponse } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
-import { dirname } from 'node:path'
-import type { DatabaseSync } from 'node:sqlite'
 import { serve } from '@hono/node-server'
-import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
-import { throttled } from '../../src/base/log.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
-import type {
-  ActivityLine,
-  PostMessage,
-  SandboxOptions,
-  SandboxState,
-  SandboxStore,
-} from '../../src/service/sandbox/options.ts'
+import type { ActivityLine, PostMessage, SandboxOptions } from '../../src/service/sandbox/options.ts'
 import { createSandbox } from '../../src/service/sandbox/sandbox.ts'
-import { checkDigits } from '../../src/wire/identity.ts'
-import { isJsonObject } from '../../src/wire/record.ts'
-import { loadSqlite, type SqliteModule } from '../inbox/sqlite/file/database.ts'
 import { exchange } from './exchange.ts'
-import { colorsFor, logTo } from './terminal.ts'
+import { colorsFor } from './terminal.ts'
 
-export interface SandboxServerOptions extends Omit<SandboxOptions, 'store' | 'post' | 'clock' | 'show'> {
+interface SandboxServerOptions extends Omit<SandboxOptions, 'post' | 'clock' | 'show'> {
   readonly port: number
   readonly hostname: string
-  /** The file of the state; without it, it is in memory. */
-  readonly data: string | undefined
   /** Shows only the address and the key. */
   readonly quiet: boolean
 }
 
 /** Serves a sandbox until Ctrl+C. Rejects when it cannot listen. */
-export async function run({ port, hostname, data, quiet, ...options }: SandboxServerOptions): Promise<void> {
+export async function run({ port, hostname, quiet, ...options }: SandboxServerOptions): Promise<void> {
   const { bold, dim, yellow } = colorsFor(process.stdout)
   const made = options.apiKey === undefined ? `sandbox-${randomBytes(18).toString('base64url')}` : undefined
-  const store = data === undefined ? undefined : sqliteStore(data)
   const { post, close } = createPost()
   // Before anything is printed, because a program that reads the address may stop the command at once.
   let stopping = false
@@ -55,7 +38,6 @@ export async function run({ port, hostname, data, quiet, ...options }: SandboxSe
     apiKey: options.apiKey ?? made,
     post,
     ...(quiet ? {} : { show: showLine }),
-    ...(store === undefined ? {} : { store }),
   })
   const server = serve({ fetch: sandbox.fetch, port, hostname }) as Server // oxlint-disable-line no-unsafe-type-assertion -- no createServer is given: it is one of node:http
   tolerateStrayChunks(server)
@@ -65,7 +47,6 @@ export async function run({ port, hostname, data, quiet, ...options }: SandboxSe
     // The vehicles already drive, and would keep the process alive.
     await sandbox.close()
     close()
-    store?.close()
     throw cannotListen(cause, hostname, port)
   }
   const address = server.address()
@@ -84,7 +65,6 @@ export async function run({ port, hostname, data, quiet, ...options }: SandboxSe
   server.closeAllConnections()
   await closed
   close()
-  store?.close()
 }
 
 /** Prints a line. Failures are red, and alarms stand out. */
@@ -131,31 +111,17 @@ function cannotListen(cause: unknown, hostname: string, port: number): Fleethook
   })
 }
 
-/** What to do when a webhook refuses messages. */
-function about(status: number, headers: Readonly<Record<string, string>>): Record<string, string> {
-  if (status !== 401 && status !== 403) return {}
-  const { authorization } = headers
-  if (authorization === undefined) return { reason: 'no `auth` is set: fleethook webhook set' }
-  const digits = checkDigits(authorization)
-  return {
-    reason: `\`auth\` of the webhook has the check digits ${digits}: compare them with those that the receiver prints`,
-  }
-}
-
-/** Posts messages over connections that stay open. Reports refused messages. Checks the TLS certificate, or not, as the webhook says. */
+/** Posts messages over connections that stay open. Checks the TLS certificate, or not, as the webhook says. */
 export function createPost(): { readonly post: PostMessage; readonly close: () => void } {
   const limits = { keepAlive: true, maxSockets: 64 }
   const plain = new HttpAgent(limits)
   const checked = new HttpsAgent(limits)
   const unchecked = new HttpsAgent({ ...limits, rejectUnauthorized: false })
-  const say = throttled(logTo(process.stderr), systemClock)
 
   const post: PostMessage = async ({ url, headers, body, verify, signal }) => {
     const secure = new URL(url).protocol === 'https:'
     const agent = secure ? (verify ? checked : unchecked) : plain
     const { status } = await exchange(url, { agent, signal, headers: { ...headers }, body })
-    if (status < 200 || status > 299)
-      say.warn(`the webhook refused a message with status ${status}`, about(status, headers))
     return status
   }
 
@@ -165,74 +131,4 @@ export function createPost(): { readonly post: PostMessage; readonly close: () =
       for (const agent of [plain, checked, unchecked]) agent.destroy()
     },
   }
-}
-
-/** Keeps the state of a sandbox in a file of SQLite, readable by its owner only: the webhook's `auth` is in it. */
-export function sqliteStore(path: string): SandboxStore & { readonly close: () => void } {
-  const database = openFile(path)
-  const select = database.prepare('SELECT state FROM sandbox')
-  const write = database.prepare(
-    'INSERT INTO sandbox (id, state) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state',
-  )
-  return {
-    load() {
-      const text = select.get()?.['state']
-      return typeof text === 'string' ? stateIn(text, path) : undefined
-    },
-    save: (state) => void write.run(JSON.stringify(state)),
-    close: () => database.close(),
-  }
-}
-
-function openFile(path: string): DatabaseSync {
-  // First, so that no file is left where SQLite is missing.
-  const { DatabaseSync } = sqlite()
-  try {
-    mkdirSync(dirname(path), { recursive: true })
-    closeSync(openSync(path, 'a', 0o600))
-    const database = new DatabaseSync(path)
-    // Locked until the process ends, so that a second sandbox cannot change the same file.
-    database.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL')
-    database.exec('BEGIN EXCLUSIVE; COMMIT')
-    database.exec(
-      'CREATE TABLE IF NOT EXISTS sandbox (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL) STRICT',
-    )
-    return database
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause)
-    if (/database is locked/.test(why)) {
-      throw new FleethookError('inbox_locked', `Another sandbox uses ${path}.`, {
-        hint: 'Stop it, or give --data another file.',
-        cause,
-      })
-    }
-    throw new FleethookError('inbox_unavailable', `The sandbox cannot keep its state in ${path}: ${why}.`, {
-      hint: 'Give --data another file.',
-      cause,
-    })
-  }
-}
-
-function sqlite(): SqliteModule {
-  try {
-    return loadSqlite()
-  } catch (cause) {
-    // The error of `loadSqlite` is about an inbox.
-    throw new FleethookError(
-      'option_invalid',
-      `--data needs \`node:sqlite\`, and this runtime (${process.version}) does not have it.`,
-      {
-        hint: 'Run Node 22.13 or later, Bun 1.4 or later or Deno 2.9 or later, or leave out --data to keep the state in memory.',
-        cause,
-      },
-    )
-  }
-}
-
-function stateIn(text: string, path: string): SandboxState {
-  const value: unknown = JSON.parse(text)
-  if (isJsonObject(value) && isJsonObject(value['vehicles']) && 'defaultFields' in value) {
-    return value as unknown as SandboxState // oxlint-disable-line no-unsafe-type-assertion -- written by this store
-  }
-  throw new FleethookError('option_invalid', `${path} is not the state of a sandbox.`)
 }

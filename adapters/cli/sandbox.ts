@@ -1,4 +1,4 @@
-import { type Command, Option } from 'commander'
+import type { Command } from 'commander'
 import type { FieldSetting } from '../../src/service/client/config.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { defined } from '../../src/base/options.ts'
@@ -10,16 +10,12 @@ interface Given {
   readonly port: number
   readonly hostname: string
   readonly allowLocal?: true
-  readonly data?: string
   readonly vehicles: number
   readonly sites: number
-  readonly commands: 'all' | 'charging' | 'none'
-  readonly energyCommands: boolean
   readonly seed: number
   readonly startAt?: Date
   readonly speed: number
   readonly stream?: Readonly<Record<string, FieldSetting>>
-  readonly firmware: 'today' | 'mixed' | 'old'
   readonly streamMinutes: number
   readonly rateLimit?: number
   readonly quiet?: true
@@ -35,15 +31,8 @@ export function defineSandbox(command: Command): void {
     .option('-p, --port <n>', 'the port; 0 takes any free port', whole(0, 65_535), 4_000)
     .option('--hostname <name>', 'the address to listen on', '127.0.0.1')
     .option('--allow-local', 'accept a webhook on this machine (loopback), which the real service refuses')
-    .option('--data <file>', 'keep the webhook, configs and shared vehicles in an SQLite file (default: in memory)')
     .option('--vehicles <n>', 'number of shared vehicles', whole(0, 1_000), 3)
     .option('--sites <n>', 'number of shared energy sites', whole(0, 100), 1)
-    .addOption(
-      new Option('--commands <access>', 'the vehicle commands that the business may send')
-        .choices(['all', 'charging', 'none'])
-        .default('all'),
-    )
-    .option('--no-energy-commands', 'the business asked for no commands to energy sites')
     .option(
       '--stream <settings...>',
       'what the vehicles stream from the start, for instance BatteryLevel=60,delta=1 Location=10 (default: nothing)',
@@ -52,11 +41,6 @@ export function defineSandbox(command: Command): void {
     .option('--seed <n>', 'the same seed gives the same vehicles', whole(0, 0x7fff_ffff), 1)
     .option('--start-at <time>', 'when the vehicles wake up, ISO 8601 (default: now)', time)
     .option('--speed <n>', 'vehicle seconds per second; 0: time passes only by /sandbox/clock', number(0, 1_000), 1)
-    .addOption(
-      new Option('--firmware <age>', 'old firmware writes values as text; mixed: every third vehicle')
-        .choices(['today', 'mixed', 'old'])
-        .default('today'),
-    )
     .option('--stream-minutes <n>', 'the service ends a stream after this time; 0: never', number(0, 1_440), 5)
     .option(
       '--rate-limit <n>',
@@ -73,10 +57,10 @@ Without it, the command makes a new key and prints it.
 
 Examples:
   fleethook sandbox --allow-local --stream BatteryLevel=60 Location=10
-  fleethook sandbox --allow-local --speed 0 --seed 7 --data sandbox.db
-  fleethook sandbox --firmware old --stream-minutes 0.1 --rate-limit 60
+  fleethook sandbox --allow-local --speed 0 --seed 7
+  fleethook sandbox --stream-minutes 0.1 --rate-limit 60
 
-Exit status: 0 after Ctrl+C, 1 it could not listen or use the --data file, 2 bad usage.`,
+Exit status: 0 after Ctrl+C, 1 it could not listen, 2 bad usage.`,
     )
     .action(async () => {
       const given = command.opts<Given>()
@@ -87,14 +71,11 @@ Exit status: 0 after Ctrl+C, 1 it could not listen or use the --data file, 2 bad
           apiKey,
           port: given.port,
           hostname: given.hostname,
-          data: given.data,
           allowLocal: given.allowLocal ?? false,
           vehicles: given.vehicles,
           energySites: given.sites,
-          commands: { vehicle: given.commands, energy: given.energyCommands },
           seed: given.seed,
           speed: given.speed,
-          firmware: given.firmware,
           streamMinutes: given.streamMinutes,
           quiet: given.quiet ?? false,
           ...defined({ rateLimit: given.rateLimit, startAt: given.startAt?.getTime() }),

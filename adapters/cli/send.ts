@@ -1,13 +1,35 @@
+import { Agent as HttpAgent } from 'node:http'
+import { Agent as HttpsAgent } from 'node:https'
+import { createHistogram } from 'node:perf_hooks'
+import { setTimeout } from 'node:timers/promises'
 import { type Command, Option } from 'commander'
+import prettyMs from 'pretty-ms'
 import type { Format, WireTopic } from '../../src/events/event.ts'
+import { escapeControls } from '../../src/events/summarize.ts'
+import { secretErrors } from '../../src/receiver/refusals.ts'
+import { createFleet } from '../../src/service/fleet/fleet.ts'
+import { type SimulatedMessage, wireMessage } from '../../src/service/fleet/messages.ts'
 import { maxVins } from '../../src/service/fleet/vin.ts'
+import { networkHint } from '../../src/service/sandbox/activity.ts'
+import { authorization } from '../../src/wire/encode.ts'
 import { wireTopics } from '../../src/wire/envelope.ts'
-import { dotenvOption, environment, formats, number, time, topicList, webAddress, whole } from './arguments.ts'
-import { problemWithSecret, type SendOptions } from './send/post.ts'
+import {
+  dotenvOption,
+  environment,
+  formats,
+  number,
+  problemWithSecret,
+  time,
+  topicList,
+  variablesIn,
+  webAddress,
+  whole,
+} from './arguments.ts'
+import { codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
+import { type Colors, colorsFor, jsonText } from './terminal.ts'
 
 interface Given {
   readonly url: URL
-  readonly secret?: string
   readonly format: Format | 'all'
   readonly topic?: readonly WireTopic[]
   readonly vins: number
@@ -15,25 +37,52 @@ interface Given {
   readonly count: number
   readonly seed: number
   readonly startAt?: Date
-  readonly concurrency: number
-  readonly timeout: number
-  readonly insecure?: true
-  readonly quiet?: true
   readonly json?: true
   readonly dotenv: string
 }
+
+/** The output of `--json`. */
+export interface SendResult {
+  readonly sent: number
+  readonly accepted: number
+  readonly refused: number
+  readonly failed: number
+  readonly vins: number
+  readonly seed: number
+  /** ISO 8601. The same seed and start make the same messages. */
+  readonly startAt: string
+  readonly stopped: 'interrupted' | 'unreachable' | null
+  readonly elapsedMs: number
+  readonly perSecond: number
+  /** Response times. `null` when nothing was answered. */
+  readonly ackMs: { readonly p50: number; readonly p95: number; readonly p99: number; readonly max: number } | null
+  /** Refusals and network errors by kind, the most frequent first. */
+  readonly problems: readonly Readonly<Problem>[]
+}
+
+/** A kind of refusal or network error. */
+interface Problem {
+  readonly what: string
+  readonly hint: string
+  count: number
+}
+
+/** Messages that wait for an answer, or for the one before them of their vehicle. */
+const mostOpen = 256
+/** The time to wait for an answer, in milliseconds. */
+const timeoutMs = 10_000
+/** If this many messages at the start all fail, nothing listens at the address. */
+const hopeless = 20
+/** A server can use new words for every refusal. */
+const mostKinds = 50
 
 export function defineSend(command: Command): void {
   command
     .description(
       'Posts the messages of a simulated fleet to a receiver, as the service does: each message once, in order per vehicle, ' +
-        'with the secret in the Authorization header. Reports what was accepted and how fast.',
+        'with WEBHOOK_SECRET in the Authorization header, if it is set. Reports what was accepted and how fast.',
     )
     .option('-u, --url <url>', 'the address of the receiver', url, new URL('http://localhost:3000'))
-    .option(
-      '-s, --secret <secret>',
-      'the `auth` of the webhook (default: WEBHOOK_SECRET; without it no header is sent)',
-    )
     .addOption(dotenvOption)
     .addOption(
       new Option('-f, --format <format>', 'the payload format; "all" uses them in turn')
@@ -50,11 +99,7 @@ export function defineSend(command: Command): void {
       'when the fleet wakes up, ISO 8601 (default: early enough that the last message is from now)',
       time,
     )
-    .option('--concurrency <n>', 'POSTs at once; a vehicle has at most one', whole(1, 10_000), 64)
-    .option('--timeout <ms>', 'time to wait for an answer', whole(1, 600_000), 10_000)
-    .option('--insecure', 'do not check the TLS certificate')
-    .option('-q, --quiet', 'print only the summary')
-    .option('--json', 'print only the summary, as one JSON object')
+    .option('--json', 'print the summary as JSON')
     .addHelpText(
       'after',
       `
@@ -69,31 +114,248 @@ Exit status: 0 everything was accepted, 1 something was refused or failed, 2 bad
     )
     .action(async () => {
       const given = command.opts<Given>()
-      const secret = given.secret ?? environment(given.dotenv)('WEBHOOK_SECRET')
-      // Not checked by a parser of the option: commander would print the value.
+      const secret = environment(given.dotenv)('WEBHOOK_SECRET')
       const problem = secret === undefined ? undefined : problemWithSecret(secret)
       if (problem !== undefined) command.error(`error: ${problem}`)
-      const { run } = await import('./send/run.ts')
-      process.exitCode = await run(options({ ...given, ...(secret === undefined ? {} : { secret }) }))
+      const result = await send({ ...given, count: given.count === 0 ? Infinity : given.count }, secret)
+      console.log(given.json ? jsonText(result) : summary(result, given.rate, colorsFor(process.stdout)))
+      process.exitCode = result.accepted < result.sent ? 1 : 0
     })
 }
 
-function options(given: Given): SendOptions {
+const url = webAddress('http:// or https://, as in http://localhost:3000/telemetry')
+
+/** Sends the messages, and resolves when the last one is answered. */
+async function send(given: Given, secret: string | undefined): Promise<SendResult> {
+  const { vins, seed, rate } = given
+  const startAt = given.startAt?.getTime() ?? wakesUpAt(given, Date.now())
+  const { post, close } = createPost(given, secret)
+  const over = new AbortController()
+  const total = { sent: 0, accepted: 0, refused: 0, failed: 0 }
+  const problems = new Map<string, Problem>()
+  const ackMicros = createHistogram()
+  let stopped: SendResult['stopped'] = null
+  const stop = (why: 'interrupted' | 'unreachable'): void => {
+    stopped ??= why
+    over.abort()
+  }
+  const interrupt = (): void => {
+    // The first Ctrl+C waits for answers, the second ends at once.
+    if (stopped === 'interrupted') process.exit(130)
+    stop('interrupted')
+  }
+  process.on('SIGINT', interrupt).on('SIGTERM', interrupt)
+
+  const startedAt = performance.now()
+  const lastAt = await sendAll(given, startAt, over.signal, async (event, format) => {
+    const { kind, ackMs, what, hint } = await post(JSON.stringify(wireMessage(event, format)), format)
+    total.sent++
+    total[kind]++
+    if (ackMs !== undefined) ackMicros.record(Math.max(1, Math.round(ackMs * 1_000)))
+    if (kind !== 'accepted') {
+      const name = problems.size < mostKinds ? what : 'other'
+      const problem = problems.get(name) ?? { what: name, hint, count: 0 }
+      problem.count++
+      problems.set(name, problem)
+    }
+    if (total.failed === total.sent && total.sent >= hopeless) stop('unreachable')
+  })
+  const elapsedMs = performance.now() - startedAt
+  process.off('SIGINT', interrupt).off('SIGTERM', interrupt)
+  close()
+
+  const ack = (percentile: number): number => ackMicros.percentile(percentile) / 1_000
+  // The interval after the last message belongs to it.
+  const spanMs = Math.max(lastAt - startedAt, (1_000 * (total.sent - 1)) / rate) + 1_000 / rate
   return {
-    url: given.url,
-    secret: given.secret,
-    formats: given.format === 'all' ? formats : [given.format],
-    topics: given.topic ?? wireTopics,
-    vins: given.vins,
-    ratePerSecond: given.rate,
-    count: given.count === 0 ? Infinity : given.count,
-    seed: given.seed,
-    startAt: given.startAt?.getTime(),
-    concurrency: given.concurrency,
-    timeoutMs: given.timeout,
-    checkCertificate: !given.insecure,
-    output: given.json ? 'json' : given.quiet ? 'quiet' : 'progress',
+    ...total,
+    vins,
+    seed,
+    startAt: new Date(startAt).toISOString(),
+    stopped,
+    elapsedMs: rounded(elapsedMs),
+    perSecond: rounded((1_000 * total.sent) / spanMs),
+    ackMs: ackMicros.count === 0 ? null : { p50: ack(50), p95: ack(95), p99: ack(99), max: ackMicros.max / 1_000 },
+    problems: [...problems.values()].toSorted((a, b) => b.count - a.count),
   }
 }
 
-const url = webAddress('http:// or https://, as in http://localhost:3000/telemetry')
+/**
+ * Starts each message at its time, whether or not others were answered: a slow receiver gets as many messages as a fast one, as far as
+ * the order of each vehicle allows. Resolves to the time at which the last one was due, when the last one is answered.
+ */
+async function sendAll(
+  given: Given,
+  startAt: number,
+  signal: AbortSignal,
+  sendOne: (event: SimulatedMessage['event'], format: Format) => Promise<void>,
+): Promise<number> {
+  const inTurn = given.format === 'all' ? formats : [given.format]
+  const lanes = new Map<string, Promise<void>>()
+  const startedAt = performance.now()
+  let lastAt = startedAt
+  let [open, taken] = [0, 0]
+  let closed = (): void => {}
+  const go = async (event: SimulatedMessage['event'], format: Format): Promise<void> => {
+    if (!signal.aborted) {
+      lastAt = performance.now()
+      await sendOne(event, format)
+    }
+    open--
+    closed()
+  }
+  for (const { event } of simulated(given, startAt)) {
+    const format = inTurn[taken % inTurn.length]
+    if (taken >= given.count || signal.aborted || format === undefined) break
+    const early = startedAt + (1_000 * taken) / given.rate - performance.now()
+    taken++
+    if (early > 0) await setTimeout(early, undefined, { signal }).catch(() => {})
+    while (open >= mostOpen) await new Promise<void>((resolve) => (closed = resolve))
+    if (signal.aborted) break
+    open++
+    const before = lanes.get(event.vin) ?? Promise.resolve()
+    const done = before.then(() => go(event, format))
+    lanes.set(event.vin, done)
+  }
+  await Promise.all(lanes.values())
+  return lastAt
+}
+
+/** The number of messages that are simulated to find out how early the fleet must wake up. */
+const lookAhead = 200_000
+
+/**
+ * When the rate is higher than these vehicles would send on their own, their time passes faster than ours. The fleet then wakes up
+ * in the past, so that its last message is from now and none is from the future.
+ */
+function wakesUpAt(given: Given, now: number): number {
+  if (!Number.isFinite(given.count)) return now
+  const most = Math.min(given.count, lookAhead)
+  let last = now
+  let seen = 0
+  for (const { at } of simulated(given, now)) {
+    last = at
+    if (++seen >= most) break
+  }
+  return now - Math.max(0, last - now - (1_000 * most) / given.rate)
+}
+
+function* simulated({ vins, seed, topic = wireTopics }: Given, startAt: number): Generator<SimulatedMessage> {
+  for (const message of createFleet({ vins, seed, startAt, firmware: 'mixed' })) {
+    if (topic.includes(message.event.topic)) yield message
+  }
+}
+
+interface Outcome {
+  readonly kind: 'accepted' | 'refused' | 'failed'
+  /** `undefined`: there was no answer. */
+  readonly ackMs?: number
+  readonly what: string
+  readonly hint: string
+}
+
+/** The sender's side of the webhook. Its connections stay open. */
+function createPost(
+  { url: to, dotenv }: Given,
+  secret: string | undefined,
+): { readonly post: (body: string, format: Format) => Promise<Outcome>; readonly close: () => void } {
+  const agent = to.protocol === 'https:' ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true })
+  const secretHint = hintAboutSecret(dotenv, secret)
+  return {
+    async post(body, format) {
+      const headers = {
+        'content-type': 'application/json',
+        'user-agent': 'fleethook-send',
+        ...(secret === undefined ? {} : { authorization: authorization(secret, format) }),
+      }
+      const signal = AbortSignal.timeout(timeoutMs)
+      try {
+        const answer = await exchange(to, { agent, headers, body, signal })
+        const { status, ms: ackMs, text } = answer
+        // A page of an app has taken no message.
+        if (status >= 200 && status < 300 && !isPage(text)) return { kind: 'accepted', ackMs, what: '', hint: '' }
+        return { kind: 'refused', ackMs, ...refusalOf(answer, to, secretHint) }
+      } catch (error) {
+        const code = signal.aborted ? 'TIMEOUT' : codeOf(error)
+        return { kind: 'failed', what: code, hint: networkHint(code) }
+      }
+    },
+    close: () => agent.destroy(),
+  }
+}
+
+const isPage = (text: string): boolean => /^\s*<(!doctype|html)/i.test(text)
+
+/** What `send` adds to the receiver's own hint when the secret is refused. */
+function hintAboutSecret(dotenv: string, secret: string | undefined): string {
+  if (secret === undefined) return 'No secret was sent: set WEBHOOK_SECRET in the environment or in .env.'
+  const written = variablesIn(dotenv)['WEBHOOK_SECRET']
+  const different = written && written !== secret ? `, and ${dotenv} has another one` : ''
+  return `The secret that was sent is from ${process.env['WEBHOOK_SECRET'] ? `the environment${different}` : dotenv}.`
+}
+
+function refusalOf(answer: Exchanged, to: URL, secretHint: string): Pick<Outcome, 'what' | 'hint'> {
+  const { status, text } = answer
+  const { error, code, hint, text: words = text.split('\n', 1)[0] } = Object(parsed(text))
+  const said = typeof error === 'string' ? error : isPage(text) ? 'an HTML page' : String(words).slice(0, 120)
+  const own = typeof hint === 'string' ? hint : code === undefined ? foreignHint(answer, to) : ''
+  return {
+    what: printable(`${status} ${said}${typeof code === 'number' ? ` (code ${code})` : ''}`),
+    hint: printable(secretErrors.has(said) ? `${own} ${secretHint}` : own),
+  }
+}
+
+/** What to try when something other than a receiver has answered. */
+function foreignHint({ status, headers: { location } }: Exchanged, { origin, pathname }: URL): string {
+  if (location !== undefined && status >= 300 && status < 400)
+    return `It redirects to ${location}: the service does not follow redirects, so give the final address.`
+  if (status !== 404 && status >= 300) return ''
+  const other = pathname === '/' ? '/telemetry' : '/'
+  return `A server answers there, and no receiver is at ${pathname}. Give the path at which it is mounted, for instance --url ${origin}${other}`
+}
+
+/** Text from a server in one line, without control characters for a terminal. */
+const printable = (text: string): string => escapeControls(text.replaceAll(/\s+/g, ' ').trim())
+
+/** The summary for people: the outcomes, the speed, and what to do about problems. */
+function summary(result: SendResult, asked: number, colors: Colors): string {
+  const { perSecond: achieved, ackMs, elapsedMs, problems, vins, seed, startAt } = result
+  const lines = ['', verdict(result, colors), '']
+  for (const { count, what, hint } of problems)
+    lines.push(`  ${colors.red(`${grouped(count)} × ${what}`)}`, `      ${hint}`)
+  if (problems.length > 0)
+    lines.push('  The service sends each message once. A message that the receiver does not accept is lost.', '')
+  if (ackMs === null) return lines.join('\n')
+  const keptUp = achieved >= 0.97 * asked
+  const speed = keptUp
+    ? `${perSecond(achieved)}, as asked`
+    : `${perSecond(achieved)} of the ${perSecond(asked)} asked for`
+  lines.push(`  rate  ${speed}, in ${prettyMs(elapsedMs, { unitCount: 2 })}`)
+  if (!keptUp) lines.push('        Vehicles waited for answers. Try more --vins.')
+  const times = (['p50', 'p95', 'p99', 'max'] as const).map((name) => `${name} ${duration(ackMs[name])}`)
+  lines.push(`  ack   ${times.join(' · ')}`)
+  lines.push(colors.dim(`  again --seed ${seed} --vins ${vins} --start-at ${startAt}`), '')
+  return lines.join('\n')
+}
+
+function verdict({ sent, accepted, refused, failed, stopped }: SendResult, { bold, green, red }: Colors): string {
+  const reasons = { interrupted: 'Stopped. ', unreachable: 'Stopped: the receiver cannot be reached. ' }
+  const ended = stopped === null ? '' : reasons[stopped]
+  if (sent === 0) return bold(`${ended}Nothing was sent.`)
+  const all = sent === 1 ? 'The message was accepted.' : `All ${grouped(sent)} messages were accepted.`
+  if (accepted === sent) return `${green('✔')} ${bold(ended + all)}`
+  const fates = `${grouped(accepted)} accepted, ${grouped(refused)} refused, ${grouped(failed)} failed`
+  return `${red('✖')} ${bold(`${ended}${grouped(sent)} sent:`)} ${fates}.`
+}
+
+const rounded = (value: number): number => Math.round(value * 1_000) / 1_000
+
+/** A number with separated thousands: `12,500`. */
+const grouped = (value: number): string => value.toLocaleString('en-US')
+
+/** A rate: `1,250/s`, `99.8/s`. */
+const perSecond = (value: number): string =>
+  `${value.toLocaleString('en-US', { maximumFractionDigits: value >= 99.95 ? 0 : value < 1 ? 2 : 1 })}/s`
+
+/** A response time: `0.8ms`, `120ms`, `3.4s`. */
+const duration = (ms: number): string => prettyMs(ms, { millisecondsDecimalDigits: ms < 9.95 ? 1 : 0 })

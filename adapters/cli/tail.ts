@@ -4,39 +4,41 @@ import prettyMs from 'pretty-ms'
 import * as z from 'zod/mini'
 import { defined } from '../../src/base/options.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
+import { isJsonObject } from '../../src/wire/record.ts'
 import { whole } from './arguments.ts'
-import type { ArrivedTest, KeptError } from './doctor/check.ts'
 import { connect, operates } from './operator.ts'
 import { type Colors, colorsFor, escapeJson } from './terminal.ts'
 
-const item = z.looseObject({
-  kind: z.string(),
-  at: z.string(),
-  id: z.optional(z.string()),
-  vin: z.optional(z.nullable(z.string())),
+/** An item of a receiver's feed, as JSON. Only some kinds have the optional members. */
+export interface Item {
+  readonly kind: string
+  readonly at: string
+  readonly id?: string
+  readonly vin?: string | null
   /** What `summarize` says of the event. */
-  line: z.optional(z.string()),
-  event: z.optional(z.looseObject({ topic: z.string() })),
-  outcome: z.optional(z.string()),
-  lagMs: z.optional(z.number()),
-  error: z.optional(z.string()),
-  handler: z.optional(z.string()),
-  attempt: z.optional(z.number()),
-  attempts: z.optional(z.number()),
-  nextAt: z.optional(z.string()),
-  status: z.optional(z.number()),
-  hint: z.optional(z.string()),
-  isTest: z.optional(z.boolean()),
-  vins: z.optional(z.array(z.string())),
-  count: z.optional(z.number()),
-  test: z.optional(z.string()),
-  bytes: z.optional(z.number()),
-  encoding: z.optional(z.string()),
-  headers: z.optional(z.array(z.looseObject({ name: z.string(), length: z.number() }))),
-})
-const batch = z.looseObject({ items: z.array(item), missed: z.optional(z.number()) })
+  readonly line?: string
+  readonly event?: { readonly topic: string; readonly vin?: string }
+  readonly outcome?: string
+  readonly lagMs?: number
+  readonly error?: string
+  readonly handler?: string
+  readonly attempt?: number
+  readonly attempts?: number
+  readonly nextAt?: string
+  readonly status?: number
+  readonly hint?: string
+  readonly isTest?: boolean
+  readonly vins?: readonly string[]
+  readonly count?: number
+  readonly test?: string
+  readonly bytes?: number
+  readonly encoding?: string
+  readonly headers?: readonly { readonly name: string; readonly length: number }[]
+}
 
-type Item = z.output<typeof item>
+const isItem = (value: unknown): boolean =>
+  isJsonObject(value) && typeof value['kind'] === 'string' && typeof value['at'] === 'string'
+const batch = z.object({ items: z.array(z.custom<Item>(isItem)), missed: z.optional(z.number()) })
 
 interface Given {
   readonly vin?: string
@@ -68,17 +70,22 @@ export function defineTail(command: Command): void {
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
       const show = isJson ? showJson : showLines(colorsFor(process.stdout), ended.signal)
       let since: string | undefined
+      const kept: Item[] = []
       let isLost = false
       while (!ended.signal.aborted) {
         const query = new URLSearchParams(defined({ vin, topic, errors: errors && 'true', since }))
         try {
           for await (const { id, data } of connection.stream(`/feed?${query}`, ended.signal)) {
             const { items, missed = 0 } = batch.parse(JSON.parse(data))
-            const isFirst = since === undefined
-            since = id ?? since
             if (isLost) console.error('The receiver runs again.')
             isLost = false
-            show(isFirst ? items.slice(items.length - last) : items, missed)
+            if (since !== undefined) show(items, missed)
+            else {
+              // The kept items can come in several parts. The last one has the cursor.
+              kept.push(...items)
+              if (id !== undefined) show(kept.slice(Math.max(0, kept.length - last)), missed)
+            }
+            since = id ?? since
           }
         } catch (error) {
           if (since === undefined && !ended.signal.aborted) throw error
@@ -132,7 +139,7 @@ function lineOf(one: Item, colors: Colors): string {
   return `${paint(outcome.padEnd(10))} ${measure.padStart(7)}  ${textOf(one)}`
 }
 
-function headOf({ kind, outcome = '', lagMs, status, attempt, attempts }: Item, colors: Colors): Head {
+function headOf({ kind, isTest, outcome = '', lagMs, status, attempt, attempts }: Item, colors: Colors): Head {
   const lag = lagMs === undefined ? '' : prettyMs(lagMs, { compact: true })
   switch (kind) {
     case 'received':
@@ -144,7 +151,7 @@ function headOf({ kind, outcome = '', lagMs, status, attempt, attempts }: Item, 
     case 'dead':
       return [colors.red, 'dead', attempts === 1 ? '1 run' : `${attempts} runs`]
     case 'refused':
-      return [colors.red, 'refused', status === 0 ? '' : String(status)]
+      return [isTest ? colors.cyan : colors.red, isTest ? 'test' : 'refused', status === 0 ? '' : String(status)]
     default:
       return [kind === 'test' ? colors.cyan : colors.magenta, kind, '']
   }
@@ -154,10 +161,10 @@ type Head = readonly [paint: (text: string) => string, outcome: string, measure:
 
 function textOf(one: Item): string {
   const { kind, at, id = '', vin, line, event, error = '', handler, nextAt, hint, vins = [], count } = one
-  const about = [at.slice(11, 19), vin ?? vinOf(event), event?.topic].filter((part) => part !== undefined).join(' ')
+  const about = [at.slice(11, 19), vin ?? event?.vin, event?.topic].filter((part) => part !== undefined).join(' ')
   switch (kind) {
     case 'refused': {
-      if (one.isTest) return escapeControls(`${about} ${error}: a test of fleethook doctor`)
+      if (one.isTest) return escapeControls(`${about} a request of fleethook doctor was refused: ${error}`)
       const [first, ...others] = vins
       const lost = first === undefined ? '' : ` Lost: ${first}${others.length > 0 ? ` and ${others.length} more` : ''}.`
       const number = count === undefined || count === 1 ? '' : ` (${count} since the start)`
@@ -180,17 +187,11 @@ function textOf(one: Item): string {
   }
 }
 
-function vinOf(event: Item['event']): string | undefined {
-  return typeof event?.['vin'] === 'string' ? event['vin'] : undefined
-}
-
 /** The time to read the kept items of the feed, in milliseconds. The feed sends them at once. */
 const feedMs = 5_000
 
-/** The test messages and errors that the receiver's feed has kept, oldest first. */
-export async function keptErrors(
-  inbox: string,
-): Promise<{ readonly tests: readonly (ArrivedTest & { readonly test: string })[]; readonly errors: KeptError[] }> {
+/** The test messages and errors that the receiver's feed has kept, oldest first. Rejects when no receiver runs. */
+export async function keptErrors(inbox: string): Promise<readonly Item[]> {
   const { stream } = await connect({ inbox }, 'receiver')
   const items: Item[] = []
   for await (const { id, data } of stream('/feed?errors=true', AbortSignal.timeout(feedMs))) {
@@ -198,12 +199,5 @@ export async function keptErrors(
     // The last part of the kept items has the cursor.
     if (id !== undefined) break
   }
-  return {
-    tests: items.flatMap(({ test, bytes = 0, headers = [] }) => (test === undefined ? [] : [{ test, bytes, headers }])),
-    errors: items.flatMap(({ kind, at, error, hint, isTest = false, handler, event, attempt = 0, nextAt }) =>
-      error === undefined || (kind !== 'refused' && kind !== 'failed')
-        ? []
-        : [{ kind, at, error, hint, isTest, handler, topic: event?.topic, attempt, nextAt }],
-    ),
-  }
+  return items
 }

@@ -69,7 +69,8 @@ export function columns(rows: readonly (readonly string[])[]): string {
 
 /** Rows under a heading. A line that is wider than the terminal is cut. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const width = process.stdout.isTTY ? process.stdout.columns : Infinity
+  // A terminal without a size has 0 columns.
+  const width = (process.stdout.isTTY && process.stdout.columns) || Infinity
   return columns([head, ...rows])
     .split('\n')
     .map((line) => (line.length > width ? `${line.slice(0, width - 1)}…` : line))

@@ -21,11 +21,13 @@ const listed = z.looseObject({
 const field = z.object({
   value: z.optional(z.unknown()),
   at: z.string(),
+  since: z.string(),
   ageMs: z.number(),
   isCertain: z.boolean(),
   invalidSince: z.exactOptional(z.string()),
 })
-const report = z.looseObject({ ...known, fields: z.record(z.string(), field) })
+const timer = z.object({ edge: z.string(), since: z.string(), dueAt: z.string() })
+const report = z.looseObject({ ...known, fields: z.record(z.string(), field), timers: z.array(timer) })
 
 interface Listing {
   readonly limit: number
@@ -35,7 +37,7 @@ interface Listing {
 export function defineVehicles(command: Command): void {
   command
     .description(
-      'Lists the vehicles whose newest state the receiver keeps (its option `vehicles`), or shows the newest value of each field of ' +
+      'Lists the vehicles whose newest state the receiver keeps (its part `vehicles`), or shows the newest value of each field of ' +
         'one vehicle, with its age. `uncertain` means that messages of the vehicle may be missing since.',
     )
     .argument('[vin]', 'show this vehicle')
@@ -61,7 +63,7 @@ function page(vehicles: readonly Omit<VehicleSummary, 'location'>[], next: strin
   return next === null ? text : `${text}\n\nThere may be more: --after ${escapeControls(next)}`
 }
 
-function shown({ fields, ...vehicle }: VehicleReport): string {
+function shown({ fields, timers, ...vehicle }: VehicleReport): string {
   const about = columns([
     ['vin', vehicle.vin],
     ['state', linkOf(vehicle)],
@@ -71,12 +73,18 @@ function shown({ fields, ...vehicle }: VehicleReport): string {
     name,
     JSON.stringify(value.value),
     ageOf(value.ageMs),
+    timeOf(value.since),
     marksOf(value),
   ])
-  return rows.length === 0 ? about : `${about}\n\n${table(['FIELD', 'VALUE', 'AGE', ''], rows)}`
+  const waits = timers.map(({ edge, since, dueAt }) => [edge, timeOf(since), timeOf(dueAt)])
+  return [
+    about,
+    ...(rows.length === 0 ? [] : [table(['FIELD', 'VALUE', 'AGE', 'SINCE (UTC)', ''], rows)]),
+    ...(waits.length === 0 ? [] : [table(['WAITS FOR', 'SINCE (UTC)', 'DUE (UTC)'], waits)]),
+  ].join('\n\n')
 }
 
-function linkOf({ state, online, isOnlineCertain }: Omit<VehicleReport, 'fields'>): string {
+function linkOf({ state, online, isOnlineCertain }: Omit<VehicleReport, 'fields' | 'timers'>): string {
   const said = state ?? (online === null ? '' : online ? 'online' : 'offline')
   return said === '' || isOnlineCertain ? said : `${said}, uncertain`
 }

@@ -8,7 +8,7 @@ import { RelayBackend } from '../../src/backend/relay.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, checkOptions, defined, required, type Rules, wholeNumber } from '../../src/base/options.ts'
 import type { Drainable } from '../../src/hosting/drainable.ts'
-import { refuseConflation, type RelayInbox, type Retention } from '../../src/inbox/inbox.ts'
+import type { RelayInbox, Retention } from '../../src/inbox/inbox.ts'
 import { createInboxObject } from './durable-object/object.ts'
 import { createObjectRelay } from './durable-object/objects.ts'
 import type { InboxObjectClass, ObjectNamespace } from './durable-object/platform.ts'
@@ -73,7 +73,7 @@ const made = new WeakMap<RelayInbox, Made>()
  * of them. A 2xx is sent once the message is on several machines. Its handlers run inside the object, in order of arrival per
  * VIN, and run again if the object ends before they are done.
  *
- * With the option `vehicles`, an object also keeps the states of its vehicles. Each message writes one more row then.
+ * With the part `vehicles`, an object also keeps the states of its vehicles. Each message writes one more row then.
  *
  * {@link inboxObject} makes the class of the objects. `limits` and `concurrency` of the receiver apply to each object. Each
  * object keeps all of its messages of a body or none of them.
@@ -86,9 +86,9 @@ const made = new WeakMap<RelayInbox, Made>()
  *
  * interface Bindings { WEBHOOK_SECRET: string; FLEETHOOK_INBOX: ObjectNamespace }
  *
- * const receiver = createReceiver<{ Bindings: Bindings }>({
- *   secret: (env) => env.WEBHOOK_SECRET,
- *   inbox: durableObjectInbox<Bindings>({ objects: (env) => env.FLEETHOOK_INBOX }),
+ * const receiver = createReceiver({
+ *   secret: (env: Bindings) => env.WEBHOOK_SECRET,
+ *   inbox: durableObjectInbox({ objects: (env: Bindings) => env.FLEETHOOK_INBOX }),
  * }).on('data', (event) => console.log(event.vin))
  *
  * export const FleethookInbox = inboxObject(receiver)
@@ -114,12 +114,11 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
           hint: 'Make one for each receiver, with a binding of its own.',
         })
       }
-      refuseConflation(parts.settings)
       own.parts = parts
       const { receipts, settings, vehicles } = parts
       const relay = createObjectRelay({
         ...{ objects, shards, receipts, settings },
-        slots: vehicles?.slots,
+        viewOf: vehicles?.viewOf,
         bindings: () => bindings,
       })
       return new RelayBackend(relay, parts)

@@ -5,9 +5,10 @@
  */
 import type { AttachableInbox } from '../../src/backend/backend.ts'
 import { FleethookError } from '../../src/base/errors.ts'
-import { type RelayInbox, refuseConflation } from '../../src/inbox/inbox.ts'
-import { KafkaBackend } from './kafka/backend.ts'
+import type { RelayInbox } from '../../src/inbox/inbox.ts'
 import { type KafkaInboxOptions, readKafkaOptions } from './kafka/options.ts'
+import { KafkaSystem } from './kafka/system.ts'
+import { TwoHalves } from './two-halves.ts'
 
 export type { KafkaInboxOptions, KafkaSasl, KafkaTls } from './kafka/options.ts'
 
@@ -16,7 +17,8 @@ export type { KafkaInboxOptions, KafkaSasl, KafkaTls } from './kafka/options.ts'
  * message. Handlers run in every process of the group, in order per VIN over all of them. Any receiver, handling process or broker
  * can end at any moment: no acknowledged message is lost as long as the topic's retention covers the time until it is handled.
  *
- * Attempts are counted in memory: after a crash, and when another process takes over, they begin at 1 again.
+ * Attempts are counted in memory: after a crash, and when another process takes over, they begin at 1 again. A message during which
+ * three processes ended is a dead letter all the same.
  *
  * `fleethook kafka topics --apply` creates the topics. Install the package `@platformatic/kafka` beside this one.
  *
@@ -48,9 +50,8 @@ export function kafkaInbox(options: KafkaInboxOptions): RelayInbox {
           hint: 'Make one for each receiver, with its own topic.',
         })
       }
-      refuseConflation(parts.settings)
       isAttached = true
-      return new KafkaBackend(settings, parts)
+      return new TwoHalves(settings.role, parts, new KafkaSystem(settings, parts))
     },
   }
   return inbox

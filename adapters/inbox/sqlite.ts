@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type InboxFactory, refuseConflation } from '../../src/inbox/inbox.ts'
+import type { InboxFactory } from '../../src/inbox/inbox.ts'
 import { loadSqlite } from './sqlite/file/database.ts'
 import { createInboxFile } from './sqlite/file/file.ts'
 import { createInboxFileInThread } from './sqlite/file/in-thread.ts'
@@ -35,7 +35,6 @@ export function sqliteInbox(options: SqliteInboxOptions): InboxFactory {
   loadSqlite()
   const createFile = settings.thread ? createInboxFileInThread : createInboxFile
   return (inboxSettings) => {
-    refuseConflation(inboxSettings)
     return createSqliteInbox(createFile(settings), inboxSettings, settings)
   }
 }

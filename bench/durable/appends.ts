@@ -2,14 +2,14 @@
  * Measures the messages per second that reach the disk when a number of producers each wait for one put before the next.
  * Compares the SQLite inbox with a raw file with fdatasync and the same batching.
  *
- *     npm run bench:durable
+ *     npm run bench -- durable
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { systemClock } from '../../src/base/clock.ts'
-import type { Inbox } from '../../src/index.ts'
+import type { Inbox } from '../../src/extend.ts'
 import { median, percentile } from '../median.ts'
 import { table } from '../table.ts'
 import { largeBodies, messageMaker } from './messages.ts'
@@ -48,17 +48,15 @@ async function sqliteStore(name: string, thread: boolean): Promise<Store> {
   const inbox: Inbox = sqliteInbox({ path: join(folder, name), thread })({
     pendingMessages: undefined,
     pendingBytes: undefined,
-    overflow: 'refuse',
     clock: systemClock,
     log: { debug: silent, info: silent, warn: console.warn, error: console.error },
-    onConflated: silent,
     onFailure(error) {
       throw error
     },
     onCapacity: silent,
   })
   await inbox.open()
-  return { put: () => inbox.put([make()]), close: inbox.close }
+  return { put: async () => inbox.put([make()]), close: inbox.close }
 }
 
 interface Lap {

@@ -2,7 +2,7 @@
  * Measures the acknowledged messages per second over HTTP, while the handler runs too: the inbox in memory, SQLite in the
  * process and in a thread, and a hand-written route that inserts each message before it answers.
  *
- *     npm run bench:durable
+ *     npm run bench -- durable
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-import type { InboxMessage } from '../../src/index.ts'
-import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
+import type { InboxMessage } from '../../src/extend.ts'
+import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
 import { between, randomFrom } from '../../src/service/fleet/random.ts'
 import { corpus } from '../corpus.ts'
 
@@ -25,7 +25,7 @@ export function largeBodies(count: number, vins: number): string[] {
 
 /** Makes messages from bodies as a receiver does, each with its id. */
 export function messageMaker(bodies: readonly string[]): () => InboxMessage {
-  const ids = createDeliveryIds()
+  const ids = new DeliveryIds()
   let made = 0
   return () => {
     const text = bodies[made % bodies.length] ?? ''

@@ -2,7 +2,7 @@
  * Measures a start with many waiting messages: the time to the first and the last handled message, and the memory in
  * between.
  *
- *     npm run bench:recovery
+ *     npm run bench -- durable/recovery
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,7 +1,8 @@
 // A receiver with one handler and the inbox that the environment names. All inboxes run in the same program.
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { createReceiver, type InboxFactory, memoryInbox } from 'fleethook'
+import { createReceiver, memoryInbox, vehicles } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
 import { tenFields } from '../corpus.ts'
@@ -17,7 +18,7 @@ let highestSpeed = 0
 const receiver = createReceiver({
   secret,
   inbox,
-  vehicles: hasVehicles === undefined ? false : { fields: tenFields },
+  parts: hasVehicles === undefined ? [] : [vehicles({ fields: tenFields })],
   ...(kind === 'memory' ? { limits: { pendingMessages: 1_000_000, pendingBytes: 1e9 } } : {}),
 }).on('data', ({ data }) => {
   handled += 1

@@ -1,7 +1,7 @@
-import { createReceiver } from 'fleethook'
+import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { exitWithError, serve } from 'fleethook/node'
-import { alertStarts, changed } from 'fleethook/when'
+import { alertStarts, any, changed, is, starts } from 'fleethook/when'
 
 const { CHAT_WEBHOOK_URL, FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
 if (!CHAT_WEBHOOK_URL) exitWithError('CHAT_WEBHOOK_URL is not set. Set it to the incoming webhook of your chat.')
@@ -14,15 +14,20 @@ const news: Partial<Record<string, string>> = {
   Stopped: 'stopped charging',
 }
 
+const pluggedInOnly = any(is('DetailedChargeState', 'NoPower'), is('DetailedChargeState', 'Stopped'))
+
 const receiver = createReceiver({
   secret: WEBHOOK_SECRET,
   inbox: sqliteInbox({ path: FLEETHOOK_INBOX }),
   // Vehicles repeat their state, and only a change is news. The inbox keeps the last state, also over restarts.
-  vehicles: { fields: ['DetailedChargeState'] },
+  parts: [vehicles({ fields: ['DetailedChargeState'] })],
 })
   .when(changed('DetailedChargeState', { first: true }), async ({ vin, change }, { signal }) => {
     const text = news[change.to ?? '']
     if (text !== undefined) await post(`${vin} ${text} (${change.at.toISOString()})`, signal)
+  })
+  .when(starts(pluggedInOnly, { first: true }).after({ minutes: 10 }), async ({ vin, change }, { signal }) => {
+    await post(`${vin} is plugged in and not charging since ${change.since.toISOString()}`, signal)
   })
   .when(alertStarts(), async ({ vin, change }, { signal }) => {
     const ofDriver = change.alerts.filter(({ audiences }) => audiences.includes('Customer'))

@@ -1,5 +1,5 @@
 import { DatabaseSync } from 'node:sqlite'
-import { createReceiver } from 'fleethook'
+import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
 import { any, ends, is, starts } from 'fleethook/when'
@@ -34,19 +34,15 @@ const counters = ['ACChargingEnergyIn', 'DCChargingEnergyIn'] as const
 const receiver = createReceiver({
   secret: WEBHOOK_SECRET,
   inbox: sqliteInbox({ path: FLEETHOOK_INBOX }),
-  vehicles: { fields: ['DetailedChargeState', 'BatteryLevel', ...counters] },
+  parts: [vehicles({ fields: ['DetailedChargeState', 'BatteryLevel', ...counters] })],
 })
-  .on(
-    'data',
-    ({ vin }, { changes }) => {
-      for (const { field, to, at } of changes) {
-        const kwh = typeof to === 'number' ? to : 0
-        if (field === 'ACChargingEnergyIn') count.run(kwh, 0, vin, at.getTime())
-        if (field === 'DCChargingEnergyIn') count.run(0, kwh, vin, at.getTime())
-      }
-    },
-    { changed: counters },
-  )
+  .on('data', { changed: counters }, ({ vin }, { changes }) => {
+    for (const { field, to, at } of changes) {
+      const kwh = typeof to === 'number' ? to : 0
+      if (field === 'ACChargingEnergyIn') count.run(kwh, 0, vin, at.getTime())
+      if (field === 'DCChargingEnergyIn') count.run(0, kwh, vin, at.getTime())
+    }
+  })
   .when(starts(charges, { first: true }), ({ id, vin, change, vehicle }) => {
     start.run(id, vin, change.at.getTime(), vehicle.value('BatteryLevel') ?? null, Number(change.acrossGap))
   })

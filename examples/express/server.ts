@@ -17,8 +17,8 @@ app.use('/telemetry', getRequestListener(receiver.fetch))
 // The service sends no Content-Type, or the wrong one. So let the parser take every type.
 app.use(express.json({ type: () => true }))
 // Behind a parser, the receiver gets the parsed value. The parser refuses several objects in one body.
-app.post('/parsed-telemetry', async ({ headers: { authorization }, body: parsed }, response) => {
-  const { status, headers, body } = await receiver.accept({ authorization, body: parsed })
+app.post('/parsed-telemetry', async ({ headers: given, body: parsed }, response) => {
+  const { status, headers, body } = await receiver.accept({ headers: given, body: parsed })
   response.status(status).set(headers).send(body)
 })
 

@@ -14,7 +14,7 @@ import { message } from 'fleethook/testing'
 const secret = 'a-secret-for-this-test'
 const folder = mkdtempSync(join(tmpdir(), 'fleethook-'))
 const metersNorth = (meters: number): FieldValues => ({
-  Location: { latitude: 52.3731 + meters / 111_195, longitude: 4.8926 },
+  Location: { latitude: 52.4585 + meters / 111_195, longitude: -1.8052 },
 })
 
 test('tells the chat about an arrival, a low battery and a departure, though the chat fails at first', async () => {

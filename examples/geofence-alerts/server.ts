@@ -1,4 +1,4 @@
-import { createReceiver } from 'fleethook'
+import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { exitWithError, serve } from 'fleethook/node'
 import { all, type Area, below, circle, enters, inside, is, leaves, polygon, starts } from 'fleethook/when'
@@ -7,14 +7,17 @@ const { CHAT_WEBHOOK_URL, FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBH
 if (!CHAT_WEBHOOK_URL) exitWithError('CHAT_WEBHOOK_URL is not set. Set it to the incoming webhook of your chat.')
 const chat = new URL(CHAT_WEBHOOK_URL)
 
-/** Your places. A circle has a center and a radius, a polygon has its corners in order. */
+/**
+ * Your places. A circle has a center and a radius, a polygon has its corners in order.
+ * In these two, `fleethook send` has a vehicle that leaves the first and arrives at the second.
+ */
 const places: Readonly<Record<string, Area>> = {
-  'the depot': circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 }),
-  'the harbor': polygon([
-    { latitude: 52.391, longitude: 4.89 },
-    { latitude: 52.391, longitude: 4.91 },
-    { latitude: 52.397, longitude: 4.91 },
-    { latitude: 52.397, longitude: 4.89 },
+  'the depot': circle({ latitude: 52.4585, longitude: -1.8052, radiusMeters: 200 }),
+  'the market': polygon([
+    { latitude: 52.452, longitude: -1.816 },
+    { latitude: 52.452, longitude: -1.81 },
+    { latitude: 52.4555, longitude: -1.81 },
+    { latitude: 52.4555, longitude: -1.816 },
   ]),
 }
 
@@ -22,7 +25,7 @@ const receiver = createReceiver({
   secret: WEBHOOK_SECRET,
   inbox: sqliteInbox({ path: FLEETHOOK_INBOX }),
   // Positions are personal data: a vehicle that is silent for 90 days is forgotten.
-  vehicles: { fields: ['BatteryLevel', 'Gear', 'Location'], forgetAfterMs: 90 * 86_400_000 },
+  parts: [vehicles({ fields: ['BatteryLevel', 'Gear', 'Location'], forgetAfterMs: 90 * 86_400_000 })],
 })
 
 for (const [name, area] of Object.entries(places)) {

@@ -1,11 +1,11 @@
 import { kafkaInbox } from 'fleethook/inbox/kafka'
 
-const { KAFKA_BROKERS = 'localhost:9092', KAFKA_USERNAME, KAFKA_PASSWORD } = process.env
+const { KAFKA_BROKERS, KAFKA_USERNAME, KAFKA_PASSWORD } = process.env
 
 /** Every process has the same topic and the same number of partitions: a vehicle keeps its partition. */
 export const inboxFor = (role: 'receive' | 'handle'): ReturnType<typeof kafkaInbox> =>
   kafkaInbox({
-    brokers: KAFKA_BROKERS.split(','),
+    brokers: (KAFKA_BROKERS || 'localhost:9092').split(','),
     topic: 'fleethook',
     partitions: 24,
     role,

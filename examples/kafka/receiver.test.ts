@@ -17,11 +17,17 @@ test('the handlers report a low battery', async (context) => {
 })
 
 test('a receiver without a cluster says so and ends', () => {
-  const { status, stderr } = spawnSync(process.execPath, ['receiver.ts'], {
-    cwd: import.meta.dirname,
-    env: { ...process.env, PORT: '0', WEBHOOK_SECRET: secret, KAFKA_BROKERS: '127.0.0.1:9' },
-    encoding: 'utf8',
-  })
-  assert.equal(status, 1)
-  assert.match(stderr, /broker 127\.0\.0\.1:9 could not be reached: ECONNREFUSED/)
+  // An empty variable is the default.
+  for (const [given, broker] of [
+    ['127.0.0.1:9', '127.0.0.1:9'],
+    ['', 'localhost:9092'],
+  ]) {
+    const { status, stderr } = spawnSync(process.execPath, ['receiver.ts'], {
+      cwd: import.meta.dirname,
+      env: { ...process.env, PORT: '0', WEBHOOK_SECRET: secret, KAFKA_BROKERS: given },
+      encoding: 'utf8',
+    })
+    assert.equal(status, 1)
+    assert.match(stderr, new RegExp(`broker ${broker} could not be reached: ECONNREFUSED`))
+  }
 })

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
 import { encode } from 'fleethook/normalize'
@@ -7,33 +10,67 @@ import { message } from 'fleethook/testing'
 
 const secret = 'a-secret-for-this-test'
 
-test('takes a message in each format, and those of a relay', async () => {
+/** Runs `next start`. `lines` gives what it prints; the first are consumed up to its URL. */
+async function start(t) {
+  const folder = (t.inboxFolder ??= mkdtempSync(join(tmpdir(), 'inbox-')))
   const server = spawn(process.execPath, ['node_modules/next/dist/bin/next', 'start', '--port', '0'], {
     cwd: import.meta.dirname,
-    env: { ...process.env, WEBHOOK_SECRET: secret },
+    env: { ...process.env, WEBHOOK_SECRET: secret, FLEETHOOK_INBOX: join(folder, 'inbox.db') },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
-  const lines = []
-  let url
-  for await (const line of createInterface(server.stdout)) {
-    lines.push(line)
-    if (url !== undefined) continue
-    url = /(http:\/\/localhost:\d+)/.exec(line)?.[1]
-    if (url === undefined) continue
-    for (const [path, format] of [
-      ['/telemetry', 'service'],
-      ['/telemetry', 'vehicle_maker'],
-      ['/telemetry', 'event_collector'],
-      ['/telemetry/services/collector/event', 'event_collector'],
-    ]) {
-      const answer = await fetch(url + path, {
-        method: 'POST',
-        headers: { authorization: format === 'event_collector' ? `Splunk ${secret}` : secret },
-        body: JSON.stringify(encode(message.data({ BatteryLevel: 81.5 }), format)),
-      })
-      assert.equal(answer.status, 200)
-    }
-    server.kill('SIGTERM')
+  t.after(() => {
+    server.kill('SIGKILL')
+    rmSync(folder, { recursive: true, force: true })
+  })
+  const lines = createInterface(server.stdout)[Symbol.asyncIterator]()
+  for (;;) {
+    const { value = '', done } = await lines.next()
+    assert.ok(!done, 'next start ended')
+    const url = /(http:\/\/localhost:\d+)/.exec(value)?.[1]
+    if (url !== undefined) return { server, lines, url }
   }
-  assert.equal(lines.filter((line) => line.includes('BatteryLevel 81.5')).length, 4)
+}
+
+const post = (url, body, scheme = '') =>
+  fetch(url, { method: 'POST', headers: { authorization: scheme + secret }, body: JSON.stringify(body) })
+
+test('takes a message in each format, and those of a relay', { timeout: 60_000 }, async (t) => {
+  const { lines, url } = await start(t)
+  for (const [path, format] of [
+    ['/telemetry', 'service'],
+    ['/telemetry', 'vehicle_maker'],
+    ['/telemetry', 'event_collector'],
+    ['/telemetry/services/collector/event', 'event_collector'],
+  ]) {
+    const body = encode(message.data({ BatteryLevel: 81.5 }), format)
+    assert.equal((await post(url + path, body, format === 'event_collector' ? 'Splunk ' : '')).status, 200)
+  }
+  let handled = 0
+  for await (const line of lines) {
+    if (line.includes('BatteryLevel 81.5')) handled += 1
+    if (handled === 4) break
+  }
 })
+
+test(
+  'a process that is killed loses no acknowledged message: the next one handles the rest before any new message',
+  { timeout: 60_000 },
+  async (t) => {
+    const odometers = new Set(Array.from({ length: 2000 }, (_, n) => n))
+    const note = (line) => odometers.delete(Number(/Odometer (\d+)/.exec(line)?.[1]))
+    const first = await start(t)
+    const answer = await post(
+      `${first.url}/telemetry`,
+      [...odometers].map((Odometer) => encode(message.data({ Odometer }))),
+    )
+    assert.equal(answer.status, 200)
+    first.server.kill('SIGKILL')
+    for await (const line of first.lines) note(line)
+    assert.ok(odometers.size > 0, 'it was killed too late')
+    const second = await start(t)
+    for await (const line of second.lines) {
+      note(line)
+      if (odometers.size === 0) break
+    }
+  },
+)

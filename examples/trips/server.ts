@@ -1,5 +1,5 @@
 import { DatabaseSync } from 'node:sqlite'
-import { createReceiver } from 'fleethook'
+import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { serve } from 'fleethook/node'
 import { any, ends, is, starts } from 'fleethook/when'
@@ -37,16 +37,12 @@ const drives = any(is('Gear', 'D'), is('Gear', 'R'), is('Gear', 'N'))
 const receiver = createReceiver({
   secret: WEBHOOK_SECRET,
   inbox: sqliteInbox({ path: FLEETHOOK_INBOX }),
-  vehicles: { fields: ['Gear', 'Odometer', 'EnergyRemaining'] },
+  parts: [vehicles({ fields: ['Gear', 'Odometer', 'EnergyRemaining'] })],
 })
-  .on(
-    'data',
-    ({ vin }, { changes }) => {
-      for (const { field, to, at } of changes)
-        if (field === 'Odometer' && typeof to === 'number') drive.run(to, to, vin, at.getTime())
-    },
-    { changed: ['Odometer'] },
-  )
+  .on('data', { changed: ['Odometer'] }, ({ vin }, { changes }) => {
+    for (const { field, to, at } of changes)
+      if (field === 'Odometer' && typeof to === 'number') drive.run(to, to, vin, at.getTime())
+  })
   .when(starts(drives, { first: true }), ({ id, vin, change, vehicle }) => {
     const miles = vehicle.value('Odometer') ?? null
     const kwh = vehicle.value('EnergyRemaining') ?? null

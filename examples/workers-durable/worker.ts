@@ -3,13 +3,14 @@ import { durableObjectInbox, inboxObject, type ObjectNamespace } from 'fleethook
 import { worker } from 'fleethook/workers'
 
 interface Env {
-  Bindings: { FLEETHOOK_INBOX: ObjectNamespace; WEBHOOK_SECRET: string }
+  FLEETHOOK_INBOX: ObjectNamespace
+  WEBHOOK_SECRET: string
 }
 
 // Handlers run inside the object that keeps the message, with the same bindings in `context.env`.
-const receiver = createReceiver<Env>({
-  secret: (env) => env.WEBHOOK_SECRET,
-  inbox: durableObjectInbox<Env['Bindings']>({ objects: (env) => env.FLEETHOOK_INBOX }),
+const receiver = createReceiver({
+  secret: (env: Env) => env.WEBHOOK_SECRET,
+  inbox: durableObjectInbox({ objects: (env: Env) => env.FLEETHOOK_INBOX }),
 }).on(['data', 'alerts', 'errors'], (event) => console.log(summarize(event))) // your business code goes here
 
 export const FleethookInbox = inboxObject(receiver)

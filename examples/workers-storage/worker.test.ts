@@ -10,12 +10,15 @@ const secret = 'a-secret-for-this-test'
 const token = 'a-token-for-this-test'
 const formats: Format[] = ['service', 'vehicle_maker', 'event_collector']
 
-test('keeps the newest value of each field, whatever the format', async () => {
-  // The bundle that `wrangler deploy` would upload, in the runtime that Workers have.
-  const server = createTestHarness({
+/** The bundle that `wrangler deploy` would upload, in the runtime that Workers have. */
+const harness = () =>
+  createTestHarness({
     root: import.meta.dirname,
     workers: [{ configPath: './wrangler.jsonc', vars: { WEBHOOK_SECRET: secret, READ_TOKEN: token } }],
   })
+
+test('keeps the newest value of each field, whatever the format', async () => {
+  const server = harness()
   await server.listen()
   try {
     const { DB } = await server.getWorker().getEnv()
@@ -34,6 +37,22 @@ test('keeps the newest value of each field, whatever the format', async () => {
     assert.equal((await server.fetch(`/vehicles/${vin}`)).status, 401)
     const answer = await server.fetch(`/vehicles/${vin}`, { headers: { authorization: `Bearer ${token}` } })
     assert.deepEqual(await answer.json(), [{ field: 'BatteryLevel', value: '78', at: '2026-11-21T10:02:00.000Z' }])
+  } finally {
+    await server.close()
+  }
+})
+
+test('answers 500 to a message that the database does not take', async () => {
+  const server = harness()
+  await server.listen()
+  try {
+    const answer = await server.fetch('/telemetry', {
+      method: 'POST',
+      headers: { authorization: secret },
+      body: JSON.stringify(encode(message.data({ BatteryLevel: 80 }), 'service')),
+    })
+    assert.equal(answer.status, 500)
+    assert.match(await answer.text(), /not_handled/)
   } finally {
     await server.close()
   }

@@ -2,10 +2,10 @@ import { createReceiver, summarize } from 'fleethook'
 import { worker } from 'fleethook/workers'
 
 interface Env {
-  Bindings: { WEBHOOK_SECRET: string }
+  WEBHOOK_SECRET: string
 }
 
-const receiver = createReceiver<Env>({ secret: (env) => env.WEBHOOK_SECRET }).on(
+const receiver = createReceiver({ secret: (env: Env) => env.WEBHOOK_SECRET }).on(
   ['data', 'alerts', 'errors'],
   (event) => console.log(summarize(event)),
 ) // your business code goes here

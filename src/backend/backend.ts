@@ -1,6 +1,6 @@
-import type { Lifecycle } from '../dispatch/running.ts'
-import type { Registry } from '../dispatch/registry.ts'
-import type { RequestScope } from '../dispatch/work.ts'
+import type { Lifecycle } from '../core/lifecycle.ts'
+import type { Registry } from '../core/registry.ts'
+import type { RequestScope } from '../core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { ReplaySelection } from '../inbox/dead-letters.ts'
@@ -9,8 +9,7 @@ import { type InboxGap, type InboxMessage, isRelayInbox, type RelayInbox } from 
 import type { Receipts } from '../inbox/receipts.ts'
 import type { Settings } from '../receiver/options.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
-import type { EdgeIndex } from '../vehicles/edge-index.ts'
-import type { Slots } from '../vehicles/state.ts'
+import type { KeptVehicles } from '../parts/vehicles.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { Reports } from '../receiver/reports.ts'
 import type { Stats } from '../inbox/stats.ts'
@@ -21,21 +20,15 @@ export interface BackendParts {
   readonly registry: Registry
   readonly receipts: Receipts
   readonly reports: Reports
-  /** What the option `vehicles` asks for. */
-  readonly vehicles: VehicleParts | undefined
-}
-
-/** Which fields of vehicles are kept, and the edges that read them. */
-interface VehicleParts {
-  readonly slots: Slots
-  readonly edges: EdgeIndex
+  /** The part `vehicles`, if there is one. */
+  readonly vehicles: KeptVehicles | undefined
 }
 
 /** Keeps messages and runs their handlers, in this process (`local.ts`) or elsewhere (`relay.ts`). */
-export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handlersOf'>> {
+export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handlersOf' | 'vehicles'>> {
   readonly ack: Ack
   readonly durability: Durability
-  /** The newest state of each vehicle. `undefined`: the option `vehicles` is off. */
+  /** The newest state of each vehicle. `undefined`: nothing keeps it. */
   readonly vehicles: Vehicles<FieldCatalogue> | undefined
   /** Replays messages that were handled and that are still kept. Resolves to the number of messages. */
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
@@ -74,6 +67,7 @@ export type BackendState = Pick<
   | 'duplicates'
   | 'resting'
   | 'lost'
+  | 'handedOver'
   | 'pending'
   | 'inbox'
   | 'running'
@@ -84,7 +78,7 @@ export type BackendState = Pick<
 /** The whole of {@link Stats}. */
 export function statsOf(
   backend: Pick<Backend, 'state' | 'isDraining'>,
-  { counts, topics, refusals, drift }: Reports,
+  { counts, topics, secrets, refusals, drift }: Reports,
 ): Stats {
   const state = backend.state()
   return {
@@ -92,6 +86,7 @@ export function statsOf(
     ...state,
     lost: state.lost + counts.unkept,
     topics: { ...topics },
+    secrets: [...secrets],
     refused: { ...refusals.counts },
     drift: drift.list(),
     drifted: drift.total(),
@@ -108,22 +103,6 @@ export interface AttachableInbox extends RelayInbox {
    * letters.
    */
   readonly bind?: (env: unknown) => void
-  /** Handles a batch of messages that the platform kept: the `queue` handler of a Worker. */
-  readonly consume?: (batch: KeptBatch, env: unknown) => Promise<void>
-}
-
-/** Messages that a platform kept and hands over to be handled. */
-export interface KeptBatch {
-  readonly messages: readonly KeptMessage[]
-}
-
-/** A message that a platform kept. It comes again unless it is acknowledged. */
-export interface KeptMessage {
-  readonly body: unknown
-  /** The number of times it was handed over, this time included. */
-  readonly attempts: number
-  ack(): void
-  retry(options?: { delaySeconds?: number }): void
 }
 
 /** Whether messages are kept and handled elsewhere. */

@@ -1,27 +1,29 @@
 import { backgroundTimer, elapsedMs, type Timer } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
 import { guardedLog } from '../base/log.ts'
-import type { Lifecycle } from '../dispatch/running.ts'
-import { labelOf } from '../dispatch/registry.ts'
-import { retryOptions } from '../dispatch/retry.ts'
-import { Scheduler } from '../dispatch/scheduler.ts'
-import { noRequest, type RequestScope, type RequestWork } from '../dispatch/work.ts'
+import { Core } from '../core/core.ts'
+import { noRequest, type RequestScope, type RequestWork } from '../core/entry.ts'
+import { resolvedOr } from '../core/draining.ts'
+import type { Lifecycle } from '../core/lifecycle.ts'
+import type { Part } from '../core/part.ts'
+import { retryOptions } from '../core/retry.ts'
+import { Breakers } from '../parts/breaker.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import { type Readiness, readinessOf, type Refusal } from '../http/answers.ts'
-import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
-import type { Inbox, InboxFactory, InboxGap, InboxMessage, Waiting } from '../inbox/inbox.ts'
+import type { DeadLetters, Messages } from '../inbox/dead-letters.ts'
+import type { Inbox, InboxFactory, InboxGap, InboxMessage, Opened, Waiting } from '../inbox/inbox.ts'
 import type { Observer } from '../inbox/observer.ts'
-import { type SyncInbox, syncInboxOf } from '../inbox/memory.ts'
 import { vinOf } from '../inbox/receipts.ts'
+import type { Window } from '../inbox/window.ts'
 import type { Stats } from '../inbox/stats.ts'
 import { type Backend, type BackendParts, type BackendState, statsOf } from './backend.ts'
-import { Gaps } from './gaps.ts'
+import { Gaps, watchForStalls } from './gaps.ts'
 import { createReplays, deadMessage, type Replays } from './replay.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import { type LocalVehicles, VehicleStates } from '../vehicles/vehicles.ts'
-import { watchForStalls } from './stalls.ts'
+import type { KeptStates } from '../parts/vehicles.ts'
+import type { LocalVehicles } from '../vehicles/vehicles.ts'
 
 interface LocalBackendOptions extends BackendParts {
   readonly inbox: InboxFactory
@@ -66,10 +68,12 @@ export class LocalBackend implements Backend {
   readonly #scope: RequestScope
   readonly #gaps: Gaps
   readonly #inbox: Inbox
-  readonly #syncInbox: SyncInbox | undefined
-  readonly #scheduler: Scheduler
-  readonly #replays: Replays
-  readonly #states: VehicleStates | undefined
+  readonly #core: Core
+  readonly #breakers: Breakers
+  readonly replay: Replays['replay']
+  /** `undefined`: every message that waits has its place. */
+  readonly #window: Window<Waiting> | undefined
+  readonly #kept: KeptStates | undefined
   #draining: Promise<DrainResult> | undefined
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
@@ -77,19 +81,27 @@ export class LocalBackend implements Backend {
   /** The number of requests that wait until it is ready, or were released and have not gone on yet. */
   #waiters = 0
   #isRecovered = false
+  /** New requests wait for a moment, because the window is about to be closed. */
+  #isHeldBack = false
+  /** The newest message of earlier processes. */
+  #lastId = ''
+  /** The bindings of the last request: those of messages that are read from the inbox. */
+  #env: unknown
   #isClosed = false
   #gapsUnderWay = 0
   #emits = false
   readonly #longestWaitMs: number
   readonly #watchesTime: boolean
   #stopWatching = (): void => {}
-  #forgetting: Timer | undefined
   /** Set when the process stood still a moment ago. Until this timer fires, that gap grows, and no gap is emitted. */
   #catchingUp: Timer | undefined
 
   constructor({ inbox: createInbox, scope = noRequest, watchesTime = true, ...parts }: LocalBackendOptions) {
-    const { settings, registry, receipts, reports } = parts
-    const { clock, limits, log, overflow } = settings
+    const { settings, registry, receipts, reports, vehicles } = parts
+    const { clock, limits, concurrency, timeoutMs } = settings
+    // A log that throws must not stop the inbox between a write and its report.
+    const log = guardedLog(settings.log)
+    const { inboxFailed } = reports.dispatch
     const gaps = new Gaps(clock)
     this.#gaps = gaps
     this.#parts = parts
@@ -97,18 +109,13 @@ export class LocalBackend implements Backend {
     this.#inbox = createInbox({
       pendingMessages: limits.pendingMessages,
       pendingBytes: limits.pendingBytes,
-      overflow,
       clock,
-      keepsVehicles: parts.vehicles !== undefined,
-      // A log that throws must not stop the inbox between a write and its report.
-      log: guardedLog(log),
-      onConflated: (ids) => {
-        reports.noteConflated(ids)
-        this.#scheduler.merged(ids)
-      },
-      onFailure: (error) => reports.dispatch.inboxFailed(error),
+      ...(vehicles === undefined ? {} : { keepsVehicles: true, vehiclesInMemory: () => vehicles.inMemory(log) }),
+      log,
+      onFailure: inboxFailed,
       onCapacity: () => this.#emitGap(scope),
-      onWaiting: (page) => this.#addWaiting(page),
+      onWaiting: (page) => this.#addAdopted(page),
+      onGone: (ids) => this.#core.gone(ids),
       onGap: (gap) => {
         this.noteGap(gap)
         this.#emitGap(scope)
@@ -121,48 +128,84 @@ export class LocalBackend implements Backend {
       },
       operator: this,
     })
-    this.#syncInbox = syncInboxOf(this.#inbox)
     this.durability = this.#inbox.durability
-    this.#states = statesOf(parts, this.#inbox)
-    this.vehicles = this.#states?.api(() => this.#whenRecovered())
+    const inbox = this.#inbox
+    const kept = vehicles?.in({
+      inbox,
+      clock,
+      receipts,
+      watchesTime,
+      failed: inboxFailed,
+      put: (messages) => this.#putOwn(messages),
+    })
+    this.#kept = kept
+    this.vehicles = kept?.states.api(() => this.#whenRecovered())
     this.ack = chooseAck(settings.ack, this.durability)
     const retry = retryOptions(settings.retry, this.durability !== 'memory')
     this.#longestWaitMs = Math.max(retry.maxMs, leastRestMs)
     this.#watchesTime = watchesTime
-    this.#scheduler = new Scheduler({
-      ...settings,
-      ack: this.ack,
+    this.#breakers = new Breakers(reports.dispatch)
+    const added: Part[] = [this.#breakers]
+    for (const part of settings.parts) {
+      if ('create' in part) added.push(part.create())
+      else if (kept !== undefined) added.push(kept.part)
+    }
+    this.#core = new Core({
+      clock,
+      log: settings.log,
+      concurrency,
+      timeoutMs,
       retry,
-      inbox: this.#inbox,
-      syncInbox: this.#syncInbox,
+      inbox,
       registry,
-      states: this.#states,
+      parts: added,
       read: receipts.reread,
       events: {
         ...reports.dispatch,
-        died: (letter, dropped) => reports.noteDead(deadMessage(letter, receipts.reread), dropped, this.durability),
+        died: (letter, dropped, request) => {
+          const told = reports.noteDead(deadMessage(letter, receipts.reread), dropped, this.durability)
+          // On a function, what goes on after the answer is frozen.
+          if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
+        },
+        requestEnds: reports.requestEnds,
         missed: (lane, fromMs) => this.noteGap({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
         onCapacity: (request) => {
+          this.#window?.refill()
           if (gaps.size > 0) this.#emitGap(request)
         },
       },
     })
-    this.lifecycle = this.#scheduler.lifecycle
-    this.#replays = createReplays({
-      inbox: this.#inbox,
-      open: () => this.open(),
+    this.lifecycle = this.#core.lifecycle
+    if (this.ack !== 'handled')
+      this.#window = inbox.window?.({
+        clock,
+        add: (page) => this.#addWaiting(page),
+        entries: () => (this.lifecycle.isStopped ? Infinity : this.#core.lanes.entries),
+        holdBack: (until) => this.#holdBack(until),
+        failed: inboxFailed,
+      })
+    const replays = createReplays({
+      inbox,
+      open: () => this.#whenRecovered(),
       read: receipts.reread,
-      states: this.#states,
+      states: kept?.states,
       isDraining: () => this.isDraining,
       revived: async (message, from) => {
         reports.noteReplayed(message)
-        const request = this.#scheduler.add([message], from, true)
-        this.#scheduler.start(request)
+        if (this.#window?.includes(message.id) === false) return
+        const request = this.#core.add([message], from)
+        this.#core.start(request)
         await request.settled()
       },
     })
-    this.deadLetters = this.#replays.deadLetters
-    this.messages = this.#replays.messages
+    this.deadLetters = replays.deadLetters
+    this.messages = replays.messages
+    this.replay = replays.replay
+  }
+
+  /** When the next timer of a vehicle is due. */
+  nextTimerMs(): number | undefined {
+    return this.#kept?.states.nextTimerMs()
   }
 
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
@@ -176,36 +219,60 @@ export class LocalBackend implements Backend {
       this.#putAfterAnswer(messages, from)
       return undefined
     }
-    const request = this.#scheduler.add(messages, from)
+    const window = this.#windowBefore(messages)
+    if (window !== undefined) return this.#putBehind(window, messages, from)
+    const request = this.#core.add(messages, from)
     const refused = (error: unknown): Refusal => {
-      this.#scheduler.cancel(request)
+      this.#core.cancel(request)
       return this.#noteRefused(messages, error)
     }
     try {
-      if (this.#syncInbox === undefined)
-        return this.#inbox.put(messages).then(() => this.#accept(messages, request), refused)
-      this.#syncInbox.put(messages)
+      const stored = this.#inbox.put(messages)
+      if (stored instanceof Promise) return stored.then(() => this.#accept(messages, request), refused)
     } catch (error) {
       return refused(error)
     }
     return this.#accept(messages, request)
   }
 
+  /** Too many messages wait already, so these wait in the inbox only. */
+  #putBehind(
+    window: Window<Waiting>,
+    messages: readonly InboxMessage[],
+    from: RequestScope,
+  ): Promise<Refusal | undefined> {
+    this.#env = from.env
+    return window
+      .put(() => this.#inbox.put(messages))
+      .then(
+        () => {
+          this.#parts.reports.noteAccepted(messages)
+          return undefined
+        },
+        (error: unknown) => this.#noteRefused(messages, error),
+      )
+  }
+
   /** The inbox has the messages, so their handlers start. The answer may wait for them. */
   #accept(messages: readonly InboxMessage[], request: RequestWork): undefined | Promise<Refusal | undefined> {
     this.#parts.reports.noteAccepted(messages)
-    this.#scheduler.start(request)
+    this.#core.start(request)
     if (this.#gaps.size > 0) this.#startEmitting(request)
     request.context?.watch?.(request.settled())
-    return this.ack === 'handled' ? this.#whenHandled(request) : undefined
+    return this.ack === 'handled' ? this.#whenHandled(request, messages) : undefined
   }
 
-  async #whenHandled(request: RequestWork): Promise<Refusal | undefined> {
+  async #whenHandled(request: RequestWork, [first]: readonly InboxMessage[]): Promise<Refusal | undefined> {
     // No handler of this process will run any more.
     if (this.lifecycle.isStopped) return { error: 'draining' }
     await request.settled()
-    if (request.unhandled === 0) return undefined
-    return { error: this.lifecycle.isStopped ? 'draining' : 'inbox_unavailable' }
+    if (request.unhandled > 0) return { error: this.lifecycle.isStopped ? 'draining' : 'not_handled_in_time' }
+    // Only a dead letter that survives this process can be replayed later.
+    if (request.givenUp === undefined || this.durability !== 'memory') return undefined
+    const fromMs = first?.receivedAt ?? this.#parts.settings.clock.now()
+    for (const lane of request.givenUp) this.noteGap({ vin: vinOf(lane), reason: 'not_handled', fromMs, missed: 1 })
+    this.#startEmitting(request)
+    return { error: 'not_handled' }
   }
 
   async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
@@ -241,11 +308,7 @@ export class LocalBackend implements Backend {
   /** Messages are missing. Their vehicles are uncertain from now on, and a gap event follows. */
   noteGap({ vin, reason, fromMs, toMs, missed = 0 }: Omit<InboxGap, 'vin'> & { vin?: string | undefined }): void {
     this.#gaps.note(vin, reason, fromMs, missed, toMs)
-    this.#states?.noteGap(vin, fromMs, toMs ?? this.#parts.settings.clock.now())
-  }
-
-  replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number> {
-    return this.#replays.replay(which, from)
+    this.#kept?.states.noteGap(vin, fromMs, toMs ?? this.#parts.settings.clock.now())
   }
 
   drain(options: DrainOptions): Promise<DrainResult> {
@@ -261,15 +324,23 @@ export class LocalBackend implements Backend {
   readonly handlersOf = (event: FleetEvent | MalformedBody): readonly string[] => this.#parts.registry.namesFor(event)
 
   state(): BackendState {
-    const { counts, lanes } = this.#scheduler
+    const { counts, lanes } = this.#core
     const { running } = this.lifecycle
     const inbox = this.#inbox.stats?.() ?? {}
-    const resting = this.#scheduler.resting().map(({ handler, sinceMs, nextTryMs }) => ({
-      handler: labelOf(handler),
+    const resting = this.#breakers.resting().map(({ handler, sinceMs, nextTryMs }) => ({
+      handler,
       since: new Date(sinceMs),
       nextTryAt: new Date(nextTryMs),
     }))
-    return { ...counts, pending: this.#inbox.usage(), inbox, running, lanes, resting, openGaps: this.#gaps.size }
+    return {
+      ...counts,
+      pending: this.#inbox.usage(),
+      inbox,
+      running,
+      lanes: lanes.size,
+      resting,
+      openGaps: this.#gaps.size,
+    }
   }
 
   /** Stores messages whose answer leaves now. */
@@ -294,15 +365,17 @@ export class LocalBackend implements Backend {
     from: RequestScope,
     failed: (error: unknown) => void = () => {},
   ): Promise<RequestWork | undefined> {
-    const request = this.#scheduler.add(messages, from)
+    const window = this.#windowBefore(messages)
+    const request = this.#core.add(window === undefined ? messages : [], from)
     try {
-      await this.#inbox.put(messages)
+      const put = (): void | Promise<void> => this.#inbox.put(messages)
+      await (window === undefined ? put() : window.put(put))
     } catch (error) {
-      this.#scheduler.cancel(request)
+      this.#core.cancel(request)
       failed(error)
       return undefined
     }
-    this.#scheduler.start(request)
+    this.#core.start(request)
     const { gap } = this.#parts.reports.observers
     if (gap !== undefined) for (const { event } of messages) if (event?.topic === 'gap') gap(event)
     return request
@@ -331,8 +404,10 @@ export class LocalBackend implements Backend {
     for (const gap of gaps) this.noteGap(gap)
     this.#recovered = this.#during(async () => {
       try {
-        await this.#states?.recover(unapplied, receipts.reread, lastId)
-        for await (const page of waiting) this.#addWaiting(page)
+        const startTimers = await this.#kept?.recover(unapplied, lastId)
+        this.#lastId = lastId ?? ''
+        await this.#recover(waiting)
+        startTimers?.()
       } catch (error) {
         reports.dispatch.inboxFailed(error)
       }
@@ -342,13 +417,48 @@ export class LocalBackend implements Backend {
       else backgroundTimer(this.#parts.settings.clock, startMs, () => this.#startEmitting(this.#scope))
     })
     if (this.#watchesTime && !this.isDraining) this.#watch()
-    this.#forgetRegularly()
   }
 
-  /** Messages that this process did not receive: an earlier one left them, or another one received them. */
+  async #recover(waiting: Opened['waiting']): Promise<void> {
+    if (this.#window === undefined) for await (const page of waiting) this.#addWaiting(page)
+    else await this.#window.recover(waiting)
+  }
+
+  /** The window, when it has no places for these messages. */
+  #windowBefore(messages: readonly InboxMessage[]): Window<Waiting> | undefined {
+    const window = this.#window
+    return window === undefined || window.takes(messages.at(-1)?.id ?? '') ? undefined : window
+  }
+
+  /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
   #addWaiting(page: readonly Waiting[]): void {
-    this.#parts.reports.noteRecovered(page)
-    this.#scheduler.start(this.#scheduler.add(this.#clamped(page), this.#scope))
+    this.#parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId))
+    this.#add(page)
+  }
+
+  /** Messages that another process received. */
+  #addAdopted(page: readonly Waiting[]): void {
+    const known = page.filter(({ id }) => this.#window?.includes(id) !== false)
+    this.#parts.reports.noteRecovered(page.filter((each) => known.includes(each) || each.id > this.#lastId))
+    this.#add(known)
+  }
+
+  #add(page: readonly Waiting[]): void {
+    const { env = this.#env, context } = this.#scope
+    this.#core.start(this.#core.add(this.#clamped(page), { env, context }))
+  }
+
+  /** New requests wait until the promise resolves, and then go on in the order in which they came. */
+  #holdBack(until: Promise<void>): void {
+    if (!this.#isRecovered) return
+    this.#isHeldBack = true
+    this.#countWaiters(0)
+    this.#readiness = until.then(() => {
+      this.#isHeldBack = false
+      this.#countWaiters(0)
+      this.#emitGap(this.#scope)
+      return true
+    })
   }
 
   #watch(): void {
@@ -375,22 +485,15 @@ export class LocalBackend implements Backend {
     if (this.#catchingUp !== undefined) this.noteGap({ reason: 'stalled', fromMs: now, toMs: now })
   }
 
-  #forgetRegularly(): void {
-    const { clock, vehicles } = this.#parts.settings
-    const afterMs = vehicles?.forgetAfterMs
-    const store = this.#inbox.vehicles
-    if (afterMs === undefined || store === undefined || !this.#watchesTime) return
-    this.#forgetting = backgroundTimer(clock, Math.min(afterMs / 2, forgetMs), () => {
-      store
-        .forgetUnseen(clock.now() - afterMs)
-        .catch((error: unknown) => this.#parts.reports.dispatch.inboxFailed(error))
-      if (!this.isDraining) this.#forgetRegularly()
-    })
+  /** Messages that the receiver made get their places behind those of their vehicles. */
+  async #putOwn(messages: readonly InboxMessage[]): Promise<boolean> {
+    const { env = this.#env, context } = this.#scope
+    return !this.#takesNothing() && (await this.#store(messages, { env, context })) !== undefined
   }
 
   #countWaiters(more: number): void {
     this.#waiters += more
-    this.isReady = this.#isRecovered && this.#waiters === 0
+    this.isReady = this.#isRecovered && !this.#isHeldBack && this.#waiters === 0
   }
 
   /** Shortens waits, so that after the clock was set back no message rests longer than the longest wait of a retry. */
@@ -424,13 +527,13 @@ export class LocalBackend implements Backend {
   #emitGap(from: RequestScope): void {
     const gaps = this.#gaps
     const { receipts } = this.#parts
-    if (!this.#isRecovered || !this.#emits || this.#catchingUp !== undefined) return
+    if (!this.#isRecovered || !this.#emits || this.#catchingUp !== undefined || this.#window?.isBehind === true) return
     if (this.#gapsUnderWay >= gapsAtOnce || this.#takesNothing()) return
     const gap = gaps.take()
     if (gap === undefined) return
     this.#gapsUnderWay += 1
     this.#hold(from, async () => {
-      const request = this.#takesNothing() ? undefined : await this.#store([receipts.gap(gap)], from)
+      const request = this.#takesNothing() ? undefined : await this.#store([receipts.own(gap)], from)
       if (request === undefined) gaps.giveBack(gap)
       else {
         gaps.stored(gap)
@@ -446,7 +549,6 @@ export class LocalBackend implements Backend {
   async #drain(options: DrainOptions): Promise<DrainResult> {
     const { clock } = this.#parts.settings
     let refusesSinceMs = Infinity
-    this.#forgetting?.cancel()
     this.#startEmitting(this.#scope)
     const { takeUntil, notListeningMs = () => 0 } = options
     const refuse = (): void => {
@@ -461,13 +563,14 @@ export class LocalBackend implements Backend {
     // An answer that waits for handlers would wait in vain.
     if (takeUntil === undefined || this.ack === 'handled') refuse()
     else takeUntil.then(refuse, refuse)
-    const result = await this.#scheduler.drain(options)
+    const result = await this.#core.drain(options)
     refuse()
     this.#isClosed = true
     this.#parts.reports.noteUnreportedGaps(this.#inbox.keepsGaps === true ? 0 : this.#gaps.size)
     const stoppedForMs = Math.max(elapsedMs(clock) - refusesSinceMs, notListeningMs())
+    const left = this.#window?.isBehind === true ? this.#inbox.usage().messages : result.left
     await this.#inbox.close(clock.now() - Math.ceil(stoppedForMs))
-    return result
+    return { ...result, left }
   }
 
   async #during(run: () => Promise<void>): Promise<void> {
@@ -487,22 +590,6 @@ export class LocalBackend implements Backend {
     const done = this.#during(run)
     if (isBound(context)) context.waitUntil(done)
   }
-}
-
-/** The interval at which vehicles that were not seen are removed, in milliseconds. Each search can read every one of them. */
-export const forgetMs = 3_600_000
-
-/** The newest state of each vehicle. Throws `option_invalid` for an inbox that cannot keep it. */
-function statesOf({ vehicles, settings }: BackendParts, { vehicles: store }: Inbox): VehicleStates | undefined {
-  if (vehicles === undefined) return undefined
-  if (store === undefined) {
-    throw new FleethookError(
-      'option_invalid',
-      'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one cannot keep it.',
-      { hint: 'Use sqliteInbox(…), durableObjectInbox(…) or memoryInbox().' },
-    )
-  }
-  return new VehicleStates({ ...vehicles, store, clock: settings.clock })
 }
 
 /**

@@ -1,7 +1,8 @@
+import { elapsedMs } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import { resolvedOr } from '../dispatch/draining.ts'
-import { Lifecycle } from '../dispatch/running.ts'
-import { noRequest, type RequestScope } from '../dispatch/work.ts'
+import { resolvedOr } from '../core/draining.ts'
+import { Lifecycle } from '../core/lifecycle.ts'
+import { noRequest, type RequestScope } from '../core/entry.ts'
 import type { Ack, DrainOptions, DrainResult, Durability } from '../hosting/drainable.ts'
 import { isBound } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
@@ -55,11 +56,7 @@ export class RelayBackend implements Backend {
   constructor(relay: Relay, parts: BackendParts) {
     const { ack = 'stored' } = parts.settings
     if (parts.vehicles !== undefined && relay.vehicles === undefined) {
-      throw new FleethookError(
-        'option_invalid',
-        'Option `vehicles` of createReceiver needs an inbox that keeps the state of vehicles, and this one only forwards messages.',
-        { hint: 'Use sqliteInbox(…) or durableObjectInbox(…), or memoryInbox() in a process that stays.' },
-      )
+      throw parts.vehicles.noStore('only forwards messages')
     }
     if (ack === 'handled') {
       throw new FleethookError(
@@ -108,7 +105,7 @@ export class RelayBackend implements Backend {
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
     const { clock } = this.#parts.settings
     const refused = this.#refused
-    return refused !== undefined && clock.now() - refused.atMs < refusingMs ? refused.error : undefined
+    return refused !== undefined && elapsedMs(clock) - refused.atMs < refusingMs ? refused.error : undefined
   }
 
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number> {
@@ -139,7 +136,16 @@ export class RelayBackend implements Backend {
   readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
 
   state(): BackendState {
-    const none = { handled: 0, retried: 0, deadLettered: 0, duplicates: 0, lost: 0, running: 0, lanes: 0 }
+    const none = {
+      handled: 0,
+      retried: 0,
+      deadLettered: 0,
+      duplicates: 0,
+      lost: 0,
+      handedOver: 0,
+      running: 0,
+      lanes: 0,
+    }
     return { ...none, pending: { messages: 0, bytes: 0 }, inbox: {}, resting: [], openGaps: this.#gaps.size }
   }
 
@@ -157,7 +163,7 @@ export class RelayBackend implements Backend {
     })
     const error = refusal?.error
     const shows = error === 'inbox_full' || error === 'inbox_unavailable'
-    this.#refused = shows ? { error, atMs: settings.clock.now() } : undefined
+    this.#refused = shows ? { error, atMs: elapsedMs(settings.clock) } : undefined
     return refusal
   }
 
@@ -179,7 +185,7 @@ export class RelayBackend implements Backend {
   async #emitGaps(env: unknown): Promise<void> {
     const { receipts } = this.#parts
     for (let gap = this.#gaps.take(); gap !== undefined; gap = this.#gaps.take()) {
-      if (!(await this.putInternal(receipts.gap(gap), { ...noRequest, env }))) {
+      if (!(await this.putInternal(receipts.own(gap), { ...noRequest, env }))) {
         this.#gaps.giveBack(gap)
         return
       }

@@ -1,6 +1,6 @@
 import { FleethookError } from '../base/errors.ts'
 import { checkOption, wholeNumber } from '../base/options.ts'
-import type { RequestScope } from '../dispatch/work.ts'
+import type { RequestScope } from '../core/entry.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type {
@@ -88,7 +88,9 @@ export function createDeadLetterReader(
 export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage): Messages {
   const list: Required<typeof inbox>['messages'] = (which) => inbox.messages?.(which) ?? noList()
   const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
-    ...{ id: message.id, event: readable(message, read), state },
+    id: message.id,
+    event: readable(message, read),
+    state,
     ...(reason === undefined ? {} : { death: { ...reason, diedAt: new Date(reason.diedAt) } }),
   })
   return {
@@ -194,9 +196,13 @@ export function createReplays({ inbox, states, open, read, isDraining, revived }
     const changed = new Map<string, string>()
     const apply = states?.fresh()
     if (apply === undefined) {
-      throw new FleethookError('option_invalid', 'A replay with `edges` needs the option `vehicles`, which is off.', {
-        hint: 'Give createReceiver the option vehicles: { fields: […] }.',
-      })
+      throw new FleethookError(
+        'option_invalid',
+        'A replay with `edges` needs the part `vehicles`, and the receiver has none.',
+        {
+          hint: 'Give createReceiver the option parts: [vehicles({ fields: […] })].',
+        },
+      )
     }
     for await (const page of settledPages({})) {
       for (const message of page) {

@@ -40,6 +40,17 @@ export function backgroundTimer(clock: Clock, ms: number, run: () => void): Time
   return timer
 }
 
+/**
+ * A timer that certainly does not keep the process alive. `undefined` where the clock cannot promise that: then something else has
+ * to happen first.
+ */
+export function idleTimer(clock: Clock, ms: number, run: () => void): Timer | undefined {
+  const timer = backgroundTimer(clock, ms, run)
+  if (timer.unref !== undefined) return timer
+  timer.cancel()
+  return undefined
+}
+
 /** Waits. Rejects with the signal's reason when the signal is aborted first. */
 export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.reject(signal.reason)

@@ -5,6 +5,7 @@ export type ErrorCode =
   | 'ack_unavailable'
   | 'handler_invalid'
   | 'handler_timeout'
+  | 'handed_over'
   | 'inbox_full'
   | 'inbox_unavailable'
   | 'inbox_locked'

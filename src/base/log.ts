@@ -1,4 +1,4 @@
-import type { Clock } from './clock.ts'
+import { type Clock, elapsedMs, idleTimer, type Timer } from './clock.ts'
 
 /**
  * Receives the log lines of a receiver, for an operator. `details` never contain a secret, a header or a payload.
@@ -48,33 +48,92 @@ export function guardedLog(log: Log): Log {
   return { debug: say('debug'), info: say('info'), warn: say('warn'), error: say('error') }
 }
 
+/** Numbers that one line adds up over all the lines that it stands for. */
+type Sums = Readonly<Record<string, number>>
+
 /** A log that writes at most one line in ten seconds for each `key`, by default the line itself. */
 interface ThrottledLog {
-  warn(message: string, details?: Record<string, unknown>, key?: unknown): void
-  error(message: string, details?: Record<string, unknown>, key?: unknown): void
+  warn(message: string, details?: Record<string, unknown>, key?: unknown, sums?: Sums): void
+  error(message: string, details?: Record<string, unknown>, key?: unknown, sums?: Sums): void
+  /** When the next line that it holds back is due, by `elapsedMs`. `undefined`: it holds none back. */
+  dueAtMs(): number | undefined
+  /** Writes the lines that it holds back. */
+  flush(): void
+  /** The same, and starts no timer any more. */
+  stop(): void
 }
 
-const quietMs = 10_000
+interface Line {
+  readonly level: 'warn' | 'error'
+  readonly message: string
+  readonly details: Record<string, unknown>
+  readonly sums: Sums
+  /** The number of lines since the last one that was written, itself included. */
+  readonly repeated: number
+}
 
-/** Writes a line at once, and then at most every ten seconds, with the number of repetitions in between. */
+/** The time after a line in which no other line of its key is written. */
+interface QuietTime {
+  readonly endsAtMs: number
+  /** The last line that came meanwhile. */
+  held: Line | undefined
+  timer: Timer | undefined
+}
+
+/** The time that one log line covers, in milliseconds. */
+export const quietMs = 10_000
+
+/**
+ * Writes the first line of a key at once, and the last one of the next ten seconds at their end: with the sums of those in between, or
+ * with how many they are.
+ */
 export function throttled(log: Log, clock: Clock): ThrottledLog {
-  const written = new Map<unknown, { readonly atMs: number; repeated: number }>()
+  const quiet = new Map<unknown, QuietTime>()
+  let isStopped = false
 
-  function say(level: 'warn' | 'error', message: string, details: Record<string, unknown> = {}, key: unknown): void {
-    const last = written.get(key)
-    const now = clock.now()
-    if (last !== undefined && now - last.atMs < quietMs) {
-      last.repeated += 1
-      return
-    }
-    written.set(key, { atMs: now, repeated: 0 })
-    const repeated = last !== undefined && last.repeated > 0 ? { repeated: last.repeated } : {}
+  function write(key: unknown, { level, message, details, sums, repeated }: Line): void {
+    quiet.get(key)?.timer?.cancel()
+    quiet.set(key, { endsAtMs: elapsedMs(clock) + quietMs, held: undefined, timer: undefined })
+    const more = repeated === 0 || Object.keys(sums).length > 0 ? sums : { repeated }
     // A log that throws must not stop a message.
-    guarded(() => log[level](message, { ...details, ...repeated }))
+    guarded(() => log[level](message, { ...details, ...more }))
+  }
+
+  function say(
+    level: 'warn' | 'error',
+    message: string,
+    details: Record<string, unknown> = {},
+    key: unknown = message,
+    sums: Sums = {},
+  ): void {
+    const current = quiet.get(key)
+    const held = current?.held
+    const added = Object.entries(held?.sums ?? {}).map(([name, sum]) => [name, sum + (sums[name] ?? 0)])
+    const line: Line = {
+      ...{ level, message, details, repeated: (held?.repeated ?? 0) + 1 },
+      sums: { ...sums, ...Object.fromEntries(added) },
+    }
+    const leftMs = (current?.endsAtMs ?? -Infinity) - elapsedMs(clock)
+    if (current === undefined || leftMs <= 0) return write(key, held === undefined ? { ...line, repeated: 0 } : line)
+    current.held = line
+    if (!isStopped) current.timer ??= idleTimer(clock, leftMs, () => write(key, current.held ?? line))
+  }
+
+  function flush(): void {
+    for (const [key, { held }] of quiet) if (held !== undefined) write(key, held)
   }
 
   return {
-    warn: (message, details, key = message) => say('warn', message, details, key),
-    error: (message, details, key = message) => say('error', message, details, key),
+    warn: (message, details, key, sums) => say('warn', message, details, key, sums),
+    error: (message, details, key, sums) => say('error', message, details, key, sums),
+    dueAtMs() {
+      const due = [...quiet.values()].filter(({ held }) => held !== undefined).map(({ endsAtMs }) => endsAtMs)
+      return due.length === 0 ? undefined : Math.min(...due)
+    },
+    flush,
+    stop() {
+      isStopped = true
+      flush()
+    },
   }
 }

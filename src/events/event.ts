@@ -29,8 +29,6 @@ export interface Meta {
   readonly connectionId?: string
   /** The message had no readable time: `createdAt` and `at` are the time of receipt. */
   readonly createdAtMissing?: true
-  /** The number of queued messages that were merged into this one (`overflow: 'conflate'`). */
-  readonly conflated?: number
   readonly [key: string]: unknown
 }
 
@@ -48,7 +46,7 @@ export interface EventBase {
   readonly format: Format
   /**
    * The id of the content, derived from vin, topic, time to the millisecond and the canonical payload. The same message in
-   * another format, or sent again, has the same id. It is computed when it is read.
+   * another format, or sent again, has the same id. It is computed when it is read, and copies of the event have it.
    */
   readonly id: string
   /** The parsed message, untouched. */
@@ -62,7 +60,10 @@ export interface DataEvent<Fields extends FieldCatalogue = BuiltInFields> extend
   readonly topic: 'data'
   /** Field name to value. A misspelled name is a type error. */
   readonly data: FieldValues<Fields>
-  /** Values that did not read as the type in the catalogue, as they were sent. `data` has `null` for them. */
+  /**
+   * Values that did not read as the type in the catalogue, and values nested deeper than 64 levels, as they were sent. `data` has
+   * `null` for them.
+   */
   readonly undecoded: { readonly [field: string]: Json }
 }
 
@@ -124,9 +125,9 @@ export interface ConnectivityEvent extends EventBase {
 export type UnknownReason =
   /** No key that names a topic. */
   | 'no_topic'
-  /** The topic's payload has a shape that the topic never has. */
+  /** The topic's payload has a shape that the topic never has, or more than 2,000 fields. */
   | 'payload_mismatch'
-  /** A topic, but no VIN of 1 to 64 characters. */
+  /** A topic, but no VIN of 1 to 64 characters without control characters and unpaired surrogates. */
   | 'vin_missing'
   /** The option `format` names another format. */
   | 'format_mismatch'
@@ -148,7 +149,10 @@ export type GapReason =
   | 'inbox_unavailable'
   /** The inbox file was damaged, and part of it could not be read. */
   | 'inbox_damaged'
-  /** Messages were gone from a topic before they were handled: its retention was too short, or all replicas lost them. */
+  /**
+   * Messages were gone from a topic before they were handled: its retention was too short, or all replicas lost them. Or the disk of
+   * an inbox was full, and dead letters made room for new messages.
+   */
   | 'inbox_expired'
   /** A body with the right secret was larger than the limit, so it was not read. */
   | 'body_too_large'
@@ -162,6 +166,8 @@ export type GapReason =
   | 'stalled'
   /** A runtime or a drain ended before the handlers did. */
   | 'deadline'
+  /** With `ack: 'handled'` and the inbox in memory: handlers failed for good, and the request was answered with 500. */
+  | 'not_handled'
   /** The connection of a stream broke. */
   | 'stream_interrupted'
 
@@ -186,5 +192,15 @@ export interface GapEvent extends Omit<EventBase, 'vin' | 'format' | 'raw'> {
 export type WireEvent<Fields extends FieldCatalogue = BuiltInFields> =
   DataEvent<Fields> | StateEvent | VehicleDataEvent | AlertsEvent | ErrorsEvent | ConnectivityEvent | UnknownEvent
 
+/**
+ * Time of a vehicle has run out, as an edge such as `silent` asked for. The receiver makes it. Only handlers of such edges receive it:
+ * `at` is when it was due, and `receivedAt` when the receiver noticed.
+ */
+export interface TimerEvent extends Omit<EventBase, 'format' | 'raw'> {
+  readonly topic: 'timer'
+  readonly format: null
+  readonly raw: null
+}
+
 /** Every event that a handler can receive, discriminated by `topic`. */
-export type FleetEvent<Fields extends FieldCatalogue = BuiltInFields> = WireEvent<Fields> | GapEvent
+export type FleetEvent<Fields extends FieldCatalogue = BuiltInFields> = WireEvent<Fields> | GapEvent | TimerEvent

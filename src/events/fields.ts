@@ -63,7 +63,8 @@ declare const other: unique symbol
  *
  * @example
  * ```ts
- * import type { Handler, OtherField } from 'fleethook'
+ * import type { Handler } from 'fleethook'
+ * import type { OtherField } from 'fleethook/normalize'
  *
  * export const onData: Handler<'data'> = (event) => {
  *   console.log(event.data['CabinHumidity' as OtherField]) // any value of a field, or undefined

@@ -98,7 +98,6 @@ const meta: z.ZodMiniType<Meta> = z.looseObject({
   changed: z.exactOptional(z.array(z.string())),
   connectionId: z.exactOptional(z.string()),
   createdAtMissing: z.exactOptional(z.literal(true)),
-  conflated: z.exactOptional(z.number()),
 })
 
 const json = z.record(z.string(), z.unknown())
@@ -174,6 +173,7 @@ const gap = z.object({
     'restarted',
     'stalled',
     'deadline',
+    'not_handled',
     'stream_interrupted',
   ]),
   missed: z.number(),

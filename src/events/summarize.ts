@@ -60,6 +60,8 @@ function parts<Fields extends FieldCatalogue>(event: FleetEvent<Fields>): readon
       return [`${event.networkInterface} ${event.status}`]
     case 'unknown':
       return [event.reason]
+    case 'timer':
+      return ['time is up']
     case 'gap':
       // After a crash nobody can know how many messages are missing.
       return [`${event.missed || 'some'} missing (${event.reason})`, `since ${timeOfDay(event.from)}`]

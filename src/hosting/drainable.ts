@@ -1,11 +1,13 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 /** When the 2xx is sent: on receipt, once the inbox has made the message durable, or once all its handlers are done. */
 export type Ack = 'received' | 'stored' | 'handled'
 
 /**
  * What a stored message survives. With `memory`, nothing: it ends with its process. With `disk`, a crash and a power cut. With
- * `replicated`, the loss of a machine.
+ * `replicated`, the loss of a machine. With `database`, what that database survives, and the loss of this machine.
  */
-export type Durability = 'memory' | 'disk' | 'replicated'
+export type Durability = 'memory' | 'disk' | 'replicated' | 'database'
 
 /** The result of a drain. It counts messages that came over the wire, from the call of `drain` on. */
 export interface DrainResult {

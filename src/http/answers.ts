@@ -27,6 +27,8 @@ export type RefusalError =
   | 'path_unknown'
   | 'inbox_full'
   | 'inbox_unavailable'
+  | 'not_handled'
+  | 'not_handled_in_time'
   | 'draining'
 
 /** Why a request is refused. */
@@ -53,6 +55,7 @@ const texts = {
   4: 'Invalid token',
   5: 'No data',
   6: 'Invalid data format',
+  8: 'Internal server error',
   9: 'Server is busy',
   12: 'Event field is required',
   13: 'Event field cannot be blank',
@@ -120,7 +123,7 @@ const refusals: Readonly<Record<RefusalError, Wording>> = {
   path_unknown: {
     status: 404,
     code: 404,
-    hint: 'Compare the path in the url of the webhook with the path at which the receiver is mounted. When the host passes whole paths, mount receiver.routes() under its base path.',
+    hint: 'Compare the path in the url of the webhook with the path at which the receiver is mounted. When the host passes whole paths, set the option `basePath`.',
   },
   inbox_full: {
     status: 503,
@@ -132,6 +135,18 @@ const refusals: Readonly<Record<RefusalError, Wording>> = {
     status: 503,
     code: 9,
     hint: 'The inbox could not store the message. The log of the receiver has the reason.',
+    headers: retrySoon,
+  },
+  // Without Retry-After: its handlers have failed as often as `retry` allows.
+  not_handled: {
+    status: 500,
+    code: 8,
+    hint: 'A handler failed in its last attempt, and the inbox in memory cannot keep the message for a repair. The log of the receiver has the reason. A durable inbox would keep it as a dead letter.',
+  },
+  not_handled_in_time: {
+    status: 503,
+    code: 9,
+    hint: 'The handlers were not done when the runtime was about to end the request. The log of the receiver says whether they failed. Make them faster, or use an inbox that outlives the request.',
     headers: retrySoon,
   },
   draining: {

@@ -18,7 +18,8 @@ const targets: ReadonlyMap<string, PathTarget> = /* @__PURE__ */ new Map([
   ['/readyz', 'readyz'],
 ])
 
-/** The target of a path below the receiver's mount, with or without a trailing slash. `undefined` for an unknown path. */
-export function targetOf(path: string): PathTarget | undefined {
-  return targets.get(path.endsWith('/') ? path.slice(0, -1) : path)
+/** The target of a path, with or without a trailing slash. `undefined` for an unknown path, and for one outside of `basePath`. */
+export function targetOf(path: string, basePath: string = ''): PathTarget | undefined {
+  if (!path.startsWith(basePath)) return undefined
+  return targets.get(path.slice(basePath.length, path.endsWith('/') ? -1 : undefined))
 }

@@ -1,4 +1,4 @@
-import type { Context, Env, HonoRequest } from 'hono'
+import type { Context, HonoRequest } from 'hono'
 import { Hono } from 'hono/tiny'
 import { getPath } from 'hono/utils/url'
 import {
@@ -19,6 +19,7 @@ import { type ExecutionContext, lastingEnv } from '../hosting/execution-context.
 
 /** A request before its secret is checked and before a byte of its body is read. Every way into the receiver makes one. */
 export interface Incoming extends AuthorizedRequest {
+  readonly method: string
   /** The value of the Authorization header. Several are joined by `, `. */
   readonly authorization: string | null | undefined
 }
@@ -28,58 +29,58 @@ export interface AuthorizedRequest {
   readonly env: unknown
   readonly context: ExecutionContext | undefined
   /** The names and values of the headers. Left out when the host read the body. */
-  headers?(): Iterable<readonly [name: string, value: string]>
+  readonly headers?: (() => Iterable<readonly [name: string, value: string]>) | undefined
   read(limitBytes: number): Promise<Body | Refusal>
 }
 
-/** A request that came over HTTP, whatever server read it. */
-export interface HttpRequest extends Incoming {
-  readonly method: string
-}
-
-/** The receiver, as the routes see it. */
-interface Face {
+/** What the routes ask of the receiver. */
+interface Answering {
   receive(incoming: Incoming, door: Door): Promise<Answer>
   /** Why the receiver would refuse every message now; `undefined` when it would not. */
   busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined
   /** Called for each request that was refused because of its method or its path. */
-  refused(refusal: Refusal): void
+  refused(refusal: Refusal, request: AuthorizedRequest): void
 }
 
 /** The ways in over HTTP. */
-interface Routes<E extends Env> {
+interface Routes<Bindings extends object> {
   /** The app to mount in a host. */
-  readonly app: Hono<E>
+  readonly app: Hono<{ Bindings: Bindings }>
   /** The same without a host. It looks up the path itself, because routing by Hono costs more than checking the secret. */
   readonly fetch: (
     request: Request,
     env: unknown,
     context: ExecutionContext | undefined,
   ) => Response | Promise<Response>
+  /** What a path of `fetch` is for. */
+  readonly targetOf: (path: string) => PathTarget | undefined
   /** The answer to a request at a target. The app, `fetch`, and servers that make no `Request` all call it. */
-  readonly answer: (target: PathTarget | undefined, request: HttpRequest) => Answer | Promise<Answer>
+  readonly answer: (target: PathTarget | undefined, request: Incoming) => Answer | Promise<Answer>
 }
 
 /** The paths and methods of a receiver. */
-export function createRoutes<E extends Env>(face: Face): Routes<E> {
-  function answer(target: PathTarget | undefined, request: HttpRequest): Answer | Promise<Answer> {
+export function createRoutes<Bindings extends object>(receiver: Answering, basePath: string): Routes<Bindings> {
+  function answer(target: PathTarget | undefined, request: Incoming): Answer | Promise<Answer> {
     const { method } = request
     if (target === 'root' || target === 'collector') {
-      if (method === 'POST') return face.receive(request, target)
-      return method === 'OPTIONS' ? allowed('POST, OPTIONS') : refused({ error: 'method_not_allowed' }, 'POST, OPTIONS')
+      if (method === 'POST') return receiver.receive(request, target)
+      return method === 'OPTIONS'
+        ? allowed('POST, OPTIONS')
+        : refused({ error: 'method_not_allowed' }, request, 'POST, OPTIONS')
     }
-    if (target === undefined) return refused({ error: 'path_unknown' })
+    if (target === undefined) return refused({ error: 'path_unknown' }, request)
     if (method === 'OPTIONS') return allowed('GET, HEAD, OPTIONS')
-    if (method !== 'GET' && method !== 'HEAD') return refused({ error: 'method_not_allowed' }, 'GET, HEAD, OPTIONS')
+    if (method !== 'GET' && method !== 'HEAD')
+      return refused({ error: 'method_not_allowed' }, request, 'GET, HEAD, OPTIONS')
     if (target === 'healthz') return alive
-    if (target === 'readyz') return readyOrNot(readinessOf(face.busy()).reason)
-    const busy = face.busy()
+    if (target === 'readyz') return readyOrNot(readinessOf(receiver.busy()).reason)
+    const busy = receiver.busy()
     if (busy === undefined) return healthy
     return busy === 'draining' ? refuse({ error: 'draining' }) : unhealthy
   }
 
-  function refused(refusal: Refusal, allow?: string): Answer {
-    face.refused(refusal)
+  function refused(refusal: Refusal, request: Incoming, allow?: string): Answer {
+    receiver.refused(refusal, request)
     return refuse(refusal, allow)
   }
 
@@ -91,10 +92,10 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
       : responseOf(answered, request.method === 'HEAD')
   }
 
-  const app = new Hono<E>()
-  const mounted = (c: Context<E>, target: PathTarget | undefined): Response | Promise<Response> =>
+  const app = new Hono<{ Bindings: Bindings }>()
+  const mounted = (c: Context, target: PathTarget | undefined): Response | Promise<Response> =>
     respond(target, new FetchRequest(c.req.raw, c.env, contextOf(c), c.req))
-  const root = (c: Context<E>): Response | Promise<Response> => mounted(c, 'root')
+  const root = (c: Context): Response | Promise<Response> => mounted(c, 'root')
   // The second pattern is the root with a trailing slash, in the only spelling that every router of Hono accepts. All other
   // paths belong to the host.
   app.all('/', root).all('/:slash{$}', root)
@@ -103,12 +104,46 @@ export function createRoutes<E extends Env>(face: Face): Routes<E> {
   app.all('/readyz', (c) => mounted(c, 'readyz'))
   app.notFound((c) => mounted(c, undefined))
 
+  const below = (path: string): PathTarget | undefined => targetOf(path, basePath)
   return {
     app,
     answer,
-    fetch: (request, env, context) => respond(targetOf(getPath(request)), new FetchRequest(request, env, context)),
+    targetOf: below,
+    fetch: (request, env, context) => respond(below(getPath(request)), new FetchRequest(request, env, context)),
   }
 }
+
+/** The headers of a request as the host has them, with names in any case. */
+export type GivenHeaders =
+  Pick<Headers, 'forEach'> | { readonly [name: string]: string | readonly string[] | undefined }
+
+/** A message that the host read itself. */
+export type GivenMessage = {
+  /** Text, bytes, or the value that a body parser returned. */
+  readonly body: unknown
+  /**
+   * The path, with or without a query. The collector's own paths have stricter rules. Default: that of the option `basePath`, or `/`.
+   */
+  readonly path?: string
+  /** Handlers find it as `context.env`. */
+  readonly env?: unknown
+  /** The runtime's `waitUntil`, where the runtime ends a request's work with its answer. */
+  readonly context?: ExecutionContext
+} & (
+  | {
+      /**
+       * The request's headers: a `Headers`, or an object with names in any case, as Node and AWS Lambda have it. `Content-Encoding`
+       * counts only with bytes: a host that passes text or a parsed value has inflated it.
+       */
+      readonly headers: GivenHeaders | null | undefined
+    }
+  | {
+      /** The value of the request's `Authorization` header, for a host without `headers`. */
+      readonly authorization: string | null | undefined
+      /** The value of the request's `Content-Encoding` header, if `body` is still encoded. */
+      readonly contentEncoding?: string | null | undefined
+    }
+)
 
 /** The answer to OPTIONS. */
 function allowed(allow: string): Answer {
@@ -116,7 +151,7 @@ function allowed(allow: string): Answer {
 }
 
 /** Reads a `Request`. */
-class FetchRequest implements HttpRequest {
+class FetchRequest implements Incoming {
   readonly method: string
   readonly authorization: string | null
   readonly env: unknown
@@ -154,8 +189,54 @@ class FetchRequest implements HttpRequest {
   }
 }
 
+/** Reads a message that the host read. */
+export class GivenRequest implements Incoming {
+  readonly method = 'POST'
+  readonly authorization: string | null | undefined
+  readonly env: unknown
+  readonly context: ExecutionContext | undefined
+  readonly headers: (() => Iterable<readonly [name: string, value: string]>) | undefined
+  readonly #body: unknown
+  readonly #contentEncoding: string | null | undefined
+
+  constructor(message: GivenMessage) {
+    this.env = message.env
+    this.context = message.context
+    this.#body = message.body
+    if ('headers' in message) {
+      const headers = lowerCased(message.headers ?? {})
+      this.authorization = headers.get('authorization')
+      this.headers = () => headers
+      this.#contentEncoding = headers.get('content-encoding')
+    } else {
+      this.authorization = message.authorization
+      this.headers = undefined
+      this.#contentEncoding = message.contentEncoding
+    }
+  }
+
+  read(limitBytes: number): Promise<Body | Refusal> {
+    return readGiven(this.#body, this.#contentEncoding, limitBytes)
+  }
+}
+
+/** The headers by their names in lower case. Several values of one name are joined, as in a `Headers`. */
+function lowerCased(headers: GivenHeaders): Map<string, string> {
+  const found = new Map<string, string>()
+  const add = (given: string | readonly string[] | undefined, name: string): void => {
+    if (given === undefined) return
+    const key = name.toLowerCase()
+    found.set(key, [found.get(key) ?? [], given].flat().join(', '))
+  }
+  if (isHeaders(headers)) headers.forEach(add)
+  else for (const name of Object.keys(headers)) add(headers[name], name)
+  return found
+}
+
+const isHeaders = (headers: GivenHeaders): headers is Pick<Headers, 'forEach'> => typeof headers.forEach === 'function'
+
 /** Hono's getter throws when the runtime gave no context. Making the stack of that error costs more than the message. */
-function contextOf<E extends Env>(c: Context<E>): ExecutionContext | undefined {
+function contextOf(c: Context): ExecutionContext | undefined {
   const limit: unknown = Reflect.get(Error, 'stackTraceLimit')
   Reflect.set(Error, 'stackTraceLimit', 0)
   try {

@@ -1,4 +1,4 @@
-import timingSafeEqual from 'timing-safe-equal'
+import timingSafeEqual from '#timing-safe-equal'
 import { guarded, type Log } from '../base/log.ts'
 import { FleethookError, withHint } from '../base/errors.ts'
 import type { Door } from './paths.ts'
@@ -33,10 +33,17 @@ interface ExpectedSecret {
 const collectorScheme = 'splunk'
 const visible = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 
-/** Makes the check for a `secret` option. Throws `secret_missing` or `option_invalid` for a secret that can never work. */
-export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log): SecretCheck<Bindings> {
+/**
+ * Makes the check for a `secret` option. `used` is called with the place of the right secret in its list. Throws `secret_missing` or
+ * `option_invalid` for a secret that can never work.
+ */
+export function createSecretCheck<Bindings>(
+  secret: Secret<Bindings>,
+  log: Log,
+  used: (place: number) => void = () => {},
+): SecretCheck<Bindings> {
   if (secret === false) return () => undefined
-  if (typeof secret !== 'function') return check.bind(undefined, prepare(secret))
+  if (typeof secret !== 'function') return check.bind(undefined, prepare(secret), used)
 
   let known: { readonly of: string; readonly expected: readonly ExpectedSecret[] } | undefined
   let complained = false
@@ -59,7 +66,7 @@ export function createSecretCheck<Bindings>(secret: Secret<Bindings>, log: Log):
       complained = true
       return { error: 'secret_unavailable' }
     }
-    return check(known.expected, authorization, door)
+    return check(known.expected, used, authorization, door)
   }
 }
 
@@ -111,6 +118,7 @@ function splitScheme(value: string): { readonly scheme: string | undefined; read
 
 function check(
   expected: readonly ExpectedSecret[],
+  used: (place: number) => void,
   authorization: string | null | undefined,
   door: Door,
 ): Refusal | undefined {
@@ -121,15 +129,17 @@ function check(
   const token = basic ? password(rest) : rest
   const withToken = basic || scheme === collectorScheme
   const bareAllowed = door === 'root'
-  let right = false
+  let right: ExpectedSecret | undefined
   // Every candidate is compared, without an early return. So the time does not show which secret is near, or how near.
   for (const candidate of expected) {
     // One comparison is enough: after the collector's scheme word, the whole value is right exactly when the token is.
-    if (withToken && candidate.token !== undefined) right = candidate.token.equals(token) || right
-    else if (bareAllowed || candidate.scheme !== undefined) right = candidate.whole.equals(authorization) || right
+    if (withToken && candidate.token !== undefined) right = candidate.token.equals(token) ? candidate : right
+    else if (bareAllowed || candidate.scheme !== undefined)
+      right = candidate.whole.equals(authorization) ? candidate : right
   }
-  if (right) return undefined
-  return wrong(authorization, scheme, basic, door, expected)
+  if (right === undefined) return wrong(authorization, scheme, basic, door, expected)
+  used(expected.indexOf(right))
+  return undefined
 }
 
 function password(credentials: string): string {
@@ -184,10 +194,32 @@ const mostBytes = 1024
 /** Texts are padded to at least this many bytes. Not more, because comparing is most of the cost of reading a header. */
 const leastBytes = 128
 
-// In bundles, the library uses a second file that accepts only Buffers. Without Buffers (Workers without Node's globals) it
-// cannot work.
+// On Node and Bun the library is native. `imports` of package.json gives bundles and Deno its file that needs only Buffers.
 const { Buffer: HostBuffer }: typeof globalThis & { readonly Buffer?: { from(bytes: ArrayBuffer): Uint8Array } } =
   globalThis
+
+const equalBytes = comparesHere() ? timingSafeEqual : equalInConstantTime
+
+/** Edge runtimes without Buffers load the library, but it cannot compare there. */
+function comparesHere(): boolean {
+  try {
+    return timingSafeEqual(bytesOf(1), bytesOf(1))
+  } catch {
+    return false
+  }
+}
+
+/** What the library does, without Buffers. */
+function equalInConstantTime(a: Uint8Array, b: Uint8Array): boolean {
+  let difference = 0
+  for (let at = 0; at < a.length; at += 1) difference |= (a[at] ?? 0) ^ (b[at] ?? 0)
+  return difference === 0
+}
+
+function bytesOf(length: number): Uint8Array {
+  const buffer = new ArrayBuffer(length)
+  return HostBuffer ? HostBuffer.from(buffer) : new Uint8Array(buffer)
+}
 
 const encoder = new TextEncoder()
 
@@ -202,8 +234,7 @@ interface PaddedText {
 function windowFor(secret: string): PaddedText {
   let bytes = leastBytes
   while (bytes < secret.length) bytes *= 2
-  const buffer = new ArrayBuffer(bytes)
-  return { bytes: HostBuffer ? HostBuffer.from(buffer) : new Uint8Array(buffer), written: 0, fits: false }
+  return { bytes: bytesOf(bytes), written: 0, fits: false }
 }
 
 function fill(window: PaddedText, text: string): void {
@@ -219,26 +250,17 @@ interface Comparable {
   equals(text: string): boolean
 }
 
-/** Encodes a secret once. Throws `option_invalid` where the runtime cannot compare in constant time. */
+/** Encodes a secret once. */
 export function comparable(secret: string): Comparable {
   const expected = windowFor(secret)
   fill(expected, secret)
   // Comparing is synchronous, so all requests can share one window.
   const offered = windowFor(secret)
-  const equals = (text: string): boolean => {
-    fill(offered, text)
-    const same = timingSafeEqual(offered.bytes, expected.bytes)
-    return same && offered.fits && offered.written === expected.written
+  return {
+    equals(text) {
+      fill(offered, text)
+      const same = equalBytes(offered.bytes, expected.bytes)
+      return same && offered.fits && offered.written === expected.written
+    },
   }
-  try {
-    equals('')
-  } catch (cause) {
-    throw new FleethookError(
-      'option_invalid',
-      // The hint is part of the message, because workerd prints only the message of an error that stops a module.
-      'This runtime cannot compare secrets in constant time, because it has no global Buffer: on Workers set compatibility_date to 2026-08-04 or later, or the compatibility flag nodejs_compat.',
-      { cause },
-    )
-  }
-  return { equals }
 }

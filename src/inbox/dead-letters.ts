@@ -1,4 +1,4 @@
-import type { FleetEvent } from '../events/event.ts'
+import type { FleetEvent, Topic } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
 
@@ -16,7 +16,7 @@ export interface DeadMessage {
 /** Selects messages: those that match every given member. */
 export interface MessageSelection {
   readonly vin?: string | undefined
-  readonly topic?: string | undefined
+  readonly topic?: Topic | 'malformed' | undefined
   /** Received at this time or later. */
   readonly from?: Date | undefined
   /** Received before this time. */
@@ -31,7 +31,7 @@ export interface ReplaySelection extends MessageSelection {
   readonly dryRun?: boolean | undefined
   /**
    * Shows the messages as changes of a state that begins with the first message that the inbox keeps, so that `receiver.when`
-   * and `changed` report again what happened. Use it to try a new rule on old messages. Needs the option `vehicles`. Default
+   * and `changed` report again what happened. Use it to try a new rule on old messages. Needs the part `vehicles`. Default
    * `false`: a replay of handled messages shows no changes.
    */
   readonly edges?: boolean | undefined
@@ -73,11 +73,13 @@ export interface KnownVehicle {
   at(field: string): Date | undefined
   ageMs(field: string): number | undefined
   isCertain(field: string): boolean
+  since(field: string): Date | undefined
   invalidSince(field: string): Date | undefined
   readonly online: boolean | undefined
   readonly state: string | undefined
   readonly isOnlineCertain: boolean
   readonly seenAt: Date | undefined
+  readonly timers: readonly { readonly edge: string; readonly since: Date; readonly dueAt: Date }[]
 }
 
 /** A message that the inbox keeps. */

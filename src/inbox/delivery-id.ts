@@ -8,29 +8,41 @@ const perMs = 2048
 const words = new Uint32Array(1024)
 let nextWord = words.length
 
-/** Makes ids by UUIDv7 that sort by arrival. */
-export interface DeliveryIds {
-  next(nowMs: number): string
-  /** From now on all ids sort after this id of an earlier process, whatever the clock says. */
-  follow(id: string): void
-}
-
 /**
- * Counts within a millisecond where UUIDv7 has room for it (RFC 9562, 5.7 and 6.2, method 1). The rest is random, and new in
- * each millisecond: new random bits for each id would be most of what a message costs before it is read.
+ * Makes ids by UUIDv7 that sort by arrival. Counts within a millisecond where UUIDv7 has room for it (RFC 9562, 5.7 and 6.2, method 1).
+ * The rest is random, and new in each millisecond: new random bits for each id would be most of what a message costs before it is read.
  */
-export function createDeliveryIds(): DeliveryIds {
-  let lastMs = 0
-  let counter = 0
-  let head = ''
+export class DeliveryIds {
+  /** The millisecond of the newest id, or of the one that it follows. */
+  newestMs = 0
+  #counter = 0
+  #head = ''
   /** The last two parts of a UUID: two bits for the variant, and 62 random bits. */
-  let tail = ''
+  #tail = ''
 
-  function begin(ms: number): void {
-    lastMs = ms
-    counter = 0
+  /** The `seq` of the newest id. */
+  get newestSeq(): number {
+    return firstSeqAt(this.newestMs) + this.#counter
+  }
+
+  next(nowMs: number): string {
+    this.#counter += 1
+    // If the clock was set back, ids stay in the last millisecond until its numbers are used up, and then move on to the next.
+    if (nowMs > this.newestMs || this.#counter === perMs) this.#begin(Math.max(nowMs, this.newestMs + 1))
+    return this.#head + this.#counter.toString(16).padStart(3, '0') + this.#tail
+  }
+
+  /** From now on all ids sort after this id of an earlier process, whatever the clock says. */
+  follow(id: string): void {
+    const ms = millisecondOf(id)
+    if (ms >= this.newestMs) this.#begin(ms + 1)
+  }
+
+  #begin(ms: number): void {
+    this.newestMs = ms
+    this.#counter = 0
     const time = ms.toString(16).padStart(12, '0')
-    head = `${time.slice(0, 8)}-${time.slice(8)}-7`
+    this.#head = `${time.slice(0, 8)}-${time.slice(8)}-7`
     if (nextWord === words.length) {
       crypto.getRandomValues(words)
       nextWord = 0
@@ -38,22 +50,7 @@ export function createDeliveryIds(): DeliveryIds {
     const first = words[nextWord++] ?? 0
     const second = words[nextWord++] ?? 0
     const high = (((first & 0x3fff_ffff) | 0x8000_0000) >>> 0).toString(16)
-    tail = `-${high.slice(0, 4)}-${high.slice(4)}${second.toString(16).padStart(8, '0')}`
-  }
-
-  return {
-    next(nowMs) {
-      counter += 1
-      // If the clock was set back, ids stay in the last millisecond until its numbers are used up, and then move on to the
-      // next.
-      if (nowMs > lastMs || counter === perMs) begin(Math.max(nowMs, lastMs + 1))
-      return head + counter.toString(16).padStart(3, '0') + tail
-    },
-
-    follow(id) {
-      const ms = millisecondOf(id)
-      if (ms >= lastMs) begin(ms + 1)
-    },
+    this.#tail = `-${high.slice(0, 4)}-${high.slice(4)}${second.toString(16).padStart(8, '0')}`
   }
 }
 
@@ -61,7 +58,7 @@ export function createDeliveryIds(): DeliveryIds {
 const counterAt = 15
 
 /**
- * A safe integer for an id of `createDeliveryIds`: different for different ids of one inbox, and in their order. With it an
+ * A safe integer for an id of {@link DeliveryIds}: different for different ids of one inbox, and in their order. With it an
  * inbox finds a message by a number, without an index of texts.
  */
 export function seqOf(id: string): number {
@@ -75,15 +72,8 @@ export function idWithSeq(id: string, seq: number): string {
   return `${ms.slice(0, 8)}-${ms.slice(8)}-${id.slice(counterAt - 1, counterAt)}${counter}${id.slice(counterAt + 3)}`
 }
 
-let lastTime = 'none'
-let lastMs = NaN
-
-/** Ids that follow each other are often from one millisecond. */
 function millisecondOf(id: string): number {
-  if (id.startsWith(lastTime)) return lastMs
-  lastTime = id.slice(0, 13)
-  lastMs = Number.parseInt(lastTime.slice(0, 8) + lastTime.slice(9), 16)
-  return lastMs
+  return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 }
 
 /** The `seq` of the first id of a millisecond. */
@@ -94,4 +84,12 @@ export function firstSeqAt(ms: number): number {
 /** The millisecond in which the id of a `seq` was made. */
 export function msOfSeq(seq: number): number {
   return Math.floor(seq / perMs)
+}
+
+/** A smaller difference is no clock that was set back. */
+export const driftMs = 1_000
+
+/** Whether the clock was behind the newest message. Its times then say nothing about the order of messages. */
+export function isClockBehind(newestSeq: number, nowMs: number): boolean {
+  return msOfSeq(newestSeq) - nowMs > driftMs
 }

@@ -1,10 +1,10 @@
 import type { Clock } from '../base/clock.ts'
-import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent, GapReason } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Durability, OpenOptions } from '../hosting/drainable.ts'
 import type { Door } from '../http/paths.ts'
 import type { StoredVehicle, VehicleStore } from './vehicle-store.ts'
+import type { Window, WindowHost } from './window.ts'
 import type { OperatorApi } from './observer.ts'
 import type { InboxStats } from './stats.ts'
 import type { Log } from '../base/log.ts'
@@ -18,8 +18,8 @@ export interface InboxMessage {
   /** Milliseconds since the epoch. */
   readonly receivedAt: number
   readonly door: Door
-  /** `wire` came over HTTP. The receiver made `gap` and `malformed`. */
-  readonly kind: 'wire' | 'gap' | 'malformed'
+  /** `wire` came over HTTP. The receiver made the others. */
+  readonly kind: 'wire' | 'gap' | 'malformed' | 'timer'
   /** The JSON text of this one message, as it came. */
   readonly text: string
   /** The size of the message, in bytes. */
@@ -48,6 +48,8 @@ export interface Waiting extends Pick<InboxMessage, 'id' | 'lane' | 'kind'> {
   readonly attempts?: number
   /** Not to be tried again before this time, in milliseconds since the epoch. Default 0. */
   readonly notBefore?: number
+  /** The number of processes that ended while it was handed out, as far as that is written. Default 0. */
+  readonly crashes?: number
   /**
    * An earlier process may have handed it out and ended before it could write that down. `Claim.deliveries` counts only what
    * is certain. An inbox that writes claims late sets this where it cannot know. Default `false`.
@@ -84,7 +86,7 @@ export interface Opened {
    * inbox with `vehicles`, and only when the receiver uses them. Read once, before `waiting`. Default: none.
    */
   readonly unapplied?: AsyncIterable<readonly InboxMessage[]>
-  /** The messages that an earlier process left, claimed or not, in the order of ids, in pages. Read once, before the first `put`. */
+  /** The messages that an earlier process left, claimed or not, in the order of ids, in pages. Read once, and with `Inbox.window` as far as there is room. */
   readonly waiting: AsyncIterable<readonly Waiting[]>
 }
 
@@ -177,16 +179,17 @@ export interface Inbox {
    * cannot be used; then every `put` rejects too.
    */
   open(options?: OpenOptions): Promise<Opened>
+  /** For an inbox that holds more messages than fit into memory. Left out: the receiver keeps a record of each message that waits. */
+  window?(host: WindowHost<Waiting>): Window<Waiting>
   /**
    * Keeps all of the messages or none. Resolves only once they are as durable as `durability` says. Otherwise rejects with a
    * `FleethookError` of code `inbox_full` or `inbox_unavailable`.
    */
-  put(messages: readonly InboxMessage[]): Promise<void>
+  put(messages: readonly InboxMessage[]): void | Promise<void>
   /**
-   * Hands a message out, even one that is handed out already. `undefined` when it is settled, dead, or merged into another
-   * message.
+   * Hands a message out, even one that is handed out already. `undefined` when it is settled or dead.
    */
-  claim(id: string): Promise<Claim | undefined>
+  claim(id: string): Claim | undefined | Promise<Claim | undefined>
   /**
    * Whether a message that was handed out may still be handled here. Asked when a handler sees it some time after its `claim`, for
    * instance in a batch. Resolves when that is certain. For an inbox that several processes share: what such an inbox hands over by
@@ -198,7 +201,7 @@ export interface Inbox {
    * after a crash the message may be handled again. `vehicle` is the new state of its vehicle, and as durable as the rest of
    * the call. Only for an inbox with `vehicles`.
    */
-  settle(id: string, vehicle?: StoredVehicle): Promise<void>
+  settle(id: string, vehicle?: StoredVehicle): void | Promise<void>
   /** A claimed message waits again and will be claimed again. As durable as `settle`. */
   reschedule(id: string, next: NextAttempt): Promise<void>
   /** It was given up: keeps it as a dead letter. Resolves to the number of older dead letters that were dropped for it. */
@@ -238,14 +241,12 @@ export interface InboxSettings {
   readonly pendingMessages: number | undefined
   /** Their size, in bytes. `undefined`: as much as the inbox itself allows. */
   readonly pendingBytes: number | undefined
-  /** `'conflate'` merges queued `data` messages of a VIN before it refuses. */
-  readonly overflow: 'refuse' | 'conflate'
   readonly clock: Clock
   readonly log: Log
   /** The receiver keeps states of vehicles in `Inbox.vehicles`. Default `false`. */
   readonly keepsVehicles?: boolean
-  /** Called with the ids of messages that were merged into others. */
-  readonly onConflated: (ids: readonly string[]) => void
+  /** With `keepsVehicles`: makes a store for an inbox in memory. */
+  readonly vehiclesInMemory?: () => VehicleStore
   /** Something failed outside of any call that could reject: a write that happens later, or by itself. */
   readonly onFailure: (error: unknown) => void
   /** The inbox refused messages and takes them again. */
@@ -254,6 +255,12 @@ export interface InboxSettings {
    * The inbox has messages that other processes received, so they did not come by `put`. Those of a lane are in their order.
    */
   readonly onWaiting?: (page: readonly Waiting[]) => void
+  /**
+   * Other processes have these messages from now on. The receiver ends its work on them at once, aborts the signals of their
+   * handlers, and settles none of them. They may come back by `onWaiting`, as new ones. Only for an inbox with
+   * `isStillHeld`.
+   */
+  readonly onGone?: (ids: readonly string[]) => void
   /** The inbox found while it was open that messages may be missing. */
   readonly onGap?: (gap: InboxGap) => void
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */
@@ -271,21 +278,11 @@ export interface Retention {
 }
 
 /**
- * The value of the option `inbox` when messages are kept outside the process that receives them. `durableObjectInbox`,
- * `queueInbox` and `kafkaInbox` return one.
+ * The value of the option `inbox` when messages are kept outside the process that receives them. `durableObjectInbox` and
+ * `kafkaInbox` return one.
  */
 export interface RelayInbox {
   readonly kind: 'relay'
-}
-
-/** For inboxes that keep messages as they came. Throws `option_invalid` when the receiver wants them merged. */
-export function refuseConflation({ overflow }: Pick<InboxSettings, 'overflow'>): void {
-  if (overflow !== 'conflate') return
-  throw new FleethookError(
-    'option_invalid',
-    "Option `overflow` is 'conflate', which merges messages of an inbox in memory.",
-    { hint: 'Leave it out: a durable inbox keeps each message as it came, and has the space of its disk.' },
-  )
 }
 
 export function isRelayInbox(inbox: unknown): inbox is RelayInbox {

@@ -1,9 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import { checkOptions, wholeNumber } from '../base/options.ts'
 import { PassingMap } from '../base/passing-map.ts'
-import { createConflation, type Mergeable } from './conflate.ts'
 import {
-  type Claim,
   type DeadLetter,
   type Inbox,
   type InboxFactory,
@@ -12,25 +10,13 @@ import {
   isSelected,
   type ListedMessage,
 } from './inbox.ts'
-import { memoryVehicles, type StoredVehicle } from './vehicle-store.ts'
 
-interface Kept extends Mergeable {
+interface Kept {
+  readonly message: InboxMessage
+  /** The number of times it was handed out. */
   deliveries: number
+  readonly replayed: boolean
   readonly changed: string | undefined
-}
-
-/** The methods of an inbox in memory that need no promise. Each throws where the method of the same name rejects. */
-export interface SyncInbox {
-  put(messages: readonly InboxMessage[]): void
-  claim(id: string): Claim | undefined
-  settle(id: string, vehicle?: StoredVehicle): void
-}
-
-const syncInboxes = /* @__PURE__ */ new WeakMap<Inbox, SyncInbox>()
-
-/** `undefined` for every inbox that {@link memoryInbox} did not return itself: a copy may have other methods. */
-export function syncInboxOf(inbox: Inbox): SyncInbox | undefined {
-  return syncInboxes.get(inbox)
 }
 
 /**
@@ -57,8 +43,7 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
   const { pendingMessages = 10_000, pendingBytes = 64 * 1_048_576 } = settings
   const kept = new PassingMap<string, Kept>()
   const dead = new Map<string, DeadLetter>()
-  const vehicles = memoryVehicles()
-  const conflation = settings.overflow === 'conflate' ? createConflation<Kept>() : undefined
+  const vehicles = settings.vehiclesInMemory?.()
   // Made once: under overload, a stack trace for each refusal would cost more than everything else in it.
   const full = new FleethookError(
     'inbox_full',
@@ -69,37 +54,24 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
   let deadBytes = 0
   let closed = false
 
-  const fits = (messages: number, moreBytes: number): boolean =>
+  const hasRoom = (messages: number, moreBytes: number): boolean =>
     kept.size + messages <= pendingMessages && bytes + moreBytes <= pendingBytes
+
+  function put(messages: readonly InboxMessage[], replayed: boolean = false, changed?: string): void {
+    let more = 0
+    for (const message of messages) more += message.bytes
+    if (closed) throw new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
+    if (!hasRoom(messages.length, more)) throw full
+    for (const message of messages) kept.set(message.id, { message, deliveries: 0, replayed, changed })
+    bytes += more
+  }
 
   function forget(id: string): Kept | undefined {
     const found = kept.get(id)
     if (found === undefined) return undefined
     kept.delete(id)
-    found.gone = true
     bytes -= found.message.bytes
-    conflation?.removed(found)
     return found
-  }
-
-  /** Merges only as many messages as necessary, so that the others keep their detail. */
-  function makeRoom(messages: number, moreBytes: number): void {
-    if (closed) throw new FleethookError('inbox_unavailable', 'The inbox was closed: its receiver has been drained.')
-    if (fits(messages, moreBytes)) return
-    // Merges nothing for messages that would not fit even into an empty inbox.
-    if (messages > pendingMessages || moreBytes > pendingBytes) throw full
-    const gone: string[] = []
-    while (!fits(messages, moreBytes)) {
-      const merged = conflation?.merge()
-      if (merged === undefined) break
-      const { into, from, message } = merged
-      bytes += message.bytes - into.message.bytes
-      into.message = message
-      forget(from.message.id)
-      gone.push(from.message.id)
-    }
-    if (gone.length > 0) settings.onConflated(gone)
-    if (!fits(messages, moreBytes)) throw full
   }
 
   function removeDead(id: string): boolean {
@@ -107,20 +79,12 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     return dead.delete(id)
   }
 
-  function keep(message: InboxMessage, replayed: boolean, changed?: string): void {
-    const added: Kept = { message, deliveries: 0, replayed, gone: false, changed }
-    kept.set(message.id, added)
-    bytes += message.bytes
-    conflation?.added(added)
-  }
+  return {
+    durability: 'memory',
 
-  const sync: SyncInbox = {
-    put(messages) {
-      let more = 0
-      for (const message of messages) more += message.bytes
-      if (closed || !fits(messages.length, more)) makeRoom(messages.length, more)
-      for (const message of messages) keep(message, false)
-    },
+    open: async () => ({ waiting: nothing() }),
+
+    put: (messages) => put(messages),
 
     claim(id) {
       const found = kept.get(id)
@@ -132,24 +96,15 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
 
     settle(id, vehicle) {
       forget(id)
-      if (vehicle !== undefined) vehicles.keep(vehicle)
+      if (vehicle !== undefined) vehicles?.keep(vehicle)
     },
-  }
 
-  const inbox: Inbox = {
-    durability: 'memory',
-
-    open: async () => ({ waiting: nothing() }),
-
-    put: async (messages) => sync.put(messages),
-    claim: async (id) => sync.claim(id),
-    settle: async (id, vehicle) => sync.settle(id, vehicle),
     async reschedule() {},
 
     async deadLetter(id, reason, vehicle) {
       const found = forget(id)
       if (found === undefined) return 0
-      if (vehicle !== undefined) vehicles.keep(vehicle)
+      if (vehicle !== undefined) vehicles?.keep(vehicle)
       dead.set(id, { ...reason, id, message: found.message })
       deadBytes += found.message.bytes
       let dropped = 0
@@ -182,9 +137,8 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
     async revive(id, changed) {
       const letter = dead.get(id)
       if (letter === undefined) return undefined
-      makeRoom(1, letter.message.bytes)
+      put([letter.message], true, changed ?? letter.changed)
       removeDead(id)
-      keep(letter.message, true, changed ?? letter.changed)
       return letter.message
     },
 
@@ -208,16 +162,14 @@ function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
       }
     },
 
-    refusing: () => (closed ? 'inbox_unavailable' : fits(1, 1) ? undefined : 'inbox_full'),
+    refusing: () => (closed ? 'inbox_unavailable' : hasRoom(1, 1) ? undefined : 'inbox_full'),
 
-    vehicles,
+    ...(vehicles === undefined ? {} : { vehicles }),
 
     async close() {
       closed = true
     },
   }
-  syncInboxes.set(inbox, sync)
-  return inbox
 }
 
 async function* nothing(): AsyncGenerator<never> {}

@@ -18,7 +18,7 @@ export interface Delivery {
   readonly replayed: boolean
 }
 
-/** A request that was refused, for `receiver.onRefused`. */
+/** A request that was refused, for {@link Observer.refused}. */
 export interface RefusedRequest {
   /** The `error` of the answer, or the reason of the runtime. */
   readonly error: RefusalError | RuntimeRefusal
@@ -36,16 +36,16 @@ export interface RefusedRequest {
   readonly messages: number
   /** The vehicles of those messages. */
   readonly vins: readonly string[]
-  /** The number of requests that were refused for this reason since the receiver was created, this one included. */
+  /**
+   * The number of requests that were refused for this reason since the receiver was created, this one included. Tests are counted
+   * together, for any reason, and apart from other requests.
+   */
   readonly count: number
 }
 
-/** Gets every refused request. */
-export type RefusedHandler = (request: RefusedRequest) => unknown
-
-/** What went wrong, for `receiver.onError`. */
+/** What went wrong, for {@link Observer.failed}. */
 export interface ErrorDetails {
-  readonly kind: 'handler' | 'inbox' | 'dead-letter-handler'
+  readonly kind: 'handler' | 'inbox'
   readonly event?: FleetEvent | MalformedBody
   readonly delivery?: { readonly id: string; readonly attempt: number }
   /** The number of messages in a batch whose handler failed. `event` and `delivery` are those of the first. */
@@ -75,16 +75,15 @@ export interface SettledMessage {
   /** The delivery's id. Its first 48 bits are the time of receipt. */
   readonly id: string
   readonly vin: string | undefined
-  /** Left out for a message that was merged or lost, and for a message of an earlier process that no handler is for. */
+  /** Left out for a message that was lost, and for a message of an earlier process that no handler is for. */
   readonly event?: FleetEvent | MalformedBody
   /**
-   * `handled`: its handlers are done. `duplicate`: the same message was handled before. `conflated`: it was merged into another
-   * one. `lost`: this process gave it up.
+   * `handled`: its handlers are done. `duplicate`: the same message was handled before. `lost`: this process gave it up.
    */
-  readonly outcome: 'handled' | 'duplicate' | 'conflated' | 'lost'
+  readonly outcome: 'handled' | 'duplicate' | 'lost'
   /** The most runs that one of its handlers had. */
   readonly attempts: number
-  /** The length of its text. Left out for a message that was merged or lost. */
+  /** The length of its text. Left out for a message that was lost. */
   readonly bytes?: number
 }
 
@@ -121,7 +120,7 @@ export interface RunEnd {
  * Gets reports of what happens to messages: the value of the option `observe`. Every member is optional. A member that no
  * observer has costs nothing.
  *
- * An observer is called at once, and nothing waits for it: what it returns is ignored, and what it throws is logged. Like a
+ * An observer is called at once, and nothing but {@link Observer.dead} is waited for. What it throws is logged. Like a
  * handler it shares the thread of the process, so keep it short and put longer work into a queue with a limit.
  *
  * @example
@@ -140,7 +139,10 @@ export interface Observer {
   attached?(receiver: Pick<OperatorApi, 'stats'>): unknown
   /** The messages of one request were accepted. Runs inside the request, before the answer leaves. */
   received?(messages: readonly ReceivedMessage[]): unknown
-  /** A request was refused, even one of a stranger. The same as {@link RefusedHandler}. */
+  /**
+   * A request was refused, even one of a stranger. It runs after the answer is made. Under an attack it is called for every request, so
+   * keep it cheap; `count` helps to report only some.
+   */
   refused?(request: RefusedRequest): unknown
   /** A test message came. */
   tested?(message: TestMessage): unknown
@@ -150,10 +152,15 @@ export interface Observer {
    * the same.
    */
   around?(run: () => Promise<RunEnd>, what: ObservedRun): unknown
+  /** A run of a handler ended after this many milliseconds, or its time limit ended it. A batch is one run. */
+  ran?(handler: string, ms: number): unknown
   /** A run of a handler failed, or the inbox failed. */
   failed?(error: unknown, details: ErrorDetails): unknown
   settled?(message: SettledMessage): unknown
-  /** A message was given up. */
+  /**
+   * A message was given up. Where a request or a drain waits for handlers, it waits for the promise that this returns too, for at most
+   * `timeoutMs`.
+   */
   dead?(letter: DeadMessage): unknown
   /** A gap event is in the inbox. */
   gap?(event: GapEvent): unknown

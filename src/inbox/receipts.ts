@@ -1,14 +1,15 @@
 import type { Clock } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import type { FleetEvent, GapEvent } from '../events/event.ts'
+import type { FleetEvent, GapEvent, TimerEvent } from '../events/event.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { Refusal } from '../http/answers.ts'
 import type { Body } from '../http/body.ts'
-import { createDeliveryIds } from './delivery-id.ts'
+import { DeliveryIds, driftMs } from './delivery-id.ts'
 import type { Door } from '../http/paths.ts'
 import type { InboxMessage } from './inbox.ts'
 import { checkEnvelope } from '../wire/envelope.ts'
 import type { Normalizer } from '../wire/normalizer.ts'
+import { jsonText } from '../wire/json.ts'
 import { isJsonObject, type JsonObject } from '../wire/record.ts'
 import { split, splitValue } from '../wire/split.ts'
 
@@ -31,11 +32,14 @@ export interface Receipts {
   /** Splits a body into messages with an id each. Messages before the first unreadable one are kept. */
   read(body: Body, door: Door): ReadBody
   malformed(body: Body | undefined, refusal: Refusal): InboxMessage
-  gap(event: GapEvent): InboxMessage
+  /** An event that the receiver itself makes. */
+  own(event: GapEvent | TimerEvent): InboxMessage
   /** A message that another process received, with an id of this process, because its order is that of its arrival here. */
   arrived(message: InboxMessage): InboxMessage
   /** Ids from now on sort after this one, which an earlier process made. */
   follow(id: string): void
+  /** The `seq` of the newest message. */
+  newestSeq(): number
   /** Reads a message of which the inbox kept only the text. */
   readonly reread: (message: InboxMessage) => FleetEvent | MalformedBody
 }
@@ -57,20 +61,42 @@ export function vinOf(lane: string): string | undefined {
 /** The part of a malformed body that is kept, in characters. */
 const malformedLength = 4096
 
-/** A body with more than `mostMessages` messages is refused before they are read: no inbox could hold them. */
-export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessages = 10_000): Receipts {
-  const ids = createDeliveryIds()
+/**
+ * A body with more than `mostMessages` messages is refused before they are read: no inbox could hold them. Calls `onClockBehind` when the
+ * clock was set back behind the newest message, once each time. Ids then go on from that message.
+ */
+export function createReceipts(
+  normalizer: Normalizer,
+  clock: Clock,
+  mostMessages = 10_000,
+  onClockBehind: (ms: number) => void = () => {},
+): Receipts {
+  const ids = new DeliveryIds()
+  let isBehind = false
+
+  /** The time of a receipt. */
+  function now(): number {
+    const ms = clock.now()
+    const behindMs = ids.newestMs - ms
+    if (behindMs > driftMs && !isBehind) onClockBehind(behindMs)
+    isBehind = behindMs > driftMs
+    return ms
+  }
 
   /** A message that the receiver itself makes. */
-  function own(kind: 'gap' | 'malformed', lane: string, event: GapEvent | MalformedBody): InboxMessage {
-    const receivedAt = clock.now()
+  function own(
+    kind: Exclude<InboxMessage['kind'], 'wire'>,
+    lane: string,
+    event: GapEvent | TimerEvent | MalformedBody,
+  ): InboxMessage {
+    const receivedAt = now()
     const text = JSON.stringify(event)
     return { id: ids.next(receivedAt), lane, receivedAt, door: 'root', kind, text, bytes: text.length, event }
   }
 
   return {
     read(body, door) {
-      const receivedAt = clock.now()
+      const receivedAt = now()
       const messages: InboxMessage[] = []
       const tests: ReceivedTest[] = []
       const { pieces, broken } = 'text' in body ? split(body.text) : splitValue(body.value)
@@ -119,11 +145,16 @@ export function createReceipts(normalizer: Normalizer, clock: Clock, mostMessage
       })
     },
 
-    gap: (event) => own('gap', event.vin === undefined ? '*gap' : laneOf(event.vin), event),
+    own: (event) => own(event.topic, event.vin === undefined ? '*gap' : laneOf(event.vin), event),
 
-    arrived: (message) => ({ ...message, id: ids.next(clock.now()) }),
+    arrived: (message) => ({ ...message, id: ids.next(now()) }),
 
-    follow: (id) => ids.follow(id),
+    follow(id) {
+      ids.follow(id)
+      now()
+    },
+
+    newestSeq: () => ids.newestSeq,
 
     reread({ kind, text, receivedAt }) {
       const value = split(text).pieces[0]?.value
@@ -176,14 +207,14 @@ function copied(part: string): string {
 /** A parsed value as JSON; empty when JSON cannot write it. */
 function jsonOf(value: unknown): string {
   try {
-    return JSON.stringify(value) ?? ''
+    return typeof value === 'object' && value !== null ? jsonText(value) : (JSON.stringify(value) ?? '')
   } catch {
     return ''
   }
 }
 
-/** A gap or a malformed body as it was before it became text. */
-function revived(value: object): GapEvent | MalformedBody {
+/** A message of the receiver's own as it was before it became text. */
+function revived(value: object): GapEvent | TimerEvent | MalformedBody {
   const dates = ['at', 'receivedAt', 'from', 'to']
   const entries = Object.entries(value).map(([key, inner]) => [
     key,

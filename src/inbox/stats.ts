@@ -25,8 +25,6 @@ export interface InboxStats {
   readonly lag?: Readonly<Record<string, number>>
   /** The messages that wait on the disk of this machine until the other side can take them. */
   readonly spooled?: number
-  /** Messages that this process read and did not settle before another process took them over. */
-  readonly handedOver?: number
   /** Messages that were in the topic a second time, and were dropped. */
   readonly repeated?: number
   /** Stopped inboxes beside this one that hold messages, when it was opened. */
@@ -42,8 +40,8 @@ export interface UnopenedInbox {
 
 /**
  * What a receiver did and is doing. Counts start at construction, and add up: `received + recovered + replayed` equals
- * `handled + deadLettered + duplicates + lost + conflated`, plus the messages of `pending` that came over the wire. A relay
- * forwards what it received, so there `received` is not part of the sum. With Kafka, `inbox.handedOver` is part of it.
+ * `handled + deadLettered + duplicates + lost + handedOver`, plus the messages of `pending` that came over the wire.
+ * A relay forwards what it received, so there `received` is not part of the sum.
  */
 export interface Stats {
   /** Messages that were accepted. */
@@ -54,6 +52,11 @@ export interface Stats {
   readonly lastReceivedAtMs: number | undefined
   /** Accepted messages by topic, `unknown` included. */
   readonly topics: Readonly<Record<string, number>>
+  /**
+   * Requests with a right secret, by the place of the secret in the list `secret`: while one replaces another, `secrets[1]` counts those
+   * that still have the second. Empty with `secret: false`.
+   */
+  readonly secrets: readonly number[]
   /** Messages that an earlier process left in a durable inbox, or that came from a topic. */
   readonly recovered: number
   /** Dead letters and handled messages that were replayed. */
@@ -72,11 +75,11 @@ export interface Stats {
   readonly deadLettersDropped: number
   /** Accepted messages that were never handled: a drain or a runtime ended first, or an inbox failed after the answer. */
   readonly lost: number
-  /** Messages merged into others (`overflow: 'conflate'`). */
-  readonly conflated: number
+  /** Messages that another process took over before this one settled them. More than 0 only with `kafkaInbox`. */
+  readonly handedOver: number
   /**
    * Refused requests by the answer's `error`, or by the reason of the runtime that refused before the receiver saw them. A
-   * refused message is lost: the service sends once.
+   * refused message is lost: the service sends once. `test` counts refused requests of `fleethook doctor`.
    */
   readonly refused: Readonly<Record<string, number>>
   /** Messages that wait or are being handled, with the receiver's own gaps and malformed bodies. */

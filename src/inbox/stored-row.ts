@@ -16,7 +16,7 @@ export function messageOf(row: StoredRow): InboxMessage {
 }
 
 export function kindOf(kind: unknown): InboxMessage['kind'] {
-  return kind === 'gap' || kind === 'malformed' ? kind : 'wire'
+  return kind === 'gap' || kind === 'malformed' || kind === 'timer' ? kind : 'wire'
 }
 
 export function claimOf(row: StoredRow): Claim {

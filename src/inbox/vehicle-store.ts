@@ -6,11 +6,29 @@ export interface StoredVehicle {
   readonly seq: number
   /** When that message was received, in milliseconds since the epoch. `-Infinity`: no message is in it. */
   readonly seenMs: number
+  /** About the room that it takes in memory. */
+  readonly bytes: number
+  /** When its first timer is due, in milliseconds since the epoch. `undefined`: it has none. */
+  readonly dueMs?: number | undefined
   /**
    * Returns the state as JSON text. The text is made by the call, so a store that needs it only sometimes calls it only then.
    */
   text(): string
 }
+
+/** The first timer of a stored vehicle. */
+export interface Due {
+  readonly vin: string
+  readonly dueMs: number
+}
+
+/** The first timer in the text of a state. `undefined`: it has none. */
+export function dueOf(text: string): number | undefined {
+  return text.startsWith(dueStart) ? Number.parseInt(text.slice(dueStart.length), 10) : undefined
+}
+
+/** The text of a state begins with this when it has a timer. */
+const dueStart = '{"due":'
 
 /**
  * Where an inbox keeps the newest state of vehicles. The states come with `settle` and `deadLetter`, so a stored state is never
@@ -20,6 +38,8 @@ export interface StoredVehicle {
  * written states, and returns them as `unapplied` after a crash.
  */
 export interface VehicleStore {
+  /** Every vehicle with a timer, in pages. Read once, and only by a receiver with an edge that has a time. */
+  due(): AsyncIterable<readonly Due[]>
   /** The last state that was given to the store. May return the same object, and need not be a promise. */
   load(vin: string): StoredVehicle | undefined | Promise<StoredVehicle | undefined>
   /** Stores a state without a message: after a crash. */
@@ -34,15 +54,70 @@ export interface VehicleStore {
   count(): Promise<{ readonly vehicles: number; readonly unwritten: number }>
 }
 
-/** The store of an inbox in memory. */
-export function memoryVehicles(): VehicleStore {
-  const states = new Map<string, StoredVehicle>()
+/** The newest states in memory, in a limited number of bytes. Those that were set longest ago go first. */
+export class RecentVehicles {
+  readonly #mostBytes: number
+  readonly #dropped: (vehicles: number) => void
+  #recent = new Map<string, StoredVehicle>()
+  #recentBytes = 0
+  #older = new Map<string, StoredVehicle>()
+
+  constructor(mostBytes: number, dropped: (vehicles: number) => void = () => {}) {
+    this.#mostBytes = mostBytes
+    this.#dropped = dropped
+  }
+
+  get size(): number {
+    return this.#recent.size + this.#older.size
+  }
+
+  get(vin: string): StoredVehicle | undefined {
+    return this.#recent.get(vin) ?? this.#older.get(vin)
+  }
+
+  set(vehicle: StoredVehicle): void {
+    const { vin, bytes } = vehicle
+    const known = this.#recent.get(vin)
+    if (known === undefined) this.#older.delete(vin)
+    this.#recent.set(vin, vehicle)
+    this.#recentBytes += bytes - (known?.bytes ?? 0)
+    if (this.#recentBytes * 2 <= this.#mostBytes) return
+    // What concerns all vehicles stays.
+    const all = this.get('')
+    const dropped = this.#older.size
+    this.#older = this.#recent
+    this.#recent = new Map()
+    this.#recentBytes = 0
+    if (all !== undefined) this.set(all)
+    if (dropped > 0) this.#dropped(dropped)
+  }
+
+  delete(vin: string): boolean {
+    this.#recentBytes -= this.#recent.get(vin)?.bytes ?? 0
+    return this.#recent.delete(vin) || this.#older.delete(vin)
+  }
+
+  *values(): Generator<StoredVehicle, void> {
+    yield* this.#older.values()
+    yield* this.#recent.values()
+  }
+}
+
+/** The most room for states in memory, where there is no other place for them: some 200,000 vehicles with ten fields. */
+const memoryBytes = 256 * 1_048_576
+
+/** The store of an inbox in memory. Calls `dropped` when it had to forget vehicles. */
+export function memoryVehicles(dropped?: (vehicles: number) => void): VehicleStore {
+  const states = new RecentVehicles(memoryBytes, dropped)
   return {
+    async *due() {
+      yield [...states.values()].flatMap(({ vin, dueMs }) => (dueMs === undefined ? [] : [{ vin, dueMs }]))
+    },
     load: (vin) => states.get(vin),
-    keep: (vehicle) => void states.set(vehicle.vin, vehicle),
+    keep: (vehicle) => states.set(vehicle),
     async list({ after = '', limit }) {
       const vins: string[] = []
-      for (const vin of states.keys()) if (vin > after) vins.push(vin)
+      for (const { vin } of states.values()) if (vin > after) vins.push(vin)
       return vins
         .toSorted()
         .slice(0, limit)
@@ -54,6 +129,6 @@ export function memoryVehicles(): VehicleStore {
       for (const { vin, seenMs } of states.values()) if (vin !== '' && seenMs < ms && states.delete(vin)) forgotten += 1
       return forgotten
     },
-    count: async () => ({ vehicles: states.size - Number(states.has('')), unwritten: 0 }),
+    count: async () => ({ vehicles: states.size - Number(states.get('') !== undefined), unwritten: 0 }),
   }
 }

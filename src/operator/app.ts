@@ -2,7 +2,7 @@ import { type Context, Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
 import { FleethookError } from '../base/errors.ts'
 import { checkOptions, oneOf, required, type Rule, type Rules, trueOrFalse, wholeNumber } from '../base/options.ts'
-import type { FleetEvent } from '../events/event.ts'
+import type { FleetEvent, Topic } from '../events/event.ts'
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import { summarize } from '../events/summarize.ts'
 import type {
@@ -14,6 +14,8 @@ import type {
   MessageSelection,
 } from '../inbox/dead-letters.ts'
 import type { OperatorApi } from '../inbox/observer.ts'
+import { wireTopics } from '../wire/envelope.ts'
+import { maxValueDepth, withoutDeeper } from '../wire/record.ts'
 import { Feed, type FeedItem } from './feed.ts'
 import { Samples } from './samples.ts'
 
@@ -53,10 +55,13 @@ interface Shows {
   readonly payloads: boolean
 }
 
-/** The id of an event is a getter on its prototype, so a copy by spreading does not have it. */
-function shown(event: FleetEvent | MalformedBody, { payloads }: Shows): object {
+/** The most levels of an event that an answer shows. */
+const shownLevels = 2 * maxValueDepth
+
+/** An event as it is shown: without its payload, or without what is nested too deep. */
+function shown(event: FleetEvent | MalformedBody, { payloads }: Shows): unknown {
   if (event.topic === 'malformed') return payloads ? event : { ...event, text: undefined }
-  if (payloads || event.topic === 'gap') return { ...event, id: event.id }
+  if (payloads || event.topic === 'gap') return withoutDeeper({ ...event }, shownLevels)
   const { topic, vin, createdAt, at, receivedAt, format, id } = event
   const about = { topic, vin, createdAt, at, receivedAt, format, id }
   return event.topic === 'data' ? { ...about, fields: Object.keys(event.data) } : about
@@ -108,6 +113,16 @@ export interface VehicleSummary {
 /** The newest state of a vehicle. */
 export interface VehicleReport extends Omit<VehicleSummary, 'fields' | 'location'> {
   readonly fields: { readonly [field: string]: FieldReport }
+  /** What rules with a time wait for, the next one first. Empty when payloads are hidden: a rule says what is true of the vehicle. */
+  readonly timers: readonly TimerReport[]
+}
+
+/** A rule that waits for a time. */
+export interface TimerReport {
+  /** The name of the edge. */
+  readonly edge: string
+  readonly since: string
+  readonly dueAt: string
 }
 
 /** The newest value of a field. */
@@ -116,6 +131,8 @@ export interface FieldReport {
   readonly value?: unknown
   /** When the vehicle sent it. */
   readonly at: string
+  /** When it became what it is. */
+  readonly since: string
   readonly ageMs: number
   /** Whether no message of this vehicle may be missing since then. */
   readonly isCertain: boolean
@@ -126,7 +143,7 @@ export interface FieldReport {
 function vehicleHeadOf(
   { vin, online, state, isOnlineCertain, seenAt }: KnownVehicle,
   { payloads }: Shows,
-): Omit<VehicleReport, 'fields'> {
+): Omit<VehicleReport, 'fields' | 'timers'> {
   return {
     ...{ vin, online: (payloads ? online : undefined) ?? null, state: (payloads ? state : undefined) ?? null },
     ...{ isOnlineCertain, seenAt: seenAt?.toISOString() ?? null },
@@ -157,17 +174,23 @@ function vehicleReportOf(vehicle: KnownVehicle, shows: Shows): VehicleReport {
     const report = {
       ...(shows.payloads ? { value: vehicle.value(field) } : {}),
       at: vehicle.at(field)?.toISOString() ?? '',
+      since: vehicle.since(field)?.toISOString() ?? '',
       ...{ ageMs: vehicle.ageMs(field) ?? 0, isCertain: vehicle.isCertain(field) },
     }
     return [field, invalidSince === undefined ? report : { ...report, invalidSince: invalidSince.toISOString() }]
   })
-  return { ...vehicleHeadOf(vehicle, shows), fields: Object.fromEntries(fields) }
+  const timers = (shows.payloads ? vehicle.timers : []).map(({ edge, since, dueAt }): TimerReport => ({
+    edge,
+    since: since.toISOString(),
+    dueAt: dueAt.toISOString(),
+  }))
+  return { ...vehicleHeadOf(vehicle, shows), fields: Object.fromEntries(fields), timers }
 }
 
 /** A selection as a request writes it: in the query, or in the body as JSON. */
 interface Selected {
   readonly vin?: string
-  readonly topic?: string
+  readonly topic?: Topic | 'malformed'
   readonly from?: string
   readonly to?: string
 }
@@ -180,7 +203,8 @@ const time: Rule = {
     /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value) &&
     !Number.isNaN(Date.parse(value)),
 }
-const filterRules: Rules<Selected> = { vin: text, topic: text, from: time, to: time }
+const topic = oneOf(...wireTopics, 'unknown', 'gap', 'malformed')
+const filterRules: Rules<Selected> = { vin: text, topic, from: time, to: time }
 const limit = wholeNumber(1, 1000)
 const pageRules: Rules<Selected & { limit?: number; after?: string }> = { ...filterRules, limit, after: text }
 const vehiclesRules: Rules<{ limit?: number; after?: string }> = { limit, after: text }
@@ -189,7 +213,7 @@ const listingRules: Rules<Selected & { limit?: number; before?: string; state?: 
   state: oneOf('waiting', 'settled', 'dead'),
 }
 const feedRules: Rules<{ vin?: string; topic?: string; errors?: 'true' | 'false'; since?: string }> = {
-  ...{ vin: text, topic: text, since: text },
+  ...{ vin: text, topic, since: text },
   errors: oneOf('true', 'false'),
 }
 const changeRules: Rules<Selected & { dryRun?: boolean }> = { ...filterRules, dryRun: trueOrFalse }
@@ -236,7 +260,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     c.json({
       payloads,
       receiver: feed !== undefined,
-      vehicles: await keepsVehicles(operator),
+      vehicles: operator.vehicles !== undefined,
       ready: operator.readiness?.(),
     }),
   )
@@ -377,17 +401,7 @@ const unknownVehicle = { error: 'vehicle_unknown', text: 'No message of a vehicl
 
 function vehiclesOf({ vehicles }: OperatorApi): KnownVehicles {
   if (vehicles !== undefined) return vehicles
-  throw new FleethookError('option_invalid', 'This receiver keeps no state of vehicles: its option `vehicles` is off.')
-}
-
-/** A receiver that keeps no vehicles has these methods too, but they reject. */
-async function keepsVehicles({ vehicles }: OperatorApi): Promise<boolean> {
-  return (
-    vehicles?.list({ limit: 1 }).then(
-      () => true,
-      () => false,
-    ) ?? false
-  )
+  throw new FleethookError('option_invalid', 'This receiver keeps no state of vehicles: it has no part `vehicles`.')
 }
 
 const unknownMessage = { error: 'message_unknown', text: 'The inbox has no message with this id.' }

@@ -1,9 +1,10 @@
 import { pause, systemClock } from '../base/clock.ts'
-import { errorText } from '../dispatch/retry.ts'
+import { errorText } from '../core/retry.ts'
 import type { FleetEvent } from '../events/event.ts'
 import { type MalformedBody, vinOfEvent } from '../events/malformed.ts'
 import type { DeadMessage } from '../inbox/dead-letters.ts'
 import type { ErrorDetails, Observer, RefusedRequest, SettledMessage, TestMessage } from '../inbox/observer.ts'
+import { jsonText } from '../wire/json.ts'
 
 /** The event that an item of the feed is about. */
 type About = FleetEvent | MalformedBody
@@ -247,5 +248,6 @@ function vinsOf(item: FeedItem): readonly (string | undefined)[] {
 /** The size of an item's message, for items that come without it. Errors are rare, so writing the message as JSON is cheap enough. */
 function sizeOf(item: FeedItem): number {
   if (!('event' in item) || item.event === undefined) return 0
-  return item.event.topic === 'malformed' ? item.event.text.length : (JSON.stringify(item.event.raw)?.length ?? 0)
+  const { event } = item
+  return event.topic === 'malformed' ? event.text.length : event.raw === null ? 0 : jsonText(event.raw).length
 }

@@ -1,15 +1,22 @@
-import { type Env, Hono } from 'hono'
+import { Hono, type MiddlewareHandler } from 'hono'
 import { FleethookError } from '../base/errors.ts'
 import { consoleLog } from '../base/log.ts'
 import { refuse, responseOf } from '../http/answers.ts'
 import { createSecretCheck, type Secret } from '../http/secret.ts'
 
+/** Answers with data of a receiver, and refusals of them, are kept by no cache and read by no browser as another type. */
+export const keepPrivate: MiddlewareHandler = async (c, next) => {
+  await next()
+  c.header('cache-control', 'no-store')
+  c.header('x-content-type-options', 'nosniff')
+}
+
 /** Guards `app` with a required secret. `owner` is the function that has the option, for errors. */
-export function guardRoutes<E extends Env>(
+export function guardRoutes<Bindings extends object>(
   owner: string,
-  secret: Secret<NonNullable<E['Bindings']>> | undefined,
+  secret: Secret<Bindings> | undefined,
   app: Hono,
-): Hono<E> {
+): Hono<{ Bindings: Bindings }> {
   const hint = 'Pass a secret of its own, not the webhook’s.'
   if (secret === undefined)
     throw new FleethookError('secret_missing', `Option \`secret\` of ${owner} is missing.`, { hint })
@@ -22,9 +29,9 @@ export function guardRoutes<E extends Env>(
   }
   // On a runtime without bindings, a `secret` function gets what the runtime passes in their place.
   const guard = createSecretCheck(secret, consoleLog)
-  const guarded = new Hono<E>()
-  guarded.use(async (c, next) => {
-    const refusal = await guard(c.req.header('authorization'), 'root', c.env as NonNullable<E['Bindings']>)
+  const guarded = new Hono<{ Bindings: Bindings }>()
+  guarded.use(keepPrivate, async (c, next) => {
+    const refusal = await guard(c.req.header('authorization'), 'root', c.env as Bindings)
     if (refusal === undefined) return next()
     return responseOf(refuse(refusal))
   })

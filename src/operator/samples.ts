@@ -61,7 +61,7 @@ export class Samples {
     this.#samples.push({
       at: new Date(nowMs).toISOString(),
       ...{ received, handled, dead: deadLettered, lost, lanes, running },
-      refused: Object.values(refused).reduce((all, each) => all + each, 0),
+      refused: Object.entries(refused).reduce((all, [error, each]) => (error === 'test' ? all : all + each), 0),
       waiting: pending.messages,
       oldestMs: inbox.oldestWaitingMs,
       ack: this.#ack(),

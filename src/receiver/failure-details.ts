@@ -21,7 +21,9 @@ export function failureDetails(error: unknown, showText: boolean, vin?: string):
     return {
       error: name,
       ...(code === undefined ? {} : { code }),
-      ...(code === undefined && !showText ? {} : { reason: shown(error.message, vin) }),
+      ...(code === undefined && !showText
+        ? { hint: 'The option logErrorText shows the text of such errors.' }
+        : { reason: shown(error.message, vin) }),
       ...(code === undefined ? causeDetails(error.cause, vin) : {}),
       ...(at === undefined ? {} : { at }),
     }
@@ -42,7 +44,9 @@ function causeDetails(cause: unknown, vin: string | undefined): object {
 }
 
 function codeOf(error: Error): string | undefined {
-  return 'code' in error && typeof error.code === 'string' && /^[\w.-]{1,60}$/.test(error.code) ? error.code : undefined
+  if ('code' in error && typeof error.code === 'string' && /^[\w.-]{1,60}$/.test(error.code)) return error.code
+  // The databases of Workers have no property for it: `D1_ERROR: no such table: …`.
+  return /^([A-Z][A-Z\d]{0,30}(?:_[A-Z\d]{1,30}){1,5}): /.exec(error.message)?.[1]
 }
 
 /** The first line of a text, without control characters and without the VIN. */

@@ -1,16 +1,16 @@
 import type { Drainable, Durability } from '../hosting/drainable.ts'
 import type { Answer } from '../http/answers.ts'
 import type { PathTarget } from '../http/paths.ts'
-import type { HttpRequest } from '../http/routes.ts'
+import type { Incoming } from '../http/routes.ts'
 import type { Secret } from '../http/secret.ts'
 import type { Stats, UnopenedInbox } from '../inbox/stats.ts'
-import { checkDigits } from '../wire/identity.ts'
 import type { Refusals } from './refusals.ts'
 
 /** A receiver as the server that serves it sees it. Only adapters use it. */
 export interface HostedReceiver {
+  targetOf(path: string): PathTarget | undefined
   /** Answers a request that the server read itself, without a `Request`. Never throws or rejects. */
-  answer(target: PathTarget | undefined, request: HttpRequest): Answer | Promise<Answer>
+  answer(target: PathTarget | undefined, request: Incoming): Answer | Promise<Answer>
   /** The server refused a request before the receiver saw it. */
   readonly refused: Refusals['noteByRuntime']
   readonly secret: Secret
@@ -42,15 +42,14 @@ export function hostedBy(receiver: object): HostedReceiver | undefined {
 export function factsOf({ secret, backend }: HostedReceiver, moment: 'start' | 'stop'): readonly string[] {
   const { unopened = [], deadLetters = 0 } = backend.state().inbox
   const atStart =
-    moment === 'start' ? [...secretFacts(secret), ...(backend.facts?.() ?? []), ...unopenedFacts(unopened)] : []
+    moment === 'start'
+      ? [
+          ...(secret === false ? ['Requests need no secret: anybody can post.'] : []),
+          ...(backend.facts?.() ?? []),
+          ...unopenedFacts(unopened),
+        ]
+      : []
   return [...atStart, ...deadLetterFacts(deadLetters, backend.durability)]
-}
-
-function secretFacts(secret: Secret): readonly string[] {
-  if (secret === false) return ['Requests need no secret: anybody can post.']
-  if (typeof secret === 'function') return []
-  const digits = [secret].flat().map(checkDigits)
-  return [`Secret: check digits ${digits.join(' and ')}, as \`fleethook send\` prints them.`]
 }
 
 function unopenedFacts(unopened: readonly UnopenedInbox[]): readonly string[] {

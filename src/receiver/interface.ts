@@ -1,4 +1,4 @@
-import type { Env, Hono } from 'hono'
+import type { Hono } from 'hono'
 import type {
   BatchHandler,
   BatchOptions,
@@ -7,38 +7,25 @@ import type {
   Handler,
   HandlerFilter,
   Subject,
-} from '../dispatch/handler.ts'
+} from '../core/handler.ts'
 import type { Edge, Occurrence } from '../vehicles/edge.ts'
+import type { VehiclesPart } from '../parts/vehicles.ts'
 import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { BuiltInFields, FieldCatalogue } from '../events/fields.ts'
 import type { DeadLetters, Messages, ReplaySelection } from '../inbox/dead-letters.ts'
 import type { Answer, Readiness } from '../http/answers.ts'
+import type { GivenMessage } from '../http/routes.ts'
 import type { MalformedBody } from '../events/malformed.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { ExecutionContext } from '../hosting/execution-context.ts'
 import type { Drainable, DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
-import type { ErrorDetails, Observer, RefusedHandler } from '../inbox/observer.ts'
+import type { Observer } from '../inbox/observer.ts'
 import type { Source } from './source.ts'
 import type { Stats } from '../inbox/stats.ts'
 
-/** A message that the host read itself. */
-export interface GivenMessage {
-  /** The value of the request's `Authorization` header. */
-  readonly authorization: string | null | undefined
-  /** Text, bytes, or the value that a body parser returned. */
-  readonly body: unknown
-  /** The value of the request's `Content-Encoding` header, if `body` is still encoded. */
-  readonly contentEncoding?: string | null | undefined
-  /** The path below the mount; the collector's own paths have stricter rules. Default `/`. */
-  readonly path?: string
-  /** Handlers find it as `context.env`. */
-  readonly env?: unknown
-  /** The runtime's `waitUntil`, where the runtime ends a request's work with its answer. */
-  readonly context?: ExecutionContext
-}
-
 /** The receiver of one webhook. */
-export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = BuiltInFields> extends Drainable {
+export interface Receiver<Bindings extends object = object, Fields extends FieldCatalogue = BuiltInFields>
+  extends Drainable, AsyncDisposable {
   /**
    * Registers a handler for a topic, several topics, `'*'` (every event), `'unknown'`, `'gap'` or `'malformed'`. The handlers
    * of a message run one after another in the order of registration. One that fails does not stop the others.
@@ -49,23 +36,32 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    * import { createReceiver } from 'fleethook'
    *
    * createReceiver({ secret: 'a-long-random-value' })
-   *   .on('data', (event) => console.log(event.vin, event.data.BatteryLevel), { fields: ['BatteryLevel'] })
+   *   .on('data', { fields: ['BatteryLevel'] }, (event) => console.log(event.vin, event.data.BatteryLevel))
    *   .on(['alerts', 'errors'], (event) => console.log(event.topic))
    * ```
    */
-  on<S extends Subject>(
+  // `& string` makes the compiler list the topics when one is misspelled, and not only the name `Subject`.
+  on<S extends Subject & string>(subjects: S | readonly S[], handler: Handler<NoInfer<S>, Bindings, Fields>): this
+  /** The same for some of the messages. */
+  on<S extends Subject & string>(
     subjects: S | readonly S[],
-    handler: Handler<NoInfer<S>, E, Fields>,
-    filter?: HandlerFilter<Fields>,
-  ): Receiver<E, Fields>
+    filter: HandlerFilter<Fields>,
+    handler: Handler<NoInfer<S>, Bindings, Fields>,
+  ): this
+  /** Gathers what {@link when} would pass on one by one. */
+  batch<Happened extends Occurrence>(
+    edge: Edge<Happened>,
+    options: BatchOptions<Fields>,
+    handler: EdgeBatchHandler<Happened, Bindings, Fields>,
+  ): this
   /**
    * Registers a handler that gets up to `size` messages at once, for instance to write hundreds of rows in one statement. It
    * runs when `size` messages are gathered, or `withinMs` milliseconds after the first. A message is gathered when its other
    * handlers are done. The vehicle's next messages follow while the batch is open, as long as they are for the same batch.
    * The messages of a batch are settled together.
    *
-   * When it throws, it runs again at once with each half of the batch, until it fails for a single message. That message is
-   * retried as with `on`, and delays only its own vehicle. `timeoutMs` and `context.signal` are for one run.
+   * When it throws, it runs again at once with each message alone. One that fails is retried as with `on`, and delays only its own
+   * vehicle. `timeoutMs` and `context.signal` are for one run.
    *
    * Throws `handler_invalid` for a topic that does not exist, or a wrong `size` or `withinMs`.
    *
@@ -77,68 +73,59 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    *   .batch('data', { size: 500, withinMs: 1_000 }, (events) => console.log(events.map((event) => event.data.BatteryLevel)))
    * ```
    */
-  batch<S extends Subject>(
+  batch<S extends Subject & string>(
     subjects: S | readonly S[],
     options: BatchOptions<Fields>,
-    handler: BatchHandler<NoInfer<S>, E, Fields>,
-  ): Receiver<E, Fields>
-  /** The same for an edge: gathers what {@link when} would pass on one by one. */
-  batch<Happened extends Occurrence>(
-    edge: Edge<Happened>,
-    options: BatchOptions<Fields>,
-    handler: EdgeBatchHandler<Happened, E, Fields>,
-  ): Receiver<E, Fields>
+    handler: BatchHandler<NoInfer<S>, Bindings, Fields>,
+  ): this
   /**
-   * Registers a handler for something that happens to a vehicle, such as `becomes('Gear', 'P')` of `fleethook/when`. Needs the option
+   * Registers a handler for something that happens to a vehicle, such as `becomes('Gear', 'P')` of `fleethook/when`. Needs the part
    * `vehicles`. It runs after the handlers of the message's topic, and is a handler of the message like these: it has its own retries,
    * and its failure makes the message a dead letter. With a durable inbox, what happened is reported at least once, in order per vehicle,
    * also through crashes. `id` is the same each time.
    *
-   * Throws `handler_invalid` when the option is off, when the edge reads a field that it does not keep, or when another edge
+   * Throws `handler_invalid` when the part is missing, when the edge reads a field that it does not keep, or when another edge
    * has the same name.
    *
    * @example
    * ```ts
-   * import { createReceiver } from 'fleethook'
+   * import { createReceiver, vehicles } from 'fleethook'
    * import { becomes } from 'fleethook/when'
    *
-   * createReceiver({ secret: 'a-long-random-value', vehicles: { fields: ['Gear'] } })
+   * createReceiver({ secret: 'a-long-random-value', parts: [vehicles({ fields: ['Gear'] })] })
    *   .when(becomes('Gear', 'P'), ({ vin, change, id }) => console.log(id, vin, 'parked at', change.at))
    * ```
    */
+  when<Happened extends Occurrence>(edge: Edge<Happened>, handler: EdgeHandler<Happened, Bindings, Fields>): this
+  /** The same for some of the vehicles. */
   when<Happened extends Occurrence>(
     edge: Edge<Happened>,
-    handler: EdgeHandler<Happened, E, Fields>,
-    filter?: Pick<HandlerFilter<Fields>, 'vins'>,
-  ): Receiver<E, Fields>
-  /** The newest state of each vehicle. Its methods reject with `option_invalid` when the option `vehicles` is off. */
-  readonly vehicles: Vehicles<Fields>
-  /** Called for every failed run of a handler and every failure of the inbox. What it throws is logged. */
-  onError(handler: (error: unknown, details: ErrorDetails) => unknown): Receiver<E, Fields>
+    filter: Pick<HandlerFilter<Fields>, 'vins'>,
+    handler: EdgeHandler<Happened, Bindings, Fields>,
+  ): this
   /**
-   * Called for every refused request, those of strangers included. It runs after the answer is made and cannot change it.
-   * What it throws is logged. Under an attack it is called for every request, so keep it cheap. Use `count` to report only
-   * some.
+   * Tells an observer of refused requests, errors, dead letters and more. Returns a function that removes it. The option `observe` does
+   * the same from the start. Throws `option_invalid` for a member that is no function.
    *
    * @example
    * ```ts
    * import { createReceiver } from 'fleethook'
    *
-   * createReceiver({ secret: 'a-long-random-value' }).onRefused(({ error, isAuthentic, vins, count }) => {
-   *   if (isAuthentic || count === 1) console.warn('refused', error, vins, count)
+   * const receiver = createReceiver({ secret: 'a-long-random-value' })
+   * receiver.observe({
+   *   refused: ({ error, isAuthentic, vins }) => isAuthentic && console.warn('refused', error, vins),
+   *   failed: (error, { handler }) => console.error(handler, error),
    * })
    * ```
    */
-  onRefused(handler: RefusedHandler): Receiver<E, Fields>
-  /**
-   * Adds an observer while the receiver runs, for instance when somebody opens a live view. Returns a function that removes
-   * it. The option `observe` does the same from the start.
-   */
   readonly observe: (observer: Observer) => () => void
   /** The Hono app to mount: `app.route('/telemetry', receiver.routes())`. Always the same one. */
-  routes(): Hono<E>
-  /** Takes a request at `/` and on the collector's paths. Bound: `export default { fetch: receiver.fetch }`. */
-  readonly fetch: (request: Request, env?: E['Bindings'], context?: ExecutionContext) => Response | Promise<Response>
+  routes(): Hono<{ Bindings: Bindings }>
+  /**
+   * Takes a request at `/`, or at the option `basePath`, and on the collector's paths below it. Bound:
+   * `export default { fetch: receiver.fetch }`.
+   */
+  readonly fetch: (request: Request, env?: Bindings, context?: ExecutionContext) => Response | Promise<Response>
   /** Takes a body that the host has read, and resolves to the answer to send. Never rejects. */
   readonly accept: (message: GivenMessage) => Promise<Answer>
   /**
@@ -171,7 +158,7 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
    * Takes no more messages (503) and ends all work. With an inbox in memory it waits until all messages are handled, or until
    * the deadline (default 25,000 ms). With a durable inbox no handler starts, those that run get `handlerGraceMs` (default
    * 2,000), and the next process handles the rest. Then it aborts signals and counts what is left. Never ends the process. A
-   * second call returns the same promise.
+   * second call returns the same promise. `await using receiver = …` drains at the end of the block.
    */
   readonly drain: (options?: DrainOptions) => Promise<DrainResult>
   /** Counts since construction, and the current state. */
@@ -218,3 +205,10 @@ export interface Receiver<E extends Env = Env, Fields extends FieldCatalogue = B
     from?: { readonly env?: unknown; readonly context?: ExecutionContext },
   ): Promise<number>
 }
+
+/** What parts add to a receiver: the part `vehicles` adds the newest state of each vehicle. */
+export type AddedBy<Parts extends readonly unknown[], Fields extends FieldCatalogue> = number extends Parts['length']
+  ? { readonly vehicles?: Vehicles<Fields> }
+  : [Extract<Parts[number], VehiclesPart>] extends [never]
+    ? unknown
+    : { readonly vehicles: Vehicles<Fields> }

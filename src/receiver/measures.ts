@@ -1,5 +1,7 @@
 import { runtimeRefusals } from '../hosting/drainable.ts'
 import { refusalErrors } from '../http/answers.ts'
+import { msOfSeq, seqOf } from '../inbox/delivery-id.ts'
+import type { Observer } from '../inbox/observer.ts'
 import type { Histogram, Stats } from '../inbox/stats.ts'
 import { wireTopics } from '../wire/envelope.ts'
 
@@ -10,29 +12,89 @@ export interface Measure {
   readonly unit: string
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly help: string
-  /** Empty when the inbox does not know the value. */
-  readonly samples: readonly { readonly value: number; readonly attributes: Readonly<Record<string, string>> }[]
-  /** In milliseconds, as `stats()` has it. */
-  readonly histogram?: Histogram | undefined
+  /** Empty when the inbox does not know the value. A histogram is in milliseconds, as `stats()` has it. */
+  readonly samples: readonly { readonly value: number | Histogram; readonly attributes: Attributes }[]
 }
 
-/** The table of all metrics. `fleethook/metrics` writes it as text, and `fleethook/otel` makes instruments from it. */
+/** The labels of a sample. */
+export type Attributes = Readonly<Record<string, string>>
+
+/** A histogram of times that are recorded when they end. */
+export interface Timing {
+  readonly name: string
+  readonly help: string
+  readonly boundsMs: readonly number[]
+}
+
+/** An attempt at a message: all of its handlers. Only OpenTelemetry has a name for it. */
+export const attemptTiming: Timing = {
+  name: 'messaging.process.duration',
+  help: 'How long an attempt took.',
+  boundsMs: [5, 10, 25, 50, 75, 100, 250, 500, 750, 1_000, 2_500, 5_000, 7_500, 10_000],
+}
+
+const handlerTiming: Timing = {
+  name: 'fleethook.handler.duration',
+  help: 'How long a handler ran.',
+  boundsMs: [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000],
+}
+
+const lagTiming: Timing = {
+  name: 'fleethook.message.lag',
+  help: 'From receipt until the message was settled.',
+  boundsMs: [5, 25, 100, 500, 1_000, 5_000, 30_000, 60_000, 300_000, 1_800_000, 3_600_000],
+}
+
+/** Each name is a time series. Handlers beyond this number, which only a program that makes handlers has, are `other`. */
+const mostHandlers = 100
+
+/**
+ * Reports the times of a receiver as they end, with one object of attributes for each time series. Nothing is measured for a receiver
+ * that nobody times.
+ */
+export function timed(record: (timing: Timing, ms: number, attributes: Attributes) => void): Observer {
+  const handlers = new Map<string, Attributes>()
+  const topics = new Map<string | undefined, Attributes>([[undefined, {}]])
+  const others: Attributes = { 'fleethook.handler': 'other' }
+  return {
+    ran(handler, ms) {
+      let attributes = handlers.get(handler)
+      if (attributes === undefined) {
+        attributes = handlers.size < mostHandlers ? { 'fleethook.handler': handler } : others
+        if (attributes !== others) handlers.set(handler, attributes)
+      }
+      record(handlerTiming, ms, attributes)
+    },
+    settled({ id, event }) {
+      const topic = event?.topic
+      const attributes = topics.get(topic) ?? { 'fleethook.topic': topic ?? '' }
+      topics.set(topic, attributes)
+      record(lagTiming, Math.max(0, Date.now() - msOfSeq(seqOf(id))), attributes)
+    },
+  }
+}
+
+/** The table of all metrics that are read. `fleethook/metrics` writes it as text, and `fleethook/otel` makes instruments from it. */
 export function measuresOf(stats: Stats): readonly Measure[] {
   const { inbox, pending } = stats
-  const { handled, deadLettered: dead, duplicates: duplicate, conflated, lost } = stats
+  const { handled, deadLettered: dead, duplicates: duplicate, lost } = stats
   // Every value of an attribute is there from the start: a counter that begins at 1 shows no increase.
   const received = { ...zeros([...wireTopics, 'unknown']), ...stats.topics }
-  const refused = { ...zeros([...refusalErrors, ...Object.keys(runtimeRefusals)]), ...stats.refused }
+  const refused = { ...zeros([...refusalErrors, ...Object.keys(runtimeRefusals), 'test']), ...stats.refused }
   // An inbox that knows the age of its oldest message leaves it out when nothing waits.
   const age = inbox.oldestWaitingMs ?? (pending.messages === 0 ? 0 : undefined)
   return [
     counter('messages.received', 'message', 'Messages that were accepted.', by('fleethook.topic', received)),
     counter(
       ...(['messages.settled', 'message', 'Messages that need no more work.'] as const),
-      by('fleethook.outcome', { handled, dead, duplicate, conflated, lost }),
+      by('fleethook.outcome', { handled, dead, duplicate, lost }),
     ),
     counter('messages.recovered', 'message', 'Messages that an earlier process left.', one(stats.recovered)),
     counter('messages.replayed', 'message', 'Messages that were replayed.', one(stats.replayed)),
+    counter(
+      ...(['requests.authorized', 'request', 'Requests with a right secret, by its place in the list.'] as const),
+      by('fleethook.secret_index', Object.fromEntries(stats.secrets.entries())),
+    ),
     counter('requests.refused', 'request', 'Requests that were refused.', by('error.type', refused)),
     counter('handler.retries', 'attempt', 'Attempts after the first.', one(stats.retried)),
     counter('handler.discards', 'message', 'Messages that a handler discarded.', one(stats.discarded)),
@@ -47,6 +109,7 @@ export function measuresOf(stats: Stats): readonly Measure[] {
     ),
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
+    gauge('handlers.resting', '{handler}', 'Handlers whose circuit breaker is open.', stats.resting.length),
     {
       ...{ name: 'fleethook.lag.messages', unit: '{message}', type: 'gauge' },
       help: 'Messages of the topic that are not settled.',
@@ -57,9 +120,9 @@ export function measuresOf(stats: Stats): readonly Measure[] {
     gauge('gaps.open', '{gap}', 'Gaps that no event has reported yet.', stats.openGaps),
     gauge('inbox.size', 'By', 'Size of the inbox with its journal.', inbox.bytes),
     {
-      ...{ name: 'fleethook.inbox.commit.duration', unit: 's', type: 'histogram', samples: [] },
+      ...{ name: 'fleethook.inbox.commit.duration', unit: 's', type: 'histogram' },
       help: 'How long commits of the inbox took.',
-      histogram: inbox.commitMs,
+      samples: inbox.commitMs === undefined ? [] : [{ value: inbox.commitMs, attributes: {} }],
     },
   ]
 }

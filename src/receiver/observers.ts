@@ -1,46 +1,64 @@
+import { FleethookError } from '../base/errors.ts'
+import { isObject } from '../base/options.ts'
+import type { DeadMessage } from '../inbox/dead-letters.ts'
 import type { ObservedRun, Observer, OperatorApi, RunEnd } from '../inbox/observer.ts'
 
 /** The members of an observer that only listen. */
-type Listeners = Omit<Required<Observer>, 'attached' | 'around'>
+type Listeners = Omit<Required<Observer>, 'attached' | 'around' | 'dead'>
 type Heard<Member extends keyof Listeners> = (...report: Parameters<Listeners[Member]>) => void
 
+const members: readonly (keyof Observer)[] = [
+  ...(['attached', 'received', 'refused', 'tested', 'around', 'ran', 'failed', 'settled', 'dead', 'gap'] as const),
+]
+
+/** Whether every member that an observer has is a function. */
+export const isObserver = (value: unknown): value is Observer =>
+  isObject(value) && members.every((name) => ['undefined', 'function'].includes(typeof Reflect.get(value, name)))
+
 /**
- * The observers of one receiver: those of the option `observe`, and the functions given to `onError` and `onRefused`. A field
- * is `undefined` while nobody wants its reports.
+ * The observers of one receiver. A field is `undefined` while nobody wants its reports.
  */
 export class Observers {
   received: Heard<'received'> | undefined
   refused: Heard<'refused'> | undefined
   tested: Heard<'tested'> | undefined
+  ran: Heard<'ran'> | undefined
   failed: Heard<'failed'> | undefined
   settled: Heard<'settled'> | undefined
-  dead: Heard<'dead'> | undefined
+  /** Returns a promise while one of them is not done with the dead letter. It never rejects. */
+  dead: ((letter: DeadMessage) => Promise<void> | undefined) | undefined
   gap: Heard<'gap'> | undefined
   around: (<End extends RunEnd>(run: () => Promise<End>, what: ObservedRun) => Promise<End>) | undefined
-  readonly #entries = new Set<{ readonly observer: Observer; readonly line: string }>()
-  readonly #threw: (line: string, thrown: unknown) => void
+  readonly #observers = new Set<Observer>()
+  readonly #threw: (thrown: unknown) => void
   #receiver: Pick<OperatorApi, 'stats'> | undefined
 
-  /** `threw` is called with what an observer threw, and with the line to log. */
-  constructor(threw: (line: string, thrown: unknown) => void) {
+  /** `threw` is called with what an observer threw. */
+  constructor(threw: (thrown: unknown) => void) {
     this.#threw = threw
   }
 
   /** The receiver exists. */
   attach(receiver: Pick<OperatorApi, 'stats'>): void {
     this.#receiver = receiver
-    for (const { observer, line } of this.#entries) this.#call(line, () => observer.attached?.(receiver))
+    for (const observer of this.#observers) void this.#call(() => observer.attached?.(receiver))
   }
 
   /** Returns a function that removes the observer. */
-  add(observer: Observer, line: string = 'an observer failed'): () => void {
-    const entry = { observer, line }
-    this.#entries.add(entry)
+  add(observer: Observer): () => void {
+    if (!isObserver(observer))
+      throw new FleethookError(
+        'option_invalid',
+        '`receiver.observe` takes an observer: an object whose members are functions.',
+      )
+    // One that is added twice is two observers.
+    const added = Object.create(observer) as Observer // oxlint-disable-line no-unsafe-type-assertion
+    this.#observers.add(added)
     this.#combine()
     const receiver = this.#receiver
-    if (receiver !== undefined) this.#call(line, () => observer.attached?.(receiver))
+    if (receiver !== undefined) void this.#call(() => observer.attached?.(receiver))
     return () => {
-      this.#entries.delete(entry)
+      this.#observers.delete(added)
       this.#combine()
     }
   }
@@ -49,46 +67,50 @@ export class Observers {
     this.received = this.#each((observer) => observer.received)
     this.refused = this.#each((observer) => observer.refused)
     this.tested = this.#each((observer) => observer.tested)
+    this.ran = this.#each((observer) => observer.ran)
     this.failed = this.#each((observer) => observer.failed)
     this.settled = this.#each((observer) => observer.settled)
-    this.dead = this.#each((observer) => observer.dead)
+    const told = [...this.#observers].filter(({ dead }) => dead !== undefined)
+    this.dead = told.length === 0 ? undefined : (letter) => this.#tell(told, letter)
     this.gap = this.#each((observer) => observer.gap)
-    const wrapping = [...this.#entries].filter(({ observer }) => observer.around !== undefined)
+    const wrapping = [...this.#observers].filter(({ around }) => around !== undefined)
     this.around =
       wrapping.length === 0
         ? undefined
-        : (run, what) => wrapping.reduceRight((inner, entry) => () => this.#wrap(entry, inner, what), run)()
+        : (run, what) => wrapping.reduceRight((inner, observer) => () => this.#wrap(observer, inner, what), run)()
   }
 
   #each<Report extends unknown[]>(
     memberOf: (observer: Observer) => ((...report: Report) => unknown) | undefined,
   ): ((...report: Report) => void) | undefined {
-    const heard = [...this.#entries].filter(({ observer }) => memberOf(observer) !== undefined)
+    const heard = [...this.#observers].filter((observer) => memberOf(observer) !== undefined)
     if (heard.length === 0) return undefined
     return (...report) => {
-      for (const { observer, line } of heard) this.#call(line, () => memberOf(observer)?.apply(observer, report))
+      for (const observer of heard) void this.#call(() => memberOf(observer)?.apply(observer, report))
     }
   }
 
   /** The run happens once and at once, whatever the observer does. */
-  #wrap<End>(
-    { observer, line }: { readonly observer: Observer; readonly line: string },
-    run: () => Promise<End & RunEnd>,
-    what: ObservedRun,
-  ): Promise<End & RunEnd> {
+  #wrap<End>(observer: Observer, run: () => Promise<End & RunEnd>, what: ObservedRun): Promise<End & RunEnd> {
     let ended: Promise<End & RunEnd> | undefined
     const once = (): Promise<End & RunEnd> => (ended ??= run())
-    this.#call(line, () => observer.around?.(once, what))
+    void this.#call(() => observer.around?.(once, what))
     return once()
   }
 
-  #call(line: string, report: () => unknown): void {
+  #tell(told: readonly Observer[], letter: DeadMessage): Promise<void> | undefined {
+    const waits = told.flatMap((observer) => this.#call(() => observer.dead?.(letter)) ?? [])
+    return waits.length === 0 ? undefined : Promise.all(waits).then(() => {})
+  }
+
+  /** Returns what it returned as a promise that never rejects: a rejection must not end the process. */
+  #call(report: () => unknown): Promise<unknown> | undefined {
     try {
       const returned = report()
-      // Nothing waits for the promise, and its rejection must not end the process.
-      if (returned instanceof Promise) returned.catch((thrown: unknown) => this.#threw(line, thrown))
+      return returned instanceof Promise ? returned.catch((thrown: unknown) => this.#threw(thrown)) : undefined
     } catch (thrown) {
-      this.#threw(line, thrown)
+      this.#threw(thrown)
+      return undefined
     }
   }
 }

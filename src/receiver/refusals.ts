@@ -1,5 +1,5 @@
-import { backgroundTimer, type Clock, type Timer } from '../base/clock.ts'
-import { guarded, type Log } from '../base/log.ts'
+import { type Clock, elapsedMs, idleTimer, type Timer } from '../base/clock.ts'
+import { guarded, type Log, quietMs } from '../base/log.ts'
 import { hintOf, type Refusal, type RefusalError, statusOf } from '../http/answers.ts'
 import type { Door } from '../http/paths.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
@@ -22,6 +22,8 @@ export interface Refusals {
   note(refusal: Refusal, details?: RefusedDetails): void
   /** The runtime refused a request before the receiver saw it. */
   noteByRuntime(refusal: Pick<RefusedRequest, 'error' | 'status' | 'hint'>): void
+  /** When the next line is due, in milliseconds since the epoch. `undefined`: nothing was counted since the last line. */
+  dueAtMs(): number | undefined
   /** Logs what was counted since the last line. */
   flush(): void
   /** The receiver has drained: logs what was counted since the last line, and starts no timer any more. */
@@ -46,11 +48,15 @@ export const secretErrors: ReadonlySet<string> = /* @__PURE__ */ new Set<Refusal
   'secret_wrong',
 ])
 
-/** The time that one log line covers, in milliseconds. */
-const windowMs = 10_000
+/** The part of a refusal that is counted and logged. `isAuthentic`: a message of the service is lost with the request. */
+type Kind = Pick<RefusedRequest, 'hint' | 'isAuthentic'> & { readonly error: RefusedRequest['error'] | 'test' }
 
-/** The part of a refusal that the log is about. `isAuthentic`: a message of the service is lost with the request. */
-type Kind = Pick<RefusedRequest, 'error' | 'hint' | 'isAuthentic'>
+/** Refused tests are counted apart, whatever the reason: no message is lost with them. */
+const ofTests: Kind = {
+  error: 'test',
+  hint: 'They have the header `fleethook-test`, as the requests of `fleethook doctor` have.',
+  isAuthentic: false,
+}
 
 interface LogWindow {
   readonly sinceMs: number
@@ -72,14 +78,9 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
   let isStopped = false
 
   function begin(isLossReported: boolean): LogWindow {
-    let timer = isStopped ? undefined : backgroundTimer(clock, windowMs, flush)
-    // Without `unref` the timer would keep the process alive. Then there is none, and the next refused request brings the
-    // line.
-    if (timer?.unref === undefined) {
-      timer?.cancel()
-      timer = undefined
-    }
-    return { sinceMs: clock.now(), kinds: new Map(), isLossReported, reported: 0, timer }
+    // Without a timer, the next refused request brings the line.
+    const timer = isStopped ? undefined : idleTimer(clock, quietMs, flush)
+    return { sinceMs: elapsedMs(clock), kinds: new Map(), isLossReported, reported: 0, timer }
   }
 
   function flush(): void {
@@ -87,13 +88,15 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
     if (ended === undefined) return
     ended.timer?.cancel()
     current = undefined
-    const kinds = [...ended.kinds.values()].toSorted((a, b) => b.count - a.count)
+    const kinds = [...ended.kinds.values()].toSorted(
+      (a, b) => Number(a.error === 'test') - Number(b.error === 'test') || b.count - a.count,
+    )
     const [most] = kinds
-    const total = kinds.reduce((sum, { count }) => sum + count, 0)
+    const total = totalOf(ended)
     if (most === undefined || total <= ended.reported) return
     const list = kinds.length === 1 ? most.error : kinds.map(({ error, count }) => `${error} ${count}`).join(', ')
     const refused = Object.fromEntries(kinds.map(({ error, count }) => [error, count]))
-    const seconds = Math.max(1, Math.round((clock.now() - ended.sinceMs) / 1000))
+    const seconds = Math.max(1, Math.round((elapsedMs(clock) - ended.sinceMs) / 1000))
     const requests = total === 1 ? '1 request' : `${total} requests`
     guarded(() => log.warn(`${requests} refused in ${seconds} s: ${list}. ${adviceFor(most)}`, { refused }))
     current = begin(kinds.some(({ isAuthentic }) => isAuthentic))
@@ -102,7 +105,7 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
   function count(kind: Kind, details?: Record<string, unknown>): void {
     const { error, isAuthentic } = kind
     // A runtime can end timers with the request that started them.
-    if (current !== undefined && clock.now() - current.sinceMs > windowMs) flush()
+    if (current !== undefined && elapsedMs(clock) - current.sinceMs > quietMs) flush()
     current ??= begin(false)
     if (isAuthentic && !current.isLossReported) {
       current.isLossReported = true
@@ -116,11 +119,13 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
   }
 
   function call(request: Omit<RefusedRequest, 'count'>): void {
-    observers.refused?.({ ...request, count: counts[request.error] ?? 0 })
+    observers.refused?.({ ...request, count: counts[request.isTest ? 'test' : request.error] ?? 0 })
   }
 
   return {
     counts,
+    dueAtMs: () =>
+      current !== undefined && totalOf(current) > current.reported ? current.sinceMs + quietMs : undefined,
     flush,
     stop() {
       isStopped = true
@@ -129,7 +134,7 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
     note(refusal, { door, messages = [], isTest = false } = {}) {
       const { error, eventNumber } = refusal
       const kind = { error, hint: hintOf(refusal), isAuthentic: !ofStrangers.has(error) }
-      count(kind, eventNumber === undefined ? undefined : { eventNumber })
+      count(isTest ? ofTests : kind, eventNumber === undefined ? undefined : { eventNumber })
       // Under overload this is called for each message.
       if (observers.refused === undefined) return
       const vins = new Set(messages.flatMap(({ lane }) => vinOf(lane) ?? []))
@@ -141,6 +146,12 @@ export function createRefusals(clock: Clock, log: Log, observers: Pick<Observers
       call({ ...kind, status, isTest: false, door: undefined, messages: 0, vins: [] })
     },
   }
+}
+
+function totalOf({ kinds }: LogWindow): number {
+  let total = 0
+  for (const { count } of kinds.values()) total += count
+  return total
 }
 
 function adviceFor({ error, hint, isAuthentic }: Kind): string {

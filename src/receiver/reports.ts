@@ -1,26 +1,23 @@
 import type { DeadMessage } from '../inbox/dead-letters.ts'
-import { guarded, throttled } from '../base/log.ts'
+import { elapsedMs, pause } from '../base/clock.ts'
+import { throttled } from '../base/log.ts'
 import { vinOfEvent } from '../events/malformed.ts'
 import { escapeControls } from '../events/summarize.ts'
-import type { DispatchEvents } from '../dispatch/attempt.ts'
-import { labelOf } from '../dispatch/registry.ts'
-import { FleethookError } from '../base/errors.ts'
+import type { CoreEvents } from '../core/events.ts'
+import type { BreakerEvents } from '../parts/breaker.ts'
 import type { Durability } from '../hosting/drainable.ts'
 import type { InboxMessage } from '../inbox/inbox.ts'
-import type { Observer, ReceivedMessage, RefusedHandler, TestMessage } from '../inbox/observer.ts'
+import type { ReceivedMessage, TestMessage } from '../inbox/observer.ts'
 import type { Settings } from './options.ts'
 import { failureDetails, vehicleDetails } from './failure-details.ts'
 import { createDriftReport, type DriftReport } from '../wire/data.ts'
 import { createRefusals, type Refusals } from './refusals.ts'
 import { Observers } from './observers.ts'
 
-type ErrorHandler = NonNullable<Observer['failed']>
-
 interface ReportCounts {
   received: number
   recovered: number
   replayed: number
-  conflated: number
   /** Messages that were acknowledged and then refused by the inbox. */
   unkept: number
   deadLettersDropped: number
@@ -31,40 +28,52 @@ interface ReportCounts {
   lastReceivedAtMs: number | undefined
 }
 
-/** Counts what happens, logs what an operator should know, and calls the user's `onError` and `onDeadLetter`. */
+/** Counts what happens, logs what an operator should know, and tells the observers. */
 export interface Reports {
   readonly counts: Readonly<ReportCounts>
   readonly topics: Readonly<Record<string, number>>
+  /** Requests by the place of their secret in its list. */
+  readonly secrets: readonly number[]
   readonly refusals: Refusals
   readonly observers: Observers
   readonly drift: DriftReport
-  onError(handler: ErrorHandler): void
-  onRefused(handler: RefusedHandler): void
+  readonly noteSecret: (place: number) => void
   noteAccepted(messages: readonly InboxMessage[]): void
-  readonly noteConflated: (ids: readonly string[]) => void
   noteTest(message: TestMessage): void
   noteRecovered(messages: readonly Pick<InboxMessage, 'kind'>[]): void
   noteReplayed(message: Pick<InboxMessage, 'kind'>): void
   /** Messages were acknowledged before the inbox had them, and it refused them. */
   noteLost(messages: readonly InboxMessage[]): void
+  /**
+   * A request ends, on a runtime that ends timers with their request. Returns a promise when the request has to live on, for at most
+   * this time, because lines are held back. Later lines would have no timer.
+   */
+  readonly requestEnds: (atMostMs: number) => Promise<void> | undefined
+  /** A value of a message is not in the newest state of its vehicle. */
+  readonly noteLeftOut: (reason: string) => void
+  /** The clock is behind the newest message by this much. */
+  readonly noteClockBehind: (ms: number) => void
   /** A drain has ended, and no event reported this number of gaps. Logs the last lines. */
   noteUnreportedGaps(gaps: number): void
-  readonly dispatch: Omit<DispatchEvents, 'onCapacity' | 'died' | 'missed'>
-  /** A message became a dead letter, in an inbox of this durability. */
-  noteDead(letter: DeadMessage, dropped: number, durability: Durability): void
+  readonly dispatch: Omit<CoreEvents, 'onCapacity' | 'died' | 'missed' | 'requestEnds'> & BreakerEvents
+  /**
+   * A message became a dead letter, in an inbox of this durability. Returns a promise when an observer is not done with it yet. It never
+   * rejects.
+   */
+  noteDead(letter: DeadMessage, dropped: number, durability: Durability): Promise<void> | undefined
 }
 
-export function createReports({ log, clock, observe, onDeadLetter, logErrorText }: Settings): Reports {
+export function createReports({ secret, log, clock, observe, logErrorText, ack }: Settings): Reports {
   const say = throttled(log, clock)
   const topics: Record<string, number> = {}
-  const observers = new Observers((line, thrown) => say.error(line, where(thrown)))
+  const secrets = typeof secret === 'function' || secret === false ? [] : [secret].flat().map(() => 0)
+  const observers = new Observers((thrown) => say.error('an observer failed', where(thrown)))
   for (const observer of observe) observers.add(observer)
   const refusals = createRefusals(clock, log, observers)
   const counts: ReportCounts = {
     received: 0,
     recovered: 0,
     replayed: 0,
-    conflated: 0,
     unkept: 0,
     deadLettersDropped: 0,
     discarded: 0,
@@ -72,10 +81,14 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
     lastReceivedAtMs: undefined,
   }
 
+  let lingersUntilMs = -Infinity
+
   const where = (error: unknown, vin?: string): Record<string, unknown> => failureDetails(error, logErrorText, vin)
 
-  function sayRests(details: Record<string, unknown>, key: unknown): void {
-    say.error('a handler fails for every vehicle: its circuit breaker is open, and its messages wait', details, key)
+  function sayRests(handler: string, details: Record<string, unknown>): void {
+    const line = 'a handler fails for every vehicle: its circuit breaker is open, and its messages wait'
+    // With the key of its other failures, the line would be lost among them when an outage is short.
+    say.error(line, { handler, ...details }, `resting ${handler}`)
   }
 
   function noteAccepted(messages: readonly InboxMessage[]): void {
@@ -90,27 +103,18 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
 
   return {
     topics,
+    secrets,
     refusals,
     observers,
     drift: createDriftReport(),
     counts,
 
-    onError(handler) {
-      checkHandler('onError', handler)
-      observers.add({ failed: handler }, 'a handler given to onError failed')
-    },
-
-    onRefused(handler) {
-      checkHandler('onRefused', handler)
-      observers.add({ refused: handler }, 'a handler given to onRefused failed')
+    noteSecret(place) {
+      while (secrets.length <= place) secrets.push(0)
+      secrets[place] = (secrets[place] ?? 0) + 1
     },
 
     noteAccepted,
-
-    noteConflated(ids) {
-      counts.conflated += ids.length
-      for (const id of ids) observers.settled?.({ id, vin: undefined, outcome: 'conflated', attempts: 0 })
-    },
 
     noteTest(message) {
       counts.tests += 1
@@ -129,21 +133,42 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
       noteAccepted(messages)
       const lost = messages.filter(({ kind }) => kind === 'wire').length
       counts.unkept += lost
-      say.error('acknowledged messages did not reach the inbox and are lost', { messages: lost })
+      say.error('acknowledged messages did not reach the inbox and are lost', {}, undefined, { messages: lost })
+    },
+
+    requestEnds(atMostMs) {
+      const now = elapsedMs(clock)
+      const dueAtMs = Math.min(say.dueAtMs() ?? Infinity, refusals.dueAtMs() ?? Infinity)
+      // One request is enough, unless the runtime has ended it.
+      if (dueAtMs === Infinity || now < lingersUntilMs) return undefined
+      const waitMs = Math.min(Math.max(0, dueAtMs - now), atMostMs)
+      lingersUntilMs = now + waitMs
+      return pause(clock, waitMs).then(() => {
+        say.flush()
+        refusals.flush()
+      })
+    },
+
+    noteLeftOut: (reason) => say.warn('a value is not kept in the newest state of its vehicle', { reason }, reason),
+
+    noteClockBehind(behindMs) {
+      say.warn('the clock is behind the newest message: messages count as received right after it', {
+        behindMs,
+      })
     },
 
     noteUnreportedGaps(gaps) {
       refusals.stop()
+      say.stop()
       if (gaps > 0) say.error('messages were lost, and no gap event could report it before the end', { gaps })
     },
 
     dispatch: {
       observers,
-      failed(error, event, delivery, { handler, messages, failures, nextAtMs, limit, untilMs }) {
+      failed(error, event, delivery, { handler: name, messages, failures, nextAtMs, limit, untilMs }) {
         const batch = messages === undefined ? {} : { messages }
         const vin = vinOfEvent(event)
         const { id, attempt } = delivery
-        const name = labelOf(handler)
         const details = {
           handler: name,
           ...vehicleDetails(vin),
@@ -155,27 +180,29 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
           ...where(error, vin),
         }
         const what = messages === undefined ? event.topic : `a batch of ${event.topic}`
-        if (failures > 0) sayRests({ topic: event.topic, failures, ...details }, `failed ${event.topic} ${name}`)
+        if (failures > 0) sayRests(name, { topic: event.topic, failures, ...details })
         else say.warn(`a handler for ${what} failed`, details, `failed ${event.topic} ${name}`)
         observers.failed?.(error, {
-          ...{ kind: 'handler', event, delivery, ...batch, handler: name },
+          kind: 'handler',
+          event,
+          delivery,
+          ...batch,
+          handler: name,
           ...(nextAtMs === undefined ? {} : { nextAt: new Date(nextAtMs) }),
         })
       },
       resting(handler, atMs, failures) {
-        sayRests({ handler: labelOf(handler), failures, next: iso(atMs) }, handler)
+        sayRests(handler, { failures, next: iso(atMs) })
       },
       recovered(handler) {
-        say.warn('a handler succeeds again: its circuit breaker is closed, and its messages go on', {
-          handler: labelOf(handler),
-        })
+        const line = 'a handler succeeds again: its circuit breaker is closed, and its messages go on'
+        say.warn(line, { handler }, `recovered ${handler}`)
       },
       discarded(reason, topic, messages) {
         counts.discarded += messages
-        say.warn(`a handler for ${topic} threw Discard`, { reason: reason.slice(0, 200), messages })
+        say.warn(`a handler for ${topic} threw Discard`, { reason: reason.slice(0, 200) }, undefined, { messages })
       },
-      endedLate(lateMs, event, { id, attempt }, { handler, messages }) {
-        const name = labelOf(handler)
+      endedLate(lateMs, event, { id, attempt }, { handler: name, messages }) {
         say.warn(
           'a handler ignored its signal and ended after its time limit: it ran beside its retry',
           {
@@ -195,14 +222,18 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
         observers.failed?.(error, { kind: 'inbox' })
       },
       lost(messages) {
-        say.error('acknowledged messages were not handled in time and are lost', { messages })
+        const line =
+          ack === 'handled'
+            ? 'messages were not handled in time and are lost: they were answered 503'
+            : 'acknowledged messages were not handled in time and are lost'
+        say.error(line, {}, undefined, { messages })
       },
     },
 
     noteDead(letter, dropped, durability) {
       counts.deadLettersDropped += dropped
       const { id, event, attempts, error } = letter
-      const command = `fleethook dead show ${id}${durability === 'replicated' ? ' --url …' : ''}`
+      const command = `fleethook dead show ${id}${durability === 'disk' ? '' : ' --url …'}`
       say.error(
         `a message of topic ${event.topic} is a dead letter after ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}`,
         {
@@ -213,15 +244,7 @@ export function createReports({ log, clock, observe, onDeadLetter, logErrorText 
         },
         'dead letter',
       )
-      observers.dead?.(letter)
-      if (onDeadLetter === undefined) return
-      guarded(
-        () => onDeadLetter(letter),
-        (thrown) => {
-          say.error('the function given as `onDeadLetter` failed', where(thrown))
-          observers.failed?.(thrown, { kind: 'dead-letter-handler', event: letter.event })
-        },
-      )
+      return observers.dead?.(letter)
     },
   }
 }
@@ -231,8 +254,3 @@ const isReceived = (message: InboxMessage): message is InboxMessage & ReceivedMe
   message.kind === 'wire' && message.event !== undefined
 
 const iso = (ms: number): string => new Date(ms).toISOString()
-
-function checkHandler(method: string, handler: unknown): void {
-  if (typeof handler === 'function') return
-  throw new FleethookError('handler_invalid', `${method} takes a function and was given ${typeof handler}.`)
-}

@@ -24,9 +24,9 @@ function sorted(value: unknown): string {
   )
 }
 
-/** Throws unless the promise rejects with a `FleethookError` of this code. */
-export async function rejects(promise: Promise<unknown>, code: ErrorCode): Promise<void> {
-  const thrown: unknown = await promise.then(
+/** Throws unless `run` throws or rejects with a `FleethookError` of this code. */
+export async function rejects(run: () => unknown, code: ErrorCode): Promise<void> {
+  const thrown: unknown = await (async () => run())().then(
     () => undefined,
     (error: unknown) => error,
   )

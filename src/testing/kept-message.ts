@@ -7,10 +7,8 @@ const silent = (): void => {}
 export const usualSettings: InboxSettings = {
   pendingMessages: 1000,
   pendingBytes: 1_000_000,
-  overflow: 'refuse',
   clock: systemClock,
   log: { debug: silent, info: silent, warn: silent, error: silent },
-  onConflated: silent,
   onFailure: silent,
   onCapacity: silent,
 }

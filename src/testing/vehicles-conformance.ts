@@ -1,17 +1,18 @@
 import { FleethookError } from '../base/errors.ts'
 import { seqOf } from '../inbox/delivery-id.ts'
 import type { Inbox, InboxSettings, Opened } from '../inbox/inbox.ts'
-import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
+import { type Due, memoryVehicles, type StoredVehicle, type VehicleStore } from '../inbox/vehicle-store.ts'
 import { type Conformance, equal } from './expectations.ts'
 import type { InboxUnderTest } from './inbox-conformance.ts'
 import { id, message, reason, usualSettings } from './kept-message.ts'
 
-const settings: InboxSettings = { ...usualSettings, keepsVehicles: true }
+const settings: InboxSettings = { ...usualSettings, keepsVehicles: true, vehiclesInMemory: memoryVehicles }
 
 const state = (vin: string, n: number, seenMs: number = n): StoredVehicle => ({
   vin,
   seq: seqOf(id(n)),
   seenMs,
+  bytes: 100,
   text: () => JSON.stringify({ vin, n }),
 })
 
@@ -70,6 +71,19 @@ export function vehiclesConformance(subject: InboxUnderTest): readonly Conforman
     equal(read(await store.load('A')), read(state('A', 1)))
     await settle(inbox, 'A', 2)
     equal(read(await store.load('A')), read(state('A', 2)))
+  })
+
+  check('Vehicles with a timer are known', async (inbox, store) => {
+    await settle(inbox, 'A', 1)
+    await inbox.put([{ ...message(2), lane: 'B' }])
+    await inbox.claim(id(2))
+    const dueMs = 1_795_255_200_000
+    await inbox.settle(id(2), { ...state('B', 2), dueMs, text: () => JSON.stringify({ due: dueMs, n: 2 }) })
+    // A store may write it with this.
+    await store.count()
+    const found: Due[] = []
+    for await (const page of store.due()) found.push(...page)
+    equal(found, [{ vin: 'B', dueMs }])
   })
 
   check(

@@ -121,8 +121,9 @@ export function* documentValues(document: JsonObject, createdMs: number): Genera
 
 function read(entry: FieldSource, value: unknown): Omit<DocumentValue, 'atMs'> | undefined {
   if (typeof entry === 'object' && 'field' in entry) {
+    if (value === undefined || (typeof value === 'object' && value !== null)) return undefined
     const known = Object.hasOwn(entry.read, String(value)) ? entry.read[String(value)] : undefined
-    return known === undefined || value === undefined ? undefined : { field: entry.field, value: known, tolerance: 0 }
+    return known === undefined ? undefined : { field: entry.field, value: known, tolerance: 0 }
   }
   const [field, tolerance] = typeof entry === 'string' ? [entry, 0] : entry
   // The maker writes '<invalid>' for "no value".

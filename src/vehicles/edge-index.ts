@@ -1,7 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import type { FleetEvent } from '../events/event.ts'
 import type { Location } from '../events/values.ts'
-import type { AnyVehicleView, Bounds, Edge, EdgeTopic } from './edge.ts'
+import type { AnyVehicleView, Bounds, Edge, EdgeTopic, Timing } from './edge.ts'
 
 /** An edge that has handlers. */
 interface IndexedEdge {
@@ -28,6 +28,9 @@ export class EdgeIndex {
   readonly #byField = new Map<string, OfField>()
   readonly #byTopic = new Map<EdgeTopic, IndexedEdge[]>()
   #searches = 0
+  /** Called with the first edge that has a timer. */
+  onTiming: ((timing: Timing) => void) | undefined
+  timing: Timing | undefined
 
   get size(): number {
     return this.#byName.size
@@ -44,6 +47,10 @@ export class EdgeIndex {
     }
     const indexed: IndexedEdge = { edge, number: this.#byName.size, foundIn: 0 }
     this.#byName.set(edge.name, indexed)
+    if (edge.timing !== undefined && this.timing === undefined) {
+      this.timing = edge.timing
+      this.onTiming?.(edge.timing)
+    }
     for (const topic of edge.topics) {
       const others = this.#byTopic.get(topic)
       if (others === undefined) this.#byTopic.set(topic, [indexed])
@@ -68,6 +75,10 @@ export class EdgeIndex {
 
   has(name: string): boolean {
     return this.#byName.has(name)
+  }
+
+  get(name: string): Edge | undefined {
+    return this.#byName.get(name)?.edge
   }
 
   /** The edges that a message can make happen, in the order of registration. */
@@ -101,7 +112,14 @@ export class EdgeIndex {
   }
 }
 
-const topics: readonly string[] = ['data', 'vehicle_data', 'state', 'alerts', 'connectivity'] satisfies EdgeTopic[]
+const topics: readonly string[] = [
+  'data',
+  'vehicle_data',
+  'state',
+  'alerts',
+  'errors',
+  'connectivity',
+] satisfies EdgeTopic[]
 
 function isEdgeTopic(topic: string): topic is EdgeTopic {
   return topics.includes(topic)

@@ -1,20 +1,15 @@
+import type { Clock } from '../base/clock.ts'
 import type { Alert, FleetEvent } from '../events/event.ts'
-import type { BuiltInFields, FieldCatalogue, FieldName, OtherField, ValueOf } from '../events/fields.ts'
+import type { BuiltInFields, FieldCatalogue, FieldName, FieldValues, OtherField } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
-
-/** The value that a field of a catalogue can have. */
-type ValueAt<Fields extends FieldCatalogue, Name> = string extends keyof Fields
-  ? FieldValue
-  : Name extends keyof Fields
-    ? ValueOf<Fields[Name]>
-    : FieldValue
+import type { Due } from '../inbox/vehicle-store.ts'
 
 /**
  * The newest state of one vehicle after one message. It is a snapshot: it does not change when later messages arrive.
  *
  * @example
  * ```ts
- * import type { VehicleView } from 'fleethook'
+ * import type { VehicleView } from 'fleethook/when'
  *
  * export function isLow(vehicle: VehicleView): boolean {
  *   const level = vehicle.value('BatteryLevel') // number | null | undefined
@@ -28,9 +23,15 @@ export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
    * The last value that the vehicle reported. It stays while the vehicle reports no value: see `invalidSince`. It is `null` only for
    * a field whose `null` means none, such as `DestinationName`. `undefined`: never reported.
    */
-  value<Name extends FieldName<Fields> | OtherField>(field: Name): ValueAt<Fields, Name> | null | undefined
+  value<Name extends FieldName<Fields> | OtherField>(field: Name): FieldValues<Fields>[Name]
   /** When the vehicle sent that value: its own clock, but never later than the receipt. */
   at(field: FieldName<Fields> | OtherField): Date | undefined
+  /**
+   * When the value became what it is: the vehicle's time of the first message that reported it. A message that repeats the value, or
+   * reports none, changes nothing. For a number with a delta in the part `vehicles`, the last change that counted. After a gap the
+   * value may have changed and come back meanwhile.
+   */
+  since(field: FieldName<Fields> | OtherField): Date | undefined
   /** The age of the value in milliseconds: when the message was received, and in `receiver.vehicles` now. */
   ageMs(field: FieldName<Fields> | OtherField): number | undefined
   /** Whether there is a value, and no message of this vehicle may be missing since it was reported. */
@@ -47,6 +48,16 @@ export interface VehicleView<Fields extends FieldCatalogue = BuiltInFields> {
   readonly isOnlineCertain: boolean
   /** When the newest message of the vehicle was received. */
   readonly seenAt: Date | undefined
+  /** What edges with a time wait for, such as `starts(…).after({ minutes: 30 })`. The next one first. */
+  readonly timers: readonly PendingTimer[]
+}
+
+/** Something that happens to a vehicle at a certain time unless a message comes in between. */
+export interface PendingTimer {
+  /** The name of the edge. */
+  readonly edge: string
+  readonly since: Date
+  readonly dueAt: Date
 }
 
 /** A view whose fields are checked at registration and not by the compiler. Edges and conditions see this one. */
@@ -87,16 +98,31 @@ export interface AlertOccurrence extends Occurrence {
 /** What an edge remembers per vehicle, under its name. Small: it is stored with the vehicle. */
 export type EdgeMemory = boolean | number | string | null
 
+/** What an edge waits for. It is stored with the vehicle. Times are in milliseconds since the epoch. */
+export interface EdgeTimer {
+  /** When it happens. `null`: it waits for a message, and not for a time. */
+  readonly due: number | null
+  readonly since: number
+  /** Messages of the vehicle may be missing since then. Only the receiver sets it after that. */
+  readonly acrossGap?: boolean
+}
+
 /** One message as an edge sees it. */
 export interface EdgeStep {
   readonly before: AnyVehicleView
   readonly after: AnyVehicleView
   /** The message that led from `before` to `after`. */
   readonly event: FleetEvent
+  /** When it was sent: the vehicle's clock, but never later than its receipt. */
+  readonly at: Date
   /** All changes, including those that are `first` or `invalid`. At most one per field. */
   readonly changes: readonly Change[]
   /** What the edge remembers of this vehicle. `undefined`: nothing. */
   readonly memory: EdgeMemory | undefined
+  /** When the message was received, in milliseconds since the epoch. Never earlier than an earlier message. */
+  readonly arrivedMs: number
+  /** The timer that the edge set, and that is not over. When it is due, `event` has the topic `timer`. */
+  readonly timer: EdgeTimer | undefined
 }
 
 /** What an edge finds in a message. */
@@ -105,6 +131,8 @@ export interface EdgeResult<Happened extends Occurrence = Occurrence> {
   readonly happened?: Happened
   /** What the edge remembers from now on. Left out: as before. `null`: nothing. */
   readonly memory?: EdgeMemory
+  /** The timer from now on. Left out: as before, and after it was due, none. `null`: none. */
+  readonly timer?: EdgeTimer | null
 }
 
 /** A rectangle on the earth, in degrees. It does not cross the date line: `west` is less than `east`. */
@@ -116,7 +144,7 @@ export interface Bounds {
 }
 
 /** The topics whose messages can make an edge happen. */
-export type EdgeTopic = 'data' | 'vehicle_data' | 'state' | 'alerts' | 'connectivity'
+export type EdgeTopic = 'data' | 'vehicle_data' | 'state' | 'alerts' | 'errors' | 'connectivity'
 
 /**
  * Something that can happen to a vehicle. `receiver.when` takes an edge, and the functions of `fleethook/when` make edges.
@@ -129,7 +157,7 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
   readonly name: string
   /** The fields whose changes can make it happen. */
   readonly fields: readonly string[]
-  /** Every field that it reads, including those of its conditions. The option `vehicles` must keep them. */
+  /** Every field that it reads, including those of its conditions. The part `vehicles` must keep them. */
   readonly reads: readonly string[]
   readonly topics: readonly EdgeTopic[]
   /**
@@ -139,9 +167,36 @@ export interface Edge<Happened extends Occurrence = Occurrence> {
   readonly bounds?: Bounds
   /** The field with the position that `bounds` limit. Default `'Location'`. */
   readonly boundsField?: string
+  /** Keeps time for edges with a `timer`. Left out: it sets none. */
+  readonly timing?: Timing
   detect(step: EdgeStep): EdgeResult<Happened> | undefined
   /** The same edge, but only if all of these conditions are true after the message. */
   where(...conditions: readonly Condition[]): Edge<Happened>
+}
+
+/** Makes the clockwork of a receiver with timers. It is passed as a value, so that only such a receiver bundles it. */
+export type Timing = (host: TimingHost) => Clockwork
+
+/** What a {@link Clockwork} needs of its receiver. */
+export interface TimingHost {
+  readonly clock: Clock
+  /** When the newest message was received, in milliseconds since the epoch. */
+  readonly newestMs: () => number
+  /** Puts a message into the lane of each of these vehicles. Resolves to whether the inbox took them. */
+  readonly put: (due: readonly Due[]) => Promise<boolean>
+}
+
+/** Knows when the next timer of each vehicle is due. */
+export interface Clockwork {
+  /** The next timer of a vehicle. `undefined`: there is none. `isAwake`: the message of the one that was due is handed out. */
+  set(vin: string, dueMs: number | undefined, isAwake?: boolean): void
+  /** A message says that it was sent at this time. */
+  heard(atMs: number): void
+  /** When the next timer is due, by the time of day. `undefined`: there is none. */
+  nextMs(): number | undefined
+  /** Everything that was due while nobody ran is due now. */
+  start(): void
+  stop(): void
 }
 
 /** A statement about the state of a vehicle. The functions of `fleethook/when` make conditions. */
@@ -153,4 +208,9 @@ export interface Condition {
   test(vehicle: AnyVehicleView): boolean | undefined
   /** Like `Edge.bounds`: the condition is false outside of these bounds. */
   readonly bounds?: Bounds
+}
+
+/** Whether a value is an edge. */
+export function isEdge(value: unknown): value is Edge {
+  return typeof value === 'object' && value !== null && 'detect' in value && 'name' in value && 'reads' in value
 }

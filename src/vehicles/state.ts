@@ -1,9 +1,10 @@
 import type { FleetEvent } from '../events/event.ts'
+import { type FieldCatalogue, isInCatalogue } from '../events/fields.ts'
 import type { FieldValue } from '../events/values.ts'
-import { firstSeqAt } from '../inbox/delivery-id.ts'
+import { firstSeqAt, isClockBehind, msOfSeq } from '../inbox/delivery-id.ts'
 import type { StoredVehicle } from '../inbox/vehicle-store.ts'
 import { documentValues } from './document.ts'
-import type { AnyVehicleView, Change, EdgeMemory } from './edge.ts'
+import type { AnyVehicleView, Change, EdgeMemory, EdgeTimer, PendingTimer } from './edge.ts'
 
 /**
  * Fields whose `null` is a value and means none, for instance no destination. For every other field, `null` means that the vehicle
@@ -18,24 +19,77 @@ export const nullMeansNone: ReadonlySet<string> = new Set([
   'TimeToFullCharge',
 ])
 
-/** The most fields that are kept. The catalogue has 251, but a sender could make up any number of names. */
-const mostFields = 1_000
+/** The most fields in no catalogue that are kept: a sender could make up any number of names. */
+const mostOthers = 1_000
+
+/** The longest text that a sender chooses and that is a name here: of such a field, a state or a connection. */
+export const longestName = 100
+
+/** The longest value, as {@link lengthOf} counts. The line of a route has thousands of characters. */
+const longestValue = 16_384
+
+/** How deep a value may be nested. So walks over kept values may be recursive. */
+const deepestValue = 32
+
+/** The length of all fields of a state. Fields in no catalogue get at most half of it, so they cannot displace the others. */
+const stateLength = 65_536
+
+/** About the length of a value as JSON. `Infinity`: it is too long or nested too deep to be kept. Not recursive. */
+export function lengthOf(value: unknown): number {
+  if (typeof value === 'string') return value.length > longestValue ? Infinity : value.length
+  if (typeof value !== 'object' || value === null) return 8
+  let length = 0
+  let level: readonly object[] = [value]
+  for (let depth = 0; level.length > 0; depth += 1) {
+    const next: object[] = []
+    for (const outer of level) {
+      if (!Array.isArray(outer)) for (const key of Object.keys(outer)) length += key.length
+      const inners: readonly unknown[] = Object.values(outer)
+      for (const inner of inners) {
+        length += typeof inner === 'string' ? inner.length + 8 : 8
+        if (typeof inner === 'object' && inner !== null) next.push(inner)
+      }
+      if (length > longestValue) return Infinity
+    }
+    if (depth === deepestValue) return Infinity
+    level = next
+  }
+  return length
+}
 
 /** The fields that are kept. Each has a slot: a small number that is the same in all states of a process. */
 export class Slots {
   readonly names: string[] = []
   readonly deltas: (number | undefined)[] = []
+  /** By slot: the longest state in which the field may grow. */
+  readonly room: number[] = []
+  /** Call it with the reason when a value that messages have is not kept. */
+  readonly leftOut: (reason: string) => void
   readonly #slots = new Map<string, number>()
   readonly #keepsAll: boolean
+  readonly #ownFields: FieldCatalogue
+  #others = 0
 
-  constructor(fields: readonly string[] | undefined, deltas: Readonly<Record<string, number>> = {}) {
+  constructor(
+    { fields, deltas = {} }: { fields: readonly string[] | undefined; deltas?: Readonly<Record<string, number>> },
+    ownFields: FieldCatalogue = {},
+    leftOut: (reason: string) => void = () => {},
+  ) {
     this.#keepsAll = fields === undefined
-    for (const name of fields ?? Object.keys(deltas)) this.#add(name, deltas[name])
+    this.#ownFields = ownFields
+    this.leftOut = leftOut
+    for (const name of fields ?? Object.keys(deltas)) this.#add(name, stateLength, deltas[name])
   }
 
   /** `undefined`: the field is not kept. */
   slotOf(name: string): number | undefined {
-    return this.#slots.get(name) ?? (this.#keepsAll ? this.#add(name) : undefined)
+    const slot = this.#slots.get(name)
+    if (slot !== undefined || !this.#keepsAll) return slot
+    if (isInCatalogue(name, this.#ownFields)) return this.#add(name, stateLength)
+    if (name.length > longestName) return this.#leaveOut('the name of a field is too long')
+    if (this.#others >= mostOthers) return this.#leaveOut('there are too many fields that are in no catalogue')
+    this.#others += 1
+    return this.#add(name, stateLength / 2)
   }
 
   /** Like {@link slotOf}, but gives a new field no slot. */
@@ -48,13 +102,16 @@ export class Slots {
     return this.#keepsAll || this.#slots.has(name)
   }
 
-  #add(name: string, delta?: number): number | undefined {
-    const slot = this.names.length
-    if (slot >= mostFields) return undefined
-    this.names.push(name)
+  #add(name: string, room: number, delta?: number): number {
+    const slot = this.names.push(name) - 1
+    this.room.push(room)
     this.deltas.push(delta)
     this.#slots.set(name, slot)
     return slot
+  }
+
+  #leaveOut(reason: string): undefined {
+    this.leftOut(reason)
   }
 }
 
@@ -75,8 +132,11 @@ const mostConnections = 8
 
 type Memory = Readonly<Record<string, EdgeMemory>>
 
+/** What edges wait for, by the name of the edge. */
+export type Timers = Readonly<Record<string, EdgeTimer>>
+
 /** What messages change of a state. */
-type StateParts = Omit<VehicleState, 'vin' | 'slots' | 'text' | 'with'>
+type StateParts = Omit<VehicleState, 'vin' | 'slots' | 'bytes' | 'dueMs' | 'text' | 'time' | 'with'>
 
 const nothing: readonly never[] = []
 
@@ -93,10 +153,13 @@ export class VehicleState implements StoredVehicle {
   readonly seenMs: number
   /** By slot: the last value. `undefined`: never reported. */
   readonly values: readonly (FieldValue | undefined)[]
-  /** By slot: when the vehicle sent it, in milliseconds since the epoch, and never later than the receipt. */
-  readonly ats: readonly number[]
-  /** By slot: the `seq` of the message that last reported a value. */
-  readonly seqs: readonly number[]
+  /**
+   * Three numbers by slot: when the vehicle sent the value (in milliseconds since the epoch, and never later than the receipt), the
+   * `seq` of the message that last reported one, and when the value became what it is.
+   */
+  readonly times: readonly number[]
+  /** The length of all fields with their names, as {@link lengthOf} counts. */
+  readonly length: number
   /** By slot: since when the vehicle has reported no value. */
   readonly invalid: Readonly<Record<number, number>> | undefined
   /** By slot: the last value that was reported as a change, for fields with a `delta`. */
@@ -104,6 +167,8 @@ export class VehicleState implements StoredVehicle {
   readonly link: Link | undefined
   /** What edges remember, by the name of the edge. */
   readonly memory: Memory | undefined
+  /** What edges wait for, by the name of the edge. */
+  readonly timers: Timers | undefined
   /** Values up to this `seq` are uncertain, because messages of this vehicle may be missing. */
   readonly gapTo: number
 
@@ -113,42 +178,51 @@ export class VehicleState implements StoredVehicle {
     this.seq = parts.seq
     this.seenMs = parts.seenMs
     this.values = parts.values
-    this.ats = parts.ats
-    this.seqs = parts.seqs
+    this.times = parts.times
+    this.length = parts.length
     this.invalid = parts.invalid
     this.bases = parts.bases
     this.link = parts.link
     this.memory = parts.memory
+    this.timers = parts.timers
     this.gapTo = parts.gapTo
   }
 
   static unknown(vin: string, slots: Slots): VehicleState {
     return new VehicleState(vin, slots, {
-      ...{ seq: -1, seenMs: -Infinity, values: nothing, ats: nothing, seqs: nothing, gapTo: -1 },
-      ...{ invalid: undefined, bases: undefined, link: undefined, memory: undefined },
+      ...{ seq: -1, seenMs: -Infinity, values: nothing, times: nothing, length: 0, gapTo: -1 },
+      ...{ invalid: undefined, bases: undefined, link: undefined, memory: undefined, timers: undefined },
     })
   }
 
-  /** Reads what {@link text} wrote. Fields that are no longer kept are left out. */
-  static read({ vin, seq, seenMs, text }: StoredRow, slots: Slots): VehicleState {
+  /** Reads what {@link text} wrote. Fields that are no longer kept are left out. A text that cannot be read is a state without values. */
+  static read(row: StoredRow, slots: Slots): VehicleState {
+    try {
+      return VehicleState.#read(row, slots)
+    } catch {
+      slots.leftOut('a stored state cannot be read')
+      return VehicleState.unknown(row.vin, slots).with({ seq: row.seq, seenMs: row.seenMs })
+    }
+  }
+
+  static #read({ vin, seq, seenMs, text }: StoredRow, slots: Slots): VehicleState {
     const row: StoredState = JSON.parse(text)
     const values: (FieldValue | undefined)[] = []
-    const ats: number[] = []
-    const seqs: number[] = []
+    const times: number[] = []
     const invalid: Record<number, number> = {}
     const bases: Record<number, number> = {}
-    for (const [name, [value, at, valueSeq, invalidMs, base]] of Object.entries(row.fields)) {
+    let length = 0
+    for (const [name, [value, at, valueSeq, since, invalidMs, base]] of Object.entries(row.fields)) {
       const slot = slots.slotOf(name)
-      if (slot === undefined) continue
-      grow(values, ats, seqs, slot)
-      values[slot] = value
-      ats[slot] = at
-      seqs[slot] = valueSeq
+      const ofValue = lengthOf(value)
+      if (slot === undefined || ofValue === Infinity) continue
+      length += name.length + ofValue
+      put(values, times, slot, value, [at, valueSeq, since])
       if (invalidMs != null) invalid[slot] = invalidMs
       if (base != null) bases[slot] = base
     }
     return new VehicleState(vin, slots, {
-      ...{ seq, seenMs, values, ats, seqs },
+      ...{ seq, seenMs, values, times, length },
       invalid: orNone(invalid),
       bases: orNone(bases),
       link: row.link && {
@@ -156,8 +230,22 @@ export class VehicleState implements StoredVehicle {
         ...{ stateMs: row.link.stateMs ?? -Infinity, connections: row.link.connections },
       },
       memory: row.memory,
+      timers: row.timers,
       gapTo: row.gapTo ?? -1,
     })
+  }
+
+  get bytes(): number {
+    return 300 + this.length + 40 * this.values.length
+  }
+
+  get dueMs(): number | undefined {
+    let first: number | undefined
+    for (const name in this.timers) {
+      const due = this.timers[name]?.due
+      if (typeof due === 'number' && (first === undefined || due < first)) first = due
+    }
+    return first
   }
 
   /** The state as JSON, with the names of the fields. */
@@ -169,19 +257,26 @@ export class VehicleState implements StoredVehicle {
       if (value === undefined || name === undefined) continue
       const invalidMs = this.invalid?.[slot]
       const base = this.bases?.[slot]
-      const known = [value, this.ats[slot] ?? 0, this.seqs[slot] ?? 0] as const
+      const known = [value, this.time(slot, 0), this.time(slot, 1), this.time(slot, 2)] as const
       fields[name] = base === undefined && invalidMs === undefined ? known : [...known, invalidMs ?? null, base ?? null]
     }
-    const { link, memory, gapTo } = this
+    const { link, memory, timers, gapTo, dueMs } = this
     const row: StoredState = {
+      ...(dueMs === undefined ? {} : { due: dueMs }),
       fields,
       ...(link === undefined
         ? {}
         : { link: { ...link, stateMs: Number.isFinite(link.stateMs) ? link.stateMs : null } }),
       ...(memory === undefined ? {} : { memory }),
+      ...(timers === undefined ? {} : { timers }),
       ...(gapTo < 0 ? {} : { gapTo }),
     }
     return JSON.stringify(row)
+  }
+
+  /** One of the `times` of a slot. */
+  time(slot: number, which: 0 | 1 | 2): number {
+    return this.times[slot * 3 + which] ?? 0
   }
 
   with(parts: Partial<StateParts>): VehicleState {
@@ -199,10 +294,19 @@ export interface StoredRow {
 
 /** A state as it is stored. `null` stands for values that JSON does not have. */
 interface StoredState {
+  /** The first of the timers. It comes first, so that a store finds it without reading the rest. */
+  readonly due?: number
   readonly fields: Readonly<
     Record<
       string,
-      readonly [value: FieldValue, at: number, seq: number, invalidMs?: number | null, base?: number | null]
+      readonly [
+        value: FieldValue,
+        at: number,
+        seq: number,
+        since: number,
+        invalidMs?: number | null,
+        base?: number | null,
+      ]
     >
   >
   readonly link?: Omit<Link, 'stateMs' | 'online' | 'state'> & {
@@ -211,6 +315,7 @@ interface StoredState {
     readonly state?: string | undefined
   }
   readonly memory?: Memory
+  readonly timers?: Timers
   readonly gapTo?: number
 }
 
@@ -219,12 +324,13 @@ const partsOf = (state: VehicleState): { -readonly [Name in keyof StateParts]: S
   seq: state.seq,
   seenMs: state.seenMs,
   values: state.values,
-  ats: state.ats,
-  seqs: state.seqs,
+  times: state.times,
+  length: state.length,
   invalid: state.invalid,
   bases: state.bases,
   link: state.link,
   memory: state.memory,
+  timers: state.timers,
   gapTo: state.gapTo,
 })
 
@@ -232,13 +338,22 @@ function orNone<T extends object>(record: T): T | undefined {
   return Object.keys(record).length === 0 ? undefined : record
 }
 
-/** Fills lists up to a slot: V8 keeps lists without holes small and fast. */
-function grow(values: (FieldValue | undefined)[], ats: number[], seqs: number[], slot: number): void {
+/** Sets what a slot has. Fills the lists up to it: V8 keeps lists without holes small and fast. */
+function put(
+  values: (FieldValue | undefined)[],
+  times: number[],
+  slot: number,
+  value: FieldValue,
+  [at, seq, since]: readonly [at: number, seq: number, since: number],
+): void {
   while (values.length <= slot) {
     values.push(undefined)
-    ats.push(0)
-    seqs.push(0)
+    times.push(0, 0, 0)
   }
+  values[slot] = value
+  times[slot * 3] = at
+  times[slot * 3 + 1] = seq
+  times[slot * 3 + 2] = since
 }
 
 /** One message with its `seq`. */
@@ -247,6 +362,16 @@ export interface Arrival {
   readonly seq: number
   /** Values up to this `seq` are uncertain, because messages of any vehicle may be missing. `-1`: none is. */
   readonly gapTo: number
+}
+
+/** When a message was received. A clock that is set back does not make it earlier, because its `seq` goes on. */
+export function arrivedMs({ receivedAt }: FleetEvent, seq: number): number {
+  return Math.max(receivedAt.getTime(), msOfSeq(seq))
+}
+
+/** When a message was sent, by the vehicle's clock, but never later than its receipt: that clock can be some minutes fast. */
+export function sentMs(event: FleetEvent, seq: number): number {
+  return Math.min(event.at.getTime(), arrivedMs(event, seq))
 }
 
 /** The state after a message. */
@@ -264,12 +389,11 @@ export interface Applied {
  */
 export function applied(before: VehicleState, arrival: Arrival): Applied {
   const { event, seq, gapTo } = arrival
-  const receivedMs = event.receivedAt.getTime()
-  const common = { seq: Math.max(before.seq, seq), seenMs: Math.max(before.seenMs, receivedMs) }
+  const common = { seq: Math.max(before.seq, seq), seenMs: event.receivedAt.getTime() }
   switch (event.topic) {
     case 'data': {
-      const draft = new Draft(before, seq, receivedMs, gapTo)
-      const atMs = Math.min(event.at.getTime(), receivedMs)
+      const draft = new Draft(before, common, gapTo)
+      const atMs = sentMs(event, seq)
       const data: Readonly<Record<string, FieldValue | null | undefined>> = event.data
       for (const name in data) {
         const value = data[name]
@@ -279,29 +403,31 @@ export function applied(before: VehicleState, arrival: Arrival): Applied {
       return draft
     }
     case 'vehicle_data': {
-      const draft = new Draft(before, seq, receivedMs, gapTo)
-      const createdMs = Math.min(event.at.getTime(), receivedMs)
+      const draft = new Draft(before, common, gapTo)
+      const [createdMs, receivedMs] = [sentMs(event, seq), arrivedMs(event, seq)]
       for (const { field, value, atMs, tolerance } of documentValues(event.vehicleData, createdMs))
         draft.add(field, value, Math.min(atMs, receivedMs), true, tolerance)
       return draft
     }
     case 'state':
     case 'connectivity': {
-      const link = linked(before.link, event, Math.min(event.at.getTime(), receivedMs), seq)
+      const link = linked(before.link, event, sentMs(event, seq), common.seq)
       return { after: before.with({ ...common, link }), changes: nothing, touched: nothing }
     }
     case 'gap': {
       const end = Math.max(before.gapTo, gapEnd(event, seq))
       return { after: before.with({ seq: common.seq, gapTo: end }), changes: nothing, touched: nothing }
     }
+    case 'timer':
+      return { after: before.with({ seq: common.seq }), changes: nothing, touched: nothing }
     default:
       return { after: before.with(common), changes: nothing, touched: nothing }
   }
 }
 
 /** Values up to this `seq` are uncertain after the gap. Messages can follow the gap in the same millisecond. */
-export function gapEnd({ to }: Extract<FleetEvent, { topic: 'gap' }>, seq: number): number {
-  return Math.min(firstSeqAt(to.getTime() + 1) - 1, seq)
+export function gapEnd({ to, receivedAt }: Extract<FleetEvent, { topic: 'gap' }>, seq: number): number {
+  return isClockBehind(seq, receivedAt.getTime()) ? seq : Math.min(firstSeqAt(to.getTime() + 1) - 1, seq)
 }
 
 /** A {@link Change} that has not been read yet. */
@@ -320,22 +446,22 @@ interface Difference {
 class Draft implements Applied {
   readonly #before: VehicleState
   readonly #parts: ReturnType<typeof partsOf>
-  readonly #seq: number
   readonly #uncertainTo: number
-  #own: { readonly values: (FieldValue | undefined)[]; readonly ats: number[]; readonly seqs: number[] } | undefined
+  #own: { readonly values: (FieldValue | undefined)[]; readonly times: number[] } | undefined
   #differences: Difference[] | undefined
   /** The slots of values that did not change and are certain again. */
   #certain: number[] | undefined
   #hasGrown = false
+  #ownInvalid: Record<number, number> | undefined
+  #ownBases: Record<number, number> | undefined
   #after: VehicleState | undefined
   #changes: readonly Change[] | undefined
 
-  constructor(before: VehicleState, seq: number, receivedMs: number, gapTo: number) {
+  constructor(before: VehicleState, { seq, seenMs }: Pick<StateParts, 'seq' | 'seenMs'>, gapTo: number) {
     this.#before = before
     this.#parts = partsOf(before)
-    this.#parts.seq = Math.max(before.seq, seq)
-    this.#parts.seenMs = Math.max(before.seenMs, receivedMs)
-    this.#seq = seq
+    this.#parts.seq = seq
+    this.#parts.seenMs = seenMs
     this.#uncertainTo = Math.max(gapTo, before.gapTo)
   }
 
@@ -345,24 +471,28 @@ class Draft implements Applied {
     const slot = before.slots.slotOf(field)
     if (slot === undefined) return
     const known = before.values[slot]
-    const knownMs = before.ats[slot] ?? 0
+    const knownMs = before.time(slot, 0)
     const invalidMs = before.invalid?.[slot]
     if (known !== undefined && atMs < Math.max(knownMs, invalidMs ?? -Infinity)) return
     const isNone = value === null && !nullMeansNone.has(field)
     if (isNone && (known === undefined || isDocument)) return
-    const acrossGap = known !== undefined && (before.seqs[slot] ?? 0) <= this.#uncertainTo
+    const acrossGap = known !== undefined && before.time(slot, 1) <= this.#uncertainTo
     if (isNone) {
       if (invalidMs !== undefined) return
-      this.#parts.invalid = { ...this.#parts.invalid, [slot]: atMs }
+      this.#invalid()[slot] = atMs
       this.#change({ slot, from: known, to: null, fromMs: knownMs, atMs, acrossGap, invalid: true })
       return
     }
-    const isSame = known !== undefined && this.#isSame(slot, known, value, tolerance)
-    this.#set(slot, isDocument && isSame ? known : value, atMs)
-    if (invalidMs !== undefined) {
-      const { [slot]: _, ...others } = this.#parts.invalid ?? {}
-      this.#parts.invalid = orNone(others)
+    const ofValue = lengthOf(value)
+    const length = this.#parts.length + ofValue - (known === undefined ? -field.length : lengthOf(known))
+    if (length > Math.max(before.slots.room[slot] ?? 0, this.#parts.length)) {
+      before.slots.leftOut(ofValue === Infinity ? 'a value is too large or nested too deep' : 'its state is full')
+      return
     }
+    this.#parts.length = length
+    const isSame = known !== undefined && this.#isSame(slot, known, value, tolerance)
+    this.#set(slot, isDocument && isSame ? known : value, atMs, isSame ? before.time(slot, 2) : atMs)
+    if (invalidMs !== undefined) delete this.#invalid()[slot]
     if (known === undefined)
       this.#change({ slot, from: undefined, to: value, fromMs: undefined, atMs, acrossGap, invalid: false })
     else if (!isSame)
@@ -371,7 +501,7 @@ class Draft implements Applied {
       this.#change({ slot, from: null, to: value, fromMs: invalidMs, atMs, acrossGap, invalid: true })
     else if (acrossGap) (this.#certain ??= []).push(slot)
     if (before.slots.deltas[slot] !== undefined && typeof value === 'number' && !isSame)
-      this.#parts.bases = { ...this.#parts.bases, [slot]: value }
+      (this.#ownBases ??= { ...this.#parts.bases })[slot] = value
   }
 
   get after(): VehicleState {
@@ -391,9 +521,10 @@ class Draft implements Applied {
     if (own !== undefined) {
       // A list that has grown has spare room. A copy of it has none.
       this.#parts.values = this.#hasGrown ? own.values.slice() : own.values
-      this.#parts.ats = this.#hasGrown ? own.ats.slice() : own.ats
-      this.#parts.seqs = this.#hasGrown ? own.seqs.slice() : own.seqs
+      this.#parts.times = this.#hasGrown ? own.times.slice() : own.times
     }
+    if (this.#ownInvalid !== undefined) this.#parts.invalid = orNone(this.#ownInvalid)
+    if (this.#ownBases !== undefined) this.#parts.bases = this.#ownBases
     return new VehicleState(this.#before.vin, this.#before.slots, this.#parts)
   }
 
@@ -409,19 +540,14 @@ class Draft implements Applied {
     return this.#before.bases?.[slot] ?? known
   }
 
-  #set(slot: number, value: FieldValue, atMs: number): void {
-    const { values, ats, seqs } = (this.#own ??= {
-      values: this.#parts.values.slice(),
-      ats: this.#parts.ats.slice(),
-      seqs: this.#parts.seqs.slice(),
-    })
-    if (slot >= values.length) {
-      grow(values, ats, seqs, slot)
-      this.#hasGrown = true
-    }
-    values[slot] = value
-    ats[slot] = atMs
-    seqs[slot] = this.#seq
+  #set(slot: number, value: FieldValue, atMs: number, sinceMs: number): void {
+    const { values, times } = (this.#own ??= { values: this.#parts.values.slice(), times: this.#parts.times.slice() })
+    if (slot >= values.length) this.#hasGrown = true
+    put(values, times, slot, value, [atMs, this.#parts.seq, sinceMs])
+  }
+
+  #invalid(): Record<number, number> {
+    return (this.#ownInvalid ??= { ...this.#parts.invalid })
   }
 
   #change(difference: Difference): void {
@@ -436,7 +562,7 @@ function changeOf({ slot, from, to, fromMs, atMs, acrossGap, invalid }: Differen
   }
 }
 
-/** Whether two JSON values are equal. The order of keys does not count. */
+/** Whether two JSON values are equal. The order of keys does not count. One of them is kept, so it is not nested deeply. */
 export function isDeepEqual(one: FieldValue | undefined, other: FieldValue | undefined): boolean {
   if (one === other) return true
   if (typeof one !== 'object' || typeof other !== 'object' || one === null || other === null) return false
@@ -459,13 +585,13 @@ function linked(
   seq: number,
 ): Link {
   if (event.topic === 'state') {
-    if (atMs < link.stateMs) return link
+    if (atMs < link.stateMs || event.state.length > longestName) return link
     const online = Object.hasOwn(isOn, event.state) ? isOn[event.state] : link.online
     // Connections that were never reported as closed are closed now.
     const connections = online === false ? {} : link.connections
     return { online, state: event.state, stateMs: atMs, heard: seq, connections }
   }
-  const key = event.connectionId ?? event.networkInterface
+  const key = (event.connectionId ?? event.networkInterface).slice(0, longestName)
   const openedMs = Object.hasOwn(link.connections, key) ? (link.connections[key] ?? -Infinity) : -Infinity
   // The state is newer than this message.
   if (atMs < link.stateMs || atMs < openedMs) return link
@@ -501,21 +627,26 @@ export class Snapshot implements AnyVehicleView {
   }
 
   value(field: string): FieldValue | undefined {
-    return this.#known(field)
+    return this.#state.values[this.#slot(field)]
   }
 
   at(field: string): Date | undefined {
-    const ms = this.#known(field) === undefined ? undefined : this.#state.ats[this.#slot(field)]
+    const ms = this.#time(field, 0)
+    return ms === undefined ? undefined : new Date(ms)
+  }
+
+  since(field: string): Date | undefined {
+    const ms = this.#time(field, 2)
     return ms === undefined ? undefined : new Date(ms)
   }
 
   ageMs(field: string): number | undefined {
-    const ms = this.#known(field) === undefined ? undefined : this.#state.ats[this.#slot(field)]
+    const ms = this.#time(field, 0)
     return ms === undefined ? undefined : Math.max(0, this.#nowMs - ms)
   }
 
   isCertain(field: string): boolean {
-    return this.#known(field) !== undefined && (this.#state.seqs[this.#slot(field)] ?? -1) > this.#uncertainTo
+    return (this.#time(field, 1) ?? -1) > this.#uncertainTo
   }
 
   invalidSince(field: string): Date | undefined {
@@ -546,11 +677,21 @@ export class Snapshot implements AnyVehicleView {
     return Number.isFinite(seenMs) ? new Date(seenMs) : undefined
   }
 
+  get timers(): readonly PendingTimer[] {
+    return Object.entries(this.#state.timers ?? {})
+      .flatMap(([edge, { due, since }]) =>
+        due === null ? [] : [{ edge, since: new Date(since), dueAt: new Date(due) }],
+      )
+      .toSorted((a, b) => a.dueAt.getTime() - b.dueAt.getTime())
+  }
+
   #slot(field: string): number {
     return this.#state.slots.find(field) ?? -1
   }
 
-  #known(field: string): FieldValue | undefined {
-    return this.#state.values[this.#slot(field)]
+  /** `undefined` for a field without a value. */
+  #time(field: string, which: 0 | 1 | 2): number | undefined {
+    const slot = this.#slot(field)
+    return this.#state.values[slot] === undefined ? undefined : this.#state.time(slot, which)
   }
 }

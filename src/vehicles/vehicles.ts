@@ -4,20 +4,33 @@ import { PassingMap } from '../base/passing-map.ts'
 import type { FleetEvent, GapEvent } from '../events/event.ts'
 import { type BuiltInFields, type FieldCatalogue, guessOf, isInCatalogue } from '../events/fields.ts'
 import type { MalformedBody } from '../events/malformed.ts'
-import { firstSeqAt, seqOf } from '../inbox/delivery-id.ts'
+import { firstSeqAt, isClockBehind, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
 import type { InboxMessage, KeptGap } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
-import type { StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
-import type { AnyVehicleView, Change, Edge, EdgeMemory, Occurrence, VehicleView } from './edge.ts'
+import type { Due, StoredVehicle, VehicleStore } from '../inbox/vehicle-store.ts'
+import type {
+  AnyVehicleView,
+  Change,
+  Clockwork,
+  Edge,
+  EdgeMemory,
+  EdgeTimer,
+  Occurrence,
+  Timing,
+  VehicleView,
+} from './edge.ts'
 import { EdgeIndex } from './edge-index.ts'
 import {
   applied,
   type Applied,
   type Arrival,
+  arrivedMs,
   gapEnd,
+  sentMs,
   type Slots,
   Snapshot,
   type StoredRow,
+  type Timers,
   VehicleState,
 } from './state.ts'
 
@@ -97,7 +110,9 @@ export class Step {
   text(): string | undefined {
     if (this.#state === undefined || (this.all.length === 0 && this.happened.length === 0)) return undefined
     const { vin, seq, seenMs } = this.#state
-    const happened = this.happened.filter((each) => 'change' in each)
+    const happened = this.happened.flatMap((each) =>
+      'change' in each ? { ...each, change: writable(each.change) } : [],
+    )
     const kept: KeptStep = {
       ...{ vin, seq, seenMs, text: this.#state.text(), nowMs: this.#nowMs, gapTo: this.#gapTo },
       ...{ all: this.all, happened },
@@ -120,13 +135,30 @@ interface KeptStep extends StoredRow {
   readonly happened: readonly Happened[]
 }
 
+/** A change as JSON can write it. An edge of your own may return anything, and a replay must still report that it happened. */
+function writable(change: Occurrence): Occurrence {
+  try {
+    JSON.stringify(change)
+    return change
+  } catch {
+    return { at: change.at, acrossGap: change.acrossGap }
+  }
+}
+
+const timesOfChange: readonly string[] = ['at', 'fromAt', 'since', 'dueAt', 'lastAt']
+
 /** JSON has no dates. */
 function dated<What extends Occurrence>(written: What): What {
-  const fromAt = 'fromAt' in written && written.fromAt !== undefined ? { fromAt: new Date(String(written.fromAt)) } : {}
-  return { ...written, at: new Date(written.at), ...fromAt }
+  const dates = Object.entries(written).flatMap(([name, value]) =>
+    timesOfChange.includes(name) && value !== undefined ? [[name, new Date(String(value))]] : [],
+  )
+  return { ...written, ...Object.fromEntries(dates) }
 }
 
 const none: readonly never[] = []
+
+/** For a message without a vehicle. */
+const noMoment = { nowMs: 0, gapTo: -1 }
 
 /** An interval in which messages of any vehicle may be missing, in `seq`. */
 interface Interval {
@@ -150,6 +182,10 @@ class Intervals implements StoredVehicle {
     this.list = list
   }
 
+  get bytes(): number {
+    return 64 * this.list.length
+  }
+
   text(): string {
     return JSON.stringify({ gaps: this.list })
   }
@@ -162,12 +198,14 @@ class Intervals implements StoredVehicle {
   }
 
   with(interval: Interval, seq: number, seenMs: number): Intervals {
-    const [first, second, ...rest] = [...this.list, interval]
+    const isKnown = this.list.some(({ from, to }) => from <= interval.from && to >= interval.to)
+    const all = isKnown ? this.list : [...this.list, interval]
+    const [first, second, ...rest] = all
     // Join the two oldest. That can only make more values uncertain.
     const list =
-      first !== undefined && second !== undefined && rest.length + 2 > mostIntervals
+      first !== undefined && second !== undefined && all.length > mostIntervals
         ? [{ from: Math.min(first.from, second.from), to: Math.max(first.to, second.to) }, ...rest]
-        : [...this.list, interval]
+        : all
     return new Intervals(Math.max(this.seq, seq), Math.max(this.seenMs, seenMs), list)
   }
 }
@@ -194,6 +232,8 @@ interface VehicleStatesOptions {
   readonly slots: Slots
   readonly clock: Clock
   readonly edges?: EdgeIndex
+  /** The `seq` of the newest message that was received. */
+  readonly newestSeq?: () => number
 }
 
 /**
@@ -205,17 +245,22 @@ export class VehicleStates {
   readonly edges: EdgeIndex
   readonly #store: VehicleStore
   readonly #clock: Clock
+  readonly #newestSeq: () => number
   readonly #open = new PassingMap<string, OpenVehicle>()
   /** Vehicles that were forgotten before all their messages were over, with the `seq` of the newest of these messages. */
   readonly #forgotten = new Map<string, number>()
   /** Gaps whose events have not come yet: one interval per VIN, and '' for all vehicles. */
   readonly #noted = new Map<string, Interval>()
   #gaps = new Intervals(-1, -Infinity, [])
+  /** Keeps time, for a receiver with edges that have timers. */
+  #clockwork: Clockwork | undefined
+  #put: ((due: readonly Due[]) => Promise<boolean>) | undefined
   /** The `seq` of the newest message of earlier processes. */
   #lastBefore = -1
 
-  constructor({ store, slots, clock, edges = new EdgeIndex() }: VehicleStatesOptions) {
+  constructor({ store, slots, clock, edges = new EdgeIndex(), newestSeq = () => -1 }: VehicleStatesOptions) {
     this.#store = store
+    this.#newestSeq = newestSeq
     this.slots = slots
     this.#clock = clock
     this.edges = edges
@@ -229,6 +274,9 @@ export class VehicleStates {
   ): Promise<void> {
     if (lastId !== undefined) this.#lastBefore = seqOf(lastId)
     this.#gaps = Intervals.read(await this.#store.load(''))
+    // Its event comes after messages that are applied again after a crash, and then these must know the gap.
+    const restarted = this.#noted.get('')
+    if (restarted !== undefined) this.#store.keep((this.#gaps = this.#gaps.with(restarted, -1, -Infinity)))
     if (unapplied === undefined) return
     for await (const messages of unapplied) {
       for (const message of messages) {
@@ -245,6 +293,37 @@ export class VehicleStates {
         this.#store.keep(this.#advance(state, event, seq).after)
       }
     }
+  }
+
+  /**
+   * Call this when the stored states are complete. Resolves when the timers of all vehicles are known, to a function that starts them.
+   * Those that are due get a message by `put`.
+   */
+  async findTimers(put: (due: readonly Due[]) => Promise<boolean>): Promise<() => void> {
+    this.#put = put
+    if (this.edges.timing !== undefined) await this.#keepTime(this.edges.timing)
+    // An edge that is registered later.
+    this.edges.onTiming = (timing) => void this.#keepTime(timing).then(() => this.#clockwork?.start())
+    return () => this.#clockwork?.start()
+  }
+
+  /** When the next timer is due. */
+  nextTimerMs(): number | undefined {
+    return this.#clockwork?.nextMs()
+  }
+
+  stopTimers(): void {
+    this.edges.onTiming = undefined
+    this.#clockwork?.stop()
+  }
+
+  async #keepTime(timing: Timing): Promise<void> {
+    const newestMs = (): number => msOfSeq(this.#newestSeq())
+    const clockwork = timing({ clock: this.#clock, newestMs, put: async (due) => (await this.#put?.(due)) === true })
+    this.#clockwork = clockwork
+    for await (const page of this.#store.due())
+      for (const { vin, dueMs } of page) if (this.#open.get(vin) === undefined) clockwork.set(vin, dueMs)
+    for (const { state } of this.#open.values()) clockwork.set(state.vin, state.dueMs)
   }
 
   /** The state before the next message of a lane. `undefined` for a lane without a VIN. */
@@ -266,22 +345,31 @@ export class VehicleStates {
   ): Step | undefined {
     if (event.topic === 'malformed') return undefined
     const seq = seqOf(id)
-    const moment = { nowMs: event.receivedAt.getTime(), gapTo: -1 }
     if (replay.replayed) {
       if (replay.changed !== undefined) return Step.read(replay.changed, this.slots)
       return new Step(state, { nowMs: this.#clock.now(), gapTo: this.#gapTo(seqNow, state?.vin) })
     }
     if (event.vin === undefined || state === undefined)
-      return event.topic === 'gap' ? new Step(undefined, moment, undefined, none, this.#gap(event, seq)) : undefined
+      return event.topic === 'gap' ? new Step(undefined, noMoment, undefined, none, this.#gap(event, seq)) : undefined
     if (event.topic === 'gap') this.#unnote(event, seq)
+    const isTimer = event.topic === 'timer'
+    // The vehicle was forgotten.
+    if (isTimer && state.seq < 0) {
+      this.#clockwork?.set(event.vin, undefined, true)
+      return undefined
+    }
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
+    if (this.#clockwork !== undefined) {
+      if (!isTimer) this.#clockwork.heard(sentMs(event, seq))
+      this.#clockwork.set(state.vin, after.dueMs, isTimer)
+    }
     const open = this.#open.get(state.vin)
     if (open === undefined) this.#open.set(state.vin, { state: after, steps: 1 })
     else {
       open.state = after
       open.steps += 1
     }
-    return new Step(after, { nowMs: moment.nowMs, gapTo }, found, happened, after)
+    return new Step(after, { nowMs: arrivedMs(event, seq), gapTo }, found, happened, after)
   }
 
   /** The state that the inbox stores when the message is settled or given up. */
@@ -309,7 +397,7 @@ export class VehicleStates {
   noteGap(vin: string | undefined, fromMs: number, toMs: number): void {
     const known = this.#noted.get(vin ?? '')
     if (known === undefined && this.#noted.size >= mostNoted) return
-    const [from, to] = [firstSeqAt(fromMs), firstSeqAt(toMs + 1) - 1]
+    const [from, to] = [firstSeqAt(fromMs), this.#lastSeqAt(toMs)]
     this.#noted.set(
       vin ?? '',
       known === undefined ? { from, to } : { from: Math.min(from, known.from), to: Math.max(to, known.to) },
@@ -323,9 +411,10 @@ export class VehicleStates {
       if (event.topic === 'malformed' || event.vin === undefined) return undefined
       const { vin } = event
       const before = states.get(vin) ?? VehicleState.unknown(vin, this.slots)
-      const { after, found, happened, gapTo } = this.#advance(before, event, seqOf(message.id))
+      const seq = seqOf(message.id)
+      const { after, found, happened, gapTo } = this.#advance(before, event, seq)
       states.set(vin, after)
-      return new Step(after, { nowMs: message.receivedAt, gapTo }, found, happened).text()
+      return new Step(after, { nowMs: arrivedMs(event, seq), gapTo }, found, happened).text()
     }
   }
 
@@ -351,6 +440,7 @@ export class VehicleStates {
           this.#forgotten.set(vin, opened.state.seq)
           opened.state = VehicleState.unknown(vin, this.slots)
         }
+        this.#clockwork?.set(vin, undefined)
         return (await this.#store.forget(vin)) || opened !== undefined
       },
       noteGap: async ({ vin, fromMs, toMs }) => {
@@ -358,8 +448,7 @@ export class VehicleStates {
         // The clocks of two processes differ, but messages from now on are certainly after the gap.
         const endMs = this.#clock.now() - 1
         if (vin !== undefined) return this.noteGap(vin, Math.min(fromMs, endMs), Math.min(toMs, endMs))
-        const [from, to] = [firstSeqAt(Math.min(fromMs, endMs)), firstSeqAt(Math.min(toMs, endMs) + 1) - 1]
-        if (this.#gaps.list.some((known) => known.from <= from && known.to >= to)) return
+        const [from, to] = [firstSeqAt(Math.min(fromMs, endMs)), this.#lastSeqAt(Math.min(toMs, endMs))]
         this.#store.keep((this.#gaps = this.#gaps.with({ from, to }, -1, -Infinity)))
       },
       stats: async () => {
@@ -374,27 +463,53 @@ export class VehicleStates {
     const arrival: Arrival = { event, seq, gapTo }
     const found = applied(before, arrival)
     const { after } = found
-    const nowMs = event.receivedAt.getTime()
+    const nowMs = arrivedMs(event, seq)
     if (this.edges.size === 0) return { after, found, happened: none, gapTo }
     const views = { before: new Snapshot(before, nowMs, gapTo), after: new Snapshot(after, nowMs, gapTo) }
     const fields = found.touched.flatMap((slot) => this.slots.names[slot] ?? [])
-    const edges = this.edges.touched(event, fields, views.before, views.after)
-    if (edges.length === 0) return { after, found, happened: none, gapTo }
+    const known = timersOf(before, Math.max(gapTo, after.gapTo))
+    let timers = known
+    const isTimer = event.topic === 'timer'
+    const due = isTimer ? dueNames(timers, event.at.getTime()) : none
+    // What was due is over, also for an edge that is no longer registered.
+    for (const name of due) timers = changed(timers, name, null)
+    const edges = isTimer
+      ? due.flatMap((name) => this.edges.get(name) ?? [])
+      : this.edges.touched(event, fields, views.before, views.after)
+    if (edges.length === 0) {
+      const passed = timers === after.timers ? after : after.with({ timers })
+      return { after: passed, found, happened: none, gapTo }
+    }
     const memory = new Map(Object.entries(before.memory ?? {}))
     const happened: Happened[] = []
     const { changes } = found
+    const at = new Date(sentMs(event, seq))
     for (const edge of edges) {
       const { name } = edge
       try {
-        const result = edge.detect({ ...views, event, changes, memory: memory.get(name) })
+        const result = edge.detect({
+          ...views,
+          event,
+          at,
+          arrivedMs: nowMs,
+          changes,
+          memory: memory.get(name),
+          timer: known?.[name],
+        })
+        if (typeof result?.memory === 'string' && result.memory.length > longestMemory)
+          throw new FleethookError(
+            'handler_invalid',
+            `The edge \`${name}\` remembers ${result.memory.length} characters of a vehicle. At most ${longestMemory} are stored.`,
+          )
         if (result?.happened !== undefined) happened.push({ edge: name, change: result.happened })
         if (result?.memory === null) memory.delete(name)
         else if (result?.memory !== undefined) memory.set(name, result.memory)
+        if (result?.timer !== undefined) timers = changed(timers, name, result.timer)
       } catch (error) {
         happened.push({ edge: name, error })
       }
     }
-    return { after: remembering(after, memory, this.edges), found, happened, gapTo }
+    return { after: remembering(after, memory, timers, this.edges), found, happened, gapTo }
   }
 
   #read(vin: string, stored: StoredVehicle | undefined): VehicleState {
@@ -410,6 +525,12 @@ export class VehicleStates {
     return this.#gaps
   }
 
+  /** The last `seq` up to a time. When the clock was set back, all messages so far. */
+  #lastSeqAt(ms: number): number {
+    const newest = this.#newestSeq()
+    return isClockBehind(newest, this.#clock.now()) ? newest : firstSeqAt(ms + 1) - 1
+  }
+
   /** Called with the event of a gap. Returns the end of the gap. Messages missed after it belong to another event. */
   #unnote(event: GapEvent, seq: number): number {
     const key = event.vin ?? ''
@@ -418,7 +539,7 @@ export class VehicleStates {
     if (noted === undefined) return end
     // The event of a restart ends with the first message after it, whose values are certain. The noted gap ends before that message.
     const to = event.reason === 'restarted' || event.reason === 'stopped' ? Math.min(end, noted.to) : end
-    if (noted.to < firstSeqAt(event.to.getTime() + 1)) this.#noted.delete(key)
+    if (noted.to <= end || noted.to < firstSeqAt(event.to.getTime() + 1)) this.#noted.delete(key)
     else this.#noted.set(key, { from: end + 1, to: noted.to })
     return to
   }
@@ -451,11 +572,36 @@ interface Advanced {
 /** A `seq` after every message. */
 const seqNow = Number.MAX_SAFE_INTEGER
 
+/** The longest text that an edge may remember of a vehicle. */
+const longestMemory = 65_536
+
 /** Stores what edges remember, without edges that are no longer registered. */
-function remembering(state: VehicleState, memory: Map<string, EdgeMemory>, edges: EdgeIndex): VehicleState {
+function remembering(
+  state: VehicleState,
+  memory: Map<string, EdgeMemory>,
+  timers: Timers | undefined,
+  edges: EdgeIndex,
+): VehicleState {
   for (const name of memory.keys()) if (!edges.has(name)) memory.delete(name)
-  if (memory.size === 0) return state.memory === undefined ? state : state.with({ memory: undefined })
-  return state.with({ memory: Object.fromEntries(memory) })
+  if (memory.size > 0) return state.with({ memory: Object.fromEntries(memory), timers })
+  return state.memory === undefined && state.timers === timers ? state : state.with({ memory: undefined, timers })
+}
+
+const dueNames = (timers: Timers = {}, dueMs: number): readonly string[] =>
+  Object.keys(timers).filter((name) => (timers[name]?.due ?? Infinity) <= dueMs)
+
+/** The timers of a vehicle. Those that began before a gap say so. */
+function timersOf({ timers, seq }: VehicleState, gapTo: number): Timers | undefined {
+  if (timers === undefined || seq > gapTo) return timers
+  return Object.fromEntries(Object.entries(timers).map(([name, timer]) => [name, { ...timer, acrossGap: true }]))
+}
+
+/** The timers when one of them is another one, or `null` for none. */
+function changed(timers: Timers | undefined, name: string, timer: EdgeTimer | null): Timers | undefined {
+  if (timer !== null) return { ...timers, [name]: timer }
+  if (timers?.[name] === undefined) return timers
+  const { [name]: _, ...others } = timers
+  return Object.keys(others).length === 0 ? undefined : others
 }
 
 /** The event of a message. A message that cannot be read is a dead letter, and changes no state. */
@@ -471,12 +617,7 @@ function readable(
 }
 
 /** Throws `handler_invalid` for an edge over fields that are not kept, or that are in no catalogue. */
-export function checkEdge(edge: unknown, slots: Slots, ownFields: FieldCatalogue = {}): Edge {
-  if (!isEdge(edge)) {
-    throw new FleethookError('handler_invalid', 'The first argument of `receiver.when` is not an edge.', {
-      hint: "Use one from `fleethook/when`, for instance becomes('Gear', 'P'). A condition becomes an edge with starts(…) or ends(…).",
-    })
-  }
+export function checkEdge(edge: Edge, slots: Slots, ownFields: FieldCatalogue = {}): Edge {
   const unknown = edge.reads.find((field) => !isInCatalogue(field, ownFields))
   if (unknown !== undefined) {
     throw new FleethookError(
@@ -489,13 +630,9 @@ export function checkEdge(edge: unknown, slots: Slots, ownFields: FieldCatalogue
   if (missing !== undefined) {
     throw new FleethookError(
       'handler_invalid',
-      `The edge \`${edge.name}\` reads \`${missing}\`, which is not among the \`fields\` of the option \`vehicles\`.`,
-      { hint: `Add '${missing}' to \`vehicles.fields\`.` },
+      `The edge \`${edge.name}\` reads \`${missing}\`, which is not among the \`fields\` of the part \`vehicles\`.`,
+      { hint: `Add '${missing}' to its \`fields\`.` },
     )
   }
   return edge
-}
-
-export function isEdge(value: unknown): value is Edge {
-  return typeof value === 'object' && value !== null && 'detect' in value && 'name' in value && 'reads' in value
 }

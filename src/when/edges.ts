@@ -1,5 +1,5 @@
 import { checkOptions, numberBetween, type Rule, trueOrFalse } from '../base/options.ts'
-import type { FleetEvent } from '../events/event.ts'
+import type { Alert } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { FieldValue, Location } from '../events/values.ts'
 import type {
@@ -13,7 +13,7 @@ import type {
   EdgeTopic,
   Occurrence,
 } from '../vehicles/edge.ts'
-import { isDeepEqual } from '../vehicles/state.ts'
+import { isDeepEqual, lengthOf, longestName, nullMeansNone } from '../vehicles/state.ts'
 import { type Area, isPlace, widened } from './areas.ts'
 import {
   checkArea,
@@ -24,6 +24,18 @@ import {
   invalid,
   positionField,
 } from './conditions.ts'
+import {
+  type Duration,
+  type Heard,
+  hearing,
+  isSilence,
+  knowing,
+  type Lasted,
+  lastedAfter,
+  type Silence,
+  silence,
+  type SilentOptions,
+} from './time.ts'
 
 /** What `receiver.when` takes: an edge of `fleethook/when`. */
 export interface VehicleEdge<Happened extends Occurrence = Occurrence> extends Edge<Happened> {
@@ -44,6 +56,24 @@ export interface VehicleEdge<Happened extends Occurrence = Occurrence> extends E
    * edge. Throws `option_invalid` for a name that is not 1 to 100 characters.
    */
   named(name: string): VehicleEdge<Happened>
+}
+
+/** An edge that begins something which may last: `becomes`, `starts` and `ends` make it. */
+export interface LastingEdge<Happened extends Occurrence = Occurrence> extends VehicleEdge<Happened> {
+  where(...conditions: readonly Condition[]): LastingEdge<Happened>
+  named(name: string): LastingEdge<Happened>
+  /**
+   * Happens when it has lasted for this time without interruption, also when no message arrives at that moment: once, unless the value
+   * or the condition changes before. See "Time" in docs/vehicles.md.
+   *
+   * @example
+   * ```ts
+   * import { all, below, is, starts } from 'fleethook/when'
+   *
+   * export const parkedLow = starts(all(is('Gear', 'P'), below('BatteryLevel', 20))).after({ minutes: 30 })
+   * ```
+   */
+  after(duration: Duration): VehicleEdge<Lasted>
 }
 
 /** Asks for changes that are not reported otherwise. */
@@ -97,18 +127,27 @@ export interface MarginOption {
 interface Detecting<Happened extends Occurrence> extends Omit<Edge<Happened>, 'reads' | 'topics' | 'where'> {
   readonly reads?: readonly string[]
   readonly topics?: readonly EdgeTopic[]
+  readonly holds?: (vehicle: AnyVehicleView) => boolean
+  readonly given?: true
 }
 
-function edge<Happened extends Occurrence>(detecting: Detecting<Happened>): VehicleEdge<Happened> {
+function edge<Happened extends Occurrence>(detecting: Detecting<Happened>): LastingEdge<Happened> {
   const { fields, reads = fields, topics = [] } = detecting
-  return { ...detecting, reads, topics, where: (...conditions) => limited(detecting, conditions), named: (name) => renamed(detecting, name) } // prettier-ignore
+  return {
+    ...detecting,
+    reads,
+    topics,
+    where: (...conditions) => limited(detecting, conditions),
+    named: (name) => renamed(detecting, name),
+    after: (duration) => edge({ ...detecting, ...lastedAfter(detecting, duration) }),
+  }
 }
 
 /** The memory moves on while the conditions are not true: the edge has happened, and nobody is told. */
 function limited<Happened extends Occurrence>(
-  inner: Detecting<Happened> & { readonly given?: true },
+  inner: Detecting<Happened>,
   conditions: readonly Condition[],
-): VehicleEdge<Happened> {
+): LastingEdge<Happened> {
   checkConditions('where', conditions)
   return edge({
     ...inner,
@@ -117,16 +156,16 @@ function limited<Happened extends Occurrence>(
     detect(step) {
       const found = inner.detect(step)
       if (found?.happened === undefined || conditions.every(({ test }) => test(step.after) === true)) return found
-      return found.memory === undefined ? undefined : { memory: found.memory }
+      const { happened: _, ...others } = found
+      return others
     },
   })
 }
 
-function renamed<Happened extends Occurrence>(inner: Detecting<Happened>, name: unknown): VehicleEdge<Happened> {
+function renamed<Happened extends Occurrence>(inner: Detecting<Happened>, name: unknown): LastingEdge<Happened> {
   if (typeof name !== 'string' || name.length === 0 || name.length > 100)
     throw invalid('The name of an edge must be a text of 1 to 100 characters', 'Leave `named` out for a derived name.')
-  const given: Detecting<Happened> & { readonly given: true } = { ...inner, name, given: true }
-  return edge(given)
+  return edge({ ...inner, name, given: true })
 }
 
 /** The part of a derived name that says which options are set, for instance `,first`. */
@@ -155,7 +194,7 @@ export function valueEdge(
   field: string,
   value: FieldValue,
   options: FirstOption & InvalidOption = {},
-): VehicleEdge<Change> {
+): LastingEdge<Change> {
   if (what === 'becomes')
     checkOptions<FirstOption & InvalidOption>(what, options, { first: trueOrFalse, invalid: trueOrFalse })
   else checkOptions<InvalidOption>(what, options, { invalid: trueOrFalse })
@@ -163,6 +202,7 @@ export function valueEdge(
   return edge({
     name: `${what}(${field},${JSON.stringify(value)}${marks(options)})`,
     fields: [field],
+    ...(what === 'becomes' ? { holds: hasValue(field, value) } : {}),
     detect(step) {
       const change = changeOf(step, field, options)
       const compared = what === 'becomes' ? change?.to : change?.from
@@ -170,6 +210,13 @@ export function valueEdge(
     },
   })
 }
+
+const hasValue =
+  (field: string, value: FieldValue) =>
+  (vehicle: AnyVehicleView): boolean =>
+    value === null && !nullMeansNone.has(field)
+      ? vehicle.invalidSince(field) !== undefined
+      : isDeepEqual(vehicle.value(field), value)
 
 const aDelta: Rule = {
   must: 'must be a number above 0',
@@ -372,41 +419,18 @@ function aboutTheVehicle(
     name: `${name}(${marks(options).slice(1)})`,
     fields: [],
     topics: ['state', 'connectivity', 'vehicle_data'],
-    detect({ before, after, event }) {
+    detect({ before, after, at }) {
       const was = isSo(before)
       if (isSo(after) !== true || was === true || (was === undefined && options.first !== true)) return undefined
-      return { happened: { at: timeOf(event), acrossGap: was !== undefined && !before.isOnlineCertain } }
+      return { happened: { at, acrossGap: was !== undefined && !before.isOnlineCertain } }
     },
   })
-}
-
-/** When a message was sent, but never later than its receipt. Vehicles can be some minutes fast. */
-function timeOf({ at, receivedAt }: FleetEvent): Date {
-  return at > receivedAt ? receivedAt : at
-}
-
-/** The truth of the condition before a message, by the last values: what happened in a gap is seen after it. */
-function lastKnown(vehicle: AnyVehicleView): AnyVehicleView {
-  const { vin, fields, online, state, isOnlineCertain, seenAt } = vehicle
-  return {
-    vin,
-    fields,
-    online,
-    state,
-    isOnlineCertain,
-    seenAt,
-    value: (field) => vehicle.value(field),
-    at: (field) => vehicle.at(field),
-    ageMs: (field) => vehicle.ageMs(field),
-    isCertain: (field) => vehicle.value(field) !== undefined,
-    invalidSince: (field) => vehicle.invalidSince(field),
-  }
 }
 
 /** The memory of a condition that was neither true nor false yet. */
 const notKnown = 'unknown'
 
-export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options: FirstOption = {}): VehicleEdge {
+export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options: FirstOption = {}): LastingEdge {
   checkConditions(what, [condition])
   checkOptions<FirstOption>(what, options, { first: trueOrFalse })
   const wanted = what === 'starts'
@@ -415,17 +439,26 @@ export function turnsEdge(what: 'starts' | 'ends', condition: Condition, options
     name: `${what}(${condition.name}${marks(options)})`,
     fields,
     ...(bounds === undefined ? {} : { bounds }),
-    detect({ before, after, event, memory }) {
-      const last = typeof memory === 'boolean' ? memory : condition.test(lastKnown(before))
+    holds: (vehicle) => condition.test(vehicle) === wanted,
+    detect({ before, after, at, memory }) {
+      const last = typeof memory === 'boolean' ? memory : condition.test(knowing(before))
       const was = memory === notKnown ? undefined : last
       const is = condition.test(after)
       // Remembered only while it is neither true nor false. Otherwise the values say it.
       if (is === undefined) return { memory: was ?? notKnown }
       if (is !== wanted || was === is || (was === undefined && options.first !== true)) return { memory: null }
       const isAcross = fields.some((field) => before.value(field) !== undefined && !before.isCertain(field))
-      return { happened: { at: timeOf(event), acrossGap: isAcross }, memory: null }
+      return { happened: { at, acrossGap: isAcross }, memory: null }
     },
   })
+}
+
+export const silentEdge = (duration: Duration, options: SilentOptions): VehicleEdge<Silence> =>
+  edge(silence(duration, options))
+
+export function heardEdge(silent: VehicleEdge<Silence>): VehicleEdge<Heard> {
+  if (!isSilence(silent)) throw invalid('`heardAgain` needs the silence that it ends', 'Pass the result of `silent`.')
+  return edge(hearing(silent))
 }
 
 /** The alerts that one edge remembers of a vehicle. A vehicle has a few. More would be reported again, and none is missed. */
@@ -445,19 +478,20 @@ export function alertEdge(what: 'alertStarts' | 'alertEnds', name?: string): Veh
     name: `${what}(${name === undefined ? '' : JSON.stringify(name)})`,
     fields: [],
     topics: ['alerts'],
-    detect({ event, memory }) {
+    detect({ event, at, memory }) {
       if (event.topic !== 'alerts') return undefined
       const known = knownAlerts(memory)
       const alerts = event.alerts.filter((alert) => {
         if (name !== undefined && alert.name !== name) return false
-        const { sinceMs, isActive: wasActive } = known.get(alert.name) ?? { sinceMs: -Infinity, isActive: false }
-        const messageMs = timeOf(event).getTime()
+        const key = alert.name.slice(0, longestName)
+        const { sinceMs, isActive: wasActive } = known.get(key) ?? { sinceMs: -Infinity, isActive: false }
+        const messageMs = at.getTime()
         const startMs = msOf(alert.startedAt) ?? (wasActive ? sinceMs : messageMs)
         const isActive = alert.endedAt === undefined
         // A late message lists what was active earlier, and every message can repeat what an earlier one said.
         if (isActive ? startMs <= sinceMs : startMs < sinceMs) return false
-        known.delete(alert.name)
-        known.set(alert.name, {
+        known.delete(key)
+        known.set(key, {
           isActive,
           sinceMs: isActive ? startMs : Math.max(startMs, msOf(alert.endedAt) ?? messageMs),
         })
@@ -466,10 +500,17 @@ export function alertEdge(what: 'alertStarts' | 'alertEnds', name?: string): Veh
       const kept = [...known].slice(-mostAlerts).map(([alert, { sinceMs, isActive }]) => [alert, sinceMs, isActive])
       return {
         memory: JSON.stringify(kept),
-        ...(alerts.length === 0 ? {} : { happened: { at: timeOf(event), acrossGap: false, alerts } }),
+        ...(alerts.length === 0 ? {} : { happened: { at, acrossGap: false, alerts: alerts.map(storable) } }),
       }
     },
   })
+}
+
+/** The alert without members that are too large or nested too deep: a dead letter stores what happened. */
+function storable(alert: Alert): Alert {
+  const { name, audiences } = alert
+  const others = Object.entries(alert).filter(([, value]) => lengthOf(value) < Infinity)
+  return { ...Object.fromEntries(others), name, audiences }
 }
 
 function knownAlerts(memory: unknown): Map<string, KnownAlert> {

@@ -4,6 +4,7 @@ import {
   asJson,
   asJsonObject,
   emptyObject,
+  isDeeperThan,
   isJsonObject,
   type JsonObject,
   wireObject,
@@ -106,6 +107,9 @@ function keep(reading: FieldReading, name: string, value: FieldValue): void {
   if (reading.undecoded !== emptyObject) delete reading.undecoded[name]
 }
 
+/** Never looked up: a lookup hashes the name, and Deno's engine gives thousands of long numbers the same hash. */
+const longNumber = /^\d{6,}$/
+
 function readField(reading: FieldReading, name: string, sent: unknown, rules: FieldRules): void {
   let wrapper: string | undefined
   let value = sent
@@ -114,9 +118,11 @@ function readField(reading: FieldReading, name: string, sent: unknown, rules: Fi
     wrapper = wrapperOf(object)
     if (wrapper !== undefined) value = wrapper === INVALID ? null : object[wrapper]
   }
-  if (rules.readers === undefined) return keep(reading, name, asJson(value))
-  const field = rules.readers.get(name)
-  const decoded = value === null ? null : field === undefined ? readAny(value, wrapper) : field.read(value, wrapper)
+  const field = name.charCodeAt(0) <= 57 && longNumber.test(name) ? undefined : rules.readers?.get(name)
+  let decoded: FieldValue | undefined
+  if (value === null) decoded = null
+  else if (rules.readers === undefined) decoded = isDeeperThan(value) ? undefined : asJson(value)
+  else decoded = field === undefined ? readAny(value, wrapper) : field.read(value, wrapper)
   if (decoded !== undefined) return keep(reading, field === undefined ? name : field.name, decoded)
   reading.data[name] = null
   if (reading.undecoded === emptyObject) reading.undecoded = wireObject<Json>()
@@ -125,18 +131,24 @@ function readField(reading: FieldReading, name: string, sent: unknown, rules: Fi
   rules.onDrift?.(name, wrapper ?? kindOf(value))
 }
 
-/** Reads the service's map of field name to value. */
-export function readFieldMap(sent: JsonObject, rules: FieldRules): FieldReading {
+/** The most fields of a message. The catalogue has 251. */
+const maxFields = 2_000
+
+/** Reads the service's map of field name to value; `undefined` when it has more than {@link maxFields}. */
+export function readFieldMap(sent: JsonObject, rules: FieldRules): FieldReading | undefined {
   const reading: FieldReading = { data: wireObject<FieldValue>(), undecoded: emptyObject }
+  let fields = 0
   for (const name in sent) {
+    if (++fields > maxFields) return undefined
     const value = sent[name]
     if (value !== undefined) readField(reading, name, value, rules)
   }
   return reading
 }
 
-/** Reads the maker's list of `{ key, value }`; `undefined` when it is not such a list. */
+/** Reads the maker's list of `{ key, value }`; `undefined` when it is not such a list, or has more than {@link maxFields}. */
 export function readFieldList(sent: readonly unknown[], rules: FieldRules): FieldReading | undefined {
+  if (sent.length > maxFields) return undefined
   const reading: FieldReading = { data: wireObject<FieldValue>(), undecoded: emptyObject }
   for (const item of sent) {
     if (!isJsonObject(item)) return undefined

@@ -186,7 +186,6 @@ const reserved: ReadonlySet<string> = /* @__PURE__ */ new Set([
   'vehicle_data',
   'event',
   'createdAtMissing',
-  'conflated',
 ])
 
 function writeMeta(

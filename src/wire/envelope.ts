@@ -30,7 +30,7 @@ let knownTopic: WireTopic | undefined
 /**
  * The topic that a `sourcetype` such as `vehicle:telemetry:data` names. Remembers the last label, because most messages are
  * `data` messages of one service. Without it, normalizing an `event_collector` message costs 0.97 of `JSON.parse` instead of
- * 0.72 (`npm run bench:normalize`).
+ * 0.72 (`npm run bench -- normalize`).
  */
 export function topicOfLabel(sourcetype: string): WireTopic | undefined {
   if (sourcetype === knownLabel) return knownTopic
@@ -100,9 +100,8 @@ function fits(key: string, value: unknown): boolean {
       return typeof value === 'boolean'
     case 'changed':
       return isTextList(value)
-    // Only fleethook sets these.
+    // Only fleethook sets it.
     case 'createdAtMissing':
-    case 'conflated':
       return false
   }
   return value !== undefined
@@ -131,7 +130,7 @@ export function messageMeta(meta: Meta, message: JsonObject, topic: WireTopic | 
 
 /**
  * What the envelope of a collector event carries beside its event. It stores `host` and `sourcetype` by name: if the loop
- * did, normalizing an `event_collector` message would cost 0.80 of `JSON.parse` instead of 0.73 (`npm run bench:normalize`).
+ * did, normalizing an `event_collector` message would cost 0.80 of `JSON.parse` instead of 0.73 (`npm run bench -- normalize`).
  */
 export function envelopeMeta(envelope: JsonObject): Meta {
   const { host, sourcetype } = envelope

@@ -1,7 +1,7 @@
 import { FleethookError } from '../base/errors.ts'
 import { builtInFields, type EnumType, type FieldCatalogue, type FieldType } from '../events/fields.ts'
 import type { Doors, FieldValue, Location, Tires, TimeOfDay } from '../events/values.ts'
-import { asJson, isJsonObject, isTextList, type JsonObject } from './record.ts'
+import { asJson, isDeeperThan, isJsonObject, isTextList, type JsonObject } from './record.ts'
 import { readClockText, readDecimal } from './scalars.ts'
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
@@ -228,6 +228,7 @@ export const readAny: ValueReader = (value, wrapper) => {
   if (typeof value === 'string' || typeof value === 'boolean') return value
   // JSON can carry infinity as 1e999, but cannot write it again. As text, in the maker's spelling, the event can be stored.
   if (typeof value === 'number') return Number.isFinite(value) ? value + 0 : String(value)
+  if (isDeeperThan(value)) return undefined
   if (Array.isArray(value)) return value
   if (!isJsonObject(value) || (wrapper === undefined && isEmpty(value))) return undefined
   return readStructure(value, wrapper) ?? asJson(value)
@@ -271,7 +272,7 @@ function readerOf(name: string, type: unknown): ValueReader {
 export interface Field {
   /**
    * The catalogue's copy of the name. As a key it is faster than the equal text from the message, with which normalizing a
-   * `vehicle_maker` message costs 0.85 of `JSON.parse` instead of 0.78 (`npm run bench:normalize`).
+   * `vehicle_maker` message costs 0.85 of `JSON.parse` instead of 0.78 (`npm run bench -- normalize`).
    */
   readonly name: string
   readonly read: ValueReader

@@ -1,53 +1,4 @@
-/** An object or a list whose text is being written. */
-interface Frame {
-  readonly container: object
-  readonly keys: readonly string[] | undefined
-  readonly items: readonly unknown[]
-  next: number
-}
-
-function frameOf(container: object): Frame {
-  if (Array.isArray(container)) return { container, keys: undefined, items: container, next: 0 }
-  const entries = Object.entries(container).toSorted(([a], [b]) => (a < b ? -1 : 1))
-  return { container, keys: entries.map(([key]) => key), items: entries.map(([, value]) => value), next: 0 }
-}
-
-function scalar(value: unknown): string {
-  // JSON cannot hold these values, so no message has them. If one comes all the same, it must not end the process.
-  return typeof value === 'bigint' ? value.toString() : (JSON.stringify(value) ?? typeof value)
-}
-
-/** JSON text with sorted keys. It keeps its own stack, because a message can be nested deeper than the call stack allows. */
-function canonicalText(value: unknown): string {
-  const parts: string[] = []
-  const stack: Frame[] = []
-  const open = new Set<object>()
-  let current = value
-  for (;;) {
-    if (typeof current === 'object' && current !== null && !open.has(current)) {
-      const frame = frameOf(current)
-      open.add(current)
-      stack.push(frame)
-      parts.push(frame.keys ? '{' : '[')
-    } else {
-      parts.push(typeof current === 'object' && current !== null ? 'itself' : scalar(current))
-    }
-    for (;;) {
-      const frame = stack.at(-1)
-      if (frame === undefined) return parts.join('')
-      if (frame.next < frame.items.length) {
-        if (frame.next > 0) parts.push(',')
-        const key = frame.keys?.[frame.next]
-        if (key !== undefined) parts.push(JSON.stringify(key), ':')
-        current = frame.items[frame.next++]
-        break
-      }
-      parts.push(frame.keys ? '}' : ']')
-      open.delete(frame.container)
-      stack.pop()
-    }
-  }
-}
+import { canonicalText } from './json.ts'
 
 const encoder = /* @__PURE__ */ new TextEncoder()
 
@@ -86,12 +37,4 @@ export function fnv1a(text: string): string {
  */
 export function identity(vin: string | undefined, topic: string, at: Date, payload: unknown): string {
   return fnv1a(canonicalText([vin ?? null, topic, at.getTime(), payload]))
-}
-
-/**
- * Three hexadecimal digits of the hash of a secret, without the collector's scheme word. A receiver and a sender print them,
- * so that people see whether both have the same secret. They rule out 4,095 of 4,096 other secrets and reveal nothing more.
- */
-export function checkDigits(secret: string): string {
-  return fnv1a(secret.replace(/^splunk +/i, '')).slice(0, 3)
 }

@@ -46,6 +46,9 @@ export interface Normalizer<Fields extends FieldCatalogue = BuiltInFields> {
  */
 const longestVin = 64
 
+/** Stores cut text at NUL, or write every unpaired surrogate as the same character. So two such VINs could become one. */
+const unstorable = /[\p{Cc}\p{Cs}]/u
+
 /** Makes the event without its payload. `createdAt` is the time as it was sent. `createdMs` is NaN when it cannot be read. */
 function eventOf(
   topic: WireTopic | 'unknown',
@@ -57,7 +60,8 @@ function eventOf(
   meta: Meta,
   raw: JsonObject,
 ): NormalizedEvent {
-  const known = typeof vin === 'string' && vin !== '' && vin.length <= longestVin ? vin : undefined
+  const isVin = typeof vin === 'string' && vin !== '' && vin.length <= longestVin && !unstorable.test(vin)
+  const known = isVin ? vin : undefined
   if (Number.isNaN(createdMs)) {
     const at = new Date(receivedAt)
     return new NormalizedEvent(topic, known, isoText(at.getTime()), at, receivedAt, format, undatedMeta(meta), raw)

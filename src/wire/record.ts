@@ -25,6 +25,33 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/** The most levels of lists and objects in a value that is read. `[]` has one level, `[[]]` two. Code that walks values may recurse. */
+export const maxValueDepth = 64
+
+/** Whether a value is nested deeper than `levels`. */
+export function isDeeperThan(value: unknown, levels: number = maxValueDepth): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  if (levels === 0) return true
+  if (Array.isArray(value)) return value.some((item) => isDeeperThan(item, levels - 1))
+  const object = asJsonObject(value)
+  for (const key in object) if (isDeeperThan(object[key], levels - 1)) return true
+  return false
+}
+
+/** The value with the text `…` for whatever is nested deeper than `levels`, so that `JSON.stringify` can write it. */
+export function withoutDeeper(value: object, levels: number): unknown {
+  return isDeeperThan(value, levels) ? copyOf(value, levels) : value
+}
+
+function copyOf(value: unknown, levels: number): unknown {
+  if (typeof value !== 'object' || value === null || value instanceof Date) return value
+  if (levels === 0) return '…'
+  if (Array.isArray(value)) return value.map((item) => copyOf(item, levels - 1))
+  const copy = wireObject<unknown>()
+  for (const [key, item] of Object.entries(value)) copy[key] = copyOf(item, levels - 1)
+  return copy
+}
+
 /** Whether a value is a list of texts. */
 export function isTextList(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((item) => typeof item === 'string')

@@ -20,7 +20,7 @@ const powers: readonly number[] = [1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e
  * hexadecimal, `Infinity` and empty text.
  *
  * The loop reads up to fifteen digits and gives the same number as `Number`. Without it, normalizing a `service` message
- * costs 1.12 of `JSON.parse` instead of 0.95 (`npm run bench:normalize`; the budget is 1.0).
+ * costs 1.12 of `JSON.parse` instead of 0.95 (`npm run bench -- normalize`; the budget is 1.0).
  */
 export function readDecimal(text: string): number {
   const end = text.length
@@ -71,7 +71,7 @@ function daysInMonth(year: number, month: number): number {
 
 /**
  * The last date that was read, because messages that arrive together mostly have the same one. Without it, normalizing a
- * `service` message costs 1.02 of `JSON.parse` instead of 0.95 (`npm run bench:normalize`).
+ * `service` message costs 1.02 of `JSON.parse` instead of 0.95 (`npm run bench -- normalize`).
  */
 let knownDate = -1
 let knownDays = 0
@@ -201,7 +201,7 @@ function minuteText(minute: number): string {
 
 /**
  * The same text as `toISOString`, in a tenth of the time. With `toISOString`, normalizing an `event_collector` message
- * costs 1.65 of `JSON.parse` instead of 0.72 (`npm run bench:normalize`).
+ * costs 1.65 of `JSON.parse` instead of 0.72 (`npm run bench -- normalize`).
  */
 export function isoText(ms: number): string {
   const minute = Math.floor(ms / MINUTE_MS)

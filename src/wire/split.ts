@@ -1,4 +1,5 @@
 import { FleethookError } from '../base/errors.ts'
+import { jsonText } from './json.ts'
 import { isJsonObject, type JsonObject } from './record.ts'
 
 /** One message of a body. `text.slice(start, end)` is the message as it was sent. */
@@ -124,7 +125,7 @@ function valuePiece(value: JsonObject): ValuePiece {
     value,
     get text(): string {
       try {
-        text ??= JSON.stringify(value)
+        text ??= jsonText(value)
       } catch (cause) {
         throw new FleethookError('message_unreadable', 'The parsed body has a value that JSON cannot hold.', {
           hint: 'Pass the body as it arrived, as text or bytes.',

@@ -20,11 +20,18 @@ export interface Running {
 }
 
 /** Starts the real command line as a process of its own, its output piped. */
-export function start(args: readonly string[], env: Readonly<Record<string, string>> = {}, cwd?: string): Running {
+export function start(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  cwd?: string,
+  uid?: number,
+): Running {
   const { FORCE_COLOR: _, NO_COLOR: __, WEBHOOK_SECRET: ___, ...inherited } = process.env
   const child = spawn(process.execPath, [main, ...args], {
     env: { ...inherited, ...env },
     cwd,
+    uid,
+    gid: uid,
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   endWithFile(child)

@@ -9,12 +9,11 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { execFileSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { nodeNeeded, readTemplate, writeProject } from '../../adapters/cli/project.ts'
+import { nextCommands, nodeNeeded, readTemplate, writeProject } from '../../adapters/cli/project.ts'
 import { runtimePath } from '../../scripts/runtimes.ts'
 import { few } from '../form.ts'
 import { command } from './command.ts'
@@ -23,6 +22,16 @@ import { command } from './command.ts'
 const templates = readdirSync('examples').filter(
   (name) => existsSync(`examples/${name}/package.json`) || existsSync(`examples/${name}/deno.json`),
 )
+/** Where `send` must post when that is not its default. */
+const sendTo: Readonly<Record<string, RegExp>> = {
+  express: /--url http:\/\/localhost:3000\/telemetry /,
+  fastify: /--url http:\/\/localhost:3000\/telemetry /,
+  lambda: /--url https:\/\/\S+\.on\.aws /,
+  nextjs: /--url http:\/\/localhost:3000\/telemetry /,
+  workers: /--url http:\/\/localhost:8787 --dotenv \.dev\.vars /,
+  'workers-durable': /--url http:\/\/localhost:8787 --dotenv \.dev\.vars /,
+  'workers-storage': /--url http:\/\/localhost:8787\/telemetry --dotenv \.dev\.vars /,
+}
 let scratch: string
 
 beforeAll(() => {
@@ -47,14 +56,18 @@ describe('fleethook init', () => {
       expect(secret).toMatch(/^[0-9a-f]{64}$/)
       expect(stdout).not.toContain(secret)
       expect(stdout).toContain(`cd "${relative(process.cwd(), folder)}" && `)
-      expect(stdout).toMatch(/(npm|bun|deno) install\n {2}(npm|bun|deno) \w+/)
+      // These tests run in a checkout.
+      expect(stdout).toMatch(/ && npm pack \S+\n {2}npm install \.\/fleethook-[\d.]+\.tgz\n {2}(npm|bun|deno) \w+/)
+      const send = /^ {2}((?:npx |bunx |deno run -A npm:)fleethook send.*)$/m.exec(stdout)?.[1]
+      expect(send).toMatch(sendTo[name] ?? /send +#/)
+      expect(readFileSync(join(folder, 'README.md'), 'utf8')).toContain(`\n${send}\n`)
       const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
       expect(manifest.name).toBe(`my-${name}`)
       expect(manifest.dependencies.fleethook).toMatch(/^\^\d+\.\d+\.\d+$/)
       expect(readFileSync(join(folder, '.gitignore'), 'utf8')).toBe(
         readFileSync(join('examples', name, '.gitignore'), 'utf8'),
       )
-      expect(readFileSync(join(folder, 'README.md'), 'utf8')).toMatch(/^# \w.+\n[^]*```sh\n(?![^]*^cp )/m)
+      expect(readFileSync(join(folder, 'README.md'), 'utf8')).toMatch(/^# \w.+\n[^]*```sh\n(?![^]*^cp )/)
     },
   )
 
@@ -72,21 +85,34 @@ describe('fleethook init', () => {
     expect(nodeNeeded(readTemplate(name), version)).toEqual(said)
   })
 
-  test('takes a secret and other variables by flags', async () => {
-    const folder = join(scratch, 'flags')
-    const hook = 'https://chat.example.com/hook'
-    const { status } = await command([
-      'init',
-      'charging-alerts',
-      folder,
-      '--secret',
-      'my own',
-      '--set',
-      `CHAT_WEBHOOK_URL=${hook}`,
+  test.each(templates.filter((name) => !['bun', 'deno'].includes(name)))(
+    '%s states the Node that it needs, and its tests fail on one that would run none of them',
+    (name) => {
+      const template = readTemplate(name)
+      expect(nodeNeeded(template, '20.20.2')).toMatch(/^This template needs Node 22\.\d+ or newer/)
+      const { scripts } = JSON.parse(template.files.get('package.json') ?? '')
+      const files = [...template.files.keys()].filter((path) => path.endsWith('.test.ts'))
+      if (files.length > 0) expect(scripts.test).toContain('node --test "*.test.ts"')
+    },
+  )
+
+  test('Node 20 ends the tests of a template with an error', () => {
+    const { status } = spawnSync(runtimePath('node20'), ['--test', '*.test.ts'], { cwd: 'examples/workers' })
+    expect(status).toBe(1)
+  })
+
+  test('names the registry, the tarball or the checkout to install from', () => {
+    const template = readTemplate('bun')
+    expect(nextCommands(template, '1.2.3').slice(0, 2)).toEqual(['bun install', 'bun start'])
+    expect(nextCommands(template, '1.2.3', '/a b/fleethook-1.2.3.tgz').slice(0, 2)).toEqual([
+      'npm install "/a b/fleethook-1.2.3.tgz"',
+      'bun start',
     ])
-    expect(status).toBe(0)
-    expect(secretIn(folder)).toBe("'my own'")
-    expect(readFileSync(join(folder, '.env'), 'utf8')).toContain(`CHAT_WEBHOOK_URL=${hook}`)
+    expect(nextCommands(template, '1.2.3', '/src/fleethook').slice(0, 3)).toEqual([
+      'npm pack /src/fleethook',
+      'npm install ./fleethook-1.2.3.tgz',
+      'bun start',
+    ])
   })
 
   test('makes every token that a template wants, each of its own', async () => {
@@ -96,36 +122,16 @@ describe('fleethook init', () => {
     expect(new Set(made).size).toBe(2)
   })
 
+  test('keeps the value that a template has for a variable', async () => {
+    const { stdout } = await command(['init', 'kafka', join(scratch, 'brokers')])
+    expect(stdout).not.toContain('KAFKA_BROKERS')
+    expect(readFileSync(join(scratch, 'brokers', '.env'), 'utf8')).toContain('\nKAFKA_BROKERS=localhost:9092\n')
+  })
+
   test('says which variables are left to fill in', async () => {
     const { stdout } = await command(['init', 'charging-alerts', join(scratch, 'left')])
     expect(stdout).toContain('Add CHAT_WEBHOOK_URL there.')
   })
-
-  test.each(few([`it's`, `back\\slash\\n`, `plain+/=`, `un#quoted`, `two words`, `a "b" c`]))(
-    'writes %s so that Node, Bun and Deno read it back from .env as it was',
-    async (secret) => {
-      const folder = join(scratch, `quoted ${Buffer.from(secret).toString('hex')}`)
-      expect((await command(['init', 'node', folder, '--secret', secret])).status).toBe(0)
-      writeFileSync(
-        join(folder, 'print.mjs'),
-        'console.log(JSON.stringify((await import("node:process")).env.WEBHOOK_SECRET))',
-      )
-      for (const [runtime, args] of [
-        [process.execPath, ['--env-file=.env']],
-        [runtimePath('bun'), []],
-        [runtimePath('deno'), ['run', '--allow-all', '--env-file']],
-      ] as const) {
-        const { WEBHOOK_SECRET: _, ...env } = process.env
-        const printed = execFileSync(runtime, [...args, 'print.mjs'], {
-          cwd: folder,
-          env,
-          encoding: 'utf8',
-          stdio: 'pipe',
-        })
-        expect(JSON.parse(printed)).toBe(secret)
-      }
-    },
-  )
 
   test('leaves nothing behind when it cannot write', async () => {
     writeFileSync(join(scratch, 'a-file'), '')
@@ -144,33 +150,14 @@ describe('fleethook init', () => {
         ['a/b', 'below a file'],
       ]),
     }
-    expect(() => writeProject({ template, folder, name: 'half', version: '1.0.0', variables: {} })).toThrow('EEXIST')
+    expect(() => writeProject({ template, folder, name: 'half', version: '1.0.0' })).toThrow('EEXIST')
     expect(existsSync(join(scratch, 'half'))).toBe(false)
   })
-
-  // `script` runs a command on a terminal. The one of Linux takes the command as an option.
-  test.runIf(process.platform === 'linux')(
-    'on a terminal asks nothing when template and folder are given, or with -y',
-    () => {
-      const main = fileURLToPath(new URL('../../adapters/cli/main.ts', import.meta.url))
-      const init = (args: string): string =>
-        execFileSync('script', ['-qec', `"${process.execPath}" "${main}" init ${args}`, '/dev/null'], {
-          cwd: scratch,
-          encoding: 'utf8',
-          stdio: 'pipe',
-          // The next line of what somebody pasted.
-          input: 'npm install\n',
-        })
-      expect(init('node on-a-terminal')).toContain('written to on-a-terminal')
-      expect(secretIn(join(scratch, 'on-a-terminal'))).toMatch(/^[0-9a-f]{64}$/)
-      expect(init('-y')).toContain('A receiver on Node: written to node')
-    },
-  )
 
   test('writes into a folder that is empty', async () => {
     const folder = join(scratch, 'empty')
     mkdirSync(folder)
-    expect((await command(['init', 'node', folder, '--yes', '--name', 'receiver'])).status).toBe(0)
+    expect((await command(['init', 'node', folder, '--name', 'receiver'])).status).toBe(0)
     expect(JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')).name).toBe('receiver')
   })
 
@@ -184,21 +171,15 @@ describe('fleethook init', () => {
     expect(readdirSync(folder)).toEqual(['mine.txt'])
   })
 
-  const wrong: readonly (readonly [args: readonly string[], told: string])[] = [
-    [['init'], 'Name a template: bun, charging-alerts'],
-    [['init', 'expres', 'x'], 'Did you mean express?'],
-    [['init', 'node', 'x', '--set', 'nonsense'], 'NAME=value'],
-    [['init', 'node', 'x', '--secret', ' blank '], 'white space'],
-    [['init', 'node', 'x', '--secret', 'do$llar'], 'write it there yourself'],
-    [['init', 'node', 'x', '--set', 'WEBHOOK_SECRET='], 'The secret is empty'],
-    [['init', 'node', 'x', '--set', 'NOBODY=reads'], 'reads no variable NOBODY'],
+  const wrong: readonly (readonly [args: readonly string[], said: string])[] = [
+    [['init'], "missing required argument 'template'"],
+    [['init', 'expres', 'x'], 'There is no template "expres". There are bun, charging-alerts'],
     [['init', 'node', 'x', '--name', 'My App'], 'cannot be the name of a package'],
   ]
-  test.each(few(wrong, 3))('%j is bad usage and writes nothing', async (args, told) => {
+  test.each(few(wrong, 3))('%j is bad usage and writes nothing', async (args, said) => {
     const folder = join(scratch, 'never')
     const { status, stderr } = await command(args.map((arg) => (arg === 'x' ? folder : arg)))
-    expect({ status, stderr }).toEqual({ status: 2, stderr: expect.stringContaining(told) })
-    expect(stderr).not.toContain('do$llar')
+    expect({ status, stderr }).toEqual({ status: 2, stderr: expect.stringContaining(said) })
     expect(existsSync(folder)).toBe(false)
   })
 })

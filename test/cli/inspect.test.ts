@@ -1,11 +1,12 @@
 import { mkdtempSync, writeFileSync } from 'node:fs'
-import { request } from 'node:http'
+import { type IncomingHttpHeaders, request } from 'node:http'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { createInterface } from 'node:readline'
 import { expect, onTestFinished, test } from 'vitest'
+import { servePage } from '../../adapters/cli/page-server.ts'
 import { freePort, spawnTarget, type Target } from '../conformance/spawn.ts'
 import { post } from '../runtimes/client.ts'
 import { programCommand } from '../runtimes/targets.ts'
@@ -15,14 +16,17 @@ const root = new URL('../../', import.meta.url)
 
 /** A command that prints the address of the page, and asks the page's server. */
 interface Shown {
-  readonly lines: readonly string[]
+  readonly lines: string[]
   readonly ask: (path: string, headers?: Readonly<Record<string, string>>) => Promise<Asked>
+  /** Asks. Resolves with the first bytes of the answer, to its end. */
+  readonly follow: (path: string) => Promise<{ readonly ended: Promise<Asked> }>
   readonly line: (pattern: RegExp) => Promise<string>
   end(): ReturnType<typeof command>
 }
 
 interface Asked {
   readonly status: number
+  readonly headers: IncomingHttpHeaders
   readonly body: string
 }
 
@@ -49,6 +53,13 @@ async function shown(
     lines,
     line,
     ask: (path, headers = { authorization: secret }) => ask(new URL(path, url), headers),
+    async follow(path) {
+      let begin = (): void => {}
+      const begun = new Promise<void>((resolve) => (begin = resolve))
+      const ended = ask(new URL(path, url), { authorization: secret }, 'nothing of this', () => begin())
+      await begun
+      return { ended }
+    },
     end() {
       child.kill('SIGINT')
       return ended
@@ -57,16 +68,22 @@ async function shown(
 }
 
 /** As a browser asks, with a `Host` of the test's own. */
-function ask(url: URL, headers: Readonly<Record<string, string>>): Promise<Asked> {
+function ask(
+  url: URL,
+  headers: Readonly<Record<string, string>>,
+  end = '\n\n',
+  begin = (): void => {},
+): Promise<Asked> {
   return new Promise((resolve, reject) => {
     const asking = request(url, { headers }, (response) => {
       let body = ''
       response.setEncoding('utf8').on('data', (chunk: string) => {
         body += chunk
+        begin()
         // The feed does not end by itself.
-        if (body.includes('\n\n')) response.destroy()
+        if (body.includes(end)) response.destroy()
       })
-      response.on('close', () => resolve({ status: response.statusCode ?? 0, body }))
+      response.on('close', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }))
     })
     asking.once('error', reject).end()
   })
@@ -81,7 +98,7 @@ test('inspect shows a receiver, says when it is gone, and goes on with the next 
   const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-inspect-')), 'inbox.db')
   await using first = await receiver(inbox)
   expect(await post(first.url, 'V1', 1)).toBe(200)
-  const { ask: get, line, end } = await shown(['inspect', '--inbox', inbox])
+  const { ask: get, follow, line, lines, end } = await shown(['inspect', '--inbox', inbox])
   expect(await get('/', {})).toMatchObject({ status: 200, body: expect.stringContaining('<!doctype html>') })
   expect((await get('/stats', {})).status).toBe(401)
   expect(JSON.parse((await get('/stats')).body)).toMatchObject({ received: 1 })
@@ -95,6 +112,13 @@ test('inspect shows a receiver, says when it is gone, and goes on with the next 
   expect(JSON.parse((await get('/stats')).body)).toMatchObject({ received: 0 })
   await line(/^The receiver runs again\.$/)
   expect(await post(second.url, 'V2', 2)).toBe(200)
+  await expect.poll(async () => (await get('/feed')).status).toBe(200)
+  const feed = await follow('/feed')
+  lines.length = 0
+  await second.stop('SIGKILL')
+  expect((await feed.ended).body).toContain('"items"')
+  await line(/^The receiver stopped\. Waiting/)
+  expect(lines).toHaveLength(1)
   expect(await end()).toMatchObject({ status: 0 })
 })
 
@@ -162,4 +186,14 @@ test('dev says what to do when its port is taken', { timeout: 60_000 }, async ()
   const { status, stderr } = await command(['dev', fileURLToPath(import.meta.url), '--port', String(port)])
   expect(status).toBe(1)
   expect(stderr).toMatch(/Cannot hold port \d+: EADDRINUSE\. Give --port another one/)
+})
+
+test('a browser is started with an address that works once, because other users can read its arguments', async () => {
+  const page = await servePage(() => new Response('the data'))
+  onTestFinished(() => page.close())
+  const [first, second] = [await ask(new URL(page.urlForOnce), {}), await ask(new URL(page.urlForOnce), {})]
+  expect(new URL(String(first.headers.location), page.url).href).toBe(page.url)
+  expect([first.status, first.headers['cache-control'], second.status]).toEqual([302, 'no-store', 410])
+  expect(page.urlForOnce).not.toContain(new URL(page.url).hash.slice('#secret='.length))
+  expect(second.body + JSON.stringify(second.headers)).not.toContain(new URL(page.url).hash)
 })

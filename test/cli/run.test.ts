@@ -1,5 +1,6 @@
-import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chownSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -34,20 +35,21 @@ interface Started {
   pid(nth: number): Promise<number>
 }
 
-/** `below`: a command that starts the one after it. `options`: more options of `fleethook run`. */
-async function run(path: string, below: readonly string[] = [], options: readonly string[] = []): Promise<Started> {
+/** `options`: more options of `fleethook run`. */
+async function run(
+  path: string,
+  options: readonly string[] = [],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Started> {
   const port = await freePort()
-  const [command, ...before] = [...below, process.execPath]
   const target = await spawnTarget({
-    runtime: 'fleethook run',
-    command,
+    ...{ runtime: 'fleethook run', command: process.execPath, env },
     args: [
-      ...[...before, cli, 'run', path, '--port', String(port), '--hostname', '127.0.0.1', ...options],
+      ...[cli, 'run', path, '--port', String(port), '--hostname', '127.0.0.1', ...options],
       ...['--', '--own', 'argument'],
     ],
   })
-  // A first process does not see SIGTERM of the command that started it.
-  onTestFinished(async () => void (await target.stop(below.length > 0 ? 'SIGKILL' : 'SIGTERM')))
+  onTestFinished(async () => void (await target.stop('SIGTERM')))
   return {
     target,
     port,
@@ -68,45 +70,6 @@ test('the program gets the socket and its arguments, and SIGTERM stops both with
   expect(await target.exited).toEqual({ status: 0, signal: null })
 })
 
-/** Whether this machine can start a first process, as a container does. */
-const namespace = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child']
-const hasNamespaces = ((): boolean => {
-  try {
-    execFileSync('unshare', [...namespace.slice(1), 'true'], { stdio: 'ignore' })
-    return true
-  } catch {
-    return false
-  }
-})()
-
-/** It leaves an orphan behind that ends after 200 ms, and prints every process a moment later. */
-const orphaning = `${serving.replace("console.log('closed", '//')}
-import { spawn } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
-spawn('sh', ['-c', '(sleep 0.2 &)'], { stdio: 'ignore' })
-setTimeout(() => {
-  const pids = readdirSync('/proc').filter((name) => Number(name) > 0)
-  const states = pids.map((pid) => /^\\d+ \\((.*)\\) (\\w)/.exec(readFileSync('/proc/' + pid + '/stat', 'utf8')))
-  console.log('processes', states.map((state) => state?.[1] + ' ' + state?.[2]).join(', '))
-}, 800)
-`
-
-test.skipIf(!hasNamespaces)(
-  'as the first process of a container it reaps orphans, and SIGHUP and SIGTERM arrive',
-  async () => {
-    const { target, port, pid } = await run(writeProgram(orphaning), namespace)
-    expect(await target.line(/^processes/)).not.toMatch(/ Z/)
-    expect(await target.line(/^processes/)).toContain('processes sh S')
-    const first = Number(readFileSync(`/proc/${target.pid}/task/${target.pid}/children`, 'utf8'))
-    process.kill(first, 'SIGHUP')
-    await target.line(/has replaced the receiver/)
-    expect(await pid(1)).not.toBe(await pid(0))
-    expect(await post(`http://127.0.0.1:${port}`, 'V1')).toBe(200)
-    process.kill(first, 'SIGTERM')
-    expect(await target.exited).toEqual({ status: 0, signal: null })
-  },
-)
-
 test('a receiver that crashes is started again, and a message that is sent meanwhile waits', async () => {
   const { target, port, pid } = await run(writeProgram(serving))
   process.kill(await pid(0), 'SIGKILL')
@@ -124,13 +87,56 @@ test('fleethook reload replaces the receiver with a new process', async () => {
   expect(await post(`http://127.0.0.1:${port}`, 'V1')).toBe(200)
 })
 
+test.skipIf(process.getuid?.() !== 0)(
+  'reload works although another user has taken its folder among the temporary files',
+  async () => {
+    const taken = mkdtempSync(join(tmpdir(), 'fleethook-taken-'))
+    const [env, ofUser] = [{ TMPDIR: taken }, { TMPDIR: taken, XDG_RUNTIME_DIR: join(taken, 'runtime') }]
+    mkdirSync(ofUser.XDG_RUNTIME_DIR)
+    mkdirSync(join(taken, 'fleethook-run-0'))
+    chownSync(join(taken, 'fleethook-run-0'), 65_534, 65_534)
+    const unnamed = await run(writeProgram(serving), [], { ...env, XDG_RUNTIME_DIR: '' })
+    await unnamed.pid(0)
+    expect(await unnamed.target.line(/reload will not find/)).toContain(`send SIGHUP to ${unnamed.target.pid} instead`)
+    const named = await run(writeProgram(serving), [], ofUser)
+    await named.pid(0)
+    expect(await command(['reload', '--port', String(named.port)], ofUser)).toMatchObject({ status: 0 })
+    await named.target.line(/has replaced the receiver/)
+  },
+)
+
+test.skipIf(!existsSync('/usr/bin/script'))(
+  'the end of its terminal stops it, and SIGHUP in a terminal replaces the receiver',
+  async () => {
+    const path = writeProgram(serving.replace("console.log('closed', JSON.stringify(await server.closed))", ''))
+    const port = await freePort()
+    const said = `${path}.log`
+    const line = [process.execPath, cli, 'run', path, '--port', port, '--hostname', '127.0.0.1', '2>', said].join(' ')
+    const terminal = spawn('/usr/bin/script', ['-qc', `echo $$; exec ${line}`, '/dev/null'])
+    onTestFinished(() => void terminal.kill('SIGKILL'))
+    const launcher = Number(String((await once(terminal.stdout, 'data'))[0]))
+    const health = (): Promise<number> =>
+      fetch(`http://127.0.0.1:${port}/healthz`).then(
+        ({ status }) => status,
+        () => 0,
+      )
+    await expect.poll(health, { timeout: 15_000 }).toBe(200)
+    process.kill(launcher, 'SIGHUP')
+    await expect.poll(() => readFileSync(said, 'utf8'), { timeout: 15_000 }).toContain('has replaced the receiver')
+    expect(await health()).toBe(200)
+    terminal.kill('SIGKILL')
+    await expect.poll(() => isAlive(launcher), { timeout: 15_000 }).toBe(false)
+    expect(await health()).toBe(0)
+  },
+)
+
 test('the program gets the variables of .env, and a reload reads them again', async () => {
   const path = writeProgram(
     `${serving.replace("console.log('closed", '//')}\nconsole.log('variable', process.env.FROM_FILE)`,
   )
   const dotenv = `${path}.env`
   writeFileSync(dotenv, 'FROM_FILE=first\nPORT=1')
-  const { target } = await run(path, [], ['--dotenv', dotenv])
+  const { target } = await run(path, ['--dotenv', dotenv])
   expect(await target.line(/^variable/)).toBe('variable first')
   writeFileSync(dotenv, 'FROM_FILE=second')
   target.kill('SIGHUP')

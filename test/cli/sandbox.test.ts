@@ -1,10 +1,7 @@
-import { mkdtempSync, statSync, writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
 import { createServer } from 'node:https'
 import { connect } from 'node:net'
 import { once } from 'node:events'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { afterEach, describe, expect, test } from 'vitest'
 import { createPost } from '../../adapters/cli/sandbox-server.ts'
@@ -78,31 +75,6 @@ describe('fleethook sandbox', () => {
     expect(ended.stderr).toContain(`could not listen on 127.0.0.1:${port}: EADDRINUSE. Another process has this port`)
   })
 
-  test('keeps webhook and configs with --data over a restart, in a file of its owner', async () => {
-    const data = join(mkdtempSync(join(tmpdir(), 'fleethook-')), 'sandbox.db')
-    const { env, it } = await sandbox('--speed', '0', '--data', data)
-    await command(['webhook', 'set', '--url', 'https://receiver.example.com/'], env)
-    await command(['config', 'patch', vin, 'Location=5'], env)
-    it.child.kill('SIGINT')
-    expect((await it.ended).status).toBe(0)
-    expect(statSync(data).mode & 0o077).toBe(0)
-    const { env: later } = await sandbox('--speed', '0', '--data', data)
-    expect(JSON.parse((await command(['webhook', 'get', '--json'], later)).stdout)).toMatchObject({ auth: true })
-    expect(JSON.parse((await command(['config', 'get', vin, '--json'], later)).stdout).fields).toEqual({
-      Location: { interval_seconds: 5 },
-    })
-  })
-
-  test('names the file of --data that it cannot use', async () => {
-    const data = join(mkdtempSync(join(tmpdir(), 'fleethook-')), 'a-letter.db')
-    writeFileSync(data, 'Dear database, this is a letter and not a database. '.repeat(20))
-    const ended = await command(['sandbox', '--port', '0', '--data', data, '--dotenv', '/nowhere'])
-    expect(ended).toMatchObject({ status: 1, stdout: '' })
-    expect(ended.stderr).toContain(
-      `cannot keep its state in ${data}: file is not a database. Give --data another file.`,
-    )
-  })
-
   test('makes a key when there is none, and ends well with Ctrl+C', async () => {
     const it = start(['sandbox', '--port', '0', '--dotenv', '/nowhere'], { SERVICE_API_KEY: '' })
     running.push(it)
@@ -111,15 +83,6 @@ describe('fleethook sandbox', () => {
     const { status, stdout } = await it.ended
     expect(status).toBe(0)
     expect(stdout).toMatch(/SERVICE_API_KEY=sandbox-\S{24}/)
-  })
-
-  test('refuses a file of --data that another sandbox uses, and ends', async () => {
-    const data = join(mkdtempSync(join(tmpdir(), 'fleethook-')), 'sandbox.db')
-    const { env } = await sandbox('--speed', '0', '--data', data)
-    const second = await command(['sandbox', '--port', '0', '--data', data, '--dotenv', '/nowhere'])
-    expect(second).toMatchObject({ status: 1, stdout: '' })
-    expect(second.stderr).toContain(`Another sandbox uses ${data}. Stop it, or give --data another file.`)
-    expect((await ask(env, '/sandbox/clock')).status).toBe(200)
   })
 
   test('prints a line for each delivery, call and stream, and an alarm when the webhook refuses', async () => {
@@ -146,8 +109,8 @@ describe('fleethook sandbox', () => {
     expect((await it.ended).stdout).not.toContain('←')
   })
 
-  test('takes --firmware, --stream-minutes and --rate-limit', async () => {
-    const { env } = await sandbox('--firmware', 'old', '--stream-minutes', '0.01', '--rate-limit', '3')
+  test('takes --stream-minutes and --rate-limit', async () => {
+    const { env } = await sandbox('--stream-minutes', '0.01', '--rate-limit', '3')
     const stream = await ask(env, `/sse/${vin}`)
     expect(await stream.text()).toMatch(/^retry: 1000/)
     const statuses: number[] = []
@@ -190,12 +153,10 @@ describe('fleethook sandbox', () => {
 
   const wrong = [
     [['--speed', '-1']],
-    [['--firmware', 'new']],
     [['--rate-limit', '0']],
     [['--stream-minutes', '-1']],
     [['--port', 'x']],
     [['--stream', 'BatteryLevel']],
-    [['--commands', 'some']],
   ] as const
   test.each(few(wrong))('bad usage %j ends with 2', async (args) => {
     expect((await command(['sandbox', ...args], { SERVICE_API_KEY: key })).status).toBe(2)

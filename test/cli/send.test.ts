@@ -1,4 +1,4 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { FleetEvent } from 'fleethook'
@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest'
 import * as z from 'zod'
 import { few } from '../form.ts'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
-import { command } from './command.ts'
+import { command, start } from './command.ts'
 import { endpoint, success, type Posted } from './endpoint.ts'
 import { resultOf } from './result.ts'
 
@@ -20,22 +20,12 @@ const object = (body: string): object => z.record(z.string(), z.unknown()).parse
 describe('fleethook send posts as the service does', () => {
   test('each message once, as JSON, with the secret as it is in Authorization', async () => {
     await using server = await endpoint()
-    const ended = await command([
-      'send',
-      '--url',
-      server.url,
-      '--secret',
-      secret,
-      '-f',
-      'service',
-      '-c',
-      '60',
-      ...fast,
-      '--json',
-    ])
+    const ended = await command(['send', '--url', server.url, '-f', 'service', '-c', '60', ...fast, '--json'], {
+      WEBHOOK_SECRET: secret,
+    })
 
     expect(ended.status).toBe(0)
-    expect(resultOf(ended)).toMatchObject({ sent: 60, accepted: 60, refused: 0, failed: 0, notSent: 0 })
+    expect(resultOf(ended)).toMatchObject({ sent: 60, accepted: 60, refused: 0, failed: 0 })
     expect(server.posted).toHaveLength(60)
     for (const { method, path, headers } of server.posted) {
       expect(method).toBe('POST')
@@ -52,7 +42,8 @@ describe('fleethook send posts as the service does', () => {
   ] as const
   test.each(few(schemes))('%s with %j sends %j', async (format, given, sent) => {
     await using server = await endpoint()
-    await command(['send', '--url', server.url, '--secret', given, '--format', format, '--count', '5', ...fast])
+    const send = ['send', '--url', server.url, '--format', format, '--count', '5', ...fast]
+    await command(send, { WEBHOOK_SECRET: given })
     expect(server.posted.map(({ headers }) => headers.authorization)).toEqual(Array.from({ length: 5 }, () => sent))
   })
 
@@ -77,14 +68,10 @@ describe('fleethook send posts as the service does', () => {
 
   test('in all formats by turns, when none is named', async () => {
     await using server = await endpoint()
-    const result = resultOf(await command(['send', '--url', server.url, '-c', '30', '-t', 'data', ...fast, '--json']))
-    expect(Object.entries(result.topics['data'] ?? {}).map(([format, { sent }]) => [format, sent])).toEqual(
-      expect.arrayContaining([
-        ['service', 10],
-        ['vehicle_maker', 10],
-        ['event_collector', 10],
-      ]),
-    )
+    await command(['send', '--url', server.url, '-c', '30', '-t', 'data', ...fast])
+    const formats = eventsOf(server.posted).map(({ format }) => format)
+    for (const format of ['service', 'vehicle_maker', 'event_collector'])
+      expect(formats.filter((one) => one === format)).toHaveLength(10)
   })
 
   test('only the topics asked for', async () => {
@@ -140,7 +127,7 @@ describe('fleethook send posts as the service does', () => {
 
   test('over connections that stay open', async () => {
     await using server = await endpoint()
-    await command(['send', '--url', server.url, '-c', '200', '--concurrency', '3', ...fast])
+    await command(['send', '--url', server.url, '-c', '200', '--vins', '3', ...fast])
     expect(server.connections()).toBeLessThanOrEqual(3)
   })
 
@@ -157,11 +144,94 @@ describe('fleethook send posts as the service does', () => {
     await using server = await endpoint()
     const result = resultOf(await command(['send', '--url', server.url, '-c', '21', '-r', '100', '--json']))
     expect(result.elapsedMs).toBeGreaterThanOrEqual(200)
-    expect(result.rate.achievedPerSecond).toBeLessThanOrEqual(100)
+    expect(result.perSecond).toBeLessThanOrEqual(100)
   })
 })
 
-test('fleethook send reads the secret from .env, and posts to port 3000 of this machine unless --url says otherwise', async () => {
+describe('fleethook send reports', () => {
+  const refusing = (posted: Posted, response: Parameters<typeof success>[1]): void => {
+    response.statusCode = 403
+    success(posted, response)
+  }
+
+  test('refusals of one message among others, as JSON, with status 1', async () => {
+    await using server = await endpoint((posted, response) =>
+      server.posted.length === 7 ? refusing(posted, response) : success(posted, response),
+    )
+    const ended = await command(['send', '--url', server.url, '-c', '20', ...fast, '--json'])
+    expect(ended.status).toBe(1)
+    expect(resultOf(ended)).toMatchObject({
+      ...{ sent: 20, accepted: 19, refused: 1 },
+      problems: [{ what: '403 Success (code 0)', count: 1 }],
+    })
+  })
+
+  test('redirects and answers of other servers: it says which address to try', async () => {
+    await using moved = await endpoint((_posted, response) => {
+      response.writeHead(307, { location: 'https://example.com/there' }).end('Moved\u001b')
+    })
+    const { problems } = resultOf(await command(['send', '--url', moved.url, '-c', '3', ...fast, '--json']))
+    expect(problems).toMatchObject([{ count: 3, hint: expect.stringContaining('https://example.com/there') }])
+    expect(JSON.stringify(problems)).not.toContain('\u001b')
+
+    await using page = await endpoint((_posted, response) => void response.end('<!DOCTYPE html>\n<html></html>'))
+    const { stdout } = await command(['send', '--url', new URL('/', page.url).href, '-c', '3', ...fast])
+    expect(stdout).toContain('3 × 200 an HTML page')
+    expect(stdout).toContain(`no receiver is at /. Give the path at which it is mounted, for instance --url`)
+  })
+
+  test('a host that does not answer: it gives up after twenty', async () => {
+    const server = await endpoint()
+    await server[Symbol.asyncDispose]()
+    const { status, stdout } = await command(['send', '--url', server.url, '-c', '500', ...fast])
+    expect(status).toBe(1)
+    expect(stdout).toContain('Stopped: the receiver cannot be reached.')
+    expect(stdout).toMatch(/\d+ × ECONNREFUSED\n +Nothing listens there/)
+  })
+
+  test('connections that are cut', async () => {
+    await using server = await endpoint((posted, response) => {
+      if (server.posted.length === 1) success(posted, response)
+      else response.destroy()
+    })
+    const { accepted, failed, problems } = resultOf(
+      await command(['send', '--url', server.url, '-c', '5', ...fast, '--json']),
+    )
+    expect({ accepted, failed }).toEqual({ accepted: 1, failed: 4 })
+    expect(problems).toMatchObject([{ what: 'ECONNRESET', count: 4 }])
+  })
+
+  test('a rate that one vehicle cannot have, because its messages wait for each other', async () => {
+    await using server = await endpoint((posted, response) => void setTimeout(() => success(posted, response), 10))
+    const { status, stdout } = await command(['send', '--url', server.url, '--vins', '1', '-r', '1000', '-c', '60'])
+    expect(status).toBe(0)
+    expect(stdout).toMatch(/\/s of the 1,000\/s asked for/)
+    expect(stdout).toContain('Try more --vins')
+  })
+
+  test('what it had sent when Ctrl+C ended it', async () => {
+    await using server = await endpoint()
+    const { child, ended } = start(['send', '--url', server.url, '-c', '0', '-r', '500'])
+    await server.received(50)
+    child.kill('SIGINT')
+    const { status, stdout } = await ended
+    expect(status).toBe(0)
+    expect(stdout).toContain(`Stopped. All ${server.posted.length.toLocaleString('en-US')} messages were accepted.`)
+  })
+
+  test('the speed, and how to send the same again, without what the URL hides or a control character', async () => {
+    await using server = await endpoint()
+    const send = ['send', '--url', `${server.url}?key=hidden`, '-c', '50', '--vins', '2', '--seed', '9', ...fast]
+    const { stdout, stderr } = await command(send, { WEBHOOK_SECRET: secret })
+    expect(stderr).toBe('')
+    expect(stdout).toContain('All 50 messages were accepted.')
+    expect(stdout).toMatch(/ack {3}p50 \S+ms · p95 \S+ms · p99 \S+ms · max \S+ms/)
+    expect(stdout).toContain(`--seed 9 --vins 2 --start-at ${startAt}`)
+    for (const hidden of ['hidden', '\u001b', secret]) expect(stdout).not.toContain(hidden)
+  })
+})
+
+test('fleethook send reads the secret from .env, posts to port 3000 of this machine unless --url says otherwise, and has the defaults that the README shows', async () => {
   await using server = await endpoint()
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-send-'))
   writeFileSync(join(folder, '.env'), 'WEBHOOK_SECRET=of-the-file\n')
@@ -170,13 +240,15 @@ test('fleethook send reads the secret from .env, and posts to port 3000 of this 
   await command(send, {}, folder)
   await command([...send, '--dotenv', '.dev.vars'], {}, folder)
   await command(send, { WEBHOOK_SECRET: 'of-the-environment' }, folder)
-  await command([...send, '--secret', 'of-the-flag'], { WEBHOOK_SECRET: 'of-the-environment' }, folder)
   expect(server.posted.map(({ headers }) => headers.authorization)).toEqual([
     'of-the-file',
     'of-the-other-file',
     'of-the-environment',
-    'of-the-flag',
   ])
   const help = (await command(['send', '--help'], {}, folder)).stdout.replaceAll(/\s+/g, ' ')
   expect(help).toContain('--url <url> the address of the receiver (default: "http://localhost:3000/")')
+  const count = /number of messages; .*? \(default: (\d+)\)/.exec(help)?.[1]
+  expect(readFileSync('README.md', 'utf8')).toContain(
+    `All ${Number(count).toLocaleString('en-US')} messages were accepted.`,
+  )
 })

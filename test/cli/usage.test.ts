@@ -13,16 +13,23 @@ describe('fleethook', () => {
   })
 
   // A process for each of them, one after the other: on a machine that is busy that takes a while.
-  test('lists only commands that exist', { timeout: 90_000 }, async () => {
-    const { stdout } = await command(['--help'])
-    const listed = [...stdout.slice(stdout.indexOf('Commands:')).matchAll(/^ {2}(\w+)/gm)].map(([, name]) => name ?? '')
-    expect(listed.length).toBeGreaterThan(0)
-    for (const name of listed) {
-      const { status, stdout: help } = await command([name, '--help'])
-      expect(status).toBe(0)
-      expect(help).toMatch(new RegExp(`^Usage: fleethook ${name} \\[options\\]`))
-    }
-  })
+  test(
+    'lists only commands that exist, and none takes a secret that other users could read in its arguments',
+    { timeout: 90_000 },
+    async () => {
+      const { stdout } = await command(['--help'])
+      const listed = [...stdout.slice(stdout.indexOf('Commands:')).matchAll(/^ {2}(\w+)/gm)].map(
+        ([, name]) => name ?? '',
+      )
+      expect(listed.length).toBeGreaterThan(0)
+      for (const name of listed) {
+        const { status, stdout: help } = await command([name, '--help'])
+        expect(status).toBe(0)
+        expect(help).toMatch(new RegExp(`^Usage: fleethook ${name} \\[options\\]`))
+        expect(help).not.toMatch(/--\S*(secret|token|password|key|auth)\S* [<[]/i)
+      }
+    },
+  )
 
   test('--version prints the version of the package', async () => {
     const { default: manifest } = await import('../../package.json', { with: { type: 'json' } })
@@ -64,14 +71,10 @@ describe('bad usage of fleethook send ends with status 2 and says what is wrong'
     ['a blank at its start', ' topsecret'],
     ['a character beyond ASCII', 'topsecrèt'],
   ])('a secret with %s, which is not printed', async (_flaw, secret) => {
-    for (const given of [
-      await command(['send', ...url, '--secret', secret]),
-      await command(['send', ...url], { WEBHOOK_SECRET: secret }),
-    ]) {
-      expect(given.status).toBe(2)
-      expect(given.stderr).toContain('secret')
-      expect(given.stdout + given.stderr).not.toContain(secret.trim())
-    }
+    const given = await command(['send', ...url], { WEBHOOK_SECRET: secret })
+    expect(given.status).toBe(2)
+    expect(given.stderr).toContain('secret')
+    expect(given.stdout + given.stderr).not.toContain(secret.trim())
   })
 })
 

@@ -1,6 +1,6 @@
 import { createClient, type StreamingConfig } from 'fleethook/client'
 import { describe, expect, expectTypeOf, test } from 'vitest'
-import { json, refusal, rejection, stub, vin } from './stub.ts'
+import { json, rejection, stub, vin } from './stub.ts'
 
 const fields = { BatteryLevel: { interval_seconds: 60, minimum_delta: 1 }, Gear: { interval_seconds: 1 } } as const
 const config = { fields }
@@ -27,11 +27,6 @@ describe('config(vin)', () => {
     expect(await client.config(vin).get()).toEqual({ fields, prefer_typed: true })
     expect(await client.config(vin).get()).toEqual({ fields })
     expect(lines()).toEqual(Array(2).fill(`GET /api/config/${vin}`))
-  })
-
-  test('get throws config_not_found when the vehicle does not stream', async () => {
-    const { client } = stub(refusal(404, 'config_not_found'))
-    expect(await rejection(client.config(vin).get())).toMatchObject({ code: 'config_not_found', status: 404 })
   })
 
   test('stop deletes the config, and says whether that changed a vehicle', async () => {
@@ -63,12 +58,6 @@ describe('config(vin)', () => {
       expect(await rejection(client.config(vin).get())).toMatchObject({ code: 'answer_unreadable' })
     }
   })
-
-  test('a config that was read can be sent to another vehicle', async () => {
-    const { client, asked } = stub(json({ fields, ignoredFields: [] }))
-    await client.config('0FLEETV14T0000005').replace(await client.config(vin).get())
-    expect(asked[1]?.body).toMatchObject(config)
-  })
 })
 
 describe('defaultConfig', () => {
@@ -77,13 +66,6 @@ describe('defaultConfig', () => {
     expect(await client.defaultConfig.get()).toBeNull()
     expect(await client.defaultConfig.get()).toBeNull()
     expect(lines()[0]).toBe('GET /api/business/config/default')
-  })
-
-  test('set puts the config, and get returns it', async () => {
-    const { client, lines } = stub([json({ ignoredFields: [] }), json(config)])
-    expect(await client.defaultConfig.set(config)).toMatchObject({ ignoredFields: [] })
-    expect(await client.defaultConfig.get()).toEqual(config)
-    expect(lines()).toEqual(['PUT /api/business/config/default', 'GET /api/business/config/default'])
   })
 })
 

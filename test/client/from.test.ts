@@ -1,4 +1,5 @@
-import { createReceiver, type FleetEvent, type InboxFactory, type InboxMessage, memoryInbox } from 'fleethook'
+import { createReceiver, type FleetEvent, memoryInbox } from 'fleethook'
+import type { InboxFactory, InboxMessage } from 'fleethook/extend'
 import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test } from 'vitest'
 import { remember } from '../http/ways.ts'

@@ -1,47 +1,18 @@
 import { describe, expect, test } from 'vitest'
 import { json, refusal, rejection, stub, vin } from './stub.ts'
 
-describe('every path of the specification', () => {
+test('what was in `response` is given back, and a query reaches the service', async () => {
   const base = `/api/1/vehicles/${vin}`
   const { client, lines } = stub(json({ response: { is: 'kept' } }))
   const vehicle = client.vehicle(vin)
-  const site = client.energySite(12345)
-
-  test.each([
-    ['summary', () => vehicle.summary(), base],
-    ['data', () => vehicle.data(), `${base}/vehicle_data`],
-    [
-      'data with sections',
-      () => vehicle.data({ endpoints: ['charge_state', 'location_data'], query: { a: 1 } }),
-      `${base}/vehicle_data?endpoints=charge_state%3Blocation_data&a=1`,
-    ],
-    ['telemetry', () => vehicle.telemetry(), `${base}/telemetry`],
-    ['telemetryConfig', () => vehicle.telemetryConfig(), `${base}/fleet_telemetry_config`],
-    ['telemetryErrors', () => vehicle.telemetryErrors(), `${base}/fleet_telemetry_errors`],
-    ['recentAlerts', () => vehicle.recentAlerts(), `${base}/recent_alerts`],
-    ['nearbyChargingSites', () => vehicle.nearbyChargingSites(), `${base}/nearby_charging_sites`],
-    ['releaseNotes', () => vehicle.releaseNotes(), `${base}/release_notes`],
-    ['another', () => vehicle.get('mobile_enabled', { query: { a: 1, b: undefined } }), `${base}/mobile_enabled?a=1`],
-    ['siteInfo', () => site.siteInfo(), '/api/1/energy_sites/12345/site_info'],
-    ['liveStatus', () => site.liveStatus(), '/api/1/energy_sites/12345/live_status'],
-    [
-      'calendarHistory',
-      () => site.calendarHistory({ query: { kind: 'energy' } }),
-      '/api/1/energy_sites/12345/calendar_history?kind=energy',
-    ],
-    ['telemetryHistory', () => site.telemetryHistory(), '/api/1/energy_sites/12345/telemetry_history'],
-    ['programs', () => site.programs(), '/api/1/energy_sites/12345/programs'],
-  ])('%s is read, and what was in `response` is given back', async (_name, run, path) => {
-    expect(await run()).toEqual({ is: 'kept' })
-    expect(lines().at(-1)).toBe(`GET ${path}`)
-  })
-})
-
-test('the charge history is requested by POST, and resolves to `response`', async () => {
-  const { client, asked, lines } = stub(json({ response: { is: 'kept' } }))
-  expect(await client.vehicle(vin).chargeHistory({ query: { page: 2 } })).toEqual({ is: 'kept' })
-  expect(lines()).toEqual([`POST /api/1/vehicles/${vin}/charge_history?page=2`])
-  expect(asked[0]?.body).toBeUndefined()
+  expect(await vehicle.data({ endpoints: ['charge_state', 'location_data'], query: { a: 1 } })).toEqual({ is: 'kept' })
+  await vehicle.get('mobile_enabled', { query: { a: 1, b: undefined } })
+  await client.energySite(12345).get('calendar_history', { query: { kind: 'energy' } })
+  expect(lines()).toEqual([
+    `GET ${base}/vehicle_data?endpoints=charge_state%3Blocation_data&a=1`,
+    `GET ${base}/mobile_enabled?a=1`,
+    'GET /api/1/energy_sites/12345/calendar_history?kind=energy',
+  ])
 })
 
 test('an image resolves to its bytes and their type', async () => {
@@ -50,22 +21,6 @@ test('an image resolves to its bytes and their type', async () => {
   expect(await client.vehicle(vin).image()).toEqual({ bytes, contentType: 'image/png' })
   expect(lines()).toEqual([`GET /api/image/${vin}`])
   expect(asked[0]?.headers.get('accept')).toBe('image/*')
-})
-
-test('products have their customer and region, and keep unknown members', async () => {
-  const products = [
-    {
-      product_type: 'vehicle',
-      product_id: vin,
-      customer: { id: 'c1', ref: 'our-7', since: 2024 },
-      region: 'eu',
-      more: 1,
-    },
-    { product_type: 'energy', product_id: 12345, customer: { id: 'c2', ref: null } },
-  ]
-  const { client, lines } = stub(json({ response: products }))
-  expect(await client.products()).toEqual([products[0], { ...products[1], product_id: '12345' }])
-  expect(lines()).toEqual(['GET /api/business/products'])
 })
 
 describe('commands', () => {
@@ -85,13 +40,6 @@ describe('commands', () => {
   test('resolve with the reason when the vehicle refused them', async () => {
     const { client } = stub(json({ response: { result: false, reason: 'complete' } }))
     expect(await client.command(vin, 'charge_start')).toEqual({ result: false, reason: 'complete' })
-  })
-
-  test('wakeUp is sent once to the path that clients use, and resolves to the vehicle', async () => {
-    const { client, asked, lines } = stub(json({ response: { vin, state: 'online', id_s: '1' } }))
-    expect(await client.wakeUp(vin)).toEqual({ vin, state: 'online', id_s: '1' })
-    expect(lines()).toEqual([`POST /api/1/vehicles/${vin}/wake_up`])
-    expect(asked[0]?.body).toEqual({})
   })
 
   test.each(['not_found', 'vehicle_not_found'])('wakeUp tries no other path after 404 %s', async (code) => {

@@ -213,12 +213,6 @@ describe('a gap is', () => {
       ],
       ...['gap lost_too_long', ['data', 'Soc']],
     ])
-    const patient = await all(stub(answers, { retry }), { plannedChangeMs: 20_000 })
-    expect(said(patient)).toEqual([
-      ['state', 'state'],
-      ['data', 'Soc'],
-      ['data', 'Soc'],
-    ])
   })
 
   test('a silence, which is longer than a planned change', async () => {
@@ -239,20 +233,19 @@ describe('a gap is', () => {
     ])
   })
 
-  test('a change after which nothing comes, reported after `snapshotTimeoutMs`', async () => {
+  test('a change after which nothing comes, reported after five seconds', async () => {
     const gaps: StreamGap[] = []
     const live = feed()
     const { client, clock } = stub([ended(snapshot({ Soc: 5 })), live.answer, nothingMore], { retry })
     const controller = new AbortController()
     const options = {
       signal: controller.signal,
-      snapshotTimeoutMs: 3_000,
       onResumed: (gap: StreamGap) => gaps.push(gap),
     }
     const done = (async () => {
       for await (const _ of client.stream(vin, options));
     })()
-    await clock.advance(2_900)
+    await clock.advance(4_900)
     expect(gaps).toEqual([])
     await clock.advance(300)
     expect(gaps).toMatchObject([{ vin, reason: 'no_snapshot', from: new Date(start) }])

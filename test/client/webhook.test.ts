@@ -1,6 +1,6 @@
 import { ServiceError } from 'fleethook/client'
 import { describe, expect, test } from 'vitest'
-import { apiKey, json, refusal, rejection, stub } from './stub.ts'
+import { json, refusal, rejection, stub } from './stub.ts'
 
 const url = 'https://receiver.example/telemetry'
 const stored = {
@@ -13,15 +13,6 @@ const stored = {
 }
 
 describe('webhook.set', () => {
-  test('sends the webhook with the key, and resolves to the stored webhook', async () => {
-    const { client, asked } = stub(json({ response: { ...stored, later: 1 } }))
-    const webhook = { url, format: 'service', auth: 'a-long-random-value', verify: false } as const
-    expect(await client.webhook.set(webhook)).toEqual({ ...stored, later: 1 })
-    expect(asked).toMatchObject([{ method: 'PUT', path: '/api/business/webhook', body: webhook }])
-    expect(asked[0]?.headers.get('authorization')).toBe(`Bearer ${apiKey}`)
-    expect(asked[0]?.headers.get('content-type')).toBe('application/json')
-  })
-
   test.each([
     'http://localhost:3000/',
     'https://mac.local/',
@@ -34,15 +25,6 @@ describe('webhook.set', () => {
     expect(error).toBeInstanceOf(ServiceError)
     expect(error).toMatchObject({ code: 'invalid_webhook_url', status: undefined })
     expect(asked).toEqual([])
-  })
-
-  test('leaves the check of the URL to a sandbox with `allowLocal`', async () => {
-    const local = 'http://localhost:3000/'
-    const { client, asked } = stub(json({ response: { ...stored, url: local } }))
-    expect(await client.webhook.set({ url: local, format: 'service' }, { allowLocal: true })).toMatchObject({
-      url: local,
-    })
-    expect(asked).toHaveLength(1)
   })
 
   test.each([
@@ -64,23 +46,6 @@ describe('webhook.set', () => {
     expect(String(error)).not.toMatch(/h[uü]nter2/)
     expect(asked).toEqual([])
   })
-})
-
-test('webhook.get resolves to the webhook', async () => {
-  const { client, lines } = stub(json({ response: stored }))
-  expect(await client.webhook.get()).toEqual(stored)
-  expect(lines()).toEqual(['GET /api/business/webhook'])
-})
-
-test.each(['get', 'delete'] as const)('webhook.%s throws webhook_not_found when none is set', async (method) => {
-  const { client } = stub(refusal(404, 'webhook_not_found'))
-  expect(await rejection(client.webhook[method]())).toMatchObject({ code: 'webhook_not_found', status: 404 })
-})
-
-test('webhook.delete resolves to nothing', async () => {
-  const { client, lines } = stub(json({ response: true }))
-  expect(await client.webhook.delete()).toBeUndefined()
-  expect(lines()).toEqual(['DELETE /api/business/webhook'])
 })
 
 test('webhook.delete resolves when a retry finds that the first attempt has deleted the webhook', async () => {

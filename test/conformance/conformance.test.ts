@@ -1,4 +1,4 @@
-import { receiverConformance } from 'fleethook/testing'
+import { receiverConformance } from './receiver-conformance.ts'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { spawnTarget, type Target } from './spawn.ts'

@@ -55,8 +55,9 @@ export function endLeftovers(): void {
   for (const child of started) child.kill('SIGKILL')
 }
 
-/** `fleethook: listening on http://localhost:1234 (…)`, or the line that workerd writes with `--control-fd=1`. */
-const listening = /(?:[Ll]istening on|server:) (?<url>https?:\/\/[^\s,]+)|"event":"listen".*"port":(?<port>\d+)/
+/** `fleethook: listening on http://localhost:1234 (…)`, what other servers print, or the line that workerd writes with `--control-fd=1`. */
+const listening =
+  /(?:[Ll]istening on|server:|Local:|Ready on) +(?<url>https?:\/\/[^\s,]+)|"event":"listen".*"port":(?<port>\d+)/
 
 /**
  * Starts a server and resolves when it says where it listens. It has to listen on a free port of 127.0.0.1 and to print

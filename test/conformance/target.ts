@@ -1,6 +1,7 @@
 import { Hono } from 'hono'
 import { createReceiver } from '../../src/index.ts'
-import type { ExecutionContext, Receiver } from '../../src/index.ts'
+import type { ExecutionContext } from '../../src/extend.ts'
+import type { Receiver } from '../../src/index.ts'
 
 /** The secret of every target. */
 export const secret = 'conformance-secret-2f9c'

@@ -1,4 +1,5 @@
-import { type BatchContext, createReceiver, Discard, type EventOf, type InboxFactory, Retry } from 'fleethook'
+import { type BatchContext, createReceiver, Discard, type EventOf, Retry } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
 import { describe, expect, expectTypeOf, test } from 'vitest'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { fakeClock, turn } from './fake-clock.ts'
@@ -151,31 +152,33 @@ describe('a batch', () => {
 })
 
 describe('a batch that fails', () => {
-  test('is split at once until it fails for a single message, which is retried alone', async () => {
+  test('is tried message by message, and only the one that fails is retried', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 3, minMs: 100, maxMs: 100 } })
     const runs: unknown[][] = []
     const told: unknown[] = []
-    receiver
-      .onError((_, { kind, messages }) => void told.push([kind, messages]))
-      .batch('data', { size: 8, withinMs: 10 }, (events) => {
-        runs.push(numbers(events))
-        if (events.some(({ vin }) => vin === 'F')) throw new Error('no')
-      })
+    receiver.observe({ failed: (_, { kind, messages }) => void told.push([kind, messages]) })
+    receiver.batch('data', { size: 8, withinMs: 10 }, (events) => {
+      runs.push(numbers(events))
+      if (events.some(({ vin }) => vin === 'F')) throw new Error('no')
+    })
     await post([...'ABCDEFGH'].map((vin, n) => data(vin, n + 1)))
     await turn()
-    expect(runs).toEqual([[1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4], [5, 6, 7, 8], [5, 6], [7, 8], [5], [6]])
-    expect(told).toEqual([['handler', 8], ['handler', 4], ['handler', 2], ['handler', 1]]) // prettier-ignore
+    expect(runs).toEqual([[1, 2, 3, 4, 5, 6, 7, 8], [1], [2], [3], [4], [5], [6], [7], [8]])
+    expect(told).toEqual([
+      ['handler', 8],
+      ['handler', 1],
+    ])
     expect(receiver.stats()).toMatchObject({ handled: 7, lanes: 1, retried: 0, running: 0 })
     await post([data('F', 9), data('A', 10)])
     await clock.advance(40)
-    expect(runs.slice(7)).toEqual([[10]])
+    expect(runs.slice(9)).toEqual([[10]])
     await clock.advance(1000)
-    expect(runs.slice(8)).toEqual([[6], [6], [9], [9], [9]])
+    expect(runs.slice(10)).toEqual([[6], [6], [9], [9], [9]])
     expect(receiver.stats()).toMatchObject({ handled: 8, retried: 4, deadLettered: 2, lanes: 0 })
     expect(await receiver.deadLetters.list({ limit: 1 })).toMatchObject([{ error: 'Error: no', attempts: 3 }])
   })
 
-  test('marks its halves as redelivered', async () => {
+  test('marks its messages as redelivered', async () => {
     const { receiver, post } = scene()
     const runs: unknown[] = []
     receiver.batch('data', { size: 2, withinMs: 10 }, (_, { deliveries }) => {
@@ -207,12 +210,11 @@ describe('a batch that fails', () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2 } })
     const runs: unknown[] = []
     const told: unknown[] = []
-    receiver
-      .onError((error) => void told.push(error))
-      .batch('data', { size: 2, withinMs: 10 }, (events, { deliveries }) => {
-        runs.push([numbers(events), deliveries.map(({ attempt }) => attempt)])
-        throw new Retry(5000, { cause: new Error('busy') })
-      })
+    receiver.observe({ failed: (error) => void told.push(error) })
+    receiver.batch('data', { size: 2, withinMs: 10 }, (events, { deliveries }) => {
+      runs.push([numbers(events), deliveries.map(({ attempt }) => attempt)])
+      throw new Retry(5000, { cause: new Error('busy') })
+    })
     await post([data('A', 1), data('B', 2)])
     await clock.advance(4999)
     expect(runs).toEqual([[[1, 2], [1, 1]]]) // prettier-ignore
@@ -243,8 +245,7 @@ describe('a batch that fails', () => {
     await clock.advance(4999)
     expect(attempts).toEqual([])
     await clock.advance(1)
-    // What was tried before is run alone.
-    expect(attempts).toEqual([[2], [2]])
+    expect(attempts).toEqual([[2, 2]])
   })
 
   test('with Discard is over', async () => {
@@ -377,20 +378,5 @@ describe('a batch of an inbox that several processes share', () => {
     await clock.advance(1000)
     expect(seen).toEqual([[1, 3], [4]])
     expect(receiver.stats()).toMatchObject({ handled: 3, lanes: 0, running: 0 })
-  })
-
-  test('whose half waits for the other half ends when another process has both', async () => {
-    const { inbox, lose } = shared()
-    const { receiver, post, clock } = scene({ inbox, retry: { minMs: 100 } })
-    const seen: unknown[] = []
-    receiver.batch('data', { size: 2, withinMs: 10 }, (events) => {
-      seen.push(numbers(events))
-      if (seen.length === 1) lose(0, 1)
-      if (seen.length === 1) throw new Error('no')
-    })
-    await post([data('A', 1), data('A', 2)])
-    await clock.advance(1000)
-    expect(seen).toEqual([[1, 2]])
-    expect(receiver.stats()).toMatchObject({ handled: 0, lanes: 0, running: 0 })
   })
 })

@@ -77,6 +77,19 @@ describe('after the clock was set back by an hour', () => {
     expect(gaps).toEqual([{ vin: 'B', fromAgoMs: 10_000, lastsMs: 10_000, missed: 2 }])
   })
 
+  test('a line of the log comes again after ten seconds', async () => {
+    const clock = settableClock()
+    const { receiver, post, lines } = scene({ clock, retry: { attempts: 1 } })
+    receiver.on('data', fails)
+    for (const n of [1, 2]) {
+      await post(data('A', n))
+      await turn()
+      clock.set(-hourMs)
+      await clock.fake.advance(10_000)
+    }
+    expect(lines.filter((line) => line.includes('a handler for data failed'))).toHaveLength(2)
+  })
+
   test('a drain ends at its deadline', async () => {
     const clock = settableClock()
     const { receiver, post } = scene({ clock })

@@ -1,11 +1,11 @@
-import { createReceiver } from 'fleethook'
+import { dedupe } from 'fleethook'
 import { expect, test } from 'vitest'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { turn } from './fake-clock.ts'
 import { data, gates, scene, state } from './scene.ts'
 
 test('a message that was handled before is skipped within the time, whatever its format, and counted', async () => {
-  const { receiver, post, clock } = scene({ dedupe: { withinMs: 1000 } })
+  const { receiver, post, clock } = scene({ parts: [dedupe({ withinMs: 1000 })] })
   const seen: unknown[] = []
   receiver.on('*', (event) => void seen.push(event.topic === 'data' ? event.data.Odometer : event.topic))
   await post([data('A', 1), data('A', 2), data('A', 1), data('B', 1)])
@@ -34,7 +34,7 @@ test('by default nothing is skipped', async () => {
 })
 
 test('only a handled message makes later ones duplicates, not one that waits, fails or is dead', async () => {
-  const { receiver, post, clock } = scene({ dedupe: { withinMs: 100_000 }, retry: { attempts: 1 } })
+  const { receiver, post, clock } = scene({ parts: [dedupe({ withinMs: 100_000 })], retry: { attempts: 1 } })
   const gate = gates()
   let runs = 0
   receiver.on('data', async () => {
@@ -55,7 +55,7 @@ test('only a handled message makes later ones duplicates, not one that waits, fa
 test('neither a replay nor the same delivery again is a duplicate', async () => {
   const on = disk()
   const { receiver, post } = scene({
-    ...{ dedupe: { withinMs: 100_000 }, retry: { attempts: 1 }, inbox: storedInbox(on) },
+    ...{ parts: [dedupe({ withinMs: 100_000 })], retry: { attempts: 1 }, inbox: storedInbox(on) },
   })
   let fails = true
   let runs = 0
@@ -76,7 +76,7 @@ test('neither a replay nor the same delivery again is a duplicate', async () => 
 })
 
 test('only the newest are remembered, up to the limit', async () => {
-  const { receiver, post } = scene({ dedupe: { withinMs: 100_000, maxEntries: 2 }, order: 'none', concurrency: 1 })
+  const { receiver, post } = scene({ parts: [dedupe({ withinMs: 100_000, maxEntries: 2 })], concurrency: 1 })
   const seen: unknown[] = []
   receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
   for (const n of [1, 2, 3, 3, 2, 1]) {
@@ -89,7 +89,7 @@ test('only the newest are remembered, up to the limit', async () => {
 
 test('a duplicate is forgotten by the inbox, and its answer was a 2xx', async () => {
   const on = disk()
-  const { receiver, post } = scene({ dedupe: { withinMs: 1000 }, ack: 'handled', inbox: storedInbox(on) })
+  const { receiver, post } = scene({ parts: [dedupe({ withinMs: 1000 })], ack: 'handled', inbox: storedInbox(on) })
   receiver.on('data', () => {})
   const answers = [await post(data('A', 1)), await post(data('A', 1))]
   expect(answers.map(({ status }) => status)).toEqual([200, 200])
@@ -98,14 +98,14 @@ test('a duplicate is forgotten by the inbox, and its answer was a 2xx', async ()
 })
 
 test.each([[{}], [{ withinMs: 0 }], [{ withinMs: 1, maxEntries: 0 }], [{ withinMs: 1, more: 1 }], [true]])(
-  'dedupe: %j is refused',
-  (dedupe) => {
-    expect(() => createReceiver({ secret: false, dedupe: dedupe as never })).toThrow('dedupe')
+  'dedupe(%j) is refused',
+  (options) => {
+    expect(() => dedupe(options as never)).toThrow('dedupe')
   },
 )
 
 test('of two duplicates that are gathered for one batch only the first is in it, and later messages stay behind it', async () => {
-  const { receiver, post, clock } = scene({ dedupe: { withinMs: 100_000 } })
+  const { receiver, post, clock } = scene({ parts: [dedupe({ withinMs: 100_000 })] })
   const batches: unknown[][] = []
   receiver.batch('data', { size: 10, withinMs: 100 }, (events) => {
     batches.push(events.map(({ data: { Odometer } }) => Odometer))

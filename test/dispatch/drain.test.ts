@@ -229,39 +229,6 @@ describe('drain', () => {
     expect(receiver.stats()).toMatchObject({ received: 0, refused: { draining: 1 }, lost: 0 })
   })
 
-  test('a message that was merged into another is not counted twice at the deadline', async () => {
-    const { receiver, post, clock } = scene({ overflow: 'conflate', concurrency: 1, limits: { pendingMessages: 5 } })
-    receiver.on('data', () => new Promise(() => {}))
-    for (let n = 0; n < 20; n += 1) await post(data('A', n))
-    await turn()
-    await post(data('A', 20))
-    const { received, conflated } = receiver.stats()
-    expect(conflated).toBeGreaterThan(0)
-    let result: DrainResult | undefined
-    void receiver.drain({ deadlineMs: 10 }).then((drained) => (result = drained))
-    await clock.advance(10)
-    expect(result).toEqual({ handled: 0, left: 0, lost: received - conflated })
-  })
-
-  test('messages in a durable inbox are left, not lost: the next process handles them in order', async () => {
-    const on = disk()
-    const { receiver, post, clock } = scene({ inbox: storedInbox(on), concurrency: 1 })
-    receiver.on('data', ({ data: { Odometer } }) => (Odometer === 1 ? undefined : new Promise(() => {})))
-    await post([1, 2, 3, 4].map((n) => data('A', n)))
-    await turn()
-    let result: DrainResult | undefined
-    void receiver.drain({ deadlineMs: 100 }).then((drained) => (result = drained))
-    await clock.advance(100)
-    expect(result).toEqual({ handled: 0, left: 3, lost: 0 })
-    expect(receiver.stats()).toMatchObject({ received: 4, handled: 1, lost: 0, pending: { messages: 3 } })
-    const seen: unknown[] = []
-    const next = scene({ inbox: storedInbox(on) })
-    next.receiver.on('data', ({ data: { Odometer } }, { delivery }) => void seen.push([Odometer, delivery.redelivered]))
-    await next.receiver.open()
-    await turn()
-    expect(seen).toEqual([[2, true], [3, false], [4, false]]) // prettier-ignore
-  })
-
   test('a drain ends although the inbox does not answer', async () => {
     const inbox = storedInbox(disk(), { settle: () => new Promise(() => {}) })
     const { receiver, post, clock } = scene({ inbox })

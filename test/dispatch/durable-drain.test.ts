@@ -1,12 +1,7 @@
-import type { ReceiverOptions } from 'fleethook'
-import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test } from 'vitest'
-import { createFiles } from '../inbox/sqlite-files.ts'
 import { disk, storedInbox } from '../inbox/stored-inbox.ts'
 import { turn } from './fake-clock.ts'
 import { data, gates, scene } from './scene.ts'
-
-const files = createFiles()
 
 describe('the drain of a durable inbox', () => {
   test('starts no handler, and leaves waiting messages to the next process in order', async () => {
@@ -102,90 +97,5 @@ describe('the drain of a durable inbox', () => {
     await clock.advance(2_000)
     expect((await answer).status).toBe(503)
     expect(await drained).toEqual({ handled: 0, left: 1, lost: 0 })
-  })
-})
-
-describe('a handler that fails for every vehicle', () => {
-  test.each<[string, Partial<ReceiverOptions>]>([
-    ['in memory', { limits: { pendingMessages: 100_000 } }],
-    ['with SQLite', { inbox: sqliteInbox({ path: files.path() }) }],
-  ])(
-    'rests: ten minutes without its database make no dead letter and keep the order (%s)',
-    async (_, options) => {
-      const { receiver, post, clock, lines } = scene(options)
-      const seen = new Map<string, unknown[]>()
-      let isAway = true
-      let runs = 0
-      receiver.on('data', async function save({ vin, data: { Odometer } }) {
-        runs += 1
-        if (isAway) throw new Error('connection refused')
-        seen.set(vin, [...(seen.get(vin) ?? []), Odometer])
-      })
-      await receiver.open()
-      const perSecond = 40
-      let sent = 0
-      /** The number of lines in each ten seconds. */
-      const logged: number[] = []
-      for (let second = 0; second < 600; second += 5) {
-        const before = lines.length
-        const body = Array.from({ length: 5 * perSecond }, () => data(`VIN${sent % 50}`, (sent += 1)))
-        expect((await post(body)).status).toBe(200)
-        await clock.advance(5_000)
-        if (second % 10 === 0) logged.push(lines.length - before)
-        else logged.push((logged.pop() ?? 0) + lines.length - before)
-      }
-      expect(receiver.stats()).toMatchObject({ handled: 0, deadLettered: 0, resting: [{ handler: 'save' }] })
-      expect(runs).toBeLessThan(200)
-      expect(logged).toHaveLength(60)
-      expect(Math.max(...logged), lines.join('\n')).toBeLessThanOrEqual(1)
-      isAway = false
-      for (let waited = 0; receiver.stats().pending.messages > 0 && waited < 120; waited += 1)
-        await clock.advance(1_000)
-      expect(receiver.stats()).toMatchObject({ handled: sent, deadLettered: 0, pending: { messages: 0 } })
-      for (const numbers of seen.values())
-        expect(numbers).toEqual([...numbers].toSorted((a, b) => Number(a) - Number(b)))
-      const drained = receiver.drain()
-      await clock.advance(2_000)
-      expect(await drained).toMatchObject({ left: 0, lost: 0 })
-    },
-    60_000,
-  )
-
-  test('does not delay vehicles for which it works', async () => {
-    const { receiver, post, clock } = scene({ inbox: storedInbox(disk()) })
-    let handled = 0
-    receiver.on('data', ({ vin }) => {
-      if (vin.startsWith('BAD')) throw new Error('no')
-      handled += 1
-    })
-    for (let n = 0; n < 20; n += 1) await post(data(`BAD${n}`, n))
-    await turn()
-    for (let n = 0; n < 20; n += 1) await post(data(`GOOD${n}`, n))
-    await turn()
-    await clock.advance(0)
-    expect(handled).toBe(20)
-    expect(receiver.stats().resting).toEqual([])
-  })
-
-  test('by default a message is retried for an hour with a durable inbox, and for a minute in memory', async () => {
-    const lives: number[] = []
-    for (const durable of [true, false]) {
-      const { receiver, post, clock } = scene(durable ? { inbox: storedInbox(disk()) } : {})
-      receiver.on('data', () => {
-        throw new Error('always')
-      })
-      await post(data('A', 1))
-      let ms = 0
-      while (receiver.stats().deadLettered === 0 && ms < 10_000_000) {
-        await clock.advance(5_000)
-        ms += 5_000
-      }
-      lives.push(ms)
-    }
-    const [disked = 0, memory = 0] = lives
-    expect(disked).toBeGreaterThanOrEqual(3_600_000)
-    expect(disked).toBeLessThan(3_700_000)
-    expect(memory).toBeGreaterThanOrEqual(60_000)
-    expect(memory).toBeLessThan(80_000)
   })
 })

@@ -1,3 +1,4 @@
+import { Discard } from 'fleethook'
 import { describe, expect, test } from 'vitest'
 import { turn } from './fake-clock.ts'
 import { data, scene, state } from './scene.ts'
@@ -58,7 +59,7 @@ describe('a line about a handler that failed', () => {
 
   test('names the file and line where a handler without a name was registered', async () => {
     const line = await failing(() => new Error('no'))
-    expect(line['handler']).toMatch(/failure-lines\.test\.ts:\d+:\d+$/)
+    expect(line['handler']).toMatch(/^failure-lines\.test\.ts:\d+$/)
   })
 
   test('names the handler of a batch and the number of its messages', async () => {
@@ -91,6 +92,18 @@ describe('a line about a handler that failed', () => {
       code: 'ECONNREFUSED',
       reason: 'connect ECONNREFUSED \\u001b[31m10.0.0.1:5432 for …0004',
     })
+  })
+
+  test('has the text of an error that begins with a code, as D1 writes it', async () => {
+    const line = await failing(() => new Error(`D1_ERROR: no such table: fields: SQLITE_ERROR`))
+    expect(line).toMatchObject({ code: 'D1_ERROR', reason: 'D1_ERROR: no such table: fields: SQLITE_ERROR' })
+    for (const text of [`${vin}: no row`, 'A_B', 'no D1_ERROR: here', '{"D1_ERROR: ": 1}'])
+      expect(await failing(() => new Error(text))).not.toHaveProperty('reason')
+  })
+
+  test('says how to see the text of another error', async () => {
+    expect(await failing(() => new Error('no'))).toMatchObject({ hint: expect.stringContaining('logErrorText') })
+    expect(await failing(() => new Error('no'), { logErrorText: true })).not.toHaveProperty('hint')
   })
 
   test('has the code of the cause, as fetch gives it', async () => {
@@ -134,4 +147,74 @@ describe('a line about a dead letter', () => {
     expect(letters).toHaveLength(2)
     expect(letters[1]).toContain('"repeated":2')
   })
+})
+
+describe('a burst of lines of one kind', () => {
+  const give = { retry: { attempts: 1 } } as const
+
+  test('ends with its last line, ten seconds after the first, without another message', async () => {
+    const { receiver, post, lines, clock } = scene(give)
+    receiver.on('state', () => Promise.reject(new Error('no')))
+    for (const at of [0, 1, 2]) await post(state(`${vin}${at}`, 'online'))
+    await clock.advance(9_999)
+    const failed = (): readonly string[] => lines.filter((line) => line.includes('a handler for state failed'))
+    expect(failed()).toHaveLength(1)
+    await clock.advance(1)
+    expect(failed()[1]).toMatch(/"vehicle":"…0042".*"repeated":2/)
+    await clock.advance(60_000)
+    expect(failed()).toHaveLength(2)
+  })
+
+  test('ends with its last line when the receiver drains before that', async () => {
+    const { receiver, post, lines } = scene(give)
+    receiver.on('state', () => Promise.reject(new Error('no')))
+    for (const at of [0, 1, 2]) await post(state(`${vin}${at}`, 'online'))
+    await receiver.drain()
+    expect(lines.filter((line) => line.includes('a handler for state failed'))).toHaveLength(2)
+  })
+
+  test('adds up the messages that it is about', async () => {
+    const { receiver, post, lines, clock } = scene(give)
+    receiver.on('state', () => {
+      throw new Discard('not ours')
+    })
+    for (const at of [0, 1, 2, 3]) await post(state(`${vin}${at}`, 'online'))
+    await clock.advance(10_000)
+    const discarded = lines.filter((line) => line.includes('threw Discard'))
+    expect(discarded.map((line) => /"messages":\d+/.exec(line)?.[0])).toEqual(['"messages":1', '"messages":3'])
+  })
+
+  test('keeps no timer that would keep the process alive', async () => {
+    const { receiver, post, clock } = scene(give)
+    receiver.on('state', () => Promise.reject(new Error('no')))
+    for (const at of [0, 1, 2]) await post(state(`${vin}${at}`, 'online'))
+    await turn()
+    expect(clock.timers()).toEqual([])
+  })
+})
+
+test('the log tells of each handler that its circuit breaker opened and closed, however short the outage', async () => {
+  const { receiver, post, lines, clock } = scene()
+  let isAway = true
+  receiver
+    .on('data', function save() {
+      if (isAway) throw new Error('no')
+    })
+    .on('state', function forward() {
+      if (isAway) throw new Error('no')
+    })
+  await post([1, 2, 3, 4, 5].flatMap((n) => [data(`A${n}`, 1), state(`B${n}`, 'online')]))
+  await turn()
+  await clock.advance(500)
+  isAway = false
+  await clock.advance(8_000)
+  expect(receiver.stats()).toMatchObject({ handled: 10, resting: [] })
+  const told = lines.filter((line) => line.includes('circuit breaker'))
+  for (const [what, handler] of [
+    ['error: a handler fails for every vehicle', 'save'],
+    ['error: a handler fails for every vehicle', 'forward'],
+    ['warn: a handler succeeds again', 'save'],
+    ['warn: a handler succeeds again', 'forward'],
+  ] as const)
+    expect(told.filter((line) => line.startsWith(what) && line.includes(`"handler":"${handler}"`))).toHaveLength(1)
 })

@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { Clock, ExecutionContext, ReceiverOptions } from 'fleethook'
+import type { Clock, ReceiverOptions } from 'fleethook'
+import type { ExecutionContext } from 'fleethook/extend'
 import { describe, expect, test } from 'vitest'
 import { type FakeClock, fakeClock, turn } from './fake-clock.ts'
 import { data, gates, type Scene, scene } from './scene.ts'
@@ -129,6 +130,35 @@ describe('where the runtime binds work to its request', () => {
     expect(isHeld('second')).toBe(false)
   })
 
+  test('the losses of a burst are added up and logged, although the runtime ends timers with their requests', async () => {
+    const { receiver, send, isHeld, clock, kill, lines } = isolate({ timeoutMs: 60_000 })
+    receiver.on('data', () => new Promise(() => {}))
+    const names = ['0', '1', '2', '3', '4']
+    for (const name of names) {
+      await send(name, [data(`VIN${name}`, 1), data(`VIN${name}`, 2)])
+      await clock.advance(100)
+    }
+    // What `waitUntil` holds may go on for 30 seconds.
+    for (let ms = 0; ms < 29_500; ms += 100) {
+      for (const name of names) if (!isHeld(name)) kill(name)
+      await clock.advance(100)
+    }
+    expect(names.filter((name) => isHeld(name))).toEqual([])
+    const lost = lines.filter((line) => line.includes('acknowledged messages were not handled in time'))
+    expect(lost.map((line) => JSON.parse(line.slice(line.indexOf('{'))))).toEqual([{ messages: 2 }, { messages: 8 }])
+  })
+
+  test('the last count of refused requests is logged, although the runtime ends timers with their requests', async () => {
+    const { send, isHeld, clock, kill, lines } = isolate({ secret: 'a-long-random-value' })
+    for (const name of ['0', '1', '2']) {
+      expect(await send(name, data('A', 1))).toBe(401)
+      if (!isHeld(name)) kill(name)
+    }
+    await clock.advance(10_000)
+    expect(['0', '1', '2'].filter((name) => isHeld(name))).toEqual([])
+    expect(lines.filter((line) => line.includes('3 requests refused'))).toHaveLength(1)
+  })
+
   test('a message in back-off releases its lane when its request ends', async () => {
     const { receiver, send, clock } = isolate({ retry: { attempts: 9, minMs: 20_000 } })
     const seen: unknown[] = []
@@ -190,7 +220,7 @@ describe('where the runtime binds work to its request', () => {
     const answer = send('first', data('A', 1))
     await clock.advance(25_000)
     expect(await answer).toBe(503)
-    expect(receiver.stats()).toMatchObject({ lost: 1, refused: { inbox_unavailable: 1 } })
+    expect(receiver.stats()).toMatchObject({ lost: 1, refused: { not_handled_in_time: 1 } })
   })
 
   test('replay takes the bindings and the request of its caller', async () => {

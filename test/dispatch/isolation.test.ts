@@ -24,7 +24,7 @@ const hostile = new Proxy(new Error('x'), {
   },
 })
 
-/** The ways in which a handler can fail at once, and the error that `onError` gets. */
+/** The ways in which a handler can fail at once, and the error that observers get. */
 const failures: readonly (readonly [name: string, fail: () => unknown, error: unknown])[] = [
   [
     'throws',
@@ -95,8 +95,8 @@ describe('a handler that fails', () => {
     const told: unknown[] = []
     const others: string[] = []
     let runs = 0
+    receiver.observe({ failed: (thrown) => void told.push(thrown) })
     receiver
-      .onError((thrown) => void told.push(thrown))
       .on('data', ({ vin }) => {
         if (vin !== 'A') return undefined
         runs += 1
@@ -258,6 +258,19 @@ describe('back-off', () => {
   })
 })
 
+test('failures count as attempts until the handler rests, and not while it rests', async () => {
+  for (const [attempts, dead] of [
+    [1, 4],
+    [2, 0],
+  ] as const) {
+    const { receiver, post, clock } = scene({ retry: { attempts } })
+    receiver.on('data', () => Promise.reject(new Error('no')))
+    await post(Array.from({ length: 20 }, (_, n) => data(`A${n}`, 1)))
+    await clock.advance(300_000)
+    expect(receiver.stats()).toMatchObject({ deadLettered: dead, pending: { messages: 20 - dead } })
+  }
+})
+
 test('a handler that ends after its time limit is reported, because it ran beside its retry', async () => {
   const { receiver, post, clock, lines } = scene({ timeoutMs: 1_000, retry: { minMs: 10_000, maxMs: 10_000 } })
   const gate = gates()
@@ -349,11 +362,11 @@ describe('dead letters', () => {
     expect(receiver.stats()).toMatchObject({ deadLettered: 5, deadLettersDropped: 3 })
   })
 
-  test('onDeadLetter receives each one', async () => {
+  test('an observer hears of each one', async () => {
     const letters: string[] = []
     const { receiver, post } = scene({
       ...giveUp,
-      onDeadLetter: ({ id, error }) => void letters.push(`${id} ${error}`),
+      observe: { dead: ({ id, error }) => void letters.push(`${id} ${error}`) },
     })
     receiver.on('data', () => {
       throw new Error('no')
@@ -367,18 +380,14 @@ describe('dead letters', () => {
   test.each([
     ['throws', () => { throw new Error('told badly') }], // prettier-ignore
     ['rejects', () => Promise.reject(new Error('told badly'))],
-  ])('an onDeadLetter that %s is contained and onError is told', async (_, onDeadLetter) => {
-    const told: unknown[] = []
-    const { receiver, post, lines } = scene({ ...giveUp, onDeadLetter })
-    receiver
-      .onError((_error, { kind }) => void told.push(kind))
-      .on('data', () => {
-        throw new Error('no')
-      })
+  ])('an observer of them that %s is contained, and logged', async (_, dead) => {
+    const { receiver, post, lines } = scene({ ...giveUp, observe: { dead } })
+    receiver.on('data', () => {
+      throw new Error('no')
+    })
     await post([data('A', 1), data('A', 2)])
     await turn()
-    expect(told.toSorted()).toEqual(['dead-letter-handler', 'dead-letter-handler', 'handler', 'handler'])
-    expect(lines.join('\n')).toContain('onDeadLetter')
+    expect(lines.join('\n')).toContain('an observer failed')
     expect(receiver.stats()).toMatchObject({ deadLettered: 2, lanes: 0 })
   })
 
@@ -475,15 +484,14 @@ describe('dead letters', () => {
   })
 })
 
-describe('onError', () => {
+describe('an observer of failures', () => {
   test('receives every failed run, with the event and the delivery', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2 } })
     const told: unknown[] = []
-    receiver
-      .onError((error, details) => void told.push({ error, ...details }))
-      .on('data', () => {
-        throw new RangeError('no')
-      })
+    receiver.observe({ failed: (error, details) => void told.push({ error, ...details }) })
+    receiver.on('data', () => {
+      throw new RangeError('no')
+    })
     await post(data('A', 1))
     await clock.advance(1000)
     const event = expect.objectContaining({ topic: 'data', vin: 'A' })
@@ -501,22 +509,23 @@ describe('onError', () => {
   ])('one that %s is contained, logged, and keeps no other from being told', async (_, bad) => {
     const { receiver, post, lines } = scene({ retry: { attempts: 1 } })
     const told: unknown[] = []
-    receiver
-      .onError(bad)
-      .onError((error) => void told.push(error))
-      .on('data', () => {
-        throw new Error('no')
-      })
+    receiver.observe({ failed: bad })
+    receiver.observe({ failed: (error) => void told.push(error) })
+    receiver.on('data', () => {
+      throw new Error('no')
+    })
     await post([data('A', 1), data('A', 2)])
     await turn()
     expect(told).toHaveLength(2)
-    expect(lines.join('\n')).toContain('onError')
+    expect(lines.join('\n')).toContain('an observer failed')
     expect(receiver.stats()).toMatchObject({ deadLettered: 2, lanes: 0 })
   })
 
   test('anything but a function is refused', () => {
     // @ts-expect-error: what a user without types can do
-    expect(() => scene().receiver.onError('nope')).toThrow(expect.objectContaining({ code: 'handler_invalid' }))
+    expect(() => scene().receiver.observe({ failed: 'nope' })).toThrow(
+      expect.objectContaining({ code: 'option_invalid' }),
+    )
   })
 })
 

@@ -93,18 +93,6 @@ describe('one lane per VIN', () => {
     await turn()
     expect(receiver.stats()).toMatchObject({ lanes: 0, running: 0, handled: 500, pending: { messages: 0, bytes: 0 } })
   })
-
-  test("order: 'none' handles messages of one VIN beside each other", async () => {
-    const { receiver, post } = scene({ order: 'none' })
-    const gate = gates()
-    receiver.on('data', ({ data: { Odometer } }) => gate.wait(String(Odometer)))
-    await post([data('A', 1), data('A', 2)])
-    await turn()
-    expect(gate.waiting).toEqual(['1', '2'])
-    gate.open('2')
-    await turn()
-    expect(receiver.stats()).toMatchObject({ handled: 1, running: 1 })
-  })
 })
 
 describe('concurrency', () => {

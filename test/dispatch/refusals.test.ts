@@ -57,6 +57,31 @@ describe('the log', () => {
     expect(lines[2]).toMatch(/^warn: 1 request refused in 10 s: body_not_json\. /)
   })
 
+  test('counts refused requests of fleethook doctor apart, and never reports them as lost messages', async () => {
+    const { lines, clock, receiver, post } = guarded()
+    const isTest: boolean[] = []
+    receiver.observe({ refused: (request) => void isTest.push(request.isTest) })
+    const probe = async (authorization: string, path: string): Promise<void> => {
+      const headers = { authorization, 'fleethook-test': '1' }
+      await receiver.fetch(new Request(`http://localhost${path}`, { method: 'POST', headers, body: 'no json' }))
+    }
+    await probe('wrong', '/')
+    await probe(secret, '/')
+    await probe(secret, '/somewhere')
+    expect(lines).toEqual([])
+    await clock.advance(10_000)
+    expect(lines).toEqual([
+      'warn: 3 requests refused in 10 s: test. They have the header `fleethook-test`, as the requests of `fleethook doctor` have. {"refused":{"test":3}}',
+    ])
+    await probe('wrong', '/')
+    await probe('wrong', '/')
+    await post('wrong', {})
+    await clock.advance(10_000)
+    expect(lines[1]).toMatch(/^warn: 3 requests refused in 10 s: secret_wrong 1, test 2\. The Authorization header/)
+    expect(receiver.stats()).toMatchObject({ refused: { test: 5, secret_wrong: 1 }, openGaps: 0 })
+    expect(isTest).toEqual([true, true, true, true, true, false])
+  })
+
   test('has the same hint as the answer when other code read the body', async () => {
     const lines: string[] = []
     const receiver = createReceiver({ secret, log: logInto(lines), clock: fakeClock() })
@@ -92,11 +117,12 @@ describe('the log', () => {
   })
 })
 
-describe('onRefused', () => {
+describe('an observer of refusals', () => {
   test('is called for each refused request, with the vehicles of the messages that were not kept', async () => {
     const { receiver, post } = guarded()
     const seen: RefusedRequest[] = []
-    receiver.on('state', () => new Promise(() => {})).onRefused((request) => void seen.push(request))
+    receiver.observe({ refused: (request) => void seen.push(request) })
+    receiver.on('state', () => new Promise(() => {}))
     await post('wrong', {})
     await post('wrong', {})
     await post(secret, [state('A', 'x'), state('B', 'x'), state('*B', 'x'), state('A', 'y')].slice(0, 2))
@@ -112,19 +138,20 @@ describe('onRefused', () => {
   test('may throw or reject: the answer stays, the others are called, and the log reports it', async () => {
     const { lines, receiver, post } = guarded()
     const seen: string[] = []
-    receiver
-      .onRefused(() => {
+    receiver.observe({
+      refused: () => {
         throw new Error('no')
-      })
-      .onRefused(() => Promise.reject(new Error('no')))
-      .onRefused(({ error }) => void seen.push(error))
+      },
+    })
+    receiver.observe({ refused: () => Promise.reject(new Error('no')) })
+    receiver.observe({ refused: ({ error }) => void seen.push(error) })
     expect(await post('wrong', {})).toBe(403)
     expect(seen).toEqual(['secret_wrong'])
     await new Promise((resolve) => queueMicrotask(() => resolve(undefined)))
-    expect(lines.join()).toContain('a handler given to onRefused failed')
+    expect(lines.join()).toContain('an observer failed')
   })
 
   test('takes a function', () => {
-    expect(() => scene().receiver.onRefused('no' as never)).toThrow('onRefused takes a function')
+    expect(() => scene().receiver.observe({ refused: 'no' as never })).toThrow('members are functions')
   })
 })

@@ -47,9 +47,10 @@ test('no log line contains a payload or the secret', async () => {
           retry: { attempts: 2, minMs: 0, maxMs: 0 },
           limits: { bodyBytes: 400 },
         },
-        onDeadLetter: () => failing[kind]?.(payload),
+        observe: { dead: () => failing[kind]?.(payload) },
       })
-      receiver.onError(() => failing[kind]?.(payload)).on(['*', 'malformed'], () => failing[kind]?.(payload))
+      receiver.observe({ failed: () => failing[kind]?.(payload) })
+      receiver.on(['*', 'malformed'], () => failing[kind]?.(payload))
       const body = JSON.stringify({ vin, createdAt: payload, data: { [payload]: payload, Odometer: payload } })
       for (const authorization of [secret, `Splunk ${secret}`, payload, `Bearer ${payload}`, undefined]) {
         await receiver.accept({ authorization, body: wellFormed ? body : `${body}${payload}` })

@@ -1,6 +1,6 @@
 import { Discard, FleethookError, Retry } from 'fleethook'
 import { describe, expect, test } from 'vitest'
-import { requestOf } from '../../src/dispatch/retry.ts'
+import { requestOf } from '../../src/core/retry.ts'
 import { turn } from './fake-clock.ts'
 import { data, scene } from './scene.ts'
 
@@ -9,8 +9,8 @@ describe('Retry', () => {
     const { receiver, post, clock, lines } = scene({ retry: { attempts: 2 } })
     const told: unknown[] = []
     const runs: unknown[] = []
+    receiver.observe({ failed: (error) => void told.push(error) })
     receiver
-      .onError((error) => void told.push(error))
       .on('data', (_, { delivery }) => {
         runs.push(delivery.attempt)
         throw new Retry(60_000)
@@ -67,8 +67,8 @@ describe('Discard', () => {
     const { receiver, post, clock, lines } = scene()
     const runs: unknown[] = []
     const told: unknown[] = []
+    receiver.observe({ failed: (error) => void told.push(error) })
     receiver
-      .onError((error) => void told.push(error))
       .on('data', async () => {
         runs.push('one')
         throw new Discard('older than a week')

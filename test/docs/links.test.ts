@@ -1,6 +1,7 @@
 import { existsSync, globSync, readdirSync, readFileSync, statSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { basename, dirname, join, relative } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { filesWithOwner, withOwner } from '../../scripts/owner.ts'
 
 const pages = globSync(['*.md', 'docs/**/*.md', 'bench/*.md', 'examples/*/README.md'], {
   exclude: (path) => path.includes('node_modules'),
@@ -30,9 +31,15 @@ function isBroken(page: string, path: string, anchor: string): boolean {
   return anchor !== '' && (statSync(target).isDirectory() || !anchorsOf(target).has(anchor))
 }
 
+/** Addresses of this repository: pages that the package contains link to pages that it does not. */
+const ownAddress =
+  /https:\/\/(?:github\.com\/[^/\s]+\/fleethook\/(?:blob|tree)|raw\.githubusercontent\.com\/[^/\s]+\/fleethook)\/main\//g
+
 /** The links of a page to other pages, `[text](path#anchor)`, each with its path and its anchor. */
 const linksOf = (page: string): readonly RegExpExecArray[] => [
-  ...withoutCode(readFileSync(page, 'utf8')).matchAll(/\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)/g),
+  ...withoutCode(readFileSync(page, 'utf8'))
+    .replaceAll(ownAddress, `${relative(dirname(page), '.') || '.'}/`)
+    .matchAll(/\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)/g),
 ]
 
 test.each(pages)('every link of %s leads somewhere', (page) => {
@@ -41,31 +48,38 @@ test.each(pages)('every link of %s leads somewhere', (page) => {
   expect(broken).toEqual([])
 })
 
-describe('the registry shows README.md with its links resolved against the repository', () => {
-  const manifest: { repository?: { url?: string } } = JSON.parse(readFileSync('package.json', 'utf8'))
+describe('README.md is also a page of the registry and of the installed package', () => {
+  const text = withoutCode(readFileSync('README.md', 'utf8'))
 
-  test('the manifest names the repository', () => {
-    expect(manifest.repository?.url).toMatch(/^git\+https:\/\/[^/]+\/[^/]+\/[^/]+\.git$/)
+  test('its links are absolute', () => {
+    const links = [...text.matchAll(/\]\(([^)]*)\)/g)].map(([, link = '']) => link)
+    expect(links.length).toBeGreaterThan(10)
+    expect(links.filter((link) => !/^(https:\/\/|#)/.test(link))).toEqual([])
   })
 
-  test('every link of README.md leads to a file of the repository', () => {
-    const paths = linksOf('README.md')
-      .map(([, path = '']) => path)
-      .filter((path) => path !== '')
-    expect(paths.length).toBeGreaterThan(10)
-    const outside = (path: string): boolean => path.startsWith('/') || path.split('/').includes('..')
-    const ignored = new Set(
-      readFileSync('.gitignore', 'utf8')
-        .split('\n')
-        .map((line) => line.replaceAll('/', '')),
-    )
-    expect(paths.filter((path) => outside(path) || ignored.has(path.split('/')[0] ?? ''))).toEqual([])
-  })
-
-  test('README.md has no HTML links, which the registry resolves in another way, and its only image is the chart', () => {
-    const text = withoutCode(readFileSync('README.md', 'utf8'))
+  test('it has no HTML links, and its only image is the chart', () => {
     expect(text).not.toMatch(/<(a|img)\b/)
-    expect([...text.matchAll(/!\[[^\]]*\]\(([^)]*)\)/g)].map(([, path]) => path)).toEqual(['bench/chart.svg'])
-    expect(existsSync('bench/chart.svg')).toBe(true)
+    expect([...text.matchAll(/!\[[^\]]*\]\(([^)]*)\)/g)].map(([, path]) => path)).toEqual([
+      'https://raw.githubusercontent.com/OWNER/fleethook/main/bench/chart.svg',
+    ])
   })
+})
+
+test('one script sets the owner everywhere: in every address of the repository, and in CODEOWNERS', () => {
+  const addresses =
+    /(?<=(?:github|raw\.githubusercontent)\.com\/)[^/\s"]+(?=\/fleethook\b)|(?<=^\* @)\S+$|\bOWNER\b(?!')/gm
+  const texts = globSync(
+    ['*.{md,json}', '.github/CODEOWNERS', '{docs,src,adapters,examples,.github}/**/*.{md,json,ts,yml}'],
+    {
+      exclude: (path) => /node_modules|generated/.test(path),
+    },
+  )
+  const found = texts.filter((path) => readFileSync(path, 'utf8').search(addresses) !== -1)
+  expect(found.toSorted()).toEqual(filesWithOwner.filter((path) => found.includes(path)).toSorted())
+  const owners = filesWithOwner.flatMap((path) =>
+    [...withOwner(readFileSync(path, 'utf8'), 'some-fleet').matchAll(addresses)].map(([owner]) => owner),
+  )
+  expect(owners.length).toBeGreaterThan(30)
+  expect(new Set(owners)).toEqual(new Set(['some-fleet']))
+  expect(() => withOwner('', 'not an owner')).toThrow('cannot be an owner')
 })

@@ -40,7 +40,7 @@ test('the vehicle’s own time follows the time of handling when they differ', (
 })
 
 test('the line has at most 100 columns, and the number of fields that do not fit', () => {
-  const data = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`Field${index}`, index]))
+  const data = Object.fromEntries(Array.from({ length: 2_000 }, (_, index) => [`Field${index}`, index]))
   const line = summarize(event({ data }), now)
   expect(line.length).toBeLessThanOrEqual(100)
   expect(line).toMatch(/Field0 0, Field1 1, .*, \+\d+$/)
@@ -51,7 +51,7 @@ test('the line has at most 100 columns, and the number of fields that do not fit
 })
 
 test('control characters are escaped wherever they are', () => {
-  const line = summarize(event({ vin: 'a\u001b[2Jb', data: { 'c\nd': 'e\u202ef' } }), now)
+  const line = summarize(event({ data: { 'a\u001b[2Jb': 1, 'c\nd': 'e\u202ef' } }), now)
   expect(line).toContain('a\\u001b[2Jb')
   expect(line).toContain('c\\u000ad e\\u202ef')
 })

@@ -1,3 +1,5 @@
+import { createReceiver, type Handler, type Receiver } from 'fleethook'
+import type { VehicleView } from 'fleethook/when'
 import {
   createNormalizer,
   normalize,
@@ -102,4 +104,62 @@ test('the union is narrowed by topic', () => {
 test('a normalizer without fields of the user’s own yields the built-in types', () => {
   expectTypeOf(createNormalizer().normalize({})).toEqualTypeOf<WireEvent>()
   expectTypeOf(normalize('[]')).toEqualTypeOf<WireEvent[]>()
+})
+
+describe('a receiver with bindings and own fields', () => {
+  interface Env {
+    readonly WEBHOOK_SECRET: string
+  }
+  const secret = 'a-long-random-value'
+  const fields = { Mood: { enum: ['Good', 'Bad'] } } as const
+  type Mood = 'Good' | 'Bad' | null | undefined
+
+  test('infers both from its options', () => {
+    createReceiver({ secret: (env: Env) => env.WEBHOOK_SECRET, fields: { Mood: { enum: ['Good', 'Bad'] } } })
+      .on('data', (event, { env, vehicle }) => {
+        expectTypeOf(env).toEqualTypeOf<Env>()
+        expectTypeOf(event.data.Mood).toEqualTypeOf<Mood>()
+        expectTypeOf(event.data.BatteryLevel).toEqualTypeOf<number | null | undefined>()
+        expectTypeOf(vehicle?.value('Mood')).toEqualTypeOf<Mood>()
+      })
+      .batch('data', { size: 2, withinMs: 1 }, (events, { env, vehicles }) => {
+        expectTypeOf(env).toEqualTypeOf<Env>()
+        expectTypeOf(events[0]?.data.Mood).toEqualTypeOf<Mood>()
+        expectTypeOf(vehicles[0]?.value('Mood')).toEqualTypeOf<Mood>()
+      })
+  })
+
+  test('takes both as type arguments, and its own fields are not lost when the second is missing', () => {
+    createReceiver<Env>({ secret }).on('data', (_event, { env }) => expectTypeOf(env).toEqualTypeOf<Env>())
+    createReceiver<Env, typeof fields>({ secret, fields }).on('data', (event, { env }) => {
+      expectTypeOf(env).toEqualTypeOf<Env>()
+      expectTypeOf(event.data.Mood).toEqualTypeOf<Mood>()
+    })
+    // @ts-expect-error: the second type argument is missing
+    createReceiver<Env>({ secret, fields })
+    // @ts-expect-error: not the bindings, but the type of Hono that has them
+    createReceiver<{ Bindings: Env }>({ secret })
+  })
+
+  test('takes a handler of the built-in catalogue, unless a field has another type there', () => {
+    const onData: Handler<'data'> = (event, { vehicle }) => [event.data.BatteryLevel, vehicle?.value('BatteryLevel')]
+    createReceiver({ secret, fields })
+      .on('data', onData)
+      .batch('data', { size: 2, withinMs: 1 }, () => {})
+    const other = createReceiver({ secret, fields: { BatteryLevel: 'string' } })
+    // @ts-expect-error: its level is text
+    other.on('data', onData)
+    expectTypeOf(createReceiver({ secret, fields })).toExtend<Receiver>()
+    expectTypeOf<VehicleView>().not.toExtend<VehicleView<typeof fields>>()
+  })
+
+  test('takes no topic that does not exist, one or several', () => {
+    const receiver = createReceiver({ secret: false })
+    // @ts-expect-error: data
+    expect(() => receiver.on('dta', () => {})).toThrow('There is no topic "dta"')
+    // @ts-expect-error: data
+    expect(() => receiver.on(['state', 'dta'], () => {})).toThrow('There is no topic "dta"')
+    // @ts-expect-error: data
+    expect(() => receiver.batch('dta', { size: 2, withinMs: 1 }, () => {})).toThrow('There is no topic "dta"')
+  })
 })

@@ -2,11 +2,11 @@ import type { ViteUserConfig } from 'vitest/config'
 import { formVariable } from '../form.ts'
 import base, { patience, setup } from '../vitest.config.ts'
 
-/** `npm run test:faults`: one file at a time, because the files measure, and each takes the time that it needs. */
+/** `npm run test:faults`, the long form of every test that has one: one file at a time, because the files measure, and each takes the time that it needs. */
 const config: ViteUserConfig = {
   ...base,
   test: {
-    include: ['test/{faults,fuzz,kafka}/**/*.test.ts'],
+    include: ['test/{faults,fuzz,inbox,kafka,vehicles,when}/**/*.test.ts'],
     env: { [formVariable]: 'long' },
     fileParallelism: false,
     testTimeout: 3_600_000,

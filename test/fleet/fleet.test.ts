@@ -68,11 +68,6 @@ describe('the stream of a fleet', () => {
     for (const [index, { at }] of long.entries()) expect(at).toBeGreaterThanOrEqual(long[index - 1]?.at ?? startAt)
   })
 
-  test('has every topic', () => {
-    const topics = new Set(long.map(({ event }) => event.topic))
-    expect(topics).toEqual(new Set(['alerts', 'connectivity', 'data', 'errors', 'state', 'vehicle_data']))
-  })
-
   test('has every topic in the first thousand messages of the command line’s default seed', () => {
     const topics = new Set(take(1_000, { vins: 25, seed: 1 }).map(({ event }) => event.topic))
     expect(topics.size).toBe(6)
@@ -98,20 +93,8 @@ describe('the VINs of a fleet', () => {
     }
   })
 
-  test('have the model in the fourth character', () => {
-    expect([0, 1, 2, 3, 4].map((index) => syntheticVin(index)[3])).toEqual(['3', 'Y', 'S', 'X', '3'])
-  })
-
-  test('begin with a character that no region of the world has', () => {
-    expect(syntheticVin(1)[0]).toBe('0')
-  })
-
   test('are all different', () => {
     expect(new Set(Array.from({ length: 5_000 }, (_, index) => syntheticVin(index))).size).toBe(5_000)
-  })
-
-  test('check digits are those of the regulation: X stands for ten', () => {
-    expect(checkDigit('1M8GDM9A0KP042788')).toBe('X')
   })
 })
 
@@ -144,34 +127,6 @@ describe('a simulated vehicle', () => {
     },
   )
 
-  test('charges up to its limit only', () => {
-    for (const vin of vins) {
-      const life = lifeOf(vin)
-      const [limit = 0] = numbers(life, 'ChargeLimitSoc')
-      const socs = numbers(life, 'Soc')
-      expect(Math.max(...socs)).toBeLessThanOrEqual(Math.max(limit, socs[0] ?? 0))
-    }
-  })
-
-  test('uses 150 to 350 Wh per mile on a trip', () => {
-    const perMile = vins.flatMap((vin) => {
-      const life = lifeOf(vin)
-      const trip = life.slice(
-        life.findIndex(({ event }) => dataOf(event)['Gear'] === 'D'),
-        life.findIndex(({ event }, index) => index > 20 && dataOf(event)['Gear'] === 'P'),
-      )
-      const kwh = numbers(trip, 'EnergyRemaining')
-      const miles = numbers(trip, 'Odometer')
-      const driven = (miles.at(-1) ?? 0) - (miles[0] ?? 0)
-      return driven > 8 ? [(1_000 * ((kwh[0] ?? 0) - (kwh.at(-1) ?? 0))) / driven] : []
-    })
-    expect(perMile.length).toBeGreaterThan(3)
-    for (const wh of perMile) {
-      expect(wh).toBeGreaterThan(150)
-      expect(wh).toBeLessThan(350)
-    }
-  })
-
   test('moves as far as its speed allows, and never jumps', () => {
     const steps = vins.flatMap((vin) => stepsOf(lifeOf(vin)))
     // Some firmware writes whole seconds, and the speed can change between two messages.
@@ -179,41 +134,6 @@ describe('a simulated vehicle', () => {
     expect(steps.length).toBeGreaterThan(1_000)
     expect(steps.filter(({ moved, slowest }) => moved < slowest - slack(slowest))).toEqual([])
     expect(steps.filter(({ moved, fastest }) => moved > fastest + slack(fastest))).toEqual([])
-  })
-
-  test('drives to its destination and then home', () => {
-    const homeAgain = vins.filter((vin) => {
-      const states = lifeOf(vin).map(({ event }) => dataOf(event)['LocatedAtHome'])
-      return states.includes(false) && states.lastIndexOf(true) > states.indexOf(false)
-    })
-    expect(homeAgain.length).toBeGreaterThan(10)
-  })
-
-  test('is in D or R only with its doors closed and its belt buckled', () => {
-    const moments = vins.flatMap((vin) => {
-      let open = false
-      let buckled = false
-      let gear = 'P'
-      return lifeOf(vin).map(({ event }) => {
-        const { DoorState: doors, DriverSeatBelt: belt, Gear: said } = dataOf(event)
-        if (doors !== undefined) open = /Driver|true/.test(JSON.stringify(doors))
-        if (belt !== undefined) buckled = JSON.stringify(belt).includes('true')
-        if (typeof said === 'string') gear = said
-        return { vin, createdAt: event.createdAt, gear, open, buckled }
-      })
-    })
-    const driving = moments.filter(({ gear }) => gear === 'D' || gear === 'R')
-    expect(driving.length).toBeGreaterThan(1_000)
-    expect(driving.filter(({ open, buckled }) => open || !buckled)).toEqual([])
-    expect(moments.some(({ gear, open }) => gear === 'P' && open)).toBe(true)
-  })
-
-  test('warms its tires while it drives', () => {
-    const warmed = vins.filter((vin) => {
-      const bars = numbers(lifeOf(vin), 'TpmsPressureFl')
-      return Math.max(...bars) - Math.min(...bars) >= 0.04
-    })
-    expect(warmed.length).toBeGreaterThan(10)
   })
 
   test('sends nothing while it is asleep', () => {

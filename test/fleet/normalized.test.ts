@@ -1,6 +1,5 @@
 import { normalize } from 'fleethook/normalize'
 import { expect, test } from 'vitest'
-import { builtInFields } from '../../src/events/fields.ts'
 import type { Format, WireEvent } from '../../src/events/event.ts'
 import { createFleet } from '../../src/service/fleet/fleet.ts'
 import { type SimulatedMessage, wireMessage } from '../../src/service/fleet/messages.ts'
@@ -48,31 +47,6 @@ test('the three formats of a message have one id', () => {
     .slice(0, 3_000)
     .filter((message) => new Set(formats.map((format) => normalized(message, format).id)).size !== 1)
   expect(torn).toEqual([])
-})
-
-test('a simulated fleet sends only fields of the catalogue, and text is read as the type of its field', () => {
-  const catalogue = new Map<string, unknown>(Object.entries(builtInFields))
-  const types = new Map<string, Set<string>>()
-  for (const message of messages) {
-    const event = normalized(message, 'service')
-    if (event.topic !== 'data') continue
-    for (const [field, value] of Object.entries(event.data)) {
-      // The public sources contradict each other on this field, so it is passed on as it came.
-      if (value === null || catalogue.get(field) === 'any') continue
-      types.set(field, (types.get(field) ?? new Set()).add(typeof value))
-    }
-  }
-  expect(types.size).toBeGreaterThan(50)
-  expect([...types.keys()].filter((field) => !catalogue.has(field))).toEqual([])
-  expect([...types].filter(([, seen]) => seen.size !== 1)).toEqual([])
-})
-
-test("the maker's messages have the recorded size: a median of about 150 bytes", () => {
-  const bytes = messages
-    .map(({ event }) => JSON.stringify(wireMessage(event, 'vehicle_maker')).length)
-    .toSorted((a, b) => a - b)
-  expect(bytes[bytes.length >> 1]).toBeGreaterThan(120)
-  expect(bytes[bytes.length >> 1]).toBeLessThan(190)
 })
 
 const shapesOf = (firmware: 'today' | 'old', format: Format): ReadonlyMap<string, Set<string>> => {

@@ -19,6 +19,8 @@ const table: Readonly<Record<string, readonly [status: number, code: number]>> =
   path_unknown: [404, 404],
   inbox_full: [503, 9],
   inbox_unavailable: [503, 9],
+  not_handled: [500, 8],
+  not_handled_in_time: [503, 9],
   draining: [503, 23],
 }
 

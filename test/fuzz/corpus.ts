@@ -78,7 +78,7 @@ export const names: readonly string[] = [
   ...['latitude', 'longitude', 'hour', 'minute', 'second', 'DriverFront', 'driver_front', 'frontLeft', 'front_left'],
   ...['__proto__', 'constructor', 'prototype', 'toString', 'hasOwnProperty', 'toJSON', 'then', 'length', 'valueOf', ''],
   ...['0', '-1', '179', '4294967295', '1e3', '*unknown', '*gap', 'é', '\ud800', '\0', '\ufeff', 'createdAtMissing'],
-  ...['conflated', 'meta', 'raw', 'topic', 'id', 'at', 'receivedAt', 'format', 'undecoded', 'reason', 'from', 'to'],
+  ...['meta', 'raw', 'topic', 'id', 'at', 'receivedAt', 'format', 'undecoded', 'reason', 'from', 'to'],
   ...Object.keys(builtInFields),
 ]
 

@@ -1,5 +1,7 @@
 const times = (count: number, part: (number: number) => string): string =>
   Array.from({ length: count }, (_, number) => part(number)).join()
+/** More fields than a message may have, so that both sizes take the same way. */
+const beyond = (size: number): number => Math.max(2_001, size)
 const data = (value: string): string => `{"vin":"A","createdAt":"2024-02-24T04:58:44Z","data":${value}}`
 const field = (name: string, text: string): string => data(`{"${name}":"${text}"}`)
 const state = '{"vin":"A","state":"online"}'
@@ -16,9 +18,9 @@ export const growing: Readonly<Record<string, (size: number) => string>> = {
   'many numeric fields': (size) => data(`{${times(size, (number) => `"${number}":1`)}}`),
   'one field many times': (size) => data(`{${times(size, () => '"Soc":1')}}`),
   'many keys of the maker': (size) =>
-    data(`[${times(size, (number) => `{"key":"f${number}","value":{"longValue":"1"}}`)}]`),
+    data(`[${times(beyond(size), (number) => `{"key":"f${number}","value":{"longValue":"1"}}`)}]`),
   'one key of the maker many times': (size) =>
-    data(`[${times(size, () => '{"key":"Soc","value":{"longValue":"1"}}')}]`),
+    data(`[${times(beyond(size), () => '{"key":"Soc","value":{"longValue":"1"}}')}]`),
   'many wrappers of one value': (size) => data(`{"Soc":{${times(size, (number) => `"x${number}Value":1`)}}}`),
   'a list of alerts': (size) => `{"vin":"A","alerts":[${times(size, () => '{"name":"x"}')}]}`,
   'alerts by name': (size) => `{"vin":"A","alerts":{${times(size, (number) => `"x${number}":{}`)}}}`,

@@ -35,7 +35,7 @@ interface Growth {
  * the result seems steep, and takes the smallest one. Times below a twentieth of a millisecond do not count, because
  * they show the clock.
  */
-function growthOf(run: (text: string) => void, textOf: (size: number) => string, looks = 10): Growth {
+function growthOf(run: (text: string) => void, textOf: (size: number) => string, looks = 40): Growth {
   const [text, fourfold] = [textOf(size), textOf(4 * size)]
   run(text)
   let ms = Number.POSITIVE_INFINITY

@@ -49,15 +49,17 @@ describe('what is in src/ runs anywhere', () => {
 })
 
 /** The folders of src/ in the order of imports: a file may import from its own folder and from those before it. */
-const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'vehicles', 'dispatch', 'receiver', 'backend']
+const order = ['base', 'hosting', 'events', 'http', 'wire', 'inbox', 'vehicles', 'core', 'parts', 'receiver', 'backend']
 /** Beside the path of a message: folders that build on all of it. */
 const beside = ['when', 'operator', 'inspector', 'service/client', 'service/fleet', 'service/sandbox', 'testing']
 const entries = [
   'client',
+  'extend',
   'index',
   'inspector',
   'metrics',
   'normalize',
+  'once',
   'operator',
   'otel',
   'receiver',
@@ -116,7 +118,7 @@ describe('imports point one way', () => {
       ['d', ['a']],
     ])
     expect(cycles(seeded)).toEqual([['a', 'b', 'c']])
-    expect(levelOf('src/dispatch/lanes.ts')).toBeGreaterThan(levelOf('src/wire/split.ts'))
+    expect(levelOf('src/core/lanes.ts')).toBeGreaterThan(levelOf('src/wire/split.ts'))
   })
 })
 

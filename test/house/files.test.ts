@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
+import { runtimePackages } from '../../scripts/runtimes.ts'
 import { filesUnder, root } from './project.ts'
 
 const read = (path: string): string => readFileSync(`${root}${path}`, 'utf8')
@@ -11,6 +12,7 @@ const texts = filesUnder('').filter((path) =>
 test('the top level holds these files and folders, and nothing else', () => {
   const house = [
     ...['src', 'adapters', 'test', 'examples', 'docs', 'bench', 'scripts', '.ci', '.github', '.gitignore', '.npmrc'],
+    ...['.changeset', '.devcontainer', '.editorconfig', '.nvmrc'],
     ...['package.json', 'package-lock.json', 'tsconfig.json', 'jsr.json'],
     ...['README.md', 'LICENSE', 'CHANGELOG.md', 'CONTRIBUTING.md', 'CONTEXT.md', 'SECURITY.md'],
   ]
@@ -24,6 +26,30 @@ test('the top level holds these files and folders, and nothing else', () => {
 
 test('no file name says utils, helpers, common or misc', () => {
   expect(filesUnder('').filter((path) => /\b(utils?|helpers?|common|misc)\b/i.test(path))).toEqual([])
+})
+
+describe('the lock', () => {
+  const runtimes = 'scripts/runtimes/package-lock.json'
+  const packagesOf = (path: string): Readonly<Record<string, object>> => JSON.parse(read(path)).packages
+
+  test.each(['package-lock.json', runtimes])('%s has the hash of every package, and no address', (path) => {
+    const installed = Object.entries(packagesOf(path)).filter(([name]) => name !== '')
+    expect(installed.length).toBeGreaterThan(0)
+    for (const [name, locked] of installed) {
+      expect({ name, ...locked }).toHaveProperty('integrity', expect.stringMatching(/^sha512-/))
+      expect({ name, ...locked }).not.toHaveProperty('resolved')
+    }
+  })
+
+  test('of the test runtimes has the versions that are installed', () => {
+    const versions = Object.entries(runtimePackages).map(([name, version]) => [name, version.replace(/^npm:.*@/, '')])
+    const locked = packagesOf(runtimes)
+    const found = versions.map(([name]) => [
+      name,
+      Object.entries(locked[`node_modules/${name}`] ?? {}).find(([key]) => key === 'version')?.[1],
+    ])
+    expect(found).toEqual(versions)
+  })
 })
 
 describe('no text', () => {

@@ -1,5 +1,13 @@
 import { Buffer } from 'node:buffer'
-import { createReceiver, type FleetEvent, type MalformedBody, type Receiver, type ReceiverOptions } from 'fleethook'
+import { gzipSync } from 'node:zlib'
+import {
+  createReceiver,
+  type FleetEvent,
+  type GivenMessage,
+  type MalformedBody,
+  type Receiver,
+  type ReceiverOptions,
+} from 'fleethook'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { describe, expect, test } from 'vitest'
@@ -150,7 +158,7 @@ describe('An authentic body that cannot be parsed is handed, bounded, to `on(mal
     const topics: string[] = []
     const receiver = createReceiver({ secret, log: remember() }).on('*', ({ topic }) => void topics.push(topic))
     const errors: unknown[] = []
-    receiver.onError((error) => void errors.push(error))
+    receiver.observe({ failed: (error) => void errors.push(error) })
     await receiver.accept({ authorization: secret, body: 'hello' })
     await receiver.drain()
     expect(errors).toEqual([])
@@ -250,7 +258,7 @@ describe('A body with the right secret that cannot be read is a gap', () => {
     const watching = watched({ limits })
     expect(await ask(watching, posted, path, { 'fleethook-test': '1' })).toMatchObject({ error })
     expect((await watching.handled()).filter(({ topic }) => topic === 'gap')).toEqual([])
-    expect(watching.receiver.stats()).toMatchObject({ refused: { [error]: 1 }, openGaps: 0 })
+    expect(watching.receiver.stats()).toMatchObject({ refused: { test: 1 }, openGaps: 0 })
   })
 })
 
@@ -404,5 +412,49 @@ describe('A body that somebody else parsed before', () => {
     for (const body of [bytes, bytes.buffer, new DataView(bytes.buffer), Buffer.from(bytes), shared]) {
       expect(await accept(watched(), body)).toMatchObject({ status: 200 })
     }
+  })
+})
+
+describe('The headers that a host passes to accept()', () => {
+  const body = state('0FLEETV14T0000004')
+  const receiver = createReceiver({ secret, log: remember() })
+  const status = async (message: GivenMessage): Promise<number> => (await receiver.accept(message)).status
+
+  test.each([
+    ['as Node has them', { authorization: secret, 'set-cookie': ['a', 'b'], host: undefined }],
+    ['in capitals', { Authorization: secret }],
+    ['in a Headers', new Headers({ authorization: secret })],
+    ['in lists', { AUTHORIZATION: [secret] }],
+  ])('count %s', async (_how, headers) => {
+    expect(await status({ headers, body })).toBe(200)
+  })
+
+  test('that are missing, or there twice, are refused as over HTTP', async () => {
+    for (const headers of [{}, null, undefined]) expect(await status({ headers, body })).toBe(401)
+    for (const headers of [{ authorization: [secret, secret] }, { authorization: secret, Authorization: secret }])
+      expect((await receiver.accept({ headers, body })).body).toContain('two Authorization headers')
+  })
+
+  test('say how bytes are encoded, and count nothing for a body that the host has parsed', async () => {
+    const headers = { Authorization: secret, 'Content-Encoding': 'gzip' }
+    expect(await status({ headers, body: gzipSync(body) })).toBe(200)
+    expect(await status({ headers, body })).toBe(200)
+    expect(await status({ headers, body: object(body) })).toBe(200)
+  })
+
+  test('show observers the names of a test message', async () => {
+    const seen: unknown[] = []
+    const watching = createReceiver({
+      secret,
+      observe: { tested: ({ headers, encoding }) => seen.push(headers, encoding) },
+    })
+    const headers = { Authorization: secret, 'Fleethook-Test': '1' }
+    await watching.accept({ headers, body: { fleethook: { test: 'x' } } })
+    await watching.accept({ headers: { 'Fleethook-Test': '1' }, body })
+    expect(seen[0]).toEqual([
+      { name: 'authorization', length: secret.length },
+      { name: 'fleethook-test', length: 1 },
+    ])
+    expect([seen[1], watching.stats().refused]).toEqual(['identity', expect.objectContaining({ test: 1 })])
   })
 })

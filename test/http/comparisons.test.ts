@@ -1,10 +1,10 @@
-import timingSafeEqual from 'timing-safe-equal'
+import timingSafeEqual from '#timing-safe-equal'
 import { createReceiver } from 'fleethook'
 import { beforeEach, expect, test, vi } from 'vitest'
 import { remember } from './ways.ts'
 
 // The library itself, counted.
-vi.mock('timing-safe-equal', async (original) => {
+vi.mock('#timing-safe-equal', async (original) => {
   const { default: real }: { default: typeof timingSafeEqual } = await original()
   return { default: vi.fn<typeof timingSafeEqual>(real) }
 })

@@ -76,7 +76,6 @@ describe('A bad option names the option, what was given and what to do', () => {
     [{ concurrency: Number.NaN }, '`concurrency`', 'NaN', 'a whole number'],
     [{ concurrency: 5n }, '`concurrency`', '5', 'a whole number'],
     [{ concurrency: null }, '`concurrency`', 'null', 'a whole number'],
-    [{ order: 'none ' }, '`order`', "'none '", "'vin' or 'none'"],
     [{ retry: 5 }, '`retry`', '5', 'attempts, minMs, maxMs'],
     [{ retry: { attempts: 0 } }, '`retry.attempts`', '0', 'from 1 up'],
     [{ retry: { minMs: -1 } }, '`retry.minMs`', '-1', 'milliseconds'],
@@ -88,10 +87,12 @@ describe('A bad option names the option, what was given and what to do', () => {
     [{ limits: 1000 }, '`limits`', '1000', 'bodyBytes, pendingMessages, pendingBytes'],
     [{ limits: { bodyBytes: '1mb' } }, '`limits.bodyBytes`', "'1mb'", 'a whole number'],
     [{ limits: { bodybytes: 5 } }, '`limits.bodybytes`', 'no option', 'bodyBytes, pendingMessages, pendingBytes'],
-    [{ overflow: 'drop' }, '`overflow`', "'drop'", "'refuse' or 'conflate'"],
+    [{ overflow: 'drop' }, '`overflow`', 'no option', 'limits'],
     [{ log: () => {} }, '`log`', 'a function', 'debug, info, warn, error'],
     [{ log: { warn: () => {} } }, '`log`', 'an object', 'debug, info, warn, error'],
-    [{ onDeadLetter: true }, '`onDeadLetter`', 'true', 'a function'],
+    [{ onDeadLetter: () => {} }, '`onDeadLetter`', 'no option', 'observe'],
+    [{ basePath: 'telemetry' }, '`basePath`', "'telemetry'", 'begins with /'],
+    [{ basePath: '/telemetry?x' }, '`basePath`', "'/telemetry?x'", 'begins with /'],
     [{ clock: {} }, '`clock`', 'an object', 'now, after'],
     [{ secrets: [plain] }, '`secrets`', 'no option', 'secret, format'],
     [{ timeout: 5 }, '`timeout`', 'no option', 'timeoutMs'],
@@ -106,10 +107,8 @@ describe('A bad option names the option, what was given and what to do', () => {
   })
 
   test('an option that is undefined counts as left out', () => {
-    const names = ['format', 'decode', 'fields', 'inbox', 'ack', 'concurrency', 'order', 'retry', 'timeoutMs', 'limits']
-    const options = Object.fromEntries(
-      [...names, 'overflow', 'log', 'onDeadLetter', 'clock'].map((name) => [name, undefined]),
-    )
+    const names = ['format', 'decode', 'fields', 'inbox', 'ack', 'concurrency', 'retry', 'timeoutMs', 'limits']
+    const options = Object.fromEntries([...names, 'log', 'observe', 'clock'].map((name) => [name, undefined]))
     expect(createReceiver({ ...options, secret: plain }).ack).toBe('received')
     expect(createReceiver({ secret: plain, retry: {}, limits: {} }).ack).toBe('received')
   })

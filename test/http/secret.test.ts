@@ -1,4 +1,5 @@
 import { createReceiver, type ReceiverOptions } from 'fleethook'
+import { metricsText } from 'fleethook/metrics'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { remember } from './ways.ts'
@@ -148,6 +149,20 @@ describe('Compared with what the service sends', () => {
 })
 
 describe('A list of secrets (rotation)', () => {
+  test('is counted by place, so that it shows when nobody uses the old one any more', async () => {
+    const receivers = [[plain, own], () => [plain, own]].map((secret) => createReceiver({ secret, log: remember() }))
+    for (const receiver of receivers) {
+      expect(receiver.stats().secrets).toEqual(receiver === receivers[0] ? [0, 0] : [])
+      for (const authorization of [own, plain, own, `Splunk ${plain}`, 'wrong', undefined, own]) {
+        await receiver.accept({ authorization, body: state })
+      }
+      expect(receiver.stats().secrets).toEqual([2, 3])
+      expect(metricsText(receiver)).toContain('fleethook_requests_authorized_total{fleethook_secret_index="1"} 3\n')
+    }
+    expect(createReceiver({ secret: plain }).stats().secrets).toEqual([0])
+    expect(createReceiver({ secret: false }).stats().secrets).toEqual([])
+  })
+
   test.each([
     ['old', 200],
     ['Splunk old', 200],
@@ -167,7 +182,7 @@ describe('A function of `env`', () => {
 
   test('is called for every request with the env of the runtime, and may be asynchronous', async () => {
     const seen: unknown[] = []
-    const receiver = createReceiver<{ Bindings: { readonly KEY: string } }>({
+    const receiver = createReceiver<{ readonly KEY: string }>({
       secret: async (env) => {
         seen.push(env)
         return env.KEY

@@ -118,6 +118,51 @@ describe.each(Object.entries(readers))('With %s', (_reader, servedOf) => {
       socket.destroy()
     })
 
+    test.each([
+      ['over the limit in its declared length', [auth, 'Content-Length: 200000'], 413],
+      ['over the limit in chunks', [auth, 'Transfer-Encoding: chunked'], 413],
+      ['over the limit after inflating', [auth, 'Content-Length: 200000', 'Content-Encoding: gzip'], 413],
+      ['with a wrong secret', ['Authorization: wrong', 'Content-Length: 200000'], 403],
+      ['with an unknown encoding', [auth, 'Content-Length: 200000', 'Content-Encoding: br'], 415],
+    ] as const)(
+      'a request %s that has not come whole is the last of its connection',
+      async (_case, headers, status) => {
+        const { send, until, closed, received, socket } = await rawConnection(server.port)
+        const chunked = headers.some((line) => line.includes('chunked'))
+        const body = gzipSync(randomBytes(240_000), { level: 1 }).subarray(0, 200_000)
+        await send(head(...headers))
+        if (chunked) await send(`${body.length.toString(16)}\r\n`)
+        await send(body.subarray(0, 160_000))
+        expect(await until('"hint"')).toMatch(new RegExp(`^HTTP/1\\.1 ${status} .*\r\nconnection: close\r\n`, 'is'))
+        // The sender goes on as if nothing had happened.
+        const rest = [
+          body.subarray(160_000),
+          chunked ? '\r\n0\r\n\r\n' : '',
+          head(auth, `Content-Length: ${state.length}`),
+          state,
+        ]
+        for (const part of rest) await send(part).catch(() => {})
+        await closed
+        expect(received().match(/HTTP\/1\.1/g)).toHaveLength(1)
+        expect(receiver.stats().received).toBe(0)
+        socket.destroy()
+      },
+    )
+
+    test.each([
+      ['over the limit after inflating', [auth, 'Content-Encoding: gzip'], gzipSync(Buffer.alloc(1_048_576)), 413],
+      ['with a wrong secret', ['Authorization: wrong'], Buffer.alloc(1_000), 403],
+      ['of an unknown encoding', [auth, 'Content-Encoding: br'], Buffer.alloc(1_000), 415],
+      ['with broken gzip', [auth, 'Content-Encoding: gzip'], Buffer.alloc(1_000), 400],
+    ] as const)('the next message is taken behind a whole request %s', async (_case, headers, body, status) => {
+      const { send, until, socket } = await rawConnection(server.port)
+      await send(Buffer.concat([Buffer.from(head(...headers, `Content-Length: ${body.length}`)), body]))
+      expect(await until('"hint"')).toMatch(new RegExp(`^HTTP/1\\.1 ${status} (?!.*connection: close)`, 'is'))
+      await send(`${head(auth, `Content-Length: ${state.length}`)}${state}`)
+      expect(await until('"Success"')).toContain('HTTP/1.1 200')
+      socket.destroy()
+    })
+
     test('gzip that never inflates to anything is refused', async () => {
       const { send, until, socket } = await rawConnection(server.port)
       await send(head(auth, 'Content-Length: 5000', 'Content-Encoding: gzip'))

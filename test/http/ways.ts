@@ -1,7 +1,7 @@
 import { request as httpRequest } from 'node:http'
 import { Hono } from 'hono'
 import { Hono as TinyHono } from 'hono/tiny'
-import { createReceiver, type Log, type Receiver, type ReceiverOptions } from 'fleethook'
+import { createReceiver, type GivenMessage, type Log, type Receiver, type ReceiverOptions } from 'fleethook'
 import { serve } from 'fleethook/node'
 
 /** A request that every way into a receiver can carry. */
@@ -112,7 +112,17 @@ function mounted(
   }
 }
 
-function given(name: string, bodyOf: (body: Sent['body']) => unknown): Way {
+type GivenHeaders = Pick<Extract<GivenMessage, { readonly headers: unknown }>, 'headers'>
+type GivenValues = Omit<Extract<GivenMessage, { readonly authorization: unknown }>, 'body' | 'path'>
+
+function given(
+  name: string,
+  bodyOf: (body: Sent['body']) => unknown,
+  headersOf: (headers: NonNullable<Sent['headers']>) => GivenHeaders | GivenValues = (headers) => ({
+    authorization: headers['authorization'],
+    contentEncoding: headers['content-encoding'],
+  }),
+): Way {
   return {
     name,
     http: false,
@@ -123,18 +133,15 @@ function given(name: string, bodyOf: (body: Sent['body']) => unknown): Way {
         receiver,
         close: nothing,
         async send({ path = '/', headers = {}, body }) {
-          const answer = await receiver.accept({
-            path,
-            authorization: headers['authorization'],
-            contentEncoding: headers['content-encoding'],
-            body: bodyOf(body),
-          })
+          const answer = await receiver.accept({ path, body: bodyOf(body), ...headersOf(headers) })
           return { status: answer.status, headers: answer.headers, text: answer.body }
         },
       }
     },
   }
 }
+
+const bytesOf = (body: Sent['body']): unknown => (typeof body === 'object' ? body : Buffer.from(body ?? ''))
 
 /** Sends exactly these bytes over a socket. `fetch` would add headers, and forbids some methods. */
 export function post(url: string, { method = 'POST', path = '/', headers = {}, body }: Sent): Promise<Answered> {
@@ -157,13 +164,13 @@ export function post(url: string, { method = 'POST', path = '/', headers = {}, b
   })
 }
 
-function served(name: string, servedOf: (receiver: Receiver) => Parameters<typeof serve>[0]): Way {
+function served(name: string, servedOf: (receiver: Receiver) => Parameters<typeof serve>[0], basePath = ''): Way {
   return {
     name,
     http: true,
     alone: true,
     async open(options) {
-      const receiver = createReceiver(options)
+      const receiver = createReceiver(basePath === '' ? options : { ...options, basePath })
       const server = await serve(servedOf(receiver), {
         port: 0,
         hostname: '127.0.0.1',
@@ -171,23 +178,28 @@ function served(name: string, servedOf: (receiver: Receiver) => Parameters<typeo
         announce: false,
       })
       const close = (): Promise<unknown> => Promise.all([server.close(), receiver.drain()])
-      return { receiver, send: (sent) => post(server.url, sent), close }
+      return { receiver, send: (sent) => post(server.url, { ...sent, path: basePath + (sent.path ?? '/') }), close }
+    },
+  }
+}
+
+function fetched(name: string, basePath: string): Way {
+  return {
+    name,
+    http: true,
+    alone: true,
+    async open(options) {
+      const receiver = createReceiver(basePath === '' ? options : { ...options, basePath })
+      const { fetch } = receiver
+      return { receiver, send: async (sent) => read(await fetch(requestOf(sent, basePath))), close: nothing }
     },
   }
 }
 
 /** Every way into a receiver. */
 export const ways: readonly Way[] = [
-  {
-    name: 'receiver.fetch',
-    http: true,
-    alone: true,
-    async open(options) {
-      const receiver = createReceiver(options)
-      const { fetch } = receiver
-      return { receiver, send: async (sent) => read(await fetch(requestOf(sent))), close: nothing }
-    },
-  },
+  fetched('receiver.fetch', ''),
+  fetched('receiver.fetch below its base path', '/api/telemetry'),
   mounted('routes() at the root of a host', '', (receiver) => new Hono().route('/', receiver.routes())),
   mounted('routes() below a path of a host', '/telemetry', (receiver) =>
     new Hono().get('/', (c) => c.text('host')).route('/telemetry', receiver.routes()),
@@ -208,8 +220,13 @@ export const ways: readonly Way[] = [
   // Node's own request, and a `Request` made of it.
   served('a socket of serve()', (receiver) => receiver),
   served('a socket of serve() with a host', ({ fetch }) => ({ fetch })),
+  served('a socket of serve() below a base path', (receiver) => receiver, '/telemetry'),
   given('accept() with text', (body) => (typeof body === 'object' ? body : (body ?? ''))),
-  given('accept() with bytes', (body) => (typeof body === 'object' ? body : Buffer.from(body ?? ''))),
+  given('accept() with bytes', bytesOf),
+  given('accept() with Headers', bytesOf, (headers) => ({ headers: new Headers(headers) })),
+  given('accept() with the lists of Node, in capitals', bytesOf, (headers) => ({
+    headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toUpperCase(), [value]])),
+  })),
   given('accept() with a part of a larger buffer', (body) => {
     const bytes = Buffer.from(body ?? '')
     return Buffer.concat([Buffer.from('xx'), bytes, Buffer.from('yy')]).subarray(2, 2 + bytes.length)

@@ -1,9 +1,11 @@
-import { createReceiver, memoryInbox } from 'fleethook'
+import { createReceiver, Discard, memoryInbox, type Receiver } from 'fleethook'
 import { serve } from 'fleethook/node'
+import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
 import { turn } from '../dispatch/fake-clock.ts'
-import { data, gates, scene } from '../dispatch/scene.ts'
+import { data, gates, scene, state } from '../dispatch/scene.ts'
 import { postingThread } from './posting-thread.ts'
+import { disk, storedInbox } from './stored-inbox.ts'
 
 describe('with an inbox in memory', () => {
   test("the 2xx is sent on receipt: ack is 'received'", async () => {
@@ -36,15 +38,102 @@ describe('with an inbox in memory', () => {
     expect(steps).toEqual(['A 1', 'B 1', 'A 2', 'A 3', 'answered 200'])
   })
 
-  test("'handled' answers 200 when a message has become a dead letter: it is kept for a person", async () => {
-    const { receiver, post } = scene({ ack: 'handled', retry: { attempts: 1 } })
-    receiver.on('data', () => {
-      throw new Error('no')
+  const failing = { ack: 'handled', retry: { attempts: 1 } } as const
+  const fail = (): never => {
+    throw new Error('no')
+  }
+  const json = JSON.stringify(data('A', 1))
+  const collected = '{"source":"A","sourcetype":"vehicle:telemetry:data","time":1795255200,"event":{"Odometer":1}}'
+
+  test.each<[string, (receiver: Receiver) => Promise<{ readonly status: number; readonly body: unknown }>]>([
+    ['accept', (receiver) => receiver.accept({ authorization: undefined, body: json })],
+    ['fetch', (receiver) => answerOf(receiver.fetch(new Request('http://host/', { method: 'POST', body: json })))],
+    [
+      'routes in an app',
+      (receiver) => {
+        const app = new Hono().route('/telemetry', receiver.routes())
+        return answerOf(app.request('/telemetry', { method: 'POST', body: json }))
+      },
+    ],
+    [
+      "the collector's path",
+      (receiver) =>
+        answerOf(receiver.fetch(new Request('http://host/services/collector', { method: 'POST', body: collected }))),
+    ],
+  ])(
+    "'handled' answers 500 by %s when a message is given up, because its dead letter dies with the process",
+    async (_, send) => {
+      const { receiver, lines } = scene(failing)
+      const gaps: unknown[] = []
+      receiver.on('data', fail).on('gap', ({ vin, reason, missed }) => void gaps.push({ vin, reason, missed }))
+      const { status, body } = await send(receiver)
+      expect(status).toBe(500)
+      expect(JSON.parse(String(body))).toEqual({
+        ...{ text: 'Internal server error', code: 8, error: 'not_handled' },
+        hint: expect.stringContaining('A durable inbox'),
+      })
+      await turn()
+      expect(gaps).toEqual([{ vin: 'A', reason: 'not_handled', missed: 1 }])
+      expect(receiver.stats()).toMatchObject({ received: 1, deadLettered: 1, refused: { not_handled: 1 }, openGaps: 0 })
+      expect(lines.filter((line) => line.includes('1 request refused: not_handled.'))).toHaveLength(1)
+    },
+  )
+
+  test("'handled' answers 500 when one message of several is given up, and the gap names its vehicle alone", async () => {
+    const { receiver, post } = scene(failing)
+    const gaps: unknown[] = []
+    receiver
+      .on('data', ({ vin }) => void (vin === 'B' && fail()))
+      .on('gap', ({ vin, missed }) => void gaps.push({ vin, missed }))
+    expect(await post([data('A', 1), data('B', 2), data('B', 3)])).toMatchObject({ status: 500 })
+    await turn()
+    expect(gaps).toEqual([{ vin: 'B', missed: 2 }])
+    expect(receiver.stats()).toMatchObject({ handled: 1, deadLettered: 2 })
+  })
+
+  test("'handled' answers 500 when the handler of a batch gives a message up, and 200 when a handler discards it", async () => {
+    const { receiver, post } = scene(failing)
+    receiver.batch('data', { size: 1, withinMs: 0 }, fail).on('state', () => {
+      throw new Discard('not wanted')
     })
-    expect(await post(data('A', 1))).toMatchObject({ status: 200 })
-    expect(receiver.stats()).toMatchObject({ deadLettered: 1 })
+    expect(await post(data('A', 1))).toMatchObject({ status: 500 })
+    expect(await post(state('A', 'online'))).toMatchObject({ status: 200 })
+  })
+
+  test("'handled' waits for an observer of dead letters, at most for the time limit of a handler", async () => {
+    const gate = gates()
+    const { receiver, post, clock } = scene({
+      ...failing,
+      timeoutMs: 5000,
+      observe: { dead: ({ event }) => gate.wait('vin' in event ? event.vin : '') },
+    })
+    receiver.on('data', fail)
+    const answers: string[] = []
+    for (const vin of ['A', 'B']) void post(data(vin, 1)).then(({ status }) => answers.push(`${vin} ${status}`))
+    await turn()
+    expect({ waiting: gate.waiting, answers }).toEqual({ waiting: ['A', 'B'], answers: [] })
+    gate.open('A')
+    await turn()
+    expect(answers).toEqual(['A 500'])
+    await clock.advance(5000)
+    expect(answers).toEqual(['A 500', 'B 500'])
   })
 })
+
+test("'handled' with a durable inbox answers 200 when a message has become a dead letter: it is kept for a person", async () => {
+  const on = disk()
+  const { receiver, post } = scene({ ack: 'handled', retry: { attempts: 1 }, inbox: storedInbox(on) })
+  receiver.on('data', () => {
+    throw new Error('no')
+  })
+  expect(await post(data('A', 1))).toMatchObject({ status: 200 })
+  expect({ dead: on.dead.size, refused: receiver.stats().refused }).toEqual({ dead: 1, refused: {} })
+})
+
+async function answerOf(answered: Response | Promise<Response>): Promise<{ status: number; body: string }> {
+  const answer = await answered
+  return { status: answer.status, body: await answer.text() }
+}
 
 describe('handlers start after the answer is on its way', () => {
   test('accept resolves before a handler has started', async () => {

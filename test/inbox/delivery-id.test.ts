@@ -1,9 +1,9 @@
 import { validate, version } from 'uuid'
 import { expect, test } from 'vitest'
-import { createDeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
+import { DeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
 
 test('delivery ids are UUIDv7 that sort by arrival: within a millisecond, from one to the next, and when the clock is set back', () => {
-  const deliveryIds = createDeliveryIds()
+  const deliveryIds = new DeliveryIds()
   const start = 1_771_632_000_000
   const ids = [0, 0, 0, 1, 1, -3_600_000, 0, 2, 2, 500].flatMap((ms) =>
     Array.from({ length: 1000 }, () => deliveryIds.next(start + ms)),
@@ -19,14 +19,14 @@ test('delivery ids are UUIDv7 that sort by arrival: within a millisecond, from o
 })
 
 test('two processes that start in the same millisecond do not make the same ids', () => {
-  const [one, other] = [createDeliveryIds(), createDeliveryIds()]
+  const [one, other] = [new DeliveryIds(), new DeliveryIds()]
   const ids = Array.from({ length: 1000 }, () => [one.next(1), other.next(1)]).flat()
   expect(new Set(ids).size).toBe(ids.length)
 })
 
 test('ids follow one that an earlier process made, also after the clock was set back', () => {
-  const earlier = createDeliveryIds().next(5000)
-  const deliveryIds = createDeliveryIds()
+  const earlier = new DeliveryIds().next(5000)
+  const deliveryIds = new DeliveryIds()
   deliveryIds.follow(earlier)
   const next = deliveryIds.next(1000)
   expect(next > earlier).toBe(true)
@@ -34,5 +34,5 @@ test('ids follow one that an earlier process made, also after the clock was set 
 })
 
 test('places are safe integers until the year 2109', () => {
-  expect(Number.isSafeInteger(seqOf(createDeliveryIds().next(Date.UTC(2109, 0))))).toBe(true)
+  expect(Number.isSafeInteger(seqOf(new DeliveryIds().next(Date.UTC(2109, 0))))).toBe(true)
 })

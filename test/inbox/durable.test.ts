@@ -1,5 +1,7 @@
-import { type DrainResult, Retry } from 'fleethook'
+import { type DrainResult, Retry, vehicles } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
 import { describe, expect, test } from 'vitest'
+import { memoryVehicles } from '../../src/inbox/vehicle-store.ts'
 import { fakeClock, turn } from '../dispatch/fake-clock.ts'
 import { data, gates, scene, state } from '../dispatch/scene.ts'
 import { disk, storedInbox } from './stored-inbox.ts'
@@ -68,8 +70,8 @@ describe("ack: 'stored'", () => {
     const { receiver, post, clock } = scene({ inbox })
     const told: unknown[] = []
     const seen: unknown[] = []
+    receiver.observe({ failed: (error, { kind }) => void told.push([error, kind]) })
     receiver
-      .onError((error, { kind }) => void told.push([error, kind]))
       .on('gap', ({ vin, from, to, missed, reason }) => void seen.push({ vin, from, to, missed, reason }))
       .on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
     const from = new Date(clock.now())
@@ -125,9 +127,8 @@ describe("ack: 'stored'", () => {
     const { receiver, post, clock } = scene({ inbox })
     const seen: unknown[] = []
     const told: unknown[] = []
-    receiver
-      .onError((_, { kind }) => void told.push(kind))
-      .on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
+    receiver.observe({ failed: (_, { kind }) => void told.push(kind) })
+    receiver.on('data', ({ data: { Odometer } }) => void seen.push(Odometer))
     await post([data('A', 1), data('A', 2)])
     await clock.advance(20_000)
     expect(seen).toEqual([1, 2])
@@ -409,14 +410,15 @@ describe('after a restart', () => {
   })
 
   test.each([
-    [1, 3],
-    [3, 3],
-    [5, 5],
-  ])('with %d attempts, a message during which %d processes ended is a dead letter', async (attempts, ends) => {
+    ['the default', undefined],
+    ['1 attempt', 1],
+    ['5 attempts', 5],
+  ])('with %s, a message during which 3 processes ended is a dead letter', async (_, attempts) => {
+    const ends = 3
     const on = disk()
     let runs = 0
     const crashing = async (): Promise<ReturnType<typeof scene>> => {
-      const made = scene({ inbox: storedInbox(on), retry: { attempts } })
+      const made = scene({ inbox: storedInbox(on), ...(attempts === undefined ? {} : { retry: { attempts } }) })
       made.receiver.on('data', ({ data: { Odometer } }) => {
         if (Odometer !== 1) return undefined
         runs += 1
@@ -441,6 +443,102 @@ describe('after a restart', () => {
     })
     // The one behind it is handled.
     expect(receiver.stats()).toMatchObject({ recovered: 2, deadLettered: 1, handled: 1, lanes: 0 })
+  })
+
+  describe('a message that was in hand when two processes ended', () => {
+    /** A disk with a message each of A, B, … Two processes ended while the handlers of the first ones ran. */
+    async function crashedTwice(inHand: number, messages: number): Promise<ReturnType<typeof disk>> {
+      const on = disk()
+      const vins = ['A', 'B', 'C', 'D', 'E', 'F'].slice(0, messages)
+      for (let process = 0; process < 2; process += 1) {
+        const { receiver, post } = scene({ inbox: storedInbox(on), concurrency: inHand })
+        receiver.on('data', () => new Promise(() => {}))
+        if (process === 0) await post(vins.map((vin) => data(vin, 1)))
+        else await receiver.open()
+        await turn()
+      }
+      return on
+    }
+
+    test('runs alone: others start when it has ended, whether or not its handler failed', async () => {
+      const on = await crashedTwice(2, 4)
+      const { receiver, clock } = scene({ inbox: storedInbox(on), retry: { minMs: 1_000, maxMs: 1_000 } })
+      const gate = gates()
+      receiver.on('data', ({ vin }, { delivery: { attempt } }) => gate.wait(`${vin} ${attempt}`))
+      await receiver.open()
+      const waiting = async (): Promise<readonly string[]> => {
+        await turn()
+        return gate.waiting
+      }
+      expect(await waiting()).toEqual(['A 1'])
+      gate.fail('A 1', new Error('no'))
+      expect(await waiting()).toEqual(['B 1'])
+      gate.open('B 1')
+      expect(await waiting()).toEqual(['C 1', 'D 1'])
+      // Its next attempt waits for them, and nothing starts meanwhile.
+      await clock.advance(1_000)
+      await receiver.accept({ authorization: undefined, body: data('E', 1) })
+      gate.open('C 1')
+      expect(await waiting()).toEqual(['D 1'])
+      gate.open('D 1')
+      expect(await waiting()).toEqual(['A 2'])
+      gate.open('A 2')
+      expect(await waiting()).toEqual(['E 1'])
+      gate.open('E 1')
+      await turn()
+      expect(receiver.stats()).toMatchObject({ handled: 5, deadLettered: 0, running: 0, lanes: 0 })
+    })
+
+    test('is in a batch of its own, which runs alone', async () => {
+      const on = await crashedTwice(2, 5)
+      const { receiver, clock } = scene({ inbox: storedInbox(on) })
+      const gate = gates()
+      receiver.batch('data', { size: 10, withinMs: 50 }, (events) => gate.wait(events.map(({ vin }) => vin).join()))
+      await receiver.open()
+      const seen: string[] = []
+      for (let round = 0; round < 3; round += 1) {
+        await turn()
+        await clock.advance(50)
+        await turn()
+        seen.push(gate.waiting.join(' and '))
+        for (const name of [...gate.waiting]) gate.open(name)
+      }
+      await turn()
+      expect(seen).toEqual(['A', 'B', 'C,D,E'])
+      expect(receiver.stats()).toMatchObject({ handled: 5, deadLettered: 0, running: 0, lanes: 0 })
+    })
+
+    test('does not keep a drain from ending', async () => {
+      const on = await crashedTwice(1, 3)
+      const { receiver, clock } = scene({ inbox: storedInbox(on) })
+      receiver.on('data', () => new Promise(() => {}))
+      await receiver.open()
+      await turn()
+      expect(receiver.stats().running).toBe(1)
+      const drained = receiver.drain({ deadlineMs: 10 })
+      await clock.advance(10)
+      expect(await drained).toEqual({ handled: 0, left: 3, lost: 0 })
+    })
+  })
+
+  test('a message that was claimed and not seen by a handler, because the inbox failed, is not taken for one that ended its process', async () => {
+    const on = disk()
+    let fails = true
+    const flaky: InboxFactory = (settings) => {
+      const load = async (vin: string): Promise<undefined> => {
+        if (fails && vin !== '') throw new Error('EIO')
+      }
+      return { ...storedInbox(on)(settings), vehicles: { ...memoryVehicles(), load } }
+    }
+    const { receiver, post, clock } = scene({ inbox: flaky, parts: [vehicles({ fields: ['Odometer'] })] })
+    receiver.on('data', () => {})
+    await post(data('A', 1))
+    for (let n = 0; n < 5; n += 1) await clock.advance(5_000)
+    expect(on.deliveries.size).toBe(1)
+    expect([...on.deliveries.values()]).toEqual([0])
+    fails = false
+    await clock.advance(5_000)
+    expect(receiver.stats()).toMatchObject({ handled: 1, deadLettered: 0 })
   })
 
   test('after an unclean stop a gap covers the time from the last sign of life to now; after a drain there is none', async () => {
@@ -479,7 +577,8 @@ describe('after a restart', () => {
         },
       }),
     })
-    receiver.onError((error, { kind }) => void told.push([error, kind])).on('data', () => {})
+    receiver.observe({ failed: (error, { kind }) => void told.push([error, kind]) })
+    receiver.on('data', () => {})
     expect(await post(data('A', 1))).toMatchObject({ status: 200 })
     await turn()
     expect(told).toEqual([[failed, 'inbox']])

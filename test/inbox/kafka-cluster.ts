@@ -40,6 +40,19 @@ interface Position {
   readonly lastFetchedEpoch: number
 }
 
+const kGetApi = Symbol('kGetApi')
+
+interface PlaceInRequest {
+  readonly partitionIndex: number
+  readonly committedOffset?: bigint
+  committedMetadata?: string | null
+  metadata?: string | null
+}
+type Request = (
+  topics: readonly { readonly partitions: readonly PlaceInRequest[] }[],
+  answer: (error: null, response: unknown) => void,
+) => void
+
 /** The part of the client's consumer that the inbox uses. It is the only member of its group, and its heartbeats succeed. */
 export class FakeConsumer extends EventEmitter {
   readonly groupId = 'handlers'
@@ -55,6 +68,7 @@ export class FakeConsumer extends EventEmitter {
     super()
     this.#cluster = cluster
     cluster.consumers.push(this)
+    Object.assign(this, { [kGetApi]: this.api.bind(this) })
   }
 
   async joinGroup({ protocolsMetadata }: { readonly protocolsMetadata: () => Promise<Buffer> }): Promise<void> {
@@ -83,15 +97,46 @@ export class FakeConsumer extends EventEmitter {
     return this.#cluster.metadata(topics)
   }
 
+  /** As the client: it writes no metadata, and the inbox adds its own to the request. */
   async commit({ offsets }: { readonly offsets: readonly { partition: number; offset: bigint }[] }): Promise<void> {
     await this.#asked()
-    for (const { partition, offset } of offsets) this.#cluster.committed.set(partition, Number(offset))
+    const partitions = offsets.map(({ partition, offset }) => ({
+      ...{ partitionIndex: partition, committedOffset: offset, committedMetadata: null },
+    }))
+    await this.#call('OffsetCommit', partitions)
+  }
+
+  api(name: string, callback: (error: null, api: Request) => void): void {
+    const { committed, positionMetadata: metadata } = this.#cluster
+    callback(null, (topics, answer) => {
+      for (const place of topics.flatMap(({ partitions }) => partitions)) {
+        const { partitionIndex, committedOffset, committedMetadata } = place
+        if (name === 'OffsetFetch') place.metadata = metadata.get(partitionIndex) ?? null
+        else {
+          committed.set(partitionIndex, Number(committedOffset))
+          metadata.set(partitionIndex, committedMetadata ?? '')
+        }
+      }
+      answer(null, { topics })
+    })
+  }
+
+  #call(name: string, partitions: readonly PlaceInRequest[]): Promise<void> {
+    return new Promise((resolve) => {
+      // The inbox replaces it.
+      const replaced: Readonly<Record<symbol, FakeConsumer['api']>> = Object(this)
+      replaced[kGetApi]?.(name, (_, api) => api([{ partitions }], () => resolve()))
+    })
   }
 
   async listCommittedOffsets(given: {
     readonly topics: readonly { readonly topic: string; readonly partitions: readonly number[] }[]
   }): Promise<ReadonlyMap<string, readonly bigint[]>> {
     await this.#asked()
+    await this.#call(
+      'OffsetFetch',
+      [...this.#cluster.committed.keys()].map((partitionIndex) => ({ partitionIndex })),
+    )
     const of = (partition: number): bigint => BigInt(this.#cluster.committed.get(partition) ?? -1)
     return new Map(given.topics.map(({ topic }) => [topic, this.#cluster.logsOf(topic).map((_, index) => of(index))]))
   }
@@ -190,6 +235,7 @@ export class FakeCluster {
   readonly connector: Connector
   readonly consumers: FakeConsumer[] = []
   readonly committed: Map<number, number> = new Map()
+  readonly positionMetadata: Map<number, string> = new Map()
   /** The partitions that the group gives to a process that joins. */
   assigned: readonly number[] = [0]
   /** The brokers no longer know which leader wrote the records. */
@@ -308,7 +354,7 @@ export function clientOf(cluster: FakeCluster): Client {
     },
     FetchIsolationLevels: { READ_UNCOMMITTED: 0 },
     protocolErrorsCodesById: codes,
-    kGetApi: Symbol('kGetApi'),
+    kGetApi,
     murmur2,
   }
   return client as unknown as Client // oxlint-disable-line no-unsafe-type-assertion -- a stand-in

@@ -122,16 +122,16 @@ describe('the member of the group', () => {
       if (Consumer.made.length > 1) throw new Error('Connection closed')
       one.joined('m1', 1, [0])
     })
-    await membership.commit([{ partition: 0, offset: 7 }])
+    await membership.commit([{ partition: 0, offset: 7, metadata: '' }])
     expect(consumer().committed).toEqual([{ topic: 'fleethook', partition: 0, offset: 7n, leaderEpoch: -1 }])
     consumer().emit('error', new Error('joinGroup failed'))
-    await expect(membership.commit([{ partition: 0, offset: 8 }])).rejects.toThrow('not a member')
+    await expect(membership.commit([{ partition: 0, offset: 8, metadata: '' }])).rejects.toThrow('not a member')
   })
 
   test('commits nothing when the group has not heard it for a session', async () => {
     const { membership, clock, consumer } = await setup((one) => one.joined('m1', 1, [0]))
     await clock.advance(10_000)
-    await expect(membership.commit([{ partition: 0, offset: 8 }])).rejects.toThrow('not a member')
+    await expect(membership.commit([{ partition: 0, offset: 8, metadata: '' }])).rejects.toThrow('not a member')
     expect(consumer().committed).toEqual([])
   })
 

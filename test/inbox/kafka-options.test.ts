@@ -1,4 +1,4 @@
-import { createReceiver, FleethookError } from 'fleethook'
+import { createReceiver, FleethookError, vehicles } from 'fleethook'
 import { kafkaInbox, type KafkaInboxOptions } from 'fleethook/inbox/kafka'
 import { expect, test } from 'vitest'
 import { clusterError, outageError } from '../../adapters/inbox/kafka/client.ts'
@@ -63,24 +63,23 @@ test.each([
 })
 
 test.each(['both', 'receive', 'handle'] as const)('kafkaInbox in the role %s refuses states of vehicles', (role) => {
-  expect(() => createReceiver({ secret: 'a', inbox: kafkaInbox({ brokers, role }), vehicles: true })).toThrow(
+  expect(() =>
+    createReceiver({ secret: 'a', inbox: kafkaInbox({ brokers, role }), parts: [vehicles({ fields: 'all' })] }),
+  ).toThrow(
     expect.objectContaining({
       code: 'option_invalid',
-      message: expect.stringContaining('Option `vehicles` of createReceiver needs an inbox that keeps the state'),
+      message: expect.stringContaining('The part `vehicles` needs an inbox that keeps the state'),
     }),
   )
 })
 
-test('one kafkaInbox belongs to one receiver, and keeps every message as it came', () => {
+test('one kafkaInbox belongs to one receiver', () => {
   const inbox = kafkaInbox({ brokers })
   createReceiver({ secret: 'a-long-random-value', inbox })
   expect(() => createReceiver({ secret: 'a-long-random-value', inbox })).toThrow(
     'One kafkaInbox was given to two receivers.',
   )
   const options = { secret: 'a-long-random-value', inbox: kafkaInbox({ brokers }) }
-  expect(() => createReceiver({ ...options, overflow: 'conflate' })).toThrow(
-    expect.objectContaining({ code: 'option_invalid' }),
-  )
   expect(() => createReceiver({ ...options, ack: 'handled' })).toThrow(
     expect.objectContaining({ code: 'ack_unavailable' }),
   )

@@ -1,3 +1,4 @@
+import { createReceiver, type Receiver } from 'fleethook'
 import { afterEach, describe, expect, test } from 'vitest'
 import { DeadTopic } from '../../adapters/inbox/kafka/dead-topic.ts'
 import { Reader } from '../../adapters/inbox/kafka/reader.ts'
@@ -5,6 +6,7 @@ import { fromDeadRecord, toRecord } from '../../adapters/inbox/kafka/records.ts'
 import type { InboxGap, InboxMessage } from '../../src/inbox/inbox.ts'
 import { type FakeClock, fakeClock } from '../../src/testing.ts'
 import { id, message } from '../../src/testing/kept-message.ts'
+import { gates } from '../dispatch/scene.ts'
 import { FakeCluster, type FakeConsumer, type PartitionLog } from './kafka-cluster.ts'
 
 const dayMs = 86_400_000
@@ -25,12 +27,9 @@ const writer = Buffer.from('w1')
 const readers: Reader[] = []
 
 /** A message in the topic. Its number also orders its id. */
-function post(cluster: FakeCluster, n: number, changes: Partial<InboxMessage> = {}): void {
+function post(cluster: FakeCluster, n: number, changes: Partial<InboxMessage> = {}, partition = 0): void {
   cluster.append(
-    toRecord(
-      { ...message(n), receivedAt: cluster.clock.now(), ...changes },
-      { topic: 'fleethook', partition: 0, writer },
-    ),
+    toRecord({ ...message(n), receivedAt: cluster.clock.now(), ...changes }, { topic: 'fleethook', partition, writer }),
   )
 }
 
@@ -49,9 +48,9 @@ async function setup(prepare: (cluster: FakeCluster, log: PartitionLog) => void 
     ...{ connector, settings, dead: new DeadTopic(shared), retentionMs: 7 * dayMs },
     put: async () => {},
     inbox: {
-      ...{ pendingMessages: undefined, pendingBytes: undefined, overflow: 'refuse', clock },
+      ...{ pendingMessages: undefined, pendingBytes: undefined, clock },
       log: { debug: () => {}, info: () => {}, warn: note('warn'), error: note('error') },
-      ...{ onConflated: () => {}, onFailure: () => {}, onCapacity: () => {} },
+      ...{ onFailure: () => {}, onCapacity: () => {} },
       onWaiting: (page) => void waiting.push(...page.map((one) => one.id)),
       onGap: (gap) => void gaps.push(gap),
     },
@@ -59,12 +58,13 @@ async function setup(prepare: (cluster: FakeCluster, log: PartitionLog) => void 
   readers.push(reader)
   await reader.open()
   await clock.advance(100)
-  const member = (): FakeConsumer => {
-    const first = cluster.consumers.find((one) => one.listenerCount('consumer:group:join') > 0)
-    if (first === undefined) throw new Error('No consumer has joined.')
-    return first
-  }
-  return { cluster, clock, reader, log, waiting, gaps, logged, member }
+  return { cluster, clock, reader, log, waiting, gaps, logged, member: () => memberOf(cluster) }
+}
+
+function memberOf(cluster: FakeCluster): FakeConsumer {
+  const first = cluster.consumers.find((one) => one.listenerCount('consumer:group:join') > 0)
+  if (first === undefined) throw new Error('No consumer has joined.')
+  return first
 }
 
 afterEach(async () => {
@@ -364,5 +364,81 @@ describe('the reader of the topic', () => {
     cluster.logOf('fleethook', 1).leader = 2
     await clock.advance(2_500)
     expect(waiting).toEqual([id(1), id(2)])
+  })
+})
+
+/** A receiver that handles one message at a time. */
+async function receiving(
+  assigned: readonly number[],
+  handle: (n: number, signal: AbortSignal) => Promise<void> | void,
+): Promise<Pick<Scene, 'cluster' | 'clock' | 'member'> & { readonly receiver: Receiver }> {
+  const clock = fakeClock()
+  const cluster = new FakeCluster(clock)
+  cluster.assigned = assigned
+  const { connector, settings } = cluster
+  const shared = { connector, settings, clock, writer: cluster.writer(), writerId: Buffer.from('w2') }
+  const receiver = createReceiver({
+    ...{ secret: false, clock, concurrency: 1 },
+    inbox: (inbox) => {
+      const dead = new DeadTopic(shared)
+      const reader = new Reader({ connector, settings, dead, inbox, put: async () => {}, retentionMs: 7 * dayMs })
+      readers.push(reader)
+      return reader
+    },
+  }).on('state', ({ raw }, { signal }) => handle(Number(Object(raw).n), signal))
+  await receiver.open()
+  return { cluster, clock, member: () => memberOf(cluster), receiver }
+}
+
+describe('a partition that leaves a process and comes back', () => {
+  test('has its messages handled in order, also those that waited behind one that could not start', async () => {
+    const gate = gates()
+    const seen: number[] = []
+    const { cluster, clock, member } = await receiving([0, 1], (n) => {
+      seen.push(n)
+      return n >= 10 ? gate.wait(String(n)) : undefined
+    })
+    post(cluster, 10, { lane: 'B' }, 1)
+    await clock.advance(1_000)
+    for (const n of [1, 2, 3]) post(cluster, n)
+    await clock.advance(1_000)
+    post(cluster, 11, { lane: 'C' }, 1)
+    await clock.advance(1_000)
+    const joining = member().beforeJoin()
+    await clock.advance(100)
+    // The claim of the first message now waits for the end of the join, and the partition leaves.
+    gate.open('10')
+    await clock.advance(100)
+    await joining
+    member().joined([1])
+    await clock.advance(100)
+    expect(gate.waiting).toEqual(['11'])
+    member().joined([0, 1])
+    await clock.advance(1_000)
+    gate.open('11')
+    await clock.advance(1_000)
+    expect(seen).toEqual([10, 11, 1, 2, 3])
+  })
+
+  test('has the messages of running handlers handled again, and counted once', async () => {
+    const gate = gates()
+    const seen: number[] = []
+    const { cluster, clock, member, receiver } = await receiving([0], async (n, signal) => {
+      seen.push(n)
+      signal.addEventListener('abort', () => seen.push(-n))
+      if (seen.length === 1) await gate.wait('first')
+    })
+    for (const n of [1, 2, 3]) post(cluster, n)
+    await clock.advance(1_000)
+    expect(seen).toEqual([1])
+    // The group has not heard from this process for too long.
+    member().joined([])
+    member().joined([0])
+    await clock.advance(1_000)
+    gate.open('first')
+    await clock.advance(2_000)
+    expect(seen).toEqual([1, -1, 1, 2, 3])
+    expect(receiver.stats()).toMatchObject({ recovered: 6, handedOver: 3, handled: 3, lanes: 0, running: 0 })
+    expect(cluster.committed.get(0)).toBe(3)
   })
 })

@@ -28,8 +28,8 @@ async function setup(faults: Faults = {}, mostBytes = Infinity): Promise<Scene> 
     disk(),
     faults,
   )({
-    ...{ pendingMessages: undefined, pendingBytes: undefined, overflow: 'refuse', clock, log },
-    ...{ onConflated: silent, onFailure: silent, onCapacity: silent },
+    ...{ pendingMessages: undefined, pendingBytes: undefined, clock, log },
+    ...{ onFailure: silent, onCapacity: silent },
   })
   const appended: (readonly string[])[] = []
   const spool = new Spool({

@@ -1,4 +1,5 @@
-import { createReceiver, FleethookError, type InboxMessage } from 'fleethook'
+import { createReceiver, FleethookError } from 'fleethook'
+import type { InboxMessage } from 'fleethook/extend'
 import { expect, test } from 'vitest'
 import type { AttachableInbox } from '../../src/backend/backend.ts'
 import { RelayBackend } from '../../src/backend/relay.ts'

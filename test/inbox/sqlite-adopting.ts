@@ -22,11 +22,9 @@ const silent = (): void => {}
 const inbox = sqliteInbox({ path, adopt, waitMs: 0 })({
   pendingMessages: undefined,
   pendingBytes: undefined,
-  overflow: 'refuse',
   // A minute takes a tenth of a second.
   clock: { ...systemClock, after: (ms, run) => systemClock.after(ms / 600, run) },
   log: { debug: silent, info: silent, warn: silent, error: silent },
-  onConflated: silent,
   onFailure: silent,
   onCapacity: silent,
   // Called after each part.

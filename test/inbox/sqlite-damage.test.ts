@@ -1,25 +1,22 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import type { Inbox, InboxMessage } from 'fleethook'
+import type { Inbox, InboxMessage } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { describe, expect, test, vi } from 'vitest'
 import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { createSqliteInbox } from '../../adapters/inbox/sqlite/inbox.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
-import { openDatabase, pageBytes } from '../../adapters/inbox/sqlite/file/database.ts'
-import { migrate, migrations } from '../../adapters/inbox/sqlite/file/schema.ts'
 import type { InboxFile } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { FleethookError } from 'fleethook'
 import { fakeClock } from 'fleethook/testing'
-import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
+import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
 import { message as kept, reason } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
 
 const files = createFiles()
-const ids = createDeliveryIds()
+const ids = new DeliveryIds()
 const nowMs = Date.UTC(2026, 10, 21, 10)
 const hourMs = 3_600_000
 
@@ -128,7 +125,7 @@ describe('a damaged file is replaced by one with everything that can be read:', 
     await waitingIn(await inbox.open())
     let lost = 0
     for (const { id } of all) {
-      const claim = await inbox.claim(id).catch(async (error: unknown) => {
+      const claim = await Promise.resolve(inbox.claim(id)).catch(async (error: unknown) => {
         expect(error).toMatchObject({ code: expect.stringMatching(/inbox_(damaged|unavailable)/) })
         expect(inbox.refusing()).toBe('inbox_unavailable')
         await clock.advance(1_000)
@@ -202,45 +199,6 @@ test('a torn end of the journal is not damage: every earlier commit is there', a
   await again.close()
 })
 
-test('an older schema is migrated in place, in one transaction', async () => {
-  const { path } = await filled(10)
-  const db = openDatabase(path, 64)
-  const steps = [
-    'not run: the file has it',
-    'nor this',
-    'nor that',
-    'ALTER TABLE dead ADD COLUMN note TEXT',
-    'CREATE TABLE more (x INTEGER)',
-  ]
-  expect(() => migrate(db, path, [...steps, 'nonsense'])).toThrow()
-  expect(db.prepare('PRAGMA user_version').get()).toEqual({ user_version: 3 })
-  expect(() => db.prepare('SELECT note FROM dead')).toThrow()
-  expect(migrate(db, path, steps)).toBe(3)
-  expect(db.prepare('PRAGMA user_version').get()).toEqual({ user_version: 5 })
-  expect(db.prepare('SELECT count(*) AS count FROM pending').get()).toEqual({ count: 10 })
-  expect(migrate(db, path, steps)).toBe(5)
-  db.close()
-})
-
-test('a migrated file has the tables where a new file has them, so its first page can be replaced', () => {
-  const layout = (db: DatabaseSync): unknown =>
-    db.prepare('SELECT type, name, rootpage, sql FROM sqlite_schema ORDER BY rowid').all()
-  const folder = mkdtempSync(join(tmpdir(), 'fleethook-schema-'))
-  const old = new DatabaseSync(join(folder, 'old.db'))
-  old.exec(`PRAGMA page_size = ${pageBytes}; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL`)
-  migrate(old, 'old.db', migrations.slice(0, 2))
-  const add = old.prepare(`INSERT INTO messages VALUES (?, 'id', 'lane', 1, 'root', 'wire', 1, 1, ?)`)
-  for (let place = 1; place <= 2_000; place += 1) add.run(place, 'x'.repeat(500))
-  old.close()
-  const migrated = openDatabase(join(folder, 'old.db'), 64)
-  const fresh = openDatabase(join(folder, 'new.db'), 64)
-  expect(layout(migrated)).toEqual(layout(fresh))
-  expect(migrated.prepare('SELECT count(*) AS messages FROM messages').get()).toEqual({ messages: 2_000 })
-  migrated.close()
-  fresh.close()
-  rmSync(folder, { recursive: true })
-})
-
 describe('on a failing disk', () => {
   interface Faults {
     commit?: 'before' | 'after'
@@ -277,8 +235,8 @@ describe('on a failing disk', () => {
         if (faults.commit === 'after') throw error()
         return result
       },
-      async probe(now, pendingBytes) {
-        return faults.commit === undefined && (await store.probe(now, pendingBytes))
+      async probe() {
+        return faults.commit === undefined && (await store.probe())
       },
       async close(now) {
         calls.push(now === undefined ? 'dropped' : 'closed')

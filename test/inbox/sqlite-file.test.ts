@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import { readSqliteOptions } from '../../adapters/inbox/sqlite/options.ts'
 import type { StoredMessage, Transaction } from '../../adapters/inbox/sqlite/file/interface.ts'
-import { createDeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
+import { DeliveryIds, seqOf } from '../../src/inbox/delivery-id.ts'
 import { createFiles } from './sqlite-files.ts'
 
 const files = createFiles()
@@ -13,7 +13,7 @@ const nothing: Transaction = { retracted: [], puts: [], updates: [], settled: []
 
 /** Creates messages of 1,000 bytes. */
 function rows(): (count: number) => readonly StoredMessage[] {
-  const ids = createDeliveryIds()
+  const ids = new DeliveryIds()
   return (count) =>
     Array.from({ length: count }, () => {
       const id = ids.next(nowMs)
@@ -34,9 +34,9 @@ test('a search for space in a full file lets other work run in between', async (
     })
   }
   // The first search ends at the end of the file, so the next one starts at its beginning.
-  expect(await store.probe(nowMs, 0)).toBe(false)
+  expect(await store.probe()).toBe(false)
   let found: boolean | undefined
-  void store.probe(nowMs, 0).then((hasRoom) => (found = hasRoom))
+  void store.probe().then((hasRoom) => (found = hasRoom))
   let turns = 0
   for (; found === undefined; turns += 1) await setImmediate()
   expect(found).toBe(false)

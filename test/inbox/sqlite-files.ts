@@ -1,7 +1,7 @@
 import { copyFileSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Inbox, InboxSettings } from 'fleethook'
+import type { Inbox, InboxSettings } from 'fleethook/extend'
 import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
 import { afterAll } from 'vitest'
 

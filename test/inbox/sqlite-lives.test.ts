@@ -1,11 +1,12 @@
 import * as fc from 'fast-check'
 import { copyFileSync, existsSync, mkdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import type { Clock, GapReason, Inbox, InboxGap, InboxMessage, KeptGap } from 'fleethook'
+import type { Clock, GapReason } from 'fleethook'
+import type { Inbox, InboxGap, InboxMessage, KeptGap } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { expect, test } from 'vitest'
-import { createDeliveryIds, type DeliveryIds } from '../../src/inbox/delivery-id.ts'
+import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
 import { inForm } from '../form.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
@@ -71,7 +72,7 @@ class Fleet {
     const inbox = sqliteInbox({ path: this.#path(at), waitMs: 0, ...adopt })(settings)
     const opened = await inbox.open()
     open.push(...(opened.gaps ?? []))
-    const ids = createDeliveryIds()
+    const ids = new DeliveryIds()
     if (opened.lastId !== undefined) ids.follow(opened.lastId)
     const waiting = new Map<string, string>()
     let before = ''

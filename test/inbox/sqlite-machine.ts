@@ -1,7 +1,8 @@
 import { cpSync, existsSync, mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
-import { FleethookError, type Inbox } from 'fleethook'
+import { FleethookError } from 'fleethook'
+import type { Inbox } from 'fleethook/extend'
 import { fakeClock } from 'fleethook/testing'
 import { expect } from 'vitest'
 import { createInboxFile } from '../../adapters/inbox/sqlite/file/file.ts'
@@ -111,11 +112,11 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
       (n) =>
         ask(
           n,
-          () => inbox.claim(kept(n).id),
+          async () => inbox.claim(kept(n).id),
           (found) => expect(found?.message.id).toBe(kept(n).id),
         ),
     ],
-    settle: ['pending', (n) => ask(n, () => inbox.settle(kept(n).id), becomes(n, 'settled'), true)],
+    settle: ['pending', (n) => ask(n, async () => inbox.settle(kept(n).id), becomes(n, 'settled'), true)],
     reschedule: [
       'pending',
       (n) =>
@@ -172,7 +173,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
   function begin({ does, which }: Step): Promise<unknown> | undefined {
     if (does === 'put') {
       const n = (count += 1)
-      return ask(n, () => inbox.put([kept(n)]), becomes(n, 'pending'))
+      return ask(n, async () => inbox.put([kept(n)]), becomes(n, 'pending'))
     }
     if (does === 'list') return inbox.settled(everything).catch(() => {})
     const [from, way] = ways[does] ?? []

@@ -2,21 +2,20 @@
 // tells it to.
 import process from 'node:process'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
-import { createDeliveryIds } from '../../src/inbox/delivery-id.ts'
+import { DeliveryIds } from '../../src/inbox/delivery-id.ts'
+import { FleethookError, withHint } from '../../src/base/errors.ts'
 import { systemClock } from '../../src/base/clock.ts'
 
 const [path = '', waitMs = '0', thread = ''] = process.argv.slice(2)
 const say = (word: string): void => void process.stdout.write(`${word}\n`)
 const silent = (): void => {}
-const ids = createDeliveryIds()
+const ids = new DeliveryIds()
 
 const inbox = sqliteInbox({ path, waitMs: Number(waitMs), ...(thread === 'thread' ? { thread: true } : {}) })({
   pendingMessages: undefined,
   pendingBytes: undefined,
-  overflow: 'refuse',
   clock: systemClock,
   log: { debug: silent, info: silent, warn: () => say('waits'), error: silent },
-  onConflated: silent,
   onFailure: silent,
   onCapacity: silent,
 })
@@ -32,6 +31,7 @@ try {
   say(`has it: ${count} waited, ${gaps.map(({ reason }) => reason).join()}.`)
 } catch (error) {
   say(error instanceof Error && 'code' in error ? `failed: ${String(error.code)}` : 'failed')
+  if (error instanceof FleethookError) say(withHint(error))
 }
 
 // When the input ends without such a line, nothing is closed: the process ends because it has nothing left to do.

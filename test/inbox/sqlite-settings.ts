@@ -1,4 +1,4 @@
-import type { InboxSettings } from 'fleethook'
+import type { InboxSettings } from 'fleethook/extend'
 import { systemClock } from '../../src/base/clock.ts'
 import type { Opened, Waiting } from '../../src/inbox/inbox.ts'
 
@@ -23,10 +23,8 @@ export function settingsOf(more: Partial<InboxSettings> = {}): {
   const settings: InboxSettings = {
     pendingMessages: undefined,
     pendingBytes: undefined,
-    overflow: 'refuse',
     clock: systemClock,
     log: { debug: silent, info: say, warn: say, error: say },
-    onConflated: silent,
     onFailure: silent,
     onCapacity: () => {
       reported.capacityReports += 1

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import type { VehicleRow } from '../../adapters/inbox/sqlite/file/interface.ts'
 import { createVehicleRows, type VehicleRows } from '../../adapters/inbox/sqlite/vehicles.ts'
 import { firstSeqAt } from '../../src/inbox/delivery-id.ts'
-import type { StoredVehicle } from '../../src/inbox/vehicle-store.ts'
+import { memoryVehicles, type StoredVehicle } from '../../src/inbox/vehicle-store.ts'
 import { inForm } from '../form.ts'
 
 const nobody = -1
@@ -24,6 +24,8 @@ class Disk {
   /** Messages up to here are settled and must not come back. */
   readonly forgotten = new Map<string, number>()
   vehicles!: VehicleRows
+  /** The size of each state that a commit wrote. */
+  readonly commits: number[][] = []
   /** A commit waits for it. */
   gate: Promise<void> = Promise.resolve()
   #nextSeq = firstSeqAt(this.clock.now())
@@ -39,11 +41,13 @@ class Disk {
             .filter(({ vin }) => vin > after)
             .toSorted((a, b) => (a.vin < b.vin ? -1 : 1))
             .slice(0, limit),
+        dueVehicles: async () => [],
         countVehicles: async () => rows.size,
         removeUnseen: async () => 0,
       },
       commit: () => this.commit(),
       read: (call) => call(),
+      onFailure: (error) => expect.fail(String(error)),
     })
     this.vehicles.begin({ seq: this.seq, upTo: this.upTo })
   }
@@ -54,18 +58,19 @@ class Disk {
   }
 
   /** The oldest message of the vehicle is done. */
-  settle(vin: string): void {
+  settle(vin: string, bytes: number = 20): void {
     const [seq, ...rest] = this.waiting.get(vin) ?? []
     if (seq === undefined) return
     this.waiting.set(vin, rest)
     this.#unwritten.push({ vin, seq })
-    this.vehicles.settled(seq, stateOf(vin, seq))
+    this.vehicles.settled(seq, { ...stateOf(vin, seq), bytes, text: () => `${seq}`.padEnd(bytes) })
   }
 
   async commit(fails = false): Promise<void> {
     const settled = this.#unwritten
     this.#unwritten = []
     const writes = this.vehicles.take()
+    this.commits.push(writes?.rows.map(({ text }) => text.length) ?? [])
     await this.gate
     if (fails) {
       this.#unwritten = [...settled, ...this.#unwritten]
@@ -118,7 +123,13 @@ class Disk {
   }
 }
 
-const stateOf = (of: string, seq: number): StoredVehicle => ({ vin: of, seq, seenMs: 0, text: () => `${seq}` })
+const stateOf = (of: string, seq: number): StoredVehicle => ({
+  vin: of,
+  seq,
+  seenMs: 0,
+  bytes: 1_000,
+  text: () => `${seq}`,
+})
 
 const vinOf = (n: number): string => `V${String(n).padStart(4, '0')}`
 const vin = fc.nat(3).map(vinOf)
@@ -235,4 +246,36 @@ test('states of a failed commit are written by the next one', async () => {
   expect(disk.rows.size).toBe(600)
   const [last] = [...disk.rows.values()].map(({ seq }) => seq).toSorted((a, b) => b - a)
   expect(disk.seq).toBe(last)
+})
+
+test('large states are written in commits of a limited size, and at once when there are many', async () => {
+  const disk = new Disk()
+  disk.begin()
+  for (let n = 0; n < 600; n += 1) {
+    disk.accept(vinOf(n))
+    disk.settle(vinOf(n), 200_000)
+  }
+  // No time has passed.
+  while (disk.vehicles.isDue) await disk.commit()
+  disk.check()
+  expect(disk.rows.size).toBeGreaterThan(300)
+  expect(Math.max(...disk.commits.map((sizes) => sizes.reduce((sum, size) => sum + size, 0)))).toBeLessThan(1_500_000)
+})
+
+test('states in memory have a limit in bytes: those that were set longest ago go first, and what concerns all stays', async () => {
+  let dropped = 0
+  const store = memoryVehicles((vehicles) => (dropped += vehicles))
+  const large = (of: string): StoredVehicle => ({ ...stateOf(of, 1), bytes: 1_048_576 })
+  store.keep(stateOf('', 1))
+  store.keep(large('often'))
+  for (let n = 0; n < 1_000; n += 1) {
+    store.keep(large(vinOf(n)))
+    if (n % 100 === 0) store.keep(large('often'))
+  }
+  const { vehicles } = await store.count()
+  expect(vehicles).toBeGreaterThan(100)
+  expect(vehicles).toBeLessThan(257)
+  expect(vehicles + dropped).toBe(1_001)
+  const kept = ['', 'often', vinOf(999), vinOf(0)].map((of) => store.load(of) !== undefined)
+  expect(kept).toEqual([true, true, true, false])
 })

@@ -1,6 +1,7 @@
-import { FleethookError, type InboxFactory } from 'fleethook'
+import { FleethookError } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
 import { isSelected } from '../../src/inbox/inbox.ts'
-import type { DeadLetter, InboxMessage, Waiting } from 'fleethook'
+import type { DeadLetter, InboxMessage, Waiting } from 'fleethook/extend'
 
 /** What outlives a receiver in a test: every message as JSON text, nothing else. */
 export interface Disk {
@@ -61,12 +62,15 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
     bytes: [...on.messages.keys()].reduce((sum, id) => sum + (read(id)?.message.bytes ?? 0), 0),
   })
 
-  async function* waiting(): AsyncGenerator<readonly Waiting[]> {
+  async function* waiting(after = ''): AsyncGenerator<readonly Waiting[]> {
     for (const id of [...on.messages.keys()].toSorted()) {
+      if (id <= after) continue
       const stored = read(id)
       if (stored === undefined) continue
       const { lane, kind } = stored.message
-      yield [{ id, lane, kind, ...on.next.get(id) }]
+      const next = on.next.get(id)
+      const crashes = Math.max(0, (on.deliveries.get(id) ?? 0) - (next?.attempts ?? 0))
+      yield [{ id, lane, kind, ...next, crashes }]
     }
   }
 
@@ -80,6 +84,7 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
     }
     return {
       durability: 'disk',
+      waiting,
       async open() {
         const { lastId, inUseAt } = on
         on.inUseAt = clock.now()

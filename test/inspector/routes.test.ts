@@ -1,4 +1,4 @@
-import { createReceiver } from 'fleethook'
+import { createReceiver, vehicles } from 'fleethook'
 import { inspectorRoutes, type InspectorOptions } from 'fleethook/inspector'
 import { deliver, message } from 'fleethook/testing'
 import { Hono } from 'hono'
@@ -15,7 +15,7 @@ async function mounted(options: Partial<InspectorOptions> = {}): Promise<{
 }> {
   const receiver = createReceiver({
     ...{ secret: 'the-webhook', retry: { attempts: 1 }, log },
-    vehicles: { fields: ['Location', 'BatteryLevel'] },
+    parts: [vehicles({ fields: ['Location', 'BatteryLevel'] })],
   })
     .on('data', function save() {})
     .on('alerts', function page() {

@@ -213,16 +213,10 @@ export const checks: readonly Check[] = [
   reads('Vehicles', 'every path answers', async ({ client, vin }) => {
     const vehicle = client.vehicle(vin)
     // The charge history is requested by POST: see conversation.ts.
-    const awake = [vehicle.telemetry, vehicle.telemetryConfig, vehicle.telemetryErrors]
-    for (const read of [
-      ...awake,
-      vehicle.recentAlerts,
-      vehicle.nearbyChargingSites,
-      vehicle.releaseNotes,
-      vehicle.data,
-    ]) {
+    const paths = ['telemetry', 'fleet_telemetry_config', 'fleet_telemetry_errors', 'recent_alerts', 'release_notes']
+    for (const path of ['vehicle_data', 'nearby_charging_sites', ...paths]) {
       // An asleep vehicle answers 408 here.
-      await read().catch((error: unknown) => {
+      await vehicle.get(path).catch((error: unknown) => {
         if (!(error instanceof ServiceError && error.status === 408)) throw error
       })
     }
@@ -237,8 +231,9 @@ export const checks: readonly Check[] = [
   reads('Energy sites', 'every path answers', async ({ client, siteId }) => {
     if (siteId === undefined) return
     const site = client.energySite(siteId)
-    for (const read of [site.siteInfo, site.liveStatus, site.calendarHistory, site.telemetryHistory, site.programs])
-      await read()
+    await site.siteInfo()
+    await site.liveStatus()
+    for (const path of ['calendar_history', 'telemetry_history', 'programs']) await site.get(path)
   }),
 
   writes('Commands', 'a command is answered with its result', async ({ client, vin, siteId }) => {

@@ -1,7 +1,8 @@
 // The conformance suite on real brokers. As a program it runs all checks on the runtime that executes it, and prints one line for each:
 // its name, and what went wrong. `SETTINGS` has the arguments of `conformanceOn`.
 import { kafkaInbox } from '../../adapters/inbox/kafka.ts'
-import { type Conformance, relayConformance } from '../../src/testing.ts'
+import { relayConformance } from '../conformance/relay-conformance.ts'
+import type { Conformance } from '../../src/testing.ts'
 import { createTopics } from './topics.ts'
 
 /** The name of a check, and what went wrong. */

@@ -81,8 +81,11 @@ describe.skipIf(noVolumes !== undefined)('disks of brokers', { timeout }, () => 
       expect(broken(found)).toEqual(nothingBroken)
       expect(Object.keys(found.refused)).toEqual(count === 1 ? [] : ['503'])
       const unaccounted = (): readonly string[] =>
-        account({ sent: found.all, journal: { ...fleet.journal(), dead: [], edges: [] }, refusals: new Map() })
-          .violations.unaccounted
+        account({
+          sent: found.all,
+          journal: { ...fleet.journal(), dead: [], edges: [], times: [] },
+          refusals: new Map(),
+        }).violations.unaccounted
       await expect.poll(unaccounted, { timeout: 30_000, interval: 500 }).toEqual([])
     },
   )

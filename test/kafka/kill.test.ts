@@ -147,8 +147,11 @@ describe.runIf(form === 'long').each([{ spool: false }, { spool: true }])(
         }
         expect(found.refused[503]).toBeGreaterThan(0)
         const unaccounted = (): readonly string[] =>
-          account({ sent: found.all, journal: { ...fleet.journal(), dead: [], edges: [] }, refusals: new Map() })
-            .violations.unaccounted
+          account({
+            sent: found.all,
+            journal: { ...fleet.journal(), dead: [], edges: [], times: [] },
+            refusals: new Map(),
+          }).violations.unaccounted
         await expect.poll(unaccounted, { timeout: 30_000, interval: 500 }).toEqual([])
       },
       inForm({ full: 180_000, long: 3_600_000 }),

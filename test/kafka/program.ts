@@ -20,6 +20,8 @@ export interface Settings {
   readonly handlerMs: number
   /** While this file exists, handlers of vehicles whose names begin with `fails` throw. */
   readonly failing?: string
+  /** The handler of the message 2 of a vehicle whose name begins with `kills` ends the process after this time, in milliseconds. */
+  readonly killsAfterMs?: number
   /** No run of a handler frees this number of bytes. Default 0. */
   readonly leakBytes?: number
   readonly options?: Pick<ReceiverOptions, 'concurrency' | 'timeoutMs' | 'retry' | 'limits'>
@@ -39,12 +41,16 @@ const inbox = kafkaInbox({
   ...(settings.spool === undefined ? {} : { spool: sqliteInbox({ path: settings.spool }) }),
 })
 const receiver = createReceiver({ secret: process.env['WEBHOOK_SECRET'], inbox, ...settings.options })
-const { failing, leakBytes = 0 } = settings
+const { failing, killsAfterMs, leakBytes = 0 } = settings
 const leaked: unknown[] = []
 if (settings.inbox.role !== 'receive') {
   receiver
     .on('data', async ({ vin, data }, { delivery }) => {
       const startedAtMs = now()
+      if (killsAfterMs !== undefined && vin.startsWith('kills') && data.Odometer === 2) {
+        if (killsAfterMs > 0) await new Promise((resolve) => setTimeout(resolve, killsAfterMs))
+        process.exit(7)
+      }
       const ms = settings.handlerMs * (1 + Math.random())
       if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms))
       if (failing !== undefined && vin.startsWith('fails') && existsSync(failing))

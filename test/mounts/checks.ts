@@ -1,16 +1,16 @@
-import { createReceiver, type Receiver } from 'fleethook'
-import { type HandledEvent, receiverConformance } from 'fleethook/testing'
+import { createReceiver, type Receiver, type ReceiverOptions } from 'fleethook'
+import { type HandledEvent, receiverConformance } from '../conformance/receiver-conformance.ts'
 import { expect } from 'vitest'
 
 export const secret = 'a-long-random-value'
 
 /** A receiver that records the events that its handlers got. */
-export function remembering(): {
+export function remembering(options: Partial<ReceiverOptions> = {}): {
   readonly receiver: Receiver
   readonly events: () => Promise<readonly HandledEvent[]>
 } {
   const seen: unknown[] = []
-  const receiver = createReceiver({ secret }).on('*', (event) => seen.push(event))
+  const receiver = createReceiver({ secret, ...options }).on('*', (event) => seen.push(event))
   return { receiver, events: async () => JSON.parse(JSON.stringify(seen)) }
 }
 

@@ -2,25 +2,51 @@ import { createServer, type IncomingMessage } from 'node:http'
 import { buffer } from 'node:stream/consumers'
 import { pathToFileURL } from 'node:url'
 import { beforeAll, expect, test, vi } from 'vitest'
-import { answeredByHost, conforms, secret } from './checks.ts'
+import { conforms, secret } from './checks.ts'
 import { listening } from './listening.ts'
 
 /** The template's, as far as its event is made here. */
 interface Lambda {
-  readonly handler: (event: FunctionUrlEvent) => Promise<{
+  readonly handler: (event: object) => Promise<{
     readonly statusCode: number
-    readonly headers: Readonly<Record<string, string>>
+    readonly headers?: Readonly<Record<string, string>>
+    /** In place of `headers`, when the event had them. */
+    readonly multiValueHeaders?: Readonly<Record<string, readonly string[]>>
     readonly body: string
   }>
 }
 
-interface FunctionUrlEvent {
-  readonly version: '2.0'
-  readonly rawPath: string
-  readonly rawQueryString: string
-  readonly headers: IncomingMessage['headers']
+/** What events of both versions have. */
+interface Body {
   readonly body?: string
   readonly isBase64Encoded: boolean
+}
+
+/** A request as the platform passes it on. */
+type Version = (url: URL, request: Pick<IncomingMessage, 'method' | 'headers'>, body: Body) => object
+
+/** Of a function URL and an HTTP API. */
+const version2: Version = ({ pathname, search }, { method, headers }, body) => ({
+  version: '2.0',
+  rawPath: pathname,
+  rawQueryString: search.slice(1),
+  requestContext: { domainName: 'function.test', http: { method, path: pathname } },
+  headers,
+  ...body,
+})
+
+/** Of a REST API, which leaves the names of headers as the client wrote them. */
+const version1: Version = ({ pathname, searchParams }, { method, headers }, body) => {
+  const inCapitals = Object.entries(headers).map(([name, value]) => [name.toUpperCase(), String(value)] as const)
+  return {
+    path: pathname,
+    httpMethod: method,
+    requestContext: { domainName: 'api.test', httpMethod: method, path: pathname },
+    queryStringParameters: Object.fromEntries(searchParams),
+    headers: Object.fromEntries(inCapitals),
+    multiValueHeaders: Object.fromEntries(inCapitals.map(([name, value]) => [name, [value]])),
+    ...body,
+  }
 }
 
 let handler: Lambda['handler']
@@ -33,35 +59,31 @@ beforeAll(async () => {
   handler = imported
 })
 
-/** A request as a function URL passes it on: as text when its type says so, otherwise as base64. */
-async function eventOf(request: IncomingMessage): Promise<FunctionUrlEvent> {
-  const { pathname, search } = new URL(request.url ?? '/', 'http://function.test')
+/** The body as text when its type says so, otherwise as base64. */
+async function bodyOf(request: IncomingMessage): Promise<Body> {
   const { headers } = request
   const bytes = await buffer(request)
   const isText = headers['content-type']?.startsWith('application/json') === true && !('content-encoding' in headers)
-  const body = bytes.length === 0 ? {} : { body: bytes.toString(isText ? 'utf8' : 'base64') }
-  return {
-    version: '2.0',
-    rawPath: pathname,
-    rawQueryString: search.slice(1),
-    headers,
-    isBase64Encoded: !isText && bytes.length > 0,
-    ...body,
-  }
+  if (bytes.length === 0) return { isBase64Encoded: false }
+  return { body: bytes.toString(isText ? 'utf8' : 'base64'), isBase64Encoded: !isText }
 }
 
-test(
-  'the handler of the Lambda template, given the events of a function URL, passes the whole suite',
-  {
-    timeout: 60_000,
-  },
-  async () => {
-    const functionUrl = createServer(async (request, response) => {
-      const { statusCode, headers, body } = await handler(await eventOf(request))
-      response.writeHead(statusCode, headers).end(body)
+test.each([
+  ['a function URL and an HTTP API', version2],
+  ['a REST API', version1],
+])(
+  'the handler of the Lambda template, given the events of %s, passes the whole suite',
+  { timeout: 60_000 },
+  async (_of, version) => {
+    const platform = createServer(async (request, response) => {
+      const { statusCode, headers, multiValueHeaders, body } = await handler(
+        version(new URL(request.url ?? '/', 'http://platform.test'), request, await bodyOf(request)),
+      )
+      const all = Object.entries({ ...headers, ...multiValueHeaders }).map(([name, value]) => [name, String(value)])
+      response.writeHead(statusCode, Object.fromEntries(all)).end(body)
     })
-    await using server = await listening(functionUrl)
-    await conforms(server.url, undefined, answeredByHost)
+    await using server = await listening(platform)
+    await conforms(server.url, undefined, (name) => /before the body has arrived/.test(name))
   },
 )
 
@@ -73,14 +95,8 @@ test.each([
   const headers = { authorization: secret, ...(type === undefined ? {} : { 'content-type': type }) }
   const body = '{"vin":"0FLEETV14T0000004","createdAt":"2026-11-21T10:00:00Z","data":{"BatteryLevel":81.5}}'
   const encoded = type === undefined ? Buffer.from(body).toString('base64') : body
-  const { statusCode } = await handler({
-    version: '2.0',
-    rawPath: '/',
-    rawQueryString: '',
-    headers,
-    body: encoded,
-    isBase64Encoded: type === undefined,
-  })
+  const given = { body: encoded, isBase64Encoded: type === undefined }
+  const { statusCode } = await handler(version2(new URL('http://platform.test/'), { method: 'POST', headers }, given))
   expect(statusCode).toBe(200)
   expect(log.mock.calls).toEqual([
     [expect.stringMatching(/^\d\d:\d\d:\d\d .* 0FLEETV14T0000004 service +data +BatteryLevel 81\.5$/)],

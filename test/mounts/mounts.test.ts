@@ -37,8 +37,9 @@ describe('in a Hono app', { timeout: 60_000 }, () => {
       Variables: RequestIdVariables
     }
     const seen: unknown[] = []
-    const receiver = createReceiver<Env>({ secret: (env) => env.WEBHOOK_SECRET }).on('state', (_event, { env }) =>
-      seen.push(env.WEBHOOK_SECRET),
+    const receiver = createReceiver({ secret: (env: Env['Bindings']) => env.WEBHOOK_SECRET }).on(
+      'state',
+      (_event, { env }) => seen.push(env.WEBHOOK_SECRET),
     )
     const after: string[] = []
     const app = new Hono<Env>()
@@ -143,10 +144,7 @@ describe('in an Express app', { timeout: 60_000 }, () => {
     const app = express()
       .use(express.json())
       .post('/telemetry', async (request, response) => {
-        const { status, headers, body } = await receiver.accept({
-          authorization: request.headers.authorization,
-          body: request.body,
-        })
+        const { status, headers, body } = await receiver.accept({ headers: request.headers, body: request.body })
         response.status(status).set(headers).send(body)
       })
     await using server = await listening(createServer(app))
@@ -219,19 +217,13 @@ describe('in an Express app', { timeout: 60_000 }, () => {
 })
 
 test('the whole suite passes in a Fastify app that does not parse bodies', { timeout: 60_000 }, async () => {
-  const { receiver, events } = remembering()
+  const { receiver, events } = remembering({ basePath: '/telemetry' })
   const app = Fastify({ routerOptions: { ignoreTrailingSlash: true } })
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', { parseAs: 'buffer', bodyLimit: 4_194_304 }, (_request, body, done) => done(null, body))
   for (const path of ['/telemetry', '/telemetry/*']) {
-    app.post<{ Params: { '*'?: string } }>(path, async (request, reply) => {
-      const { authorization, 'content-encoding': contentEncoding } = request.headers
-      const { status, headers, body } = await receiver.accept({
-        authorization,
-        contentEncoding,
-        body: request.body,
-        path: `/${request.params['*'] ?? ''}`,
-      })
+    app.post(path, async ({ headers: given, url, body: bytes }, reply) => {
+      const { status, headers, body } = await receiver.accept({ headers: given, path: url, body: bytes })
       return reply.code(status).headers(headers).send(body)
     })
   }
@@ -269,4 +261,38 @@ test('the answer says where to look when the host passes its whole path', async 
     error: 'path_unknown',
     hint: expect.stringContaining('at which the receiver is mounted'),
   })
+})
+
+test('a receiver with a base path is found below it, also by its collector and health paths, and nowhere else', async () => {
+  const statusOf = async (basePath: string, path: string, method = 'POST'): Promise<number> => {
+    const { fetch } = createReceiver({ secret, basePath })
+    const { body, headers } = posted
+    return (await fetch(new Request(`http://localhost${path}`, method === 'GET' ? {} : { method, headers, body })))
+      .status
+  }
+  for (const basePath of ['/api/telemetry', '/api/telemetry/']) {
+    for (const path of ['/api/telemetry', '/api/telemetry/', '/api/telemetry?x=1'])
+      expect(await statusOf(basePath, path)).toBe(200)
+    expect(await statusOf(basePath, '/api/telemetry/healthz', 'GET')).toBe(200)
+    // Without the scheme word of the collector.
+    expect(await statusOf(basePath, '/api/telemetry/services/collector/event')).toBe(401)
+    for (const path of ['/', '/api', '/api/telemetryx', '/api/telemetry/x', '/telemetry', '/api/telemetry//'])
+      expect(await statusOf(basePath, path)).toBe(404)
+  }
+  expect(await statusOf('/', '/')).toBe(200)
+})
+
+test('receiver.accept takes whole paths below the base path, and a message without a path', async () => {
+  const { accept } = createReceiver({ secret, basePath: '/telemetry' })
+  const statusAt = async (path?: string): Promise<number> =>
+    (await accept({ headers: posted.headers, body: state, ...(path === undefined ? {} : { path }) })).status
+  expect(await Promise.all([undefined, '/telemetry', '/telemetry/?x=1', '/', '/x'].map(statusAt))).toEqual([
+    200, 200, 200, 404, 404,
+  ])
+})
+
+test('a Hono app that mounts routes() decides about the path by itself', async () => {
+  const receiver = createReceiver({ secret, basePath: '/telemetry' })
+  const app = new Hono().route('/hook', receiver.routes())
+  expect((await app.request('/hook', posted)).status).toBe(200)
 })

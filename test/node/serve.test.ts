@@ -23,7 +23,8 @@ const receiverWith = (durability: Durability, ack: Ack): Served =>
 
 test.each([
   ['memory', 'received', 'in the memory of this process, and is lost if the process dies before its handlers are done'],
-  ['memory', 'handled', 'every handler of the message is done, or has given it up'],
+  ['memory', 'handled', 'every handler of the message is done. A message that was given up gets 500'],
+  ['disk', 'handled', 'every handler of the message is done, or has given it up'],
   ['disk', 'stored', 'on the disk of this machine and reaches your handlers at least once, through crashes and power'],
   ['disk', 'received', 'has arrived and is about to be stored on the disk of this machine; until then it is lost if'],
   ['replicated', 'stored', 'on a majority of machines and reaches your handlers at least once'],

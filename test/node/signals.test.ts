@@ -92,33 +92,6 @@ test('a connection that hangs in its TLS handshake does not delay the stop beyon
   expect(await target.exited).toEqual({ status: 0, signal: null })
 })
 
-test('a handler that hangs is aborted at the deadline, the log counts the lost messages, and the process ends', async () => {
-  await using target = await start('receiver', { graceMs: 300 })
-  expect([await post(target.url, 'HANG1'), await post(target.url, 'HANG2')]).toEqual([200, 200])
-  target.kill('SIGTERM')
-  expect(await closed(target)).toEqual({ handled: 0, left: 0, lost: 2 })
-  expect(await target.line(/acknowledged messages were not handled in time/)).toContain('messages: 2')
-  expect(await target.line(/stopped:/)).toContain('0 handled while stopping, 0 left in the inbox, 2 lost')
-  expect(await target.exited).toEqual({ status: 0, signal: null })
-})
-
-test('a second signal of either kind ends the process at once', async () => {
-  await using target = await start('receiver', { graceMs: longer })
-  expect(await post(target.url, 'HANG1')).toBe(200)
-  await signalled(target, 'SIGTERM')
-  target.kill('SIGINT')
-  expect(await target.exited).toEqual({ status: null, signal: 'SIGINT' })
-})
-
-test('for delayBeforeCloseMs after a signal new connections are served, and then it ends', async () => {
-  await using target = await start('receiver', { graceMs: longer, delayBeforeCloseMs: 1_500 })
-  await signalled(target, 'SIGTERM')
-  expect(await post(target.url, 'V1', 0, { connection: 'close' })).toBe(200)
-  expect(target.output.join('\n')).toContain('taking no more messages after 1500 ms')
-  expect(await target.exited).toEqual({ status: 0, signal: null })
-  expect(await target.line(/^handled/)).toBe('handled 1 of 1')
-})
-
 test('signals: false leaves signals to the host', async () => {
   await using target = await start('receiver', { signals: false })
   target.kill('SIGTERM')

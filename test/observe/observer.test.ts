@@ -1,4 +1,5 @@
-import { FleethookError, memoryInbox, type Observer, type ObservedRun, type RunEnd } from 'fleethook'
+import { dedupe, FleethookError, memoryInbox, type Observer } from 'fleethook'
+import type { ObservedRun, RunEnd } from 'fleethook/extend'
 import { describe, expect, test } from 'vitest'
 import { data, scene } from '../dispatch/scene.ts'
 
@@ -62,15 +63,15 @@ describe('an observer', () => {
     expect(first('refused')).toMatchObject(['refused', { error: 'body_not_json', isAuthentic: true }])
   })
 
-  test('receives duplicates, merged and lost messages, and gaps', async () => {
+  test('receives duplicates, lost messages, and gaps', async () => {
     const { told, observer } = recording()
-    const twice = scene({ observe: observer, dedupe: { withinMs: 60_000 } })
+    const twice = scene({ observe: observer, parts: [dedupe({ withinMs: 60_000 })] })
     twice.receiver.on('data', () => {})
     await twice.post(data('A', 1))
     await twice.clock.advance(10)
     await twice.post(data('A', 1))
     await twice.clock.advance(10)
-    const full = scene({ observe: observer, overflow: 'conflate', limits: { pendingMessages: 2 } })
+    const full = scene({ observe: observer, limits: { pendingMessages: 2 } })
     full.receiver.on('data', () => new Promise(() => {}))
     for (let n = 0; n < 4; n += 1) await full.post(data('B', n))
     const drained = full.receiver.drain({ deadlineMs: 0 })
@@ -83,7 +84,7 @@ describe('an observer', () => {
     const outcomes = told.flatMap(([name, message]) =>
       name === 'settled' && typeof message === 'object' && message !== null ? [Reflect.get(message, 'outcome')] : [],
     )
-    expect(new Set(outcomes)).toEqual(new Set(['handled', 'duplicate', 'conflated', 'lost']))
+    expect(new Set(outcomes)).toEqual(new Set(['handled', 'duplicate', 'lost']))
     expect(told.find(([name]) => name === 'gap')).toMatchObject(['gap', { topic: 'gap', reason: 'inbox_full' }])
   })
 

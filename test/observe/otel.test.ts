@@ -163,6 +163,9 @@ test('metrics have the names of fleethook/metrics, and are read when they are co
   expect(points('fleethook.dead_letters')).toEqual([[{}, 1]])
   const durations = points('messaging.process.duration')
   expect(durations.map(([attributes]) => Reflect.get(attributes, 'error.type'))).toEqual([undefined, 'RangeError'])
+  expect(points('fleethook.handler.duration')).toEqual([
+    [{ 'fleethook.handler': expect.stringMatching(/^otel\.test\.ts:\d+$/) }, expect.objectContaining({ count: 3 })],
+  ])
   expect(points('fleethook.message.lag')).toMatchObject([[{ 'fleethook.topic': 'data' }, { count: 2 }]])
   await meterProvider.shutdown()
 })

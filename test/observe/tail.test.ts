@@ -23,17 +23,21 @@ async function running(): Promise<{ readonly inbox: string; readonly target: Tar
 /** `fleethook tail`, and its lines as they come. */
 function tail(...args: readonly string[]): {
   line(pattern: RegExp): Promise<string>
+  /** Waits until a line matches, and resolves to the lines up to it. */
+  linesTo(pattern: RegExp): Promise<readonly string[]>
   end(): ReturnType<typeof command>
 } {
   const { child, ended } = start(['tail', ...args])
   onTestFinished(() => void child.kill('SIGKILL'))
   const lines: string[] = []
   if (child.stdout !== null) createInterface({ input: child.stdout }).on('line', (line) => lines.push(line))
+  const linesTo = async (pattern: RegExp): Promise<readonly string[]> => {
+    await expect.poll(() => lines.some((line) => pattern.test(line)), { timeout: 20_000 }).toBe(true)
+    return lines.slice(0, lines.findIndex((line) => pattern.test(line)) + 1)
+  }
   return {
-    async line(pattern) {
-      await expect.poll(() => lines.some((line) => pattern.test(line)), { timeout: 20_000 }).toBe(true)
-      return lines.find((line) => pattern.test(line)) ?? ''
-    },
+    linesTo,
+    line: async (pattern) => (await linesTo(pattern)).at(-1) ?? '',
     async end() {
       child.kill('SIGINT')
       await once(child, 'exit')
@@ -53,6 +57,19 @@ test('shows what happens, one line per event, and what went wrong before it bega
   )
   expect(await shown.line(/^dead/)).toMatch(/^dead +1 run {2}.*fleethook dead show [\da-f-]{36}$/)
   expect(await shown.end()).toMatchObject({ status: 0, stderr: '' })
+})
+
+test('begins with the last items, whether few or many are kept', { timeout: 60_000 }, async () => {
+  const { inbox, target } = await running()
+  const refused = async (count: number): Promise<void> => {
+    for (let each = 0; each < count; each += 1)
+      expect((await fetch(target.url, { method: 'POST', headers: { authorization: 'wrong' } })).status).toBe(403)
+  }
+  await refused(6)
+  expect(await tail('--inbox', inbox, '--last', '10').linesTo(/\(6 since the start\)/)).toHaveLength(6)
+  await refused(60)
+  const lines = await tail('--inbox', inbox, '--last', '5').linesTo(/\(66 since the start\)/)
+  expect(lines.map((line) => /\((\d+) since/.exec(line)?.[1])).toEqual(['62', '63', '64', '65', '66'])
 })
 
 test('with --json, each line is an item of the feed', { timeout: 60_000 }, async () => {

@@ -10,7 +10,7 @@ const { version }: { version: string } = JSON.parse(readFileSync('package.json',
 const document = JSON.parse(JSON.stringify(openApiDocument(version)))
 
 test('the committed document matches the schemas', () => {
-  // `npm run openapi` writes it.
+  // `npm run generate -- openapi` writes it.
   expect(JSON.parse(readFileSync('docs/openapi.json', 'utf8'))).toEqual(document)
 })
 
@@ -31,7 +31,7 @@ test('control: the validator rejects a document with a fault', async () => {
 test('the webhook takes all three formats, and the document lists every refusal under its status', () => {
   const { post } = document.webhooks.telemetry
   expect(post.requestBody.content['application/json'].schema.anyOf).toHaveLength(3)
-  expect(Object.keys(post.responses)).toEqual(['200', '400', '401', '403', '404', '405', '413', '415', '503'])
+  expect(Object.keys(post.responses)).toEqual(['200', '400', '401', '403', '404', '405', '413', '415', '500', '503'])
   expect(post.responses['200'].content['application/json'].examples.Success.value).toEqual({ text: 'Success', code: 0 })
 })
 

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { createReceiver, type Histogram, memoryInbox } from 'fleethook'
+import { createReceiver, memoryInbox } from 'fleethook'
+import type { Histogram } from 'fleethook/extend'
 import { metricsRoutes, metricsText } from 'fleethook/metrics'
 import { describe, expect, test } from 'vitest'
 import { data, gates, scene } from '../dispatch/scene.ts'
@@ -9,8 +10,9 @@ const vin = '0FLEETV14T0000004'
 const commitMs: Histogram = { bounds: [1, 10, 1_000], counts: [5, 3, 0, 1], sum: 2_040 }
 
 /** A receiver whose inbox tells everything that an inbox can tell. */
-function measured(): ReturnType<typeof scene> {
+function measured(options: Parameters<typeof scene>[0] = {}): ReturnType<typeof scene> {
   return scene({
+    ...options,
     retry: { attempts: 1 },
     inbox: (settings) => {
       const inbox = memoryInbox()(settings)
@@ -18,6 +20,16 @@ function measured(): ReturnType<typeof scene> {
       return { ...inbox, stats: () => ({ oldestWaitingMs: 0, ...inbox.stats?.(), commitMs, ...kafka }) }
     },
   })
+}
+
+/** The text of a receiver that has handled a message, so that there is every metric. */
+async function everything(options: Parameters<typeof scene>[0] = {}): Promise<string> {
+  const { receiver, post, clock } = measured(options)
+  metricsText(receiver)
+  receiver.on('data', function save() {})
+  await post(data(vin, 1))
+  await clock.advance(1)
+  return metricsText(receiver)
 }
 
 /** Metrics by name, each with its samples. */
@@ -72,6 +84,90 @@ describe('metricsText', () => {
     })
   })
 
+  test('has the times of each handler by its name or place, from the first call on', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 1 } })
+    const gate = gates()
+    metricsText(receiver)
+    receiver
+      .on('data', async function save() {
+        await gate.wait('data')
+      })
+      .on('data', () => {})
+      .on(
+        'state',
+        Object.defineProperty(() => Promise.reject(new Error('no')), 'name', { value: 'to $db' }),
+      )
+      .batch('data', { size: 1, withinMs: 0 }, function insert() {
+        throw new Error('no')
+      })
+    await post(data(vin, 1))
+    await post({ vin: 'B', createdAt: '2024-02-24T04:58:44Z', state: 'online' })
+    await clock.advance(300)
+    gate.open('data')
+    await clock.advance(1)
+    const text = metricsText(receiver)
+    const found = Object.fromEntries(samples(text))
+    const name = 'fleethook_handler_duration_seconds'
+    expect(found).toMatchObject({
+      [`${name}_bucket{fleethook_handler="save",le="0.25"}`]: '0',
+      [`${name}_bucket{fleethook_handler="save",le="0.5"}`]: '1',
+      [`${name}_bucket{fleethook_handler="save",le="+Inf"}`]: '1',
+      [`${name}_sum{fleethook_handler="save"}`]: '0.3',
+      [`${name}_count{fleethook_handler="save"}`]: '1',
+      [`${name}_count{fleethook_handler="to $db"}`]: '1',
+      [`${name}_count{fleethook_handler="insert"}`]: '1',
+    })
+    expect(text).toMatch(/_count\{fleethook_handler="metrics\.test\.ts:\d+"\} 1\n/)
+    expect(text.match(/^# TYPE fleethook_handler_duration_seconds histogram$/gm)).toHaveLength(1)
+  })
+
+  test('counts a run that its time limit ended, and messages that were settled', async () => {
+    const { receiver, post, clock } = scene({ timeoutMs: 2_000, retry: { attempts: 2, minMs: 10, maxMs: 10 } })
+    metricsText(receiver)
+    let runs = 0
+    receiver.on('data', function slow() {
+      runs += 1
+      return runs === 1 ? new Promise(() => {}) : undefined
+    })
+    await post(data(vin, 1))
+    await clock.advance(3_000)
+    const found = Object.fromEntries(samples(metricsText(receiver)))
+    expect(found).toMatchObject({
+      'fleethook_handler_duration_seconds_sum{fleethook_handler="slow"}': '2',
+      'fleethook_handler_duration_seconds_count{fleethook_handler="slow"}': '2',
+      'fleethook_message_lag_seconds_count{fleethook_topic="data"}': '1',
+    })
+  })
+
+  test('names a hundred handlers, and those beyond them `other`', async () => {
+    const { receiver, post, clock } = scene()
+    metricsText(receiver)
+    for (let at = 0; at < 103; at++)
+      receiver.on(
+        'data',
+        Object.defineProperty(() => {}, 'name', { value: `h${at}` }),
+      )
+    for (const number of [1, 2]) await post(data(vin, number))
+    await clock.advance(1)
+    const counts = [...samples(metricsText(receiver))].filter(([name]) =>
+      name.startsWith('fleethook_handler_duration_seconds_count'),
+    )
+    expect(counts).toHaveLength(101)
+    expect(counts).toContainEqual(['fleethook_handler_duration_seconds_count{fleethook_handler="other"}', '6'])
+  })
+
+  test('counts the handlers whose circuit breaker is open', async () => {
+    const { receiver, post, clock } = scene()
+    let isAway = true
+    receiver.on('data', () => (isAway ? Promise.reject(new Error('no')) : undefined))
+    await post([1, 2, 3, 4, 5].map((n) => data(`A${n}`, 1)))
+    await clock.advance(1)
+    expect(metricsText(receiver)).toContain('\nfleethook_handlers_resting 1\n')
+    isAway = false
+    await clock.advance(5_000)
+    expect(metricsText(receiver)).toContain('\nfleethook_handlers_resting 0\n')
+  })
+
   test('never has a VIN or a name that came over the wire', async () => {
     const { receiver, post } = measured()
     await post(data(vin, 1, { Gear: { oddValue: 5 }, BatteryLevel: { text: 'x' } }))
@@ -81,11 +177,11 @@ describe('metricsText', () => {
     for (const told of [vin, 'oddValue', 'Gear', 'to"p']) expect(text).not.toContain(told)
   })
 
-  test('every line is one of the format 0.0.4, and each metric has its help and type', () => {
-    const lines = metricsText(measured().receiver).trimEnd().split('\n')
+  test('every line is one of the format 0.0.4, and each metric has its help and type', async () => {
+    const lines = (await everything()).trimEnd().split('\n')
     for (const line of lines) {
       expect(line).toMatch(
-        /^(# HELP fleethook_\w+ .+|# TYPE fleethook_\w+ (counter|gauge|histogram)|fleethook_\w+(\{\w+="[\w+.]+"\})? [\d.e+-]+)$/,
+        /^(# HELP fleethook_\w+ .+|# TYPE fleethook_\w+ (counter|gauge|histogram)|fleethook_\w+(\{\w+="[\w+.]+"(,\w+="[\w+.]+")*\})? [\d.e+-]+)$/,
       )
     }
     expect(lines.filter((line) => line.startsWith('# HELP'))).toHaveLength(
@@ -121,12 +217,13 @@ describe('metricsRoutes', () => {
 describe('the page and the examples', () => {
   const folder = 'examples/observability'
   const table = new Set(
-    [...readFileSync('docs/metrics.md', 'utf8').matchAll(/^\| `(fleethook_\w+)`/gm)].map(([, name]) => name),
+    [...readFileSync('docs/observing.md', 'utf8').matchAll(/^\| `(fleethook_\w+)`/gm)].map(([, name]) => name),
   )
 
-  test('the table of the page has exactly the metrics of the text', () => {
-    const names = [...metricsText(measured().receiver).matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name)
-    expect([...table].toSorted()).toEqual(names.toSorted())
+  test('the table of the page has exactly the metrics of the text', async () => {
+    const text = (await everything()) + metricsText(measured({ secret: 'x' }).receiver)
+    const names = new Set([...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name))
+    expect([...table].toSorted()).toEqual([...names].toSorted())
   })
 
   test.each(['alerts.yml', 'dashboard.json', 'alerts.test.yml'])(
@@ -134,7 +231,7 @@ describe('the page and the examples', () => {
     (file) => {
       const text = readFileSync(`${folder}/${file}`, 'utf8')
       const names = [...text.matchAll(/\bfleethook_\w+/g)].map(([name]) => name.replace(/_(bucket|sum|count)$/, ''))
-      const labels = ['fleethook_topic', 'fleethook_outcome']
+      const labels = ['fleethook_topic', 'fleethook_outcome', 'fleethook_handler']
       expect(names.length).toBeGreaterThan(5)
       expect(names.filter((name) => !table.has(name) && !labels.includes(name))).toEqual([])
       const given = new Set(
@@ -152,9 +249,7 @@ describe('the page and the examples', () => {
 
   const promtool = runs('promtool')
   test.skipIf(!promtool)('promtool accepts the metrics, the rules and their tests', async () => {
-    const { receiver, post } = measured()
-    await post(data(vin, 1))
-    execFileSync('promtool', ['check', 'metrics'], { input: metricsText(receiver), stdio: ['pipe', 'pipe', 'pipe'] })
+    execFileSync('promtool', ['check', 'metrics'], { input: await everything(), stdio: ['pipe', 'pipe', 'pipe'] })
     execFileSync('promtool', ['check', 'rules', `${folder}/alerts.yml`], { stdio: 'pipe' })
     execFileSync('promtool', ['test', 'rules', `${folder}/alerts.test.yml`], { stdio: 'pipe' })
   })

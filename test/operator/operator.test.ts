@@ -174,7 +174,7 @@ test.skipIf(!hasTerminals)(
     await using target = await at.start()
     expect(target.output.join('\n')).not.toContain('another process has the inbox')
     expect(performance.now() - startedMs).toBeLessThan(10_000)
-    terminal.stdin.write('y')
+    terminal.stdin.write('y\n')
     await target.line(/^handled B .* replayed$/)
     await expect.poll(() => shown).toContain('2 messages replayed: the handlers run now.')
   },
@@ -230,6 +230,33 @@ describe.skipIf(process.platform === 'win32')('the socket of an inbox with a lon
       expect(existsSync(socket)).toBe(false)
     },
   )
+})
+
+test('the socket can be opened by its user only, also in a worker of a cluster', async () => {
+  const inbox = join(mkdtempSync(join(tmpdir(), 'fleethook-cluster-')), 'inbox.db')
+  const modes = `
+    import cluster from 'node:cluster'
+    import { statSync } from 'node:fs'
+    import { createReceiver } from ${JSON.stringify(new URL('../../src/index.ts', import.meta.url).href)}
+    import { sqliteInbox } from ${JSON.stringify(new URL('../../adapters/inbox/sqlite.ts', import.meta.url).href)}
+    process.umask(0)
+    if (cluster.isPrimary) {
+      cluster.fork().on('message', (mode) => {
+        console.log(mode)
+        process.exit()
+      })
+    } else {
+      const receiver = createReceiver({ secret: 'a-long-random-value', inbox: sqliteInbox({ path: '${inbox}' }) })
+      await receiver.open()
+      const socket = '${inbox}.sock'
+      setInterval(() => {
+        const found = statSync(socket, { throwIfNoEntry: false })
+        if (found) process.send((found.mode & 0o777).toString(8))
+      }, 20)
+    }`
+  const program = join(dirname(inbox), 'cluster.mts')
+  writeFileSync(program, modes)
+  expect(execFileSync(process.execPath, [program], { encoding: 'utf8' }).trim()).toBe('600')
 })
 
 test.skipIf(process.getuid?.() !== 0)(

@@ -10,7 +10,7 @@ const receiver = createReceiver({
   secret,
   inbox: sqliteInbox({ path }),
   retry: { attempts: 1 },
-  onDeadLetter: ({ event }) => console.log('vin' in event ? `dead ${event.vin}` : 'dead'),
+  observe: { dead: ({ event }) => console.log('vin' in event ? `dead ${event.vin}` : 'dead') },
 }).on('data', (event, { delivery }) => {
   if (existsSync(broken)) throw new Error('the database is gone')
   console.log(`handled ${event.vin} ${event.data.Odometer} ${delivery.replayed ? 'replayed' : 'live'}`)

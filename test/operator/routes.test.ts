@@ -1,4 +1,6 @@
 import { createReceiver } from 'fleethook'
+import { inspectorRoutes } from 'fleethook/inspector'
+import { metricsRoutes } from 'fleethook/metrics'
 import { operatorRoutes } from 'fleethook/operator'
 import { deliver, message } from 'fleethook/testing'
 import { describe, expect, test } from 'vitest'
@@ -25,6 +27,22 @@ describe('operatorRoutes', () => {
     expect((await app.request('/nothing')).status).toBe(401)
   })
 
+  test.each([
+    ['operatorRoutes', operatorRoutes, '/dead'],
+    ['inspectorRoutes', inspectorRoutes, '/dead'],
+    ['inspectorRoutes', inspectorRoutes, '/feed'],
+    ['metricsRoutes', metricsRoutes, '/'],
+  ] as const)('%s tell caches to keep nothing, and browsers to guess no type', async (_name, routes, path) => {
+    const app = routes(createReceiver({ secret: 'the-webhook' }), { secret })
+    for (const authorization of [secret, 'wrong']) {
+      const answer = await app.request(path, { headers: { authorization } })
+      await answer.body?.cancel()
+      expect(answer.status).toBe(authorization === secret ? 200 : 403)
+      const names = ['cache-control', 'x-content-type-options']
+      expect(names.map((name) => answer.headers.get(name))).toEqual(['no-store', 'nosniff'])
+    }
+  })
+
   test('refuse a secret that is missing', () => {
     expect(() => operatorRoutes(createReceiver({ secret: 'x' }), { secret: undefined })).toThrow(/secret/)
     expect(() => operatorRoutes(createReceiver({ secret: 'x' }), { secret: '' })).toThrow(/secret/)
@@ -45,6 +63,8 @@ describe('operatorRoutes', () => {
     expect((await ask('/dead/nothing')).status).toBe(404)
     expect((await ask('/dead?limit=0')).status).toBe(400)
     expect((await ask('/dead?from=yesterday')).status).toBe(400)
+    for (const path of ['/dead?topic=dta', '/messages?topic=dta', '/feed?topic=dta'])
+      expect(JSON.stringify(await ask(path))).toMatch(/'data' or 'state' or .* or 'malformed' and was given 'dta'/)
     const all = { method: 'POST', body: '{"dryRun":true}' }
     expect(await ask('/dead/discard', all)).toEqual({ status: 200, body: { messages: 2 } })
     expect(await ask('/dead/discard', { method: 'POST', body: '{"vin":"B"}' })).toMatchObject({ body: { messages: 1 } })

@@ -1,10 +1,11 @@
 import { cpSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type Receiver } from 'fleethook'
+import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { operatorRoutes } from 'fleethook/operator'
-import { vehicle } from 'fleethook/testing'
+import { fakeClock, vehicle } from 'fleethook/testing'
+import { becomes } from 'fleethook/when'
 import { expect, onTestFinished, test } from 'vitest'
 import { command } from '../cli/command.ts'
 
@@ -12,7 +13,7 @@ const log = { debug() {}, info() {}, warn() {}, error() {} }
 const vins = ['0FLEETV14T0000001', '0FLEETV14T0000002', '0FLEETV14T0000003'] as const
 
 async function fed(options: Pick<Parameters<typeof createReceiver>[0], 'inbox'> = {}): Promise<Receiver> {
-  const receiver: Receiver = createReceiver({ secret: false, vehicles: true, log, ...options })
+  const receiver: Receiver = createReceiver({ secret: false, parts: [vehicles({ fields: 'all' })], log, ...options })
   onTestFinished(async () => void (await receiver.drain()))
   for (const [index, vin] of vins.entries()) {
     const car = vehicle(receiver, vin)
@@ -43,17 +44,39 @@ test('GET /vehicles lists vehicles with their places, in pages; GET /vehicles/:v
     vin: vins[0],
     fields: {
       BatteryLevel: { value: 80, isCertain: true, ageMs: expect.any(Number), invalidSince: expect.stringContaining('T') },
-      Gear: { value: 'P', isCertain: true, at: expect.stringContaining('T') },
+      Gear: { value: 'P', isCertain: true, at: expect.stringContaining('T'), since: expect.stringContaining('T') },
     },
   })
   expect(await ask('/vehicles/nobody')).toMatchObject({ status: 404, body: { error: 'vehicle_unknown' } })
   expect(await ask('/vehicles?limit=0')).toMatchObject({ status: 400 })
 }) // prettier-ignore
 
-test('a receiver without the option says so', async () => {
+test('the view of a vehicle shows what rules with a time wait for', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-timers-'))
+  const clock = fakeClock()
+  const edge = becomes('Gear', 'P').after({ minutes: 30 }).named('parked')
+  const inbox = sqliteInbox({ path: join(folder, 'inbox.db') })
+  const receiver = createReceiver({ secret: false, parts: [vehicles({ fields: ['Gear'] })], log, clock, inbox })
+  onTestFinished(async () => void (await receiver.drain()))
+  receiver.when(edge, () => undefined)
+  const car = vehicle(receiver, vins[0], { clock })
+  await car.data({ Gear: 'D' })
+  await car.data({ Gear: 'P' })
+  const authorization = 'an-operator'
+  const shownBy = async (app: ReturnType<typeof operatorRoutes>): Promise<unknown> =>
+    (await app.request(`/vehicles/${vins[0]}`, { headers: { authorization } })).json()
+  expect(await shownBy(operatorRoutes(receiver, { secret: authorization }))).toMatchObject({
+    timers: [{ edge: 'parked', since: '2026-11-21T10:00:00.000Z', dueAt: '2026-11-21T10:30:00.000Z' }],
+  })
+  const { stdout, stderr } = await command(['vehicles', vins[0]], { FLEETHOOK_INBOX: join(folder, 'inbox.db') })
+  expect(stderr).toBe('')
+  expect(stdout).toMatch(/parked +2026-11-21 10:00:00 +2026-11-21 10:30:00/)
+})
+
+test('a receiver without the part says so', async () => {
   const app = operatorRoutes(createReceiver({ secret: false, log }), { secret: 'an-operator' })
   const response = await app.request('/vehicles', { headers: { authorization: 'an-operator' } })
-  expect([response.status, await response.text()]).toEqual([400, expect.stringContaining('which is off')])
+  expect([response.status, await response.text()]).toEqual([400, expect.stringContaining('no part `vehicles`')])
 })
 
 test('`fleethook vehicles` shows what a running receiver has, and what the file of one that crashed has', { timeout: 60_000 }, async () => {

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import { expect, inject, test } from 'vitest'
 
@@ -43,17 +44,34 @@ async function loadedBy(
   }
 }
 
+/** The modules of ours that are in the bundle of a program, from the sources. */
+async function bundledBy(code: string): Promise<readonly string[]> {
+  const root = fileURLToPath(new URL('../..', import.meta.url))
+  const { metafile } = await build({
+    stdin: { contents: code, resolveDir: root },
+    absWorkingDir: root,
+    tsconfigRaw: {},
+    bundle: true,
+    write: false,
+    metafile: true,
+    format: 'esm',
+    packages: 'external',
+  })
+  const [output] = Object.values(metafile.outputs)
+  return Object.entries(output?.inputs ?? {}).flatMap(([path, { bytesInOutput }]) => (bytesInOutput > 0 ? [path] : []))
+}
+
 /** A file of the package consists of modules. The comment before each names its source. */
 const modules = /^\/\/(?:#region)? ?((?:src|adapters)\/\S+\.ts)$/gm
 
 const onePackage = (names: readonly string[], name: string): readonly string[] =>
   names.filter((path) => path === name || path.startsWith(`${name}/`))
 
-test('fleethook/normalize loads neither hono nor zod, and no HTTP, inbox or dispatch of ours', async () => {
+test('fleethook/normalize loads neither hono nor zod, and no HTTP, inbox or core of ours', async () => {
   const { files, packages } = await loadedBy('fleethook/normalize')
   expect(files).toContain('src/wire/normalizer.ts')
   expect([...onePackage(packages, 'hono'), ...onePackage(packages, 'zod')]).toEqual([])
-  expect(files.filter((path) => /^src\/(http|inbox|dispatch)\//.test(path))).toEqual([])
+  expect(files.filter((path) => /^src\/(http|inbox|core|parts)\//.test(path))).toEqual([])
 })
 
 test.each(['fleethook', 'fleethook/normalize', 'fleethook/client', 'fleethook/testing', 'fleethook/workers'])(
@@ -66,15 +84,24 @@ test.each(['fleethook', 'fleethook/normalize', 'fleethook/client', 'fleethook/te
   },
 )
 
-test.each(['fleethook/inbox/durable-object', 'fleethook/inbox/queue'])(
-  '%s loads nothing of Node, and of the other adapters nothing',
-  async (entry) => {
-    const { files, packages } = await loadedBy(entry)
-    expect(packages.filter((path) => /^(node|bun|deno|cloudflare):|^@hono\/node-server/.test(path))).toEqual([])
-    const own = entry.replace('fleethook/', 'adapters/')
-    expect(files.filter((path) => path.startsWith('adapters/') && !path.startsWith(own))).toEqual([])
-  },
-)
+test('fleethook/inbox/durable-object loads nothing of Node, and of the other adapters nothing', async () => {
+  const { files, packages } = await loadedBy('fleethook/inbox/durable-object')
+  expect(packages.filter((path) => /^(node|bun|deno|cloudflare):|^@hono\/node-server/.test(path))).toEqual([])
+  const own = 'adapters/inbox/durable-object'
+  expect(files.filter((path) => path.startsWith('adapters/') && !path.startsWith(own))).toEqual([])
+})
+
+test.each([
+  ['vehicles', /^src\/(parts\/vehicles|vehicles\/(?!edge\.ts))/],
+  ['dedupe', /^src\/parts\/dedupe/],
+])('a receiver without the part `%s` does not bundle it', async (part, files) => {
+  const bundled = async (names: string, parts: string): Promise<readonly string[]> => {
+    const code = `import { createReceiver${names} } from './src/index.ts'; export default createReceiver({ parts: [${parts}] })`
+    return (await bundledBy(code)).filter((path) => files.test(path))
+  }
+  expect(await bundled('', '')).toEqual([])
+  expect(await bundled(`, ${part}`, `${part}({})`)).not.toEqual([])
+})
 
 test('fleethook loads no relay to messages that are kept elsewhere', async () => {
   const { files } = await loadedBy('fleethook')
@@ -93,7 +120,7 @@ test('fleethook/client loads neither hono nor any HTTP face, inbox or receiver o
   expect(files).toContain('src/service/client/client.ts')
   expect(
     files.filter((path) =>
-      /^(adapters|src\/(http|inbox|testing|service\/fleet|receiver|dispatch\/(?!retry)))/.test(path),
+      /^(adapters|src\/(http|inbox|testing|service\/fleet|receiver|parts|core\/(?!retry)))/.test(path),
     ),
   ).toEqual([])
   expect(packages).toEqual(['eventsource-parser', 'ipaddr.js'])

@@ -8,28 +8,24 @@ import { sourceFile, withProject } from '../house/project.ts'
 /** The public names. A name that is added or removed is a change for users, and belongs in the changelog. */
 const pinned: Readonly<Record<string, { readonly values: string; readonly types: string }>> = {
   fleethook: {
-    values: `
-      Discard FleethookError Retry createReceiver memoryInbox summarize`,
+    values: 'Discard FleethookError Retry createReceiver dedupe memoryInbox summarize vehicles',
     types: `
-      Ack Alert AlertOccurrence AlertsEvent Answer BatchContext BatchHandler BatchOptions Bounds BuiltInFields Change Claim Clock
-      Condition ConnectivityEvent DataEvent DeadLetter DeadLetterReason DeadLetters DeadMessage Delivery Door Doors
-      DrainOptions DrainResult Durability Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeResult EdgeStep EdgeTopic ErrorCode ErrorDetails ErrorsEvent EventOf ExecutionContext ExtendedBy
-      FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
-      GivenMessage Handler HandlerContext HandlerFilter Happening Histogram Inbox InboxFactory InboxGap InboxMessage
-      InboxSettings InboxStats Json KeptGap ListedMessage Listing Location Log MalformedBody MessageRecord MessageSelection Messages Meta NextAttempt
-      ObservedRun Observer Occurrence OpenOptions Opened OperatorApi OtherField Readiness Receiver ReceiverOptions RefusalError RefusedHandler
-      RefusedRequest RelayInbox ReplaySelection RunEnd RuntimeRefusal Secret Selection SettledMessage Source StateEvent Stats StoredVehicle Subject TestMessage
-      TimeOfDay Timer Tires Topic UnknownEvent UnopenedInbox VehicleDataEvent VehicleError VehicleStore VehicleView Vehicles VehiclesOptions
-      VehiclesStats Waiting WireEvent`,
+      Ack Alert AlertsEvent Answer BatchContext BatchHandler BatchOptions BuiltInFields Clock ConnectivityEvent DataEvent DeadLetters DeadMessage Delivery DrainOptions DrainResult Durability ErrorCode ErrorDetails ErrorsEvent EventOf FieldCatalogue FieldValues FleetEvent Format GapEvent GapReason GivenMessage Handler HandlerContext HandlerFilter Location Log MalformedBody Messages Meta Observer Readiness Receiver ReceiverOptions RefusedRequest Secret StateEvent Stats Subject Topic UnknownEvent VehicleDataEvent VehicleError Vehicles VehiclesOptions WireEvent`,
+  },
+  'fleethook/extend': {
+    values: 'Window',
+    types: `
+      Claim ClosedGate DeadLetter DeadLetterReason DedupeOptions Door Ended Entry ExecutionContext Gate Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats KeptGap ListedMessage Listing MessageRecord MessageSelection NextAttempt ObservedRun OpenOptions Opened OperatorApi Part PartHost ReceiverPart RefusalError RelayInbox ReplaySelection RunEnd RuntimeRefusal Selection SettledMessage Source Step StoredVehicle TestMessage Timer UnopenedInbox VehicleStore VehiclesPart Waiting WindowHost`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',
     types: `
       Alert AlertsEvent BuiltInFields ConnectivityEvent DataEvent Doors Encodable EnumType EnvelopeFault ErrorCode
       ErrorsEvent EventBase ExtendedBy FieldCatalogue FieldName FieldType FieldValue FieldValues FleetEvent Format GapEvent GapReason
-      Json Location Meta NormalizeOptions Normalizer NormalizerOptions OtherField Piece Split StateEvent TimeOfDay Tires Topic
+      Json Location Meta NormalizeOptions Normalizer NormalizerOptions OtherField Piece Split StateEvent TimeOfDay TimerEvent Tires Topic
       UnknownEvent UnknownReason ValueOf ValuePiece VehicleDataEvent VehicleError WireEvent WireTopic`,
   },
+  'fleethook/once': { values: 'createOnce', types: 'Once OnceOptions' },
   'fleethook/schemas': {
     values: `
       alertsEvent connectivityEvent dataEvent errorsEvent eventCollectorMessage fleetEvent gapEvent serviceMessage stateEvent
@@ -49,28 +45,25 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/operator': {
     values: 'operatorRoutes',
     types:
-      'FieldReport KnownVehicle KnownVehicles Letter LetterSummary OperatorApi OperatorOptions VehicleReport VehicleSummary',
+      'FieldReport KnownVehicle KnownVehicles Letter LetterSummary OperatorApi OperatorOptions TimerReport VehicleReport VehicleSummary',
   },
   'fleethook/sandbox': {
     values: 'createSandbox',
     types: `
-      ActivityLine CommandAccess Failure FailureKind KeptFields KeptSetting KeptVehicle KeptWebhook OutgoingMessage PostMessage
-      Sandbox SandboxOptions SandboxState SandboxStore StreamFault`,
+      ActivityLine OutgoingMessage PostMessage Sandbox SandboxOptions`,
   },
   'fleethook/testing': {
-    values:
-      'deliver fakeClock inboxConformance message receiverConformance relayConformance vehicle vehiclesConformance',
+    values: 'deliver fakeClock inboxConformance message vehicle vehiclesConformance',
     types: `
-      Conformance DeliverOptions Deliverable Delivered FakeClock GivenAlert GivenError HandledEvent InboxUnderTest MessageDetails
-      MessageFactories MessageOf ReceiverUnderTest RelayUnderTest TestVehicle`,
+      Conformance DeliverOptions Deliverable Delivered FakeClock GivenAlert GivenError InboxUnderTest MessageDetails
+      MessageFactories MessageOf TestVehicle VehicleOptions`,
   },
   'fleethook/when': {
     values: `
       above alertEnds alertStarts all any becomes below between ceases changed circle comesOnline crosses ends enters falls fallsAsleep
-      goesOffline inside is leaves not polygon rises rulesFor starts`,
+      goesOffline heardAgain inside is leaves not polygon rises rulesFor silent starts`,
     types: `
-      AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Condition ConstantOf DeltaOption Edge EdgeMemory EdgeResult EdgeStep
-      EdgeTopic FirstOption InvalidOption Limit MarginOption NumberField Occurrence Rules VehicleEdge VehicleView`,
+      AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Clockwork Condition ConstantOf DeltaOption Duration Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeResult EdgeStep EdgeTimer EdgeTopic FirstOption Happening Heard InvalidOption Lasted LastingEdge Limit MarginOption NumberField Occurrence PendingTimer Rules Silence SilentOptions Timing TimingHost VehicleEdge VehicleView VehiclesStats`,
   },
   'fleethook/node': {
     values: 'exitWithError serve',
@@ -78,7 +71,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   },
   'fleethook/bun': { values: 'serve', types: 'BunServeOptions ServeOptions Served Server Signal' },
   'fleethook/deno': { values: 'serve', types: 'ServeOptions Served Server Signal' },
-  'fleethook/workers': { values: 'worker', types: 'KeptBatch KeptMessage Worker WorkerServed' },
+  'fleethook/workers': { values: 'worker', types: 'Worker WorkerServed' },
   'fleethook/inbox/sqlite': { values: 'sqliteInbox', types: 'Retention SqliteInboxOptions' },
   'fleethook/inbox/durable-object': {
     values: 'durableObjectInbox inboxObject',
@@ -87,7 +80,11 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
       Retention SqlValue`,
   },
   'fleethook/inbox/kafka': { values: 'kafkaInbox', types: 'KafkaInboxOptions KafkaSasl KafkaTls' },
-  'fleethook/inbox/queue': { values: 'queueInbox', types: 'QueueBinding QueueInboxOptions QueuedMessage' },
+  'fleethook/inbox/postgres': {
+    values: 'handleWaiting postgresInbox',
+    types:
+      'ExactlyOnce PostgresClient PostgresInbox PostgresInboxOptions PostgresResult Role RunStatement RunTransaction',
+  },
 }
 
 interface Name {

@@ -20,7 +20,7 @@ declare module 'vitest' {
   interface ProvidedContext {
     /** The tarball that `npm pack` made of this working tree after a fresh build. */
     readonly tarball: string
-    /** A user's project: the tarball, its peers and compilers are installed. The short form has one compiler. */
+    /** A user's project: the tarball, its peers, compilers and webpack are installed. The short form has one compiler. */
     readonly consumer: string
   }
 }
@@ -32,13 +32,18 @@ export default function setup(project: TestProject): () => void {
   const scratch = realpathSync(mkdtempSync(join(tmpdir(), 'fleethook-package-')))
   const tarball = pack(join(scratch, 'copy'))
   const consumer = join(scratch, 'consumer')
-  install(consumer, tarball, project.config.env[formVariable] === 'short' ? ['7.0.2'] : ['5.9.3', '6.0.3', '7.0.2'])
+  install(
+    consumer,
+    tarball,
+    project.config.env[formVariable] === 'short' ? ['7.0.2'] : ['5.4.5', '5.9.3', '6.0.3', '7.0.2'],
+  )
   project.provide('tarball', tarball)
   project.provide('consumer', consumer)
   return () => rmSync(scratch, { recursive: true, force: true })
 }
 
-function pack(copy: string): string {
+/** Builds and packs a copy of the working tree, and returns the path of the tarball. */
+export function pack(copy: string): string {
   const left = new Set(['.git', '.runtimes', 'dist', 'node_modules'])
   mkdirSync(copy)
   for (const name of readdirSync(root).filter((entry) => !left.has(entry))) {
@@ -59,10 +64,10 @@ function install(consumer: string, tarball: string, versions: readonly string[])
   const peers = ['hono', 'zod', '@opentelemetry/api', '@types/node'].map((name) => `${name}@${devDependencies[name]}`)
   const compilers = versions.map((version) => `typescript-${version.slice(0, 3)}@npm:typescript@${version}`)
   writeFileSync(join(consumer, 'package.json'), JSON.stringify({ private: true, type: 'module' }))
-  npm(consumer, 'install', '--no-package-lock', tarball, ...peers, ...compilers)
+  npm(consumer, 'install', '--no-package-lock', tarball, ...peers, ...compilers, 'webpack@5.112.2')
 }
 
-function npm(cwd: string, ...args: readonly string[]): void {
+export function npm(cwd: string, ...args: readonly string[]): void {
   execFileSync('npm', [...args, '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'], {
     cwd,
     stdio: ['ignore', 'ignore', 'inherit'],

@@ -1,12 +1,15 @@
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { request } from 'node:https'
 import { createServer } from 'node:net'
 import { networkInterfaces } from 'node:os'
+import { gzipSync } from 'node:zlib'
 import { describe, expect, test } from 'vitest'
 import { serve as serveOnBun } from '../../adapters/bun.ts'
 import { serve as serveOnDeno } from '../../adapters/deno.ts'
 import { createReceiver } from '../../src/index.ts'
 import { spawnTarget } from '../conformance/spawn.ts'
+import { rawConnection } from '../http/raw.ts'
 import { certificate, privateKey } from './certificate.ts'
 import { letIt, message, post, seen } from './client.ts'
 import { head, open } from './connection.ts'
@@ -47,6 +50,29 @@ describe.concurrent.each(['node24', 'bun', 'deno'] as const)('serve on %s', (run
     expect(await postSecurely(target.url)).toBe(200)
     target.kill('SIGTERM')
     expect(await target.line(/^stats/)).toContain('"handled":1,"lost":0')
+  })
+
+  test.each([
+    ['over the limit', '', ''],
+    ['over the limit after inflating', '', 'content-encoding: gzip\r\n'],
+    ['with a wrong secret', 'wrong', ''],
+  ])('a message behind one %s is answered, unless the refusal announces the end', async (_case, wrong, encoding) => {
+    await using target = await spawnTarget(await appCommand(runtime, {}))
+    const { send, until, received, closed, socket } = await rawConnection(Number(new URL(target.url).port))
+    const body = gzipSync(randomBytes(1_500_000), { level: 0 })
+    const next = JSON.stringify({ vin: 'V2', state: 'online' })
+    await send(head(body.length).replace(secret, `${wrong}${secret}`).replace('\r\n\r\n', `\r\n${encoding}\r\n`))
+    await send(body.subarray(0, 1_300_000)).catch(() => {})
+    const refusal = await until('"hint"')
+    expect(refusal).toMatch(/^HTTP\/1\.1 4[01]3 /)
+    for (const part of [body.subarray(1_300_000), head(next.length), next]) await send(part).catch(() => {})
+    const isLast = /\r\nconnection: close\r\n/i.test(refusal)
+    await (isLast ? closed : until('"Success"'))
+    const { stats } = await seen(target.url)
+    expect({ answers: received().split('HTTP/1.1 ').length - 1, taken: stats.received }).toEqual(
+      isLast ? { answers: 1, taken: 0 } : { answers: 2, taken: 1 },
+    )
+    socket.destroy()
   })
 
   test('rejects when the port is taken', async ({ expect }) => {

@@ -69,15 +69,18 @@ export interface WorkerOptions {
   readonly resolveFrom?: string
   /** Whether its `fetch` may reach servers on this machine. Otherwise it reaches only the internet. */
   readonly reachesThisMachine?: boolean
+  /** Makes one file of the source. Default: as wrangler does. */
+  readonly bundle?: (source: string, folder: string) => Promise<{ readonly code: string | Uint8Array }>
 }
 
-/** How to run a Worker: bundled as wrangler does, and served by workerd. */
+/** How to run a Worker: bundled, and served by workerd. */
 export async function workerCommand(source: string, options: WorkerOptions = {}): Promise<TargetCommand> {
   const { compatibilityDate = '2026-08-04', compatibilityFlags = [], resolveFrom = programs } = options
+  const { bundle = bundleWorker } = options
   const network = options.reachesThisMachine
     ? `(name = "internet", network = (allow = ["public", "private", "local"])), `
     : ''
-  const { code } = await bundleWorker(source, resolveFrom)
+  const { code } = await bundle(source, resolveFrom)
   const bindings = Object.entries(variables).map(([name, text]) => `(name = "${name}", text = "${text}")`)
   const config = `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (

@@ -2,7 +2,7 @@ import { describe, test } from 'vitest'
 import { spawnTarget } from '../conformance/spawn.ts'
 import { form } from '../form.ts'
 import { letIt, post, seen } from './client.ts'
-import { appCommand, appWorker, workerCommand } from './targets.ts'
+import { appCommand, appWorker, workerCommand, type WorkerOptions } from './targets.ts'
 
 const strayWork = /Illegal invocation|different request|hang|cross-request/i
 const handledAll = (count: number): object => ({ stats: { received: count, handled: count, lost: 0, lanes: 0 } })
@@ -122,40 +122,21 @@ describe.skipIf(form === 'short')('work that is not done when workerd ends its r
   }, 60_000)
 })
 
-describe.concurrent('constant-time comparison needs the global Buffer', () => {
-  const refused = async (url: string): Promise<string> =>
-    (await fetch(url, { method: 'POST', headers: { authorization: 'any' }, body: '{}' })).text()
-
-  test('it is there with a compatibility date of 2026-08-04', async ({ expect }) => {
-    await using target = await spawnTarget(await workerCommand(appWorker({}), { compatibilityDate: '2026-08-04' }))
-    expect(await post(target.url, 'V1')).toBe(200)
-  })
-
-  test('it is there with an older date and nodejs_compat, and work still goes on after the answer', async ({
-    expect,
-  }) => {
-    const options = { compatibilityDate: '2025-01-01', compatibilityFlags: ['nodejs_compat'] }
+describe.concurrent('the secret is compared', () => {
+  test.for<readonly [string, WorkerOptions]>([
+    ['with the global Buffer', { compatibilityDate: '2026-08-04' }],
+    [
+      'with that of nodejs_compat at an older date',
+      { compatibilityDate: '2025-01-01', compatibilityFlags: ['nodejs_compat'] },
+    ],
+    ['without a global Buffer', { compatibilityDate: '2026-08-03' }],
+    ['without one at a much older date', { compatibilityDate: '2025-01-01' }],
+  ])('%s, and work goes on after the answer', async ([, options], { expect }) => {
     await using target = await spawnTarget(await workerCommand(appWorker({ handlerMs: 5 }), options))
+    const wrong = { method: 'POST', headers: { authorization: 'wrong' }, body: '{}' }
+    expect((await fetch(target.url, wrong)).status).toBe(403)
     for (const number of [1, 2, 3]) expect(await post(target.url, 'V1', number)).toBe(200)
     await expect.poll(() => seen(target.url), { timeout: 5_000 }).toMatchObject(handledAll(3))
-  })
-
-  test('with an older date every message is refused, and the log says what to set', async ({ expect }) => {
-    await using target = await spawnTarget(await workerCommand(appWorker({}), { compatibilityDate: '2026-08-03' }))
-    expect(await refused(target.url)).toContain('secret_unavailable')
-    expect(await target.line(/every message is refused/)).toMatch(/compatibility_date to 2026-08-04.*nodejs_compat/)
-  })
-
-  test('with an older date and a secret written into the module the Worker does not start, and says what to set', async ({
-    expect,
-  }) => {
-    const source = `
-      import { createReceiver } from '../../../src/index.ts'
-      import { worker } from '../../../adapters/workers.ts'
-      export default worker(createReceiver({ secret: 'a-secret-in-the-module' }))`
-    await expect(workerCommand(source, { compatibilityDate: '2026-08-03' }).then(spawnTarget)).rejects.toThrow(
-      /compatibility_date to 2026-08-04/,
-    )
   })
 })
 

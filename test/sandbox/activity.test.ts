@@ -38,20 +38,6 @@ describe('each delivery is one line', () => {
     ])
     expect(lines.find(({ kind }) => kind === 'delivery')?.failed).toBe(status !== 200)
   })
-
-  test.each([
-    ['ECONNREFUSED', 'nothing listens there (ECONNREFUSED)'],
-    ['ENOTFOUND', 'no such host (ENOTFOUND)'],
-    ['DEPTH_ZERO_SELF_SIGNED_CERT', 'the certificate is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT)'],
-    ['EPIPE', 'no answer (EPIPE)'],
-  ])('or with %s', async (code, reason) => {
-    const lines = await shown(async () => {
-      throw Object.assign(new Error(`to ${url}`), { code })
-    }, say)
-    expect(of('delivery', lines)).toEqual([
-      `--- → POST http://localhost:3000/telemetry  data 0FL3EETV6T0000000  0 ms  ${reason}`,
-    ])
-  })
 })
 
 test('a webhook that takes nothing raises an alarm at once and repeatedly, and the end of the alarm is shown', async () => {
@@ -68,41 +54,6 @@ test('a webhook that takes nothing raises an alarm at once and repeatedly, and t
     'The webhook did not take a message, and the service sends each once: wrong secret. Set the webhook again, with `auth` as the secret of the receiver.',
     'The webhook did not take 21 messages in a row, and the service sends each once: wrong secret. Set the webhook again, with `auth` as the secret of the receiver.',
     'The webhook takes messages again, after 21 that it did not take.',
-  ])
-})
-
-test('each call is one line, with the code of a refusal', async () => {
-  const lines = await shown(
-    async () => 200,
-    async ({ ask, vin }) => {
-      await ask('GET', '/api/business/products?key=hidden')
-      await ask('PATCH', `/api/config/${vin}`, { fields: 5 })
-    },
-  )
-  expect(of('call', lines)).toEqual([
-    '200 ← GET /api/business/products  0 ms',
-    `400 ← PATCH /api/config/${vin}  0 ms  invalid_request`,
-  ])
-})
-const vin = '0FL3EETV6T0000000'
-
-test('each stream is a line when it opens and when it ends', async () => {
-  const lines = await shown(
-    async () => 200,
-    async ({ sandbox, clock }) => {
-      const headers = { authorization: `Bearer ${apiKey}` }
-      const open = async (path: string): Promise<Response> =>
-        sandbox.fetch(new Request(`https://s.example.com${path}`, { headers }))
-      await (await open(`/sse/${vin}?topics=data,state`)).body?.cancel()
-      await open(`/sse/${vin}/Soc`)
-      await clock.advance(300_000)
-    },
-  )
-  expect(of('stream', lines)).toEqual([
-    `opened ⇉ /sse/${vin}  data,state`,
-    `closed ⇉ /sse/${vin}  by the client`,
-    `opened ⇉ /sse/${vin}/Soc  all topics`,
-    `ended ⇉ /sse/${vin}/Soc  planned, the client reconnects at once`,
   ])
 })
 

@@ -83,22 +83,6 @@ test('configs match a model after any sequence of PATCH, POST, DELETE, default, 
   )
 })
 
-test('a change that cannot be saved changes nothing, and is answered with 500', async () => {
-  let full = false
-  const store = {
-    load: () => undefined,
-    save: () => {
-      if (full) throw new Error('The disk is full.')
-    },
-  }
-  const { ask, vin } = await sceneOf({ store })
-  await ask('POST', `/api/config/${vin}`, { fields: { Gear: { interval_seconds: 5 } } })
-  full = true
-  const answer = await ask('PATCH', `/api/config/${vin}`, { fields: { Soc: { interval_seconds: 5 } } })
-  expect([answer.status, answer.body.error]).toEqual([500, 'internal_error'])
-  expect((await ask('GET', `/api/config/${vin}`)).body).toEqual({ fields: { Gear: { interval_seconds: 5 } } })
-})
-
 test('a field whose setting is null is streamed at its default interval', async () => {
   const { ask, vin, sandbox, posted, client } = await sceneOf({ vehicles: 1 })
   await client.webhook.set({ url: 'https://receiver.example.com/', format: 'service' })

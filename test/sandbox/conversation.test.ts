@@ -14,13 +14,14 @@ const site = '12345'
 const unshared = '0FLEETX00X0000000'
 
 /** Brings the sandbox to the state that an exchange needs. */
-async function prepare({ given }: Exchange, { ask, client, sandbox, vin }: Scene): Promise<void> {
+async function prepare({ given }: Exchange, { ask, client, clock, vin }: Scene): Promise<void> {
   await client.wakeUp(vin)
   await client.config(vin).replace({ fields: { Gear: { interval_seconds: 5 } } })
   await client.command(vin, 'set_charge_limit', { percent: 71 })
   if (given === 'asleep') await ask('POST', `/sandbox/vehicles/${vin}/sleep`)
   if (given === 'default interval') await ask('PATCH', `/api/config/${vin}`, { fields: { BatteryLevel: null } })
-  if (given === 'rate limited') sandbox.fail({ kind: '429', retryAfterSeconds: 7 })
+  // The three requests above were those of this minute.
+  if (given === 'rate limited') await clock.advance(53_000)
 }
 
 describe('the sandbox answers as in the recorded conversation', () => {
@@ -28,9 +29,9 @@ describe('the sandbox answers as in the recorded conversation', () => {
   test.each(held.filter(({ side }) => side !== 'client').map((one) => [one.name, one] as const))(
     '%s',
     async (_name, exchange) => {
-      const scene = await sceneOf()
-      await prepare(exchange, scene)
       const { request, answer, given } = exchange
+      const scene = await sceneOf(given === 'rate limited' ? { rateLimit: 3 } : {})
+      await prepare(exchange, scene)
       const path = pathOf(request.path, given === 'not consented' ? unshared : scene.vin, site)
       const key = request.wrongKey === true ? 'a-wrong-key' : apiKey
       const response = await scene.sandbox.fetch(

@@ -32,8 +32,8 @@ const real = [
     (rest) => `/api/1/energy_sites/${site}/${rest}`,
   ),
   ...[`/sse/${vin}`, `/sse/${vin}/Soc`, `/sse/${site}`],
-  ...['/sandbox/vehicles', `/sandbox/vehicles/${vin}/network`, `/sandbox/vehicles/${vin}/failures`],
-  ...['/sandbox/messages', '/sandbox/clock', '/sandbox/failures', '/sandbox/streams', '/sandbox/deliveries'],
+  ...['/sandbox/vehicles', `/sandbox/vehicles/${vin}/network`],
+  ...['/sandbox/messages', '/sandbox/clock', '/sandbox/deliveries'],
 ]
 const odd = fc.constantFrom(
   '',
@@ -87,7 +87,7 @@ const inner = fc.constantFrom(
   '__proto__',
   'constructor',
 )
-const leaf = fc.constantFrom(null, true, 0, -1, 1.5, 1e308, '', 'x', 'drop', '500', vin, [], {}, 2 ** 53)
+const leaf = fc.constantFrom(null, true, 0, -1, 1.5, 1e308, '', 'x', vin, [], {}, 2 ** 53)
 const body = fc.oneof(
   { weight: 3, arbitrary: jsonTexts('PAYLOAD') },
   {
@@ -126,49 +126,16 @@ test('whatever is sent, the sandbox answers with a code and a hint, and nothing 
       expect(said).not.toContain(secret)
       if (answer.status < 400 || said === '') return
       refused += 1
-      if (type === 'text/html') return
       const refusal = JSON.parse(said)
       expect(refusal).toEqual({ response: null, error: expect.any(String), error_description: expect.any(String) })
       expect(refusal.error_description.length).toBeGreaterThan(10)
-      // The sandbox fails only when a control asked it to.
-      if (answer.status >= 500) expect(refusal.error_description).toContain('was asked to fail')
+      expect(answer.status).toBeLessThan(500)
       number += 1
-      if (number % 50 === 0) {
-        await ask('DELETE', '/sandbox/failures')
-        await sandbox.advance(1_000)
-      }
+      if (number % 50 === 0) await sandbox.advance(1_000)
     }),
     { numRuns: inForm({ short: 600, full: 3_000 }) },
   )
   expect(refused).toBeGreaterThan(500)
-  await ask('DELETE', '/sandbox/failures')
   expect((await ask('GET', '/api/business/products')).status).toBe(200)
   await sandbox.close()
 }, 120_000)
-
-test('every malformed config is refused with the member that is wrong', async () => {
-  const { ask } = await sceneOf()
-  const wrongSetting = fc.oneof(
-    fc.constantFrom<unknown>(5, 'x', true, [], {}, { interval_seconds: 0 }, { interval_seconds: '5' }),
-    fc.constantFrom<unknown>(
-      { interval_seconds: 1.5 },
-      { interval_seconds: 5, minimum_delta: -1 },
-      { interval_seconds: 5, minimum_delta: 'x' },
-      { interval_seconds: 5, resend_interval_seconds: 0 },
-    ),
-  )
-  await fc.assert(
-    fc.asyncProperty(
-      fc.constantFrom('PATCH', 'POST', 'PUT'),
-      fc.constantFrom('Soc', 'Gear', 'NoSuchField', 'toString'),
-      wrongSetting,
-      async (method, field, setting) => {
-        const url = method === 'PUT' ? '/api/business/config/default' : `/api/config/${vin}`
-        const answer = await ask(method, url, { fields: { [field]: setting } })
-        expect([answer.status, answer.body.error]).toEqual([400, 'invalid_request'])
-        expect(answer.body.error_description).toContain(field)
-      },
-    ),
-    { numRuns: 200 },
-  )
-})

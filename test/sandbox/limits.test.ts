@@ -1,9 +1,10 @@
 import { createServer } from 'node:http'
 import { once } from 'node:events'
 import { createSandbox } from 'fleethook/sandbox'
-import { expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { apiKey, messagesIn, sceneOf } from './scene.ts'
 
+const products = '/api/business/products'
 const url = 'https://receiver.example.com/telemetry'
 
 test('the webhook has ten seconds to answer', async () => {
@@ -43,20 +44,14 @@ test('the sandbox follows no redirection of the webhook', async () => {
   server.close()
 })
 
-test('the last 1,000 deliveries are listed until the list is cleared, and Last-Event-ID brings back the last 5,000 items', async () => {
-  const { client, ask, vin, sandbox } = await sceneOf({ namedItems: true })
+test('the last 1,000 deliveries are listed until the list is cleared', async () => {
+  const { client, ask, vin } = await sceneOf()
   await client.webhook.set({ url, format: 'service' })
-  await Promise.all(Array.from({ length: 5_001 }, () => ask('POST', '/sandbox/messages', { vin, state: 'online' })))
+  await Promise.all(Array.from({ length: 1_001 }, () => ask('POST', '/sandbox/messages', { vin, state: 'online' })))
   const { response } = (await ask('GET', '/sandbox/deliveries')).body
-  expect([response.length, response[0].id, response.at(-1).id]).toEqual([1_000, 4_002, 5_001])
+  expect([response.length, response[0].id, response.at(-1).id]).toEqual([1_000, 2, 1_001])
   await ask('DELETE', '/sandbox/deliveries')
   expect((await ask('GET', '/sandbox/deliveries')).body.response).toEqual([])
-
-  const headers = { authorization: `Bearer ${apiKey}`, 'last-event-id': '0' }
-  const answer = await sandbox.fetch(new Request(`https://s.example.com/sse/${vin}`, { headers }))
-  await sandbox.close()
-  const ids = [...(await answer.text()).matchAll(/^id: (\d+)$/gm)].map(([, id]) => Number(id))
-  expect([ids.length, ids[0], ids.at(-1)]).toEqual([5_000, 2, 5_001])
 })
 
 test('the newest 5,000 messages wait for the network, and no connection is reported twice', async () => {
@@ -86,4 +81,28 @@ test('a closed sandbox leaves no timer', async () => {
   expect(clock.timers()).toHaveLength(1)
   await sandbox.close()
   expect(clock.timers()).toEqual([])
+})
+
+describe('the rate limit', () => {
+  test('answers 429 with Retry-After until the minute is over', async () => {
+    const { sandbox, clock, ask } = await sceneOf({ rateLimit: 2 })
+    for (const expected of [200, 200, 429]) expect((await ask('GET', products)).status).toBe(expected)
+    await clock.advance(20_000)
+    const refused = await sandbox.fetch(
+      new Request(`https://s.example.com${products}`, { headers: { authorization: `Bearer ${apiKey}` } }),
+    )
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '40'])
+    expect(await refused.json()).toMatchObject({ response: null, error: 'too_many_requests' })
+    await clock.advance(40_000)
+    expect((await ask('GET', products)).status).toBe(200)
+  })
+
+  test('does not count the controls, and is off by default', async () => {
+    const limited = await sceneOf({ rateLimit: 1 })
+    for (let count = 0; count < 3; count += 1) {
+      expect((await limited.ask('GET', '/sandbox/clock')).status).toBe(200)
+    }
+    const { ask } = await sceneOf()
+    for (let count = 0; count < 200; count += 1) expect((await ask('GET', products)).status).toBe(200)
+  })
 })

@@ -4,10 +4,9 @@ import { apiKey, type Loose, sceneOf } from './scene.ts'
 async function listen(
   { sandbox }: Pick<Awaited<ReturnType<typeof sceneOf>>, 'sandbox'>,
   path: string,
-  headers: Record<string, string> = {},
 ): Promise<{ readonly text: () => string; readonly end: Promise<void> }> {
   const request = new Request(`https://s.example.com${path}`, {
-    headers: { authorization: `Bearer ${apiKey}`, ...headers },
+    headers: { authorization: `Bearer ${apiKey}` },
   })
   const { body } = await sandbox.fetch(request)
   let text = ''
@@ -24,16 +23,6 @@ const items = (text: string): readonly string[] =>
 const messages = (text: string): readonly Loose[] =>
   [...text.matchAll(/^data: (.*)$/gm)].map(([, json = '']) => JSON.parse(json))
 
-test('with `namedItems`, an item has the topic’s name, a number, and the message in the service’s format', async () => {
-  const scene = await sceneOf({ namedItems: true })
-  const { text, end } = await listen(scene, `/sse/${scene.vin}`)
-  await scene.ask('POST', '/sandbox/messages', { vin: scene.vin, createdAt: '2026-06-01T08:00:00Z', state: 'online' })
-  await scene.sandbox.close()
-  await end
-  const message = { state: 'online', createdAt: '2026-06-01T08:00:00Z', vin: scene.vin }
-  expect(items(text())).toEqual([`event: state\nid: 1\ndata: ${JSON.stringify(message)}`])
-})
-
 test('`topics` and a field choose what is sent', async () => {
   const scene = await sceneOf()
   const { vin, ask, sandbox } = scene
@@ -49,16 +38,6 @@ test('`topics` and a field choose what is sent', async () => {
   expect(items(field.text())).toHaveLength(1)
   expect(field.text()).toContain('"data":{"Gear":"ShiftStateD"}')
   expect(items(other.text())).toEqual([])
-})
-
-test('Last-Event-ID brings the items after that one', async () => {
-  const scene = await sceneOf({ namedItems: true })
-  const { vin, ask, sandbox } = scene
-  for (const state of ['online', 'driving', 'asleep']) await ask('POST', '/sandbox/messages', { vin, state })
-  const { text, end } = await listen(scene, `/sse/${vin}`, { 'last-event-id': '1' })
-  await sandbox.close()
-  await end
-  expect(items(text()).map((item) => /id: (\d+)/.exec(item)?.[1])).toEqual(['2', '3'])
 })
 
 test('a comment line is sent every 15 seconds', async () => {

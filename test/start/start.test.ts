@@ -10,13 +10,22 @@ import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { createReceiver } from '../../src/index.ts'
 
 const topics = ['data', 'state', 'connectivity', 'vehicle_data', 'alerts', 'errors']
+const noteLine =
+  /^\d\d:\d\d:\d\d ( {12}0FL[3YSX]EETV\w{9} rule      Locked becomes false|a handler for (state|alerts) failed: (saveState|bookWorkshop), attempt \d of 3: The .*|a message of topic alerts is a dead letter after 3 attempts: .*)$/
 const eventLine = /^\d\d:\d\d:\d\d [ \d:().-]{11} 0FL[3YSX]EETV\w{9} (service|maker|collector) +(\w+) +\S/
+
+/** How many messages were received, were handled, are dead letters, and are left. */
+function totals(line: string): readonly number[] {
+  return (
+    /^received (\d+), handled (\d+), dead letters (\d+), left (\d+), lost 0$/.exec(line)?.slice(1).map(Number) ?? []
+  )
+}
 
 test.concurrent.each([
   ['with colors', { FORCE_COLOR: '1' }],
   ['into a pipe', { NO_COLOR: '1' }],
 ])(
-  'npm start %s shows every format and topic within 20 seconds; Ctrl+C ends it with a table',
+  'npm start %s shows every format and topic, a rule, a retry and a dead letter within 20 seconds; Ctrl+C ends it with a table',
   { timeout: 60_000 },
   async (_where, colors) => {
     const folder = mkdtempSync(join(tmpdir(), 'fleethook-start-'))
@@ -48,15 +57,22 @@ test.concurrent.each([
     expect(shown[1]).toMatch(/^ *http:\/\/localhost:\d+$/)
     expect(shown[4]).toMatch(/^ *http:\/\/127\.0\.0\.1:\d+\/#secret=[\w-]{24}$/)
     expect(shown.filter((line) => line.length > 100)).toEqual([])
-    // The banner before the events, the table after them, and one line for each event.
-    expect(shown.slice(6, -8).filter((line) => !eventLine.test(line))).toEqual([])
+    // The banner before the events, the table after them, one line for each event, and one for what happens to it.
+    const events = shown.slice(7, -8).filter((line) => eventLine.test(line))
+    const notes = shown.slice(7, -8).filter((line) => !eventLine.test(line))
+    expect(notes.filter((line) => !noteLine.test(line))).toEqual([])
+    for (const note of ['rule', 'saveState, attempt 1 of 3', 'bookWorkshop, attempt 1 of 3', 'is a dead letter'])
+      expect(notes.join('\n')).toContain(note)
     expect(shown.at(-8)).toMatch(/^handled +service +vehicle_maker +event_collector$/)
     expect(shown.slice(-7, -1).map((line) => line.replaceAll(/ +\d+ of \d+/g, ' n'))).toEqual(
       topics.map((topic) => `${topic} n n n`),
     )
-    const [, received, handled] = /^received (\d+), handled (\d+), left 0, lost 0$/.exec(shown.at(-1) ?? '') ?? []
-    expect(handled).toBe(received)
-    expect(Number(handled)).toBe(shown.length - 6 - 8)
+    // A retry can be due after the stop.
+    const [received = 0, handled = 0, dead = 0, left = 0] = totals(shown.at(-1) ?? '')
+    expect(dead).toBe(1)
+    expect(handled + dead + left).toBe(received)
+    expect(events.length).toBeGreaterThanOrEqual(handled + dead)
+    expect(events.length).toBeLessThanOrEqual(received)
     rmSync(folder, { recursive: true })
   },
 )
@@ -87,12 +103,12 @@ test.concurrent(
       // A second signal ends the process at once.
       if (isEnough && !stopping) stopping = child.kill('SIGINT')
     }
-    const [totals = '', recovered] = lines.slice(-2)
+    const [sums = '', recovered] = lines.slice(-2)
     expect(recovered).toBe('recovered from the last run and handled: 2')
     // What arrived a moment before the stop can be left for the next run.
-    const [, received, handled, left] = /^received (\d+), handled (\d+), left (\d+), lost 0$/.exec(totals) ?? []
-    expect(Number(handled) + Number(left), totals).toBe(Number(received))
-    expect(Number(handled)).toBeGreaterThan(0)
+    const [received = 0, handled = 0, dead = 0, left = 0] = totals(sums)
+    expect(handled + dead + left, sums).toBe(received)
+    expect(handled).toBeGreaterThan(0)
     rmSync(folder, { recursive: true })
   },
   60_000,

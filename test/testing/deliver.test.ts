@@ -1,4 +1,5 @@
-import { createReceiver, type Format, type InboxFactory, memoryInbox } from 'fleethook'
+import { createReceiver, type Format, memoryInbox } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
 import { deliver, fakeClock, message } from 'fleethook/testing'
 import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
@@ -46,12 +47,11 @@ test('settled waits for retries, which come when the fake clock says so', async 
     log: silent,
     retry: { attempts: 3, minMs: 20_000, maxMs: 40_000 },
   })
-  receiver
-    .onError(() => {})
-    .on('state', () => {
-      runs += 1
-      if (runs < 3) throw new Error('not yet')
-    })
+  receiver.observe({ failed: () => {} })
+  receiver.on('state', () => {
+    runs += 1
+    if (runs < 3) throw new Error('not yet')
+  })
   const { settled } = await deliver(receiver, message.state())
   let over = false
   void settled.then(() => (over = true))
@@ -72,9 +72,8 @@ test('a refused message has its status and code, and settles at once', async () 
 
 test('deliver reaches a receiver mounted in an app at its path, with the bindings of the runtime', async () => {
   const seen: unknown[] = []
-  const receiver = createReceiver<{ Bindings: { SECRET: string } }>({ secret: (env) => env.SECRET }).on(
-    'state',
-    (_event, { env }) => seen.push(env.SECRET),
+  const receiver = createReceiver<{ SECRET: string }>({ secret: (env) => env.SECRET }).on('state', (_event, { env }) =>
+    seen.push(env.SECRET),
   )
   const app = new Hono<{ Bindings: { SECRET: string } }>().route('/telemetry', receiver.routes())
   const { status, settled } = await deliver(app, message.state(), {

@@ -70,7 +70,7 @@ describe('a receiver with a fake clock', () => {
     receiver.on('state', async (_event, { signal }) => {
       await new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
     })
-    receiver.onError((error) => reasons.push(error))
+    receiver.observe({ failed: (error) => reasons.push(error) })
     const { settled } = await deliver(receiver, message.state())
     await clock.advance(4_999)
     expect(reasons).toEqual([])

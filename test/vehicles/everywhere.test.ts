@@ -1,7 +1,8 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type InboxFactory, memoryInbox } from 'fleethook'
+import { createReceiver, memoryInbox, vehicles } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { expect, test } from 'vitest'
 import { inForm } from '../form.ts'
@@ -30,7 +31,7 @@ test.each(here)(
     const found: Record<string, string[]> = Object.fromEntries(vins.map((vin) => [vin, []]))
     const ids = new Set<string>()
     const receiver = createReceiver({
-      ...{ secret: false, log: silent, vehicles: { fields } },
+      ...{ secret: false, log: silent, parts: [vehicles({ fields })] },
       inbox: inbox(join(path, 'inbox.db')),
     })
     for (const rule of rules)

@@ -1,4 +1,5 @@
-import type { EventOf, Happening } from '../../src/index.ts'
+import type { EventOf } from '../../src/index.ts'
+import type { Happening } from '../../src/when.ts'
 import {
   alertEnds,
   alertStarts,

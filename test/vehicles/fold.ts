@@ -6,6 +6,8 @@ interface Known {
   readonly value: unknown
   readonly atMs: number
   readonly isCertain: boolean
+  /** When the value became what it is. */
+  readonly sinceMs: number
   readonly invalidMs?: number | undefined
 }
 
@@ -30,10 +32,19 @@ export class Fold {
     const before = this.view(event.receivedAt)
     const changes: Change[] = []
     const atMs = Math.min(event.at.getTime(), event.receivedAt.getTime())
+    const step = (): Omit<EdgeStep, 'memory'> => ({
+      before,
+      after: this.view(event.receivedAt),
+      event,
+      at: new Date(atMs),
+      arrivedMs: event.receivedAt.getTime(),
+      changes,
+      timer: undefined,
+    })
     if (event.topic === 'gap') {
       this.#fields = new Map([...this.#fields].map(([name, known]) => [name, { ...known, isCertain: false }]))
       if (this.#online !== undefined) this.#online = { ...this.#online, isCertain: false }
-      return { before, after: this.view(event.receivedAt), event, changes }
+      return step()
     }
     this.#seenAt = event.receivedAt
     if (event.topic === 'state' && (this.#online === undefined || atMs >= this.#online.atMs))
@@ -52,16 +63,17 @@ export class Fold {
           changes.push({ ...about, from: known.value as never, to: null, fromAt: new Date(known.atMs), invalid: true })
           continue
         }
-        fields.set(field, { value, atMs, isCertain: true })
+        const isSame = known !== undefined && JSON.stringify(known.value) === JSON.stringify(value)
+        fields.set(field, { value, atMs, isCertain: true, sinceMs: isSame ? known.sinceMs : atMs })
         if (known === undefined) changes.push({ ...about, from: undefined, to: value, fromAt: undefined, first: true })
-        else if (JSON.stringify(known.value) !== JSON.stringify(value))
+        else if (!isSame)
           changes.push({ ...about, from: known.value as never, to: value, fromAt: new Date(known.atMs) })
         else if (known.invalidMs !== undefined)
           changes.push({ ...about, from: null, to: value, fromAt: new Date(known.invalidMs), invalid: true })
       }
       this.#fields = fields
     }
-    return { before, after: this.view(event.receivedAt), event, changes }
+    return step()
   }
 
   /** The state at one moment. Later messages do not change it. */
@@ -73,6 +85,7 @@ export class Fold {
       vin: this.#vin,
       value: (field) => fields.get(field)?.value as never,
       at: (field) => dateOf(ms(field)),
+      since: (field) => dateOf(fields.get(field)?.sinceMs),
       ageMs: (field) => (fields.has(field) ? Math.max(0, now.getTime() - (ms(field) ?? 0)) : undefined),
       isCertain: (field) => fields.get(field)?.isCertain === true,
       invalidSince: (field) => dateOf(fields.get(field)?.invalidMs),
@@ -81,6 +94,7 @@ export class Fold {
       state: online?.state,
       isOnlineCertain: online?.isCertain === true,
       seenAt: this.#seenAt,
+      timers: [],
     }
   }
 }

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
-import { createReceiver, type OtherField } from 'fleethook'
+import { createReceiver, vehicles } from 'fleethook'
+import type { OtherField } from 'fleethook/normalize'
 import {
   above,
   alertEnds,
@@ -151,11 +152,11 @@ test('random rules over hostile messages: no crash, no rule that throws, and a r
       fc.array(edge, { minLength: 1, maxLength: 8 }),
       fc.array(body, { minLength: 1, maxLength: 20 }),
       async (given, bodies) => {
-        const receiver = createReceiver({ ...{ secret: false, log: silent, vehicles: true, fields: { Humidity: 'any' } }, retry: { attempts: 1 } })
+        const receiver = createReceiver({ ...{ secret: false, log: silent, parts: [vehicles({ fields: 'all' })], fields: { Humidity: 'any' } }, retry: { attempts: 1 } })
         const rules = given.filter((rule) => rule !== undefined)
         const seen = new Map<string, string[]>()
         const errors: unknown[] = []
-        receiver.onError((error) => void errors.push(error))
+        receiver.observe({ failed: (error) => void errors.push(error) })
         let dies = true
         for (const [index, rule] of rules.entries())
           receiver.when(rule.named(`${index}`), ({ id, change, vehicle }) => {

@@ -1,5 +1,6 @@
 import fc from 'fast-check'
-import { type Change, createReceiver, type Edge, type Receiver } from 'fleethook'
+import { createReceiver, type Receiver, vehicles } from 'fleethook'
+import type { Change, Edge } from 'fleethook/when'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
@@ -126,10 +127,10 @@ class Life {
     for (const suffix of ['', '-wal']) if (existsSync(from + suffix)) cpSync(from + suffix, this.#path + suffix)
     const receiver = createReceiver({
       ...{ secret: false, clock: this.clock, log: silent, retry: { attempts: 1 } },
-      vehicles: { fields: ['BatteryLevel', 'Gear', 'DestinationName'] },
+      parts: [vehicles({ fields: ['BatteryLevel', 'Gear', 'DestinationName'] })],
       ...(this.#durable ? { inbox: sqliteInbox({ path: this.#path }) } : {}),
     })
-    receiver.onError(() => {})
+    receiver.observe({ failed: () => {} })
     const life = this.#files
     // A crashed process runs no handlers, even if the fake clock continues.
     const isGone = (): boolean => this.#files !== life

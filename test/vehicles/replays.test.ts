@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type Receiver } from 'fleethook'
+import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { vehicle } from 'fleethook/testing'
 import { becomes, changed } from 'fleethook/when'
@@ -38,7 +38,7 @@ test('A replay of handled messages reports no changes, and with `edges` a new ru
   const { path, ids, from } = await drivenTwice()
   const found: string[] = []
   const seen: string[] = []
-  const receiver = createReceiver({ ...{ secret: false, log: silent, inbox: sqliteInbox({ path }) }, vehicles: { fields: ['Gear'] } })
+  const receiver = createReceiver({ ...{ secret: false, log: silent, inbox: sqliteInbox({ path }) }, parts: [vehicles({ fields: ['Gear'] })] })
     .when(becomes('Gear', 'P'), ({ id, change, vehicle: car }) => void found.push(`${id} ${shown(change)} ${car.value('Gear')}`))
     .on('data', (_, { changes }) => void seen.push(changes.map(shown).join()))
   const to = new Date(Date.now() + 1_000)
@@ -65,7 +65,10 @@ test('A replay of handled messages reports no changes, and with `edges` a new ru
 
 test('A replay with `edges` leaves the newest state as it is', async () => {
   const { path, from } = await drivenTwice()
-  const receiver = createReceiver({ ...{ secret: false, log: silent, inbox: sqliteInbox({ path }) }, vehicles: true })
+  const receiver = createReceiver({
+    ...{ secret: false, log: silent, inbox: sqliteInbox({ path }) },
+    parts: [vehicles({ fields: 'all' })],
+  })
   const edges: string[] = []
   receiver.when(changed('Gear'), ({ change }) => void edges.push(shown(change)))
   const car = vehicle(receiver, vin)

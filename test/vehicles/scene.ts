@@ -1,16 +1,25 @@
 import {
   createReceiver,
-  type Change,
-  type Edge,
-  type InboxFactory,
   type Log,
   memoryInbox,
   type Receiver,
+  type ReceiverOptions,
+  type Vehicles,
+  vehicles,
+  type VehiclesOptions,
 } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
+import type { FieldName } from 'fleethook/normalize'
+import type { Change, Edge } from 'fleethook/when'
 import { deliver, type Delivered, type FakeClock, fakeClock, message } from 'fleethook/testing'
 
 const nothing = (): void => {}
 export const silent: Log = { debug: nothing, info: nothing, warn: nothing, error: nothing }
+
+/** A clock without what happens each second, the watch for stalls and for a deleted file: hours would take a test long. */
+export function unwatched(clock: FakeClock): FakeClock {
+  return { ...clock, after: (ms, run) => (ms === 1_000 ? { cancel() {}, unref() {} } : clock.after(ms, run)) }
+}
 
 export const fields = ['BatteryLevel', 'Gear', 'DestinationName', 'Location', 'DetailedChargeState'] as const
 
@@ -21,7 +30,7 @@ interface Told {
 }
 
 export interface VehicleScene {
-  readonly receiver: Receiver
+  readonly receiver: Receiver & { readonly vehicles: Vehicles }
   readonly clock: FakeClock
   /** What `on('data')` was told, as `Field from>to`, with `~` for a change across a gap. */
   readonly told: Told[]
@@ -41,16 +50,18 @@ export function shown({ field, from, to, acrossGap, first, invalid }: Change): s
 }
 
 export function vehicleScene(
-  options: Partial<Parameters<typeof createReceiver>[0]> & {
+  options: Omit<Partial<ReceiverOptions>, 'parts'> & {
     readonly clock?: FakeClock
     readonly inbox?: InboxFactory
+    readonly vehicles?: VehiclesOptions<FieldName>
   } = {},
 ): VehicleScene {
-  const { clock = fakeClock(), inbox = memoryInbox(), ...others } = options
+  const { clock = fakeClock(), inbox = memoryInbox(), vehicles: kept = { fields }, ...others } = options
   const told: Told[] = []
   const receiver = createReceiver({
-    ...{ secret: false, clock, log: silent, inbox, vehicles: { fields } },
+    ...{ secret: false, clock, log: silent, inbox },
     ...others,
+    parts: [vehicles(kept)] as const,
   })
   receiver.on('data', (event, { changes, delivery }) => {
     told.push({ vin: event.vin, id: delivery.id, changes: changes.map(shown) })

@@ -1,12 +1,13 @@
 import { cpSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type EventOf } from 'fleethook'
+import { createReceiver, type EventOf, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, message } from 'fleethook/testing'
 import { all, becomes, below, circle, inside, is, starts } from 'fleethook/when'
 import { afterAll, describe, expect, test } from 'vitest'
-import { edgeOf, shown, silent, vehicleScene, type VehicleScene, vin } from './scene.ts'
+import { places } from './places.ts'
+import { edgeOf, shown, silent, unwatched, vehicleScene, type VehicleScene, vin } from './scene.ts'
 
 /** For a busy machine. */
 const slow = { timeout: 10_000 }
@@ -83,7 +84,7 @@ describe('null', () => {
   test('is a change for a handler that asks for it', async () => {
     const { receiver, send } = vehicleScene()
     const seen: string[] = []
-    receiver.on('data', (event) => void seen.push(String(event.data.Gear)), { changed: ['Gear'], invalid: true })
+    receiver.on('data', { changed: ['Gear'], invalid: true }, (event) => void seen.push(String(event.data.Gear)))
     await send({ Gear: 'D' })
     await send({ Gear: null })
     const since = (await receiver.vehicles.get(vin))?.invalidSince('Gear')
@@ -105,7 +106,7 @@ describe('changes', () => {
   test('do not include the first value of a field, unless a handler asks for it', async () => {
     const { receiver, send, told } = vehicleScene()
     const seen: unknown[] = []
-    receiver.on('data', (event) => void seen.push(event.data.Gear), { changed: ['Gear'], first: true })
+    receiver.on('data', { changed: ['Gear'], first: true }, (event) => void seen.push(event.data.Gear))
     await send({ Gear: 'P' })
     await send({ Gear: 'P' })
     await send({ Gear: 'R' })
@@ -123,7 +124,9 @@ describe('changes', () => {
   })
 
   test('of a number with a delta are measured from the last reported change', async () => {
-    const { send, told } = vehicleScene({ vehicles: { fields: ['BatteryLevel'], deltas: { BatteryLevel: 2 } } })
+    const { send, told } = vehicleScene({
+      vehicles: { fields: ['BatteryLevel'], deltas: { BatteryLevel: 2 } },
+    })
     for (const BatteryLevel of [50, 51, 51.9, 52.1, 53, 50]) await send({ BatteryLevel })
     expect(told.map(({ changes }) => changes.join())).toEqual([
       '',
@@ -138,7 +141,7 @@ describe('changes', () => {
   test('stay the same over retries', async () => {
     const { receiver, clock, send } = vehicleScene({ retry: { attempts: 3, minMs: 500, maxMs: 500 } })
     const seen: string[] = []
-    receiver.onError(() => {})
+    receiver.observe({ failed: () => {} })
     receiver.on('data', (_event, { changes, vehicle }) => {
       seen.push(`${changes.map(shown).join()} ${vehicle?.value('Gear')}`)
       if (seen.length === 2 || seen.length === 3) throw new Error('not yet')
@@ -148,6 +151,55 @@ describe('changes', () => {
     await clock.advance(5_000)
     await sent
     expect(seen.slice(1)).toEqual(Array(3).fill('Gear "P">"R" R'))
+  })
+})
+
+describe('the time since which a value is what it is', () => {
+  const agoMs = async ({ receiver, clock }: VehicleScene, field: 'Gear' | 'BatteryLevel'): Promise<number> =>
+    clock.now() - ((await receiver.vehicles.get(vin))?.since(field)?.getTime() ?? 0)
+
+  test('stays when the value is repeated, missing, or uncertain after a gap', async () => {
+    const scene = vehicleScene()
+    expect((await scene.receiver.vehicles.get(vin))?.since('Gear')).toBeUndefined()
+    await scene.send({ Gear: 'D' })
+    await scene.send({ Gear: 'P' }, { agoMs: 500 })
+    expect(await agoMs(scene, 'Gear')).toBe(1_500)
+    await scene.send({ Gear: 'P' })
+    await scene.send({ Gear: null })
+    await scene.send({ Gear: 'P' })
+    await scene.send({ Gear: 'R' }, { agoMs: 60_000 })
+    await gap(scene)
+    await scene.send({ Gear: 'P' })
+    expect(await agoMs(scene, 'Gear')).toBe(6_510)
+    await scene.send({ Gear: 'D' })
+    expect(await agoMs(scene, 'Gear')).toBe(1_000)
+  })
+
+  test('is that of the last change that counted, with a delta', async () => {
+    const scene = vehicleScene({ vehicles: { fields: ['BatteryLevel'], deltas: { BatteryLevel: 2 } } })
+    for (const BatteryLevel of [50, 51, 51.9]) await scene.send({ BatteryLevel })
+    expect(await agoMs(scene, 'BatteryLevel')).toBe(3_000)
+    await scene.send({ BatteryLevel: 52.1 })
+    expect(await agoMs(scene, 'BatteryLevel')).toBe(1_000)
+  })
+
+  test.each(places)('is there for a handler and outlives the process, %s', async (_, open) => {
+    const place = open()
+    const clock = fakeClock()
+    const began = new Date(clock.now())
+    const first = vehicleScene({ clock, inbox: place.next() })
+    const seen: unknown[] = []
+    first.receiver.on('data', (_event, { vehicle }) => void seen.push(vehicle?.since('Gear')))
+    for (const data of [{ Gear: 'P' }, { Gear: 'P', BatteryLevel: 50 }, { BatteryLevel: 49 }]) await first.send(data)
+    expect(seen).toEqual([began, began, began])
+    await first.receiver.drain()
+    const next = vehicleScene({ clock, inbox: place.next() })
+    if (first.receiver.durability === 'memory') await next.send({ Gear: 'P' })
+    await next.send({ Gear: 'P' })
+    const since = (await next.receiver.vehicles.get(vin))?.since('Gear')
+    expect(since).toEqual(first.receiver.durability === 'memory' ? new Date(began.getTime() + 3_000) : began)
+    await next.receiver.drain()
+    place.end()
   })
 })
 
@@ -247,12 +299,12 @@ describe('a replay', () => {
   const stored = (name: string): VehicleScene =>
     vehicleScene({ inbox: sqliteInbox({ path: join(folder, `${name}.db`) }), retry: { attempts: 1 } })
 
-  test('with `edges` is refused without the option `vehicles`', async () => {
+  test('with `edges` is refused without the part `vehicles`', async () => {
     const inbox = sqliteInbox({ path: join(folder, 'off.db') })
     const receiver = createReceiver({ secret: false, log: silent, inbox })
     const which = { from: new Date(0), to: new Date(), edges: true }
     await expect(receiver.replay(which)).rejects.toMatchObject({
-      ...{ code: 'option_invalid', message: expect.stringContaining('needs the option `vehicles`') },
+      ...{ code: 'option_invalid', message: expect.stringContaining('needs the part `vehicles`') },
     })
     await receiver.drain()
   })
@@ -261,7 +313,7 @@ describe('a replay', () => {
     const scene = stored('uncertain')
     const { receiver, send } = scene
     const seen: unknown[] = []
-    receiver.onError(() => {})
+    receiver.observe({ failed: () => {} })
     receiver.on('data', (_event, { vehicle, changes }) => {
       seen.push([vehicle?.isCertain('Gear'), vehicle?.isCertain('BatteryLevel'), changes.map(shown)])
       if (seen.length === 2) throw new Error('once')
@@ -344,7 +396,7 @@ describe('receiver.when', () => {
   test('runs its handler with what happened, the vehicle after the message, and a stable id', async () => {
     const { receiver, clock, send, told } = vehicleScene({ retry: { attempts: 2, minMs: 1, maxMs: 1 } })
     const seen: unknown[] = []
-    receiver.onError(() => {})
+    receiver.observe({ failed: () => {} })
     receiver.when(edgeOf('Gear'), ({ vin: of, change, vehicle, edge, id, event }) => {
       seen.push([of, shown(change), vehicle.value('Gear'), edge, id, event.topic])
       if (seen.length === 1) throw new Error('once')
@@ -411,7 +463,7 @@ describe('receiver.when', () => {
   test('makes the message a dead letter when its handler fails, and a replay shows the same', async () => {
     const { receiver, send, told } = vehicleScene({ retry: { attempts: 1 } })
     const seen: string[] = []
-    receiver.onError(() => {})
+    receiver.observe({ failed: () => {} })
     receiver.when(edgeOf('Gear'), ({ change, vehicle, id }) => {
       seen.push(`${shown(change)} ${vehicle.value('Gear')} ${id}`)
       if (seen.length === 1) throw new Error('once')
@@ -427,15 +479,10 @@ describe('receiver.when', () => {
   })
 
   test.each([
-    [
-      'an edge over a field that is not kept',
-      { fields: ['BatteryLevel'] } as const,
-      'add',
-      /`Gear`, which is not among/,
-    ],
-    ['the option is off', undefined, 'add', /option `vehicles`, which is off/],
-  ])('refuses %s', (_, vehicles, _add, text) => {
-    const receiver = createReceiver({ secret: false, log: silent, vehicles: vehicles ?? false })
+    ['an edge over a field that is not kept', [vehicles({ fields: ['BatteryLevel'] })], /`Gear`, which is not among/],
+    ['any edge without the part', [], /needs the part `vehicles`/],
+  ])('refuses %s', (_, parts, text) => {
+    const receiver = createReceiver({ secret: false, log: silent, parts })
     expect(() => receiver.when(edgeOf('Gear'), () => {})).toThrow(text)
   })
 
@@ -501,9 +548,10 @@ describe('receiver.vehicles', () => {
   })
 
   test('forgets vehicles that were not seen for a time', async () => {
-    const vehicles = { fields: ['Gear'], forgetAfterMs: 3_600_000 } as const
+    const kept = { fields: ['Gear'] as const, forgetAfterMs: 3_600_000 }
     for (const [, file] of places) {
-      const { receiver, send, clock } = vehicleScene({ vehicles, ...inboxOf(file, 'unseen') })
+      const clock = unwatched(fakeClock())
+      const { receiver, send } = vehicleScene({ clock, vehicles: kept, ...inboxOf(file, 'unseen') })
       await send({ Gear: 'P' })
       await clock.advance(3_500_000)
       expect(await receiver.vehicles.get(vin)).toBeDefined()
@@ -523,7 +571,9 @@ describe('receiver.vehicles', () => {
       const body = vins.map((of) => ({ vin: of, createdAt, data: { Gear } }))
       expect((await scene.receiver.accept({ authorization: undefined, body })).status).toBe(200)
     }
-    const idle = (): Promise<void> => expect.poll(() => scene.receiver.stats().pending.messages, slow).toBe(0)
+    const idle = async (): Promise<void> => {
+      await expect.poll(() => scene.receiver.stats().pending.messages, slow).toBe(0)
+    }
     await sendAll('P')
     await idle()
     await clock.advance(1)
@@ -542,26 +592,28 @@ describe('receiver.vehicles', () => {
     await Promise.all([scene.receiver.drain(), after.receiver.drain()])
   })
 
-  test('says why there is none when the option is off', async () => {
-    const receiver = createReceiver({ secret: false, log: silent })
-    await expect(receiver.vehicles.get(vin)).rejects.toThrow('option `vehicles`, which is off')
+  test('is not there without the part', () => {
+    expect(createReceiver({ secret: false, log: silent })).not.toHaveProperty('vehicles')
   })
 })
 
 describe('construction refuses', () => {
   test.each([
-    ['an unknown field', { vehicles: { fields: ['BateryLevel'] } }, 'not in the catalogue'],
-    ['a delta of a field that is not kept', { vehicles: { fields: ['Gear'], deltas: { Soc: 1 } } }, 'not among'],
-    ['no fields', { vehicles: {} }, '`fields`'],
-    ["order: 'none'", { vehicles: true, order: 'none' }, "`order` is 'none'"],
-    ['decode: false', { vehicles: true, decode: false }, '`decode` is false'],
+    ['an unknown field', { parts: [vehicles({ fields: ['BateryLevel'] })] }, 'not in the catalogue'],
+    [
+      'a delta of a field that is not kept',
+      { parts: [vehicles({ fields: ['Gear'], deltas: { Soc: 1 } as never })] },
+      'not among',
+    ],
+    ['the part twice', { parts: [vehicles({ fields: 'all' }), vehicles({ fields: ['Gear'] })] }, 'at most once'],
+    ['decode: false', { parts: [vehicles({ fields: 'all' })], decode: false }, '`decode` of createReceiver is false'],
   ])('%s', (_, options, text) => {
     expect(() => Reflect.apply(createReceiver, undefined, [{ secret: false, ...options }])).toThrow(text)
   })
 
   test('an inbox that has no place for the state', () => {
     const inbox = (): never => ({ durability: 'disk' }) as never
-    expect(() => createReceiver({ secret: false, log: silent, inbox, vehicles: true })).toThrow(
+    expect(() => createReceiver({ secret: false, log: silent, inbox, parts: [vehicles({ fields: 'all' })] })).toThrow(
       'needs an inbox that keeps',
     )
   })

@@ -166,7 +166,7 @@ describe('edges of the whole vehicle', () => {
     const many = Array.from({ length: 5_000 }, (_, n) => ({ name: `A${n}`, startedAt: '2026-11-21T09:00:00Z' }))
     const [event] = eventsOf([{ alerts: many }])
     if (event === undefined) throw new Error('no event')
-    const found = alertStarts().detect({ before: undefined as never, after: undefined as never, event, changes: [], memory: undefined })
+    const found = alertStarts().detect({ before: undefined as never, after: undefined as never, event, at: event.at, arrivedMs: 0, changes: [], memory: undefined, timer: undefined })
     expect(String(found?.memory).length).toBeLessThan(4_000)
   }) // prettier-ignore
 })

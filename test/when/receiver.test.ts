@@ -1,4 +1,4 @@
-import { createReceiver, type Location, type Receiver } from 'fleethook'
+import { createReceiver, type Location, type Receiver, vehicles } from 'fleethook'
 import { vehicle } from 'fleethook/testing'
 import {
   alertEnds,
@@ -37,7 +37,7 @@ const depot = circle({ ...place, radiusMeters: 200 })
 describe('`vehicle` of fleethook/testing', () => {
   test('sets a state with its first message and sends changes with the next, and each call waits for the handlers', async () => {
     const seen: unknown[] = []
-    const receiver = createReceiver({ secret: 'x', vehicles: true })
+    const receiver = createReceiver({ secret: 'x', parts: [vehicles({ fields: 'all' })] })
       .when(starts(all(is('DetailedChargeState', 'Charging'), inside(depot), below('BatteryLevel', 20))), async (happening) => {
         await new Promise((resolve) => setTimeout(resolve, 1))
         seen.push([happening.vin, happening.vehicle.value('BatteryLevel')])
@@ -56,7 +56,7 @@ describe('`vehicle` of fleethook/testing', () => {
   })
 
   test('rejects when the receiver does not take the message', async () => {
-    const receiver = createReceiver({ secret: 'x', vehicles: true, log: silent })
+    const receiver = createReceiver({ secret: 'x', parts: [vehicles({ fields: 'all' })], log: silent })
     await expect(vehicle(receiver, vin, { secret: 'y' }).state('online')).rejects.toMatchObject({
       code: 'message_unreadable',
       message: expect.stringContaining('The receiver answered with status 403'),
@@ -96,7 +96,7 @@ test('the simulated fleet makes every edge happen, and each of them has an id of
   if (home === undefined) throw new Error('No vehicle sent its position.')
   const area = circle({ ...home, radiusMeters: 1_000 })
   const found = new Map<string, string[]>()
-  const receiver: Receiver = createReceiver({ secret: false, vehicles: true, limits: { pendingMessages: 50_000 }, log: silent })
+  const receiver: Receiver = createReceiver({ secret: false, parts: [vehicles({ fields: 'all' })], limits: { pendingMessages: 50_000 }, log: silent })
   for (const edge of [...edges, enters(area, { marginMeters: 50 }), leaves(area, { marginMeters: 50 })]) {
     const ids: string[] = []
     found.set(edge.name, ids)
@@ -122,7 +122,7 @@ test('what the receiver reports over messages, gaps apart, is what the plain fol
     { alerts: [{ name: 'Low', startedAt: '2026-11-21T10:00:00Z', endedAt: '2026-11-21T10:00:09Z' }] },
   ] // prettier-ignore
   const seen: string[] = []
-  const receiver: Receiver = createReceiver({ secret: false, vehicles: true, log: silent })
+  const receiver: Receiver = createReceiver({ secret: false, parts: [vehicles({ fields: 'all' })], log: silent })
   const harbor = circle({ ...place, radiusMeters: 2_000 })
   const all_ = [...edges, enters(harbor, { marginMeters: 50 }), leaves(harbor, { marginMeters: 50 })]
   for (const edge of all_) receiver.when(edge, ({ event }) => void seen.push(`${edge.name} ${event.createdAt}`))
@@ -143,14 +143,14 @@ test.each<readonly [name: string, register: (receiver: Receiver) => unknown, mes
   ['a condition', (receiver) => receiver.when(is('Soc', 1) as never, () => {}), 'is not an edge', 'starts(…)'],
   ['a name that two edges have', (receiver) => receiver.when(changed('Soc').named('x'), () => {}).when(comesOnline().named('x'), () => {}), 'Two different edges have the name `x`', 'another name'],
 ])('%s is refused at registration', (_, register, text, hint) => {
-  const receiver = createReceiver({ secret: false, vehicles: { fields: ['Soc'] }, log: silent })
+  const receiver = createReceiver({ secret: false, parts: [vehicles({ fields: ['Soc'] })], log: silent })
   expect(() => register(receiver)).toThrow(
     expect.objectContaining({ code: 'handler_invalid', message: expect.stringContaining(text), hint: expect.stringContaining(hint) }),
   )
 }) // prettier-ignore
 
 test('a misspelled field is refused at registration, with the nearest name', () => {
-  const receiver = createReceiver({ secret: false, vehicles: true, log: silent })
+  const receiver = createReceiver({ secret: false, parts: [vehicles({ fields: 'all' })], log: silent })
   expect(() => receiver.when(changed('BateryLevel' as never), () => {})).toThrow(
     expect.objectContaining({ message: expect.stringContaining('BateryLevel'), hint: expect.stringContaining('BatteryLevel') }),
   )
@@ -158,7 +158,7 @@ test('a misspelled field is refused at registration, with the nearest name', () 
 
 test('with ten thousand rules over places, a message is checked only against those of its place', async () => {
   let looks = 0
-  const receiver: Receiver = createReceiver({ secret: false, vehicles: true, log: silent })
+  const receiver: Receiver = createReceiver({ secret: false, parts: [vehicles({ fields: 'all' })], log: silent })
   for (let index = 0; index < 10_000; index++) {
     const area = circle({ latitude: (index % 100) / 10, longitude: Math.floor(index / 100) / 10, radiusMeters: 2_000 })
     const edge = starts(all(inside(area), is('Gear', 'P'), below('BatteryLevel', 20)))

@@ -1,7 +1,7 @@
 import { cpSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type Receiver } from 'fleethook'
+import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { vehicle } from 'fleethook/testing'
 import { all, any, becomes, below, ends, is, starts } from 'fleethook/when'
@@ -55,7 +55,7 @@ test('a crash after any message neither repeats an edge under another id nor los
 function receiverOf(path: string, found: Map<string, string>): Receiver {
   const fields = ['DetailedChargeState', 'BatteryLevel'] as const
   const receiver: Receiver = createReceiver({
-    ...{ secret: false, inbox: sqliteInbox({ path }), vehicles: { fields } },
+    ...{ secret: false, inbox: sqliteInbox({ path }), parts: [vehicles({ fields })] },
     log: { debug() {}, info() {}, warn() {}, error() {} },
   })
   for (const edge of edges)

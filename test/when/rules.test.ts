@@ -1,4 +1,5 @@
-import type { FieldCatalogue, OtherField } from 'fleethook'
+import type { FieldCatalogue } from 'fleethook'
+import type { OtherField } from 'fleethook/normalize'
 import {
   above,
   all,
@@ -41,6 +42,7 @@ describe('conditions', () => {
     vin: 'VIN',
     value: (field) => values[field] as never,
     at: () => undefined,
+    since: () => undefined,
     ageMs: () => undefined,
     isCertain: (field) => values[field] !== undefined && !uncertain.includes(field),
     invalidSince: () => undefined,
@@ -49,6 +51,7 @@ describe('conditions', () => {
     state: undefined,
     isOnlineCertain: false,
     seenAt: undefined,
+    timers: [],
   })
 
   test.each<readonly [Condition, unknown, boolean | undefined]>([

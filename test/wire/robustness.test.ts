@@ -123,3 +123,22 @@ test('a megabyte of nesting crashes nothing', () => {
       for (const normalizer of normalizers) expect(normalizer.normalize(value).raw).toBe(value)
   }
 })
+
+test('field names that an engine gives the same hash take no longer than others', () => {
+  const messages = (name: (n: number) => string): object[] =>
+    Array.from({ length: 20 }, (_, message) => {
+      const fields = Array.from({ length: 1_500 }, (__, n) => `"${name(message * 1_500 + n)}":1`)
+      return JSON.parse(`{"vin":"V","data":{${fields.join(',')}}}`)
+    })
+  const takes = (name: (n: number) => string): number => {
+    const read = messages(name)
+    const startedAt = performance.now()
+    for (const message of read) normalizers[0]?.normalize(message)
+    return performance.now() - startedAt
+  }
+  const others = (n: number): string => String(100_000 + n)
+  const alike = (n: number): string => String(((n * 2 ** 17) % 2 ** 32) + Math.floor((n * 2 ** 17) / 2 ** 32))
+  takes(others)
+  const ratios = Array.from({ length: 3 }, () => takes(alike) / takes(others))
+  expect(Math.min(...ratios)).toBeLessThan(20)
+})

@@ -51,7 +51,7 @@ describe('what every event has', () => {
   })
 
   test('meta keeps its types: a value of another type is only in raw, and the wire cannot set what fleethook adds', () => {
-    const message = { state: 'x', vin, createdAt, isResend: 'yes', host: 5, createdAtMissing: true, conflated: 3 }
+    const message = { state: 'x', vin, createdAt, isResend: 'yes', host: 5, createdAtMissing: true }
     expect(read(message).meta).toEqual({})
   })
 })
@@ -197,6 +197,10 @@ describe('unknown: an authentic JSON object of no known topic', () => {
     ['vin_missing', { state: 'online', vin: 5 }],
     ['vin_missing', { state: 'online', vin: 'V'.repeat(65) }],
     ['vin_missing', { event: {}, source: 'V'.repeat(65), sourcetype: 'v:telemetry:data' }],
+    ['vin_missing', { state: 'online', vin: '\0V' }],
+    ['vin_missing', { state: 'online', vin: 'V\u0085' }],
+    ['vin_missing', { state: 'online', vin: 'V\ud800' }],
+    ['vin_missing', { event: {}, source: '\udc00V', sourcetype: 'v:telemetry:data' }],
     ['foreign_event', { event: 'text', source: vin, sourcetype: 'v:telemetry:data' }],
     ['foreign_event', { event: {}, sourcetype: 'v:telemetry:data' }],
     ['foreign_event', { event: {}, source: 'syslog', sourcetype: 'access_log' }],
@@ -213,6 +217,20 @@ describe('unknown: an authentic JSON object of no known topic', () => {
   test('a VIN has at most 64 characters', () => {
     expect(read({ state: 'online', vin: 'V'.repeat(64) })).toMatchObject({ topic: 'state', vin: 'V'.repeat(64) })
     expect('vin' in read({ config: {}, vin: 'V'.repeat(65) })).toBe(false)
+  })
+
+  test('a VIN may have any character that every store keeps', () => {
+    for (const text of ['V🚗', 'é', 'a b']) expect(read({ state: 'online', vin: text }).vin).toBe(text)
+  })
+
+  test('a data message has at most 2,000 fields', () => {
+    const names = Array.from({ length: 2_001 }, (_, n) => `Field${n}`)
+    const map = Object.fromEntries(names.map((name) => [name, 1]))
+    const list = names.map((key) => ({ key, value: { intValue: 1 } }))
+    for (const data of [map, list])
+      expect(read({ data, vin })).toMatchObject({ topic: 'unknown', reason: 'payload_mismatch', vin })
+    delete map['Field0']
+    for (const data of [map, list.slice(1)]) expect(Object.keys(readAs('data', { data, vin }).data)).toHaveLength(2_000)
   })
 
   test('has a vin only if the message has one', () => {

@@ -1,4 +1,11 @@
-import { createNormalizer, type DataEvent, type FieldValue, type OtherField } from 'fleethook/normalize'
+import {
+  createNormalizer,
+  type DataEvent,
+  type FieldValue,
+  type OtherField,
+  split,
+  type WireEvent,
+} from 'fleethook/normalize'
 import { describe, expect, test } from 'vitest'
 import { formats } from './arbitrary.ts'
 
@@ -158,6 +165,20 @@ describe('no value now is null, and nothing is undecoded', () => {
     ['Gear', { invalid: false, shiftStateValue: 'ShiftStateD' }, 'D'],
     ['NeverSeen', { invalid: true }, null],
   ])('%s of %j is %j', reads)
+})
+
+describe('a value of more than 64 levels goes to undecoded, and is null', () => {
+  const nested = (levels: number): unknown => JSON.parse('['.repeat(levels) + ']'.repeat(levels))
+
+  test.each([{}, { decode: false }])('%j', (options) => {
+    const read = (value: unknown): WireEvent => createNormalizer(options).normalize({ data: { Made: value }, vin: 'V' })
+    expect(read(nested(64))).toMatchObject({ data: { Made: nested(64) }, undecoded: {} })
+    for (const value of [nested(65), { a: nested(64) }])
+      expect(read(value)).toMatchObject({ data: { Made: null }, undecoded: { Made: value } })
+    const [deep] = split(`{"vin":"V","data":{"Made":${'{"a":'.repeat(150_000)}1${'}'.repeat(150_000)}}}`).pieces
+    const event = createNormalizer(options).normalize(deep?.value ?? {})
+    expect(event).toHaveProperty('data', { Made: null })
+  })
 })
 
 describe('a value that does not read as its type goes to undecoded, and is null', () => {

@@ -55,7 +55,7 @@ export function createAcknowledged(): Acknowledged {
 }
 
 /** Acknowledged messages that no handler has seen. */
-export function missingFrom(entries: readonly Entry[], { byVin }: Acknowledged): readonly string[] {
+export function missingFrom(entries: readonly Entry[], { byVin }: Pick<Acknowledged, 'byVin'>): readonly string[] {
   const handled = new Set(entries.map(({ vin, number }) => `${vin} ${number}`))
   return [...byVin].flatMap(([vin, numbers]) =>
     numbers.map((number) => `${vin} ${number}`).filter((one) => !handled.has(one)),

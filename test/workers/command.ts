@@ -12,15 +12,6 @@ import { secret } from '../runtimes/targets.ts'
 export const platforms = ['workerd', 'miniflare'] as const
 export type Platform = (typeof platforms)[number]
 
-/** Hands over what a queue would. */
-const feeder = `
-  export default {
-    async fetch(request, env) {
-      const messages = (await request.json()).map((message) => ({ ...message, timestamp: new Date() }))
-      return Response.json(await env.MAIN.queue('messages', messages))
-    },
-  }`
-
 /** A Worker with Durable Objects whose storage outlives the process. */
 export interface StoredWorker extends Disposable {
   /** Starts it again, each time on the same storage. */
@@ -31,23 +22,19 @@ export interface StoredWorker extends Disposable {
 
 /**
  * Bundles a Worker as wrangler does, for workerd and for miniflare, with the binding `FLEETHOOK_INBOX` of its class
- * `FleethookInbox`. With ports it also has the bindings `LOG` and `FLEETHOOK_QUEUE`, which reach these ports of this
- * machine. A post to the socket `feeder` goes to the Worker's `queue` handler.
+ * `FleethookInbox`. With a port it also has the binding `LOG`, which reaches this port of this machine.
  */
-export async function storedWorker(source: string, logPort?: number, queuePort?: number): Promise<StoredWorker> {
+export async function storedWorker(source: string, logPort?: number): Promise<StoredWorker> {
   const { code } = await bundleWorker(source, fileURLToPath(new URL('programs/', import.meta.url)))
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-stored-'))
   const storage = join(folder, 'storage')
   mkdirSync(storage)
   writeFileSync(join(folder, 'worker.js'), code)
-  writeFileSync(join(folder, 'feeder.js'), feeder)
-  const outside = (name: string, port: number | undefined): readonly string[] =>
-    port === undefined ? [] : [`(name = "${name}", external = (address = "127.0.0.1:${port}", http = ()))`]
+  const log = logPort === undefined ? '' : `(name = "log", external = (address = "127.0.0.1:${logPort}", http = ()))`
   const bindings = [
     `(name = "WEBHOOK_SECRET", text = "${secret}")`,
     '(name = "FLEETHOOK_INBOX", durableObjectNamespace = "FleethookInbox")',
     ...(logPort === undefined ? [] : ['(name = "LOG", service = "log")']),
-    ...(queuePort === undefined ? [] : ['(name = "FLEETHOOK_QUEUE", queue = "queue")']),
   ]
   writeFileSync(
     join(folder, 'config.capnp'),
@@ -62,16 +49,9 @@ const config :Workerd.Config = (
       durableObjectStorage = (localDisk = "storage"),
     )),
     (name = "storage", disk = (path = "${storage}", writable = true)),
-    (name = "feeder", worker = (
-      modules = [(name = "feeder.js", esModule = embed "feeder.js")],
-      compatibilityDate = "2026-08-04",
-      compatibilityFlags = ["service_binding_extra_handlers"],
-      bindings = [(name = "MAIN", service = "main")],
-    )),
-    ${[...outside('log', logPort), ...outside('queue', queuePort)].join(', ')}
+    ${log}
   ],
-  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main"),
-    (name = "feeder", address = "127.0.0.1:0", http = (), service = "feeder")],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
 );
 `,
   )
@@ -110,10 +90,4 @@ export async function kill(target: Target): Promise<void> {
     }
   }
   await target.exited
-}
-
-/** The address of the socket `feeder` of a Worker in workerd. */
-export async function feederUrl(target: Target): Promise<string> {
-  const line = await target.line(/"socket":"feeder"/)
-  return `http://127.0.0.1:${/"port":(\d+)/.exec(line)?.[1]}`
 }

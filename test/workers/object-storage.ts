@@ -25,6 +25,7 @@ export function objectStorage(setAlarm: (atMs: number) => Promise<void> = async 
         throw error
       }
     },
+    sync: async () => {},
     setAlarm,
   }
 }

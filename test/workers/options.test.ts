@@ -3,16 +3,10 @@ import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
 import { durableObjectInbox, inboxObject, type ObjectNamespace } from '../../adapters/inbox/durable-object.ts'
 import { createObjectInbox } from '../../adapters/inbox/durable-object/object-inbox.ts'
-import { queueInbox } from '../../adapters/inbox/queue.ts'
 import { worker } from '../../adapters/workers.ts'
 import { withHint } from '../../src/base/errors.ts'
-import {
-  createReceiver,
-  type EventOf,
-  FleethookError,
-  type InboxMessage,
-  type ReceiverOptions,
-} from '../../src/index.ts'
+import { createReceiver, type EventOf, FleethookError, type ReceiverOptions, vehicles } from '../../src/index.ts'
+import type { InboxMessage } from '../../src/extend.ts'
 import { msOfSeq, seqOf } from '../../src/inbox/delivery-id.ts'
 import { message } from '../../src/testing/kept-message.ts'
 import { fnv1a } from '../../src/wire/identity.ts'
@@ -76,12 +70,6 @@ describe('options of durableObjectInbox', () => {
       () => durableObjectInbox({ objects: () => namespace, retention: { settled: { forMs: -1 } } }),
       /`retention.settled.forMs`/,
     ],
-    ['overflow', () => receiverWith(namespace, { overflow: 'conflate' }), /`overflow` is 'conflate'/],
-    [
-      'vehicles without an order',
-      () => receiverWith(namespace, { vehicles: true, order: 'none' }),
-      /needs the order of each vehicle's messages, and option `order` is 'none'/,
-    ],
     ['a receiver with another inbox', () => inboxObject(createReceiver({ secret: 'a' })), /durableObjectInbox\(\{/],
     [
       'two receivers with one inbox',
@@ -108,10 +96,8 @@ describe('options of durableObjectInbox', () => {
 })
 
 describe('states of vehicles', () => {
-  const queue = { send: async () => undefined, sendBatch: async () => undefined }
-
   test('in the memory of a Worker are refused with the reason', () => {
-    const receiver = createReceiver({ secret: 'a', log: silent, vehicles: true })
+    const receiver = createReceiver({ secret: 'a', log: silent, parts: [vehicles({ fields: 'all' })] })
     const why = /in memory here, and a Worker loses its memory at any time\.[^]*durableObjectInbox\(…\)/
     expect(() => worker(receiver)).toThrow(expect.toSatisfy((error: FleethookError) => why.test(withHint(error))))
     const app = new Hono().route('/telemetry', receiver.routes())
@@ -119,20 +105,12 @@ describe('states of vehicles', () => {
     expect(worker(createReceiver({ secret: 'a', log: silent }))).toHaveProperty('fetch')
   })
 
-  test.each([
-    [{ order: 'none' }, /`vehicles`.* needs the order of each vehicle's messages, and option `order` is 'none'/],
-    [{}, /a queue of the platform keeps no order/],
-  ] as const)('with a queue are refused with the reason: %j', (order, why) => {
-    const inbox = queueInbox({ queue: () => queue })
-    expect(() => createReceiver({ secret: 'a', log: silent, vehicles: true, inbox, ...order })).toThrow(
-      expect.objectContaining({ code: 'option_invalid', message: expect.stringMatching(why) }),
-    )
-  })
-
   test('every object hears of a gap of all vehicles before its event is kept, and one object keeps the event', async () => {
     const { namespace: shards, asked } = objects(() => ({}))
     const { vin: _, ...ofAll } = gap
-    await receiverWith(shards, { vehicles: true }).from({ feed: async ({ tell }) => void (await tell(ofAll)) })
+    await receiverWith(shards, { parts: [vehicles({ fields: 'all' })] }).from({
+      feed: async ({ tell }) => void (await tell(ofAll)),
+    })
     const noted = asked.filter(({ question }) => question === 'noteGaps')
     expect(noted.map(({ shard }) => shard).toSorted()).toEqual(['shard-0', 'shard-1', 'shard-2', 'shard-3'])
     expect(noted[0]?.about).toEqual([{ reason: 'stream_interrupted', fromMs: 0, toMs: 0, missed: 0 }])
@@ -146,7 +124,7 @@ describe('states of vehicles', () => {
       if (!reachable) throw new Error('the object was reset')
       return {}
     })
-    const receiver = receiverWith(shards, { vehicles: true })
+    const receiver = receiverWith(shards, { parts: [vehicles({ fields: 'all' })] })
     const post = async (vin: string): Promise<number> =>
       (await receiver.accept({ authorization: 'a', body: { ...body, vin } })).status
     expect(await post('V1')).toBe(503)
@@ -168,8 +146,8 @@ describe('states of vehicles', () => {
     const clock = fakeClock()
     const alarms: number[] = []
     const storage = objectStorage(async (at) => void alarms.push(at))
-    const vehicles = { fields: ['BatteryLevel'], forgetAfterMs: 7_200_000 } as const
-    const object = new (inboxObject(receiverWith(namespace, { vehicles, clock })))({ storage }, {})
+    const parts = [vehicles({ fields: ['BatteryLevel'], forgetAfterMs: 7_200_000 })]
+    const object = new (inboxObject(receiverWith(namespace, { parts, clock })))({ storage }, {})
     const ask = async (question: string, about: unknown): Promise<unknown> => {
       const request = { method: 'POST', body: JSON.stringify({ question, about }) }
       const answer = await object.fetch(new Request('https://object.invalid/', request))
@@ -201,12 +179,15 @@ describe('states of vehicles', () => {
     const storage = objectStorage()
     let puts: InboxMessage['kind'][] = ['wire']
     const open = async (keepsVehicles: boolean): Promise<readonly unknown[]> => {
-      const inbox = createObjectInbox(storage, { ...keeping, inOrder: true, keepsVehicles })
+      const inbox = createObjectInbox(storage, { ...keeping, keepsVehicles })
       const { gaps = [] } = await inbox.open()
       for (const [n, kind] of puts.entries()) {
         const { id } = message(n + 1)
         await inbox.put([{ ...message(n + 1), kind }])
-        await inbox.settle(id, keepsVehicles ? { vin: 'V1', seq: seqOf(id), seenMs: 1, text: () => '{}' } : undefined)
+        await inbox.settle(
+          id,
+          keepsVehicles ? { vin: 'V1', seq: seqOf(id), seenMs: 1, bytes: 2, text: () => '{}' } : undefined,
+        )
       }
       puts = []
       return gaps
@@ -331,7 +312,7 @@ describe('what a Worker asks of its objects', () => {
       message: { id, lane: 'V1', receivedAt: 1, door: 'root', kind: 'wire', text: JSON.stringify(body), bytes: 80 },
     })
     const { namespace: shards, asked } = objects((shard) => ({ value: [letter(`${9 - Number(shard.at(-1))}`)] }))
-    const receiver = createReceiver<{ Bindings: { X: ObjectNamespace } }>({
+    const receiver = createReceiver<{ X: ObjectNamespace }>({
       secret: 'a',
       inbox: durableObjectInbox<{ X: ObjectNamespace }>({ objects: (env) => env.X }),
     })

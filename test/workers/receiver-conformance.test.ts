@@ -1,4 +1,4 @@
-import { receiverConformance } from 'fleethook/testing'
+import { receiverConformance } from '../conformance/receiver-conformance.ts'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { secret, slowVins } from '../conformance/target.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'

@@ -44,7 +44,7 @@ async function started(settings: DurableSettings): Promise<Running> {
 }
 
 const patiently = { timeout: 15_000 }
-const numbers: DurableSettings = { edges: 'numbers', receiver: { vehicles: { fields: ['BatteryLevel'] } } }
+const numbers: DurableSettings = { edges: 'numbers', vehicles: { fields: ['BatteryLevel'] } }
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
 describe('states of vehicles in Durable Objects', () => {
@@ -52,7 +52,7 @@ describe('states of vehicles in Durable Objects', () => {
     'the same rules over the same messages find the same edges as in memory',
     { timeout: 120_000 },
     async ({ expect }) => {
-      await using running = await started({ edges: 'rules', receiver: { vehicles: { fields } } })
+      await using running = await started({ edges: 'rules', vehicles: { fields } })
       const lines = script(inForm({ short: 150, full: 400 }), 7)
       for (const line of lines) {
         if ('gap' in line) {

@@ -1,5 +1,6 @@
 import { FleethookError } from '../../../src/base/errors.ts'
-import { msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
+import { idWithSeq, msOfSeq, seqOf } from '../../../src/inbox/delivery-id.ts'
+import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
 import type { Inbox, InboxMessage, ListedMessage, Listing, Opened, Waiting } from '../../../src/inbox/inbox.ts'
 import { claimOf, letterOf, messageOf } from '../../../src/inbox/stored-row.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
@@ -10,7 +11,7 @@ import {
   deleteMeta,
   listedOf,
   listing,
-  migrate,
+  prepareSchema,
   readMeta,
   type Row,
   type Rows,
@@ -32,8 +33,6 @@ export interface ObjectInbox extends Inbox {
 }
 
 interface ObjectInboxOptions extends Keeping {
-  /** Within a lane only the first message can have been handed out when the object ended. */
-  readonly inOrder: boolean
   /** The receiver keeps states of vehicles. Default `false`. */
   readonly keepsVehicles?: boolean
   /** Called in the same step as the write of a message. */
@@ -42,6 +41,8 @@ interface ObjectInboxOptions extends Keeping {
 
 /** The key of the time since which the states of vehicles lack messages. */
 const staleKey = 'vehicles_stale_from'
+
+const firstId = '00000000-0000-7000-8000-000000000000'
 
 /** The number of waiting messages in a page. */
 const pageSize = 1_000
@@ -52,7 +53,7 @@ const pageSize = 1_000
  */
 export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOptions): ObjectInbox {
   const { sql } = storage
-  const { inOrder, keepsVehicles = false, kept = () => {} } = options
+  const { keepsVehicles = false, kept = () => {} } = options
   const keepsSettled = options.settled.forMs > 0
   const rows: Rows = (query, ...bindings) => sql.exec(query, ...bindings).toArray()
   const room = createRoom(rows, options)
@@ -62,13 +63,12 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
   let lastId: string | undefined
   let closed = false
   let claims = 0
-  /** The number of times each message was handed out. Not written, because written rows are most of what a message costs. */
+  /** The number of times each message was handed out. Most are not written, because rows are most of what a message costs. */
   const handedOut = new Map<string, number>()
-  /** Messages that waited when the object was created. The object before it may have handed them out. */
-  const inherited = new Set<string>()
+  /** The object before this one may have ended with messages in hand. */
+  const crashSuspects = new CrashSuspects()
 
   async function* found(): AsyncGenerator<readonly Waiting[]> {
-    const lanes = new Set<string>()
     for (let after = -1; ;) {
       const page = rows(
         `SELECT place, id, lane, kind, deliveries, attempts, not_before FROM fleethook_messages
@@ -79,9 +79,9 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       after = Number(page.at(-1)?.['place'])
       yield page.map((row) => {
         const { id, lane, kind } = messageOf(row)
-        if (!inOrder || !lanes.has(lane)) inherited.add(id)
-        lanes.add(lane)
-        return { id, lane, kind, attempts: attemptsOf(row), notBefore: Number(row['not_before']) }
+        const attempts = Number(row['attempts'])
+        const crashes = Math.max(0, Number(row['deliveries']) - attempts)
+        return { id, lane, kind, attempts, notBefore: Number(row['not_before']), crashes }
       })
     }
   }
@@ -98,12 +98,11 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
   /** A row no longer waits. Returns the number of other rows that were dropped for it. */
   function leaves(id: string, [row]: readonly Row[], as: 'gone' | Retained): number {
     handedOut.delete(id)
-    inherited.delete(id)
     return row === undefined ? 0 : room.left(Number(row['bytes']), as)
   }
 
   /**
-   * The states of vehicles miss what a receiver without the option `vehicles` settles. Returns the gap that reports this to
+   * The states of vehicles miss what a receiver without the part `vehicles` settles. Returns the gap that reports this to
    * the next receiver with the option.
    */
   function staleness(): Pick<Opened, 'gaps'> {
@@ -126,13 +125,21 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     })
   }
 
+  /** That it ran alone and did not end the object must be written before others run, because they may end it. */
+  const ranAlone = (id: string): boolean => (handedOut.get(id) ?? 0) >= mostCrashes
+
   function open(): Opened {
-    storage.transactionSync(() => migrate(sql))
+    storage.transactionSync(() => prepareSchema(sql))
     room.count()
     const [last] = rows('SELECT id FROM fleethook_messages ORDER BY place DESC LIMIT 1')
     const left = readMeta(sql, 'last_id')
+    if (last !== undefined) crashSuspects.upTo = seqOf(messageOf(last).id)
     lastId = last === undefined ? left : messageOf(last).id
     if (left !== undefined && lastId !== undefined && left > lastId) lastId = left
+    // Settled messages are gone, and later ids must sort after those that the states have seen.
+    const [newest] = keepsVehicles ? rows('SELECT max(place) AS place FROM fleethook_vehicles') : []
+    const seen = typeof newest?.['place'] === 'number' ? idWithSeq(firstId, newest['place']) : undefined
+    if (seen !== undefined && (lastId === undefined || seqOf(seen) > seqOf(lastId))) lastId = seen
     if (room.pending.messages > 0) kept()
     return { ...(lastId === undefined ? {} : { lastId }), ...staleness(), waiting: found() }
   }
@@ -159,15 +166,18 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     async claim(id) {
       const [row] = rows(`SELECT * FROM fleethook_messages WHERE place = ? AND state = ${waiting}`, seqOf(id))
       if (row === undefined) return undefined
-      const written = Number(row['deliveries'])
-      const isInherited = inherited.has(id)
-      const deliveries = handedOut.get(id) ?? (isInherited ? Math.max(1, written) : written)
+      const { message, replayed, ...claim } = claimOf(row)
+      const seq = seqOf(id)
+      const known = { lane: message.lane, seq, replayed, deliveries: handedOut.get(id) ?? claim.deliveries }
+      const deliveries = crashSuspects.deliveriesOf(known)
       claims += 1
       handedOut.set(id, deliveries + 1)
-      // Written, so that a message that ends the object each time it is handled becomes a dead letter.
-      if (isInherited)
-        sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, seqOf(id))
-      return { ...claimOf(row), deliveries }
+      if (crashSuspects.mustWrite(known)) {
+        sql.exec('UPDATE fleethook_messages SET deliveries = ? WHERE place = ?', deliveries + 1, seq)
+        // A handler that ends the object in this task would undo what the task wrote.
+        await storage.sync()
+      }
+      return { ...claim, message, replayed, deliveries }
     },
 
     async settle(id, vehicle) {
@@ -177,7 +187,9 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
       const gone = withState(vehicle, () =>
         rows(`${change} WHERE place = ? AND state = ${waiting} RETURNING bytes`, seqOf(id)),
       )
+      const wasAlone = ranAlone(id)
       leaves(id, gone, keepsSettled ? 'settled' : 'gone')
+      if (wasAlone) await storage.sync()
     },
 
     async reschedule(id, { attempts, notBefore, deliveries = handedOut.get(id) ?? null }) {
@@ -186,8 +198,9 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
          WHERE place = ? AND state = ${waiting}`,
         ...[attempts, notBefore, deliveries, seqOf(id)],
       )
+      const wasAlone = ranAlone(id)
       handedOut.delete(id)
-      inherited.delete(id)
+      if (wasAlone) await storage.sync()
     },
 
     async deadLetter(id, { error, attempts, diedAt, changed = null }, vehicle) {
@@ -248,9 +261,4 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
 
     sweep: (nowMs) => room.sweep(nowMs),
   }
-}
-
-/** Only an object that inherited a message writes that it handed it out. */
-function attemptsOf(row: Row): number {
-  return Math.max(Number(row['attempts']), Number(row['deliveries']) - 1)
 }

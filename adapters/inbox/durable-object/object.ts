@@ -1,8 +1,8 @@
 import type { BackendParts } from '../../../src/backend/backend.ts'
-import { forgetMs, LocalBackend } from '../../../src/backend/local.ts'
+import { LocalBackend } from '../../../src/backend/local.ts'
 import { pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { RequestScope } from '../../../src/dispatch/work.ts'
+import type { RequestScope } from '../../../src/core/entry.ts'
 import { detachedContext } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
 import type { MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
@@ -110,7 +110,6 @@ class Shard implements Questions {
     const clock = createRestingClock(settings.clock)
     const inbox = createObjectInbox(storage, {
       ...keeping,
-      inOrder: settings.order === 'vin',
       keepsVehicles: parts.vehicles !== undefined,
       kept: () => this.#lookAfter(clock.now() + lookAfterMs),
     })
@@ -190,22 +189,25 @@ class Shard implements Questions {
   #vehicles(): LocalVehicles {
     const { vehicles } = this.#backend
     if (vehicles !== undefined) return vehicles
-    throw new FleethookError('option_invalid', 'This object keeps no state of vehicles: the option `vehicles` is off.')
+    throw new FleethookError(
+      'option_invalid',
+      'This object keeps no state of vehicles: its receiver has no part `vehicles`.',
+    )
   }
 
   /**
    * Forgets vehicles that were silent for too long. Resolves to the time at which the next vehicle may have to be forgotten.
    */
   async #forgetSilent(): Promise<number | undefined> {
-    const afterMs = this.#parts.settings.vehicles?.forgetAfterMs
+    const forgets = this.#parts.vehicles?.forgets
     const { vehicles } = this.#inbox
-    if (afterMs === undefined || vehicles === undefined) return undefined
+    if (forgets === undefined || vehicles === undefined) return undefined
     const now = this.#clock.now()
     if (now < this.#forgetAtMs) return this.#forgetAtMs
-    await vehicles.forgetUnseen(now - afterMs)
+    await vehicles.forgetUnseen(now - forgets.afterMs)
     const oldestMs = vehicles.oldestSeenMs()
     if (oldestMs === undefined) return undefined
-    return (this.#forgetAtMs = Math.max(oldestMs + afterMs + 1, now + Math.min(afterMs / 2, forgetMs)))
+    return (this.#forgetAtMs = Math.max(oldestMs + forgets.afterMs + 1, now + forgets.everyMs))
   }
 
   /** Goes on with the messages that wait, until all are done or rest. */
@@ -220,19 +222,21 @@ class Shard implements Questions {
       clock.wake()
       // Rejects when the inbox cannot be opened. The platform then tries the alarm again.
       await this.#backend.open()
+      // Also when it has read the timers of vehicles.
+      if (this.#parts.vehicles !== undefined) await this.#backend.becomeReady()
       if (await this.#isQuiet()) restsUntil = clock.sleep()
       inbox.sweep(clock.now())
       forgetAtMs = await this.#forgetSilent()
     } finally {
       this.#isInAlarm = false
       if (inbox.usage().messages > 0) this.#lookAfter(restsUntil ?? clock.now() + lookAfterMs)
-      else if (forgetAtMs !== undefined) this.#lookAfter(forgetAtMs)
+      else this.#lookAfter(Math.min(forgetAtMs ?? Infinity, this.#backend.nextTimerMs() ?? Infinity))
     }
   }
 
   /** Sets an alarm for the messages that wait. While an alarm runs, it sets the next one itself when it ends. */
   #lookAfter(atMs: number): void {
-    if (this.#isInAlarm || (this.#alarmAt !== undefined && this.#alarmAt <= atMs)) return
+    if (this.#isInAlarm || atMs === Infinity || (this.#alarmAt !== undefined && this.#alarmAt <= atMs)) return
     this.#alarmAt = atMs
     this.#storage.setAlarm(atMs).catch((error: unknown) => {
       // No alarm is set now. The next message sets one.

@@ -6,14 +6,14 @@ import type { DeadLetters } from '../../../src/inbox/dead-letters.ts'
 import type { FieldCatalogue } from '../../../src/events/fields.ts'
 import type { Inbox, InboxMessage, KeptGap } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts, vinOf } from '../../../src/inbox/receipts.ts'
-import type { Slots } from '../../../src/vehicles/state.ts'
+import type { KeptVehicles } from '../../../src/parts/vehicles.ts'
 import type { AnyVehicleView } from '../../../src/vehicles/edge.ts'
 import type { Vehicles } from '../../../src/vehicles/vehicles.ts'
 import { fnv1a } from '../../../src/wire/identity.ts'
 import type { Settings } from '../../../src/receiver/options.ts'
 import type { Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
-import { type SentVehicle, viewOf } from './vehicles.ts'
+import type { SentVehicle } from './vehicles.ts'
 
 /** The most times that a Worker calls an object that was just moved or restarted. */
 const tries = 3
@@ -24,15 +24,15 @@ interface ObjectRelayOptions {
   readonly shards: number
   readonly receipts: Receipts
   readonly settings: Pick<Settings, 'clock'>
-  /** The fields of the option `vehicles`. `undefined`: it is off. */
-  readonly slots: Slots | undefined
+  /** Reads a state that an object sent. `undefined`: the receiver has no part `vehicles`. */
+  readonly viewOf: KeptVehicles['viewOf'] | undefined
   /** The bindings of the last request, for calls that bring none. */
   readonly bindings: () => unknown
 }
 
 /** Forwards messages to the objects of their lanes, and calls the objects for dead letters and replays. */
 export function createObjectRelay(options: ObjectRelayOptions): Relay {
-  const { objects, shards, receipts, settings, slots, bindings } = options
+  const { objects, shards, receipts, settings, viewOf, bindings } = options
   const everyShard = Array.from({ length: shards }, (_, shard) => shard)
   // A lane always has the same object, as long as the number of shards stays the same.
   const shardOf = (lane: string): number => Number.parseInt(fnv1a(lane).slice(-8), 16) % shards
@@ -115,8 +115,9 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
     }
   }
 
-  function vehiclesFrom(known: Slots): Vehicles<FieldCatalogue> {
-    const view = (report: SentVehicle): AnyVehicleView => viewOf(report, known, settings.clock.now())
+  function vehiclesFrom(read: KeptVehicles['viewOf']): Vehicles<FieldCatalogue> {
+    const view = ({ seenMs, gapTo, ...row }: SentVehicle): AnyVehicleView =>
+      read({ ...row, seenMs: seenMs ?? -Infinity }, settings.clock.now(), gapTo)
     return {
       async get(vin) {
         const report = await ask(shardOf(laneOf(vin)), bindings(), 'vehicle', vin)
@@ -142,14 +143,14 @@ export function createObjectRelay(options: ObjectRelayOptions): Relay {
 
   return {
     durability: 'replicated',
-    ...(slots === undefined ? {} : { vehicles: vehiclesFrom(slots) }),
+    ...(viewOf === undefined ? {} : { vehicles: vehiclesFrom(viewOf) }),
     deadLetters,
     messages: createMessages(everyObject, receipts.reread),
     replay: (which, { env } = {}) => total('replay', which, env),
 
     async put(messages, env, gaps = []) {
       // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.
-      const ofAll = slots === undefined ? [] : messages.flatMap(gapOfAll)
+      const ofAll = viewOf === undefined ? [] : messages.flatMap(gapOfAll)
       if (ofAll.length > 0) await askAll('noteGaps', ofAll, env)
       const byShard = new Map<number, InboxMessage[]>()
       for (const { event: _, ...message } of messages) {

@@ -21,6 +21,8 @@ export interface ObjectStorage {
   readonly sql: ObjectSql
   /** Keeps everything that `change` writes, or nothing. */
   transactionSync<Result>(change: () => Result): Result
+  /** Resolves when everything that was written is on several machines. */
+  sync(): Promise<void>
   /** Calls `alarm` of the object's class at that time, in milliseconds since the epoch; there is one alarm at a time. */
   setAlarm(scheduledTime: number): Promise<void>
 }

@@ -58,11 +58,11 @@ export const settled = 1
 export const dead = 2
 
 /**
- * The tables, one step for each version. The platform bills every row and every entry of an index that is written, so
+ * The tables. The platform bills every row and every entry of an index that is written, so
  * `place`, which is derived from the id, is the only key, and the indexes cover only the few rows that failed.
  */
-const steps: readonly string[] = [
-  `CREATE TABLE fleethook_messages (
+const schema = `
+   CREATE TABLE fleethook_messages (
      place INTEGER PRIMARY KEY,
      id TEXT NOT NULL,
      lane TEXT NOT NULL,
@@ -77,31 +77,33 @@ const steps: readonly string[] = [
      not_before INTEGER NOT NULL DEFAULT 0,
      replayed INTEGER NOT NULL DEFAULT 0,
      error TEXT,
-     died_at INTEGER
+     died_at INTEGER,
+     changed TEXT
    );
-   CREATE INDEX fleethook_dead ON fleethook_messages (place) WHERE state = ${dead};`,
-  `ALTER TABLE fleethook_messages ADD COLUMN changed TEXT;
+   CREATE INDEX fleethook_dead ON fleethook_messages (place) WHERE state = ${dead};
    CREATE TABLE fleethook_vehicles (
      vin TEXT PRIMARY KEY,
      place INTEGER NOT NULL,
      seen_at INTEGER NOT NULL,
      text TEXT NOT NULL
-   ) WITHOUT ROWID;`,
-]
+   ) WITHOUT ROWID;`
 
-/** Creates the tables, or upgrades those of an older fleethook. Rejects those of a newer one. */
-export function migrate(sql: ObjectSql): void {
+const schemaVersion = '1'
+
+/** Creates the tables of a new object. Throws `inbox_unavailable` for those of another fleethook. */
+export function prepareSchema(sql: ObjectSql): void {
   sql.exec('CREATE TABLE IF NOT EXISTS fleethook_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID')
-  const version = Number(readMeta(sql, 'version') ?? 0)
-  if (version > steps.length) {
+  const version = readMeta(sql, 'version')
+  if (version === schemaVersion) return
+  if (version !== undefined) {
     throw new FleethookError(
       'inbox_unavailable',
-      `The inbox of this object has version ${version}, and this fleethook knows up to ${steps.length}.`,
-      { hint: 'Deploy the newer fleethook again.' },
+      `The inbox of this object has version ${version}, and this fleethook knows version ${schemaVersion}.`,
+      { hint: 'Deploy the fleethook that wrote it again.' },
     )
   }
-  for (const step of steps.slice(version)) sql.exec(step)
-  if (version < steps.length) writeMeta(sql, 'version', String(steps.length))
+  sql.exec(schema)
+  writeMeta(sql, 'version', schemaVersion)
 }
 
 export function readMeta(sql: ObjectSql, key: string): string | undefined {

@@ -1,5 +1,5 @@
-import type { StoredVehicle, VehicleStore } from '../../../src/inbox/vehicle-store.ts'
-import { type Slots, Snapshot, VehicleState } from '../../../src/vehicles/state.ts'
+import { dueOf, RecentVehicles, type StoredVehicle, type VehicleStore } from '../../../src/inbox/vehicle-store.ts'
+import type { Snapshot } from '../../../src/vehicles/state.ts'
 import type { Row, Rows } from './rows.ts'
 
 /** The states of vehicles in the database of an object. */
@@ -12,8 +12,8 @@ export interface ObjectVehicles extends VehicleStore {
   oldestSeenMs(): number | undefined
 }
 
-/** At most twice this number of states is in memory. An object has 128 MB. */
-const mostCached = 4_000
+/** The room for states in memory. An object has 128 MB. */
+const cacheBytes = 8 * 1_048_576
 
 /**
  * Each state is written in the step that settles its message, so a row is never ahead of the settled messages and never
@@ -21,31 +21,25 @@ const mostCached = 4_000
  * messages until then, and after the end of the object all of them would be handled again.
  */
 export function createObjectVehicles(rows: Rows): ObjectVehicles {
-  let recent = new Map<string, StoredVehicle>()
-  let older = new Map<string, StoredVehicle>()
-
-  function remember(vehicle: StoredVehicle): void {
-    recent.set(vehicle.vin, vehicle)
-    if (recent.size < mostCached) return
-    older = recent
-    recent = new Map()
-  }
-
-  function drop(vin: string): void {
-    recent.delete(vin)
-    older.delete(vin)
-  }
+  const recent = new RecentVehicles(cacheBytes)
 
   function read(vin: string): StoredVehicle | undefined {
     const [row] = rows('SELECT * FROM fleethook_vehicles WHERE vin = ?', vin)
     if (row === undefined) return undefined
     const stored = storedOf(row)
-    remember(stored)
+    recent.set(stored)
     return stored
   }
 
   return {
-    load: (vin) => recent.get(vin) ?? older.get(vin) ?? read(vin),
+    async *due() {
+      yield rows('SELECT vin, text FROM fleethook_vehicles').flatMap(({ vin, text }) => {
+        const dueMs = dueOf(String(text))
+        return dueMs === undefined ? [] : [{ vin: String(vin), dueMs }]
+      })
+    },
+
+    load: (vin) => recent.get(vin) ?? read(vin),
 
     keep(vehicle) {
       const { vin, seq, seenMs } = vehicle
@@ -54,20 +48,20 @@ export function createObjectVehicles(rows: Rows): ObjectVehicles {
          ON CONFLICT (vin) DO UPDATE SET place = ?2, seen_at = ?3, text = ?4`,
         ...[vin, seq, seenMs, vehicle.text()],
       )
-      remember(vehicle)
+      recent.set(vehicle)
     },
 
     list: async ({ after = '', limit }) =>
       rows('SELECT * FROM fleethook_vehicles WHERE vin > ? ORDER BY vin LIMIT ?', after, limit).map(storedOf),
 
     async forget(vin) {
-      drop(vin)
+      recent.delete(vin)
       return rows('DELETE FROM fleethook_vehicles WHERE vin = ? RETURNING vin', vin).length > 0
     },
 
     async forgetUnseen(ms) {
       const gone = rows("DELETE FROM fleethook_vehicles WHERE vin <> '' AND seen_at < ? RETURNING vin", ms)
-      for (const { vin } of gone) drop(String(vin))
+      for (const { vin } of gone) recent.delete(String(vin))
       return gone.length
     },
 
@@ -85,7 +79,8 @@ export function createObjectVehicles(rows: Rows): ObjectVehicles {
 
 function storedOf(row: Row): StoredVehicle {
   const text = String(row['text'])
-  return { vin: String(row['vin']), seq: Number(row['place']), seenMs: Number(row['seen_at']), text: () => text }
+  const [seq, seenMs] = [Number(row['place']), Number(row['seen_at'])]
+  return { vin: String(row['vin']), seq, seenMs, bytes: text.length, text: () => text }
 }
 
 /** A vehicle as an object describes it to a Worker, in JSON. */
@@ -103,9 +98,4 @@ export function reportOf(vehicle: Snapshot): SentVehicle {
   const { state, gapTo } = vehicle.parts()
   const { vin, seq, seenMs } = state
   return { vin, seq, seenMs: Number.isFinite(seenMs) ? seenMs : null, text: state.text(), gapTo }
-}
-
-/** Reads what {@link reportOf} returned. */
-export function viewOf({ seenMs, gapTo, ...row }: SentVehicle, slots: Slots, nowMs: number): Snapshot {
-  return new Snapshot(VehicleState.read({ ...row, seenMs: seenMs ?? -Infinity }, slots), nowMs, gapTo)
 }

@@ -2,6 +2,14 @@ import type { Admin, BaseOptions, Consumer, Producer } from '@platformatic/kafka
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { KafkaSettings, KafkaTls } from './options.ts'
 
+/** The metadata of positions, by partition. The client itself writes none and drops what it reads. */
+export interface PositionMetadata {
+  /** What commits write. */
+  readonly committing: Map<number, string>
+  /** What was read last. */
+  readonly found: Map<number, string>
+}
+
 /** The version of the client that this inbox is tested with. package.json names the same one. */
 const testedClient = '2.12.1'
 
@@ -59,6 +67,7 @@ export class Connector {
   consumer(
     requestTimeout: number,
     group: { readonly sessionMs: number; readonly heartbeatMs: number; readonly rebalanceMs: number },
+    metadata?: PositionMetadata,
   ): Consumer {
     const { groupId } = this.#settings
     return this.#prepared(
@@ -70,6 +79,7 @@ export class Connector {
         rebalanceTimeout: group.rebalanceMs,
         isolationLevel: this.client.FetchIsolationLevels.READ_UNCOMMITTED,
       }),
+      metadata,
     )
   }
 
@@ -77,13 +87,18 @@ export class Connector {
     return this.#prepared(new this.client.Admin(this.#options(requestTimeout)))
   }
 
-  #prepared<Any extends Admin | Consumer | Producer>(client: Any): Any {
+  #prepared<Any extends Admin | Consumer | Producer>(client: Any, metadata?: PositionMetadata): Any {
     // Without a listener, an `error` event of the client would end the process. Callers get the error from what they await.
     client.on('error', () => {})
     const getApi = client[this.client.kGetApi]
     client[this.client.kGetApi] = (name, callback) => {
-      const answered: typeof callback = (error, api) =>
-        callback(error, name === 'Metadata' && api !== undefined ? acceptingLeaderless(api) : api)
+      const answered: typeof callback = (error, api) => {
+        if (api === undefined) callback(error, api)
+        else if (name === 'Metadata') callback(error, acceptingLeaderless(api))
+        else if (name === 'OffsetCommit' && metadata !== undefined) callback(error, committing(api, metadata))
+        else if (name === 'OffsetFetch' && metadata !== undefined) callback(error, noting(api, metadata))
+        else callback(error, api)
+      }
       Reflect.apply(getApi, client, [name, answered])
     }
     return client
@@ -118,15 +133,55 @@ function tlsOptions({ ca, ...others }: KafkaTls): NonNullable<BaseOptions['tls']
  * partitions, nor fetch from them, nor join the group.
  */
 function acceptingLeaderless<Api extends object>(api: Api): Api {
+  return answering(api, (error, response, callback) => {
+    const found = leaderlessMetadata(error)
+    callback(found === undefined ? error : null, found ?? response)
+  })
+}
+
+/** Calls `answer` with what the brokers answer, and with the callback of the client. */
+function answering<Api extends object>(
+  api: Api,
+  answer: (error: unknown, response: unknown, callback: (error: unknown, response: unknown) => void) => void,
+): Api {
   return new Proxy(api, {
     apply(target, self, given: readonly unknown[]) {
       const callback = given.at(-1)
-      const answered = (error: unknown, response: unknown): void => {
-        const found = leaderlessMetadata(error)
-        if (typeof callback === 'function') callback(found === undefined ? error : null, found ?? response)
-      }
+      const answered = (error: unknown, response: unknown): void =>
+        answer(error, response, (...args) => void (typeof callback === 'function' && callback(...args)))
       if (typeof target === 'function') Reflect.apply(target, self, [...given.slice(0, -1), answered])
     },
+  })
+}
+
+/** A list of topics in a request for positions, or in its answer. */
+type PositionTopics = readonly {
+  readonly partitions: readonly { readonly partitionIndex: number; committedMetadata?: unknown; metadata?: unknown }[]
+}[]
+
+/** Makes the client commit metadata: its request has an empty place for it. */
+function committing<Api extends object>(api: Api, { committing: marks }: PositionMetadata): Api {
+  return new Proxy(api, {
+    apply(target, self, given: readonly unknown[]) {
+      const topics: PositionTopics = given.find(Array.isArray) ?? []
+      for (const { partitions } of topics)
+        for (const place of partitions) place.committedMetadata = marks.get(place.partitionIndex) ?? null
+      if (typeof target === 'function') Reflect.apply(target, self, [...given])
+    },
+  })
+}
+
+/** Notes the metadata that the brokers answer with. */
+function noting<Api extends object>(api: Api, { found }: PositionMetadata): Api {
+  return answering(api, (error, response, callback) => {
+    const { groups = [response] }: { groups?: readonly unknown[] } = Object(response)
+    for (const group of groups) {
+      const { topics = [] }: { topics?: PositionTopics } = Object(group)
+      for (const { partitions } of topics)
+        for (const { partitionIndex, metadata } of partitions)
+          found.set(partitionIndex, typeof metadata === 'string' ? metadata : '')
+    }
+    callback(error, response)
   })
 }
 
@@ -239,7 +294,7 @@ export function clusterError(error: unknown, { brokers, sasl, tls, topic }: Kafk
   if (missing !== undefined)
     return fails(
       `The user may not do what this role needs: ${missing}.`,
-      'docs/several-machines.md lists the permissions for topics and for the group.',
+      'The page "Several machines" of the docs lists the permissions for topics and for the group.',
     )
   if (codes.has('UNKNOWN_TOPIC_OR_PARTITION') || says('Unknown topic')) {
     const name =

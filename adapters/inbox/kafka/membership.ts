@@ -1,7 +1,7 @@
 import type { Consumer } from '@platformatic/kafka'
 import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
-import { closeClient, codesOf, type Connector, outageError } from './client.ts'
+import { closeClient, codesOf, type Connector, outageError, type PositionMetadata } from './client.ts'
 import type { KafkaSettings } from './options.ts'
 
 interface MembershipOptions {
@@ -22,6 +22,7 @@ interface MembershipOptions {
 export interface Offset {
   readonly partition: number
   readonly offset: number
+  readonly metadata: string
 }
 
 /** A moment on both clocks: the monotonic one stops while a machine sleeps, and the wall clock can be set back. */
@@ -68,6 +69,7 @@ export class Membership {
   #ticked: Moment
   #watch: Timer | undefined
   #madeAtMs = 0
+  readonly #metadata: PositionMetadata = { committing: new Map(), found: new Map() }
 
   constructor(options: MembershipOptions) {
     this.#options = options
@@ -100,28 +102,31 @@ export class Membership {
     return elapsedMs(clock) - this.#madeAtMs > limitMs && this.#silentMs() > limitMs
   }
 
-  /** The committed offsets of these partitions, without partitions that the group never committed. */
-  async committed(partitions: readonly number[]): Promise<ReadonlyMap<number, number>> {
+  /** The committed positions of these partitions, without partitions that the group never committed. */
+  async committed(partitions: readonly number[]): Promise<ReadonlyMap<number, Offset>> {
     if (partitions.length === 0) return new Map()
     const { topic } = this.#options.settings
     const found = await this.#member().listCommittedOffsets({ topics: [{ topic, partitions: [...partitions] }] })
     const offsets = found.get(topic) ?? []
     return new Map(
-      partitions.flatMap((partition): readonly (readonly [number, number])[] => {
+      partitions.flatMap((partition): readonly (readonly [number, Offset])[] => {
         const offset = offsets[partition]
-        return offset === undefined || offset < 0n ? [] : [[partition, Number(offset)]]
+        if (offset === undefined || offset < 0n) return []
+        const metadata = this.#metadata.found.get(partition) ?? ''
+        return [[partition, { partition, offset: Number(offset), metadata }]]
       }),
     )
   }
 
   /**
-   * Commits offsets. Rejects when this process is not a member of the group's current generation, or when the group has not heard from
+   * Commits positions, one call at a time. Rejects when this process is not a member of the group's current generation, or when the group has not heard from
    * it for a session: another process may have the partitions. Nothing retries a commit that failed.
    */
   async commit(offsets: readonly Offset[]): Promise<void> {
     if (offsets.length === 0) return
     const { topic, sessionMs } = this.#options.settings
     if (!this.#isJoined || this.#silentMs() >= sessionMs) throw new Error('This process is not a member of the group.')
+    for (const { partition, metadata } of offsets) this.#metadata.committing.set(partition, metadata)
     await this.#member().commit({
       offsets: offsets.map(({ partition, offset }) => ({ topic, partition, offset: BigInt(offset), leaderEpoch: -1 })),
     })
@@ -158,11 +163,8 @@ export class Membership {
     this.#madeAtMs = elapsedMs(clock)
     void closeClient(old)
     const rebalanceMs = Math.max(sessionMs, quiesceMs + 8_000)
-    const consumer = connector.consumer(rebalanceMs + 5_000, {
-      sessionMs,
-      heartbeatMs: Math.floor(sessionMs / 10),
-      rebalanceMs,
-    })
+    const times = { sessionMs, heartbeatMs: Math.floor(sessionMs / 10), rebalanceMs }
+    const consumer = connector.consumer(rebalanceMs + 5_000, times, this.#metadata)
     this.#consumer = consumer
     consumer.topics.track(settings.topic)
     let sent = this.#now()

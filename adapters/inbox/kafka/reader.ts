@@ -1,14 +1,14 @@
+import { randomUUID } from 'node:crypto'
 import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
-import { resolvedOr } from '../../../src/dispatch/draining.ts'
-import { createDeliveryIds } from '../../../src/inbox/delivery-id.ts'
+import { resolvedOr } from '../../../src/core/draining.ts'
+import { DeliveryIds } from '../../../src/inbox/delivery-id.ts'
 import type {
   Claim,
   DeadLetter,
   DeadLetterReason,
-  Inbox,
   InboxMessage,
   InboxSettings,
   NextAttempt,
@@ -16,8 +16,10 @@ import type {
   Selection,
   Waiting,
 } from '../../../src/inbox/inbox.ts'
+import type { SharedInbox } from '../two-halves.ts'
 import { codesOf, type Connector, outageError } from './client.ts'
 import type { DeadTopic } from './dead-topic.ts'
+import { inherited, type Mark, readMark, writeMark } from './ends.ts'
 import { Membership, type Offset } from './membership.ts'
 import type { KafkaSettings } from './options.ts'
 import { fromRecord } from './records.ts'
@@ -41,8 +43,6 @@ interface Unsettled {
   offset: number
   readonly replayed: boolean
   deliveries: number
-  /** Whether it was handed out and its attempt has not ended. */
-  isOut: boolean
 }
 
 /** A partition that is assigned to this process. */
@@ -56,6 +56,18 @@ interface Part {
   committed: number
   /** By id, in the order of the log. */
   readonly unsettled: PassingMap<string, Unsettled>
+  /** Those that were handed out and whose attempt has not ended. */
+  readonly hand: Set<Unsettled>
+  /** A process ended that may have had the messages below this offset in hand. */
+  suspectsUpTo: number
+  /** The number of processes that ended, by offset, where it is more than one. */
+  ends: Map<number, number>
+  /** The metadata of the position. `undefined`: unknown. */
+  metadata: string | undefined
+  /** Whether the metadata says that any message from `suspectsUpTo` on may be in hand. */
+  isMarked: boolean
+  /** The messages below `suspectsUpTo` that are in hand according to the metadata. */
+  marked: ReadonlySet<Unsettled>
   /** The highest offset that was handed out. */
   highest: number
   /** Another process may have handed out the messages below this offset. */
@@ -103,8 +115,6 @@ const pollMs = 20
 interface ReaderFigures {
   /** Messages in the topic that this process has not settled, by partition. */
   readonly lag: Readonly<Record<string, number>>
-  /** Messages that another process took over, with their partition. */
-  readonly handedOver: number
   /** Records that were in the log twice. The second one was dropped. */
   readonly repeated: number
 }
@@ -113,14 +123,14 @@ interface ReaderFigures {
  * The partitions of this process, as an inbox. Messages come from the topic, and settling one moves the position of its partition.
  * Only the position is durable. After a crash, the messages above it are handed out again, here or in another process.
  */
-export class Reader implements Inbox {
+export class Reader implements SharedInbox {
   readonly durability = 'replicated'
   readonly #options: ReaderOptions
   readonly #clock: Clock
   readonly #log: Log
   readonly #say: ReturnType<typeof throttled>
   readonly #membership: Membership
-  readonly #ids = createDeliveryIds()
+  readonly #ids = new DeliveryIds()
   readonly #parts = new Map<number, Part>()
   readonly #byId = new PassingMap<string, Unsettled>()
   /**
@@ -133,7 +143,8 @@ export class Reader implements Inbox {
   readonly #mostBytes: number
   #topic: TopicReader
   #bytes = 0
-  #out = 0
+  /** Names this process in what it commits. */
+  readonly #owner = randomUUID().slice(0, 8)
   /**
    * The messages that may start. Partitions may go to another process soon: then first only those below one that was handed out, and
    * none after the last commit.
@@ -157,9 +168,9 @@ export class Reader implements Inbox {
   #nearDeletion: 'no' | 'half' | 'soon' = 'no'
   #failedCommits = 0
   #committing: Promise<void> = Promise.resolve()
+  #nextCommit: Promise<void> | undefined
   #timers: Timer[] = []
   readonly #changed = new Set<() => void>()
-  #handedOver = 0
   #repeated = 0
 
   constructor(options: ReaderOptions) {
@@ -197,19 +208,16 @@ export class Reader implements Inbox {
     return this.#options.put(messages)
   }
 
-  claim(id: string): Promise<Claim | undefined> {
-    return this.#whenAllowed(id, (found) => {
-      const { message, part, offset, replayed, deliveries } = found
-      if (!found.isOut) this.#out += 1
-      found.isOut = true
-      found.deliveries += 1
-      part.highest = Math.max(part.highest, offset)
-      return { message, deliveries, replayed }
-    })
+  async claim(id: string): Promise<Claim | undefined> {
+    const found = await this.#handOut(id)
+    if (found === undefined) return undefined
+    const { message, replayed, deliveries } = found
+    found.deliveries += 1
+    return { message, deliveries, replayed }
   }
 
   async isStillHeld(id: string): Promise<boolean> {
-    return (await this.#whenAllowed(id, () => true)) === true
+    return (await this.#handOut(id)) !== undefined
   }
 
   async settle(id: string): Promise<void> {
@@ -227,7 +235,7 @@ export class Reader implements Inbox {
     const found = this.#byId.get(id)
     if (found === undefined) return 0
     await this.#options.dead.add({ id, message: found.message, ...reason })
-    this.#forget(id)
+    if (this.#byId.get(id) === found) this.#forget(id)
     return 0
   }
 
@@ -262,7 +270,7 @@ export class Reader implements Inbox {
     const lag: Record<string, number> = {}
     for (const part of this.#parts.values())
       lag[part.partition] = Math.max(0, Math.max(part.end, part.next) - lowOf(part))
-    return { lag, handedOver: this.#handedOver, repeated: this.#repeated }
+    return { lag, repeated: this.#repeated }
   }
 
   /** The age of the oldest message that is read and not settled, in milliseconds. */
@@ -310,19 +318,32 @@ export class Reader implements Inbox {
     again()
   }
 
-  /** Calls `start` when a message may start. `undefined`: another process has its partition now, or it is settled. */
-  async #whenAllowed<Result>(id: string, start: (found: Unsettled) => Result): Promise<Result | undefined> {
-    for (;;) {
-      const found = this.#byId.get(id)
-      if (found === undefined || this.#isStopped) return undefined
-      if (this.#mayStart(found)) return start(found)
-      await this.#nextChange()
+  /** Resolves when a message may start. `undefined`: its partition has left this process, or it is settled. */
+  async #handOut(id: string): Promise<Unsettled | undefined> {
+    const found = this.#byId.get(id)
+    const isHere = (): boolean => this.#byId.get(id) === found && !this.#isStopped
+    while (found !== undefined && isHere()) {
+      if (!this.#mayStart(found)) {
+        await this.#nextChange()
+        continue
+      }
+      const { part, offset } = found
+      part.hand.add(found)
+      if (!isMarked(found)) await this.#commit()
+      if (isHere() && isMarked(found) && this.#membership.isFresh) {
+        part.highest = Math.max(part.highest, offset)
+        return found
+      }
+      this.#takeBack(found)
+      await this.#pause()
     }
+    return undefined
   }
 
-  #mayStart({ part, offset, isOut }: Unsettled): boolean {
+  #mayStart(found: Unsettled): boolean {
     if (!this.#membership.isFresh) return false
-    return this.#startable === 'all' || (this.#startable === 'below' && (isOut || offset < part.highest))
+    const { part, offset } = found
+    return this.#startable === 'all' || (this.#startable === 'below' && (part.hand.has(found) || offset < part.highest))
   }
 
   #change(): void {
@@ -344,9 +365,7 @@ export class Reader implements Inbox {
 
   /** The attempt at a message that was handed out has ended. */
   #takeBack(found: Unsettled): void {
-    if (!found.isOut) return
-    found.isOut = false
-    this.#out -= 1
+    found.part.hand.delete(found)
   }
 
   #forget(id: string): void {
@@ -354,6 +373,7 @@ export class Reader implements Inbox {
     if (found === undefined) return
     this.#byId.delete(id)
     found.part.unsettled.delete(id)
+    found.part.ends.delete(found.offset)
     this.#bytes -= found.message.bytes
     this.#takeBack(found)
     if (this.#isPaused) this.#fetchAll()
@@ -373,7 +393,7 @@ export class Reader implements Inbox {
     if (this.#startable === 'all') this.#startable = 'below'
     const untilMs = elapsedMs(this.#clock) + withinMs
     for (let quiet = 0; quiet < 2 && elapsedMs(this.#clock) < untilMs;) {
-      if (this.#out === 0) quiet += 1
+      if ([...this.#parts.values()].every(({ hand }) => hand.size === 0)) quiet += 1
       else quiet = 0
       if (quiet < 2)
         await new Promise<void>((resolve) => {
@@ -389,11 +409,16 @@ export class Reader implements Inbox {
     this.#assignment += 1
     this.#assignedPartitions = partitions
     const own = new Set(partitions)
-    for (const [partition, part] of this.#parts) if (!isContinued || !own.has(partition)) this.#drop(part)
+    const gone = [...this.#parts.values()].filter(({ partition }) => !isContinued || !own.has(partition))
+    for (const part of gone) this.#drop(part)
+    this.#options.inbox.onGone?.(
+      gone.flatMap(({ unsettled }) => [...unsettled.values()].map(({ message }) => message.id)),
+    )
     this.#startable = this.#isFinishing ? 'below' : 'all'
     const added = partitions.filter((partition) => !this.#parts.has(partition))
     this.#change()
     this.#fetchAll()
+    if (this.#parts.size > 0) void this.#commit()
     if (added.length > 0) void this.#begin(added, this.#assignment)
   }
 
@@ -404,7 +429,6 @@ export class Reader implements Inbox {
       this.#byId.delete(found.message.id)
       this.#bytes -= found.message.bytes
       this.#takeBack(found)
-      if (found.message.kind === 'wire') this.#handedOver += 1
     }
   }
 
@@ -427,6 +451,7 @@ export class Reader implements Inbox {
         left = left.filter((partition) => !led.includes(partition))
         if (left.length > 0) this.#sayLeaderless()
         this.#fetchAll()
+        void this.#commit()
       } catch (error) {
         this.#failed('positions could not be read', error)
       }
@@ -439,9 +464,15 @@ export class Reader implements Inbox {
     return partitions.filter((partition) => (leaders[partition] ?? -1) >= 0)
   }
 
-  #enter(partition: number, committed: number | undefined, first: number, end: number): void {
-    const from = committed ?? first
+  #enter(partition: number, committed: Offset | undefined, first: number, end: number): void {
+    const from = committed?.offset ?? first
+    const mark = readMark(committed?.metadata ?? '', from)
+    // The owner before was never further ahead of its position.
+    const upTo = Math.min(end, from + mostAbove + this.#mostMessages)
+    const counted = inherited(mark, mark.owner === this.#owner, upTo)
     const part = newPart(partition, from, Math.min(from, Math.max(first, from - readBefore)), end)
+    part.suspectsUpTo = counted.upTo
+    part.ends = new Map(counted.ends)
     this.#parts.set(partition, part)
     if (from > end) this.#endLost(part, end)
     if (committed !== undefined) return
@@ -452,9 +483,8 @@ export class Reader implements Inbox {
     part.deleted = 0
     this.#say.error(
       'the group has no position in a partition that has deleted messages: they may not have been handled',
-      {
-        partition,
-      },
+      { partition },
+      `deleted ${partition}`,
     )
   }
 
@@ -591,11 +621,12 @@ export class Reader implements Inbox {
       this.#repeated += 1
       return undefined
     }
-    const unsettled: Unsettled = { message, part, offset, replayed, deliveries: 0, isOut: false }
+    const ends = part.ends.get(offset) ?? (offset < part.suspectsUpTo ? 1 : 0)
+    const unsettled: Unsettled = { message, part, offset, replayed, deliveries: ends }
     part.unsettled.set(id, unsettled)
     this.#byId.set(id, unsettled)
     this.#bytes += message.bytes
-    return { id, lane, kind, redelivered: offset < part.inherited }
+    return { id, lane, kind, crashes: ends, redelivered: offset < part.inherited }
   }
 
   #isRepeated(partition: number, writer: string, id: string, offset: number): boolean {
@@ -628,7 +659,7 @@ export class Reader implements Inbox {
       text,
       bytes: text.length,
     }
-    const placeholder: Unsettled = { message, part, offset, replayed: false, deliveries: 0, isOut: false }
+    const placeholder: Unsettled = { message, part, offset, replayed: false, deliveries: 0 }
     part.unsettled.set(message.id, placeholder)
     this.#byId.set(message.id, placeholder)
     this.#bytes += message.bytes
@@ -690,6 +721,8 @@ export class Reader implements Inbox {
     part.floor = Math.min(part.floor, end)
     part.inherited = Math.min(part.inherited, end)
     part.highest = Math.min(part.highest, end)
+    part.suspectsUpTo = Math.min(part.suspectsUpTo, end)
+    for (const offset of part.ends.keys()) if (offset >= end) part.ends.delete(offset)
     // The next commit moves the group back. Else the next owner would skip messages.
     part.committed = -1
     // Nobody knows how many messages came after the position.
@@ -707,29 +740,53 @@ export class Reader implements Inbox {
     this.#options.inbox.onGap?.({ reason: 'inbox_expired', fromMs: Math.max(0, fromMs), toMs, missed })
   }
 
-  /** One commit at a time: a later one must not arrive before an earlier one. */
+  /** One commit at a time: a later one must not arrive before an earlier one. All that wait for one share the next. */
   #commit(): Promise<void> {
-    this.#committing = this.#committing.then(() => resolvedOr(this.#commitNow(), this.#clock, mostCommitMs))
-    return this.#committing
+    return (this.#nextCommit ??= this.#committing =
+      this.#committing.then(() => {
+        this.#nextCommit = undefined
+        return resolvedOr(this.#commitNow(), this.#clock, mostCommitMs)
+      }))
   }
 
   async #commitNow(): Promise<void> {
-    const moved = [...this.#parts.values()].flatMap(
-      (part): readonly (Offset & { readonly part: Part; readonly before: number })[] => {
-        const offset = lowOf(part)
-        // With a gap that is not noted yet, a new owner has to find the deleted messages again.
-        return offset > part.committed && part.deleted === undefined
-          ? [{ part, partition: part.partition, offset, before: part.committed }]
-          : []
-      },
+    // Before a rebalance or a stop: the next owner must not count this process as one that ended.
+    const mayStart = this.#startable !== 'none' && !this.#isStopped
+    const positions = [...this.#parts.values()].map((part) => {
+      const offset = Math.max(lowOf(part), part.committed)
+      const marked = new Set(mayStart ? [...part.hand].filter((one) => one.offset < part.suspectsUpTo) : [])
+      const mark: Mark = {
+        ...(mayStart ? { owner: this.#owner } : {}),
+        upTo: part.suspectsUpTo,
+        ends: part.ends,
+        hand: [...marked].map((one) => one.offset),
+      }
+      return { part, marked, offset, before: part.committed, metadata: writeMark(mark, offset) }
+    })
+    const changed = positions.filter(
+      // With a gap that is not noted yet, a new owner has to find the deleted messages again.
+      ({ part, offset, before, metadata }) =>
+        (offset > before || metadata !== part.metadata) && part.deleted === undefined,
     )
-    if (moved.length === 0) return
+    if (changed.length === 0) return
     try {
-      await this.#membership.commit(moved.map(({ partition, offset }) => ({ partition, offset })))
-      // Meanwhile the end of its log can have been lost.
-      for (const { part, offset, before } of moved) if (part.committed === before) part.committed = offset
+      await this.#membership.commit(
+        changed.map(({ part: { partition }, offset, metadata }) => ({ partition, offset, metadata })),
+      )
+      for (const { part, marked, offset, before, metadata } of changed) {
+        // Meanwhile the end of its log can have been lost.
+        if (part.committed === before) part.committed = offset
+        part.metadata = metadata
+        part.isMarked = mayStart
+        part.marked = marked
+      }
       this.#failedCommits = 0
     } catch (error) {
+      for (const { part, metadata } of changed) {
+        if (part.metadata === metadata) continue
+        part.metadata = undefined
+        part.isMarked = false
+      }
       // The next commit includes these positions. Without one, the next owner handles the messages again.
       const details = { error: [...codesOf(error)].join(' ') }
       if (++this.#failedCommits < mostFailedCommits) this.#log.debug('a commit failed', details)
@@ -800,6 +857,12 @@ function newPart(partition: number, from: number, next: number, end: number): Pa
     floor: from,
     committed: from,
     unsettled: new PassingMap(),
+    hand: new Set(),
+    suspectsUpTo: -1,
+    ends: new Map(),
+    metadata: undefined,
+    isMarked: false,
+    marked: new Set(),
     highest: -1,
     inherited: end,
     deleted: undefined,
@@ -814,6 +877,12 @@ function newPart(partition: number, from: number, next: number, end: number): Pa
 function lowOf({ unsettled, next, floor }: Part): number {
   for (const { offset } of unsettled.values()) return offset
   return Math.max(next, floor)
+}
+
+/** Whether the group knows that it may be in hand. Only then does it count when its handler ends the process. */
+function isMarked(found: Unsettled): boolean {
+  const { part, offset } = found
+  return part.isMarked && (offset >= part.suspectsUpTo || part.marked.has(found))
 }
 
 /** Whether too many settled messages would be handled again after a crash. */

@@ -1,8 +1,9 @@
-import { createDeadLetterReader, msOf } from '../../../src/backend/replay.ts'
+import { msOf } from '../../../src/backend/replay.ts'
 import type { Clock } from '../../../src/base/clock.ts'
-import type { DeadLetters, MessageSelection, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { DeadLetters, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
+import { deadLettersOf, paced } from '../two-halves.ts'
 import { closeClient, type Connector } from './client.ts'
 import type { DeadTopic } from './dead-topic.ts'
 import type { KafkaSettings } from './options.ts'
@@ -20,10 +21,6 @@ interface ReplaysOptions {
   readonly receipts: Receipts
 }
 
-/** The most replayed messages per second. The limit keeps new messages from waiting long. */
-const perSecond = 500
-const atOnce = 50
-
 /** How far a receiver's clock and the brokers' clocks may differ, in milliseconds. The topic has the brokers' times. */
 const slackMs = 300_000
 
@@ -38,35 +35,26 @@ export class Replays {
   constructor(options: ReplaysOptions) {
     this.#options = options
     const { dead, receipts } = options
-    const reader = createDeadLetterReader(
-      { deadLetters: (which) => dead.list(which), findDeadLetter: (id) => dead.find(id) },
+    this.deadLetters = deadLettersOf(
+      {
+        deadLetters: (which) => dead.list(which),
+        findDeadLetter: (id) => dead.find(id),
+        replay: async (ids) => {
+          const found = await dead.findAll(ids)
+          await this.#eachPaced(found, async (one) => {
+            await this.#copy(one.letter.message)
+            await dead.remove(one)
+          })
+          return found.length
+        },
+        discard: async (ids) => {
+          const found = await dead.findAll(ids)
+          for (const one of found) await dead.remove(one)
+          return found.length
+        },
+      },
       receipts.reread,
     )
-    const idsOf = async (which: string | MessageSelection): Promise<readonly string[]> =>
-      typeof which === 'string' ? ((await dead.find(which)) === undefined ? [] : [which]) : reader.ids(which)
-    const isDryRun = (which: string | { readonly dryRun?: boolean | undefined }): boolean =>
-      typeof which !== 'string' && which.dryRun === true
-    this.deadLetters = {
-      list: reader.list,
-      get: reader.get,
-      replay: async (which) => {
-        const ids = await idsOf(which)
-        if (isDryRun(which)) return ids.length
-        const found = await dead.findAll(ids)
-        await this.#eachPaced(found, async (one) => {
-          await this.#copy(one.letter.message)
-          await dead.remove(one)
-        })
-        return found.length
-      },
-      discard: async (which) => {
-        const ids = await idsOf(which)
-        if (isDryRun(which)) return ids.length
-        const found = await dead.findAll(ids)
-        for (const one of found) await dead.remove(one)
-        return found.length
-      },
-    }
   }
 
   /** Replays handled messages that retention has not deleted, in order per vehicle. Resolves to their number. */
@@ -140,15 +128,7 @@ export class Replays {
   }
 
   /** Keeps the order of the items: appends to a partition happen in the order of the calls. */
-  async #eachPaced<Item>(items: readonly Item[], run: (item: Item) => Promise<void>): Promise<void> {
-    const { clock } = this.#options
-    for (let start = 0; start < items.length; start += atOnce) {
-      const some = items.slice(start, start + atOnce)
-      // Also after the last ones: the next page follows at once.
-      const rest = new Promise<void>((resolve) => {
-        clock.after((1_000 * some.length) / perSecond, resolve)
-      })
-      await Promise.all([rest, ...some.map(run)])
-    }
+  #eachPaced<Item>(items: readonly Item[], run: (item: Item) => Promise<void>): Promise<void> {
+    return paced(this.#options.clock, items, (some) => Promise.all(some.map(run)))
   }
 }

@@ -64,7 +64,7 @@ export class Spool {
 
   /** Adds messages to the end of a partition's queue. Resolves when they are on the disk. */
   async put(partition: number, messages: readonly InboxMessage[]): Promise<void> {
-    const stored = this.#options.inbox.put(messages)
+    const stored = (async () => this.#options.inbox.put(messages))()
     const kept = stored.then(
       () => true,
       () => false,

@@ -99,7 +99,7 @@ function nameOf(error: unknown): string {
  * Creates the folder. Everyone can write among the temporary files, so it throws when another user created the folder or can
  * open it.
  */
-function makeFolder(folder: string): void {
+export function makeFolder(folder: string): void {
   if (process.platform === 'win32') return
   mkdirSync(folder, { recursive: true, mode: 0o700 })
   const found = lstatSync(folder)
@@ -120,7 +120,8 @@ function listen(server: Server, socket: string): void {
   rmSync(socket, { force: true })
   const mask = process.umask(0o177)
   try {
-    server.listen(socket)
+    // In a cluster the primary would create it, with a mask of its own.
+    server.listen({ path: socket, exclusive: true })
   } finally {
     process.umask(mask)
   }

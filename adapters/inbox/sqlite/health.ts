@@ -133,7 +133,7 @@ export function createHealth({
   async function probe(): Promise<void> {
     let hasRoom: boolean
     try {
-      hasRoom = await file.probe(clock.now(), pendingBytes())
+      hasRoom = await file.probe()
     } catch (error) {
       return health.failed(error)
     }

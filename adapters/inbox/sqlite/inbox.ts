@@ -14,10 +14,13 @@ import type {
   Selection,
   Waiting,
 } from '../../../src/inbox/inbox.ts'
+import { CrashSuspects, mostCrashes } from '../../../src/inbox/crash-suspects.ts'
 import type { UnopenedInbox } from '../../../src/inbox/stats.ts'
+import { Window } from '../../../src/inbox/window.ts'
 import { createControl } from './control.ts'
 import type {
   Committed,
+  Dropped,
   FileFigures,
   InboxFile,
   Move,
@@ -33,9 +36,10 @@ import { createHealth, regularly } from './health.ts'
 import { type CachedMessage, MessageCache } from './message-cache.ts'
 import type { SqliteSettings } from './options.ts'
 import { createVehicleRows } from './vehicles.ts'
-import { closedError, CrashSuspects, logAdopted, logUnopened, openWhenFree, recoveredPages } from './recovery.ts'
+import { closedError, logAdopted, logUnopened, openWhenFree, waitingPages } from './recovery.ts'
 
 const tidyMs = 10_000
+const checkMs = 1_000
 const adoptMs = 60_000
 
 /**
@@ -62,6 +66,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   const uncertainMoves = new Map<number, Move>()
   /** Moves that undo revivals which a failed commit may have written. */
   const undoneRevivals: Move[] = []
+  /** Dead letters that had to make room, and that no line of the log has counted. */
+  let droppedDead = 0
   let isOpen = false
   let isClosed = false
   let newestSeq = -1
@@ -89,7 +95,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   })
   const vehicles =
     settings.keepsVehicles === true
-      ? createVehicleRows({ file, clock, commit: () => commits.flush(), read: readFile })
+      ? createVehicleRows({ file, clock, commit: () => commits.flush(), read: readFile, onFailure: settings.onFailure })
       : undefined
   const commits = createGroupCommit({
     file,
@@ -103,8 +109,22 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
 
   function onCommitted(committed: Committed): void {
     figures = committed
+    noteDropped(committed.dropped)
     release(committed.retracted.messages, committed.retracted.bytes)
     health.noteRoom(committed.hasRoom)
+  }
+
+  function noteDropped(dropped: Dropped | undefined): void {
+    if (dropped === undefined) return
+    const { messages, fromMs, toMs } = dropped
+    droppedDead += messages
+    settings.onGap?.({ reason: 'inbox_expired', fromMs, toMs, missed: messages })
+  }
+
+  function logDropped(): void {
+    if (droppedDead > 0)
+      settings.log.error(`the inbox ${path} dropped ${droppedDead} dead letters to make room for new messages`)
+    droppedDead = 0
   }
 
   /** After a failed commit the file decides: some refused changes are in it, and some earlier ones may be missing. */
@@ -125,6 +145,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   async function tidy(): Promise<boolean> {
     const tidied = await file.tidy(sign(), pendingBytes())
     figures = tidied
+    noteDropped(tidied.dropped)
+    logDropped()
     health.noteRoom(tidied.hasRoom)
     return tidied.more
   }
@@ -218,12 +240,18 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   }
 
   /** A disk that fails for a while must not look like a message that kills its process. */
-  function takeBackClaim(found: CachedMessage, error: unknown): never {
+  function takeBackClaim(found: CachedMessage, deliveries: number, error: unknown): never {
     const { seq, message } = found
-    found.deliveries -= 1
-    commits.update({ seq, deliveries: -1 })
-    crashSuspects.takeBack(message.lane)
+    commits.update({ seq, deliveries: deliveries - found.deliveries })
+    found.deliveries = deliveries
+    crashSuspects.takeBack(message)
     throw error
+  }
+
+  /** That a message ran alone and did not end its process must be on the disk before others run, because they may end it. */
+  async function writeEnd({ deliveries }: Pick<CachedMessage, 'deliveries'>): Promise<void> {
+    // If the commit fails, a later one writes it.
+    if (deliveries >= mostCrashes) await commits.flush().catch(() => {})
   }
 
   /** At most `limit` items, read page by page from `start` on so that other work can run in between. */
@@ -284,13 +312,21 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     }
   }
 
+  const isEnded = (): boolean => isClosed
+  const readWaiting = (after: number): Promise<Page<Waiting>> => readFile(() => file.waiting(after))
+  /** Any of the messages of a crashed process may have been handed out, because it had no time to write that down. */
+  const recovered = (waiting: Waiting): Waiting =>
+    seqOf(waiting.id) <= crashSuspects.upTo ? { ...waiting, redelivered: true } : waiting
+  const waitingAfter = (seq: number): AsyncIterable<readonly Waiting[]> =>
+    waitingPages(readWaiting, health, isEnded, recovered, seq)
+
   return {
     durability: 'disk',
     keepsGaps: true,
+    window: (host) => new Window(host, (after) => waitingAfter(after === undefined ? -1 : seqOf(after))),
     ...(vehicles === undefined ? {} : { vehicles: vehicles.store }),
 
     async open(openOptions) {
-      const isEnded = (): boolean => isClosed
       const found = await openWhenFree(file, settings, options, isEnded, () => file.open(sign(), openOptions))
       const { lastId, messages, bytes, unclean } = found
       figures = found
@@ -305,14 +341,14 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       if (unclean) crashSuspects.upTo = newestSeq
       isOpen = true
       stops.push(regularly(clock, tidyMs, health, tidy))
+      stops.push(regularly(clock, checkMs, health, () => file.check().then(() => false)))
       if (options.adopt !== undefined) stops.push(regularly(clock, adoptMs, health, adopt))
       control.open()
-      const readWaiting = (after: number): Promise<Page<Waiting>> => readFile(() => file.waiting(after))
       return {
         ...(lastId === undefined ? {} : { lastId }),
         ...(vehicles === undefined ? {} : { unapplied: unapplied() }),
         gaps: gapsOf(found, clock.now()),
-        waiting: recoveredPages(readWaiting, health, isEnded, unclean),
+        waiting: waitingAfter(-1),
       }
     },
 
@@ -336,12 +372,14 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       const seq = seqOf(id)
       const found = cache.get(id) ?? (await findInFile(id, seq))
       if (found === undefined) return undefined
-      const { message, deliveries, replayed, changed } = found
-      found.deliveries += 1
+      const { message, deliveries: before, replayed, changed } = found
+      const claim = { lane: message.lane, seq, deliveries: before, replayed }
+      const deliveries = crashSuspects.deliveriesOf(claim)
+      found.deliveries = deliveries + 1
       cache.claim(found)
-      commits.update({ seq, deliveries: 1 })
-      if (seq <= crashSuspects.upTo && crashSuspects.mustWriteClaim(message.lane))
-        await commits.flush().catch((error: unknown) => takeBackClaim(found, error))
+      commits.update({ seq, deliveries: found.deliveries - before })
+      if (crashSuspects.mustWrite(claim))
+        await commits.flush().catch((error: unknown) => takeBackClaim(found, before, error))
       return { message, deliveries, replayed, ...(changed === undefined ? {} : { changed }) }
     },
 
@@ -352,7 +390,8 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
       if (found !== undefined && seq > damagedUpTo) {
         cache.remove(id)
         release(1, found.message.bytes)
-        return commits.settle(seq)
+        commits.settle(seq)
+        return writeEnd(found)
       }
       if (Number.isNaN(seq) || commits.isSettling(seq)) return
       await moveFromPending({ to: 'settled', seq })
@@ -361,12 +400,14 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
 
     async reschedule(id, { attempts, notBefore, deliveries: deliveriesFrom }) {
       const found = cache.get(id)
+      const deliveries = found?.deliveries ?? 0
       if (found !== undefined) {
         if (deliveriesFrom !== undefined) found.deliveries = deliveriesFrom
         cache.wait(found)
       }
       const update = { seq: seqOf(id), deliveries: 0, attempts, notBefore }
       commits.update(deliveriesFrom === undefined ? update : { ...update, deliveriesFrom })
+      await writeEnd({ deliveries })
     },
 
     async deadLetter(id, reason, vehicle) {
@@ -451,6 +492,7 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
         () => false,
       )
       health.stop()
+      logDropped()
       await file.close(isComplete && health.isUsable ? lastSign(sign(), stoppedAtMs) : undefined)
     },
   }

@@ -56,17 +56,15 @@ export function closedError(path: string): FleethookError {
   return new FleethookError('inbox_unavailable', `The inbox ${path} is closed.`)
 }
 
-/**
- * The messages that an earlier process left, in pages. When the file fails, it waits until the file is usable again and goes
- * on where it stopped.
- */
-export async function* recoveredPages(
+/** Messages that wait, in pages. When the file fails, it waits until the file is usable again and goes on where it stopped. */
+export async function* waitingPages(
   read: (after: number) => Promise<Page<Waiting>>,
   health: Health,
   isClosed: () => boolean,
-  afterCrash: boolean,
+  recovered: (waiting: Waiting) => Waiting,
+  after: number,
 ): AsyncGenerator<readonly Waiting[]> {
-  for (let next: number | undefined = -1; next !== undefined && !isClosed();) {
+  for (let next: number | undefined = after; next !== undefined && !isClosed();) {
     let page: Page<Waiting>
     try {
       page = await read(next)
@@ -74,41 +72,8 @@ export async function* recoveredPages(
       await health.whenUsable()
       continue
     }
-    // Any of these may have been handed out, because the crashed process had no time to write that down.
-    if (page.items.length > 0)
-      yield afterCrash ? page.items.map((each) => ({ ...each, redelivered: true })) : page.items
+    if (page.items.length > 0) yield page.items.map(recovered)
     next = page.next
     await setImmediate()
-  }
-}
-
-/** With `order: 'none'`, any of the first messages may have been running at the crash: this is more than run at once. */
-const firstSuspects = 64
-
-/**
- * Decides, after a crash, which claims must be on the disk before the message is handed out.
- *
- * The claims of a message that kills its process must be counted, or it would kill every process after it. At the next start,
- * such a message is the first of its lane. So only first messages wait for the disk, and a backlog of a million messages does
- * not wait for a million syncs.
- */
-export class CrashSuspects {
-  /** The `seq` of the last message that the crashed process left. -1 when it did not crash. */
-  upTo = -1
-  #claimed = 0
-  readonly #lanes = new Set<string>()
-
-  /** Whether this claim must be written first. Called once for each claim of a message up to `upTo`. */
-  mustWriteClaim(lane: string): boolean {
-    this.#claimed += 1
-    const isFirst = !this.#lanes.has(lane)
-    this.#lanes.add(lane)
-    return isFirst || this.#claimed <= firstSuspects
-  }
-
-  /** The claim could not be written, so the message was not handed out. */
-  takeBack(lane: string): void {
-    this.#claimed -= 1
-    this.#lanes.delete(lane)
   }
 }

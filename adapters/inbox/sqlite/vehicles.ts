@@ -1,6 +1,6 @@
 import { backgroundTimer, type Clock, type Timer } from '../../../src/base/clock.ts'
 import { firstSeqAt, msOfSeq } from '../../../src/inbox/delivery-id.ts'
-import type { StoredVehicle, VehicleStore } from '../../../src/inbox/vehicle-store.ts'
+import { RecentVehicles, type StoredVehicle, type VehicleStore } from '../../../src/inbox/vehicle-store.ts'
 import type { InboxFile, OpenedVehicles, VehicleRow, VehicleWrites } from './file/interface.ts'
 
 /** States of vehicles on their way into the file. Each commit takes from here the states that it writes. */
@@ -26,22 +26,27 @@ export interface VehicleRows {
 }
 
 interface VehicleRowsOptions {
-  readonly file: Pick<InboxFile, 'vehicle' | 'vehicles' | 'countVehicles' | 'removeUnseen'>
+  readonly file: Pick<InboxFile, 'vehicle' | 'vehicles' | 'dueVehicles' | 'countVehicles' | 'removeUnseen'>
   readonly clock: Clock
   /** Starts a commit, and resolves when it is done. */
   readonly commit: () => Promise<void>
   /** Runs a call that reads the file. An error there makes the inbox unavailable. */
   readonly read: <T>(call: () => Promise<T>) => Promise<T>
+  /** A state cannot be written as text, so the file keeps the older one. */
+  readonly onFailure: (error: unknown) => void
 }
 
 /** The longest that a state waits until a round of writing begins. */
 const roundMs = 5_000
-/** The most rows of one commit, unless they have to be in it: about the time of a commit. */
+/** The most rows of one commit and their size, unless they have to be in it: about the time of a commit. */
 const rowsAtOnce = 256
+const bytesAtOnce = 1_048_576
 /** How far `upTo` is ahead of the settled messages, so that not every commit has to write it. */
 const aheadMs = 10_000
-/** At most twice this number of states is in memory, beside those that are still to be written. */
-const mostCached = 50_000
+/** After changes of this size, a round of writing begins at once: until then, the states are in memory. */
+const roundBytes = 64 * 1_048_576
+/** The room for other states in memory. */
+const cacheBytes = 128 * 1_048_576
 
 /**
  * States are written in rounds, some with each commit, because writing a state with each message would cost more than the
@@ -49,7 +54,7 @@ const mostCached = 50_000
  * to which that is so. After a crash, messages that were settled later are applied again. So when a message is settled late,
  * after newer ones up to `seq`, its state goes into the same commit.
  */
-export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOptions): VehicleRows {
+export function createVehicleRows({ file, clock, commit, read, onFailure }: VehicleRowsOptions): VehicleRows {
   const dirty = new Map<string, StoredVehicle>()
   const writing = new Map<string, StoredVehicle>()
   /** States that have to be in the next commit. */
@@ -57,8 +62,9 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
   const forgotten = new Set<string>()
   /** The vehicles that the round still has to write, and the `seq` up to which the file is complete after it. */
   let round: { readonly vins: Set<string>; readonly seq: number } | undefined
-  let recent = new Map<string, StoredVehicle>()
-  let older = new Map<string, StoredVehicle>()
+  const recent = new RecentVehicles(cacheBytes)
+  /** The size of the changes since the last round began. */
+  let changedBytes = 0
   let newestSettled = -1
   let upTo = -1
   /** Everything settled up to this `seq` is in the file, or will be when the round is complete. */
@@ -69,13 +75,6 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
   const isDue = (): boolean =>
     late.size > 0 || forgotten.size > 0 || round !== undefined || (isFinishing && dirty.size > 0)
 
-  function remember(vehicle: StoredVehicle): void {
-    recent.set(vehicle.vin, vehicle)
-    if (recent.size < mostCached) return
-    older = recent
-    recent = new Map()
-  }
-
   function beginRound(): void {
     timer?.cancel()
     timer = undefined
@@ -84,16 +83,23 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
     if (round !== undefined || (dirty.size === 0 && newestSettled <= roundSeq)) return
     round = { vins: new Set(dirty.keys()), seq: newestSettled }
     roundSeq = newestSettled
+    changedBytes = 0
   }
 
   function change(vehicle: StoredVehicle): void {
+    changedBytes += vehicle.bytes
     dirty.set(vehicle.vin, vehicle)
     forgotten.delete(vehicle.vin)
-    timer ??= backgroundTimer(clock, roundMs, () => {
-      beginRound()
-      // If the commit fails, a later one writes the state.
-      void commit().catch(() => {})
-    })
+    // Gaps of all vehicles: they are in the file before any message after them is settled.
+    if (vehicle.vin === '') late.add('')
+    if (changedBytes > roundBytes && round === undefined) startRound()
+    else timer ??= backgroundTimer(clock, roundMs, startRound)
+  }
+
+  function startRound(): void {
+    beginRound()
+    // If the commit fails, a later one writes the state.
+    void commit().catch(() => {})
   }
 
   /** Writes everything, with as many commits as it takes. */
@@ -103,8 +109,7 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
     while (isDue()) await commit()
   }
 
-  const here = (vin: string): StoredVehicle | undefined =>
-    dirty.get(vin) ?? writing.get(vin) ?? recent.get(vin) ?? older.get(vin)
+  const here = (vin: string): StoredVehicle | undefined => dirty.get(vin) ?? writing.get(vin) ?? recent.get(vin)
 
   async function load(vin: string): Promise<StoredVehicle | undefined> {
     const row = await read(() => file.vehicle(vin))
@@ -113,11 +118,23 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
     const known = here(vin)
     if (known !== undefined) return known
     const stored = storedOf(row)
-    remember(stored)
+    recent.set(stored)
     return stored
   }
 
   const store: VehicleStore = {
+    async *due() {
+      for (let after = ''; ;) {
+        const page = await read(() => file.dueVehicles(after))
+        const last = page.at(-1)?.vin
+        if (last === undefined) break
+        after = last
+        yield page.filter(({ vin }) => !dirty.has(vin) && !writing.has(vin) && !forgotten.has(vin))
+      }
+      yield [...writing.values(), ...dirty.values()].flatMap(({ vin, dueMs }) =>
+        dueMs === undefined ? [] : [{ vin, dueMs }],
+      )
+    },
     load(vin) {
       if (forgotten.has(vin)) return undefined
       return here(vin) ?? load(vin)
@@ -136,7 +153,6 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
       dirty.delete(vin)
       late.delete(vin)
       recent.delete(vin)
-      older.delete(vin)
       forgotten.add(vin)
       // After this, no message that was settled before is applied again.
       await writeAll()
@@ -146,7 +162,7 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
       let removed = 0
       const step = (): Promise<number> => read(() => file.removeUnseen(ms))
       for (let some = await step(); some > 0; some = await step()) removed += some
-      for (const cache of [recent, older]) for (const [vin, { seenMs }] of cache) if (seenMs < ms) cache.delete(vin)
+      for (const { vin, seenMs } of recent.values()) if (seenMs < ms) recent.delete(vin)
       return removed
     },
     async count() {
@@ -180,18 +196,25 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
       const isAhead = newestSettled > upTo
       if (!isAhead && !isDue()) return undefined
       const rows: VehicleRow[] = []
+      let bytes = 0
       const add = (vin: string): void => {
         const vehicle = dirty.get(vin)
         round?.vins.delete(vin)
         if (vehicle === undefined) return
         dirty.delete(vin)
-        writing.set(vin, vehicle)
-        rows.push({ vin, seq: vehicle.seq, seenMs: vehicle.seenMs, text: vehicle.text() })
+        try {
+          const text = vehicle.text()
+          bytes += text.length
+          rows.push({ vin, seq: vehicle.seq, seenMs: vehicle.seenMs, text })
+          writing.set(vin, vehicle)
+        } catch (error) {
+          onFailure(error)
+        }
       }
       for (const vin of late) add(vin)
       late.clear()
       for (const vin of round?.vins ?? []) {
-        if (rows.length >= rowsAtOnce) break
+        if (rows.length >= rowsAtOnce || bytes >= bytesAtOnce) break
         add(vin)
       }
       const isComplete = round?.vins.size === 0
@@ -206,7 +229,7 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
     },
 
     written({ upTo: newUpTo, forgotten: gone }) {
-      for (const [vin, vehicle] of writing) if (!forgotten.has(vin)) remember(vehicle)
+      for (const [vin, vehicle] of writing) if (!forgotten.has(vin)) recent.set(vehicle)
       writing.clear()
       for (const vin of gone) forgotten.delete(vin)
       if (newUpTo !== undefined) upTo = newUpTo
@@ -233,8 +256,7 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
     },
 
     rewrite() {
-      // A vehicle can be in both, and its newest state is the recent one.
-      for (const vehicle of [...recent.values(), ...older.values()])
+      for (const vehicle of recent.values())
         if (!dirty.has(vehicle.vin) && !forgotten.has(vehicle.vin)) dirty.set(vehicle.vin, vehicle)
       round = undefined
       beginRound()
@@ -243,5 +265,5 @@ export function createVehicleRows({ file, clock, commit, read }: VehicleRowsOpti
 }
 
 function storedOf({ vin, seq, seenMs, text }: VehicleRow): StoredVehicle {
-  return { vin, seq, seenMs, text: () => text }
+  return { vin, seq, seenMs, bytes: text.length, text: () => text }
 }

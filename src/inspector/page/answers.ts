@@ -26,7 +26,7 @@ export interface Item {
   readonly id?: string
   readonly vin?: string | null
   readonly event?: Event
-  readonly outcome?: 'handled' | 'duplicate' | 'conflated' | 'lost'
+  readonly outcome?: 'handled' | 'duplicate' | 'lost'
   readonly lagMs?: number
   readonly attempt?: number
   readonly attempts?: number
@@ -36,6 +36,7 @@ export interface Item {
   readonly status?: number
   readonly hint?: string
   readonly isAuthentic?: boolean
+  readonly isTest?: boolean
   readonly vins?: readonly string[]
   readonly messages?: number
   readonly count?: number

@@ -173,8 +173,8 @@ function Gone(): JSX.Element | null {
   const { at, text } = lost.value
   return (
     <p class="gone" role="alert">
-      <b>The receiver is gone: no answer since {timeOf(at)} UTC.</b> {text} The page reconnects by itself. What you see
-      is from before. If it does not come back, look at the log of its process.
+      <b>The receiver is gone: no answer since {timeOf(at)} UTC</b> ({text}). The page reconnects by itself. What you
+      see is from before. If it does not come back, look at the log of its process.
     </p>
   )
 }

@@ -15,40 +15,23 @@ export function curlOf({ raw, format }: Event): string {
   ].join('\n')
 }
 
-/** The members of an event that `encode` of `fleethook/normalize` needs, by topic. */
-const members: Readonly<Record<string, readonly string[]>> = {
-  data: ['data', 'undecoded'],
-  state: ['state'],
-  vehicle_data: ['vehicleData'],
-  alerts: ['alerts'],
-  errors: ['errors'],
-  connectivity: ['status', 'networkInterface', 'connectionId'],
-}
-
-const isEmpty = (value: unknown): boolean =>
-  value === undefined || (typeof value === 'object' && value !== null && Object.keys(value).length === 0)
-
-/** A test that delivers the same message to your receiver, in the format in which it came. */
-export function testOf(event: Event): string {
-  const { topic, format } = event
-  const payload = members[topic]
-  const names = payload === undefined ? ['topic', 'raw'] : ['topic', 'vin', 'createdAt', ...payload, 'meta']
-  const kept = names.flatMap((name) => {
-    const value = event[name]
-    return value === undefined || (['undecoded', 'meta'].includes(name) && isEmpty(value)) ? [] : [[name, value]]
-  })
-  const written = JSON.stringify(Object.fromEntries(kept), undefined, 2).replaceAll('\n', '\n  ')
-  return `import { deliver } from 'fleethook/testing'
-import { expect, test } from 'vitest'
-import { receiver } from './receiver.ts'
+/** A test that hands the same message to your handlers. It runs as it is where `handlers.ts` exports `addHandlers`. */
+export function testOf({ topic, raw }: Event): string {
+  const body = JSON.stringify(raw, undefined, 2).replaceAll('\n', '\n    ')
+  return `import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createReceiver } from 'fleethook'
+import { addHandlers } from './handlers.ts'
 
 test(${JSON.stringify(`handles a ${topic} message`)}, async () => {
-  const { status, settled } = await deliver(receiver, ${written}, {
-    as: ${JSON.stringify(format ?? 'service')},
-    secret: process.env.WEBHOOK_SECRET ?? '',
+  const receiver = addHandlers(createReceiver({ secret: false, retry: { attempts: 1 } }))
+  const { status } = await receiver.accept({
+    authorization: undefined,
+    body: ${body},
   })
-  await settled
-  expect(status).toBe(200)
+  await receiver.drain()
+  assert.equal(status, 200)
+  assert.equal(receiver.stats().deadLettered, 0)
 })
 `
 }

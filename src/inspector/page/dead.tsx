@@ -80,8 +80,8 @@ export function Dead(): JSX.Element {
           )}
           {rows.length > 0 && (
             <p class="foot">
-              {countOf(rows.length, 'dead letter')}
-              {data?.next != null && ', the oldest of more. Choose a time to see the others.'}
+              {countOf(rows.length, 'dead letter')}, times in UTC
+              {data?.next != null && '. There are more: choose a time to see them.'}
             </p>
           )}
         </List>
@@ -95,8 +95,8 @@ export function Dead(): JSX.Element {
 function Moment({ name, label }: { readonly name: 'from' | 'to'; readonly label: string }): JSX.Element {
   return (
     <label class="moment">
-      {label}
-      <input {...useFilter(name)} type="datetime-local" step="1" aria-label={`${label} (UTC)`} />
+      {label} (UTC)
+      <input {...useFilter(name)} type="datetime-local" step="1" />
     </label>
   )
 }

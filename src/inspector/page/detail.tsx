@@ -124,18 +124,17 @@ function Story({ row }: { readonly row: ListRow }): JSX.Element {
     handled: `Handled${lagMs === undefined ? '' : ` ${durationOf(lagMs)} after receipt`}${runs}`,
     dead: `Dead letter after ${attempts === undefined ? 'its runs' : countOf(attempts, 'run')}`,
     duplicate: 'Skipped: the same message was handled before',
-    conflated: 'Merged into another message of this vehicle',
-    lost: 'Lost: this process gave it up',
+    lost: 'Lost: the process ended before it was handled',
     waiting: 'Waits for its handlers',
     failed: 'Waits for its next run',
   }
   return (
     <>
-      <h3>Where it went</h3>
+      <h3>History (UTC)</h3>
       <ol class="story">
         {event?.createdAt !== undefined && (
           <Step at={momentOf(event.createdAt)}>
-            Made by the vehicle{lateMs > 60_000 && <b class="note"> {durationOf(lateMs)} before receipt</b>}
+            Sent by the vehicle{lateMs > 60_000 && <b class="note"> {durationOf(lateMs)} before receipt</b>}
           </Step>
         )}
         {event !== undefined && (
@@ -191,13 +190,13 @@ function Step({
   )
 }
 
-/** The message as it came, beside the event that handlers see. */
+/** The raw message beside the event that handlers get. */
 function Payload({ event }: { readonly event: Event }): JSX.Element | null {
   const { topic, data, undecoded = {}, raw, text } = event
   if (topic === 'malformed')
     return (
       <>
-        <h3>As it came</h3>
+        <h3>Raw</h3>
         <pre>{valueOf(text ?? 'Its text is hidden.')}</pre>
       </>
     )
@@ -210,13 +209,13 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
         </p>
       </Empty>
     ) : (
-      <Json title="As handlers see it" value={event} />
+      <Json title="Parsed" value={event} />
     )
   if (topic !== 'data' || data === undefined)
     return (
       <div class="beside">
-        <Json title="As it came" value={raw} />
-        <Json title="As handlers see it" value={withoutRaw(event)} />
+        <Json title="Raw" value={raw} />
+        <Json title="Parsed" value={withoutRaw(event)} />
       </div>
     )
   const came = rawFieldsOf(event)
@@ -226,7 +225,7 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
       <h3>Fields</h3>
       <Table
         name="Fields"
-        head={['Field', 'As it came', 'As handlers see it']}
+        head={['Field', 'Raw', 'Parsed']}
         marked={(index) => Object.hasOwn(undecoded, fields[index]?.[0] ?? '')}
         rows={fields.map(([field, value]) => [
           field,
@@ -244,8 +243,8 @@ function Payload({ event }: { readonly event: Event }): JSX.Element | null {
         </p>
       )}
       <div class="beside">
-        <Json title="Message as it came" value={raw} />
-        <Json title="Event as handlers see it" value={withoutRaw(event)} />
+        <Json title="Raw message" value={raw} />
+        <Json title="Parsed event" value={withoutRaw(event)} />
       </div>
     </>
   )
@@ -273,6 +272,7 @@ function Happened({ item }: { readonly item: Item }): JSX.Element {
     status,
     hint,
     isAuthentic,
+    isTest,
     messages = 0,
     vins = [],
     count,
@@ -282,13 +282,13 @@ function Happened({ item }: { readonly item: Item }): JSX.Element {
     headers,
   } = item
   const facts: readonly (readonly [string, string | undefined])[] = [
-    ['When', momentOf(at)],
+    ['When', `${momentOf(at)} UTC`],
     ['Reason', error],
     ['Answer', status === undefined ? undefined : status === 0 ? 'none: the connection was closed' : String(status)],
     ['What to do', hint],
     [
       'Secret',
-      isAuthentic === undefined
+      isAuthentic === undefined || isTest
         ? undefined
         : isAuthentic
           ? 'right: the service has lost a message'
@@ -303,7 +303,7 @@ function Happened({ item }: { readonly item: Item }): JSX.Element {
   ]
   return (
     <>
-      <h3>{kind === 'refused' ? 'Refused request' : 'Test message'}</h3>
+      <h3>{kind !== 'refused' ? 'Test message' : isTest ? 'Refused test' : 'Refused request'}</h3>
       <Facts of={facts} />
     </>
   )

@@ -3,7 +3,7 @@ import type { Event } from './answers.ts'
 /** `10:00:01`, in UTC as in the log and on the command line. */
 export const timeOf = (iso: string): string => iso.slice(11, 19)
 
-/** `2026-11-21 10:00:01.250` */
+/** `2026-11-21 10:00:01.250`, in UTC */
 export const momentOf = (iso: string): string => iso.slice(0, 23).replace('T', ' ').replace('Z', '')
 
 /** `12 ms`, `1.4 s`, `3 min`, `2 h`, `5 d` */
@@ -33,6 +33,9 @@ export function valueOf(value: unknown): string {
   if (value === null || value === undefined) return 'null'
   if (typeof value === 'string') return value
   if (typeof value === 'number') return String(Math.round(value * 1e6) / 1e6)
+  const { latitude, longitude } = objectOf(value)
+  if (typeof latitude === 'number' && typeof longitude === 'number')
+    return `${latitude.toFixed(4)}, ${longitude.toFixed(4)}`
   return JSON.stringify(value)
 }
 
@@ -73,8 +76,11 @@ const objectOf = (value: unknown): Readonly<Record<string, unknown>> => (isObjec
 const memberOf = (value: unknown, name: string): unknown => objectOf(value)[name]
 
 /** The value of each field as the message brought it, whatever its format. */
-export function rawFieldsOf({ raw }: Event): ReadonlyMap<string, unknown> {
-  const data = memberOf(raw, 'data') ?? memberOf(memberOf(raw, 'event'), 'data')
+export function rawFieldsOf({ raw, format }: Event): ReadonlyMap<string, unknown> {
+  const { data: own, event, sourcetype } = objectOf(raw)
+  // With a label, the event of a collector message is the map of fields. Without one, it can be a whole message.
+  const nested = sourcetype == null ? memberOf(event, 'data') : undefined
+  const data = format === 'event_collector' ? (nested ?? event) : own
   if (!Array.isArray(data)) return new Map(Object.entries(objectOf(data)))
   return new Map(data.map((entry) => [String(memberOf(entry, 'key')), memberOf(entry, 'value')]))
 }

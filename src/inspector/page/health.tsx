@@ -5,14 +5,14 @@ import { bytesOf, countOf, durationOf, momentOf, numberOf, timeOf } from './form
 import { Empty, Failed, Table, useReading } from './parts.tsx'
 import { read } from './receiver.ts'
 import { linkTo } from './route.ts'
-import { about, samples, stats } from './store.ts'
+import { about, lost, samples, stats } from './store.ts'
 
 export function Health(): JSX.Element {
   const now = stats.value
   return (
     <section class="page health" aria-label="Health">
+      {now === undefined ? <Empty title="No figures yet" /> : <Checks stats={now} />}
       <Charts all={samples.value} />
-      {now === undefined ? <Empty title="No figures yet">{null}</Empty> : <Checks stats={now} />}
       <Gaps open={now?.openGaps ?? 0} />
       {now !== undefined && <Drift stats={now} />}
     </section>
@@ -37,14 +37,9 @@ function Charts({ all }: { readonly all: readonly Sample[] }): JSX.Element {
   return (
     <div class="charts">
       <Chart title="Received" all={all} points={perSecond(all, 'received')} unit={eachSecond} />
-      <Chart title="Acknowledged after, p99" all={all} points={all.map(({ ack }) => ack?.p99)} unit={durationOf} />
+      <Chart title="Acknowledged, p99" all={all} points={all.map(({ ack }) => ack?.p99)} unit={durationOf} />
       <Chart title="Backlog" all={all} points={all.map(({ waiting }) => waiting)} unit={numberOf} />
-      <Chart
-        title="Age of the oldest waiting"
-        all={all}
-        points={all.map(({ oldestMs = 0 }) => oldestMs)}
-        unit={durationOf}
-      />
+      <Chart title="Oldest waiting" all={all} points={all.map(({ oldestMs = 0 }) => oldestMs)} unit={durationOf} />
       <Chart title="Refused" tone="bad" all={all} points={perSecond(all, 'refused')} unit={eachSecond} />
       <Chart title="Dead letters" tone="bad" all={all} points={perSecond(all, 'dead')} unit={eachSecond} />
     </div>
@@ -82,7 +77,7 @@ function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
       <figcaption>{title}</figcaption>
       <p>
         <b>{newest === undefined ? '–' : unit(newest)}</b>
-        <span class="quiet">{known.length > 1 ? `most ${unit(most)}` : ''}</span>
+        <span class="quiet">{known.length > 1 ? `max ${unit(most)}` : ''}</span>
       </p>
       <svg
         viewBox={`0 0 ${chartWidth} ${chartHeight}`}
@@ -99,22 +94,31 @@ function Chart({ title, all, points, unit, tone }: ChartProps): JSX.Element {
 interface HealthRow {
   readonly name: string
   readonly value: string
-  /** What to do. Left out or `false`: all is well. */
+  /** What to do. Left out or `false`: nothing. */
   readonly todo?: ComponentChildren
 }
 
 /** The figures that an operator looks at first, each with what to do. */
 function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
-  const { pending, inbox, resting, refused, lost, lastReceivedAtMs, draining } = stats
+  const { pending, inbox, resting, secrets, refused, lastReceivedAtMs, draining } = stats
   const { deadLetters = stats.deadLettered, mostMessages, bytes, unopened = [], spooled = 0 } = inbox
   const ready = about.value?.ready
+  const gone = lost.value
   const silentMs = lastReceivedAtMs === undefined ? undefined : Math.max(0, Date.now() - lastReceivedAtMs)
-  const refusals = Object.entries(refused).filter(([, count]) => count > 0)
+  const refusals = Object.entries(refused).filter(([reason, count]) => count > 0 && reason !== 'test')
   const checks: readonly HealthRow[] = [
     {
       name: 'Receiver',
-      value: draining ? 'draining' : ready?.ready === false ? 'not ready' : 'takes messages',
-      todo: ready?.ready === false && (ready.reason ?? 'See its log.'),
+      value: gone
+        ? 'Not answering'
+        : draining
+          ? 'Draining'
+          : ready?.ready === false
+            ? 'Not ready'
+            : 'Accepting messages',
+      todo: gone
+        ? `The figures are from before ${timeOf(gone.at)} UTC.`
+        : ready?.ready === false && (ready.reason ?? 'See its log.'),
     },
     {
       name: 'Last message',
@@ -135,6 +139,15 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
         </>
       ),
     },
+    ...(secrets.length < 2
+      ? []
+      : [
+          {
+            name: 'Secrets',
+            value: secrets.map((count, place) => `secret[${place}] ${numberOf(count)}`).join(', '),
+            todo: 'Requests with each secret. Remove an old one when its number no longer grows.',
+          },
+        ]),
     {
       name: 'Dead letters',
       value: numberOf(deadLetters),
@@ -142,17 +155,17 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
     },
     {
       name: 'Lost',
-      value: numberOf(lost),
-      todo: lost > 0 && 'These messages were never handled. The gaps below say which time to refill.',
+      value: numberOf(stats.lost),
+      todo: stats.lost > 0 && 'These messages were never handled. The gaps below say which time to refill.',
     },
     {
       name: 'Handlers',
-      value: resting.length === 0 ? 'none rests' : `${resting.length} rest`,
+      value: `${resting.length || 'none'} paused`,
       todo:
         resting.length > 0 &&
         resting.map(
           ({ handler, since, nextTryAt }) =>
-            `${handler} fails for every vehicle since ${timeOf(since)}. The next try is at ${timeOf(nextTryAt)}. `,
+            `${handler} has failed for every vehicle since ${timeOf(since)} UTC. Next try: ${timeOf(nextTryAt)} UTC. `,
         ),
     },
     {
@@ -184,10 +197,10 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
       <h2>Health</h2>
       <ul class="checks">
         {checks.map(({ name, value, todo }) => (
-          <li key={`${name} ${value}`} class={todo ? 'look' : 'well'}>
+          <li key={`${name} ${value}`} class={todo ? 'look' : 'fine'}>
             <span class="name">{name}</span>
             <b>{value}</b>
-            <span class="todo">{todo || 'well'}</span>
+            <span class="todo">{todo || (gone ? '' : name === 'Receiver' ? 'healthy' : 'OK')}</span>
           </li>
         ))}
       </ul>
@@ -212,7 +225,7 @@ function Gaps({ open }: { readonly open: number }): JSX.Element {
       {gaps.length > 0 && (
         <Table
           name="Gaps"
-          head={['From', 'To', 'Vehicle', 'Reason', 'Missing#']}
+          head={['From (UTC)', 'To (UTC)', 'Vehicle', 'Reason', 'Missing#']}
           rows={gaps.map(({ id, event: { from, to, vin, reason, missed } }) => [
             <a href={linkTo('live', [id])}>{momentOf(String(from)).slice(0, 19)}</a>,
             ...[timeOf(String(to)), vin ?? 'any', String(reason), missed === 0 ? 'not known' : String(missed)],

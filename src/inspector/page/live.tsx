@@ -20,7 +20,7 @@ const topics: readonly string[] = [
   'malformed',
 ]
 const outcomes: readonly RowStatus[] = [
-  ...(['waiting', 'handled', 'failed', 'dead', 'refused', 'lost', 'duplicate', 'conflated', 'gap', 'test'] as const),
+  ...(['waiting', 'handled', 'failed', 'dead', 'refused', 'lost', 'duplicate', 'gap', 'test'] as const),
 ]
 
 export function Live(): JSX.Element {
@@ -83,7 +83,7 @@ export function Live(): JSX.Element {
         >
           {rows.length > 0 && (
             <p class="foot">
-              {numberOf(rows.length)} {isFiltered ? 'shown' : 'newest'}
+              {numberOf(rows.length)} {isFiltered ? 'shown' : 'newest'}, times in UTC
               {hasOlder && <button onClick={() => void loadOlder()}>Show older messages</button>}
             </p>
           )}

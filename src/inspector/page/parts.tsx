@@ -49,7 +49,7 @@ export function useReading<Data>(
 
 export function Failed({ of: { error } }: { readonly of: Reading<unknown> }): JSX.Element | null {
   return error === undefined ? null : (
-    <Empty title="This cannot be shown">
+    <Empty title="Could not load this">
       <p>{error.message}</p>
     </Empty>
   )
@@ -97,7 +97,7 @@ interface DialogProps {
   readonly isOpen: boolean
   readonly close: () => void
   readonly children: ComponentChildren
-  /** The buttons beside the one that closes it. */
+  /** The buttons after the one that closes it, which has the focus. */
   readonly actions?: ComponentChildren
 }
 
@@ -109,8 +109,8 @@ export function Dialog({ title, isOpen, close, children, actions }: DialogProps)
       <h2>{title}</h2>
       {children}
       <p class="actions">
-        {actions}
         <button onClick={close}>Close</button>
+        {actions}
       </p>
     </dialog>
   )

@@ -3,8 +3,7 @@ import type { Event, Item, StoredMessage } from './answers.ts'
 import { gistOf } from './format.ts'
 
 /** The outcome of a message, or the kind of another item. */
-export type RowStatus =
-  'waiting' | 'handled' | 'failed' | 'dead' | 'duplicate' | 'conflated' | 'lost' | 'refused' | 'gap' | 'test'
+export type RowStatus = 'waiting' | 'handled' | 'failed' | 'dead' | 'duplicate' | 'lost' | 'refused' | 'gap' | 'test'
 
 interface FailedAttempt {
   readonly at: string
@@ -50,6 +49,7 @@ const texts = new WeakMap<Event, string>()
 
 /** The text of a row beside its columns. */
 export function textOf({ event, error, item, outcome }: ListRow): string {
+  if (item?.isTest) return `fleethook doctor sent a request that was refused: ${item.error ?? ''}`
   if (item?.kind === 'refused') return `${item.error ?? ''}${item.hint === undefined ? '' : `. ${item.hint}`}`
   if (item?.kind === 'test') return `test message ${item.test ?? ''}`
   if (error !== undefined && (outcome === 'failed' || outcome === 'dead')) return error
@@ -108,7 +108,13 @@ function withItem(known: ListRow | undefined, item: Item): ListRow {
     case 'dead':
       return { ...seen, outcome: 'dead', error, attempts: item.attempts, atMs: Date.parse(at) }
     default:
-      return { ...seen, outcome: kind, item, vin: event?.vin ?? item.vins?.[0] ?? '', topic: event?.topic ?? '' }
+      return {
+        ...seen,
+        outcome: item.isTest ? 'test' : kind,
+        item,
+        vin: event?.vin ?? item.vins?.[0] ?? '',
+        topic: event?.topic ?? '',
+      }
   }
 }
 

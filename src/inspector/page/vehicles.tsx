@@ -76,7 +76,7 @@ function Fleet(): JSX.Element {
       {isOff && (
         <Empty title="This receiver keeps no state of vehicles">
           <p>Turn it on to see the newest value of each field, and the vehicles on a map:</p>
-          <pre>{"createReceiver({ …, vehicles: { fields: ['Location', 'BatteryLevel', 'Gear'] } })"}</pre>
+          <pre>{"createReceiver({ …, parts: [vehicles({ fields: ['Location', 'BatteryLevel', 'Gear'] })] })"}</pre>
           <p>The messages of a vehicle are here without it. Type its VIN above and press Enter.</p>
           <p class="actions">
             {[...new Set(shown.value.map((row) => row.vin))]
@@ -203,12 +203,19 @@ function State({ vehicle }: { readonly vehicle: VehicleReport }): JSX.Element {
           name,
           <>
             <code>{value === undefined ? 'hidden' : valueOf(value)}</code>
-            {invalidSince !== undefined && <b class="note"> not reported since {momentOf(invalidSince)}</b>}
+            {invalidSince !== undefined && <b class="note"> not reported since {momentOf(invalidSince)} UTC</b>}
             {!isCertain && <b class="note"> not certain</b>}
           </>,
           durationOf(ageMs),
         ])}
       />
+      {vehicle.timers.length > 0 && (
+        <Table
+          name="What rules wait for"
+          head={['Rule', 'Since (UTC)', 'Due (UTC)']}
+          rows={vehicle.timers.map(({ edge, since, dueAt }) => [edge, momentOf(since), momentOf(dueAt)])}
+        />
+      )}
       {fields.length === 0 && <p class="quiet">No field has a value yet.</p>}
       {fields.some(([, { isCertain }]) => !isCertain) && (
         <p class="quiet">Not certain: a gap came after the value, so a newer one may be missing.</p>

@@ -1,6 +1,6 @@
 import type * as z from 'zod/mini'
 import { pause } from '../../base/clock.ts'
-import { backoffMs } from '../../dispatch/retry.ts'
+import { backoffMs } from '../../core/retry.ts'
 import { isJsonObject } from '../../wire/record.ts'
 import { type Connection, nameOf, type ReadOptions, type ServiceRequest } from './connection.ts'
 import { withDeadline } from './deadline.ts'

@@ -11,7 +11,7 @@ import {
   wholeNumber,
   withMethods,
 } from '../../base/options.ts'
-import type { RetryOptions } from '../../dispatch/retry.ts'
+import type { RetryOptions } from '../../core/retry.ts'
 import type { FieldCatalogue } from '../../events/fields.ts'
 import { isLoopback } from './webhook-url.ts'
 

@@ -1,5 +1,5 @@
 import { pause } from '../../base/clock.ts'
-import { backoffMs } from '../../dispatch/retry.ts'
+import { backoffMs } from '../../core/retry.ts'
 import type { GapEvent } from '../../events/event.ts'
 import type { Sink } from '../../receiver/source.ts'
 

@@ -103,23 +103,11 @@ export interface VehicleResource {
    * `['charge_state', 'location_data']`. `location_data` is there only when you name it.
    */
   data(options?: ReadOptions & { readonly endpoints?: readonly string[] }): Promise<Document>
-  /** `…/telemetry` */
-  telemetry(options?: ReadOptions): Promise<unknown>
-  /** `…/fleet_telemetry_config`: the maker's view of the config. To change the config, use `client.config(vin)`. */
-  telemetryConfig(options?: ReadOptions): Promise<unknown>
-  /** `…/fleet_telemetry_errors`: errors that the vehicle reported while streaming. */
-  telemetryErrors(options?: ReadOptions): Promise<unknown>
   /** `…/charge_history`, which the service wants by `POST`. It changes nothing, so it is retried like every read. */
   chargeHistory(options?: ReadOptions): Promise<unknown>
-  /** `…/recent_alerts` */
-  recentAlerts(options?: ReadOptions): Promise<unknown>
-  /** `…/nearby_charging_sites` */
-  nearbyChargingSites(options?: ReadOptions): Promise<unknown>
-  /** `…/release_notes` */
-  releaseNotes(options?: ReadOptions): Promise<unknown>
   /** `/api/image/{vin}` */
   image(options?: CallOptions): Promise<VehicleImage>
-  /** Any other path below `/api/1/vehicles/{vin}/`. */
+  /** Any other path below `/api/1/vehicles/{vin}/`, for instance `recent_alerts`, `telemetry` or `nearby_charging_sites`. */
   get(path: string, options?: ReadOptions): Promise<unknown>
 }
 
@@ -146,13 +134,7 @@ export interface EnergySiteResource {
   siteInfo(options?: ReadOptions): Promise<unknown>
   /** `…/live_status` */
   liveStatus(options?: ReadOptions): Promise<unknown>
-  /** `…/calendar_history` */
-  calendarHistory(options?: ReadOptions): Promise<unknown>
-  /** `…/telemetry_history` */
-  telemetryHistory(options?: ReadOptions): Promise<unknown>
-  /** `…/programs` */
-  programs(options?: ReadOptions): Promise<unknown>
-  /** Any other path below `/api/1/energy_sites/{id}/`. */
+  /** Any other path below `/api/1/energy_sites/{id}/`, for instance `calendar_history`. */
   get(path: string, options?: ReadOptions): Promise<unknown>
   /** Changes a setting. Sent once, never retried. Rejects with `insufficient_scope` without command access. */
   command(name: EnergyCommand, body?: object, options?: CallOptions): Promise<CommandResult>
@@ -198,13 +180,7 @@ export function createVehicleResource(call: Call, vin: string): VehicleResource 
         get(`${base}/vehicle_data`, { ...options, query: { endpoints: endpoints?.join(';'), ...query } }),
         document,
       ),
-    telemetry: (options) => read('telemetry', options),
-    telemetryConfig: (options) => read('fleet_telemetry_config', options),
-    telemetryErrors: (options) => read('fleet_telemetry_errors', options),
     chargeHistory: (options) => send(call, { ...get(`${base}/charge_history`, options), method: 'POST' }, z.unknown()),
-    recentAlerts: (options) => read('recent_alerts', options),
-    nearbyChargingSites: (options) => read('nearby_charging_sites', options),
-    releaseNotes: (options) => read('release_notes', options),
     image(options) {
       const request = { ...get(`/api/image/${segment('The VIN', vin)}`, options), headers: { accept: 'image/*' } }
       return call(request, async (answer) => ({
@@ -224,9 +200,6 @@ export function createEnergySiteResource(call: Call, siteId: string | number): E
     id,
     siteInfo: (options) => read('site_info', options),
     liveStatus: (options) => read('live_status', options),
-    calendarHistory: (options) => read('calendar_history', options),
-    telemetryHistory: (options) => read('telemetry_history', options),
-    programs: (options) => read('programs', options),
     get: read,
     command: async (name, body = {}, options = {}) =>
       send(call, commandRequest(`${base}/${segment('The command', name)}`, body, options), commandResult),

@@ -1,6 +1,7 @@
 import { aFunction, anything, checkOptions, type Rules, wholeNumber } from '../../base/options.ts'
 import type { VehicleDataEvent } from '../../events/event.ts'
 import type { Source } from '../../receiver/source.ts'
+import { jsonText } from '../../wire/json.ts'
 import type { Normalizer } from '../../wire/normalizer.ts'
 import type { Call } from './call.ts'
 import type { Connection } from './connection.ts'
@@ -104,7 +105,7 @@ export function createRefill(
     async feed(sink) {
       const signal = options.signal === undefined ? sink.signal : AbortSignal.any([options.signal, sink.signal])
       const texts = async function* (): AsyncGenerator<Fed> {
-        for await (const { raw } of open(signal)) yield { text: JSON.stringify(raw) }
+        for await (const { raw } of open(signal)) yield { text: jsonText(raw) }
       }
       await feedMessages(sink, texts())
     },

@@ -1,7 +1,7 @@
 import { pause } from '../../base/clock.ts'
 import { guarded, throttled } from '../../base/log.ts'
 import { aFunction, anything, checkOptions, milliseconds, type Rules } from '../../base/options.ts'
-import { backoffMs } from '../../dispatch/retry.ts'
+import { backoffMs } from '../../core/retry.ts'
 import type { FieldCatalogue } from '../../events/fields.ts'
 import type { Source } from '../../receiver/source.ts'
 import type { Normalizer } from '../../wire/normalizer.ts'
@@ -26,15 +26,6 @@ export interface StreamOptions<Fields extends FieldCatalogue> {
   readonly lastEventId?: string
   /** Reconnects after this time without a byte, in milliseconds. Comments count as bytes. Default 60,000. */
   readonly heartbeatTimeoutMs?: number
-  /**
-   * The longest time that a planned change of connections takes, in milliseconds. A longer time without a connection is a
-   * gap, whatever the snapshot says. Default 5,000.
-   */
-  readonly plannedChangeMs?: number
-  /**
-   * How long to wait for the snapshot of a new connection, in milliseconds. Without a snapshot the change is a gap. Default 5,000.
-   */
-  readonly snapshotTimeoutMs?: number
   /** Called for each gap, once the stream is connected again. `client.refill(gap)` then closes the gap. */
   readonly onResumed?: (gap: StreamGap) => unknown
 }
@@ -50,7 +41,7 @@ export interface StreamGap {
   /** When the stream was connected again. */
   readonly to: Date
   /**
-   * `lost_too_long`: for longer than `plannedChangeMs`. `no_snapshot`: the new connection did not begin with a snapshot that covers
+   * `lost_too_long`: for longer than five seconds. `no_snapshot`: the new connection did not begin with a snapshot that covers
    * the time.
    */
   readonly reason: 'lost_too_long' | 'no_snapshot'
@@ -90,8 +81,6 @@ const rules: Rules<StreamOptions<FieldCatalogue>> = {
   signal: anything,
   lastEventId: anything,
   heartbeatTimeoutMs: milliseconds(1),
-  plannedChangeMs: milliseconds(0),
-  snapshotTimeoutMs: milliseconds(1),
   onResumed: aFunction,
 }
 
@@ -115,7 +104,7 @@ export function createStream<Fields extends FieldCatalogue>(
 ): EventStream<Fields> {
   checkOptions('client.stream', options, rules)
   const { clock, timeoutMs, retry } = connection
-  const { field, topics, heartbeatTimeoutMs = 60_000, plannedChangeMs = 5_000, snapshotTimeoutMs = 5_000 } = options
+  const { field, topics, heartbeatTimeoutMs = 60_000 } = options
   const id = segment('The VIN or energy site id', product)
   // Ids of energy sites are digits. A VIN has letters.
   const streamed: Streamed = /^\d+$/.test(id) ? { siteId: id } : { vin: id }
@@ -143,7 +132,7 @@ export function createStream<Fields extends FieldCatalogue>(
 
   async function* turns(signal: AbortSignal | undefined): AsyncGenerator<StreamStep<Fields>, void, undefined> {
     const delivered = new Delivered()
-    const interruption = new Interruption(plannedChangeMs, snapshotTimeoutMs)
+    const interruption = new Interruption()
     let lastEventId = sendable(options.lastEventId)
     let failures = 0
     let leastMs = 0
@@ -266,6 +255,11 @@ export function createStream<Fields extends FieldCatalogue>(
   }
 }
 
+/** The longest time that a planned change of connections takes, in milliseconds. A longer time is a gap, whatever the snapshot says. */
+const plannedChangeMs = 5_000
+/** How long to wait for the snapshot of a new connection, in milliseconds. Without a snapshot the change is a gap. */
+const snapshotTimeoutMs = 5_000
+
 /** The topics of a snapshot. An item of another topic does not show whether a snapshot comes. */
 const snapshotTopics: ReadonlySet<string> = new Set(['state', 'data', 'connectivity', 'alerts', 'errors'])
 
@@ -276,18 +270,11 @@ function isSnapshot(event: StreamEvent<FieldCatalogue>): boolean {
 
 /** A time without a connection, until the snapshot of the next connection covers it or it is reported as a gap. */
 class Interruption {
-  readonly #plannedChangeMs: number
-  readonly #snapshotTimeoutMs: number
   /** The time of the last byte before it, and the last time at which the connection certainly existed. */
   #lost: { readonly from: number; readonly since: number } | undefined
   #connectedAt = 0
   /** A stream that has delivered data is covered by data only. */
   #hadData = false
-
-  constructor(plannedChangeMs: number, snapshotTimeoutMs: number) {
-    this.#plannedChangeMs = plannedChangeMs
-    this.#snapshotTimeoutMs = snapshotTimeoutMs
-  }
 
   /** A connection that ends before it covered the last interruption extends that interruption. */
   begin(from: number, since: number): void {
@@ -301,7 +288,7 @@ class Interruption {
   /** In how many milliseconds to judge it without an event. `undefined` when there is nothing to judge. */
   leftMs(now: number): number | undefined {
     if (this.#lost === undefined) return undefined
-    return this.#isTooLong ? 0 : Math.max(0, this.#connectedAt + this.#snapshotTimeoutMs - now)
+    return this.#isTooLong ? 0 : Math.max(0, this.#connectedAt + snapshotTimeoutMs - now)
   }
 
   /** Judges it by an event of the new connection, or when {@link leftMs} is over. Returns the reason when it is a gap. */
@@ -316,7 +303,7 @@ class Interruption {
   }
 
   get #isTooLong(): boolean {
-    return this.#lost !== undefined && this.#connectedAt - this.#lost.since > this.#plannedChangeMs
+    return this.#lost !== undefined && this.#connectedAt - this.#lost.since > plannedChangeMs
   }
 
   end(): { readonly from: Date; readonly to: Date } {

@@ -92,7 +92,7 @@ export function chargingWatts(vehicle: Vehicle): number {
   const soc = socPercent(vehicle)
   const { kind, maxWatts } = vehicle.charging
   if (kind === 'ac') {
-    const watts = Math.min(maxWatts, vehicle.settings.chargingAmps * 230 * phases(vehicle.charging))
+    const watts = Math.min(maxWatts, vehicle.chargingAmps * 230 * phases(vehicle.charging))
     return soc < 96 ? watts : watts * Math.max(0.12, (101 - soc) / 5)
   }
   return soc < 45 ? maxWatts : maxWatts * Math.max(0.06, 1 - (soc - 45) / 58)

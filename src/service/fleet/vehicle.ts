@@ -35,30 +35,6 @@ interface Trip {
   metersLeft: number
 }
 
-/** What its owner chose, and what commands change. */
-export class OwnerSettings {
-  sentry = true
-  valet = false
-  guest = false
-  pinToDrive = false
-  speedLimit = false
-  speedLimitMph = 85
-  chargingAmps = 32
-  overheat: 'Off' | 'On' | 'FanOnly' = 'On'
-  overheatLimit: 'Low' | 'Medium' | 'High' = 'High'
-  keeper: 'Off' | 'On' | 'Dog' | 'Party' = 'Off'
-  defrost = false
-  /** Driver, passenger, rear left, rear center, rear right: 0 to 3. */
-  seatHeat: readonly number[] = [0, 0, 0, 0, 0]
-  /** Driver, passenger: 0 to 3. */
-  seatCool: readonly number[] = [0, 0]
-  wheelHeat = 0
-  volume = 3.3333
-  mediaPaused = false
-  vented = false
-  updateAt: number | undefined
-}
-
 /** Inland towns. The sea is more than a day's drive away. */
 const towns: readonly [Location, ...Location[]] = [
   { latitude: 30.267, longitude: -97.743 },
@@ -77,7 +53,6 @@ export class Vehicle {
   readonly index: number
   readonly model: Model
   readonly random: Random
-  readonly settings: OwnerSettings = new OwnerSettings()
 
   /** How the firmware writes values: with their types or, when it is old, as text. */
   readonly spelling: 'typed' | 'text'
@@ -145,6 +120,10 @@ export class Vehicle {
   passengerBuckled = false
   locked = true
   windowOpen: boolean
+  vented = false
+  sentry = true
+  /** The current that its owner allows. */
+  chargingAmps = 32
   /** The sensor is in the wheel, so there is no tire pressure until the wheel has turned. */
   tiresSeen = false
   /** When the sensors in the wheels were last heard, in milliseconds since the epoch. */

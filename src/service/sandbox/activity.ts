@@ -15,7 +15,7 @@ interface PostResult {
 export interface Activity {
   delivery(result: PostResult): void
   call(method: string, path: string, status: number, ms: number, code: string | undefined): void
-  stream(what: string, path: string, why: string, failed?: boolean): void
+  stream(what: string, path: string, why: string): void
 }
 
 /** After this number of failures in a row, the alarm is shown again. */
@@ -35,9 +35,9 @@ export function createActivity(show: (line: ActivityLine) => void, secrets: () =
   }
 
   return {
-    delivery({ url, topic, vin, ms, status, error }) {
+    delivery({ url, topic, vin, ms, status, error = 'unknown' }) {
       const failed = status === undefined || status < 200 || status > 299
-      const why = status === undefined ? whyNoAnswer(error ?? 'unknown') : failed ? whyRefused(status) : undefined
+      const why = failed ? whyNotTaken(status, error) : undefined
       const place = addressOf(url)
       const parts = [
         `${status ?? '---'} → POST ${place}`,
@@ -67,8 +67,8 @@ export function createActivity(show: (line: ActivityLine) => void, secrets: () =
       const parts = [`${status} ← ${method} ${path.slice(0, longestPath)}`, `${ms} ms`, code]
       say('call', failed, parts.filter(Boolean).join('  '))
     },
-    stream(what, path, why, failed = false) {
-      say('stream', failed, [`${what} ⇉ ${path.slice(0, longestPath)}`, why].filter(Boolean).join('  '))
+    stream(what, path, why) {
+      say('stream', false, [`${what} ⇉ ${path.slice(0, longestPath)}`, why].filter(Boolean).join('  '))
     },
   }
 }
@@ -89,7 +89,8 @@ interface Why {
   readonly hint: string
 }
 
-function whyRefused(status: number): Why {
+function whyNotTaken(status: number | undefined, error: string): Why {
+  if (status === undefined) return { reason: `no answer (${error})`, hint: networkHint(error) }
   const known = refusals[status]
   if (known !== undefined) return known
   if (status >= 300 && status < 400) {
@@ -110,19 +111,18 @@ const refusals: Readonly<Record<number, Why>> = {
   503: { reason: 'the receiver is full, or stops', hint: 'Read the log of the receiver.' },
 }
 
-function whyNoAnswer(error: string): Why {
-  const [reason, hint] =
-    error === 'ECONNREFUSED'
-      ? ['nothing listens there (ECONNREFUSED)', 'Start the receiver, or set the webhook to its address.']
-      : error === 'ENOTFOUND' || error === 'EAI_AGAIN'
-        ? [`no such host (${error})`, 'Check the address of the webhook.']
-        : error === 'TimeoutError'
-          ? ['no answer in 10 seconds', 'Answer first, and handle the message afterwards.']
-          : /CERT|SELF_SIGNED|SIGNATURE|ALTNAME/.test(error)
-            ? [
-                `the certificate is not trusted (${error})`,
-                'Set the webhook with `verify` as false, or use a trusted one.',
-              ]
-            : [`no answer (${error})`, 'Check that the receiver runs, and the address of the webhook.']
-  return { reason, hint }
+/** The most likely meaning of a network error, by its code. */
+const networkHints: readonly (readonly [RegExp, string])[] = [
+  [/^ECONNREFUSED/, 'Nothing listens there. Is the receiver running, and is the port right?'],
+  [/^(ENOTFOUND|EAI_AGAIN)/, 'There is no host of that name.'],
+  [/^(ECONNRESET|EPIPE)/, 'The connection closed without an answer. See the log of the receiver.'],
+  [/^Timeout/i, 'No answer in time. The service would not wait either: answer first, work afterwards.'],
+  [/^(EMFILE|EADDRNOTAVAIL)/, 'This machine has no connections left. Use fewer at once.'],
+  [/^HPE_/, 'The server there does not speak HTTP.'],
+  [/CERT|SIGN|ALTNAME|TLS|SSL/, 'Nobody trusts this TLS certificate. `verify: false` of a webhook skips the check.'],
+]
+
+/** What to do about a network error. */
+export function networkHint(code: string): string {
+  return networkHints.find(([error]) => error.test(code))?.[1] ?? 'Check that the receiver runs, and its address.'
 }

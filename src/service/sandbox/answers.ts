@@ -17,7 +17,7 @@ const statuses = {
   internal_error: 500,
 } as const
 
-export type RefusalCode = keyof typeof statuses
+type RefusalCode = keyof typeof statuses
 
 /** The code in the body, where it differs from the name: the maker's own text. */
 const texts: { readonly [code in RefusalCode]?: string } = {

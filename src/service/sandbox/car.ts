@@ -1,7 +1,7 @@
 import { type StartActivity, goOn, life, sleep, wake } from '../fleet/life.ts'
 import { connect, disconnect, type SimulatedMessage, type Steps } from '../fleet/messages.ts'
 import { streamingOf } from '../fleet/streaming.ts'
-import { type Firmware, Vehicle } from '../fleet/vehicle.ts'
+import { Vehicle } from '../fleet/vehicle.ts'
 import type { KeptFields } from './options.ts'
 
 /** The most messages that a vehicle keeps while it has no network. It drops the oldest. */
@@ -31,8 +31,8 @@ export interface Car {
 const activities: readonly StartActivity[] = ['leave', 'charge', 'stand', 'leave', 'sleep']
 
 /** The vehicle with this index. The same seed gives the same vehicle. */
-export function createCar(index: number, seed: number, startAt: number, firmware: Firmware): Car {
-  const vehicle = new Vehicle(index, seed * 1_000_003 + index, startAt, firmware)
+export function createCar(index: number, seed: number, startAt: number): Car {
+  const vehicle = new Vehicle(index, seed * 1_000_003 + index, startAt)
   vehicle.stepSeconds = 1
   let steps: Steps = life(vehicle, activities[index % activities.length] ?? 'leave')
   let due: SimulatedMessage[] = []

@@ -1,92 +1,74 @@
 import type { JsonObject } from '../../wire/record.ts'
 
 /**
- * The commands that the maker documents, and their parameters: `name:type`, with `?` after the name when it may be left out, and
- * with `|` between names of which one is enough. Any type: `any`.
+ * The commands that the maker documents, and the parameters that they need: `name:type`, with `|` between names of which one is
+ * enough. Any type: `any`.
  */
 type Commands = Readonly<Record<string, string>>
 
+/** Commands without a parameter. */
+const plain = `
+  auto_conditioning_start auto_conditioning_stop cancel_software_update charge_max_range charge_port_door_close
+  charge_port_door_open charge_standard charge_start charge_stop clear_pin_to_drive_admin close_tonneau door_lock
+  door_unlock erase_user_data flash_lights honk_horn media_next_fav media_next_track media_prev_fav media_prev_track
+  media_toggle_playback media_volume_down media_volume_up open_tonneau remote_start_drive reset_pin_to_drive_pin
+  reset_valet_pin speed_limit_clear_pin_admin stop_tonneau wake_up`
+
 export const vehicleCommands: Commands = {
+  ...Object.fromEntries(
+    plain
+      .trim()
+      .split(/\s+/)
+      .map((name) => [name, '']),
+  ),
   actuate_trunk: 'which_trunk:string',
   add_charge_schedule:
-    'days_of_week:string enabled:boolean lat:number lon:number start_enabled:boolean end_enabled:boolean start_time?:number end_time?:number id?:number name?:string one_time?:boolean',
-  add_precondition_schedule:
-    'days_of_week:string enabled:boolean lat:number lon:number precondition_time:number id?:number name?:string one_time?:boolean',
+    'days_of_week:string enabled:boolean lat:number lon:number start_enabled:boolean end_enabled:boolean',
+  add_precondition_schedule: 'days_of_week:string enabled:boolean lat:number lon:number precondition_time:number',
   adjust_volume: 'volume:number',
-  auto_conditioning_start: '',
-  auto_conditioning_stop: '',
-  batch_remove_charge_schedules: 'home?:boolean work?:boolean other?:boolean',
-  batch_remove_precondition_schedules: 'home?:boolean work?:boolean other?:boolean',
-  cancel_software_update: '',
-  charge_max_range: '',
-  charge_port_door_close: '',
-  charge_port_door_open: '',
-  charge_standard: '',
-  charge_start: '',
-  charge_stop: '',
-  clear_pin_to_drive_admin: '',
-  close_tonneau: '',
-  door_lock: '',
-  door_unlock: '',
-  erase_user_data: '',
-  flash_lights: '',
+  batch_remove_charge_schedules: '',
+  batch_remove_precondition_schedules: '',
   guest_mode: 'enable:boolean',
-  honk_horn: '',
-  media_next_fav: '',
-  media_next_track: '',
-  media_prev_fav: '',
-  media_prev_track: '',
-  media_toggle_playback: '',
-  media_volume_down: '',
-  media_volume_up: '',
-  navigation_gps_request: 'lat:number lon:number order?:number',
-  navigation_request: 'value:any type?:string locale?:string timestamp_ms?:any',
-  navigation_sc_request: 'id:number order?:number',
+  navigation_gps_request: 'lat:number lon:number',
+  navigation_request: 'value:any',
+  navigation_sc_request: 'id:number',
   navigation_waypoints_request: 'waypoints:string',
-  open_tonneau: '',
   remote_auto_seat_climate_request: 'auto_seat_position:number auto_climate_on:boolean',
   remote_auto_steering_wheel_heat_climate_request: 'on:boolean',
   remote_boombox: 'sound:number',
   remote_seat_cooler_request: 'seat_position:number seat_cooler_level:number',
   remote_seat_heater_request: 'seat_position|heater:number level|seat_heater_level:number',
-  remote_start_drive: '',
   remote_steering_wheel_heat_level_request: 'level:number',
   remote_steering_wheel_heater_request: 'on:boolean',
   remove_charge_schedule: 'id:number',
   remove_precondition_schedule: 'id:number',
-  reset_pin_to_drive_pin: '',
-  reset_valet_pin: '',
   schedule_software_update: 'offset_sec:number',
   set_bioweapon_mode: 'on:boolean manual_override:boolean',
-  set_cabin_overheat_protection: 'on:boolean fan_only?:boolean',
+  set_cabin_overheat_protection: 'on:boolean',
   set_charge_limit: 'percent:number',
   set_charging_amps: 'charging_amps:number',
-  set_climate_keeper_mode: 'climate_keeper_mode:number manual_override?:boolean',
+  set_climate_keeper_mode: 'climate_keeper_mode:number',
   set_cop_temp: 'cop_temp:number',
   set_managed_charge_current_request: 'charging_amps:number',
   set_managed_charger_location: 'location:any',
   set_managed_scheduled_charging_time: 'time:number',
-  set_pin_to_drive: 'on:boolean password?:string',
-  set_preconditioning_max: 'on:boolean manual_override?:boolean',
-  set_scheduled_charging: 'enable:boolean time?:number',
-  set_scheduled_departure:
-    'enable:boolean departure_time?:number end_off_peak_time?:number off_peak_charging_enabled?:boolean off_peak_charging_weekdays_only?:boolean preconditioning_enabled?:boolean preconditioning_weekdays_only?:boolean',
+  set_pin_to_drive: 'on:boolean',
+  set_preconditioning_max: 'on:boolean',
+  set_scheduled_charging: 'enable:boolean',
+  set_scheduled_departure: 'enable:boolean',
   set_sentry_mode: 'on:boolean',
   set_temps: 'driver_temp|passenger_temp:number',
-  set_valet_mode: 'on:boolean password?:string',
+  set_valet_mode: 'on:boolean',
   set_vehicle_name: 'vehicle_name:string',
   speed_limit_activate: 'pin:string',
   speed_limit_clear_pin: 'pin:string',
-  speed_limit_clear_pin_admin: '',
   speed_limit_deactivate: 'pin:string',
   speed_limit_set_limit: 'limit_mph:number',
-  stop_tonneau: '',
   sun_roof_control: 'state:string',
   take_drivenote: 'note:string',
-  trigger_homelink: 'lat:number lon:number token?:string',
+  trigger_homelink: 'lat:number lon:number',
   upcoming_calendar_entries: 'calendar_data:any',
-  wake_up: '',
-  window_control: 'command:string lat?:number lon?:number',
+  window_control: 'command:string',
 }
 
 export const energyCommands: Commands = {
@@ -101,42 +83,15 @@ export const energyCommands: Commands = {
 /** Why a command is refused with `invalid_command`, as a sentence, or `undefined`. */
 export function problemWithCommand(commands: Commands, name: string, body: JsonObject): string | undefined {
   const parameters = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (parameters === undefined) return unknownCommand(commands, name)
+  if (parameters === undefined)
+    return `There is no command ${name.replace(/[^\w/]/g, '').slice(0, 60)}. The maker documents the commands.`
   for (const parameter of parameters.split(' ').filter(Boolean)) {
     const [written = '', type = 'any'] = parameter.split(':')
-    const isOptional = written.endsWith('?')
-    const names = written.replace('?', '').split('|')
-    const given = names.filter((one) => Object.hasOwn(body, one) && body[one] !== null)
-    if (given.length === 0 && !isOptional) {
+    const names = written.split('|')
+    const given = names.find((one) => Object.hasOwn(body, one) && body[one] !== null)
+    if (given === undefined)
       return `The command ${name} needs ${names.join(' or ')}${type === 'any' ? '' : `, a ${type}`}. Send it in the JSON body.`
-    }
-    const wrong = given.find((one) => type !== 'any' && typeof body[one] !== type)
-    if (wrong !== undefined) return `\`${wrong}\` of the command ${name} must be a ${type}.`
+    if (type !== 'any' && typeof body[given] !== type) return `\`${given}\` of the command ${name} must be a ${type}.`
   }
   return undefined
-}
-
-function unknownCommand(commands: Commands, name: string): string {
-  const shown = name.replace(/[^\w/]/g, '').slice(0, 60)
-  const [word = ''] = shown.split('_')
-  const begins = Object.keys(commands).filter((one) => word.length > 2 && one.startsWith(word))
-  const contains = Object.keys(commands).filter((one) => word.length > 2 && one.includes(word))
-  const similar = [...new Set([...begins, ...contains])].slice(0, 8)
-  const hint = similar.length > 0 ? ` Similar ones are ${similar.join(', ')}.` : ''
-  return `There is no command ${shown}.${hint} The maker documents the commands.`
-}
-
-const charging = new Set([
-  'set_charge_limit',
-  'set_charging_amps',
-  'set_scheduled_charging',
-  'set_scheduled_departure',
-  'add_charge_schedule',
-  'remove_charge_schedule',
-  'wake_up',
-])
-
-/** Whether the maker's charging permission allows a command (docs/interface.md, reading 28). */
-export function isChargingCommand(name: string): boolean {
-  return name.startsWith('charge_') || name.startsWith('charging_') || charging.has(name)
 }

@@ -1,11 +1,8 @@
 import { Hono } from 'hono'
-import { FleethookError, withHint } from '../../base/errors.ts'
 import { createNormalizer } from '../../wire/normalizer.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 import { readBody, refuse, refuseBody, refuseProduct } from './answers.ts'
-import { checkFailure, type Failure } from './faults.ts'
 import type { KeptVehicle } from './options.ts'
-import { streamFaults } from './sse.ts'
 import type { SharedVehicle, World } from './world.ts'
 
 const longestSeconds = 366 * 86_400
@@ -52,13 +49,6 @@ export function controlRoutes(world: World): Hono {
         world.run()
       })
     })
-    .post('/vehicles/:vin/failures', async ({ req }) => {
-      const count = (await readBody(req.raw))?.['count']
-      if (!Number.isInteger(count) || Number(count) < 0) {
-        return refuse('invalid_request', '`count` must be a whole number: the number of command attempts that fail.')
-      }
-      return control(req.param('vin'), (vehicle) => (vehicle.failures = Number(count)))
-    })
     .post('/messages', async ({ req }) => {
       const message = await readBody(req.raw)
       if (message === undefined) return refuseBody()
@@ -73,27 +63,6 @@ export function controlRoutes(world: World): Hono {
       world.publish(product, event.topic === 'unknown' ? { ...event, raw: message } : event)
       await world.deliveries.settled()
       return Response.json({ response: { topic: event.topic, vin: event.vin ?? null } })
-    })
-    .post('/failures', async ({ req }) => {
-      const body = await readBody(req.raw)
-      if (body === undefined) return refuseBody()
-      const failure = readFailure(body)
-      if (typeof failure === 'string') return refuse('invalid_request', failure)
-      world.faults.fail(failure)
-      return Response.json({ response: true })
-    })
-    .delete('/failures', () => {
-      world.faults.clear()
-      return Response.json({ response: true })
-    })
-    .post('/streams', async ({ req }) => {
-      const { action, product } = (await readBody(req.raw)) ?? {}
-      const fault = streamFaults.find((one) => one === action)
-      if (fault === undefined) return refuse('invalid_request', `\`action\` must be one of ${streamFaults.join(', ')}.`)
-      if (product !== undefined && typeof product !== 'string') {
-        return refuse('invalid_request', '`product` must be a VIN or the id of an energy site, as text.')
-      }
-      return Response.json({ response: { streams: world.sse.fail(fault, product) } })
     })
     .get('/clock', () => Response.json({ response: clockBody(world) }))
     .post('/clock', async ({ req }) => {
@@ -114,30 +83,16 @@ export function controlRoutes(world: World): Hono {
     })
 }
 
-/** The failure that a body describes, or why it describes none. */
-function readFailure(body: JsonObject): Failure | string {
-  const { delay_ms: delayMs, retry_after_seconds: retryAfterSeconds, ...rest } = body
-  const failure: unknown = { ...rest, delayMs, retryAfterSeconds }
-  try {
-    checkFailure(failure)
-    return failure
-  } catch (error) {
-    if (error instanceof FleethookError) return withHint(error)
-    throw error
-  }
-}
-
 function clockBody(world: World): JsonObject {
   return { now: new Date(world.now()).toISOString(), speed: world.settings.speed }
 }
 
-function vehicleBody({ vin, car, kept, failures }: SharedVehicle, world: World): JsonObject {
+function vehicleBody({ vin, car, kept }: SharedVehicle, world: World): JsonObject {
   return {
     vin,
     state: car.state(world.now()),
     reachable: car.isReachable(world.now()),
     streaming: kept.fields !== undefined,
-    failures,
     customer: kept.customer,
   }
 }

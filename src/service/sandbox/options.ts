@@ -4,7 +4,6 @@ import {
   checkOptions,
   defined,
   numberBetween,
-  oneOf,
   required,
   type Rules,
   trueOrFalse,
@@ -15,15 +14,6 @@ import type { Format } from '../../events/event.ts'
 import { isJsonObject } from '../../wire/record.ts'
 import { builtInFields } from '../../events/fields.ts'
 import { type FieldSetting, problemWithFields, type StreamingConfig } from '../client/config.ts'
-import type { Firmware } from '../fleet/vehicle.ts'
-
-/** Which commands the business chose at setup (specification: "Authentication"). */
-export interface CommandAccess {
-  /** `'all'`: data and commands. `'charging'`: charging commands only. `'none'`: data only. Default `'all'`. */
-  readonly vehicle?: 'all' | 'charging' | 'none'
-  /** Whether commands may change the settings of energy sites. Default `true`. */
-  readonly energy?: boolean
-}
 
 /**
  * The options of {@link createSandbox}. Only `apiKey` is required.
@@ -43,8 +33,6 @@ export interface CommandAccess {
 export interface SandboxOptions {
   /** The business's bearer token, at least 8 characters. A list accepts several, so that one can replace another. */
   readonly apiKey: string | readonly string[] | undefined
-  /** The commands that are allowed. Default: all. */
-  readonly commands?: CommandAccess
   /** The number of vehicles that are shared at the start: 0 to 1,000. Default 3. */
   readonly vehicles?: number
   /** The number of energy sites that are shared: 0 to 100. Default 1. */
@@ -58,25 +46,16 @@ export interface SandboxOptions {
   /** Seconds of the vehicles' time in each second: 0 to 1,000. With 0, time passes only by `advance`. Default 1. */
   readonly speed?: number
   /**
-   * Which vehicles have old firmware, which writes numbers, locations and constants as text: `'today'` none, `'mixed'` every
-   * third, `'old'` all. Default `'today'`.
-   */
-  readonly firmware?: Firmware
-  /**
    * The minutes after which the service ends a stream on purpose: 0 to 1,440, fractions included. 0 never ends one. Default
    * 5.
    */
   readonly streamMinutes?: number
-  /** Gives the items of streams a name (`event:`) and a number (`id:`), which the service does not do. Default `false`. */
-  readonly namedItems?: boolean
   /** The most requests in a minute. Further ones are answered with 429 and `Retry-After`. Default: no limit. */
   readonly rateLimit?: number
   /** Gets a line for each delivery, API call and stream. No line has a secret. Default: nothing is shown. */
   readonly show?: (line: ActivityLine) => void
   /** Accepts a webhook on this machine (loopback), which the service refuses. Default `false`. */
   readonly allowLocal?: boolean
-  /** Where the webhook, the configs and the shared vehicles are kept. Default: in memory. */
-  readonly store?: SandboxStore
   /** Posts a message to the webhook. Default: by `fetch`, which always checks the TLS certificate, whatever `verify` says. */
   readonly post?: PostMessage
   /** The clock of the sandbox. Default: the system's. For tests, see `fakeClock` in `fleethook/testing`. */
@@ -123,7 +102,7 @@ export interface KeptWebhook {
 }
 
 /** A setting as the service keeps it. An empty setting was sent as `null`, so the field has its default interval. */
-export type KeptSetting = FieldSetting | { readonly interval_seconds?: never }
+type KeptSetting = FieldSetting | { readonly interval_seconds?: never }
 
 /** Field name to setting. */
 export type KeptFields = { readonly [name: string]: KeptSetting }
@@ -143,27 +122,16 @@ export interface KeptVehicle {
   readonly fields?: KeptFields | undefined
 }
 
-/** Everything that a sandbox keeps when it restarts. It is JSON. */
+/** The settings behind the endpoints. */
 export interface SandboxState {
   readonly webhook?: KeptWebhook | undefined
   readonly defaultFields: KeptFields | null
   readonly vehicles: { readonly [vin: string]: KeptVehicle }
 }
 
-/** Where a sandbox keeps its state. When `save` throws, the request that made the change is answered with 500. */
-export interface SandboxStore {
-  /** Returns the state that was saved last, or `undefined` at the first start. */
-  load(): SandboxState | undefined
-  /** Keeps the state before it returns. */
-  save(state: SandboxState): void
-}
-
 /** The options with their defaults. */
-export type SandboxSettings = Required<Omit<SandboxOptions, 'apiKey' | 'commands' | 'config' | 'rateLimit'>> &
-  Pick<SandboxOptions, 'config' | 'rateLimit'> & {
-    readonly apiKeys: readonly string[]
-    readonly commands: Required<CommandAccess>
-  }
+export type SandboxSettings = Required<Omit<SandboxOptions, 'apiKey' | 'config' | 'rateLimit'>> &
+  Pick<SandboxOptions, 'config' | 'rateLimit'> & { readonly apiKeys: readonly string[] }
 
 const rules: Rules<SandboxOptions> = {
   apiKey: {
@@ -173,7 +141,6 @@ const rules: Rules<SandboxOptions> = {
     ),
     isSecret: true,
   },
-  commands: { vehicle: oneOf('all', 'charging', 'none'), energy: trueOrFalse },
   vehicles: wholeNumber(0, 1_000),
   energySites: wholeNumber(0, 100),
   config: {
@@ -184,12 +151,9 @@ const rules: Rules<SandboxOptions> = {
   startAt: wholeNumber(0, 8e15),
   speed: numberBetween(0, 1_000),
   allowLocal: trueOrFalse,
-  firmware: oneOf('today', 'mixed', 'old'),
   streamMinutes: numberBetween(0, 1_440),
-  namedItems: trueOrFalse,
   rateLimit: wholeNumber(1, 1_000_000),
   show: aFunction,
-  store: withMethods('load', 'save'),
   post: aFunction,
   clock: withMethods('now', 'after'),
 }
@@ -197,14 +161,13 @@ const rules: Rules<SandboxOptions> = {
 /** Checks the options and adds the defaults. Throws `option_invalid`. */
 export function readOptions(options: SandboxOptions): SandboxSettings {
   checkOptions('createSandbox', options, rules)
-  const { apiKey = [], commands, ...given } = options
+  const { apiKey = [], ...given } = options
   const { clock = systemClock } = options
   return {
     apiKeys: typeof apiKey === 'string' ? [apiKey] : apiKey,
-    commands: { vehicle: 'all', energy: true, ...defined(commands) },
-    ...{ vehicles: 3, energySites: 1, seed: 1, startAt: clock.now(), speed: 1, firmware: 'today' },
-    ...{ allowLocal: false, streamMinutes: 5, namedItems: false },
-    ...{ show: () => {}, store: memoryStore(), post: postByFetch, clock },
+    ...{ vehicles: 3, energySites: 1, seed: 1, startAt: clock.now(), speed: 1 },
+    ...{ allowLocal: false, streamMinutes: 5 },
+    ...{ show: () => {}, post: postByFetch, clock },
     ...defined(given),
   }
 }
@@ -244,11 +207,6 @@ function kept(setting: unknown): KeptSetting {
 function areKeys(value: unknown): boolean {
   const keys: readonly unknown[] = Array.isArray(value) ? value : [value]
   return keys.length > 0 && keys.every((key) => typeof key === 'string' && /^[\x21-\x7e]{8,}$/.test(key))
-}
-
-function memoryStore(): SandboxStore {
-  let kept: SandboxState | undefined
-  return { load: () => kept, save: (state) => void (kept = state) }
 }
 
 /** `fetch` has no way to skip the check of the certificate. */

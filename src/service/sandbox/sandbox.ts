@@ -4,10 +4,8 @@ import { comparable } from '../../http/secret.ts'
 import { refuse, refuseMethod, refusePath, refuseProduct } from './answers.ts'
 import { businessRoutes, configRoutes } from './business-routes.ts'
 import { controlRoutes } from './control-routes.ts'
-import { answerSite } from './energy-routes.ts'
-import { checkFailure, type Failure } from './faults.ts'
+import { answerSite } from './energy-sites.ts'
 import { readOptions, type SandboxOptions } from './options.ts'
-import type { StreamFault } from './sse.ts'
 import { answerStream, answerVehicle, vehicleImage } from './vehicle-routes.ts'
 import { World } from './world.ts'
 
@@ -19,10 +17,6 @@ export interface Sandbox {
   fetch(request: Request): Response | Promise<Response>
   /** Lets this number of milliseconds pass for the vehicles. Resolves when their messages of that time are posted. */
   advance(ms: number): Promise<void>
-  /** Makes the next answers fail. Throws `option_invalid` for a failure that does not exist. */
-  fail(failure: Failure): void
-  /** Makes the open streams of a product fail, or all open streams. Returns their number. */
-  failStreams(fault: StreamFault, product?: string): number
   /** Stops the vehicles and ends all streams. Resolves when no message is on its way to the webhook. */
   close(): Promise<void>
 }
@@ -68,14 +62,8 @@ export function createSandbox(options: SandboxOptions): Sandbox {
     app,
     fetch: (request) => app.fetch(request),
     advance: (ms) => world.advance(ms),
-    fail(failure) {
-      checkFailure(failure)
-      world.faults.fail(failure)
-    },
-    failStreams: (fault, product) => world.sse.fail(fault, product),
     async close() {
       timer?.cancel()
-      world.faults.close()
       world.sse.end()
       await world.deliveries.settled()
     },
@@ -91,9 +79,24 @@ function routes(world: World): Hono {
     return key !== undefined && known
   }
   let requests = 0
+  let minuteEndsAt = 0
+  let ofMinute = 0
+  const rateLimited = (): Response | undefined => {
+    const { clock, rateLimit = Infinity } = world.settings
+    const now = clock.now()
+    if (now >= minuteEndsAt) {
+      minuteEndsAt = now + 60_000
+      ofMinute = 0
+    }
+    ofMinute += 1
+    if (ofMinute <= rateLimit) return undefined
+    const seconds = String(Math.ceil((minuteEndsAt - now) / 1_000))
+    const text = `Too many requests. Wait ${seconds} seconds, as Retry-After says.`
+    return refuse('too_many_requests', text, { 'retry-after': seconds })
+  }
 
   return new Hono()
-    .onError(() => refuse('internal_error', 'The sandbox failed. Can it write its state?'))
+    .onError(() => refuse('internal_error', 'The sandbox failed.'))
     .notFound(refusePath)
     .use(async (c, next) => {
       requests += 1
@@ -103,12 +106,10 @@ function routes(world: World): Hono {
       const startedAt = clock.now()
       if (!isKey(c.req.header('authorization') ?? '')) {
         c.res = refuse('invalid_token', 'The header Authorization must have `Bearer` and the key of this business.')
-      } else if (/^\/sandbox(\/|$)/.test(path)) await next()
-      else {
-        c.res = await world.faults.answer(path, c.req.raw.signal, async () => {
-          await next()
-          return c.res
-        })
+      } else {
+        const limited = /^\/sandbox(\/|$)/.test(path) ? undefined : rateLimited()
+        if (limited === undefined) await next()
+        else c.res = limited
       }
       c.res.headers.set('x-request-id', id)
       const ms = Math.max(0, Math.round(clock.now() - startedAt))
@@ -159,7 +160,6 @@ async function codeOf(answer: Response): Promise<string | undefined> {
     const code: unknown = Object(await answer.clone().json())['error']
     return typeof code === 'string' ? code : undefined
   } catch {
-    // The answer was cut.
     return undefined
   }
 }

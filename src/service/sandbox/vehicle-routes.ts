@@ -1,15 +1,10 @@
 import { sectionNames, vehicleDocument, vehicleIdentity } from '../fleet/document.ts'
-import { placeAt } from '../fleet/physics.ts'
-import { colorOf } from '../fleet/signals.ts'
 import type { Vehicle } from '../fleet/vehicle.ts'
 import type { JsonObject } from '../../wire/record.ts'
 import { readOptionalBody, refuse, refuseBody, refuseMethod, refusePath, refuseProduct } from './answers.ts'
-import { isChargingCommand, problemWithCommand, vehicleCommands } from './commands.ts'
+import { problemWithCommand, vehicleCommands } from './commands.ts'
 import { carryOut } from './vehicle-commands.ts'
 import { streamTopics, type SharedVehicle, type World } from './world.ts'
-
-/** The number of times that the service sends a command before it gives up. */
-const attempts = 3
 
 export async function answerVehicle(world: World, vin: string, rest: string, request: Request): Promise<Response> {
   const vehicle = world.vehicle(vin)
@@ -34,43 +29,25 @@ export async function answerVehicle(world: World, vin: string, rest: string, req
 }
 
 async function command(world: World, vehicle: SharedVehicle, name: string, request: Request): Promise<Response> {
-  const { vehicle: access } = world.settings.commands
-  if (access === 'none') {
-    return refuse('insufficient_scope', 'This business did not ask for command access to vehicles.')
-  }
-  if (access === 'charging' && !isChargingCommand(name)) {
-    return refuse('insufficient_scope', 'This customer granted charging commands only.')
-  }
   const body = await readOptionalBody(request)
   if (body === undefined) return refuseBody()
   const problem = problemWithCommand(vehicleCommands, name, body)
   if (problem !== undefined) return refuse('invalid_command', problem)
   // A vehicle that wakes reports its connection and its state first. Without a network it cannot be woken.
   if (vehicle.car.hasNetwork(world.now())) world.publishFrom(vehicle, vehicle.car.wake(world.now()))
-  return deliver(world, vehicle, name, body)
+  if (!vehicle.car.isReachable(world.now())) {
+    return refuse('vehicle_unavailable', 'The command did not reach the vehicle in three attempts. Try again later.')
+  }
+  const result = name === 'wake_up' ? summary(vehicle, world) : carryOut(vehicle.car.vehicle, name, body)
+  vehicle.commands += 1
+  const balance = Math.max(0, firstBalance - price * vehicle.commands)
+  world.stream(vehicle.vin, 'credits', { credits: { type: 'command', name, cost: price, balance } })
+  return Response.json({ response: result }, { headers: { 'x-attempts': '1' } })
 }
 
 /** The credits that the business begins with, and the price of a command. */
 const firstBalance = 1_000
 const price = 1
-
-/** Retries a command that did not reach the vehicle, as the service does. */
-function deliver(world: World, vehicle: SharedVehicle, name: string, body: JsonObject): Response {
-  for (let attempt = 1; attempt <= attempts; attempt += 1) {
-    if (vehicle.failures > 0) vehicle.failures -= 1
-    else if (vehicle.car.isReachable(world.now())) {
-      const result = name === 'wake_up' ? summary(vehicle, world) : carryOut(vehicle.car.vehicle, name, body)
-      vehicle.commands += 1
-      const balance = Math.max(0, firstBalance - price * vehicle.commands)
-      world.stream(vehicle.vin, 'credits', { credits: { type: 'command', name, cost: price, balance } })
-      return Response.json({ response: result }, { headers: { 'x-attempts': String(attempt) } })
-    }
-  }
-  return refuse(
-    'vehicle_unavailable',
-    `The command did not reach the vehicle in ${attempts} attempts. Try again later.`,
-  )
-}
 
 function unavailable(world: World, { car }: SharedVehicle): Response {
   return refuse(
@@ -143,23 +120,18 @@ const keptReads: Readonly<Record<string, VehicleRead>> = {
 /** Reads that only the vehicle can answer. Refused while it cannot be reached. */
 const liveReads: Readonly<Record<string, VehicleRead>> = {
   vehicle_data: ({ car }, _world, query) => vehicleDocument(car.vehicle, sectionsIn(query)),
-  nearby_charging_sites: ({ car: { vehicle } }, world) => {
-    const site = (name: string, meters: number, radians: number): JsonObject => {
-      const { latitude, longitude } = placeAt(vehicle, meters, radians)
-      return {
-        name,
-        location: { lat: Number(latitude.toFixed(6)), long: Number(longitude.toFixed(6)) },
-        distance_miles: Number((meters / 1_609.344).toFixed(2)),
-        site_closed: false,
-      }
-    }
-    return {
-      congestion_sync_time_utc_secs: Math.floor(world.now() / 1_000),
-      destination_charging: [site('Lakeside Hotel', 1_900, 1)],
-      superchargers: [{ ...site('North Station', 4_200, 4), available_stalls: 6, total_stalls: 8 }],
-      timestamp: world.now(),
-    }
-  },
+  nearby_charging_sites: ({ car: { vehicle } }, world) => ({
+    congestion_sync_time_utc_secs: Math.floor(world.now() / 1_000),
+    destination_charging: [],
+    superchargers: [
+      {
+        name: 'North Station',
+        location: { lat: Number(vehicle.home.latitude.toFixed(6)), long: Number(vehicle.home.longitude.toFixed(6)) },
+        ...{ distance_miles: 2.61, site_closed: false, available_stalls: 6, total_stalls: 8 },
+      },
+    ],
+    timestamp: world.now(),
+  }),
 }
 
 export function answerStream(world: World, product: string, field: string | undefined, request: Request): Response {
@@ -175,40 +147,12 @@ export function answerStream(world: World, product: string, field: string | unde
   // Nobody would read the stream.
   if (request.method === 'HEAD') return new Response(null, { headers })
   world.run()
-  const lastEventId = request.headers.get('last-event-id') ?? undefined
-  return new Response(world.sse.open({ product, field, topics: asked, lastEventId }, world.snapshot(product)), {
-    headers,
-  })
+  return new Response(world.sse.open({ product, field, topics: asked }, world.snapshot(product)), { headers })
 }
 
-const paints: Readonly<Record<string, string>> = {
-  MidnightSilver: '#4a4e54',
-  PearlWhite: '#e9eaec',
-  DeepBlue: '#24457e',
-  RedMulticoat: '#a3202b',
-  SolidBlack: '#1c1d1f',
-}
-
-/** The outline of the body, from bumper to bumper, by model. */
-const outlines: Readonly<Record<Vehicle['model'], string>> = {
-  '3': 'M30 150 Q34 122 80 114 Q138 72 218 72 Q292 74 330 112 Q368 118 372 150 Z',
-  Y: 'M30 150 Q32 118 82 108 Q136 58 222 56 Q306 58 340 106 Q368 116 372 150 Z',
-  S: 'M22 150 Q28 124 78 116 Q146 76 226 76 Q310 80 344 114 Q376 122 380 150 Z',
-  X: 'M26 150 Q28 114 80 104 Q132 50 226 48 Q320 52 348 102 Q374 114 376 150 Z',
-}
-
-/** The image of a vehicle: its model from the side, in its color. */
-export function vehicleImage(vehicle: Vehicle): Response {
-  const wheel = (x: number): string =>
-    `<circle cx="${x}" cy="150" r="27" fill="#222"/><circle cx="${x}" cy="150" r="15" fill="#bbb"/>`
-  const svg = [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 400 200" width="400" height="200">`,
-    `<title>Model ${vehicle.model}</title>`,
-    `<path d="${outlines[vehicle.model]}" fill="${paints[colorOf(vehicle)] ?? '#888'}" stroke="#333" stroke-width="3"/>`,
-    `<path d="M112 112 Q150 84 214 84 L214 112 Z M224 84 Q276 86 306 112 L224 112 Z" fill="#9fb6c6"/>`,
-    wheel(104),
-    wheel(302),
-    '</svg>',
-  ].join('')
+/** The image of a vehicle: a car from the side, with its model. */
+export function vehicleImage({ model }: Vehicle): Response {
+  const car = 'M30 150 Q34 122 80 114 Q138 72 218 72 Q292 74 330 112 Q368 118 372 150 Z'
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 400 200"><title>Model ${model}</title><path d="${car}"/></svg>`
   return new Response(svg, { headers: { 'content-type': 'image/svg+xml' } })
 }

@@ -7,8 +7,7 @@ import { syntheticVin } from '../fleet/vin.ts'
 import { type Activity, createActivity } from './activity.ts'
 import { type Car, createCar } from './car.ts'
 import { createDeliveries, type Deliveries } from './deliveries.ts'
-import { createSites, type EnergySite, energyTotals, liveStatus, siteInfo } from './energy-site.ts'
-import { createFaults, type Faults } from './faults.ts'
+import { createSites, type EnergySite, energyTotals, liveStatus } from './energy-sites.ts'
 import { type KeptFields, type KeptVehicle, readSettings, type SandboxSettings, type SandboxState } from './options.ts'
 import { createSseHub, type SseHub, type ProductMessage } from './sse.ts'
 
@@ -17,8 +16,6 @@ export interface SharedVehicle {
   readonly car: Car
   readonly memory: VehicleMemory
   kept: KeptVehicle
-  /** The number of command attempts, from the next one on, that do not reach the vehicle. */
-  failures: number
   /** The number of commands that reached it. */
   commands: number
 }
@@ -29,34 +26,28 @@ const stepMs = 60_000
 const liveMs = 60_000
 const totalsMs = 300_000
 
-/** The state behind the endpoints: settings, vehicles, and their messages. It starts from the stored state, or from the options. */
+/** The state behind the endpoints: settings, vehicles, and their messages. */
 export class World {
   readonly settings: SandboxSettings
   readonly activity: Activity
   readonly deliveries: Deliveries
   readonly sse: SseHub
-  readonly faults: Faults
   readonly sites: readonly EnergySite[]
   readonly #shared = new Map<string, SharedVehicle>()
   readonly #beganAt: number
   #advancedMs = 0
   #sitesAt: number
-  #state: SandboxState
+  #state: SandboxState = { defaultFields: null, vehicles: {} }
 
   constructor(settings: SandboxSettings) {
-    const { clock, store, post, startAt, streamMinutes, rateLimit, namedItems } = settings
+    const { clock, post, startAt, streamMinutes } = settings
     this.settings = settings
     this.activity = createActivity(settings.show, () => [...settings.apiKeys, this.state.webhook?.auth ?? ''])
     this.deliveries = createDeliveries(post, clock, this.activity, () => this.state.webhook)
-    this.sse = createSseHub({ clock, activity: this.activity, namedItems, streamMs: streamMinutes * 60_000 })
-    this.faults = createFaults(clock, rateLimit)
+    this.sse = createSseHub(clock, this.activity, streamMinutes * 60_000)
     this.sites = createSites(settings.energySites)
     this.#beganAt = clock.now()
     this.#sitesAt = startAt
-    this.#state = renamed(store.load() ?? { defaultFields: null, vehicles: {} })
-    const kept = Object.entries(this.#state.vehicles)
-    for (const [vin, vehicle] of kept) if (vehicle.shared) this.#add(vin, vehicle)
-    if (kept.length > 0) return
     const fields = settings.config === undefined ? undefined : readSettings(settings.config.fields).known
     for (let index = 0; index < settings.vehicles; index += 1) this.share(syntheticVin(index), undefined, fields)
   }
@@ -71,11 +62,8 @@ export class World {
     return this.#state
   }
 
-  /** Changes the state only after the store has kept the change. */
   keep(change: Partial<SandboxState>): void {
-    const next = { ...this.#state, ...change }
-    this.settings.store.save(next)
-    this.#state = next
+    this.#state = { ...this.#state, ...change }
   }
 
   /** The vehicle with this VIN, or `undefined` when it is not shared. */
@@ -92,11 +80,11 @@ export class World {
     return this.sites.find((site) => site.id === id)
   }
 
-  changeSite(site: EnergySite, changed: EnergySite['settings']): void {
-    const hasNewTariff = changed.tariff !== site.settings.tariff
-    site.settings = changed
-    this.stream(site.id, 'site_info', { site_info: siteInfo(site) })
-    if (hasNewTariff) this.stream(site.id, 'tariff_content_v2', { tariff_content_v2: changed.tariff })
+  changeSite(site: EnergySite, change: JsonObject): void {
+    site.info = { ...site.info, ...change }
+    this.stream(site.id, 'site_info', { site_info: site.info })
+    const { tariff_content_v2: tariff } = change
+    if (tariff !== undefined) this.stream(site.id, 'tariff_content_v2', { tariff_content_v2: tariff })
   }
 
   /** Sets what a vehicle streams, and returns whether that changed. */
@@ -164,12 +152,12 @@ export class World {
     const now = this.now()
     const cached = { createdAt: new Date(now).toISOString(), site_id: product, isCache: true }
     return [
-      { topic: 'live_status', message: { live_status: liveStatus(site, now), ...cached } },
-      { topic: 'site_info', message: { site_info: siteInfo(site), ...cached } },
-      { topic: 'tariff_content_v2', message: { tariff_content_v2: site.settings.tariff, ...cached } },
+      { topic: 'live_status', message: { live_status: liveStatus(now), ...cached } },
+      { topic: 'site_info', message: { site_info: site.info, ...cached } },
+      { topic: 'tariff_content_v2', message: { tariff_content_v2: site.info['tariff_content_v2'], ...cached } },
       {
         topic: 'energy_totals',
-        message: { ...totalsOf(site, now), createdAt: cached.createdAt, isCache: true },
+        message: { ...totalsOf(site), createdAt: cached.createdAt, isCache: true },
       },
     ]
   }
@@ -208,10 +196,10 @@ export class World {
   }
 
   #add(vin: string, kept: KeptVehicle): SharedVehicle {
-    const car = createCar(kept.index, this.settings.seed, this.now(), this.settings.firmware)
+    const car = createCar(kept.index, this.settings.seed, this.now())
     car.stream(kept.fields)
     const memory = new VehicleMemory(vin, new Date(this.now()).toISOString())
-    const vehicle = { vin, car, memory, kept, failures: 0, commands: 0 }
+    const vehicle = { vin, car, memory, kept, commands: 0 }
     this.#shared.set(vin, vehicle)
     return vehicle
   }
@@ -221,17 +209,17 @@ export class World {
     for (const site of this.sites) {
       if (!this.sse.isOpen(site.id)) continue
       const passed = (everyMs: number): boolean => Math.floor(until / everyMs) > Math.floor(this.#sitesAt / everyMs)
-      if (passed(liveMs)) this.stream(site.id, 'live_status', { live_status: liveStatus(site, until) })
-      if (passed(totalsMs)) this.stream(site.id, 'energy_totals', totalsOf(site, until))
+      if (passed(liveMs)) this.stream(site.id, 'live_status', { live_status: liveStatus(until) })
+      if (passed(totalsMs)) this.stream(site.id, 'energy_totals', totalsOf(site))
     }
     this.#sitesAt = until
   }
 }
 
 /** The members of a message of the topic `energy_totals`. */
-function totalsOf(site: EnergySite, now: number): JsonObject {
+function totalsOf(site: EnergySite): JsonObject {
   const url = `/api/1/energy_sites/${site.id}/calendar_history?kind=energy&period=day`
-  return { id: site.id, product_type: 'energy_site', url, totals: energyTotals(site, now) }
+  return { id: site.id, product_type: 'energy_site', url, totals: energyTotals }
 }
 
 /** A message as streams have it: alerts and errors are lists. */
@@ -248,12 +236,6 @@ export const streamTopics: readonly string[] = [
   ...wireTopics,
   ...['config', 'credits', 'live_status', 'site_info', 'tariff_content_v2', 'energy_totals'],
 ]
-
-/** The state with today's VINs: a file of an earlier version has others for the same vehicles. */
-function renamed(state: SandboxState): SandboxState {
-  const vehicles = Object.values(state.vehicles).map((kept): [string, KeptVehicle] => [syntheticVin(kept.index), kept])
-  return { ...state, vehicles: Object.fromEntries(vehicles) }
-}
 
 function isSame(before: KeptFields | undefined, after: KeptFields | undefined): boolean {
   if (before === undefined || after === undefined) return before === after

@@ -117,9 +117,7 @@ if (import.meta.main) {
   const broken = setups.find((each) => each === process.argv[2])
   if (broken === undefined) throw new Error(`Which one? ${setups.join(', ')}`)
   const setup = await prepare(broken)
-  console.log(
-    `cd ${setup.folder}\nfleethook doctor --url ${setup.url} --only secret,webhook,proxy,inbox,receiver,clock`,
-  )
+  console.log(`cd ${setup.folder}\nfleethook doctor --url ${setup.url} --only secret,webhook,proxy,inbox,receiver`)
   const held = setInterval(() => {}, 60_000)
   process.once('SIGINT', () => {
     clearInterval(held)

@@ -1,5 +1,6 @@
-// Runs the journey on Node, Bun or Deno against the service of SERVICE_URL, and prints what it saw.
+// Runs the journey in the failure modes of MODES on Node, Bun or Deno against the sandbox of SERVICE_URL, and prints what it saw.
 import { env } from 'node:process'
-import { journey } from './journey.ts'
+import { everyMode } from './journey.ts'
 
-console.log(JSON.stringify(await journey(env['SERVICE_URL'] ?? '')))
+const modes = JSON.parse(env['MODES'] ?? '[]')
+console.log(JSON.stringify(await everyMode(env['SERVICE_URL'] ?? '', env['SERVICE_API_KEY'] ?? '', modes)))

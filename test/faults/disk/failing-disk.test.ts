@@ -109,8 +109,11 @@ async function through(
 }
 
 /** A disk with a fault, for as long as the file of the fault exists. */
-function faulty(volume: Volume, fault: string): Fault & { readonly env: Readonly<Record<string, string>> } {
-  const file = join(volume.folder, '..', 'fault')
+function faulty(
+  volume: Volume,
+  fault: string,
+  file: string = join(volume.folder, '..', 'fault'),
+): Fault & { readonly env: Readonly<Record<string, string>> } {
   return {
     name: names[fault] ?? fault,
     env: typeof native === 'string' ? {} : { LD_PRELOAD: native.faultyDisk, FAULTY_DISK: file },
@@ -139,6 +142,7 @@ const names: Readonly<Record<string, string>> = {
   fail: 'syncs fail with EIO',
   once: 'one sync fails with EIO, and later syncs report success',
   write: 'writes fail with EIO',
+  quota: 'a quota is used up: writes fail with EDQUOT',
 }
 
 const limitMs = inForm({ full: 120_000, long: 300_000 })
@@ -165,6 +169,18 @@ describe.skipIf(noVolumes !== undefined).each(subjects)(
         // The large messages fill the disk.
         const fault: Fault = { name: 'full', begin: () => {}, end: () => rmSync(filler) }
         await through(fault, volume.folder, {}, subject, true)
+      },
+      limitMs,
+    )
+
+    test(
+      'a quota that is used up',
+      async () => {
+        using volume = createVolume(4096)
+        const file = join(volume.folder, 'fault')
+        writeFileSync(file, `quota ${32 * 1_048_576}`)
+        const { env, end } = faulty(volume, 'quota', file)
+        await through({ name: names['quota'] ?? '', begin: () => {}, end }, volume.folder, env, subject, true)
       },
       limitMs,
     )

@@ -82,7 +82,7 @@ afterAll(() =>
     title: 'Changes of vehicles through crashes',
     file: 'test/faults/process/edges.test.ts',
     about:
-      'A receiver with the SQLite inbox and the option `vehicles`. 32 vehicles send 500 messages a second, each in its order, and each message changes a field. Each round kills the process at a random moment, and the next process continues. Reported again: the handler of the change had run, and the process ended before that was on the disk. The id of the change was the same.',
+      'A receiver with the SQLite inbox and the part `vehicles`. 32 vehicles send 500 messages a second, each in its order, and each message changes a field. Each round kills the process at a random moment, and the next process continues. Reported again: the handler of the change had run, and the process ended before that was on the disk. The id of the change was the same.',
     tables: [{ title: 'Rounds', rows }],
   }),
 )

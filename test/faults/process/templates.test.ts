@@ -215,7 +215,7 @@ describe.skipIf(form === 'short')('a template that is killed under load', () => 
       }).listen(0)
       await once(chat, 'listening')
       const north = (meters: number): FieldValues => ({
-        Location: { latitude: 52.3731 + meters / 111_195, longitude: 4.8926 },
+        Location: { latitude: 52.4585 + meters / 111_195, longitude: -1.8052 },
       })
       const script = turns.flatMap((): FieldValues[] => [-2_000, 100, 210, 190, 230, 300].map(north))
       const { port } = chat.address() as AddressInfo

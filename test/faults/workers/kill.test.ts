@@ -1,11 +1,9 @@
 import { describe, test } from 'vitest'
 import { spawnTarget } from '../../conformance/spawn.ts'
 import { type Acknowledged, createAcknowledged, disorderIn, missingFrom } from '../../workers/acknowledged.ts'
-import { startBroker } from '../../workers/broker.ts'
-import { feederUrl, kill, type Platform, platforms, storedWorker } from '../../workers/command.ts'
+import { kill, type Platform, platforms, storedWorker } from '../../workers/command.ts'
 import { type HandledLog, startLog } from '../../workers/log.ts'
 import { durableSource, memorySource } from '../../workers/programs/durable.ts'
-import { queuedSource } from '../../workers/programs/queued.ts'
 import { type Row, versionsOf, writeFigures } from '../figures.ts'
 import { inForm } from '../../form.ts'
 
@@ -65,7 +63,7 @@ async function note(
     piece: 'workers-kill',
     title: 'Workers killed under load',
     file: 'test/faults/workers/kill.test.ts',
-    about: `A Worker takes messages of ${vins.length} vehicles at once. Handlers take 20 ms. The test kills the Worker with SIGKILL at a random moment, again and again on the same storage. Then it starts the Worker once more and sends nothing. The test counts acknowledgments and handled messages outside the process. The queue belongs to the test and lives outside the process, like the platform's.`,
+    about: `A Worker takes messages of ${vins.length} vehicles at once. Handlers take 20 ms. The test kills the Worker with SIGKILL at a random moment, again and again on the same storage. Then it starts the Worker once more and sends nothing. The test counts acknowledgments and handled messages outside the process.`,
     tables: [{ title: 'Messages', rows }],
     versions: versionsOf(['workerd']),
   })
@@ -87,34 +85,6 @@ describe.each(inForm<readonly Platform[]>({ short: ['workerd'], full: platforms 
         await note('durableObjectInbox', platform, log, acknowledged, 0)
       },
     )
-  },
-)
-
-test(
-  'a Worker with a queue, killed the same way: every acknowledged message is handled',
-  { timeout: inForm({ full: 60_000, long: 3_600_000 }) },
-  async ({ expect }) => {
-    await using log = await startLog()
-    await using broker = await startBroker()
-    using worker = await storedWorker(queuedSource({ handlerMs: 20 }), log.port, broker.port)
-    const acknowledged = createAcknowledged()
-    for (let round = 0; round <= rounds; round++) {
-      await using target = await spawnTarget(worker.commands.workerd)
-      const feeding = broker.feed(await feederUrl(target))
-      if (round === rounds) {
-        await expect.poll(() => missingFrom(log.entries, acknowledged), { timeout: 20_000 }).toEqual([])
-        await expect.poll(() => broker.left, { timeout: 20_000 }).toBe(0)
-      } else {
-        const load = acknowledged.load(target.url, vins)
-        const enough = acknowledged.count + 20 + Math.floor(Math.random() * 150)
-        while (acknowledged.count < enough) await acknowledged.next()
-        await kill(target)
-        await load.stop()
-      }
-      await feeding.stop()
-    }
-    expect(broker.taken).toBeGreaterThanOrEqual(acknowledged.count)
-    await note('queueInbox', 'workerd', log, acknowledged, 'not promised')
   },
 )
 

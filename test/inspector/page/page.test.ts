@@ -40,7 +40,7 @@ async function throughViews(tab: Tab, look: (view: string) => Promise<void>): Pr
   await page.locator('.detail pre.error').first().waitFor()
   await look('dead letter')
   await page.goto(`${scene.url}#/health`)
-  await page.locator('.checks li').first().waitFor()
+  await page.locator('.checks li', { hasText: /secret\[0\] [1-9]\d*, secret\[1\] 0/ }).waitFor()
   await look('health')
   await page.keyboard.press('?')
   await page.locator('dialog[open]').waitFor()
@@ -131,7 +131,7 @@ test('every key does what the list of keys says', async () => {
     return clipboard()
   }
   expect(await copied('c')).toContain('$WEBHOOK_SECRET')
-  expect(await copied('t')).toContain("from 'fleethook/testing'")
+  expect(await copied('t')).toContain("from './handlers.ts'")
   await page.keyboard.press('3')
   await page.locator('.row a').first().click()
   await page.getByRole('button', { name: 'Replay', exact: true }).waitFor()
@@ -183,6 +183,60 @@ test('a copied curl posts the message again, in each format and with hostile tex
   }
   expect(scene.receiver.stats().received - received).toBe(formats.length)
   expect(new Set(formats).size).toBe(3)
+  await page.context().close()
+})
+
+test('shows each field of a collector message raw and parsed, and a position as latitude and longitude', async () => {
+  const { page } = await openTab(browser, scene)
+  await page.goto(`${scene.url}#/live?vin=0FLEETV14T0000002&topic=data`)
+  const rows = page.locator('.row a', { hasText: /Location 52\.\d{4}, 13\.\d{4}$/ })
+  await rows.nth(2).waitFor()
+  const formats: string[] = []
+  for (const link of await rows.evaluateAll((all) => all.flatMap((row) => row.getAttribute('href') ?? []))) {
+    await page.goto(`${scene.url}${link}`)
+    const cells = page.getByRole('table', { name: 'Fields' }).locator('td')
+    const raw = await cells.nth(0).textContent()
+    expect(raw).toMatch(/^\{?.*\d/)
+    expect(await page.getByRole('row', { name: /^Location/ }).textContent()).toMatch(/52\.\d{4}, 13\.\d{4}$/)
+    formats.push((await page.getByText(/^Received as /).textContent())?.split(/ as |,/)[1] ?? '')
+  }
+  expect(new Set(formats)).toEqual(new Set(['service', 'vehicle_maker', 'event_collector']))
+  await page.context().close()
+})
+
+test('names a handler without a name by its file and line, and says that times are in UTC', async () => {
+  const own = await openScene({ isEmpty: true })
+  own.receiver.on('state', () => {
+    throw new Error('No.')
+  })
+  const { settled } = await deliver(own.receiver, message.state('online'), { secret: webhookSecret })
+  await settled
+  const { page } = await openTab(browser, own)
+  await page.locator('.row a').first().click()
+  await page.getByText(/^Run 1 failed in page\.test\.ts:\d+/).waitFor()
+  await page.getByRole('heading', { name: 'History (UTC)' }).waitFor()
+  await page.keyboard.press('3')
+  await page.locator('.row').first().waitFor()
+  expect(await page.locator('.moment').allTextContents()).toEqual(['Received from (UTC)', 'to (UTC)'])
+  await page.context().close()
+  await own.close()
+})
+
+test('the list of keys opens with the focus on Close', async () => {
+  const { page } = await openTab(browser, scene)
+  await page.locator('.row').first().waitFor()
+  await page.keyboard.press('?')
+  await page.getByRole('dialog', { name: 'Keys' }).waitFor()
+  expect(await page.evaluate(() => document.activeElement?.textContent)).toBe('Close')
+  await page.context().close()
+})
+
+test('on a phone, problems and charts of the health fit on one screen', async () => {
+  const { page } = await openTab(browser, scene, { viewport: { width: 390, height: 844 } })
+  await page.goto(`${scene.url}#/health`)
+  await page.locator('.checks li').first().waitFor()
+  const { y = 0, height = 844 } = (await page.locator('.charts').boundingBox()) ?? {}
+  expect(y + height).toBeLessThanOrEqual(844)
   await page.context().close()
 })
 
@@ -238,8 +292,15 @@ test('reconnects to a receiver that was gone, and shows nothing twice', async ()
   await page.locator('.row').first().waitFor()
   const hrefs = (): Promise<string[]> =>
     page.locator('.row a').evaluateAll((links) => links.flatMap((link) => link.getAttribute('href') ?? []))
+  await page.keyboard.press('4')
+  const state = page.locator('.checks li').first()
+  await state.getByText('Accepting messages').waitFor()
+  expect(await state.textContent()).toBe('ReceiverAccepting messageshealthy')
   await first.close()
   await page.getByRole('alert').getByText('The receiver is gone').waitFor()
+  expect(await state.textContent()).toMatch(/^ReceiverNot answering.* from before/)
+  expect(await page.locator('.checks').textContent()).not.toMatch(/healthy|OK/)
+  await page.keyboard.press('1')
   const again = await openScene({ port: Number(new URL(first.url).port), isEmpty: true })
   await page.getByRole('alert').waitFor({ state: 'detached', timeout: 20_000 })
   const { settled } = await deliver(again.receiver, message.state('online', { vin: 'AGAIN' }), {

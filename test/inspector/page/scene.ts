@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createReceiver, type Receiver } from 'fleethook'
+import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { inspectorRoutes, type InspectorOptions } from 'fleethook/inspector'
 import { serve } from 'fleethook/node'
@@ -45,13 +45,19 @@ export interface SceneOptions extends Partial<InspectorOptions> {
 
 export async function openScene({
   port = 0,
-  vehicles = true,
+  vehicles: hasVehicles = true,
   isEmpty = false,
   ...options
 }: SceneOptions = {}): Promise<Scene> {
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-page-'))
   const inbox = sqliteInbox({ path: join(folder, 'inbox.db') })
-  const receiver = createReceiver({ secret: webhookSecret, inbox, retry: { attempts: 1 }, log, vehicles })
+  const receiver = createReceiver({
+    secret: [webhookSecret, 'the-old-one'],
+    inbox,
+    retry: { attempts: 1 },
+    log,
+    parts: hasVehicles ? [vehicles({ fields: 'all' })] : [],
+  })
     .on('data', function saveBattery() {})
     .on(['alerts', 'errors'], function notify(event) {
       throw new TypeError(`No address for ${event.vin}: ${hostile}`)

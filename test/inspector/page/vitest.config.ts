@@ -2,11 +2,11 @@ import type { ViteUserConfig } from 'vitest/config'
 import { formVariable } from '../../form.ts'
 import base, { patience } from '../../vitest.config.ts'
 
-/** `npm run test:page`: the inspector's page in a real Chromium. */
+/** `npm run test:page`: the inspector's page and the built site in a real Chromium. */
 const config: ViteUserConfig = {
   ...base,
   test: {
-    include: ['test/inspector/page/**/*.test.ts'],
+    include: ['test/{inspector/page,docs/site}/**/*.test.ts'],
     env: { ...base.test?.env, [formVariable]: 'full' },
     fileParallelism: false,
     testTimeout: 60_000,

@@ -1,13 +1,6 @@
 // Compiled, never run: what a user's code sees of the package, without any types of a runtime.
-import {
-  createReceiver,
-  FleethookError,
-  type EventOf,
-  type FleetEvent,
-  type Handler,
-  type OtherField,
-  type Receiver,
-} from 'fleethook'
+import { createReceiver, FleethookError, type EventOf, type FleetEvent, type Handler, type Receiver } from 'fleethook'
+import type { OtherField } from 'fleethook/normalize'
 import { serve as serveOnBun } from 'fleethook/bun'
 import { createClient, ServiceError, type Client } from 'fleethook/client'
 import { serve as serveOnDeno } from 'fleethook/deno'
@@ -42,9 +35,9 @@ receiver.on('data', (event) => event.data['BateryLevel'])
 // @ts-expect-error a text can be any name
 receiver.on('data', (event, { log }) => event.data[log.toString()])
 receiver.on('data', (event) => event.data['CabinHumidity' as OtherField])
-receiver.on('data', onData, { fields: ['BatteryLevel', 'Gear'] })
+receiver.on('data', { fields: ['BatteryLevel', 'Gear'] }, onData)
 // @ts-expect-error a misspelled field of a filter
-receiver.on('data', onData, { fields: ['BateryLevel'] })
+receiver.on('data', { fields: ['BateryLevel'] }, onData)
 // @ts-expect-error a misspelled field of the filter of a batch
 receiver.batch('data', { size: 10, withinMs: 10, fields: ['BateryLevel'] }, (events) => events.length)
 // @ts-expect-error a misspelled field of a message for tests
@@ -52,20 +45,16 @@ message.data({ BateryLevel: 80 })
 
 const fields = { CabinHumidity: 'number', Mood: { enum: ['Calm', 'Angry'] } } as const
 createReceiver({ secret: 'a-long-random-value', fields })
-  .on(
-    'data',
-    (event) => {
-      const humidity: number | null | undefined = event.data.CabinHumidity
-      const mood: 'Calm' | 'Angry' | null | undefined = event.data.Mood
-      const level: number | null | undefined = event.data.BatteryLevel
-      return [humidity, mood, level]
-    },
-    { fields: ['CabinHumidity', 'BatteryLevel'] },
-  )
+  .on('data', { fields: ['CabinHumidity', 'BatteryLevel'] }, (event) => {
+    const humidity: number | null | undefined = event.data.CabinHumidity
+    const mood: 'Calm' | 'Angry' | null | undefined = event.data.Mood
+    const level: number | null | undefined = event.data.BatteryLevel
+    return [humidity, mood, level]
+  })
   // @ts-expect-error a misspelled field of the user's own
   .on('data', (event) => event.data.CabinHumidty)
   // @ts-expect-error the same in a filter
-  .on('data', () => {}, { fields: ['CabinHumidty'] })
+  .on('data', { fields: ['CabinHumidty'] }, () => {})
 message.data<typeof fields>({ CabinHumidity: 40, BatteryLevel: 80 })
 // @ts-expect-error a misspelled field beside the user's own
 message.data<typeof fields>({ CabinHumidty: 40 })

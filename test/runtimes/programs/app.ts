@@ -50,7 +50,7 @@ export function createApp(settings: Settings = {}): Hono<{ Bindings: Bindings }>
     while (held[step]) await new Promise((resolve) => setTimeout(resolve, 10))
   }
   const places = new Set<unknown>()
-  const receiver = createReceiver<{ Bindings: Bindings }>({
+  const receiver = createReceiver<Bindings>({
     secret: (env) => env.WEBHOOK_SECRET,
     inbox: inboxOf({ durability, ready: () => until('store'), stored: (vin) => steps.push(`stored ${vin}`) }),
     retry: { minMs: retryMs, maxMs: retryMs },

@@ -1,4 +1,5 @@
-import { type Durability, type InboxFactory, memoryInbox } from '../../../src/index.ts'
+import { type Durability, memoryInbox } from '../../../src/index.ts'
+import type { InboxFactory } from '../../../src/extend.ts'
 
 /**
  * An inbox for tests. It reports the durability that a test chooses, stores when the test allows it, and reports what it

@@ -1,6 +1,6 @@
 import { createObjectInbox } from '../../../adapters/inbox/durable-object/object-inbox.ts'
 import type { ObjectStorage, SqlValue } from '../../../adapters/inbox/durable-object.ts'
-import type { Inbox, InboxSettings, StoredVehicle } from '../../../src/index.ts'
+import type { Inbox, InboxSettings, StoredVehicle } from '../../../src/extend.ts'
 import { inboxConformance, type InboxUnderTest, vehiclesConformance } from '../../../src/testing.ts'
 
 /** The result of a check: nothing, or why it failed. */
@@ -9,14 +9,14 @@ export type Outcome = readonly [name: string, failure: string | undefined]
 function inboxOn(storage: ObjectStorage, settings: InboxSettings): Inbox {
   const { pendingMessages = 1_000, pendingBytes = 1_000_000, keepsVehicles = false } = settings
   return createObjectInbox(storage, {
-    ...{ ...limits, inOrder: true, keepsVehicles },
+    ...{ ...limits, keepsVehicles },
     ...{ pendingMessages, pendingBytes },
   })
 }
 
 const counted = { id: '018dd9c4-3fd4-7000-8000-000000000000', lane: 'V', text: '{}', bytes: 2, receivedAt: 1 }
 
-const state: StoredVehicle = { vin: 'V', seq: 1, seenMs: 1, text: () => '{}' }
+const state: StoredVehicle = { vin: 'V', seq: 1, seenMs: 1, bytes: 2, text: () => '{}' }
 
 /** Rows that the platform would bill for a message, from `put` to `settle`. */
 async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Promise<number> {
@@ -24,6 +24,7 @@ async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Pr
   const inbox = createObjectInbox(
     {
       setAlarm: (at) => storage.setAlarm(at),
+      sync: () => storage.sync(),
       transactionSync: (change) => storage.transactionSync(change),
       sql: {
         exec(query, ...bindings) {
@@ -34,7 +35,7 @@ async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Pr
         },
       },
     },
-    { inOrder: true, keepsVehicles, ...limits },
+    { keepsVehicles, ...limits },
   )
   await inbox.open()
   inbox.vehicles?.keep(state)
@@ -50,14 +51,14 @@ async function retention(storage: ObjectStorage): Promise<object> {
   const text = 'x'.repeat(100)
   const idOf = (n: number): string => `018dd9c4-3fd${n}-7000-8000-000000000000`
   const inbox = createObjectInbox(storage, {
-    ...{ inOrder: true, maxBytes: 600, pendingMessages: 100, pendingBytes: 600 },
+    ...{ maxBytes: 600, pendingMessages: 100, pendingBytes: 600 },
     ...{ settled: { forMs: 60_000, maxBytes: 300 }, dead: { forMs: 60_000, maxBytes: 200 } },
   })
   await inbox.open()
   const ids = async (list: Promise<readonly { readonly id: string }[]>): Promise<readonly string[]> =>
     (await list).map(({ id }) => id.slice(12, 13))
   const settled = (): Promise<readonly string[]> => ids(inbox.settled({ limit: 10 }))
-  const put = (n: number): Promise<void> =>
+  const put = async (n: number): Promise<void> =>
     inbox.put([{ ...counted, id: idOf(n), text, bytes: 100, receivedAt: 1_000 * n, door: 'root', kind: 'wire' }])
   for (const n of [1, 2, 3, 4]) await put(n).then(() => inbox.settle(idOf(n)))
   const newest = await settled()

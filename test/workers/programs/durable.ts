@@ -6,8 +6,17 @@ import {
   type ObjectNamespace,
 } from '../../../adapters/inbox/durable-object.ts'
 import { worker, type Worker } from '../../../adapters/workers.ts'
-import { type Change, createReceiver, type Receiver, type ReceiverOptions } from '../../../src/index.ts'
-import { changed, type Edge, type VehicleView } from '../../../src/when.ts'
+import {
+  createReceiver,
+  type Receiver,
+  type ReceiverOptions,
+  type Vehicles,
+  vehicles,
+  type VehiclesOptions,
+} from '../../../src/index.ts'
+import type { FieldName } from '../../../src/normalize.ts'
+import type { Change } from '../../../src/when.ts'
+import { becomes, changed, type Edge, type VehicleView } from '../../../src/when.ts'
 import { gapNow, lineOf, rules } from '../../vehicles/everywhere.ts'
 
 export interface Bindings {
@@ -17,7 +26,7 @@ export interface Bindings {
 }
 
 export interface DurableSettings {
-  readonly receiver?: Omit<ReceiverOptions<{ Bindings: Bindings }>, 'secret' | 'inbox'>
+  readonly receiver?: Omit<ReceiverOptions<Bindings>, 'secret' | 'inbox'>
   readonly inbox?: Omit<DurableObjectInboxOptions<Bindings>, 'objects'>
   /** The time that a handler takes before it records what it handled. */
   readonly handlerMs?: number
@@ -25,18 +34,21 @@ export interface DurableSettings {
   readonly failing?: Readonly<Record<string, number>>
   /** A vehicle whose first message is recorded and then never done. */
   readonly hanging?: string
-  /** Also write down what happens to vehicles: by the rules of `everywhere.ts`, or each change of the number. */
-  readonly edges?: 'rules' | 'numbers'
+  /** Keep the newest state of vehicles. */
+  readonly vehicles?: VehiclesOptions<FieldName>
+  /** Also write down what happens to vehicles: by the rules of `everywhere.ts`, each change of the number, or that it was 2 for three seconds. */
+  readonly edges?: 'rules' | 'numbers' | 'times'
   /** Handle this number at once, and record their count and the sum of their numbers. */
   readonly batch?: number
 }
 
 /** A receiver whose handlers record what they handle. */
 export function receiverOf(
-  { receiver: options, handlerMs, failing = {}, hanging, edges, batch }: DurableSettings,
+  { receiver: options, vehicles: kept, handlerMs, failing = {}, hanging, edges, batch }: DurableSettings,
   inbox: NonNullable<ReceiverOptions['inbox']>,
-): Receiver<{ Bindings: Bindings }> {
-  const receiver = createReceiver<{ Bindings: Bindings }>({ ...options, secret: (env) => env.WEBHOOK_SECRET, inbox })
+): Receiver<Bindings> & { readonly vehicles?: Vehicles } {
+  const parts = kept === undefined ? [] : [vehicles(kept)]
+  const receiver = createReceiver({ ...options, secret: (env: Bindings) => env.WEBHOOK_SECRET, inbox, parts })
   const write = (env: Bindings, entry: object): Promise<unknown> =>
     env.LOG.fetch('http://log/', { method: 'POST', body: JSON.stringify(entry) })
   if (batch !== undefined) {
@@ -45,14 +57,19 @@ export function receiverOf(
       await write(env, { vin: `${events.length} at once`, number })
     })
   }
-  const found: readonly Edge[] = edges === 'rules' ? rules : edges === 'numbers' ? [changed('BatteryLevel')] : []
-  for (const rule of found)
+  const found: Readonly<Record<string, readonly Edge[]>> = {
+    rules,
+    numbers: [changed('BatteryLevel')],
+    times: [becomes('BatteryLevel', 2).after({ seconds: 3 })],
+  }
+  for (const rule of found[edges ?? ''] ?? [])
     receiver.when(rule, async ({ vin, edge, event, change, id, vehicle }, { env, delivery }) => {
       const { id: of, attempt, redelivered, replayed } = delivery
       if (!replayed && attempt < (failing[vin] ?? 0)) throw new Error(`not yet: ${attempt}`)
-      const { from = null, to = null }: Partial<Change> = change
+      const { from = null, to = null }: Partial<Change> =
+        'dueAt' in change ? { from: Number(Reflect.get(change, 'since')), to: Date.now() } : change
       // A handler runs in the object, and asks for the newest state as the Worker does.
-      const newest = (await receiver.vehicles.get(vin))?.value('BatteryLevel') ?? null
+      const newest = (await receiver.vehicles?.get(vin))?.value('BatteryLevel') ?? null
       const happened = { id, line: lineOf({ edge, event, change }), from, to, newest }
       const number = vehicle.value('BatteryLevel')
       await write(env, { vin, number, delivery: of, attempt, redelivered, replayed, happened })
@@ -98,11 +115,11 @@ export function durableWorker(settings: DurableSettings): {
           '/replay': () => deadLetters.replay(id, { env }),
           '/discard': () => deadLetters.discard({ vin, dryRun }),
           '/replay-handled': () => receiver.replay({ ...all, vin, dryRun, edges: searchParams.has('edges') }, { env }),
-          '/vehicle': async () => shown(await receiver.vehicles.get(vin ?? '')),
+          '/vehicle': async () => shown(await receiver.vehicles?.get(vin ?? '')),
           '/vehicles': async () =>
-            (await receiver.vehicles.list({ limit, after: searchParams.get('after') ?? undefined })).map(shown),
-          '/forget': () => receiver.vehicles.forget(vin ?? ''),
-          '/count': () => receiver.vehicles.stats(),
+            (await receiver.vehicles?.list({ limit, after: searchParams.get('after') ?? undefined }))?.map(shown),
+          '/forget': () => receiver.vehicles?.forget(vin ?? ''),
+          '/count': () => receiver.vehicles?.stats(),
           '/gap': () => receiver.from({ feed: async ({ tell }) => void (await tell(gapNow(vin))) }, { env, context }),
         }
         const answer = asked[pathname]

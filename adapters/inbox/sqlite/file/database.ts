@@ -1,19 +1,26 @@
 import {
+  accessSync,
   closeSync,
+  constants as access,
   existsSync,
   fsyncSync,
   lstatSync,
   mkdirSync,
   openSync,
   readlinkSync,
+  realpathSync,
   renameSync,
   rmSync,
+  type Stats,
+  statSync,
+  writeFileSync,
 } from 'node:fs'
+import { constants } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import process from 'node:process'
 import type * as Sqlite from 'node:sqlite'
 import { FleethookError } from '../../../../src/base/errors.ts'
-import { migrate, valueOf } from './schema.ts'
+import { prepareSchema, valueOf } from './schema.ts'
 
 /** Double the default of SQLite: a commit of many messages writes fewer pages. A file keeps the page size of its creation. */
 export const pageBytes = 8192
@@ -47,7 +54,7 @@ export function openDatabase(path: string, walPages: number): Sqlite.DatabaseSyn
     createFile(path)
     db = new (loadSqlite().DatabaseSync)(path)
     for (const [name, value] of pragmas(walPages)) db.exec(`PRAGMA ${name} = ${value}`)
-    migrate(db, path)
+    prepareSchema(db, path)
     for (const [name, , expected] of pragmas(walPages)) {
       const found = valueOf(db, `PRAGMA ${name}`)
       if (found === expected || name === 'page_size') continue
@@ -166,12 +173,36 @@ function withoutItsWarning<T>(load: () => T): T {
   }
 }
 
+/** Whether the disk is full or a quota is used up. Node has no name for the latter. */
+export function isOutOfSpace(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  if ('code' in error && error.code === 'ENOSPC') return true
+  return 'errno' in error && error.errno === -constants.errno.EDQUOT
+}
+
+/** SQLite calls a used-up quota a failed write, like other faults of a disk. A page beside the file shows which it is. */
+function isQuotaUsedUp(path: string): boolean {
+  const trial = `${path}-trial`
+  try {
+    // On Deno, an error of `writeSync` has no `errno`.
+    writeFileSync(trial, new Uint8Array(pageBytes))
+    return false
+  } catch (error) {
+    return isOutOfSpace(error)
+  } finally {
+    rmSync(trial, { force: true })
+  }
+}
+
+/** SQLITE_IOERR_WRITE, with its extension. */
+const writeFailed = 778
+
 /** Result codes of SQLite, https://sqlite.org/rescode.html, without their extensions. */
 const codes = { busy: 5, locked: 6, readOnly: 8, corrupt: 11, full: 13, cannotOpen: 14, notADatabase: 26 } as const
 
 /**
  * What an error means for the inbox:
- * - `inbox_full`: the disk is full. SQLite rolled the transaction back, and the connection stays usable.
+ * - `inbox_full`: the disk or its quota is full. SQLite rolled the transaction back, and the connection stays usable.
  * - `inbox_locked`: another process has the file.
  * - `inbox_damaged`: the content of the file cannot be trusted.
  * - `inbox_unavailable`: anything else. The connection must not be used again: after a failed sync, the next one can report
@@ -181,12 +212,10 @@ export function failureOf(error: unknown, path: string): FleethookError {
   if (error instanceof FleethookError) return error
   const { code, text } = resultOf(error)
   const why = `${text}${code === undefined ? '' : ` (SQLite result ${code})`}`
+  if (code === writeFailed && isQuotaUsedUp(path)) return diskFull(path, 'its quota is used up', error)
   switch (code === undefined ? code : code & 0xff) {
     case codes.full:
-      return new FleethookError('inbox_full', `The disk of the inbox ${path} is full: ${why}.`, {
-        hint: 'Free some space on the disk. The inbox continues by itself.',
-        cause: error,
-      })
+      return diskFull(path, why, error)
     case codes.busy:
     case codes.locked:
       return new FleethookError('inbox_locked', `Another receiver already uses the inbox ${path}.`, {
@@ -197,10 +226,78 @@ export function failureOf(error: unknown, path: string): FleethookError {
     case codes.notADatabase:
       return new FleethookError('inbox_damaged', `The file of the inbox ${path} is damaged: ${why}.`, { cause: error })
     default:
-      return new FleethookError('inbox_unavailable', `The inbox ${path} cannot be used: ${why}.`, {
-        hint: accessHint(code, error),
-        cause: error,
-      })
+      return (
+        refusedAccess(path, error) ??
+        new FleethookError('inbox_unavailable', `The inbox ${path} cannot be used: ${why}.`, {
+          hint: accessHint(code, error),
+          cause: error,
+        })
+      )
+  }
+}
+
+export function diskFull(path: string, why: string, cause?: unknown): FleethookError {
+  return new FleethookError('inbox_full', `The disk of the inbox ${path} is full: ${why}.`, {
+    hint: 'Free some space on the disk, or raise its quota. The inbox continues by itself.',
+    cause,
+  })
+}
+
+/**
+ * The error for a file or a folder of the inbox that the user of this process may not use. `undefined`: the user may use them, or
+ * the system has no such users. Opens no file.
+ */
+export function refusedAccess(path: string, cause?: unknown): FleethookError | undefined {
+  const uid = userOfProcess()
+  if (uid === undefined) return undefined
+  const file = found(path) === undefined ? resolve(path) : realpathSync(path)
+  let folder = dirname(file)
+  // The folder may be missing, or inside one that this user may not search.
+  while (found(folder) === undefined && folder !== dirname(folder)) folder = dirname(folder)
+  const refused = [folder, file, `${file}-wal`].find(isRefused)
+  const stats = refused === undefined ? undefined : found(refused)
+  if (stats === undefined) return undefined
+  const rights = stats.isDirectory() ? 'rwx' : 'rw'
+  const others = `Run it as user ${stats.uid}, or let user ${uid} read and write there. In a container, check the owner of the volume.`
+  return new FleethookError(
+    'inbox_unavailable',
+    `The inbox ${path} cannot be used: this process runs as user ${uid} and may not read and write ${refused}, which belongs to user ${stats.uid}.`,
+    { hint: stats.uid === uid ? `chmod u+${rights} ${refused}` : others, cause },
+  )
+}
+
+/** Deno needs a permission for it, and Windows has no numbers for users. */
+function userOfProcess(): number | undefined {
+  try {
+    return process.getuid?.()
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether nothing has this name. `false` when this user may not know. */
+export function isMissing(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) === undefined
+  } catch {
+    return false
+  }
+}
+
+function found(path: string): Stats | undefined {
+  try {
+    return statSync(path)
+  } catch {
+    return undefined
+  }
+}
+
+function isRefused(path: string): boolean {
+  try {
+    accessSync(path, access.R_OK | access.W_OK | (found(path)?.isDirectory() === true ? access.X_OK : 0))
+    return false
+  } catch (error) {
+    return error instanceof Error && 'code' in error && /^E(ACCES|PERM)$/.test(String(error.code))
   }
 }
 
@@ -208,11 +305,11 @@ function accessHint(code: number | undefined, error: unknown): string | undefine
   const result = code === undefined ? code : code & 0xff
   if (result === codes.readOnly) return 'Make the file and its folder writable. The inbox continues by itself.'
   // The operating system refused to create the file or its folder.
-  const isRefused =
+  const isSystem =
     error instanceof Error &&
     'code' in error &&
     /^E(ACCES|PERM|ROFS|EXIST|NOENT|ISDIR|NOTDIR)$/.test(String(error.code))
-  if (result !== codes.cannotOpen && !isRefused) return undefined
+  if (result !== codes.cannotOpen && !isSystem) return undefined
   return 'Let the user of this process write the file and its folder. In a container, check the owner of the volume.'
 }
 

@@ -24,7 +24,7 @@ import type {
   Transaction,
   VehicleWrites,
 } from './interface.ts'
-import { createSpaceKeeper, ensureReserve, releaseReserve, type SpaceKeeper } from './retention.ts'
+import { createSpaceKeeper, releaseReserve, spaceFor, type SpaceKeeper } from './retention.ts'
 import { type Adopting, adoptPart, findSiblings } from './siblings.ts'
 import {
   downtimeOf,
@@ -58,13 +58,13 @@ const listedRows = 10_000
 export function createInboxFile(settings: FileSettings): InboxFile {
   const { path, maxBytes, adopt, isVisit = false } = settings
   // SQLite starts the journal over at this size. Its space is part of the budget.
-  const walPages = Math.max(64, Math.min(2000, Math.floor(maxBytes / 8 / pageBytes)))
+  const walPages = Math.max(64, Math.min(2000, Math.floor(Math.min(maxBytes, spaceFor(path)) / 8 / pageBytes)))
   let connection: OpenDatabase | undefined
   /** Gaps are noted in the file. */
   let holdsGaps = false
   let deadLetters = 0
-  /** The file that the path named when it was opened. */
-  let identity: BigIntStats | undefined
+  /** The files that the path and its journal named when the file was opened. */
+  let identity: readonly (BigIntStats | undefined)[] = []
   /** Where the messages of a replaced file are. The next `open` takes them over. */
   let movedTo: string | undefined
   /** Damage was found while the file was open. The next `open` replaces the file without reading it first. */
@@ -97,7 +97,6 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   async function openFile(sign: SignOfLife, options: OpenOptions): Promise<OpenedFile> {
     const db = openDatabase(path, walPages)
     try {
-      identity = identityOf(path)
       const looksAround = !isVisit && (!isOurs || movedTo !== undefined)
       const siblings = looksAround ? await findSiblings(db, path, movedTo ?? adopt, sign) : noSiblings
       movedTo = undefined
@@ -110,6 +109,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       heldAfter = vehicles?.seq ?? Infinity
       // Set only now: a message that was written during the count might or might not be counted.
       connection = { db, statements, space }
+      identity = identitiesOf(path)
       isOurs = true
       deadLetters = countDead(statements)
       return {
@@ -186,20 +186,33 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     }
   }
 
+  /** On a full disk, the space of the journal and the reserve is enough. */
+  function noteEnd({ db }: OpenDatabase, write: () => void): void {
+    try {
+      inTransaction(db, write)
+    } catch (error) {
+      if (failed(error).code !== 'inbox_full') throw error
+      releaseReserve(path)
+      settleJournal(db)
+      inTransaction(db, write)
+    }
+  }
+
   /**
-   * Saves the content of a file that was deleted, renamed or replaced. The path no longer leads to it, so it would be lost
-   * with this process.
+   * Saves the content of a file or a journal that was deleted, renamed or replaced. The path no longer leads to it, so it would
+   * be lost with this process.
    */
   function saveMoved({ db }: OpenDatabase): FleethookError | undefined {
-    const now = identityOf(path)
-    if (identity === undefined || (now?.ino === identity.ino && now.dev === identity.dev)) return undefined
-    const copy = copyMoved(db, path)
-    if (copy !== path) movedTo = copy
+    const [file, journal] = identitiesOf(path).map((now, at) => isSame(now, identity[at]))
+    if (file === true && journal === true) return undefined
+    const copy = file === true ? path : copyMoved(db, path)
+    if (file === true) checkpoint(db)
+    else if (copy !== path) movedTo = copy
     // Anything written from here on would not be in the copy.
     connection = undefined
     closeQuietly(db)
     return new FleethookError('inbox_unavailable', `The file of the inbox ${path} was deleted, renamed or replaced.`, {
-      hint: `Stop the receiver before you move its file. What it held is in ${copy}.`,
+      hint: `Stop the receiver before you move its files. What they held is in ${copy}.`,
     })
   }
 
@@ -218,6 +231,38 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     return { ...(await openFile(sign, options)), damage }
   }
 
+  function commit(transaction: Transaction): Committed {
+    if (connection === undefined) throw notOpen(path)
+    const { db, statements, space } = connection
+    try {
+      statements.begin.run()
+      const written = write(statements, space, transaction)
+      space.sweepBeside(transaction)
+      if (holdsGaps) for (const put of transaction.puts) if (put.kind === 'gap') removeReported(statements, put)
+      statements.commit.run()
+      const moved = saveMoved(connection)
+      if (moved !== undefined) throw moved
+      const dropped = space.takeDropped()
+      deadLetters += written.dead - (dropped?.messages ?? 0)
+      heldAfter = transaction.vehicles?.seq ?? heldAfter
+      return { ...written, ...figures(statements), hasRoom: space.hasRoom(), dropped }
+    } catch (error) {
+      rollBack(db)
+      space.rolledBack()
+      throw failed(error)
+    }
+  }
+
+  /** `false` on a full disk. */
+  function unlessFull(run: () => boolean): boolean {
+    try {
+      return run()
+    } catch (error) {
+      if (failed(error).code !== 'inbox_full') throw error
+      return false
+    }
+  }
+
   return {
     open: (sign, options = {}) =>
       openOrReplace(sign, options).catch((error: unknown) => {
@@ -227,22 +272,16 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       }),
 
     async commit(transaction) {
-      if (connection === undefined) throw notOpen(path)
-      const { db, statements, space } = connection
-      try {
-        statements.begin.run()
-        const written = write(statements, space, transaction)
-        space.sweepBeside(transaction)
-        if (holdsGaps) for (const put of transaction.puts) if (put.kind === 'gap') removeReported(statements, put)
-        statements.commit.run()
-        deadLetters += written.dead
-        heldAfter = transaction.vehicles?.seq ?? heldAfter
-        return { ...written, ...figures(statements), hasRoom: space.hasRoom() }
-      } catch (error) {
-        rollBack(db)
-        const failure = failed(error)
-        if (failure.code === 'inbox_full') releaseReserve(path)
-        throw failure
+      // When it is full: with free pages of the file first, then with the space of the reserve, too.
+      for (let tries = 0; ; tries += 1) {
+        try {
+          return commit(transaction)
+        } catch (error) {
+          if (!isFailure(error, 'inbox_full') || tries === 2) throw error
+          if (tries === 1) use(({ space }) => space.releaseReserve())
+          const isFree = unlessFull(() => use(({ space }) => space.freeUp(transaction)))
+          if (!isFree && tries === 1) throw error
+        }
       }
     },
 
@@ -281,16 +320,23 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         return { items: rows.map(listedOf), next: isEnd ? undefined : Number(reached?.['place']) }
       }),
 
+    check: async () =>
+      use((on) => {
+        const moved = saveMoved(on)
+        if (moved !== undefined) throw moved
+        on.space.growReserve()
+      }),
+
     tidy: async (sign, pendingBytes) =>
       use((on) => {
         const { db, statements, space } = on
-        const moved = saveMoved(on)
-        if (moved !== undefined) throw moved
         if (!isVisit) noteAlive(on, sign)
-        const more = inTransaction(db, () => space.step(sign.nowMs, pendingBytes))
-        ensureReserve(path)
+        const more = unlessFull(() => inTransaction(db, () => space.step(sign.nowMs, pendingBytes)) || space.shrink())
         deadLetters = countDead(statements)
-        return { more: more || space.shrink(), hasRoom: space.hasRoom(), ...figures(statements) }
+        return {
+          ...{ more, hasRoom: space.hasRoom(), dropped: space.takeDropped() },
+          ...figures(statements),
+        }
       }),
 
     adopt: async (sign) =>
@@ -302,12 +348,11 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         return { ...found, ...figures(statements) }
       }),
 
-    async probe(nowMs, pendingBytes) {
-      const step = (): boolean =>
-        use(({ db, space }) => !space.hasRoom() && inTransaction(db, () => space.step(nowMs, pendingBytes)))
+    async probe() {
+      const hasRoom = (space: SpaceKeeper): boolean => space.hasRoom() && (space.hasFreePages() || space.growReserve())
       // Other work gets its turn between two steps.
-      while (step()) await setImmediate()
-      return use(({ space }) => space.hasRoom() && ensureReserve(path))
+      while (use(({ space }) => !hasRoom(space) && space.freeMore())) await setImmediate()
+      return use(({ space }) => hasRoom(space))
     },
 
     unapplied: async (after) =>
@@ -325,6 +370,11 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     vehicles: async (after, limit) =>
       use(({ statements }) => statements.vehicles.all(after, limit).flatMap((row) => vehicleOf(row) ?? [])),
 
+    dueVehicles: async (after) =>
+      use(({ statements }) =>
+        statements.dueVehicles.all(after).map(({ vin, due }) => ({ vin: String(vin), dueMs: Number(due) })),
+      ),
+
     countVehicles: async () => use(({ statements }) => Number(statements.countVehicles.get()?.['vehicles'])),
 
     removeUnseen: async (ms) =>
@@ -339,9 +389,9 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         if (sign !== undefined) {
           // Messages that a crash left and that still wait may have been handed out before the crash.
           const closed = hasSuspects && figures(statements).oldest !== undefined ? closedWithSuspects : 1
-          if (!isVisit) inTransaction(db, () => note(statements, closed, sign))
+          if (!isVisit) noteEnd(closing, () => note(statements, closed, sign))
           if (saveMoved(closing) !== undefined) return
-          checkpoint(db)
+          settleJournal(db)
         }
       } catch (error) {
         throw failureOf(error, path)
@@ -357,8 +407,12 @@ const closedWithSuspects = 3
 
 const noSiblings: Siblings = { adopted: [], unopened: [], unclean: false }
 
-function identityOf(path: string): BigIntStats | undefined {
-  return statSync(path, { bigint: true, throwIfNoEntry: false })
+function identitiesOf(path: string): readonly (BigIntStats | undefined)[] {
+  return [path, `${path}-wal`].map((each) => statSync(each, { bigint: true, throwIfNoEntry: false }))
+}
+
+function isSame(now: BigIntStats | undefined, then: BigIntStats | undefined): boolean {
+  return now?.ino === then?.ino && now?.dev === then?.dev
 }
 
 const countDead = (statements: Statements): number => Number(statements.countDead.get()?.['messages'])

@@ -83,12 +83,14 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
     deadLetters: (which, after) => call('deadLetters', which, after),
     settled: (which, after) => call('settled', which, after),
     messages: (which, before) => call('messages', which, before),
+    check: () => call('check'),
     tidy: (sign, pendingBytes) => call('tidy', sign, pendingBytes),
     adopt: (sign) => call('adopt', sign),
-    probe: (nowMs, pendingBytes) => call('probe', nowMs, pendingBytes),
+    probe: () => call('probe'),
     unapplied: (after) => call('unapplied', after),
     vehicle: (vin) => call('vehicle', vin),
     vehicles: (after, limit) => call('vehicles', after, limit),
+    dueVehicles: (after) => call('dueVehicles', after),
     countVehicles: () => call('countVehicles'),
     removeUnseen: (ms) => call('removeUnseen', ms),
     async close(sign) {
@@ -113,10 +115,10 @@ function threadEntry(): URL {
       hint: 'Leave it out on Deno, where a thread makes the inbox several times slower.',
     })
   }
-  const entry = import.meta.url.endsWith('.ts')
-    ? new URL('./thread.ts', import.meta.url)
-    : new URL('./thread.js', import.meta.url)
-  if (entry.protocol === 'file:' && !existsSync(fileURLToPath(entry))) {
+  // In one `new URL`, bundlers would look for the file. In a CommonJS bundle there is no `import.meta.url`.
+  const [, folder, extension] = /^(.*\/)[^/]*(\.[jt]s)$/.exec(import.meta.url) ?? []
+  const entry = folder === undefined ? undefined : new URL(`${folder}thread${extension}`)
+  if (entry === undefined || (entry.protocol === 'file:' && !existsSync(fileURLToPath(entry)))) {
     throw new FleethookError(
       'inbox_unsupported',
       'Option `thread` of sqliteInbox needs the file thread.js of fleethook.',

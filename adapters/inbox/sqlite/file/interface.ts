@@ -11,7 +11,7 @@ import type {
   Selection,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
-import type { StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
+import type { Due, StoredVehicle } from '../../../../src/inbox/vehicle-store.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
 
 /**
@@ -33,19 +33,23 @@ export interface InboxFile {
   /** Messages of every state, newest first, from the one before this `seq`. */
   messages(which: Listing, before: number): Promise<Page<ListedMessage>>
   /**
-   * Writes the sign of life, then does one bounded step of retention and of shrinking the file. Rejects with
-   * `inbox_unavailable` when the file was deleted, renamed or replaced.
+   * Rejects with `inbox_unavailable` when the file or its journal was deleted, renamed or replaced. A commit does so too. Else
+   * it adds a piece to the reserve for a full disk.
    */
+  check(): Promise<void>
+  /** Writes the sign of life, then does one bounded step of retention and of shrinking the file. */
   tidy(sign: SignOfLife, pendingBytes: number): Promise<Tidied>
   /** Takes over the next part of the file of a receiver that no longer runs. Without the option `adopt`, there is none. */
   adopt(sign: SignOfLife): Promise<AdoptedPart>
-  /** Drops what retention allows it to drop. Resolves to whether the disk and the budget have room again. */
-  probe(nowMs: number, pendingBytes: number): Promise<boolean>
+  /** Drops what is kept for replays as far as needed. Resolves to whether the disk and the budget have room again. */
+  probe(): Promise<boolean>
   /** Messages that are settled or given up, and that the stored states may lack. */
   unapplied(after: number): Promise<Page<InboxMessage>>
   vehicle(vin: string): Promise<VehicleRow | undefined>
   /** In the order of VINs. */
   vehicles(after: string, limit: number): Promise<readonly VehicleRow[]>
+  /** The first timers of vehicles in the order of VINs, in pages. */
+  dueVehicles(after: string): Promise<readonly Due[]>
   countVehicles(): Promise<number>
   /** Deletes some states of vehicles that were not seen since `ms`. Resolves to their number; 0 when none is left. */
   removeUnseen(ms: number): Promise<number>
@@ -65,7 +69,7 @@ export interface SignOfLife {
 }
 
 /** The stored state of a vehicle. */
-export interface VehicleRow extends Omit<StoredVehicle, 'text'> {
+export interface VehicleRow extends Omit<StoredVehicle, 'text' | 'bytes'> {
   readonly text: string
 }
 
@@ -86,9 +90,17 @@ export interface FileFigures {
   readonly deadLetters: number
 }
 
+/** Dead letters that had to make room for new messages, and when they were received, in milliseconds since the epoch. */
+export interface Dropped {
+  readonly messages: number
+  readonly fromMs: number
+  readonly toMs: number
+}
+
 interface Tidied extends FileFigures {
   readonly more: boolean
   readonly hasRoom: boolean
+  readonly dropped?: Dropped | undefined
 }
 
 /** What a file holds when it is opened. */
@@ -215,4 +227,5 @@ export interface Committed extends FileFigures {
   readonly retracted: { readonly messages: number; readonly bytes: number }
   /** Whether the budget has room for more. */
   readonly hasRoom: boolean
+  readonly dropped?: Dropped | undefined
 }

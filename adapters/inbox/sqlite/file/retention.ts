@@ -1,13 +1,14 @@
-import { fsyncSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, rmSync, statfsSync, statSync, truncateSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { FleethookError } from '../../../../src/base/errors.ts'
-import { firstSeqAt } from '../../../../src/inbox/delivery-id.ts'
+import { firstSeqAt, msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { FileSettings } from '../options.ts'
-import { withOpen } from './database.ts'
-import type { Transaction } from './interface.ts'
-import { type Statements, valueOf } from './schema.ts'
+import { diskFull, isOutOfSpace } from './database.ts'
+import type { Dropped, Transaction } from './interface.ts'
+import { inTransaction, type Statements, valueOf } from './schema.ts'
 
-/** Drops messages that are kept only for replays, and keeps the file within `maxBytes`. Runs inside a transaction. */
+/** Drops messages that are kept only for replays, and keeps the file within `maxBytes` and its volume. Runs inside a transaction. */
 export interface SpaceKeeper {
   /** Makes room for the puts, if needed by dropping settled messages. Throws `inbox_full`. */
   makeRoom(transaction: Transaction): void
@@ -19,10 +20,30 @@ export interface SpaceKeeper {
   shrink(): boolean
   /** Whether the budget has room for more. */
   hasRoom(): boolean
+  /**
+   * Makes room for the puts when the budget is used up or the disk is full: drops settled messages, then the oldest dead
+   * letters. Runs outside a transaction. Returns whether there is room now.
+   */
+  freeUp(transaction: Transaction): boolean
+  /** One bounded step of the same while messages are refused. Returns whether there is more to drop. */
+  freeMore(): boolean
+  /** The transaction was rolled back, so what it dropped is still there. */
+  rolledBack(): void
+  /** Whether free pages of the file can take some megabytes. */
+  hasFreePages(): boolean
+  /** Adds a piece to the reserve, if it is not complete. Returns whether there was room for it. */
+  growReserve(): boolean
+  /** Gives the space of the reserve to the file and its journal. */
+  releaseReserve(): void
+  /** The dead letters that `freeUp` and `freeMore` dropped since the last call. */
+  takeDropped(): Dropped | undefined
 }
 
-/** Rows in one step, which takes some milliseconds. */
+/** Rows in one step, which takes some milliseconds, and the most steps of one commit. */
 const stepRows = 512
+const mostRounds = 64
+/** The volume is looked at each time that this much was put. */
+const lookBytes = 1_048_576
 /** The space that a message takes beside its text: its row in `pending`, its columns, its share of the pages. */
 export const rowBytes = 320
 /** The interval between two counts of the dead letters' bytes. */
@@ -40,8 +61,16 @@ export function createSpaceKeeper(
 ): SpaceKeeper {
   const pageBytes = Number(valueOf(db, 'PRAGMA page_size'))
   // SQLite starts the journal over at `walPages`, and one transaction may still exceed that.
-  const budget = maxBytes - 2 * walPages * pageBytes
+  const journalBytes = 2 * walPages * pageBytes
+  const reserveBytes = journalBytes / 2 + Math.min(pieceBytes, journalBytes / 2)
+  const budget = maxBytes - journalBytes
   const isUnlimited = maxBytes >= Number.MAX_SAFE_INTEGER
+  /** What is kept for replays goes when the file has more than this, so that the volume never gets full because of it. */
+  let keptBudget = budget
+  /** There is no room for the reserve. So puts may use only free pages of the file, or the journal could never move into it. */
+  let isShort = false
+  /** What may still be put before the volume is looked at again. */
+  let unseenBytes = 0
   /** The current round has dropped everything settled up to this `seq`. */
   let swept = -1
   let deadBytes = Number(statements.deadBytes.get()?.['bytes'])
@@ -52,6 +81,23 @@ export function createSpaceKeeper(
   const count = (name: 'pageCount' | 'freePages'): number => Number(Object.values(statements[name].get() ?? {})[0])
   const usedBytes = (): number => (count('pageCount') - count('freePages')) * pageBytes
   const settledBytes = (pendingBytes: number): number => usedBytes() - pendingBytes - deadBytes
+  const hasRoom = (): boolean => isUnlimited || usedBytes() + pageBytes * 16 <= budget
+  const needs = ({ puts }: Pick<Transaction, 'puts'>): number =>
+    puts.reduce((sum, { bytes }) => sum + bytes + rowBytes, 0)
+  let dropped: Dropped | undefined
+  /** The same before the current transaction. */
+  let droppedBefore: Dropped | undefined
+  /** How often this search has come to the end of the file. */
+  let ends = 0
+
+  /** Looks how much of its volume the inbox can have. */
+  function look(): void {
+    unseenBytes = lookBytes
+    growReserve()
+    // A disk quota leaves less than the volume has.
+    const space = isShort ? ownBytes(path) : spaceFor(path)
+    keptBudget = Math.min(budget, Math.max(space / 8, space - journalBytes - reserveBytes))
+  }
 
   /** Looks at `rows` messages below `before` and drops the settled ones. Returns whether there were that many. */
   function sweep(before: number, rows: number): boolean {
@@ -74,6 +120,67 @@ export function createSpaceKeeper(
    */
   const keptFrom = (): number => Math.min(Number(statements.newestSeq.get()?.['place'] ?? 0), heldAfter() + 1)
 
+  /** Drops the oldest dead letters, whatever `retention` says. Returns whether there were any. */
+  function dropDead(): boolean {
+    const oldest = statements.oldDead.all(0, 1, stepRows)
+    for (const row of oldest) {
+      const place = Number(row['place'])
+      statements.removeDead.get(place)
+      if (place < keptFrom()) statements.removeMessage.run(place)
+      deadBytes -= Number(row['bytes'])
+    }
+    if (oldest.length === 0) return false
+    const [fromMs, toMs] = [oldest[0], oldest.at(-1)].map((row) => msOfSeq(Number(row?.['place'])))
+    dropped = {
+      messages: (dropped?.messages ?? 0) + oldest.length,
+      fromMs: Math.min(dropped?.fromMs ?? Infinity, fromMs ?? 0),
+      toMs: Math.max(dropped?.toMs ?? 0, toMs ?? 0),
+    }
+    return true
+  }
+
+  /** Drops settled messages while `isOut`, and then dead letters while `isUrgent`. The search is bounded. */
+  function dropWhile(isOut: () => boolean, isUrgent = isOut): void {
+    for (let rounds = 0; rounds < mostRounds && isOut(); rounds += 1) sweep(keptFrom(), stepRows)
+    while (isUrgent() && dropDead());
+  }
+
+  /** Runs what drops messages in a transaction of its own. The journal first, because the disk may have no room for more of it. */
+  function freeing<Result>(run: () => Result): Result {
+    restartJournal()
+    try {
+      const result = inTransaction(db, run)
+      droppedBefore = dropped
+      return result
+    } catch (error) {
+      rolledBack()
+      throw error
+    }
+  }
+
+  function rolledBack(): void {
+    dropped = droppedBefore
+    // The next step counts again.
+    deadCountedAt = 0
+  }
+
+  /** Moves the journal into the file. It starts over then, so that it needs no more space on the disk. */
+  const restartJournal = (): unknown => db.prepare('PRAGMA wal_checkpoint(PASSIVE)').get()
+
+  const hasFreePages = (bytes = Math.min(pieceBytes, reserveBytes)): boolean => count('freePages') * pageBytes >= bytes
+
+  /** A message takes at most twice its space while pages are split. */
+  const roomFor = (needed: number): number => 2 * needed + pageBytes * 16
+
+  /** While the volume has plenty of space, only a quota can end it, and the files of the inbox show how much may be needed. */
+  function growReserve(): boolean {
+    const hasPlenty = spaceFor(path) > plenty * reserveBytes
+    const bytes = hasPlenty ? Math.min(reserveBytes, ownBytes(path, ['', '-wal'])) : reserveBytes
+    const hasRoom = addToReserve(path, bytes)
+    isShort = !hasRoom || (isShort && ownBytes(path, ['-reserve']) < bytes)
+    return hasRoom
+  }
+
   /** Returns whether it dropped any. */
   function dropOldDead(nowMs: number): boolean {
     const before = nowMs - dead.forMs
@@ -89,22 +196,27 @@ export function createSpaceKeeper(
 
   return {
     makeRoom({ puts, pendingBytes }) {
-      if (isUnlimited) return
-      let needed = 0
-      for (const { bytes } of puts) needed += bytes + rowBytes
-      if (usedBytes() + needed <= budget) return
-      for (let rounds = 0; rounds < 16 && usedBytes() + needed > budget; rounds += 1) {
-        if (!sweep(keptFrom(), stepRows) && rounds > 0) break
-      }
-      if (usedBytes() + needed > budget) throw budgetUsed(path, maxBytes, pendingBytes)
+      const needed = needs({ puts })
+      unseenBytes -= needed
+      if (unseenBytes <= 0) look()
+      const isCramped = (): boolean => isShort && !hasFreePages(roomFor(needed))
+      const isOver = (): boolean => !isUnlimited && usedBytes() + needed > budget
+      dropWhile(
+        () => usedBytes() + needed > keptBudget || isCramped(),
+        () => isOver() || isCramped(),
+      )
+      if (isCramped()) throw diskFull(path, 'there is no room for its reserve')
+      if (isOver()) throw budgetUsed(path, maxBytes, pendingBytes)
     },
 
-    sweepBeside({ puts, nowMs, pendingBytes }) {
+    sweepBeside({ puts, moves, nowMs, pendingBytes }) {
+      if (puts.length + moves.length > 0) dropWhile(() => !hasRoom())
       countdown -= puts.length
       if (countdown > 0) return
       // Not at every commit, because most would find nothing to do.
       countdown = stepRows
-      if (settledBytes(pendingBytes) > settled.maxBytes) sweep(keptFrom(), stepRows * 2)
+      if (settledBytes(pendingBytes) > settled.maxBytes || usedBytes() > keptBudget * 0.9)
+        sweep(keptFrom(), stepRows * 2)
       else sweep(Math.min(keptFrom(), firstSeqAt(nowMs - settled.forMs)), stepRows * 2)
     },
 
@@ -114,26 +226,85 @@ export function createSpaceKeeper(
         deadCountedAt = nowMs
         deadBytes = Number(statements.deadBytes.get()?.['bytes'])
       }
-      const isOver = settledBytes(pendingBytes) > settled.maxBytes || usedBytes() > budget * 0.9
+      look()
+      const isOver = settledBytes(pendingBytes) > settled.maxBytes || usedBytes() > keptBudget * 0.9
       const before = isOver ? keptFrom() : Math.min(keptFrom(), firstSeqAt(nowMs - settled.forMs))
       return sweep(before, stepRows) || dropOldDead(nowMs)
     },
 
     shrink() {
       const free = count('freePages')
-      if (free > sparePages && (isVacuuming || free * 4 >= count('pageCount'))) {
-        db.exec(`PRAGMA incremental_vacuum(${vacuumPages})`)
+      const pages = count('pageCount')
+      const isTooLong = pages * pageBytes > keptBudget
+      if (free > (isTooLong ? 0 : sparePages) && (isVacuuming || isTooLong || free * 4 >= pages)) {
+        if (isTooLong) restartJournal()
+        db.prepare(`PRAGMA incremental_vacuum(${vacuumPages})`).all()
         isVacuuming = true
         return true
       }
       // The file gets shorter only at a checkpoint.
-      if (isVacuuming) db.exec('PRAGMA wal_checkpoint(PASSIVE)')
+      if (isVacuuming) restartJournal()
       isVacuuming = false
       return false
     },
 
-    hasRoom: () => isUnlimited || usedBytes() + pageBytes * 16 <= budget,
+    hasRoom,
+
+    freeUp(transaction) {
+      const needed = needs(transaction)
+      const isOut = (): boolean => !hasFreePages(roomFor(needed)) || (!isUnlimited && usedBytes() + needed > budget)
+      freeing(() => dropWhile(isOut))
+      restartJournal()
+      return !isOut()
+    },
+
+    freeMore: () =>
+      freeing(() => {
+        if (sweep(keptFrom(), stepRows)) return true
+        ends += 1
+        // The first end may have been reached from the middle.
+        if (ends < 2 || dropDead()) return true
+        ends = 0
+        return false
+      }),
+
+    rolledBack,
+
+    hasFreePages: () => hasFreePages(),
+
+    growReserve,
+
+    releaseReserve() {
+      isShort = true
+      unseenBytes = 0
+      releaseReserve(path)
+    },
+
+    takeDropped() {
+      const taken = dropped
+      dropped = undefined
+      droppedBefore = undefined
+      return taken
+    },
   }
+}
+
+/** What an inbox at this path can have of its volume, in bytes: the space of its files, and what is free. */
+export function spaceFor(path: string): number {
+  try {
+    let folder = dirname(resolve(path))
+    while (!existsSync(folder)) folder = dirname(folder)
+    const { bavail, bsize } = statfsSync(folder)
+    return bavail * bsize + ownBytes(path)
+  } catch {
+    // The runtime needs a permission for it, or the disk is gone.
+    return Infinity
+  }
+}
+
+/** The bytes of some or all files of an inbox. */
+function ownBytes(path: string, ends: readonly string[] = ['', '-wal', '-reserve']): number {
+  return ends.reduce((sum, end) => sum + (statSync(path + end, { throwIfNoEntry: false })?.size ?? 0), 0)
 }
 
 /** The error for an inbox that is as large as `maxBytes` allows. */
@@ -146,26 +317,31 @@ export function budgetUsed(path: string, maxBytes: number, pendingBytes: number)
 }
 
 /**
- * A file of zeros beside the inbox. On a full disk the inbox deletes it, so that it can still write down which messages are
- * settled. When the disk has enough space to create it again, there is room for new messages too.
+ * A file of zeros beside the inbox. On a full disk the inbox deletes it, so that it can move the journal into the file, drop what is
+ * kept for replays and write down which messages are settled. So it is larger than the journal.
  */
-const reserveBytes = 4 * 1_048_576
-
 const reservePath = (path: string): string => `${path}-reserve`
 
-/** Whether the reserve exists or could be created again. */
-export function ensureReserve(path: string): boolean {
+/** The reserve is not larger than the inbox itself while the volume has this many times its size. */
+const plenty = 128
+
+/** What is added to the reserve at once: some milliseconds of writing. */
+const pieceBytes = 4 * 1_048_576
+
+/** Returns `false` when there is no room for a piece. */
+function addToReserve(path: string, bytes: number): boolean {
   const reserve = reservePath(path)
-  if ((statSync(reserve, { throwIfNoEntry: false })?.size ?? 0) >= reserveBytes) return true
+  const size = statSync(reserve, { throwIfNoEntry: false })?.size ?? 0
+  if (size >= bytes) return true
+  const piece = Math.min(pieceBytes, bytes - size)
   try {
-    withOpen(reserve, 'w', (handle) => {
-      writeFileSync(handle, new Uint8Array(reserveBytes))
-      fsyncSync(handle)
-    })
+    // No sync: file systems and quotas count the space when it is written, and nobody reads it.
+    appendFileSync(reserve, new Uint8Array(piece), { mode: 0o600 })
     return true
-  } catch {
-    releaseReserve(path)
-    return false
+  } catch (error) {
+    // A part of a piece would only take the last of the disk.
+    if (existsSync(reserve)) truncateSync(reserve, size)
+    return !isOutOfSpace(error)
   }
 }
 

@@ -11,9 +11,10 @@ export const applicationId = 0x66_6c_68_74
 
 const time = (column: string): string => `strftime('%Y-%m-%dT%H:%M:%fZ', ${column} / 1000.0, 'unixepoch')`
 
-/** Each entry turns one version of the schema into the next. A released entry never changes. */
-export const migrations: readonly string[] = [
-  `
+/** The version of the schema that this fleethook reads and writes. */
+export const schemaVersion = 1
+
+const schema = `
   -- Every message as it was received. Never updated. A message that is neither pending nor dead is settled.
   CREATE TABLE messages (
     place INTEGER PRIMARY KEY,
@@ -36,7 +37,9 @@ export const migrations: readonly string[] = [
     deliveries INTEGER NOT NULL DEFAULT 0,
     attempts INTEGER NOT NULL DEFAULT 0,
     not_before INTEGER NOT NULL DEFAULT 0,
-    replayed INTEGER NOT NULL DEFAULT 0
+    replayed INTEGER NOT NULL DEFAULT 0,
+    -- What the message changed in the state of its vehicle, for its replay.
+    changed TEXT
   ) STRICT;
   -- Messages that were given up, with the reason.
   CREATE TABLE dead (
@@ -44,18 +47,42 @@ export const migrations: readonly string[] = [
     bytes INTEGER NOT NULL,
     error TEXT NOT NULL,
     attempts INTEGER NOT NULL,
-    died_at INTEGER NOT NULL
+    died_at INTEGER NOT NULL,
+    changed TEXT
   ) STRICT;
   -- Gaps for which no gap event is stored yet.
-  CREATE TABLE holes (number INTEGER PRIMARY KEY, reason TEXT NOT NULL, from_ms INTEGER NOT NULL) STRICT;
+  CREATE TABLE holes (
+    number INTEGER PRIMARY KEY,
+    reason TEXT NOT NULL,
+    from_ms INTEGER NOT NULL,
+    to_ms INTEGER,
+    vin TEXT,
+    missed INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
   -- One row: whether the file was closed, when its process was last alive, and the last id when messages do not show it.
   CREATE TABLE state (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     closed INTEGER NOT NULL,
     alive_at INTEGER NOT NULL,
-    last_id TEXT
+    last_id TEXT,
+    -- How long the machine had been running at alive_at. No change of the clock affects it.
+    uptime_ms INTEGER,
+    -- Everything settled up to vehicles_seq is in the table of vehicles, and nothing after vehicles_up_to is settled.
+    vehicles_seq INTEGER,
+    vehicles_up_to INTEGER,
+    -- Whether that has to stay so: the receiver keeps states of vehicles.
+    vehicles_held INTEGER NOT NULL DEFAULT 0
   ) STRICT;
-  INSERT INTO state VALUES (1, 1, 0, NULL);
+  INSERT INTO state (one, closed, alive_at) VALUES (1, 1, 0);
+  -- The newest state of each vehicle. VIN '': what concerns all of them.
+  CREATE TABLE vehicles (
+    vin TEXT PRIMARY KEY,
+    place INTEGER NOT NULL,
+    seen_at INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    text TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX vehicles_seen ON vehicles (seen_at);
 
   -- For people who look into the file.
   CREATE VIEW waiting AS
@@ -71,37 +98,7 @@ export const migrations: readonly string[] = [
     FROM messages m
     WHERE NOT EXISTS (SELECT 1 FROM pending p WHERE p.place = m.place)
       AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.place = m.place);
-  `,
-  // A new table would make the first page of a migrated file differ from that of a new file (see damage.ts).
-  `
-  ALTER TABLE holes ADD COLUMN to_ms INTEGER;
-  ALTER TABLE holes ADD COLUMN vin TEXT;
-  ALTER TABLE holes ADD COLUMN missed INTEGER NOT NULL DEFAULT 0;
-  -- How long the machine had been running at alive_at. No change of the clock affects it.
-  ALTER TABLE state ADD COLUMN uptime_ms INTEGER;
-  `,
-  // SQLite keeps the roots of tables in the first pages of a file that can be vacuumed, so the first page stays the same as
-  // in a new file.
-  `
-  -- What a message changed in the state of its vehicle, for its replay.
-  ALTER TABLE pending ADD COLUMN changed TEXT;
-  ALTER TABLE dead ADD COLUMN changed TEXT;
-  -- Everything settled up to vehicles_seq is in the table of vehicles, and nothing after vehicles_up_to is settled.
-  ALTER TABLE state ADD COLUMN vehicles_seq INTEGER;
-  ALTER TABLE state ADD COLUMN vehicles_up_to INTEGER;
-  -- Whether that has to stay so: the receiver keeps states of vehicles.
-  ALTER TABLE state ADD COLUMN vehicles_held INTEGER NOT NULL DEFAULT 0;
-  -- The newest state of each vehicle. VIN '': what concerns all of them.
-  CREATE TABLE vehicles (
-    vin TEXT PRIMARY KEY,
-    place INTEGER NOT NULL,
-    seen_at INTEGER NOT NULL,
-    crc INTEGER NOT NULL,
-    text TEXT NOT NULL
-  ) STRICT, WITHOUT ROWID;
-  CREATE INDEX vehicles_seen ON vehicles (seen_at);
-  `,
-]
+`
 
 /** The columns of each table, as rows are copied from one file to another. */
 export const columnsOf = {
@@ -112,34 +109,30 @@ export const columnsOf = {
   holes: 'reason, from_ms, to_ms, vin, missed',
 } as const
 
-/** The version of the newest schema. */
-export const schemaVersion: number = migrations.length
-
-/**
- * Brings a file to the newest schema in one transaction. Throws `inbox_unsupported` for a file that is not an inbox, or that
- * a newer fleethook wrote. Returns the version that it found: 0 for a new file.
- */
-export function migrate(db: DatabaseSync, path: string, steps: readonly string[] = migrations): number {
+/** Creates the tables of a new file. Throws `inbox_unsupported` for a file that is not an inbox, or that has another schema. */
+export function prepareSchema(db: DatabaseSync, path: string): void {
   // This takes the lock, which the process holds until it closes the file.
-  return inTransaction(db, () => {
-    const from = Number(valueOf(db, 'PRAGMA user_version'))
-    const owner = Number(valueOf(db, 'PRAGMA application_id'))
-    const tables = Number(valueOf(db, 'SELECT count(*) FROM sqlite_schema'))
-    if (owner !== applicationId && (owner !== 0 || from !== 0 || tables !== 0)) {
+  inTransaction(db, () => {
+    const version = Number(valueOf(db, 'PRAGMA user_version'))
+    const isOurs = valueOf(db, 'PRAGMA application_id') === applicationId
+    if (isOurs && version === schemaVersion) return
+    if (isOurs) {
+      throw new FleethookError(
+        'inbox_unsupported',
+        `The inbox ${path} has version ${version} of the schema, and this fleethook knows version ${schemaVersion}.`,
+        { hint: 'Run the fleethook that wrote this file, or give the inbox another path.' },
+      )
+    }
+    if (
+      version !== 0 ||
+      valueOf(db, 'PRAGMA application_id') !== 0 ||
+      valueOf(db, 'SELECT count(*) FROM sqlite_schema') !== 0
+    ) {
       throw new FleethookError('inbox_unsupported', `The file ${path} is a database of another program.`, {
         hint: 'Give the inbox its own path.',
       })
     }
-    if (from > steps.length) {
-      throw new FleethookError(
-        'inbox_unsupported',
-        `The inbox ${path} has version ${from} of the schema, and this fleethook knows versions up to ${steps.length}.`,
-        { hint: 'A newer fleethook wrote this file. Run that version or a later one.' },
-      )
-    }
-    for (const step of steps.slice(from)) db.exec(step)
-    if (from < steps.length) db.exec(`PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${steps.length}`)
-    return from
+    db.exec(`${schema}; PRAGMA application_id = ${applicationId}; PRAGMA user_version = ${schemaVersion}`)
   })
 }
 
@@ -153,7 +146,8 @@ export function inTransaction<Result>(db: DatabaseSync, run: () => Result): Resu
   db.exec('BEGIN IMMEDIATE')
   try {
     const result = run()
-    db.exec('COMMIT')
+    // An error of `exec` has no result code on Deno.
+    db.prepare('COMMIT').run()
     return result
   } catch (error) {
     rollBack(db)
@@ -169,10 +163,10 @@ export function rollBack(db: DatabaseSync): void {
   }
 }
 
-/** Whether a file is an inbox of a version that this fleethook knows. */
+/** Whether a file is an inbox with the schema of this fleethook. */
 export function isInbox(db: DatabaseSync): boolean {
   const isOurs = valueOf(db, 'PRAGMA application_id') === applicationId
-  return isOurs && Number(valueOf(db, 'PRAGMA user_version')) <= migrations.length
+  return isOurs && valueOf(db, 'PRAGMA user_version') === schemaVersion
 }
 
 /**
@@ -230,7 +224,8 @@ const statements = {
   countPending: `
     SELECT count(*) AS messages, sum(bytes) AS bytes, max(place) AS last
     FROM (SELECT place, bytes FROM pending WHERE place > ? ORDER BY place LIMIT ?)`,
-  waiting: 'SELECT place, id, lane, kind, attempts, not_before FROM pending WHERE place > ? ORDER BY place LIMIT ?',
+  waiting:
+    'SELECT place, id, lane, kind, deliveries, attempts, not_before FROM pending WHERE place > ? ORDER BY place LIMIT ?',
   pending: `
     SELECT m.*, p.deliveries, p.replayed, p.changed FROM pending p JOIN messages m USING (place) WHERE p.place = ?`,
   message: `SELECT m.* FROM messages m WHERE m.place = ?`,
@@ -257,6 +252,10 @@ const statements = {
     DELETE FROM vehicles WHERE vin IN (SELECT vin FROM vehicles WHERE seen_at < ? AND vin <> '' LIMIT ?)`,
   vehicle: 'SELECT * FROM vehicles WHERE vin = ?',
   vehicles: 'SELECT * FROM vehicles WHERE vin > ? ORDER BY vin LIMIT ?',
+  // A text begins with the time of its first timer: to parse all texts would take seconds.
+  dueVehicles: `
+    SELECT vin, CAST(substr(text, 8, 13) AS INTEGER) AS due FROM vehicles
+    WHERE vin > ? AND text >= '{"due":' AND text < '{"due"::' ORDER BY vin LIMIT 10000`,
   countVehicles: "SELECT count(*) AS vehicles FROM vehicles INDEXED BY vehicles_seen WHERE vin <> ''",
   // There is no index by lane: keeping one would cost as much as the rest of a message (docs/decisions/0011-observing.md).
   listed: `
@@ -317,10 +316,12 @@ export function listedOf(row: SqlRow): ListedMessage {
   return { message, state: 'dead', reason: { error, attempts, diedAt } }
 }
 
-export function waitingOf({ id, lane, kind, attempts, not_before: notBefore }: SqlRow): Waiting {
+export function waitingOf({ id, lane, kind, deliveries, attempts, not_before: notBefore }: SqlRow): Waiting {
   const waiting = { id: String(id), lane: String(lane), kind: kindOf(kind) }
-  if (attempts === 0 && notBefore === 0) return waiting
-  return { ...waiting, attempts: Number(attempts), notBefore: Number(notBefore) }
+  if (deliveries === 0 && attempts === 0 && notBefore === 0) return waiting
+  const crashes = Number(deliveries) - Number(attempts)
+  const tried = { ...waiting, attempts: Number(attempts), notBefore: Number(notBefore) }
+  return crashes > 0 ? { ...tried, crashes } : tried
 }
 
 /** A state as it is stored. `undefined` when the text is not the one that was stored: then its state begins again. */
@@ -346,6 +347,7 @@ const gapReasons: Readonly<Record<GapReason, true>> = {
   restarted: true,
   stalled: true,
   deadline: true,
+  not_handled: true,
   stream_interrupted: true,
 }
 

@@ -1,0 +1,113 @@
+import type { Clock } from '../../../src/base/clock.ts'
+import { pause } from '../../../src/base/clock.ts'
+import type { Database } from './client.ts'
+
+/** A row of `waiting`. */
+export interface Place {
+  readonly part: number
+  readonly seq: string
+}
+
+/** What is written of a message that will be tried again. */
+export interface Tries {
+  readonly attempts: number
+  readonly notBefore: number
+  readonly deliveries: number
+}
+
+/** The most rows that one statement changes. */
+const atOnce = 2_000
+const pauseMs = 250
+
+/**
+ * Writes what became of messages, in bulk: one statement is in flight, and the next one has all that came meanwhile. What Postgres did not take
+ * is written again.
+ */
+export class Endings {
+  readonly #db: Database
+  readonly #clock: Clock
+  readonly #me: string
+  readonly #failed: (error: unknown) => void
+  readonly #deleted: (places: readonly Place[]) => void
+  readonly #settled = new Map<string, Place>()
+  readonly #tries = new Map<string, Place & Tries>()
+  #writing: Promise<void> | undefined
+  #isClosed = false
+
+  constructor(
+    db: Database,
+    clock: Clock,
+    me: string,
+    on: { readonly failed: (error: unknown) => void; readonly deleted: (places: readonly Place[]) => void },
+  ) {
+    this.#db = db
+    this.#clock = clock
+    this.#me = me
+    this.#failed = on.failed
+    this.#deleted = on.deleted
+  }
+
+  settle(place: Place): void {
+    this.#tries.delete(place.seq)
+    this.#settled.set(place.seq, place)
+    void this.flush()
+  }
+
+  /** Resolves when it is written, or when the inbox is closed. */
+  note({ part, seq }: Place, tries: Tries): Promise<void> {
+    this.#tries.set(seq, { part, seq, ...tries })
+    return this.flush()
+  }
+
+  /** Resolves when all is written that waits now, or when the inbox is closed. */
+  async flush(): Promise<void> {
+    const running = this.#writing
+    if (running !== undefined) await running
+    if (this.#settled.size + this.#tries.size > 0) await (this.#writing ??= this.#write())
+  }
+
+  /** Gives up what cannot be written: its messages are handled again. */
+  close(): void {
+    this.#isClosed = true
+  }
+
+  async #write(): Promise<void> {
+    // The messages that end in this task share the statement.
+    await Promise.resolve()
+    const { schema } = this.#db
+    while (!this.#isClosed && this.#settled.size + this.#tries.size > 0) {
+      const tries = [...this.#tries.values()].slice(0, atOnce)
+      const settled = [...this.#settled.values()].slice(0, atOnce)
+      try {
+        if (tries.length > 0) {
+          // Another process may have the partition by now, and its own counts.
+          await this.#db.run(
+            `UPDATE ${schema}.waiting w SET attempts = g.attempts, not_before = g.not_before, deliveries = g.deliveries
+FROM unnest($1::smallint[], $2::bigint[], $3::int[], $4::bigint[], $5::int[]) g(part, seq, attempts, not_before, deliveries)
+JOIN ${schema}.part p ON p.part = g.part AND p.owner = $6
+WHERE w.part = g.part AND w.seq = g.seq`,
+            [
+              ...[tries.map(({ part }) => part), tries.map(({ seq }) => seq)],
+              ...[tries.map(({ attempts }) => attempts), tries.map(({ notBefore }) => notBefore)],
+              ...[tries.map(({ deliveries }) => deliveries), this.#me],
+            ],
+          )
+          for (const one of tries) if (this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
+        }
+        if (settled.length > 0) {
+          await this.#db.run(
+            `DELETE FROM ${schema}.waiting w USING unnest($1::smallint[], $2::bigint[]) g(part, seq)
+WHERE w.part = g.part AND w.seq = g.seq`,
+            [settled.map(({ part }) => part), settled.map(({ seq }) => seq)],
+          )
+          for (const { seq } of settled) this.#settled.delete(seq)
+          this.#deleted(settled)
+        }
+      } catch (error) {
+        this.#failed(error)
+        await pause(this.#clock, pauseMs)
+      }
+    }
+    this.#writing = undefined
+  }
+}

@@ -1,0 +1,177 @@
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { Delivery } from '../../../src/inbox/observer.ts'
+import { type Database, databaseError } from './client.ts'
+import type { Place } from './endings.ts'
+
+interface Single {
+  readonly delivery: Delivery
+}
+interface Several {
+  readonly deliveries: readonly Delivery[]
+}
+type Handled<What, Context, Transaction> = (what: What, context: Context, transaction: Transaction) => unknown
+
+/** Makes handlers whose writes happen exactly once: the result of `inbox.exactlyOnce`. */
+export interface ExactlyOnce<Transaction> {
+  /** For `receiver.on` and `receiver.when`. The name belongs to the marks: it must stay the same, and be the only one. */
+  <What, Context extends Single>(
+    name: string,
+    handler: Handled<What, Context, Transaction>,
+  ): (what: What, context: Context) => Promise<void>
+  /** For `receiver.batch`. The handler gets the messages that it has not handled yet. */
+  batch<What, Context extends Several>(
+    name: string,
+    handler: Handled<readonly What[], Context, Transaction>,
+  ): (what: readonly What[], context: Context) => Promise<void>
+}
+
+/** Calls `work` in a transaction, commits when it resolves, and rolls back and rejects when it rejects or the commit fails. */
+export type RunTransaction<Transaction> = (work: (transaction: Transaction) => Promise<void>) => Promise<unknown>
+
+/** Runs a statement in a transaction. Resolves to its rows. */
+export type RunStatement<Transaction> = (transaction: Transaction, sql: string) => Promise<readonly unknown[]>
+
+/** The inbox of the receiver, once it is attached. */
+export interface Marks {
+  readonly db: Database
+  placeOf(id: string): Place | undefined
+}
+
+/** Names of handlers as they are written into statements. */
+const nameRule = /^[\w.:-]{1,100}$/
+
+export function exactlyOnceIn<Transaction>(
+  marks: () => Marks,
+  names: Set<string>,
+  transaction: RunTransaction<Transaction>,
+  run: RunStatement<Transaction>,
+): ExactlyOnce<Transaction> {
+  /** Handles the deliveries that have no mark yet. `handle` gets their numbers. */
+  async function once(
+    name: string,
+    deliveries: readonly Delivery[],
+    handle: (transaction: Transaction, which: readonly number[]) => unknown,
+  ): Promise<void> {
+    const { db, placeOf } = marks()
+    const places = deliveries.map(({ id }) => placeOf(id) ?? handedOver())
+    let isHandled = false
+    let marked: readonly Place[] = []
+    try {
+      await transaction(async (tx) => {
+        isHandled = false
+        const found = new Set((await run(tx, markSql(db.schema, name, places))).map(seqIn))
+        marked = places.filter(({ seq }) => found.has(seq))
+        if (marked.length > 0)
+          await handle(
+            tx,
+            places.flatMap(({ seq }, at) => (found.has(seq) ? [at] : [])),
+          )
+        isHandled = true
+      })
+    } catch (error) {
+      // The answer to the commit can be lost. Its marks tell whether it happened.
+      if (!isHandled || marked.length === 0 || !(await areThere(db, name, marked).catch(() => false))) throw error
+      return
+    }
+    // A commit of a transaction in which a statement failed is a rollback, and no error.
+    if (marked.length > 0 && !(await areThere(db, name, marked)))
+      throw new FleethookError('inbox_unavailable', `The transaction of the handler ${name} was not committed.`, {
+        hint: 'A statement in it failed, and the handler went on. Let the error pass, or use a savepoint.',
+      })
+  }
+
+  function take(name: string): void {
+    if (typeof name !== 'string' || !nameRule.test(name))
+      throw new FleethookError(
+        'handler_invalid',
+        'The name of a handler must have 1 to 100 letters, digits and . : _ -',
+      )
+    if (names.has(name))
+      throw new FleethookError('handler_invalid', `Two handlers of exactlyOnce have the name ${name}.`, {
+        hint: 'Give each its own: the name says which handlers of a message are done.',
+      })
+    names.add(name)
+  }
+
+  return Object.assign(
+    <What, Context extends Single>(name: string, handler: Handled<What, Context, Transaction>) => {
+      take(name)
+      return (what: What, context: Context) => once(name, [context.delivery], (tx) => handler(what, context, tx))
+    },
+    {
+      batch<What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) {
+        take(name)
+        return (what: readonly What[], context: Context) =>
+          once(name, context.deliveries, (tx, which) =>
+            handler(
+              what.filter((_, at) => which.includes(at)),
+              context,
+              tx,
+            ),
+          )
+      },
+    },
+  )
+}
+
+/** Without parameters, so that every library takes it. A row without this mark is locked until the transaction ends. */
+function markSql(schema: string, name: string, places: readonly Place[]): string {
+  return `UPDATE ${schema}.waiting SET done = done || '${name}'::text WHERE ${at(places)} AND NOT done @> ARRAY['${name}'] RETURNING seq::text AS seq`
+}
+
+/** Numbers only, so nothing has to be escaped. */
+const at = (places: readonly Place[]): string =>
+  `(part, seq) IN (${places.map(({ part, seq }) => `(${part}, ${BigInt(seq)})`).join(', ')})`
+
+/** Whether no row is there without its mark. A row that is gone was settled, by a process that found the mark. */
+async function areThere(db: Database, name: string, places: readonly Place[]): Promise<boolean> {
+  const rows = await db
+    .run(`SELECT seq FROM ${db.schema}.waiting WHERE ${at(places)} AND NOT done @> ARRAY['${name}'] LIMIT 1`)
+    .catch((error: unknown) => {
+      throw databaseError(error)
+    })
+  return rows.length === 0
+}
+
+const seqIn = (row: unknown): string =>
+  typeof row === 'object' && row !== null ? String(Reflect.get(row, 'seq')) : String(row)
+
+function handedOver(): never {
+  throw new FleethookError('handed_over', 'Another process has the message, or it came by another inbox.', {
+    hint: 'Give createReceiver the postgresInbox whose exactlyOnce made the handler.',
+  })
+}
+
+/** Runs a statement in the transactions of pg, PGlite, postgres.js, Drizzle, Kysely and Prisma, which differ in the name of the method. */
+export async function runIn(transaction: unknown, sql: string): Promise<readonly unknown[]> {
+  const call = (name: string, ...values: readonly unknown[]): Promise<unknown> | undefined => {
+    const method: unknown =
+      typeof transaction === 'object' || typeof transaction === 'function'
+        ? Reflect.get(Object(transaction), name)
+        : undefined
+    return typeof method === 'function' ? Promise.resolve(Reflect.apply(method, transaction, values)) : undefined
+  }
+  const result: unknown = await (call('$queryRawUnsafe', sql) ??
+    call('unsafe', sql) ??
+    call('executeQuery', compiled(sql)) ??
+    call('execute', sql) ??
+    call('query', sql) ??
+    unknownTransaction())
+  if (Array.isArray(result)) return result
+  const rows: unknown = typeof result === 'object' && result !== null ? Reflect.get(result, 'rows') : undefined
+  return Array.isArray(rows) ? rows : unknownTransaction()
+}
+
+/** A statement as Kysely takes it. */
+const compiled = (sql: string): object => ({
+  sql,
+  parameters: [],
+  query: { kind: 'RawNode', sqlFragments: [sql], parameters: [] },
+  queryId: { queryId: 'fleethook' },
+})
+
+function unknownTransaction(): never {
+  throw new FleethookError('option_invalid', 'exactlyOnce does not know how to run a statement in this transaction.', {
+    hint: 'Say how: inbox.exactlyOnce(transaction, { run: async (tx, sql) => (await tx.query(sql)).rows }).',
+  })
+}

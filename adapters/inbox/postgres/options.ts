@@ -1,0 +1,66 @@
+import {
+  aFunction,
+  checkOptions,
+  milliseconds,
+  oneOf,
+  required,
+  type Rule,
+  trueOrFalse,
+  withMethods,
+  wholeNumber,
+} from '../../../src/base/options.ts'
+import type { Role } from '../two-halves.ts'
+import type { PostgresClient } from './client.ts'
+
+/** What {@link postgresInbox} takes. Only `db` is required. */
+export interface PostgresInboxOptions {
+  /** A pool of its own, of about 3 connections: `new pg.Pool({ connectionString, max: 3 })`. */
+  readonly db: PostgresClient
+  /** `'receive'`: only accepts messages. `'handle'`: only runs handlers. Default `'both'`. */
+  readonly role?: Role
+  /** The schema of the tables. Two receivers in one database need two. Default `'fleethook'`. */
+  readonly schema?: string
+  /** How long Postgres may take to commit a message, in milliseconds. Then it is refused (503). Default 10,000. */
+  readonly confirmMs?: number
+  /** After this time without a sign of life, other processes take over the vehicles of this one, in milliseconds. Default 10,000. */
+  readonly leaseMs?: number
+  /** The longest pause between two looks for new messages, in milliseconds. Default 250. */
+  readonly idleMs?: number
+  /** How long handled messages are kept for replays, in milliseconds. Default a day. Dead letters are kept for 30 days. */
+  readonly keepForMs?: number
+  /** `true` accepts a server that can lose what it committed: `fsync` or `synchronous_commit` is off. Default `false`. */
+  readonly allowWeak?: boolean
+}
+
+/** Options with every default filled in. */
+export type PostgresSettings = Required<PostgresInboxOptions>
+
+export const schemaName: Rule = {
+  must: 'must be a name of at most 50 small letters, digits and underscores that begins with a letter',
+  accepts: (value) => typeof value === 'string' && /^[a-z][\d_a-z]{0,49}$/.test(value),
+}
+
+/** Checks the options and fills in the defaults. Throws `option_invalid`. */
+export function readPostgresOptions(options: PostgresInboxOptions): PostgresSettings {
+  checkOptions<PostgresInboxOptions>('postgresInbox', options, {
+    db: required(
+      { ...withMethods('query'), isSecret: true },
+      'For instance db: new pg.Pool({ connectionString, max: 3 }).',
+    ),
+    role: oneOf('both', 'receive', 'handle'),
+    schema: schemaName,
+    confirmMs: milliseconds(100),
+    leaseMs: milliseconds(1_000),
+    idleMs: wholeNumber(1, 60_000),
+    keepForMs: milliseconds(0),
+    allowWeak: trueOrFalse,
+  })
+  const { db, role = 'both', schema = 'fleethook', confirmMs = 10_000, leaseMs = 10_000, allowWeak = false } = options
+  const { idleMs = 250, keepForMs = 86_400_000 } = options
+  return { db, role, schema, confirmMs, leaseMs, idleMs, keepForMs, allowWeak }
+}
+
+export const transactionFunction: Rule = {
+  ...aFunction,
+  must: 'must be a function that runs work in a transaction, for instance (work) => db.transaction(work)',
+}

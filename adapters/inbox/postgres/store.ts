@@ -1,0 +1,228 @@
+import { createMessages, msOf } from '../../../src/backend/replay.ts'
+import type { Clock } from '../../../src/base/clock.ts'
+import type { MessageRecord, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type {
+  DeadLetter,
+  DeadLetterReason,
+  InboxMessage,
+  ListedMessage,
+  Listing,
+  Selection,
+} from '../../../src/inbox/inbox.ts'
+import { laneOf, type Receipts } from '../../../src/inbox/receipts.ts'
+import { letterOf, messageOf } from '../../../src/inbox/stored-row.ts'
+import { type DeadLetterStore, paced } from '../two-halves.ts'
+import type { Database, Row } from './client.ts'
+import type { Place } from './endings.ts'
+import { partitionOf } from './schema.ts'
+
+/** How long a dead letter is kept, in milliseconds. */
+const deadMs = 30 * 86_400_000
+/** The rows that one statement deletes, so that none of them takes long. */
+const tidyRows = 1_000
+const pageSize = 500
+
+const isId = (text: string): boolean => /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/.test(text)
+
+/** Messages that wait for no handler in particular: handled ones, and dead letters. Any process may ask for them. */
+export class Store implements DeadLetterStore {
+  readonly #db: Database
+  readonly #clock: Clock
+  readonly #keepForMs: number
+
+  constructor(db: Database, clock: Clock, keepForMs: number) {
+    this.#db = db
+    this.#clock = clock
+    this.#keepForMs = keepForMs
+  }
+
+  /** Makes a message of this process a dead letter. */
+  async bury({ part, seq }: Place, me: string, { error, attempts, diedAt, changed }: DeadLetterReason): Promise<void> {
+    const { schema } = this.#db
+    await this.#db.run(
+      `WITH gone AS (DELETE FROM ${schema}.waiting WHERE part = $1 AND seq = $2
+  AND EXISTS (SELECT FROM ${schema}.part p WHERE p.part = $1 AND p.owner = $3) RETURNING id)
+INSERT INTO ${schema}.dead SELECT id, $4, $5, $6, $7 FROM gone ON CONFLICT (id) DO UPDATE
+SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed`,
+      [part, seq, me, error.replaceAll('\0', '\uFFFD'), attempts, diedAt, changed ?? null],
+    )
+  }
+
+  async deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
+    const { sql, values } = selected(which, 'ASC')
+    const { schema } = this.#db
+    const rows = await this.#db.run(
+      `SELECT m.*, d.error, d.attempts, d.died_at, d.changed FROM ${schema}.dead d JOIN ${schema}.message m ON m.id = d.id ${sql}`,
+      values,
+    )
+    return rows.map(letterOf)
+  }
+
+  async findDeadLetter(id: string): Promise<DeadLetter | undefined> {
+    if (!isId(id)) return undefined
+    const { schema } = this.#db
+    const [row] = await this.#db.run(
+      `SELECT m.*, d.error, d.attempts, d.died_at, d.changed FROM ${schema}.dead d JOIN ${schema}.message m ON m.id = d.id WHERE d.id = $1`,
+      [id],
+    )
+    return row && letterOf(row)
+  }
+
+  async replay(ids: readonly string[]): Promise<number> {
+    const { schema } = this.#db
+    let count = 0
+    await paced(this.#clock, ids.filter(isId), async (some) => {
+      const lanes = await this.#db.run(`SELECT id, lane FROM ${schema}.message WHERE id = ANY ($1::uuid[])`, [some])
+      const rows = await this.#db.run(
+        `WITH gone AS (DELETE FROM ${schema}.dead WHERE id = ANY ($2::uuid[]) RETURNING id, changed)
+INSERT INTO ${schema}.waiting (part, id, replayed, changed)
+  SELECT n.part, n.id, true, gone.changed FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN gone USING (id) ORDER BY n.id
+  RETURNING id`,
+        [lanes.map(partOf), lanes.map(({ id }) => id)],
+      )
+      count += rows.length
+    })
+    return count
+  }
+
+  async discard(ids: readonly string[]): Promise<number> {
+    const rows = await this.#db.run(`DELETE FROM ${this.#db.schema}.dead WHERE id = ANY ($1::uuid[]) RETURNING id`, [
+      ids.filter(isId),
+    ])
+    return rows.length
+  }
+
+  /** Handled messages. */
+  async settled(which: Selection): Promise<readonly InboxMessage[]> {
+    const { sql, values } = selected(which, 'ASC', this.#isSettled)
+    const rows = await this.#db.run(`SELECT m.* FROM ${this.#db.schema}.message m ${sql}`, values)
+    return rows.map(messageOf)
+  }
+
+  /** All messages, newest first. */
+  messages(which: Listing): Promise<readonly ListedMessage[]> {
+    return this.#listed(selected(which, 'DESC'))
+  }
+
+  async #listed({ sql, values }: Conditions): Promise<readonly ListedMessage[]> {
+    const { schema } = this.#db
+    const rows = await this.#db.run(
+      `SELECT m.*, d.error, d.attempts, d.died_at, d.changed, (NOT (${this.#isSettled}))::text AS open
+FROM ${schema}.message m LEFT JOIN ${schema}.dead d ON d.id = m.id ${sql}`,
+      values,
+    )
+    return rows.map(listed)
+  }
+
+  /** What `receiver.messages` does. */
+  listing(reread: Receipts['reread']): Messages {
+    return {
+      list: createMessages({ messages: (which) => this.messages(which) }, reread).list,
+      // Several receivers make ids, so the one before the next `seq` can be of another.
+      get: async (id): Promise<MessageRecord | undefined> => {
+        if (!isId(id)) return undefined
+        const [found] = await this.#listed({ sql: 'WHERE m.id = $1::uuid', values: [id] })
+        return createMessages({ messages: async () => (found === undefined ? [] : [found]) }, reread).get(id)
+      },
+    }
+  }
+
+  /** Handles handled messages again, in order per vehicle. Resolves to their number. */
+  async replayHandled({ from, to, vin, topic, dryRun }: ReplaySelection, reread: Receipts['reread']): Promise<number> {
+    const [fromMs, toMs] = [msOf('from', from), msOf('to', to)]
+    const lane = vin === undefined ? {} : { lane: laneOf(vin) }
+    const ids: string[] = []
+    const parts = new Map<string, number>()
+    for (let after: string | undefined; ;) {
+      const page = await this.settled({
+        limit: pageSize,
+        fromMs,
+        toMs,
+        ...lane,
+        ...(after === undefined ? {} : { after }),
+      })
+      for (const message of page) {
+        if (message.kind !== 'wire' || (topic !== undefined && reread(message).topic !== topic)) continue
+        ids.push(message.id)
+        parts.set(message.id, partitionOf(message.lane))
+      }
+      after = page.at(-1)?.id
+      if (page.length < pageSize) break
+    }
+    if (dryRun === true) return ids.length
+    let count = 0
+    const { schema } = this.#db
+    await paced(this.#clock, ids, async (some) => {
+      const rows = await this.#db.run(
+        `INSERT INTO ${schema}.waiting (part, id, replayed)
+  SELECT n.part, m.id, true FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN ${schema}.message m ON m.id = n.id
+  WHERE ${this.#isSettled} ORDER BY m.id RETURNING id`,
+        [some.map((id) => parts.get(id)), some],
+      )
+      count += rows.length
+    })
+    return count
+  }
+
+  /** Deletes what is no longer kept. Several processes may do it at once. */
+  async tidy(): Promise<void> {
+    const { schema } = this.#db
+    const now = this.#clock.now()
+    await this.#db.run(
+      `DELETE FROM ${schema}.dead WHERE id IN (SELECT id FROM ${schema}.dead WHERE died_at < $1 LIMIT ${tidyRows} FOR UPDATE SKIP LOCKED)`,
+      [now - deadMs],
+    )
+    for (;;) {
+      const rows = await this.#db.run(
+        `DELETE FROM ${schema}.message WHERE id IN (SELECT m.id FROM ${schema}.message m
+  WHERE m.id < $1::uuid AND ${this.#isSettled} ORDER BY m.id LIMIT ${tidyRows} FOR UPDATE SKIP LOCKED) RETURNING id`,
+        [firstIdAt(now - this.#keepForMs)],
+      )
+      if (rows.length < tidyRows) return
+    }
+  }
+
+  get #isSettled(): string {
+    const { schema } = this.#db
+    return `NOT EXISTS (SELECT FROM ${schema}.waiting w WHERE w.id = m.id) AND NOT EXISTS (SELECT FROM ${schema}.dead x WHERE x.id = m.id)`
+  }
+}
+
+const partOf = ({ lane }: Row): number => partitionOf(String(lane))
+
+/** The smallest id of a message that came at this time. */
+function firstIdAt(ms: number): string {
+  const time = Math.max(0, ms).toString(16).padStart(12, '0')
+  return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`
+}
+
+function listed(row: Row): ListedMessage {
+  const message = messageOf(row)
+  if (typeof row['error'] === 'string') return { message, state: 'dead', reason: letterOf(row) }
+  return { message, state: row['open'] === 'true' ? 'waiting' : 'settled' }
+}
+
+interface Conditions {
+  readonly sql: string
+  readonly values: readonly unknown[]
+}
+
+function selected(
+  { lane, fromMs, toMs, limit, after, before }: Selection & Listing,
+  order: 'ASC' | 'DESC',
+  also = 'true',
+): Conditions {
+  const values: unknown[] = []
+  const conditions = [also]
+  const add = (condition: string, value: unknown): void => {
+    if (value === undefined) return
+    values.push(value)
+    conditions.push(condition.replace('?', `$${values.length}`))
+  }
+  add('m.lane = ?', lane)
+  add('m.received_at >= ?', fromMs)
+  add('m.received_at < ?', toMs)
+  add('m.id > ?::uuid', after)
+  add('m.id < ?::uuid', before)
+  return { sql: `WHERE ${conditions.join(' AND ')} ORDER BY m.id ${order} LIMIT ${Math.trunc(limit)}`, values }
+}

@@ -1,0 +1,115 @@
+import { randomUUID } from 'node:crypto'
+import type { BackendParts } from '../../../src/backend/backend.ts'
+import type { RelayBackend } from '../../../src/backend/relay.ts'
+import type { Clock } from '../../../src/base/clock.ts'
+import { guardedLog } from '../../../src/base/log.ts'
+import type { OpenOptions } from '../../../src/hosting/drainable.ts'
+import type { Refusal } from '../../../src/http/answers.ts'
+import type { DeadLetters, Messages, ReplaySelection } from '../../../src/inbox/dead-letters.ts'
+import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
+import type { InboxStats } from '../../../src/inbox/stats.ts'
+import { deadLettersOf, type SharedInbox, type SharedSystem } from '../two-halves.ts'
+import { Database } from './client.ts'
+import type { Marks } from './exactly-once.ts'
+import { Life } from './life.ts'
+import type { PostgresSettings } from './options.ts'
+import { Reader } from './reader.ts'
+import { checkServer, type Found } from './schema.ts'
+import { Store } from './store.ts'
+import { Writer } from './writer.ts'
+
+/** A Postgres that several processes share. */
+export class PostgresSystem implements SharedSystem {
+  readonly durability = 'database'
+  readonly deadLetters: DeadLetters
+  readonly messages: Messages
+  readonly db: Database
+  readonly #settings: PostgresSettings
+  readonly #parts: BackendParts
+  readonly #me: string = randomUUID()
+  readonly #store: Store
+  readonly #writer: Writer
+  #found: Found | undefined
+  #life: Life | undefined
+  /** The half behind, once it is open. */
+  reader: Reader | undefined
+
+  constructor(settings: PostgresSettings, parts: BackendParts) {
+    const { clock } = parts.settings
+    this.#settings = settings
+    this.#parts = parts
+    this.db = new Database(settings.db, settings.schema, clock)
+    this.#store = new Store(this.db, clock, settings.keepForMs)
+    this.#writer = new Writer(this.db, clock, settings.confirmMs, () => this.reader?.lookNow())
+    this.deadLetters = deadLettersOf(this.#store, parts.receipts.reread)
+    this.messages = this.#store.listing(parts.receipts.reread)
+  }
+
+  async connect(front: RelayBackend | undefined): Promise<void> {
+    this.#found = await checkServer(this.db, this.#settings.allowWeak)
+    const { clock, log } = this.#parts.settings
+    if (front === undefined) return
+    this.#life ??= new Life({
+      ...{ db: this.db, clock, log: guardedLog(log), me: this.#me },
+      openGaps: () => front.openGaps(),
+      onGap: (gap) => front.noteGap(gap),
+      onSigned: () => front.reportGaps(),
+    })
+  }
+
+  get clock(): Clock {
+    return this.#parts.settings.clock
+  }
+
+  /** What `exactlyOnce` needs. */
+  get marks(): Marks {
+    return { db: this.db, placeOf: (id) => this.reader?.placeOf(id) }
+  }
+
+  async put(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
+    await this.#writer.put(messages)
+    return undefined
+  }
+
+  inbox(inbox: InboxSettings): SharedInbox {
+    this.reader = new Reader({
+      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, me: this.#me },
+      put: (messages) => this.#writer.put(messages),
+    })
+    return this.reader
+  }
+
+  opened({ listeningWasKept = false }: OpenOptions): void {
+    this.#life?.start(listeningWasKept)
+  }
+
+  refusing(): undefined {}
+
+  replay(which: ReplaySelection): Promise<number> {
+    return this.#store.replayHandled(which, this.#parts.receipts.reread)
+  }
+
+  facts(): readonly string[] {
+    if (this.#settings.role === 'handle' || this.#found === undefined) return []
+    const { weakness, isReplicated } = this.#found
+    if (weakness !== undefined)
+      return [
+        `In this Postgres ${weakness}, and \`allowWeak\` accepts that: a crash of it can lose acknowledged messages.`,
+      ]
+    return [
+      isReplicated
+        ? 'A 2xx means that Postgres and a synchronous standby have the message on disk.'
+        : 'A 2xx means that Postgres has the message on disk. A failover to an asynchronous replica can lose the newest ones.',
+    ]
+  }
+
+  figures(): InboxStats {
+    const oldestWaitingMs = this.reader?.oldestMs()
+    return oldestWaitingMs === undefined ? {} : { oldestWaitingMs }
+  }
+
+  async close(listenedUntilMs: number): Promise<void> {
+    await this.#writer.close()
+    await this.#life?.close(listenedUntilMs)
+  }
+}

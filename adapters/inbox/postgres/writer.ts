@@ -1,0 +1,163 @@
+import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
+import { FleethookError } from '../../../src/base/errors.ts'
+import type { InboxMessage } from '../../../src/inbox/inbox.ts'
+import { type Database, databaseError, isAboutData, isFinal } from './client.ts'
+import { partitionOf } from './schema.ts'
+
+/** The messages of one `put`: all are kept, or none. */
+interface Entry {
+  readonly messages: readonly InboxMessage[]
+  readonly bytes: number
+  readonly deadlineMs: number
+  readonly resolve: () => void
+  readonly reject: (error: unknown) => void
+  /** Its statement failed because of a value, maybe one of its own. */
+  isAlone: boolean
+}
+
+/** The most that one statement writes, unless a single body has more. */
+const mostMessages = 500
+const mostBytes = 1_048_576
+/** The most bytes that wait for a commit. The process must not run out of memory while Postgres cannot be reached. */
+const mostWaiting = 128 * 1_048_576
+/** How long one try may take, and the pause after an error, in milliseconds. */
+const tryMs = 4_000
+const pauseMs = 100
+
+/**
+ * Inserts messages. One statement is in flight, and those that come meanwhile share the next one, in order. A statement that failed may have
+ * been committed, so the same messages are sent again: their ids make that harmless.
+ */
+export class Writer {
+  readonly #db: Database
+  readonly #clock: Clock
+  readonly #confirmMs: number
+  readonly #sql: string
+  readonly #committed: () => void
+  #waiting: Entry[] = []
+  #bytes = 0
+  #writing: Promise<void> | undefined
+  #isClosed = false
+
+  /** `committed` is called after each commit. */
+  constructor(db: Database, clock: Clock, confirmMs: number, committed: () => void) {
+    this.#db = db
+    this.#clock = clock
+    this.#confirmMs = confirmMs
+    this.#committed = committed
+    this.#sql = `WITH added AS (INSERT INTO ${db.schema}.message (id, lane, received_at, door, kind, bytes, text)
+  SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::text[])
+  ON CONFLICT (id) DO NOTHING RETURNING id)
+INSERT INTO ${db.schema}.waiting (part, id)
+  SELECT n.part, n.id FROM unnest($8::smallint[], $1::uuid[]) WITH ORDINALITY n(part, id, place)
+  JOIN added USING (id) ORDER BY n.place`
+  }
+
+  /** Resolves when the messages are committed. Rejects with a FleethookError; Postgres may have them even then. */
+  put(messages: readonly InboxMessage[]): Promise<void> {
+    if (this.#isClosed) return Promise.reject(new FleethookError('inbox_unavailable', 'The inbox was closed.'))
+    const bytes = messages.reduce((sum, message) => sum + message.bytes, 0)
+    if (this.#bytes + bytes > mostWaiting)
+      return Promise.reject(
+        new FleethookError('inbox_full', `Messages of ${mostWaiting} bytes wait for Postgres, and no more fit.`, {
+          hint: 'Postgres does not answer or is too slow.',
+        }),
+      )
+    this.#bytes += bytes
+    const deadlineMs = elapsedMs(this.#clock) + this.#confirmMs
+    const put = new Promise<void>((resolve, reject) => {
+      this.#waiting.push({ messages, bytes, deadlineMs, resolve, reject, isAlone: false })
+    })
+    const over = (): void => {
+      this.#bytes -= bytes
+    }
+    put.then(over, over)
+    this.#writing ??= this.#writeAll()
+    return put
+  }
+
+  /** Writes what waits, and takes no more. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await this.#writing
+  }
+
+  async #writeAll(): Promise<void> {
+    // The requests of this task share the first statement.
+    await Promise.resolve()
+    while (this.#waiting.length > 0) await this.#write(this.#next())
+    this.#writing = undefined
+  }
+
+  #next(): readonly Entry[] {
+    let messages = 0
+    let bytes = 0
+    let count = 0
+    for (const entry of this.#waiting) {
+      messages += entry.messages.length
+      bytes += entry.bytes
+      if (count > 0 && (messages > mostMessages || bytes > mostBytes || entry.isAlone)) break
+      count += 1
+      if (entry.isAlone) break
+    }
+    return this.#waiting.slice(0, count)
+  }
+
+  async #write(entries: readonly Entry[]): Promise<void> {
+    const messages = entries.flatMap((entry) => entry.messages)
+    const { unreplicated } = this.#db
+    try {
+      const leftMs = Math.max(...entries.map(({ deadlineMs }) => deadlineMs)) - elapsedMs(this.#clock)
+      await this.#db.run(this.#sql, valuesOf(messages), Math.min(tryMs, Math.max(1, leftMs)))
+    } catch (error) {
+      await this.#failed(entries, error)
+      return
+    }
+    this.#waiting = this.#waiting.slice(entries.length)
+    if (this.#db.unreplicated === unreplicated) for (const { resolve } of entries) resolve()
+    else refuse(entries, unreplicatedError())
+    this.#committed()
+  }
+
+  async #failed(entries: readonly Entry[], error: unknown): Promise<void> {
+    if (isAboutData(error)) {
+      // Only the body with that value is refused.
+      if (entries.length === 1) {
+        this.#waiting = this.#waiting.slice(1)
+        refuse(entries, databaseError(error))
+      } else for (const entry of entries) entry.isAlone = true
+      return
+    }
+    const nowMs = elapsedMs(this.#clock)
+    const isOver = (entry: Entry): boolean => isFinal(error) || entry.deadlineMs <= nowMs
+    const over = this.#waiting.filter(isOver)
+    this.#waiting = this.#waiting.filter((entry) => !isOver(entry))
+    refuse(over, databaseError(error))
+    if (this.#waiting.length > 0) await pause(this.#clock, pauseMs)
+  }
+}
+
+function refuse(entries: readonly Entry[], error: FleethookError): void {
+  for (const { reject } of entries) reject(error)
+}
+
+/** Text of Postgres cannot hold a NUL. JSON text has none, but a VIN that was read from it can. */
+const storable = (text: string): string => text.replaceAll('\0', '\uFFFD')
+
+function valuesOf(messages: readonly InboxMessage[]): readonly unknown[] {
+  return [
+    messages.map(({ id }) => id),
+    messages.map(({ lane }) => storable(lane)),
+    messages.map(({ receivedAt }) => receivedAt),
+    messages.map(({ door }) => door),
+    messages.map(({ kind }) => kind),
+    messages.map(({ bytes }) => bytes),
+    messages.map(({ text }) => storable(text)),
+    messages.map(({ lane }) => partitionOf(storable(lane))),
+  ]
+}
+
+const unreplicatedError = (): FleethookError =>
+  new FleethookError('inbox_unavailable', 'Postgres no longer waits for its synchronous standby.', {
+    hint: 'The primary alone has the message, so it is refused. Look at the standby.',
+  })

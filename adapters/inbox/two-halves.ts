@@ -1,0 +1,332 @@
+import { createDeadLetterReader } from '../../src/backend/replay.ts'
+import { type Backend, type BackendParts, type BackendState, statsOf } from '../../src/backend/backend.ts'
+import { LocalBackend } from '../../src/backend/local.ts'
+import { RelayBackend } from '../../src/backend/relay.ts'
+import { watchForStalls } from '../../src/backend/gaps.ts'
+import type { Clock } from '../../src/base/clock.ts'
+import { FleethookError } from '../../src/base/errors.ts'
+import { guardedLog } from '../../src/base/log.ts'
+import type { Lifecycle } from '../../src/core/lifecycle.ts'
+import type { RequestScope } from '../../src/core/entry.ts'
+import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../../src/hosting/drainable.ts'
+import type { Refusal } from '../../src/http/answers.ts'
+import type { DeadLetters, Messages, MessageSelection, ReplaySelection } from '../../src/inbox/dead-letters.ts'
+import type { DeadLetter, Inbox, InboxGap, InboxMessage, InboxSettings, Selection } from '../../src/inbox/inbox.ts'
+import type { Observer } from '../../src/inbox/observer.ts'
+import { vinOf } from '../../src/inbox/receipts.ts'
+import type { InboxStats, Stats } from '../../src/inbox/stats.ts'
+
+/** What a process does: `'receive'` only accepts messages, `'handle'` only runs handlers. */
+export type Role = 'both' | 'receive' | 'handle'
+
+/** The messages that other processes may have too, as an inbox of this process. */
+export interface SharedInbox extends Inbox {
+  /** Why health checks of a process that only handles fail. */
+  refusing(): 'inbox_unavailable' | undefined
+  /** Starts no more handlers, waits for running ones, and writes down what is settled. For a stop, before handlers are aborted. */
+  finish(withinMs: number): Promise<void>
+  /** Hands out no more messages. */
+  stop(): void
+}
+
+/** A system that several processes share: it keeps the messages. */
+export interface SharedSystem {
+  readonly durability: Durability
+  readonly deadLetters: DeadLetters
+  readonly messages: Messages
+  replay(which: ReplaySelection): Promise<number>
+  /** Connects and checks the system. Called again after it rejected. `front`: the half that receives, if this process does. */
+  connect(front: RelayBackend | undefined): Promise<void>
+  /** Keeps messages in the order of the calls. Resolves to a refusal, or rejects when the system cannot be used. */
+  put(messages: readonly InboxMessage[]): Promise<Refusal | undefined>
+  /** The half behind. Called once, after `connect`. */
+  inbox(settings: InboxSettings): SharedInbox
+  /** Both halves are open. */
+  opened?(options: OpenOptions): void
+  /** Why a message would be refused now, apart from what the half in front knows. */
+  refusing(): 'inbox_unavailable' | undefined
+  /** Sentences for the operator. */
+  facts(): readonly string[]
+  figures(): InboxStats
+  /** Closes what both halves share, after them. `listenedUntilMs`: when this process stopped listening, in milliseconds since the epoch. */
+  close(listenedUntilMs: number): Promise<void>
+}
+
+/**
+ * A receiver on a system that several processes share. The half in front is a relay that writes messages to the system. The half
+ * behind is an inbox with the messages that this process may handle. A process has one of the halves, or both. Even with both, each
+ * message goes through the system, and another process may handle it.
+ */
+export class TwoHalves implements Backend {
+  readonly ack: Ack
+  readonly durability: Durability
+  readonly vehicles = undefined
+  readonly lifecycle: Lifecycle
+  readonly deadLetters: DeadLetters
+  readonly messages: Messages
+  readonly #role: Role
+  readonly #parts: BackendParts
+  readonly #system: SharedSystem
+  readonly #front: RelayBackend | undefined
+  readonly #back: LocalBackend | undefined
+  #inbox: SharedInbox | undefined
+  #connecting: Promise<void> | undefined
+  #opening: Promise<void> | undefined
+  #readiness: Promise<boolean> | undefined
+  #draining: Promise<DrainResult> | undefined
+  #isOpen = false
+  #isDraining = false
+  #stopWatching = (): void => {}
+
+  constructor(role: Role, parts: BackendParts, system: SharedSystem) {
+    this.#role = role
+    this.#parts = parts
+    this.#system = system
+    this.durability = system.durability
+    const { deadLetters, messages } = system
+    // An operator may call these before the first message arrives, so each call connects first.
+    this.deadLetters = {
+      list: (which) => this.#connect().then(() => deadLetters.list(which)),
+      get: (id) => this.#connect().then(() => deadLetters.get(id)),
+      replay: (which) => this.#connect().then(() => deadLetters.replay(which)),
+      discard: (which) => this.#connect().then(() => deadLetters.discard(which)),
+    }
+    this.messages = {
+      list: (which) => this.#connect().then(() => messages.list(which)),
+      get: (id) => this.#connect().then(() => messages.get(id)),
+    }
+    if (role !== 'handle')
+      this.#front = new RelayBackend(
+        {
+          durability: system.durability,
+          deadLetters: this.deadLetters,
+          messages: this.messages,
+          replay: (which) => this.replay(which),
+          // No await once the inbox is open, so messages keep the order of these calls.
+          put: (received) => (this.#isOpen ? system.put(received) : this.#connect().then(() => system.put(received))),
+        },
+        parts,
+      )
+    if (role !== 'receive') this.#back = this.#handling()
+    const one = this.#front ?? this.#back
+    if (one === undefined) throw new Error('A role has a front or a back.')
+    this.ack = one.ack
+    this.lifecycle = one.lifecycle
+  }
+
+  get isReady(): boolean {
+    return this.#isOpen
+  }
+
+  get isDraining(): boolean {
+    return this.#isDraining || this.#front?.isDraining === true
+  }
+
+  readonly stats = (): Stats => statsOf(this, this.#parts.reports)
+
+  readonly observe = (observer: Observer): (() => void) => this.#parts.reports.observers.add(observer)
+
+  replay(which: ReplaySelection): Promise<number> {
+    return this.#connect().then(() => this.#system.replay(which))
+  }
+
+  open(options: OpenOptions = {}): Promise<void> {
+    return (this.#opening ??= this.#open(options).catch((error: unknown) => {
+      this.#opening = undefined
+      throw error
+    }))
+  }
+
+  becomeReady(): Promise<boolean> {
+    return (this.#readiness ??= this.open().then(
+      () => true,
+      (error: unknown) => {
+        this.#readiness = undefined
+        this.#parts.reports.dispatch.inboxFailed(error)
+        return false
+      },
+    ))
+  }
+
+  async put(messages: readonly InboxMessage[], from: RequestScope): Promise<Refusal | undefined> {
+    if (this.#front !== undefined) return this.#front.put(messages, from)
+    // A balancer that posts here loses messages.
+    for (const { lane, receivedAt } of messages) {
+      const vin = vinOf(lane)
+      const gap = { reason: 'inbox_unavailable', fromMs: receivedAt, missed: 1 } as const
+      this.#back?.noteGap(vin === undefined ? gap : { ...gap, vin })
+    }
+    return handlesOnly
+  }
+
+  noteGap(gap: InboxGap, from?: RequestScope): void {
+    if (this.#front === undefined) this.#back?.noteGap(gap)
+    else this.#front.noteGap(gap, from)
+  }
+
+  async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
+    return this.#front === undefined ? false : this.#front.putInternal(message, from)
+  }
+
+  refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {
+    return this.#front === undefined ? this.#inbox?.refusing() : (this.#system.refusing() ?? this.#front.refusing())
+  }
+
+  facts(): readonly string[] {
+    return [
+      ...(this.#role === 'handle' ? ['This process only runs handlers: it takes no messages.'] : []),
+      ...(this.#role === 'receive' ? ['This process only receives: handlers run in others.'] : []),
+      ...this.#system.facts(),
+    ]
+  }
+
+  drain(options: DrainOptions): Promise<DrainResult> {
+    return (this.#draining ??= this.#drain(options))
+  }
+
+  state(): BackendState {
+    const front = this.#front?.state()
+    const back = this.#back?.state()
+    const state = back ?? front
+    if (state === undefined) throw new Error('A role has a front or a back.')
+    return {
+      ...state,
+      inbox: this.#system.figures(),
+      openGaps: (front?.openGaps ?? 0) + (back?.openGaps ?? 0),
+    }
+  }
+
+  #connect(): Promise<void> {
+    return (this.#connecting ??= this.#system.connect(this.#front).catch((error: unknown) => {
+      this.#connecting = undefined
+      throw error
+    }))
+  }
+
+  #handling(): LocalBackend {
+    return new LocalBackend({
+      ...this.#parts,
+      settings: { ...this.#parts.settings, ack: 'stored' },
+      // A stall of this half is no gap: others receive meanwhile.
+      watchesTime: false,
+      inbox: (settings) => {
+        const opened = (): SharedInbox => {
+          if (this.#inbox === undefined) throw new FleethookError('inbox_unavailable', 'The inbox is not open.')
+          return this.#inbox
+        }
+        return {
+          durability: this.#system.durability,
+          open: async () => {
+            await this.#connect()
+            this.#inbox = this.#system.inbox(settings)
+            return this.#inbox.open()
+          },
+          put: (messages) => opened().put(messages),
+          claim: (id) => opened().claim(id),
+          isStillHeld: async (id) => (await opened().isStillHeld?.(id)) ?? true,
+          settle: (id) => opened().settle(id),
+          reschedule: (id, next) => opened().reschedule(id, next),
+          deadLetter: (id, reason) => opened().deadLetter(id, reason),
+          deadLetters: (which) => opened().deadLetters(which),
+          findDeadLetter: (id) => opened().findDeadLetter(id),
+          settled: (which) => opened().settled(which),
+          revive: (id) => opened().revive(id),
+          discard: (id) => opened().discard(id),
+          usage: () => this.#inbox?.usage() ?? { messages: 0, bytes: 0 },
+          refusing: () => this.#inbox?.refusing(),
+          close: async () => this.#inbox?.close(),
+        }
+      },
+    })
+  }
+
+  async #open(options: OpenOptions): Promise<void> {
+    await this.#connect()
+    await this.#back?.open()
+    this.#system.opened?.(options)
+    const { clock, log } = this.#parts.settings
+    this.#stopWatching = watchForStalls(clock, (fromMs, toMs) => {
+      if (this.#front === undefined) return
+      guardedLog(log).warn('the process stood still, and messages may be missing', { ms: toMs - fromMs })
+      this.#front.noteGap({ reason: 'stalled', fromMs, toMs })
+    })
+    this.#isOpen = true
+  }
+
+  async #drain(options: DrainOptions): Promise<DrainResult> {
+    const { handlerGraceMs = 2_000, deadlineMs = 25_000 } = options
+    this.#stopWatching()
+    const [front, back] = await Promise.all([
+      this.#front?.drain(options),
+      this.#stopHandling(handlerGraceMs, deadlineMs),
+    ])
+    this.#isDraining = true
+    await this.#system.close(Date.now() - Math.ceil(options.notListeningMs?.() ?? 0))
+    return back ?? front ?? { handled: 0, left: 0, lost: 0 }
+  }
+
+  /** Running handlers finish first. Then others learn at once that this process leaves, so another one can take over. */
+  async #stopHandling(handlerGraceMs: number, deadlineMs: number): Promise<DrainResult | undefined> {
+    const graceMs = Math.min(handlerGraceMs, deadlineMs)
+    await this.#inbox?.finish(graceMs)
+    const drained = this.#back?.drain({ deadlineMs: Math.max(0, deadlineMs - graceMs), handlerGraceMs: 0 })
+    // Only after the drain has begun: from then on, a message that is not handed out counts as left.
+    this.#inbox?.stop()
+    return drained
+  }
+}
+
+const handlesOnly: Refusal = {
+  error: 'inbox_unavailable',
+  hint: "This process has the role 'handle': post to one with the role 'receive' or 'both'.",
+}
+
+/** The dead letters that a shared system keeps. */
+export interface DeadLetterStore {
+  deadLetters(which: Selection): Promise<readonly DeadLetter[]>
+  findDeadLetter(id: string): Promise<DeadLetter | undefined>
+  /** Makes dead letters waiting messages again, in the order given. Resolves to their number. */
+  replay(ids: readonly string[]): Promise<number>
+  discard(ids: readonly string[]): Promise<number>
+}
+
+/** What `receiver.deadLetters` does with them. */
+export function deadLettersOf(
+  store: DeadLetterStore,
+  reread: Parameters<typeof createDeadLetterReader>[1],
+): DeadLetters {
+  const reader = createDeadLetterReader(store, reread)
+  type Which = string | (MessageSelection & { readonly dryRun?: boolean | undefined })
+  const each =
+    (run: (ids: readonly string[]) => Promise<number>) =>
+    async (which: Which): Promise<number> => {
+      const ids = typeof which === 'string' ? [which] : await reader.ids(which)
+      return typeof which !== 'string' && which.dryRun === true ? ids.length : run(ids)
+    }
+  return {
+    list: reader.list,
+    get: reader.get,
+    replay: each((ids) => store.replay(ids)),
+    discard: each((ids) => store.discard(ids)),
+  }
+}
+
+/** The most replayed messages per second. The limit keeps new messages from waiting long. */
+const perSecond = 500
+const atOnce = 50
+
+/** Replays in steps, so that new messages run in between. Keeps the order of the items. */
+export async function paced<Item>(
+  clock: Clock,
+  items: readonly Item[],
+  run: (some: readonly Item[]) => Promise<unknown>,
+): Promise<void> {
+  for (let start = 0; start < items.length; start += atOnce) {
+    const some = items.slice(start, start + atOnce)
+    // Also after the last ones: the next page follows at once.
+    const rest = new Promise<void>((resolve) => {
+      clock.after((1_000 * some.length) / perSecond, resolve)
+    })
+    await Promise.all([rest, run(some)])
+  }
+}

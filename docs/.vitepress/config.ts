@@ -1,0 +1,181 @@
+// The site: the pages of docs/, the benchmarks and the files of the project, built in place. `DOCS_BASE` sets the path that it is
+// served under, such as `/fleethook/`.
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import type { DefaultTheme, MarkdownOptions, SiteConfig, UserConfig } from 'vitepress'
+import { anchorOf, imageOnSite, linkOnSite, pageOf, repository, root } from './links.ts'
+import { entries, reference } from './reference.ts'
+
+const base = process.env['DOCS_BASE'] ?? '/'
+if (!/^\/([^?#]+\/)?$/.test(base)) throw new Error(`DOCS_BASE is "${base}": begin and end it with a slash.`)
+
+const summary = 'A webhook receiver in TypeScript for the telemetry of shared vehicles, on Node, Bun, Deno and Workers.'
+
+type Group = DefaultTheme.SidebarItem & { readonly text: string; readonly items: DefaultTheme.SidebarItem[] }
+
+const sidebar: Group[] = [
+  {
+    text: 'Start',
+    items: [
+      { text: 'What it is', link: '/' },
+      { text: 'Pick a template and an inbox', link: '/start' },
+      { text: 'Playground', link: '/playground' },
+      { text: 'Mounting', link: '/mounting' },
+      { text: 'Runtimes', link: '/runtimes' },
+    ],
+  },
+  {
+    text: 'Guides',
+    items: [
+      { text: 'Handlers', link: '/handlers' },
+      { text: 'Vehicles and rules', link: '/vehicles' },
+      { text: 'Testing', link: '/testing' },
+      { text: 'The sandbox', link: '/sandbox' },
+      { text: 'Into your database exactly once', link: '/exactly-once' },
+      { text: 'The SQLite inbox', link: '/inbox' },
+      { text: 'Several machines', link: '/several-machines' },
+      { text: 'Workers that lose nothing', link: '/workers' },
+      { text: 'Deploying', link: '/deploying' },
+      { text: 'Operating', link: '/operating' },
+      { text: 'Seeing what happens', link: '/observing' },
+      { text: 'The inspector', link: '/inspector' },
+      { text: 'Troubleshooting', link: '/troubleshooting' },
+      { text: 'The client', link: '/client' },
+    ],
+  },
+  {
+    text: 'Reference',
+    items: [
+      { text: 'Events and values', link: '/events' },
+      { text: 'Messages to paste', link: '/messages' },
+      { text: 'HTTP answers', link: '/http' },
+      { text: 'Delivery', link: '/delivery' },
+      { text: 'The interface, row by row', link: '/interface' },
+      { text: 'Versions and upgrades', link: '/versions' },
+      {
+        text: 'API',
+        items: entries().map(({ name, page }) => ({ text: name, link: `/api/${page}` })),
+      },
+    ],
+  },
+  {
+    text: 'Why',
+    items: [
+      { text: 'Compare', link: '/compare' },
+      { text: 'Reliability', link: '/reliability' },
+      { text: 'Benchmarks', link: '/benchmarks/' },
+      { text: 'Architecture', link: '/architecture' },
+      { text: 'The words we use', link: '/project/context' },
+      { text: 'Security', link: '/project/security' },
+      { text: 'Changelog', link: '/project/changelog' },
+      { text: 'Contributing', link: '/project/contributing' },
+    ],
+  },
+]
+
+/** The file of a page while it is rendered, from the root of the repository. */
+const fileOf = ({ realPath, path }: { readonly realPath?: string; readonly path: string }): string =>
+  relative(root, realPath ?? path).replaceAll('\\', '/')
+
+const markdown: MarkdownOptions = {
+  theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
+  anchor: { slugify: anchorOf },
+  toc: { slugify: anchorOf },
+  config(md) {
+    md.core.ruler.push('site-links', ({ tokens, env }) => {
+      for (const token of tokens.flatMap(({ children }) => children ?? [])) {
+        const href = token.attrGet('href')
+        if (token.type === 'link_open' && href !== null) token.attrSet('href', linkOnSite(fileOf(env), href))
+        const source = token.attrGet('src')
+        if (token.type === 'image' && source !== null) token.attrSet('src', imageOnSite(fileOf(env), source))
+      }
+    })
+  },
+}
+
+interface Section {
+  readonly anchor: string
+  readonly titles: string[]
+  readonly text: string
+}
+
+/** The sections of a page for the search. No file holds the text of a reference page, so its sections are its members. */
+async function sectionsOf(file: string, html: string): Promise<Section[]> {
+  // Tables of figures would be found by every number.
+  if (file.includes('/docs/figures/')) return []
+  const entry = entries().find(({ page }) => file.endsWith(`/docs/api/${page}.md`))
+  if (entry !== undefined) {
+    const { name, members } = await reference(entry)
+    return members.map((member) => ({ anchor: member.name, titles: [name, member.name], text: member.doc }))
+  }
+  const textOf = (part: string): string => part.replaceAll(/<[^>]*>/g, ' ').trim()
+  const [, ...parts] = html.split(/(?=<h[1-6] id=")/)
+  let above: readonly string[] = []
+  return parts.map((part) => {
+    const [heading = '', level = '1', anchor = '', title = ''] =
+      /^<h(\d) id="([^"]*)"[^>]*>(.*?)<a [^>]*>.*?<\/a><\/h\1>/s.exec(part) ?? []
+    const titles = [...above.slice(0, Number(level) - 1), textOf(title)]
+    above = titles
+    return { anchor, titles, text: textOf(part.slice(heading.length)) }
+  })
+}
+
+/** Writes the source of every page beside it, and `llms.txt`, which lists them. */
+function writeTexts({ outDir, pages, rewrites, srcDir, dynamicRoutes }: SiteConfig): void {
+  const contents = new Map(dynamicRoutes.routes.map(({ path, content }) => [path, content]))
+  for (const file of pages) {
+    const to = rewrites.map[file] ?? file
+    const source = file === 'docs/index.md' ? 'README.md' : file
+    const text = contents.get(file) ?? readFileSync(join(srcDir, source), 'utf8')
+    mkdirSync(dirname(join(outDir, to)), { recursive: true })
+    writeFileSync(join(outDir, to), text)
+  }
+  const lines = (items: readonly DefaultTheme.SidebarItem[]): readonly string[] =>
+    items.flatMap(({ text, link, items: below }) => {
+      const page = link === undefined ? undefined : `${link.slice(1)}${link.endsWith('/') ? 'index' : ''}.md`
+      return [...(page === undefined ? [] : [`- [${text}](${base}${page})`]), ...lines(below ?? [])]
+    })
+  const groups = sidebar.map(({ text, items }) => `## ${text}\n\n${lines(items).join('\n')}\n`)
+  writeFileSync(join(outDir, 'llms.txt'), `# fleethook\n\n> ${summary}\n\n${groups.join('\n')}`)
+}
+
+const config: UserConfig<DefaultTheme.Config> = {
+  title: 'fleethook',
+  description: summary,
+  lang: 'en-US',
+  base,
+  srcDir: root,
+  srcExclude: ['.*/**', '{src,adapters,test,examples,scripts}/**', 'README.md'],
+  outDir: join(root, 'docs/.vitepress/dist'),
+  cacheDir: join(root, 'node_modules/.vite/docs'),
+  rewrites: (file) => pageOf(file) ?? file,
+  head: [['link', { rel: 'icon', href: `${base}icon.svg`, type: 'image/svg+xml' }]],
+  markdown,
+  vite: {
+    publicDir: join(root, 'docs/.vitepress/public'),
+    resolve: { alias: { '#timing-safe-equal': 'timing-safe-equal/browser.js' } },
+    build: { chunkSizeWarningLimit: 2_000 },
+  },
+  buildEnd: writeTexts,
+  themeConfig: {
+    nav: [
+      { text: 'Guides', link: '/handlers' },
+      { text: 'API', link: '/api/fleethook' },
+      { text: 'Playground', link: '/playground' },
+    ],
+    sidebar,
+    outline: [2, 3],
+    search: { provider: 'local', options: { miniSearch: { _splitIntoSections: sectionsOf } } },
+    editLink: { pattern: `${repository}/edit/main/:path`, text: 'Edit this page' },
+    socialLinks: [{ icon: 'github', link: repository }],
+    notFound: {
+      title: 'This page does not exist',
+      quote: 'It may have moved. Search for it, or begin at the start.',
+      linkText: 'To the start',
+      linkLabel: 'To the start',
+    },
+    footer: { message: 'MIT licensed.' },
+  },
+}
+
+export default config

@@ -1,0 +1,52 @@
+// `npm run release -- <command>`, for maintainers. `--help` lists the commands.
+import { execFileSync } from 'node:child_process'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { runtimePath } from './runtimes.ts'
+
+const commands: Readonly<Record<string, readonly [does: string, run: () => void]>> = {
+  note: ['asks what users notice of a change, and writes it to .changeset', (): void => run('changeset', 'add')],
+  version: ['makes the next version of all notes: versions, changelog, commit and tag', version],
+  notes: ['prints the changelog of the newest version', (): void => console.log(newestNotes())],
+  publish: ['publishes the tagged version to npm, JSR and GitHub; only the workflow may', publish],
+}
+
+function version(): void {
+  run('changeset', 'version')
+  const { version: next }: { version: string } = JSON.parse(readFileSync('package.json', 'utf8'))
+  const jsr = readFileSync('jsr.json', 'utf8')
+  writeFileSync('jsr.json', jsr.replace(/("version": ")[^"]+/, `$1${next}`))
+  run('npm', 'version', next, '--no-git-tag-version', '--allow-same-version', '--ignore-scripts')
+  run('prettier', '--write', '--log-level', 'warn', 'CHANGELOG.md', 'package.json', 'jsr.json', '.changeset')
+  run('git', 'add', '--all', '.changeset', 'CHANGELOG.md', 'package.json', 'package-lock.json', 'jsr.json')
+  run('git', 'commit', '--quiet', '--allow-empty', '--message', `chore: release ${next}`)
+  run('git', 'tag', '--annotate', `v${next}`, '--message', `v${next}`)
+  console.log(`Committed and tagged v${next}. Publish it: git push --follow-tags`)
+}
+
+/** The changelog of the newest version, without its heading. */
+function newestNotes(): string {
+  const [, notes] = readFileSync('CHANGELOG.md', 'utf8').split(/^## .*\n/m)
+  if (notes === undefined) throw new Error('CHANGELOG.md has no version.')
+  return notes.trim()
+}
+
+function publish(): void {
+  run('npm', 'run', '--silent', 'validate', '--', 'build', 'sbom')
+  run('npm', 'publish', '--ignore-scripts', '--access', 'public', '--provenance')
+  run('node', 'scripts/runtimes.ts')
+  run(runtimePath('deno'), 'publish', '--allow-dirty')
+  const tag = process.env['GITHUB_REF_NAME'] ?? ''
+  run('gh', 'release', 'create', tag, '--verify-tag', '--title', tag, '--notes', newestNotes(), 'dist/sbom.cdx.json')
+}
+
+function run(program: string, ...args: readonly string[]): void {
+  execFileSync(program, args, { stdio: 'inherit', shell: process.platform === 'win32' })
+}
+
+const [name = ''] = process.argv.slice(2)
+const command = commands[name]
+if (command === undefined) {
+  console.log('npm run release -- <command>\n')
+  for (const [known, [does]] of Object.entries(commands)) console.log(`  ${known.padEnd(9)}${does}`)
+  process.exitCode = name === '--help' ? 0 : 1
+} else command[1]()

@@ -1,0 +1,340 @@
+import type { Timer } from '../base/clock.ts'
+import type { Log } from '../base/log.ts'
+import type { FleetEvent } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import { type ExecutionContext, isBound } from '../hosting/execution-context.ts'
+import { mostCrashes } from '../inbox/crash-suspects.ts'
+import type { Claim, Waiting } from '../inbox/inbox.ts'
+import type { Delivery } from '../inbox/observer.ts'
+import type { BatchOptions } from './handler.ts'
+
+/** The queue of one VIN. It exists only while it has work. Only `Lanes` changes it. */
+export interface Lane {
+  readonly key: string
+  /** The oldest entry. */
+  head: Entry | undefined
+  tail: Entry | undefined
+  /** The entry whose turn it is: the head, or the first one behind those that were passed over. */
+  turn: Entry | undefined
+  /** Whether it stands in the queue of lanes. If not, its entry runs or is not ready. */
+  isQueued: boolean
+  following: Lane | undefined
+  entries: number
+  /** Its oldest entry rests, so it does not count in `Lanes.entries`. */
+  isAside: boolean
+}
+
+/** The second argument of every handler. Parts add their getters. */
+export interface Context {
+  readonly log: Log
+  readonly env: object
+  readonly signal: AbortSignal
+}
+
+/** Whether a handler is for a message. `entry` is missing when only the event is known. */
+export type Wants = (event: FleetEvent | MalformedBody, entry: Entry | undefined) => boolean
+
+/** One call of `receiver.on`, `batch` or `when`: a handler that a message still has to pass. */
+export interface Step {
+  /** The handler's own name, or the file and line where it was registered. */
+  readonly name: string
+  readonly handler: (input: unknown, context: Context) => unknown
+  /** Left out: it is for every message of its subjects. */
+  readonly wants: Wants | undefined
+  /** What the handler gets instead of the event. */
+  readonly input: ((entry: Entry) => unknown) | undefined
+  /** The limits of a batch. `undefined`: the handler gets one message at a time. */
+  readonly gather: Pick<BatchOptions, 'size' | 'withinMs'> | undefined
+}
+
+/** What went wrong with an entry. Only a failure makes one. */
+interface Trouble {
+  /** When the step that failed began to fail, by the clock that is never set back. */
+  sinceMs: number | undefined
+  /** Attempts that do not count, because the step fails for every vehicle. */
+  exempt: number
+  /** A step failed for the last time: once the others are done, the message becomes a dead letter with this error. */
+  fatal: string | undefined
+  /** Fires when it may be tried again. */
+  rest: Timer | undefined
+}
+
+/**
+ * A message in progress, from its receipt until it is over. Its fields change only by the methods of this class. Its place in its
+ * lane belongs to `Lanes`.
+ *
+ * | state     | meaning                                                                              |
+ * | --------- | ------------------------------------------------------------------------------------ |
+ * | `held`    | something keeps it: the inbox stores it, it rests, a batch or a closed gate has it     |
+ * | `waiting` | it waits for its turn in its lane                                                     |
+ * | `running` | it has the turn of its lane, and one of the `concurrency` slots                        |
+ * | `over`    | settled, dead or given up                                                             |
+ */
+export class Entry {
+  readonly id: string
+  readonly laneKey: string
+  readonly request: RequestWork
+  /** It came over the wire, so `stats()` counts it. The receiver's own messages do not count. */
+  readonly counts: boolean
+  /** Attempts that earlier processes made. */
+  readonly attemptsBefore: number
+  /** Not to be tried before this time. */
+  readonly notBefore: number
+
+  state: 'held' | 'waiting' | 'running' | 'over' = 'held'
+  /** The number of runs of the steps whose turn it is. The step of a batch has attempts of its own. */
+  attempt: number
+  /** The most attempts that any of its steps had. */
+  mostAttempts: number
+  /** An earlier process may have handed it out, or it was in a batch that failed. */
+  redelivered: boolean
+  /** What the inbox handed out. `undefined` before the first turn, and while it rests. */
+  claim: Claim | undefined
+  event: FleetEvent | MalformedBody | undefined
+  /** The steps that still have to succeed. `undefined` before the first attempt. */
+  steps: readonly Step[] | undefined
+  /** What keeps it, when that is a batch, a gate or the entries before it in its lane. */
+  heldBy: object | undefined
+  /** It was in a batch that failed, so its step gets it alone. */
+  isAlone = false
+  /** It is over here, and another process has the message. */
+  isGone = false
+  /** The number of processes that ended while they had it in hand. */
+  crashes: number
+  trouble: Trouble | undefined
+  /** What parts know of it, each at its own place. */
+  notes: unknown[] | undefined
+  /** Continues in the I/O context of the request that brought it, where a runtime binds work to a request. */
+  gate: (() => void) | undefined
+
+  /** May be taken when its turn comes. Only `Lanes` changes this field and the four below. */
+  isReady = false
+  lane: Lane | undefined
+  previous: Entry | undefined
+  next: Entry | undefined
+
+  constructor(message: Waiting, request: RequestWork) {
+    const { id, lane, kind, attempts = 0, notBefore = 0, crashes = 0, redelivered = false } = message
+    this.id = id
+    this.laneKey = lane
+    this.request = request
+    this.counts = kind === 'wire'
+    this.attemptsBefore = attempts
+    this.notBefore = notBefore
+    this.attempt = attempts
+    this.mostAttempts = attempts
+    this.redelivered = redelivered
+    this.crashes = crashes
+  }
+
+  /** Nothing runs beside it: one more crash would make it a dead letter, and must not be the fault of another message. */
+  get isSuspect(): boolean {
+    return this.crashes >= mostCrashes - 1
+  }
+
+  get isOver(): boolean {
+    return this.state === 'over'
+  }
+
+  /** Its turn begins. */
+  begin(): void {
+    this.state = 'running'
+  }
+
+  /** It waits for its next turn. */
+  wait(): void {
+    this.state = 'waiting'
+    this.heldBy = undefined
+    if (this.trouble !== undefined) this.trouble.rest = undefined
+  }
+
+  /** Something keeps it until `Core.resume`. */
+  hold(by: object | undefined): void {
+    this.state = 'held'
+    this.heldBy = by
+  }
+
+  /** It rests until the timer fires. The inbox knows, and hands it out again. */
+  rest(timer: Timer | undefined): void {
+    this.state = 'held'
+    this.heldBy = undefined
+    this.letGo()
+    this.inTrouble().rest = timer
+  }
+
+  /** It is over, whatever its state was. */
+  end(): void {
+    this.trouble?.rest?.cancel()
+    this.state = 'over'
+    this.heldBy = undefined
+  }
+
+  /** Another process has the message now. */
+  go(): void {
+    this.end()
+    this.isGone = true
+  }
+
+  /** The inbox handed it out. */
+  open(claim: Claim, event: FleetEvent | MalformedBody): void {
+    this.claim = claim
+    this.event = event
+  }
+
+  /** Frees the memory of the message while it rests. The next turn asks the inbox again. */
+  letGo(): void {
+    this.claim = undefined
+    this.event = undefined
+  }
+
+  /** Its steps are about to run. */
+  countAttempt(counts: { retried: number }): void {
+    this.attempt += 1
+    if (this.attempt > 1) counts.retried += 1
+    if (this.attempt > this.mostAttempts) this.mostAttempts = this.attempt
+  }
+
+  /** The attempt was broken off, or was that of a batch that failed: it does not count. */
+  uncountAttempt(): void {
+    this.attempt -= 1
+  }
+
+  /** The batch that it was in failed, and each of its messages is tried by itself. */
+  goAlone(): void {
+    this.uncountAttempt()
+    this.redelivered = true
+    this.isAlone = true
+  }
+
+  /** Its next step, that of a batch, gets it alone. */
+  beAlone(): void {
+    this.isAlone = true
+  }
+
+  /** These steps still have to succeed. A batch counts its own attempts. */
+  leave(steps: readonly Step[]): void {
+    const isNext = steps[0]?.gather !== undefined && steps[0] !== this.steps?.[0]
+    this.steps = steps
+    if (!isNext) return
+    this.attempt = 0
+    this.isAlone = false
+    if (this.trouble !== undefined) {
+      this.trouble.exempt = 0
+      this.trouble.sinceMs = undefined
+    }
+  }
+
+  /** A step failed at `nowMs`, by the clock that is never set back. An earlier process began to fail `earlierMs` before this one. */
+  noteFailure(nowMs: number, earlierMs: number): number {
+    return (this.inTrouble().sinceMs ??= nowMs - earlierMs)
+  }
+
+  /** Its attempt failed because the step fails for every vehicle. */
+  exemptAttempt(): void {
+    const trouble = this.inTrouble()
+    trouble.exempt += 1
+    trouble.sinceMs = undefined
+  }
+
+  /** A step failed for the last time. */
+  failForGood(error: string): void {
+    this.inTrouble().fatal ??= error
+  }
+
+  inTrouble(): Trouble {
+    return (this.trouble ??= { sinceMs: undefined, exempt: 0, fatal: undefined, rest: undefined })
+  }
+
+  /** What handlers learn of this attempt. */
+  delivery(attempt: number = this.attempt): Delivery {
+    const { id, redelivered, claim } = this
+    const deliveries = claim?.deliveries ?? 0
+    return {
+      id,
+      attempt,
+      redelivered: attempt > 1 || deliveries > 0 || redelivered,
+      replayed: claim?.replayed === true,
+    }
+  }
+}
+
+/** What work has from the request that brought it: the bindings, and the `waitUntil` that keeps the work alive. */
+export interface RequestScope {
+  readonly env: unknown
+  readonly context: ExecutionContext | undefined
+}
+
+/** For work that no request brought. */
+export const noRequest: RequestScope = { env: undefined, context: undefined }
+
+/** The messages of one request, and the promises that wait for them. */
+export class RequestWork implements RequestScope {
+  readonly env: unknown
+  readonly context: ExecutionContext | undefined
+  /** Whether its work is bound to it: the runtime ends the work with the request, unless `waitUntil` keeps it alive. */
+  readonly isBound: boolean
+  /** Its messages, until they have started. A request that the runtime may end keeps them to its end. Only the core changes it. */
+  entries: readonly Entry[]
+  /** Messages that this process will not handle. */
+  unhandled = 0
+  /** The lanes of messages that were given up, one entry for each message. */
+  givenUp: string[] | undefined
+  #unfinished: number
+  #settled: Promise<void> | undefined
+  #resolve: (() => void) | undefined
+
+  constructor(messages: readonly Waiting[], { env, context }: RequestScope) {
+    this.env = env
+    this.context = context
+    this.isBound = context !== undefined && isBound(context)
+    this.#unfinished = messages.length
+    const entries: Entry[] = []
+    for (const message of messages) entries.push(new Entry(message, this))
+    this.entries = entries
+  }
+
+  /** Resolves when each of its messages is settled, dead or given up. */
+  settled(): Promise<void> {
+    // Made on demand: most answers wait for no handler.
+    return (this.#settled ??= new Promise((resolve) => {
+      this.#resolve = resolve
+      if (this.#unfinished === 0) resolve()
+    }))
+  }
+
+  /** `settled` also waits for this. */
+  alsoWaitFor(promise: Promise<unknown>): void {
+    this.#unfinished += 1
+    void promise.then(() => this.oneIsOver())
+  }
+
+  /** One more of its messages is over. */
+  oneIsOver(isUnhandled: boolean = false): void {
+    if (isUnhandled) this.unhandled += 1
+    this.#unfinished -= 1
+    if (this.#unfinished === 0) this.#resolve?.()
+  }
+}
+
+/**
+ * Returns a function that calls `run` in the I/O context in which `gateInto` was called.
+ *
+ * Where a runtime binds work to the request that started it (Workers), the work may run only in that request's I/O context,
+ * although its turn may come while another request is served. A continuation runs where it was registered, so each `run` waits
+ * behind a promise of its own.
+ */
+export function gateInto(run: () => void): () => void {
+  let open = (): void => {}
+  void new Promise<void>((resolve) => {
+    open = resolve
+  }).then(run)
+  return open
+}
+
+let places = 0
+
+/** A place of its own in `Entry.notes`, for a part. */
+export function notePlace(): number {
+  places += 1
+  return places - 1
+}

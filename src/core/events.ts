@@ -1,0 +1,111 @@
+import type { Clock } from '../base/clock.ts'
+import type { Log } from '../base/log.ts'
+import type { FleetEvent } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import type { DeadLetter, Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { Delivery, ObservedRun, RunEnd, SettledMessage } from '../inbox/observer.ts'
+import type { RequestWork } from './entry.ts'
+import type { Gate, Part } from './part.ts'
+import type { Registry } from './registry.ts'
+import type { RetryOptions } from './retry.ts'
+
+/** When a handler runs again. */
+interface NextRun {
+  /** Milliseconds since the epoch. `undefined`: never. The run can begin later when another handler of the message fails too. */
+  readonly nextAtMs: number | undefined
+  /** The most runs, the first included. `Infinity`: no limit. */
+  readonly limit: number
+  /** No run begins after this time, in milliseconds since the epoch. `Infinity`: no limit. */
+  readonly untilMs: number
+}
+
+/** What is known about a failed run beside its error. */
+interface FailedRun extends NextRun {
+  readonly handler: string
+  /** The number of messages of a batch. */
+  readonly messages?: number
+  /** More than 0 when the handler's circuit breaker is open after this failure: the number of failures in a row. */
+  readonly failures: number
+}
+
+/** The observers of runs and results. A field is `undefined` while there is none. */
+export interface Watchers {
+  readonly around: (<End extends RunEnd>(run: () => Promise<End>, what: ObservedRun) => Promise<End>) | undefined
+  readonly ran: ((handler: string, ms: number) => void) | undefined
+  readonly settled: ((message: SettledMessage) => void) | undefined
+}
+
+/** What the core reports to the receiver. */
+export interface CoreEvents {
+  readonly observers: Watchers
+  /** A run of a handler failed. */
+  failed(
+    error: unknown,
+    event: FleetEvent | MalformedBody,
+    delivery: Pick<Delivery, 'id' | 'attempt'>,
+    run: FailedRun,
+  ): void
+  /** A handler discarded messages. */
+  discarded(reason: string, topic: string, messages: number): void
+  /** A message of this request was given up, and the inbox dropped this number of older dead letters for it. */
+  died(letter: DeadLetter, dropped: number, request: RequestWork): void
+  /** A handler ignored its signal and ended this long after its time limit, so it ran beside its retry. */
+  endedLate(
+    lateMs: number,
+    event: FleetEvent | MalformedBody,
+    delivery: Pick<Delivery, 'id' | 'attempt'>,
+    run: Pick<FailedRun, 'handler' | 'messages'>,
+  ): void
+  /** The inbox itself failed. */
+  inboxFailed(error: unknown): void
+  /** Acknowledged messages were given up, because a drain reached its deadline or the runtime ended their request. */
+  lost(messages: number): void
+  /** A message of this lane, received at or after `sinceMs`, was given up while the receiver goes on. */
+  missed(lane: string, sinceMs: number): void
+  /** The work of a bound request has ended. Returns a promise when the request has to live on, for at most this number of milliseconds. */
+  requestEnds(atMostMs: number): Promise<void> | undefined
+  /** The inbox has room again, because a message of `request` is over. */
+  onCapacity(request: RequestWork): void
+}
+
+/** Results since construction. Messages that the receiver made itself do not count. */
+export interface CoreCounts {
+  handled: number
+  retried: number
+  deadLettered: number
+  duplicates: number
+  lost: number
+  handedOver: number
+}
+
+/**
+ * What follows an attempt: the message is `over` (settled, dead or gone); it waits in its lane for those before it (`wait`); it goes
+ * into its next batch (`gather`); it rests for a number of milliseconds; or it waits at a closed gate.
+ */
+export type After = 'over' | 'wait' | 'gather' | number | Gate
+
+/** What runs beside lanes: a batch. It takes one of the `concurrency` slots. */
+export interface Turn {
+  /** Never rejects. */
+  run(): void | Promise<void>
+  /** Continues in the I/O context of a request. */
+  readonly gate: (() => void) | undefined
+}
+
+/** How long a message rests when the inbox failed during its attempt, in milliseconds. */
+export const inboxRestMs = 5_000
+
+/** What a core is made of. */
+export interface CoreOptions {
+  readonly inbox: Inbox
+  readonly clock: Clock
+  readonly log: Log
+  readonly registry: Registry
+  readonly parts: readonly Part[]
+  readonly retry: Required<RetryOptions>
+  readonly concurrency: number
+  readonly timeoutMs: number
+  readonly events: CoreEvents
+  /** Reads a message of which the inbox kept only the text. */
+  readonly read: (message: InboxMessage) => FleetEvent | MalformedBody
+}

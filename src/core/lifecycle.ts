@@ -1,0 +1,115 @@
+import type { Clock } from '../base/clock.ts'
+
+/** How long handlers may be started one after another before other tasks get their turn, in milliseconds. */
+const sliceMs = 10
+
+/**
+ * Decides when handlers may start: in tasks of their own, and only for a short time in each, so that no answer waits for
+ * them. It calls `run` in such a task.
+ */
+export class Yielding {
+  readonly #clock: Clock
+  readonly #run: () => void
+  #wanted = false
+  #isArmed = false
+  #startedAtMs = 0
+  #timersEndWithRequests = false
+
+  constructor(clock: Clock, run: () => void) {
+    this.#clock = clock
+    this.#run = run
+  }
+
+  /**
+   * Calls `run` in a new task, so that a handler that uses the CPU does not delay an answer that is about to leave. Where the
+   * runtime ends the timers of a request with the request (`isBound`), the timer of another request cannot be used instead.
+   */
+  later(isBound: boolean): void {
+    if (isBound) {
+      this.#timersEndWithRequests = true
+      setTimeout(this.#run, 0)
+      return
+    }
+    this.#wanted = true
+    if (!this.#isArmed) this.#arm()
+  }
+
+  /** Whether one more handler may start in this task. If not, `run` is called in a new one. */
+  mayStart(): boolean {
+    // Such a runtime limits the CPU time of a request itself.
+    if (this.#timersEndWithRequests) return true
+    if (!this.#isArmed) this.#arm()
+    else if (this.#clock.now() - this.#startedAtMs >= sliceMs) {
+      this.#wanted = true
+      return false
+    }
+    return true
+  }
+
+  /** Until this timer fires, the process is still in the task that set it, or in tasks that followed without a pause. */
+  #arm(): void {
+    this.#isArmed = true
+    this.#startedAtMs = this.#clock.now()
+    setTimeout(() => {
+      this.#isArmed = false
+      if (!this.#wanted) return
+      this.#wanted = false
+      this.#run()
+    }, 0)
+  }
+}
+
+/** What is under way in a backend, and whether its drain has begun or ended. */
+export class Lifecycle {
+  /** Handlers that run. Only the scheduler changes it. */
+  running = 0
+  /** A drain has begun: batches do not wait to fill up. Only `beginDrain` changes it. */
+  isDraining = false
+  /** A drain has ended: no handler starts any more. Only `stop` changes it. */
+  isStopped = false
+  readonly #clock: Clock
+  #expected = 0
+  /** Called whenever something has ended, while a drain waits for it. */
+  onChange: (() => void) | undefined
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** Messages may come until `leave` is called. A drain waits until every `enter` has its `leave`. */
+  enter(): void {
+    this.#expected += 1
+  }
+
+  leave(): void {
+    this.#expected -= 1
+    this.onChange?.()
+  }
+
+  /** Whether no more messages can come. */
+  get isQuiet(): boolean {
+    return this.#expected === 0
+  }
+
+  beginDrain(): void {
+    this.isDraining = true
+  }
+
+  stop(): void {
+    this.isStopped = true
+  }
+
+  /** Resolves when `isOver` holds, which is checked at every change, or when the time has passed. */
+  until(isOver: () => boolean, atMostMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = this.#clock.after(atMostMs, resolve)
+      this.onChange = () => {
+        if (!isOver()) return
+        this.onChange = undefined
+        timer.cancel()
+        resolve()
+      }
+      this.onChange()
+    })
+  }
+}

@@ -1,0 +1,131 @@
+import type { Clock } from '../base/clock.ts'
+import type { Log } from '../base/log.ts'
+import type { StoredVehicle } from '../inbox/vehicle-store.ts'
+import type { Entry, Step } from './entry.ts'
+
+/**
+ * A part of a receiver: what the core, which claims, runs and settles messages, leaves to others. Every member is optional, and one
+ * that no part has costs nothing. "Add a part" in CONTRIBUTING shows the shortest one.
+ */
+export interface Part {
+  /** Called once for each core, before any message. */
+  attach?(core: PartHost): void
+  /**
+   * A message is handed out for the first time in this process. Called once, in the order of its lane. Returns the keys of the
+   * subjects beside its topic whose handlers it is for. When it throws, the message becomes a dead letter.
+   */
+  open?(entry: Entry): readonly string[] | undefined | Promise<readonly string[] | undefined>
+  /** Its handlers are about to run. `'skip'` settles it without them; `'wait'` asks again when those before it in its lane are over. */
+  admit?(entry: Entry): 'skip' | 'wait' | undefined
+  /** A handler is about to run. Returns a gate that is closed for it. */
+  gate?(entry: Entry, step: Step): Gate | undefined
+  /** A handler failed with something other than `Retry` or `Discard`. With a gate the attempt does not count, and the message waits there. */
+  failed?(entry: Entry, step: Step): ClosedGate | undefined
+  /** A handler threw `Retry`, which is neither a success nor a failure. */
+  askedToWait?(step: Step): void
+  /** A handler is done. */
+  succeeded?(step: Step): void
+  /** What the inbox writes together with the end of the message. */
+  settling?(entry: Entry): StoredVehicle | undefined
+  /** For a dead letter: what a replay of the message gets as `Claim.changed`. */
+  changed?(entry: Entry): string | undefined
+  /** The inbox has written the end of the message, or the message is no longer here. */
+  over?(entry: Entry, outcome: Ended): void
+  /** A drain has stopped the handlers: no timer may fire any more. */
+  stop?(): void
+  /** Getters of the context of a handler. */
+  readonly context?: Readonly<Record<string, (entry: Entry) => unknown>>
+  /** Getters of the context of a batch. */
+  readonly batchContext?: Readonly<Record<string, (entries: readonly Entry[]) => unknown>>
+}
+
+/**
+ * An item of the option `parts`: a part as a value. Who does not import a part does not bundle it. `create` is called once for each core:
+ * a receiver has one, and each Durable Object has its own.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver } from 'fleethook'
+ * import type { ReceiverPart } from 'fleethook/extend'
+ *
+ * // Skips what comes from vehicles of a test fleet.
+ * const withoutTests: ReceiverPart = { create: () => ({ admit: ({ laneKey }) => (laneKey.includes('TEST') ? 'skip' : undefined) }) }
+ *
+ * createReceiver({ secret: 'a-long-random-value', parts: [withoutTests] })
+ * ```
+ */
+export interface ReceiverPart {
+  create(): Part
+}
+
+/** How a message ended: `gone` means that another process has it. */
+export type Ended = 'done' | 'skipped' | 'dead' | 'gone'
+
+/** What a part may ask of the core. */
+export interface PartHost {
+  readonly clock: Clock
+  readonly log: Log
+  /** The message may have its turn again. Does nothing unless a gate keeps it. */
+  resume(entry: Entry, afterMs?: number): void
+}
+
+/** Where messages wait until a handler may run again. */
+export interface Gate {
+  /** Keeps a message, and later calls {@link PartHost.resume}. `false`: the gate has opened meanwhile. */
+  keep(entry: Entry): boolean
+}
+
+/** A gate after a failure. */
+export interface ClosedGate {
+  readonly gate: Gate
+  /** The failures in a row. */
+  readonly failures: number
+  /** The time until the handler runs again, in milliseconds. */
+  readonly restMs: number
+}
+
+/** The members of all parts, each as one function, or `undefined` while no part has it. */
+export type Hooks = {
+  readonly [
+    Member in 'open' | 'admit' | 'gate' | 'failed' | 'askedToWait' | 'succeeded' | 'settling' | 'changed' | 'over'
+  ]: Part[Member]
+}
+
+export function hooksOf(parts: readonly Part[]): Hooks {
+  /** Calls the member of each part, or until one answers. */
+  function joined<Args extends unknown[], Answer>(
+    memberOf: (part: Part) => ((...args: Args) => Answer) | undefined,
+    endsWithAnswer: boolean = false,
+  ): ((...args: Args) => Answer | undefined) | undefined {
+    const members = parts.flatMap((part) => memberOf(part)?.bind(part) ?? [])
+    if (members.length <= 1) return members[0]
+    return (...args) => {
+      for (const member of members) {
+        const answer = member(...args)
+        if (endsWithAnswer && answer !== undefined) return answer
+      }
+      return undefined
+    }
+  }
+
+  const opening = parts.flatMap((part) => part.open?.bind(part) ?? [])
+  const [only] = opening
+  return {
+    open:
+      opening.length <= 1
+        ? only
+        : async (entry) => {
+            const keys: string[] = []
+            for (const open of opening) keys.push(...((await open(entry)) ?? []))
+            return keys
+          },
+    admit: joined((part) => part.admit, true),
+    gate: joined((part) => part.gate, true),
+    failed: joined((part) => part.failed, true),
+    askedToWait: joined((part) => part.askedToWait),
+    succeeded: joined((part) => part.succeeded),
+    settling: joined((part) => part.settling, true),
+    changed: joined((part) => part.changed, true),
+    over: joined((part) => part.over),
+  }
+}

@@ -1,0 +1,246 @@
+import { elapsedMs, type Timer } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
+import { PassingMap } from '../base/passing-map.ts'
+import type { FleetEvent } from '../events/event.ts'
+import type { MalformedBody } from '../events/malformed.ts'
+import type { Delivery } from '../inbox/observer.ts'
+import type { Context, Entry, RequestScope, Step } from './entry.ts'
+import type { CoreOptions } from './events.ts'
+
+/** A handler's failure. `error` is whatever was thrown; it need not be an `Error`. */
+export interface Failure {
+  readonly error: unknown
+}
+
+interface ActiveRun {
+  readonly step: Step
+  readonly owner: RequestScope
+  readonly context: BaseContext<unknown>
+  /** The first message, as it was when the run began. */
+  readonly first: FirstMessage
+  readonly resolve: (failure: Failure | undefined) => void
+  timer: Timer | undefined
+  /** When it began, while somebody wants to know. */
+  readonly startedMs: number | undefined
+  /** When its time limit was reached, in milliseconds since the epoch. */
+  timedOutAtMs: number | undefined
+}
+
+interface FirstMessage {
+  readonly subject: Entry | readonly Entry[]
+  readonly event: FleetEvent | MalformedBody
+  readonly delivery: Delivery
+  /** The number of messages of a batch. */
+  readonly messages: number | undefined
+}
+
+/** Runs handlers under a time limit, and never throws, whatever a handler does. */
+export class Runner {
+  readonly #options: Pick<CoreOptions, 'clock' | 'log' | 'timeoutMs' | 'parts' | 'events'>
+  readonly #One: ContextClass<Entry>
+  readonly #Many: ContextClass<readonly Entry[]>
+  readonly #active = new PassingMap<ActiveRun, ActiveRun>()
+
+  constructor(options: Pick<CoreOptions, 'clock' | 'log' | 'timeoutMs' | 'parts' | 'events'>) {
+    this.#options = options
+    this.#One = contextWith(options.parts.map(({ context }) => context))
+    this.#Many = contextWith(options.parts.map(({ batchContext }) => batchContext))
+  }
+
+  /** Runs a handler for one message. `undefined` when it is done, or why it failed; a promise of that when it is asynchronous. */
+  run(step: Step, entry: Entry, delivery: Delivery): Failure | undefined | Promise<Failure | undefined> {
+    const { event, request } = entry
+    if (event === undefined) return undefined
+    const context = new this.#One(this.#options.log, request.env ?? {}, delivery, undefined, entry)
+    try {
+      const { wants, input } = step
+      // The filter of a handler that throws fails the handler, so it is asked again here.
+      if (wants !== undefined && !wants(event, entry)) return undefined
+      const first = { subject: entry, event, delivery, messages: undefined }
+      return this.#call(step, input === undefined ? event : input(entry), context, request, first)
+    } catch (error) {
+      return { error }
+    }
+  }
+
+  /** Runs the handler of a batch. */
+  runBatch(
+    step: Step,
+    entries: readonly Entry[],
+    owner: RequestScope,
+  ): Failure | undefined | Promise<Failure | undefined> {
+    try {
+      const { wants, input } = step
+      const wanted = entries.filter(({ event }, at) => event !== undefined && (wants?.(event, entries[at]) ?? true))
+      const deliveries = wanted.map((entry) => entry.delivery())
+      const [entry] = wanted
+      const [delivery] = deliveries
+      if (entry?.event === undefined || delivery === undefined) return undefined
+      const context = new this.#Many(this.#options.log, owner.env ?? {}, undefined, deliveries, wanted)
+      const given = wanted.map((each) => (input === undefined ? each.event : input(each)))
+      const first = { subject: wanted, event: entry.event, delivery, messages: entries.length }
+      return this.#call(step, given, context, owner, first)
+    } catch (error) {
+      return { error }
+    }
+  }
+
+  /** Aborts the signals of the active runs, of one owner or all. The runs count as failed, whether or not their handlers listen. */
+  abort(reason: unknown, owner?: RequestScope): void {
+    for (const run of this.#active.values()) if (owner === undefined || run.owner === owner) this.#abort(run, reason)
+  }
+
+  /** Aborts runs all of whose messages another process has now. */
+  abortGone(reason: unknown): void {
+    for (const run of this.#active.values())
+      if ([run.first.subject].flat().every(({ isGone }) => isGone)) this.#abort(run, reason)
+  }
+
+  #call(
+    step: Step,
+    input: unknown,
+    context: BaseContext<unknown>,
+    owner: RequestScope,
+    first: FirstMessage,
+  ): Failure | undefined | Promise<Failure | undefined> {
+    const { events, clock, timeoutMs } = this.#options
+    const startedMs = events.observers.ran === undefined ? undefined : elapsedMs(clock)
+    let result: unknown
+    try {
+      result = step.handler(input, context)
+    } catch (error) {
+      this.#ran(step, startedMs)
+      throw error
+    }
+    // A synchronous handler needs neither a timer nor an entry among the active runs.
+    if ((typeof result !== 'object' && typeof result !== 'function') || !isThenable(result)) {
+      if (startedMs !== undefined) this.#ran(step, startedMs)
+      return undefined
+    }
+    return new Promise((resolve) => {
+      const run: ActiveRun = {
+        step,
+        owner,
+        context,
+        first,
+        resolve,
+        startedMs,
+        timer: undefined,
+        timedOutAtMs: undefined,
+      }
+      this.#active.set(run, run)
+      run.timer = clock.after(timeoutMs, () => {
+        run.timedOutAtMs = clock.now()
+        this.#abort(run, timeoutError(timeoutMs))
+      })
+      try {
+        result.then(
+          () => this.#finish(run, undefined),
+          (error: unknown) => this.#finish(run, { error }),
+        )
+      } catch (error) {
+        this.#finish(run, { error })
+      }
+    })
+  }
+
+  #finish(run: ActiveRun, failure: Failure | undefined): void {
+    const { clock, events } = this.#options
+    if (!this.#active.delete(run)) {
+      if (run.timedOutAtMs === undefined) return
+      const { event, delivery, messages } = run.first
+      const of = messages === undefined ? { handler: run.step.name } : { handler: run.step.name, messages }
+      events.endedLate(clock.now() - run.timedOutAtMs, event, delivery, of)
+      return
+    }
+    run.timer?.cancel()
+    this.#ran(run.step, run.startedMs)
+    run.resolve(failure)
+  }
+
+  #ran({ name }: Step, startedMs: number | undefined): void {
+    const { events, clock } = this.#options
+    if (startedMs !== undefined) events.observers.ran?.(name, elapsedMs(clock) - startedMs)
+  }
+
+  #abort(run: ActiveRun, reason: unknown): void {
+    abortSignal(run.context, reason)
+    this.#finish(run, { error: reason })
+  }
+}
+
+function timeoutError(timeoutMs: number): FleethookError {
+  return new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, {
+    hint: 'Pass `context.signal` on to what it waits for, or raise `timeoutMs`.',
+  })
+}
+
+function isThenable(value: object | null): value is PromiseLike<unknown> {
+  return value !== null && 'then' in value && typeof value.then === 'function'
+}
+
+let abortSignal: (context: BaseContext<unknown>, reason: unknown) => void
+let subjectOf: <Subject>(context: BaseContext<Subject>) => Subject
+
+/**
+ * The second argument of a handler. It is a class, because most handlers never look at the signal: a getter on a prototype
+ * costs nothing, and one on each object would cost more than the rest of the run.
+ */
+class BaseContext<Subject> implements Context {
+  readonly log: Log
+  readonly env: object
+  readonly delivery: Delivery | undefined
+  readonly deliveries: readonly Delivery[] | undefined
+  /** What a run is for: one message, or the messages of a batch. */
+  readonly #subject: Subject
+  #controller: AbortController | undefined
+
+  constructor(
+    log: Log,
+    env: object,
+    delivery: Delivery | undefined,
+    deliveries: readonly Delivery[] | undefined,
+    subject: Subject,
+  ) {
+    this.log = log
+    this.env = env
+    this.delivery = delivery
+    this.deliveries = deliveries
+    this.#subject = subject
+  }
+
+  get signal(): AbortSignal {
+    return (this.#controller ??= new AbortController()).signal
+  }
+
+  static {
+    subjectOf = (context) => context.#subject
+    abortSignal = (context, reason) => {
+      context.#controller ??= new AbortController()
+      context.#controller.abort(reason)
+    }
+  }
+}
+
+type ContextClass<Subject> = new (
+  log: Log,
+  env: object,
+  delivery: Delivery | undefined,
+  deliveries: readonly Delivery[] | undefined,
+  subject: Subject,
+) => BaseContext<Subject>
+
+/** A context with the getters of the parts. */
+function contextWith<Subject>(
+  getters: readonly (Readonly<Record<string, (subject: Subject) => unknown>> | undefined)[],
+): ContextClass<Subject> {
+  class Own extends BaseContext<Subject> {}
+  for (const [name, get] of getters.flatMap((of) => Object.entries(of ?? {})))
+    Object.defineProperty(Own.prototype, name, {
+      get(this: BaseContext<Subject>) {
+        return get(subjectOf(this))
+      },
+    })
+  return Own
+}

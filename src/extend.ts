@@ -1,0 +1,38 @@
+/**
+ * For those who extend fleethook: authors of inboxes, parts, observers and sources.
+ *
+ * @module
+ */
+export type { Timer } from './base/clock.ts'
+export type { ClosedGate, Ended, Gate, Part, PartHost, ReceiverPart } from './core/part.ts'
+export type { Entry, Step } from './core/entry.ts'
+export type { ExecutionContext } from './hosting/execution-context.ts'
+export type { DedupeOptions } from './parts/dedupe.ts'
+export type { VehiclesPart } from './parts/vehicles.ts'
+export type { Source } from './receiver/source.ts'
+export type { OpenOptions, RuntimeRefusal } from './hosting/drainable.ts'
+export type { RefusalError } from './http/answers.ts'
+export type { Door } from './http/paths.ts'
+export type { MessageRecord, MessageSelection, ReplaySelection } from './inbox/dead-letters.ts'
+export type {
+  Claim,
+  DeadLetter,
+  DeadLetterReason,
+  Inbox,
+  InboxFactory,
+  InboxGap,
+  InboxMessage,
+  InboxSettings,
+  KeptGap,
+  ListedMessage,
+  Listing,
+  NextAttempt,
+  Opened,
+  RelayInbox,
+  Selection,
+  Waiting,
+} from './inbox/inbox.ts'
+export type { ObservedRun, OperatorApi, RunEnd, SettledMessage, TestMessage } from './inbox/observer.ts'
+export type { Histogram, InboxStats, UnopenedInbox } from './inbox/stats.ts'
+export type { StoredVehicle, VehicleStore } from './inbox/vehicle-store.ts'
+export { Window, type WindowHost } from './inbox/window.ts'

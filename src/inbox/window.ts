@@ -1,0 +1,145 @@
+import { backgroundTimer, type Clock } from '../base/clock.ts'
+
+/** A message that waits. */
+interface Item {
+  readonly id: string
+}
+
+/** The receiver, for the window of its inbox. */
+export interface WindowHost<Waiting extends Item> {
+  /** Gives messages their places in their lanes. */
+  readonly add: (page: readonly Waiting[]) => void
+  /** The number of messages in lanes. */
+  readonly entries: () => number
+  /** Lets no new message in until the promise resolves. */
+  readonly holdBack: (until: Promise<void>) => void
+  readonly failed: (error: unknown) => void
+  readonly clock: Clock
+}
+
+/** How long to wait before reading again, after the inbox failed, in milliseconds. */
+const failedMs = 5_000
+
+/** The most messages in lanes, when more wait. */
+const mostEntries = 10_000
+
+/**
+ * For an inbox that holds more messages than fit into memory: its oldest messages have places in lanes. The others are only in the inbox,
+ * and are read from it when there is room. `read` returns the messages that wait after an id, in the order of ids, in pages.
+ *
+ * @example
+ * ```ts
+ * import { type Inbox, type Waiting, Window } from 'fleethook/extend'
+ *
+ * export const windowOf = (read: (after: string | undefined) => AsyncIterable<readonly Waiting[]>): Inbox['window'] =>
+ *   (host) => new Window(host, read)
+ * ```
+ */
+export class Window<Waiting extends Item> {
+  readonly #host: WindowHost<Waiting>
+  readonly #from: (after: string | undefined) => AsyncIterable<readonly Waiting[]>
+  /** Messages up to this id have been given places. */
+  #upTo: string | undefined
+  #pages: AsyncIterator<readonly Waiting[]> | undefined
+  #isReading = false
+  /** Messages after `#upTo` wait in the inbox only. */
+  isBehind = false
+  /** Calls of `put` under way whose messages get no places. */
+  #underWay = 0
+  /** Messages were put since the last reading began. */
+  #hasMore = false
+  #onChange: (() => void) | undefined
+
+  constructor(host: WindowHost<Waiting>, read: (after: string | undefined) => AsyncIterable<readonly Waiting[]>) {
+    this.#host = host
+    this.#from = read
+  }
+
+  /** Goes on with the messages that an earlier process left. Resolves when the first of them have their places. */
+  async recover(pages: AsyncIterable<readonly Waiting[]>): Promise<void> {
+    this.isBehind = true
+    this.#pages = pages[Symbol.asyncIterator]()
+    await this.#read()
+  }
+
+  /** Whether a message that the inbox has is given its place now. If not, it is read from the inbox later. */
+  includes(id: string): boolean {
+    if (!this.isBehind || (this.#upTo !== undefined && id <= this.#upTo)) return true
+    this.#hasMore = true
+    return false
+  }
+
+  /** Whether new messages get their places now. If not, pass them to {@link put}. Call it before each `put` of the inbox. */
+  takes(lastId: string): boolean {
+    if (this.isBehind) return false
+    if (this.#host.entries() >= mostEntries) {
+      this.isBehind = true
+      return false
+    }
+    this.#upTo = lastId
+    return true
+  }
+
+  /** Stores messages that get no places. */
+  async put(store: () => void | Promise<void>): Promise<void> {
+    this.#underWay += 1
+    this.#hasMore = true
+    try {
+      await store()
+    } finally {
+      this.#underWay -= 1
+      this.#onChange?.()
+      this.refill()
+    }
+  }
+
+  /** A message is over, so there may be room. */
+  refill(): void {
+    if (this.isBehind && !this.#isReading && this.#host.entries() <= mostEntries / 2) void this.#read()
+  }
+
+  async #read(): Promise<void> {
+    const { entries, holdBack, failed, clock } = this.#host
+    this.#isReading = true
+    try {
+      while (this.isBehind && entries() < mostEntries) {
+        if (await this.#readPage()) continue
+        const closing = this.#close()
+        holdBack(closing)
+        await closing
+      }
+    } catch (error) {
+      failed(error)
+      this.#pages = undefined
+      backgroundTimer(clock, failedMs, () => this.refill())
+    }
+    this.#isReading = false
+  }
+
+  /** Resolves to whether there may be another page. */
+  async #readPage(): Promise<boolean> {
+    this.#pages ??= this.#from(this.#upTo)[Symbol.asyncIterator]()
+    const { value: page, done } = await this.#pages.next()
+    if (done === true) {
+      this.#pages = undefined
+      return false
+    }
+    this.#host.add(page)
+    this.#upTo = page.at(-1)?.id ?? this.#upTo
+    return true
+  }
+
+  /** Everything was read but what arrived meanwhile, and no more arrives until this resolves. */
+  async #close(): Promise<void> {
+    do {
+      while (this.#underWay > 0)
+        await new Promise<void>((resolve) => {
+          this.#onChange = resolve
+        })
+      if (!this.#hasMore) break
+      this.#hasMore = false
+      while (await this.#readPage());
+    } while (this.#underWay > 0 || this.#hasMore)
+    this.isBehind = false
+  }
+}

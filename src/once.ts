@@ -1,0 +1,166 @@
+/**
+ * Writes that happen exactly once, in a database of your own, with any inbox.
+ *
+ * @module
+ */
+import { FleethookError } from './base/errors.ts'
+import { checkOptions, milliseconds, aFunction, oneOf, required, type Rules } from './base/options.ts'
+import type { Delivery } from './inbox/observer.ts'
+
+/** What {@link createOnce} takes. */
+export interface OnceOptions<Transaction> {
+  readonly database: 'postgres' | 'mysql' | 'sqlite'
+  /** Calls `work` in a transaction, commits when it resolves, and rolls back and rejects when it rejects or the commit fails. */
+  readonly transaction: (work: (transaction: Transaction) => Promise<void>) => Promise<void>
+  /** Runs a statement in that transaction. Resolves to the number of rows that it inserted, matched or deleted. */
+  readonly run: (transaction: Transaction, sql: string, values: (string | number)[]) => Promise<number>
+  /**
+   * How long a mark is kept, in milliseconds. Default 30 days. Longer than a message can wait between the end of its handler and the next
+   * process, which is the longest time for which all processes may be down.
+   */
+  readonly keepForMs?: number
+}
+
+interface Single {
+  readonly delivery: Delivery
+}
+interface Several {
+  readonly deliveries: readonly Delivery[]
+}
+type Handled<What, Context, Transaction> = (what: What, context: Context, transaction: Transaction) => unknown
+
+/** Makes handlers whose writes happen once: the result of {@link createOnce}. */
+export interface Once<Transaction> {
+  /** For `receiver.on` and `receiver.when`. The name belongs to the marks: it must stay the same, and be the only one. */
+  <What, Context extends Single>(
+    name: string,
+    handler: Handled<What, Context, Transaction>,
+  ): (what: What, context: Context) => Promise<void>
+  /** For `receiver.batch`. A batch of which some messages were handled before is tried message by message. */
+  batch<What, Context extends Several>(
+    name: string,
+    handler: Handled<readonly What[], Context, Transaction>,
+  ): (what: readonly What[], context: Context) => Promise<void>
+  /** The statements that create the table `fleethook_once`, if it is not there. */
+  readonly schema: readonly string[]
+}
+
+const rules: Rules<OnceOptions<never>> = {
+  database: required(oneOf('postgres', 'mysql', 'sqlite'), "For instance database: 'postgres'."),
+  transaction: required(aFunction, 'Give (work) => db.transaction(work), or what your client has.'),
+  run: required(aFunction, 'Give a function that runs a statement and returns the number of rows that it changed.'),
+  keepForMs: milliseconds(3_600_000),
+}
+
+/** After this number of new marks, old ones are deleted. */
+const tidyEvery = 1_000
+
+/**
+ * Writes a mark, the id of the message and the name of the handler, in the transaction of your handler. An inbox hands a message out at least
+ * once; with its mark there, the second time does nothing. So the handler's writes in that database happen exactly once, through any crash.
+ * What a handler does elsewhere, such as a mail, can still happen twice. A replay runs again, because somebody asked for it.
+ *
+ * A handler that swallows an error of the database, after which the transaction would be rolled back in silence, fails and is tried again.
+ *
+ * Throws `option_invalid` for a wrong option, and `handler_invalid` for a name that is used twice.
+ *
+ * @example
+ * ```ts
+ * import { DatabaseSync } from 'node:sqlite'
+ * import { createReceiver } from 'fleethook'
+ * import { createOnce } from 'fleethook/once'
+ *
+ * const db = new DatabaseSync(':memory:')
+ * let last: Promise<unknown> = Promise.resolve()
+ * const once = createOnce<DatabaseSync>({
+ *   database: 'sqlite',
+ *   run: async (tx, sql, values) => Number(tx.prepare(sql).run(...values).changes),
+ *   // There is one connection, so one transaction follows another.
+ *   transaction(work) {
+ *     const done = last.then(async () => {
+ *       db.exec('BEGIN IMMEDIATE')
+ *       try {
+ *         await work(db)
+ *         db.exec('COMMIT')
+ *       } finally {
+ *         if (db.isTransaction) db.exec('ROLLBACK')
+ *       }
+ *     })
+ *     last = done.catch(() => {})
+ *     return done
+ *   },
+ * })
+ * for (const sql of once.schema) db.exec(sql)
+ * db.exec('CREATE TABLE readings (vin TEXT, percent REAL)')
+ *
+ * createReceiver({ secret: 'a-long-random-value' }).on(
+ *   'data',
+ *   once('readings', async ({ vin, data }, _context, tx) => {
+ *     tx.prepare('INSERT INTO readings VALUES (?, ?)').run(vin, data.BatteryLevel ?? null)
+ *   }),
+ * )
+ * ```
+ */
+export function createOnce<Transaction>(options: OnceOptions<Transaction>): Once<Transaction> {
+  checkOptions('createOnce', options, rules)
+  const { database, transaction, run, keepForMs = 30 * 86_400_000 } = options
+  const names = new Set<string>()
+  let marks = 0
+  const place = (n: number): string => (database === 'postgres' ? `$${n}` : '?')
+  const [insert, onConflict] = database === 'mysql' ? ['INSERT IGNORE', ''] : ['INSERT', ' ON CONFLICT DO NOTHING']
+
+  function named<What, Context>(
+    name: string,
+    deliveriesOf: (context: Context) => readonly Delivery[],
+    handler: (what: What, context: Context, transaction: Transaction) => unknown,
+  ): (what: What, context: Context) => Promise<void> {
+    if (names.has(name))
+      throw new FleethookError('handler_invalid', `Two handlers of createOnce have the name ${name}.`)
+    names.add(name)
+    return (what, context) =>
+      transaction(async (tx) => {
+        const ids = deliveriesOf(context).flatMap(({ id, replayed }) => (replayed ? [] : [id]))
+        const [first] = ids
+        const now = Date.now()
+        if (first !== undefined) {
+          const rows = ids
+            .map((_, at) => `(${place(at * 3 + 1)}, ${place(at * 3 + 2)}, ${place(at * 3 + 3)})`)
+            .join(', ')
+          const sql = `${insert} INTO fleethook_once (id, handler, at) VALUES ${rows}${onConflict}`
+          const added = await run(tx, sql, ids.flatMap((id) => [id, name, now])) // prettier-ignore
+          if (added < ids.length && ids.length > 1)
+            throw new Error('Some messages of this batch were handled before, so each is tried alone.')
+          if (added < ids.length) return
+        }
+        await handler(what, context, tx)
+        if (first === undefined) return
+        // When the handler swallowed an error that ended the transaction, this fails too, or finds no mark.
+        const confirm = `UPDATE fleethook_once SET at = at + 1 WHERE id = ${place(1)} AND handler = ${place(2)}`
+        if ((await run(tx, confirm, [first, name])) !== 1)
+          throw new Error('The transaction of the handler has ended before the handler.')
+        marks += ids.length
+        if (marks < tidyEvery) return
+        marks = 0
+        await run(tx, `DELETE FROM fleethook_once WHERE at < ${place(1)}`, [now - keepForMs])
+      })
+  }
+
+  return Object.assign(
+    <What, Context extends Single>(name: string, handler: Handled<What, Context, Transaction>) =>
+      named<What, Context>(name, ({ delivery }) => [delivery], handler),
+    {
+      batch: <What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) =>
+        named<readonly What[], Context>(name, ({ deliveries }) => deliveries, handler),
+      schema: schemas[database],
+    },
+  )
+}
+
+const index = 'CREATE INDEX IF NOT EXISTS fleethook_once_at ON fleethook_once (at)'
+const columns = 'handler VARCHAR(200) NOT NULL, at BIGINT NOT NULL'
+const create = 'CREATE TABLE IF NOT EXISTS fleethook_once'
+const schemas = {
+  postgres: [`${create} (id UUID NOT NULL, ${columns}, PRIMARY KEY (id, handler))`, index],
+  mysql: [`${create} (id CHAR(36) NOT NULL, ${columns}, PRIMARY KEY (id, handler), KEY fleethook_once_at (at))`],
+  sqlite: [`${create} (id TEXT NOT NULL, ${columns}, PRIMARY KEY (id, handler)) WITHOUT ROWID`, index],
+} as const

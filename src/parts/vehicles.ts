@@ -1,0 +1,304 @@
+import { backgroundTimer, type Clock, type Timer } from '../base/clock.ts'
+import { FleethookError } from '../base/errors.ts'
+import type { Log } from '../base/log.ts'
+import { checkOptions, isObject, required, type Rules, wholeNumber } from '../base/options.ts'
+import type { TimerEvent } from '../events/event.ts'
+import { builtInFields, type FieldCatalogue, type FieldName, nearestField } from '../events/fields.ts'
+import { type Entry, notePlace } from '../core/entry.ts'
+import type { Happening } from '../core/handler.ts'
+import type { Part } from '../core/part.ts'
+import type { Subjects } from '../core/registry.ts'
+import type { Inbox, InboxMessage } from '../inbox/inbox.ts'
+import type { Receipts } from '../inbox/receipts.ts'
+import { memoryVehicles, type StoredVehicle, type VehicleStore } from '../inbox/vehicle-store.ts'
+import { type AnyVehicleView, isEdge } from '../vehicles/edge.ts'
+import { EdgeIndex } from '../vehicles/edge-index.ts'
+import { Slots, Snapshot, type StoredRow, VehicleState } from '../vehicles/state.ts'
+import { checkEdge, type Step, VehicleStates } from '../vehicles/vehicles.ts'
+import { isTextList } from '../wire/record.ts'
+
+/** What {@link vehicles} takes. */
+export interface VehiclesOptions<Field extends string = string> {
+  /** The fields to keep. Positions are personal data, so keep `Location` only if you need it. `'all'`: all fields. */
+  readonly fields: readonly Field[] | 'all'
+  /**
+   * The least difference from the last value that counted, for a new number to count as a change. Default: any difference. It
+   * hides the noise of a sensor, but not a slow drift.
+   */
+  readonly deltas?: { readonly [Name in Field]?: number }
+  /** Forgets a vehicle when no message of it has come for this time, in milliseconds. At least a minute. Default: never. */
+  readonly forgetAfterMs?: number
+}
+
+const rules: Rules<VehiclesOptions> = {
+  fields: required(
+    {
+      must: "must be a list of field names, or 'all'",
+      accepts: (value) => value === 'all' || (isTextList(value) && value.length > 0),
+    },
+    "Name the fields to keep, for instance vehicles({ fields: ['BatteryLevel', 'Gear'] }).",
+  ),
+  deltas: {
+    must: 'must map field names to numbers above 0',
+    accepts: (value) =>
+      isObject(value) &&
+      Object.values(value).every((delta) => typeof delta === 'number' && delta > 0 && delta < Infinity),
+  },
+  forgetAfterMs: wholeNumber(60_000),
+}
+
+/** An item of the option `parts`: the result of {@link vehicles}. */
+export interface VehiclesPart<Field extends string = string> {
+  readonly fields: readonly Field[] | 'all'
+  /** Called by `createReceiver`. Throws `option_invalid` for a field that is in no catalogue. */
+  readonly keep: (receiver: VehiclesHost) => KeptVehicles
+}
+
+/** What the part needs of its receiver. */
+interface VehiclesHost {
+  /** The receiver's own fields. */
+  readonly fields: FieldCatalogue
+  readonly decode: boolean
+  /** Called with the reason when a value is not kept. */
+  readonly leftOut: (reason: string) => void
+}
+
+/** The process in which states are kept. */
+interface StatesHost {
+  readonly inbox: Inbox
+  readonly clock: Clock
+  readonly receipts: Receipts
+  /** Whether its timers run while it has no work. If not, it forgets vehicles by itself. */
+  readonly watchesTime: boolean
+  /** The inbox failed. */
+  failed(error: unknown): void
+  /** Stores messages that the receiver made. Resolves to whether the inbox took them. */
+  put(messages: readonly InboxMessage[]): Promise<boolean>
+}
+
+/** The states in an inbox, and the part of a core that changes them. */
+export interface KeptStates {
+  readonly states: VehicleStates
+  readonly part: Part
+  /** Call this once the inbox is open. Resolves when the states are complete, to a function that starts their timers. */
+  recover(unapplied: AsyncIterable<readonly InboxMessage[]> | undefined, lastId?: string): Promise<() => void>
+}
+
+/** The newest state of the vehicles of one receiver. */
+export interface KeptVehicles {
+  /** How long and how often it forgets silent vehicles. `undefined`: never. */
+  readonly forgets: { readonly afterMs: number; readonly everyMs: number } | undefined
+  readonly subjects: Subjects
+  /** The error for an inbox that cannot keep states. */
+  noStore(why: string): FleethookError
+  /** A store for an inbox in memory. */
+  inMemory(log: Log): VehicleStore
+  /** Throws `option_invalid` for an inbox that cannot keep states. */
+  in(host: StatesHost): KeptStates
+  /** A state that another process sent. */
+  viewOf(row: StoredRow, nowMs: number, gapTo: number): AnyVehicleView
+}
+
+/**
+ * A part for the option `parts`: keeps the newest value of these fields for each vehicle, for `context.vehicle` and `context.changes`, the
+ * filter `changed`, `receiver.when` and `receiver.vehicles`. It needs an inbox that can keep them: in memory, in SQLite or in Durable
+ * Objects.
+ *
+ * Throws `option_invalid` for a wrong option.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver, vehicles } from 'fleethook'
+ *
+ * const receiver = createReceiver({ secret: 'a-long-random-value', parts: [vehicles({ fields: ['Gear', 'BatteryLevel'] })] })
+ * console.log(await receiver.vehicles.get('0FLEETV14T0000004'))
+ * ```
+ */
+export function vehicles<const Field extends FieldName | (string & {}) = never>(
+  options: VehiclesOptions<Field>,
+): VehiclesPart<Field> {
+  checkOptions('vehicles', options, rules)
+  const { fields, deltas = {}, forgetAfterMs } = options
+  const names: readonly string[] | undefined = fields === 'all' ? undefined : fields
+  return {
+    fields,
+    keep({ fields: ownFields, decode, leftOut }) {
+      if (!decode) {
+        const problem = 'compares decoded values, and option `decode` of createReceiver is false'
+        throw invalid(problem, 'Leave out `decode`. `event.raw` has every value as it was sent.')
+      }
+      checkNames(names, deltas, ownFields)
+      const slots = new Slots({ fields: names, deltas }, ownFields, leftOut)
+      const edges = new EdgeIndex()
+      const forgets =
+        forgetAfterMs === undefined
+          ? undefined
+          : { afterMs: forgetAfterMs, everyMs: Math.min(forgetAfterMs / 2, forgetEveryMs) }
+      const noStore = (why: string): FleethookError =>
+        new FleethookError(
+          'option_invalid',
+          `The part \`vehicles\` needs an inbox that keeps the state of vehicles, and this one ${why}.`,
+          { hint: 'Use sqliteInbox(…) or durableObjectInbox(…), or memoryInbox() in a process that stays.' },
+        )
+      return {
+        forgets,
+        noStore,
+        subjects: vehicleSubjects(slots, edges, ownFields),
+        inMemory: (log) =>
+          memoryVehicles((forgotten) =>
+            log.warn('the memory for the newest state is full, and vehicles that were silent are forgotten', {
+              vehicles: forgotten,
+            }),
+          ),
+        in({ inbox, clock, receipts, watchesTime, failed, put }) {
+          const { vehicles: store } = inbox
+          if (store === undefined) throw noStore('cannot keep it')
+          const states = new VehicleStates({ store, slots, edges, clock, newestSeq: receipts.newestSeq })
+          let forgetting: Timer | undefined
+          let isStopped = false
+          const forget = (): void => {
+            if (forgets === undefined || isStopped || !watchesTime) return
+            forgetting = backgroundTimer(clock, forgets.everyMs, () => {
+              store.forgetUnseen(clock.now() - forgets.afterMs).catch(failed)
+              forget()
+            })
+          }
+          const stop = (): void => {
+            isStopped = true
+            forgetting?.cancel()
+            states.stopTimers()
+          }
+          return {
+            states,
+            part: vehiclesPart(states, stop),
+            async recover(unapplied, lastId) {
+              forget()
+              await states.recover(unapplied, receipts.reread, lastId)
+              return states.findTimers((due) =>
+                put(due.map(({ vin, dueMs }) => receipts.own(timerEvent(vin, dueMs, clock)))),
+              )
+            },
+          }
+        },
+        viewOf: (row, nowMs, gapTo) => new Snapshot(VehicleState.read(row, slots), nowMs, gapTo),
+      }
+    },
+  }
+}
+
+/** How often vehicles that were not seen are removed, in milliseconds. Each search can read every one of them. */
+const forgetEveryMs = 3_600_000
+
+/** Wakes the timers of a vehicle that are due at this time or before. */
+function timerEvent(vin: string, dueMs: number, clock: Clock): TimerEvent {
+  const at = new Date(dueMs)
+  return {
+    topic: 'timer',
+    vin,
+    createdAt: at.toISOString(),
+    at,
+    receivedAt: new Date(clock.now()),
+    id: `timer:${vin}:${dueMs}`,
+    format: null,
+    raw: null,
+    meta: {},
+  }
+}
+
+function checkNames(fields: readonly string[] | undefined, deltas: object, ownFields: FieldCatalogue): void {
+  const known = [...Object.keys(builtInFields), ...Object.keys(ownFields)]
+  for (const name of [...(fields ?? []), ...Object.keys(deltas)]) {
+    const isKnown = known.includes(name)
+    if (isKnown && (fields === undefined || fields.includes(name))) continue
+    const nearest = nearestField(name, fields === undefined || !isKnown ? known : fields)
+    const hint =
+      nearest === undefined ? 'Add a field of your own to the option `fields`.' : `Did you mean \`${nearest}\`?`
+    throw isKnown
+      ? invalid(`has a delta for \`${name}\`, which is not among its \`fields\``, hint)
+      : invalid(`names \`${name}\`, which is not in the catalogue`, hint)
+  }
+}
+
+const invalid = (problem: string, hint: string): FleethookError =>
+  new FleethookError('option_invalid', `The part \`vehicles\` ${problem}.`, { hint })
+
+const place = /* @__PURE__ */ notePlace()
+
+const none: readonly never[] = []
+
+/** What a message changed in the state of its vehicle. */
+function stepOf(entry: Entry | undefined): Step | undefined {
+  return entry?.notes?.[place] as Step | undefined
+}
+
+/** Keeps the newest state of each vehicle: a message changes it when it is handed out first, and the inbox stores it with the message's end. */
+function vehiclesPart(states: VehicleStates, stop: () => void): Part {
+  function applied(entry: Entry, state: Parameters<VehicleStates['step']>[2]): readonly string[] | undefined {
+    if (entry.event === undefined || entry.claim === undefined) return undefined
+    const step = states.step(entry.id, entry.event, state, entry.claim)
+    if (step === undefined) return undefined
+    ;(entry.notes ??= [])[place] = step
+    return step.happened.length === 0 ? undefined : step.happened.map(({ edge }) => keyOf(edge))
+  }
+
+  return {
+    open(entry) {
+      const state = states.find(entry.laneKey)
+      return state instanceof Promise ? state.then((found) => applied(entry, found)) : applied(entry, state)
+    },
+    settling: (entry): StoredVehicle | undefined => states.settling(stepOf(entry)),
+    changed: (entry) => stepOf(entry)?.text(),
+    over: (entry) => states.over(stepOf(entry)),
+    stop,
+    context: {
+      vehicle: (entry) => stepOf(entry)?.view,
+      changes: (entry) => stepOf(entry)?.changes ?? none,
+    },
+    batchContext: {
+      vehicles: (entries) => entries.map((entry) => stepOf(entry)?.view),
+      changes: (entries) => entries.map((entry) => stepOf(entry)?.changes ?? none),
+    },
+  }
+}
+
+/** Edges and the filter `changed`, for the registry. */
+function vehicleSubjects(slots: Slots, edges: EdgeIndex, ownFields: FieldCatalogue): Subjects {
+  return {
+    subject(given) {
+      if (!isEdge(given)) return undefined
+      const edge = checkEdge(given, slots, ownFields)
+      edges.add(edge)
+      return { key: keyOf(edge.name), input: (entry) => happeningOf(edge.name, entry) }
+    },
+    changed({ changed = none, first = false, invalid = false }) {
+      for (const field of changed) {
+        if (slots.keeps(field)) continue
+        throw new FleethookError(
+          'handler_invalid',
+          `The filter \`changed\` names \`${field}\`, which is not among the \`fields\` of the part \`vehicles\`.`,
+          { hint: `Give createReceiver the option parts: [vehicles({ fields: ['${field}'] })].` },
+        )
+      }
+      const wanted = new Set<string>(changed)
+      return (entry) =>
+        stepOf(entry)?.all.some(
+          (change) => wanted.has(change.field) && (first || !change.first) && (invalid || !change.invalid),
+        ) === true
+    },
+  }
+}
+
+const keyOf = (edge: string): string => `edge ${edge}`
+
+/** What happened, for the handlers of an edge. Throws the error of an edge that failed. */
+function happeningOf(edge: string, entry: Entry): Omit<Happening, 'vehicle'> & { readonly vehicle: AnyVehicleView } {
+  const step = stepOf(entry)
+  const found = step?.happened.find((each) => each.edge === edge)
+  if (found !== undefined && 'error' in found) throw found.error
+  const vehicle = step?.view
+  const { event, id } = entry
+  if (found === undefined || vehicle === undefined || event === undefined || event.topic === 'malformed')
+    throw new FleethookError('handler_invalid', `The edge \`${edge}\` did not happen in this message.`)
+  const { vin } = vehicle
+  return { vin, change: found.change, vehicle, edge, id: `${vin}:${edge}:${id}`, event }
+}

@@ -1,0 +1,281 @@
+import { checkOptions, numberBetween, type Rule, trueOrFalse } from '../base/options.ts'
+import type { FleetEvent } from '../events/event.ts'
+import type { FieldValue } from '../events/values.ts'
+import type {
+  AnyVehicleView,
+  Edge,
+  EdgeResult,
+  EdgeStep,
+  EdgeTimer,
+  EdgeTopic,
+  Occurrence,
+  PendingTimer,
+} from '../vehicles/edge.ts'
+import { createClockwork } from './clockwork.ts'
+import { checkField, invalid } from './conditions.ts'
+
+/** A length of time: the sum of these. From a second to a year. */
+export interface Duration {
+  readonly days?: number
+  readonly hours?: number
+  readonly minutes?: number
+  readonly seconds?: number
+}
+
+/** Time was up: `at` is when it was due, and not when the receiver noticed. */
+interface TimeUp extends Occurrence {
+  readonly dueAt: Date
+  /**
+   * The receiver noticed it more than a second after it was due: nobody ran, or the messages that say so came late. Then `vehicle` may
+   * show what came after it.
+   */
+  readonly late: boolean
+}
+
+/** Something has lasted: the occurrence of `starts(…).after(…)`. */
+export interface Lasted extends TimeUp {
+  /** When it began: the vehicle's clock, but never later than the receipt. */
+  readonly since: Date
+}
+
+/** A vehicle has been silent: the occurrence of `silent`. */
+export interface Silence extends TimeUp {
+  /** When its last message was received, of those that count. */
+  readonly lastAt: Date
+}
+
+/** A vehicle is heard again: the occurrence of `heardAgain`. */
+export interface Heard extends Occurrence {
+  /** When the message before the silence was received. */
+  readonly lastAt: Date
+  readonly silentMs: number
+}
+
+/** Options of `silent`. */
+export interface SilentOptions {
+  /** Only messages of these topics count. Default: all messages of the vehicle. */
+  readonly topics?: readonly EdgeTopic[]
+  /** Only `data` messages with one of these fields count. The part `vehicles` must keep them. Default: all. */
+  readonly fields?: readonly string[]
+  /**
+   * Also counts while the vehicle is asleep or offline by its last `state` or `connectivity` message. Default `false`: such a vehicle is
+   * silent on purpose.
+   */
+  readonly evenOffline?: boolean
+}
+
+const anAmount: Rule = numberBetween(0, 31_622_400)
+
+/** A duration in milliseconds, and as it is in the names of edges. */
+export function readDuration(what: string, duration: Duration): { readonly ms: number; readonly name: string } {
+  const rules = { days: anAmount, hours: anAmount, minutes: anAmount, seconds: anAmount }
+  checkOptions<Duration>(what, duration, rules)
+  const { days = 0, hours = 0, minutes = 0, seconds = 0 } = duration
+  const all = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+  if (all < 1 || all > 31_622_400)
+    throw invalid(`\`${what}\` was given ${all} seconds`, 'Pass a time from a second to a year: { minutes: 30 }.')
+  return { ms: Math.round(all * 1_000), name: `${all} s` }
+}
+
+/** A vehicle as if only some fields had values, each of them certain. A class, because each message makes some of them. */
+class Knowing implements AnyVehicleView {
+  readonly #vehicle: AnyVehicleView
+  readonly #isKnown: ((field: string) => boolean) | undefined
+
+  constructor(vehicle: AnyVehicleView, isKnown: ((field: string) => boolean) | undefined) {
+    this.#vehicle = vehicle
+    this.#isKnown = isKnown
+  }
+
+  value(field: string): FieldValue | undefined {
+    return this.#isKnown === undefined || this.#isKnown(field) ? this.#vehicle.value(field) : undefined
+  }
+
+  isCertain(field: string): boolean {
+    return this.value(field) !== undefined
+  }
+
+  at(field: string): Date | undefined {
+    return this.#vehicle.at(field)
+  }
+
+  since(field: string): Date | undefined {
+    return this.#vehicle.since(field)
+  }
+
+  ageMs(field: string): number | undefined {
+    return this.#vehicle.ageMs(field)
+  }
+
+  invalidSince(field: string): Date | undefined {
+    return this.#vehicle.invalidSince(field)
+  }
+
+  get vin(): string {
+    return this.#vehicle.vin
+  }
+
+  get fields(): readonly string[] {
+    return this.#vehicle.fields
+  }
+
+  get online(): boolean | undefined {
+    return this.#vehicle.online
+  }
+
+  get state(): string | undefined {
+    return this.#vehicle.state
+  }
+
+  get isOnlineCertain(): boolean {
+    return this.#vehicle.isOnlineCertain
+  }
+
+  get seenAt(): Date | undefined {
+    return this.#vehicle.seenAt
+  }
+
+  get timers(): readonly PendingTimer[] {
+    return this.#vehicle.timers
+  }
+}
+
+export function knowing(vehicle: AnyVehicleView, isKnown?: (field: string) => boolean): AnyVehicleView {
+  return new Knowing(vehicle, isKnown)
+}
+
+/** An edge after which something may last. */
+interface Starting extends Pick<Edge, 'name' | 'fields' | 'detect'> {
+  /** Whether it still lasts. */
+  readonly holds?: (vehicle: AnyVehicleView) => boolean
+}
+
+const isLate = (due: number, { arrivedMs }: EdgeStep): boolean => arrivedMs - due > 1_000
+
+const noLonger = { timer: null } as const
+
+/** It happens when something that an edge began has lasted for a time. */
+export function lastedAfter(inner: Starting, duration: Duration): Pick<Edge<Lasted>, 'name' | 'timing' | 'detect'> {
+  const { ms, name } = readDuration('after', duration)
+  const { fields, holds } = inner
+  if (holds === undefined)
+    throw invalid(
+      `\`${inner.name}\` is over at once, so it has no \`after\``,
+      '`becomes`, `starts` and `ends` have one.',
+    )
+
+  /** A field may have got its value after the message that began it was sent. */
+  const beginning = (after: AnyVehicleView, atMs: number): number => {
+    let start = atMs
+    for (const field of fields) {
+      const sinceMs = after.since(field)?.getTime() ?? atMs
+      if (sinceMs > start && !holds(knowing(after, (other) => other !== field))) start = sinceMs
+    }
+    return start
+  }
+
+  /** When a message ended it. */
+  const endedMs = ({ at, changes }: EdgeStep): number =>
+    Math.min(at.getTime(), ...changes.flatMap((change) => (fields.includes(change.field) ? [change.at.getTime()] : [])))
+
+  return {
+    name: `${inner.name}.after(${name})`,
+    timing: createClockwork,
+    detect(step) {
+      const { timer, after, at } = step
+      if (step.event.topic === 'timer') return timer && { happened: lasted(timer, step) }
+      const { happened, memory } = inner.detect(step) ?? {}
+      const result: EdgeResult<Lasted> = memory === undefined ? {} : { memory }
+      if (timer === undefined && happened === undefined) return result
+      const isTrue = holds(knowing(after, (field) => after.invalidSince(field) === undefined))
+      if (isTrue && (happened !== undefined || timer?.due === null)) {
+        const since = beginning(after, (happened?.at ?? at).getTime())
+        return { ...result, timer: { due: since + ms, since, acrossGap: (happened ?? timer)?.acrossGap === true } }
+      }
+      if (isTrue) return result
+      // A value that the vehicle stopped reporting may come back, and it begins again then.
+      const ended = holds(knowing(after)) ? { timer: { due: null, since: at.getTime() } } : noLonger
+      const isOver = typeof timer?.due === 'number' && endedMs(step) >= timer.due
+      return isOver ? { ...result, ...ended, happened: lasted(timer, step) } : { ...result, ...ended }
+    },
+  }
+}
+
+function lasted({ due, since, acrossGap = false }: EdgeTimer, step: EdgeStep): Lasted {
+  const dueMs = due ?? since
+  const dueAt = new Date(dueMs)
+  return { at: dueAt, dueAt, since: new Date(since), late: isLate(dueMs, step), acrossGap }
+}
+
+type Sensing<Happened extends Occurrence> = Pick<
+  Edge<Happened>,
+  'name' | 'fields' | 'reads' | 'topics' | 'timing' | 'detect'
+>
+
+/** What both edges of a silence know. */
+interface Counting {
+  /** Whether a message ends a silence. */
+  readonly counts: (event: FleetEvent) => boolean
+}
+
+const messages: readonly EdgeTopic[] = ['data', 'vehicle_data', 'state', 'alerts', 'errors', 'connectivity']
+
+const aList: Rule = {
+  must: 'must be a list of at least one name',
+  accepts: (value) => Array.isArray(value) && value.length > 0,
+}
+
+export function silence(duration: Duration, options: SilentOptions): Sensing<Silence> & Counting {
+  const { ms, name } = readDuration('silent', duration)
+  checkOptions<SilentOptions>('silent', options, { topics: aList, fields: aList, evenOffline: trueOrFalse })
+  const { topics, fields = [], evenOffline = false } = options
+  for (const field of fields) checkField('silent', field)
+  const wrong = topics?.find((topic) => !messages.includes(topic))
+  if (wrong !== undefined) throw invalid(`\`silent\` was given the topic "${wrong}"`, `Topics: ${messages.join(', ')}.`)
+  const named = [topics?.join(' '), fields.join(' '), evenOffline ? 'evenOffline' : ''].filter(Boolean)
+  const counts = (event: FleetEvent): boolean => {
+    if (topics !== undefined && !topics.some((topic) => topic === event.topic)) return false
+    if (fields.length === 0) return true
+    const data: Readonly<Record<string, unknown>> = event.topic === 'data' ? event.data : {}
+    return fields.some((field) => data[field] !== undefined)
+  }
+  return {
+    ...{ name: `silent(${[name, ...named].join(',')})`, fields: [], reads: fields, topics: messages },
+    timing: createClockwork,
+    counts,
+    detect(step) {
+      const { event, before, after, arrivedMs, timer } = step
+      if (event.topic === 'timer') {
+        const { due, since, acrossGap = false } = timer ?? { due: null, since: arrivedMs }
+        const dueMs = due ?? since
+        const dueAt = new Date(dueMs)
+        return { happened: { at: dueAt, dueAt, lastAt: new Date(since), late: isLate(dueMs, step), acrossGap } }
+      }
+      if (!evenOffline && after.online === false) return noLonger
+      const isBack = before.online === false && after.online === true
+      return counts(event) || isBack ? { timer: { due: arrivedMs + ms, since: arrivedMs } } : undefined
+    },
+  }
+}
+
+export function isSilence(edge: Edge): edge is Edge<Silence> & Counting {
+  return typeof edge === 'object' && 'counts' in edge
+}
+
+/** It keeps the same time as the silence that it ends. A timer without a due time means that the vehicle is silent. */
+export function hearing(silent: Edge<Silence> & Counting): Sensing<Heard> {
+  return {
+    ...{ name: `heardAgain(${silent.name})`, fields: [], reads: silent.reads, topics: messages },
+    timing: createClockwork,
+    detect(step) {
+      const { event, at, arrivedMs, timer } = step
+      const found = silent.detect(step)
+      if (event.topic === 'timer')
+        return found?.happened === undefined || timer === undefined ? undefined : { timer: { ...timer, due: null } }
+      const next = found?.timer === undefined ? {} : { timer: found.timer }
+      if (timer?.due !== null || !silent.counts(event)) return timer?.due === null ? undefined : next
+      const { since, acrossGap = false } = timer
+      return { ...next, happened: { at, lastAt: new Date(since), silentMs: arrivedMs - since, acrossGap } }
+    },
+  }
+}

@@ -1,0 +1,155 @@
+import type { ReceiverOptions } from 'fleethook'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { describe, expect, test } from 'vitest'
+import { createFiles } from '../inbox/sqlite-files.ts'
+import { disk, storedInbox } from '../inbox/stored-inbox.ts'
+import { turn } from './fake-clock.ts'
+import { data, gates, scene } from './scene.ts'
+
+const files = createFiles()
+describe('a handler that fails for every vehicle', () => {
+  test.each<[string, Partial<ReceiverOptions>]>([
+    ['in memory', { limits: { pendingMessages: 100_000 } }],
+    ['with SQLite', { inbox: sqliteInbox({ path: files.path() }) }],
+  ])(
+    'rests: ten minutes without its database make no dead letter and keep the order (%s)',
+    async (_, options) => {
+      /** When each line was logged. */
+      const logged = new Map<string, number[]>()
+      const note = (line: string): void => void logged.set(line, [...(logged.get(line) ?? []), clock.now()])
+      const log = { debug: () => {}, info: () => {}, warn: note, error: note }
+      const { receiver, post, clock } = scene({ ...options, log })
+      const seen = new Map<string, unknown[]>()
+      let isAway = true
+      let runs = 0
+      receiver.on('data', async function save({ vin, data: { Odometer } }) {
+        runs += 1
+        if (isAway) throw new Error('connection refused')
+        seen.set(vin, [...(seen.get(vin) ?? []), Odometer])
+      })
+      await receiver.open()
+      const perSecond = 40
+      let sent = 0
+      for (let second = 0; second < 600; second += 5) {
+        const body = Array.from({ length: 5 * perSecond }, () => data(`VIN${sent % 50}`, (sent += 1)))
+        expect((await post(body)).status).toBe(200)
+        await clock.advance(5_000)
+      }
+      expect(receiver.stats()).toMatchObject({ handled: 0, deadLettered: 0, resting: [{ handler: 'save' }] })
+      expect(runs).toBeLessThan(200)
+      const rests = [...logged].find(([line]) => line.startsWith('a handler fails for every vehicle'))
+      expect(rests?.[1].length).toBeGreaterThan(10)
+      for (const times of logged.values())
+        for (const [index, atMs] of times.slice(1).entries())
+          expect(atMs - (times[index] ?? 0)).toBeGreaterThanOrEqual(10_000)
+      isAway = false
+      for (let waited = 0; receiver.stats().pending.messages > 0 && waited < 120; waited += 1)
+        await clock.advance(1_000)
+      expect(receiver.stats()).toMatchObject({ handled: sent, deadLettered: 0, pending: { messages: 0 } })
+      for (const numbers of seen.values())
+        expect(numbers).toEqual([...numbers].toSorted((a, b) => Number(a) - Number(b)))
+      const drained = receiver.drain()
+      await clock.advance(2_000)
+      expect(await drained).toMatchObject({ left: 0, lost: 0 })
+    },
+    60_000,
+  )
+
+  test('does not delay vehicles for which it works', async () => {
+    const { receiver, post, clock } = scene({ inbox: storedInbox(disk()) })
+    let handled = 0
+    receiver.on('data', ({ vin }) => {
+      if (vin.startsWith('BAD')) throw new Error('no')
+      handled += 1
+    })
+    for (let n = 0; n < 20; n += 1) await post(data(`BAD${n}`, n))
+    await turn()
+    for (let n = 0; n < 20; n += 1) await post(data(`GOOD${n}`, n))
+    await turn()
+    await clock.advance(0)
+    expect(handled).toBe(20)
+    expect(receiver.stats().resting).toEqual([])
+  })
+
+  test('by default a message is retried for an hour with a durable inbox, and for a minute in memory', async () => {
+    const lives: number[] = []
+    for (const durable of [true, false]) {
+      const { receiver, post, clock } = scene(durable ? { inbox: storedInbox(disk()) } : {})
+      receiver.on('data', () => {
+        throw new Error('always')
+      })
+      await post(data('A', 1))
+      let ms = 0
+      while (receiver.stats().deadLettered === 0 && ms < 10_000_000) {
+        await clock.advance(5_000)
+        ms += 5_000
+      }
+      lives.push(ms)
+    }
+    const [disked = 0, memory = 0] = lives
+    expect(disked).toBeGreaterThanOrEqual(3_600_000)
+    expect(disked).toBeLessThan(3_700_000)
+    expect(memory).toBeGreaterThanOrEqual(60_000)
+    expect(memory).toBeLessThan(80_000)
+  })
+
+  test.each<[string, () => Partial<ReceiverOptions>]>([
+    ['in memory', () => ({})],
+    ['with a durable inbox', () => ({ inbox: storedInbox(disk()) })],
+  ])('goes on with each message that found it resting, also when it works again meanwhile (%s)', async (_, options) => {
+    const { receiver, post, clock } = scene(options())
+    const gate = gates()
+    const seen: unknown[] = []
+    let isAway = true
+    receiver
+      .on('data', async function save({ vin, data: { Odometer } }) {
+        if (isAway) throw new Error('connection refused')
+        if (vin === 'PROBE') await gate.wait('save')
+        seen.push(`${vin}${String(Odometer)}`)
+      })
+      .on('data', ({ vin, data: { Odometer } }) => (Odometer === 1 && vin === 'A' ? gate.wait('other') : undefined))
+    await post([0, 1, 2, 3, 4].map((n) => data(`VIN${n}`, n)))
+    await turn()
+    expect(receiver.stats().resting).toHaveLength(1)
+    isAway = false
+    await post(data('PROBE', 1))
+    await turn()
+    // The handler is being tried with another vehicle, so only the other handler of these messages runs.
+    await post([data('A', 1), data('A', 2)])
+    await turn()
+    expect(gate.waiting).toEqual(['save', 'other'])
+    gate.open('save')
+    await turn()
+    expect(receiver.stats().resting).toEqual([])
+    gate.open('other')
+    await clock.advance(100_000)
+    expect(seen.filter((name) => String(name).startsWith('A'))).toEqual(['A1', 'A2'])
+    expect(receiver.stats()).toMatchObject({ handled: 8, lanes: 0, pending: { messages: 0 } })
+  })
+
+  test('takes no attempt from a message that only found it resting', async () => {
+    const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 100 } })
+    const gate = gates()
+    let isAway = true
+    const attempts: number[] = []
+    receiver
+      .on('data', async function save({ vin }, { delivery }) {
+        if (isAway) throw new Error('connection refused')
+        if (vin === 'PROBE') await gate.wait('save')
+        if (vin === 'A' && attempts.push(delivery.attempt) === 1) throw new Error('no')
+      })
+      .on('data', () => {})
+    await post([0, 1, 2, 3, 4].map((n) => data(`VIN${n}`, n)))
+    await turn()
+    isAway = false
+    await post(data('PROBE', 1))
+    await turn()
+    await post(data('A', 1))
+    await turn()
+    gate.open('save')
+    await clock.advance(10_000)
+    // The number never repeats, also of attempts that do not count.
+    expect(attempts).toEqual([2, 3])
+    expect(receiver.stats()).toMatchObject({ handled: 7, deadLettered: 0, lanes: 0 })
+  })
+})

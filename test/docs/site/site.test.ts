@@ -1,0 +1,163 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import type { Browser, Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { repository, root } from '../../../docs/.vitepress/links.ts'
+import { entries } from '../../../docs/.vitepress/reference.ts'
+import { launch } from '../../inspector/page/scene.ts'
+import { base, build, built, host, type Site } from './site.ts'
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+let pages: ReadonlyMap<string, string>
+let browser: Browser
+let site: Site
+
+beforeAll(async () => {
+  build()
+  pages = built('**/*.html')
+  ;[browser, site] = await Promise.all([launch(), host()])
+}, 300_000)
+
+afterAll(async () => {
+  await browser.close()
+  await site.close()
+})
+
+test('every link, anchor and image of the site leads somewhere', () => {
+  const origin = 'http://site.invalid'
+  const files = built('**/*.*')
+  const idsOf = (file: string): ReadonlySet<string> =>
+    new Set([...(pages.get(file) ?? '').matchAll(/ id="([^"]*)"/g)].map(([, id = '']) => id))
+  const ids = new Map([...pages.keys()].map((file) => [file, idsOf(file)]))
+  const leads = (file: string, link: string): boolean => {
+    const { origin: host, pathname, hash } = new URL(link.replaceAll('&amp;', '&'), `${origin}${base}${file}`)
+    const own = new RegExp(`^${repository}/(?:blob|tree|edit)/main/(.+?)(?:#.*)?$`).exec(link)?.[1]
+    if (own !== undefined) return existsSync(join(root, own))
+    if (host !== origin) return true
+    const path = decodeURI(pathname.slice(base.length))
+    const target = path === '' || path.endsWith('/') ? `${path}index.html` : path
+    if (!pathname.startsWith(base) || !files.has(target)) return false
+    return hash === '' || (ids.get(target)?.has(decodeURIComponent(hash.slice(1))) ?? false)
+  }
+  const broken = [...pages].flatMap(([file, html]) => {
+    const links = [...html.matchAll(/ (?:href|src)="([^"]*)"/g)].map(([, link = '']) => link)
+    return [...new Set(links)].filter((link) => !leads(file, link)).map((link) => `${file}: ${link}`)
+  })
+  expect(pages.size).toBeGreaterThan(50)
+  expect(broken).toEqual([])
+})
+
+test('each entry of the package has a page with every name that it exports', () => {
+  const names = entries().map(({ page }) => `api/${page}.html`)
+  expect(names.filter((name) => !pages.has(name))).toEqual([])
+  expect(pages.get('api/when.html')).toContain('id="becomes"')
+})
+
+test('llms.txt lists pages as Markdown, and each is there', () => {
+  const files = built('**/*.{md,txt}')
+  const links = [...(files.get('llms.txt') ?? '').matchAll(/\]\(([^)]*)\)/g)].map(([, link = '']) => link)
+  expect(links.length).toBeGreaterThan(30)
+  expect(links.filter((link) => !files.has(link.slice(base.length)))).toEqual([])
+})
+
+/** One page of each kind. A page takes a second, so that all of them would take minutes. */
+const kinds = [
+  ...['404.html', 'index.html', 'playground.html', 'handlers.html', 'http.html', 'compare.html', 'api/once.html'],
+  ...['benchmarks/index.html', 'decisions/0004-answers.html', 'figures/power-cut.html', 'project/context.html'],
+]
+
+/** What axe finds serious in both color schemes, and whether the page scrolls sideways on a phone. */
+async function faultsOf(page: Page, file: string): Promise<readonly string[]> {
+  await page.goto(`${site.url}${file}`)
+  await page.evaluate(axe)
+  const found = async (rules: string): Promise<readonly string[]> => {
+    const violations = await page.evaluate<readonly { id: string; impact: string; nodes: { html: string }[] }[]>(
+      `axe.run({ resultTypes: ["violations"], ${rules} }).then(({ violations }) => violations)`,
+    )
+    return violations
+      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      .map(({ id, nodes }) => `${id} ${nodes[0]?.html.slice(0, 200)}`)
+  }
+  const light = await found('')
+  await page.evaluate(() => document.documentElement.classList.add('dark'))
+  const dark = await found('runOnly: ["color-contrast"]')
+  await page.setViewportSize({ width: 390, height: 844 })
+  const isWide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)
+  await page.setViewportSize({ width: 1280, height: 800 })
+  return [...light, ...dark.map((fault) => `dark: ${fault}`), ...(isWide ? ['scrolls sideways'] : [])].map(
+    (fault) => `${file}: ${fault}`,
+  )
+}
+
+describe('in a browser', () => {
+  test.each(kinds)(
+    'axe finds nothing serious in light and dark, and nothing scrolls sideways on a phone: %s',
+    async (file) => {
+      const page = await browser.newPage({ reducedMotion: 'reduce', viewport: { width: 1280, height: 800 } })
+      expect(await faultsOf(page, file)).toEqual([])
+      await page.close()
+    },
+  )
+
+  test('the search finds a page, and a name of the reference', async () => {
+    const page = await browser.newPage()
+    // The key works when the scripts of the page do.
+    await page.goto(site.url, { waitUntil: 'networkidle' })
+    for (const [words, address] of [
+      ['rotate the secret', 'operating.html#rotate-the-secret'],
+      ['createReceiver', 'api/fleethook.html#createReceiver'],
+    ] as const) {
+      await page.keyboard.press('Control+k')
+      await page.locator('#localsearch-input').fill(words)
+      await page.locator(`.results a[href$="${address}"]`).waitFor()
+      await page.keyboard.press('Escape')
+    }
+    await page.close()
+  })
+
+  test.each([
+    ['wide', { width: 1280, height: 800 }],
+    ['a phone', { width: 390, height: 844 }],
+  ])('the playground reads each sample and what is pasted, and sends nothing: %s', async (_name, viewport) => {
+    const page = await browser.newPage({ viewport })
+    const complaints: string[] = []
+    page.on('console', (entry) => ['error', 'warning'].includes(entry.type()) && complaints.push(entry.text()))
+    page.on('pageerror', (error) => complaints.push(String(error)))
+    await page.goto(`${site.url}playground.html`)
+    const shown = page.locator('.playground [aria-live]')
+    await shown.getByText('The receiver answers 200').waitFor()
+    await page.waitForLoadState('networkidle')
+    const sent: string[] = []
+    page.on('request', (request) => sent.push(request.url()))
+    for (const [sample, texts] of [
+      ['service', ['"BatteryLevel": 81.488', '"format": "service"']],
+      ['vehicle_maker', ['"Gear": "D"', '"VehicleSpeed": null', '"format": "vehicle_maker"']],
+      ['event_collector', ['"Locked": false', '"format": "event_collector"']],
+      [
+        'undecoded and unknown',
+        ['Your handlers get 2 events', '"BatteryLevel": "a lot"', 'Unknown because of no_topic'],
+      ],
+      ['a broken body', ['The receiver answers 400', '"body_not_json"', 'Your handlers get 0 events']],
+    ] as const) {
+      await page.getByRole('button', { name: sample, exact: true }).click()
+      for (const text of texts) await shown.getByText(text).first().waitFor()
+    }
+    await page.getByLabel('The body of a POST').fill('{"vin": "0FLEETV14T0000004", "state": "asleep"}')
+    await shown.getByText('"state": "asleep"').waitFor()
+    expect(sent).toEqual([])
+    expect(complaints).toEqual([])
+    expect(await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)).toBe(false)
+    await page.close()
+  })
+
+  test('a page that does not exist says so and leads to the start', async () => {
+    const page = await browser.newPage()
+    const answer = await page.goto(`${site.url}nowhere.html`)
+    expect(answer?.status()).toBe(404)
+    await page.getByText('This page does not exist').waitFor()
+    expect(await page.locator('a', { hasText: 'To the start' }).getAttribute('href')).toBe(base)
+    await page.close()
+  })
+})

@@ -1,0 +1,40 @@
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { root } from './project.ts'
+
+test(
+  'one command makes the next version of the notes: manifests, changelog, commit and tag',
+  { timeout: 60_000 },
+  () => {
+    const folder = realpathSync(mkdtempSync(join(tmpdir(), 'fleethook-version-')))
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+    for (const name of ['package.json', 'package-lock.json', 'jsr.json', 'CHANGELOG.md', 'scripts', '.changeset'])
+      cpSync(join(root, name), join(folder, name), { recursive: true })
+    symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'))
+    const paths = [join(root, 'node_modules/node/bin'), join(root, 'node_modules/.bin'), process.env['PATH']]
+    const env = { ...process.env, PATH: paths.join(delimiter), GIT_CONFIG_GLOBAL: join(folder, 'gitconfig') }
+    const run = (program: string, ...args: readonly string[]): string =>
+      execFileSync(program, args, { cwd: folder, env, encoding: 'utf8', stdio: 'pipe' })
+    const read = (name: string): string => readFileSync(join(folder, name), 'utf8')
+    writeFileSync(join(folder, 'gitconfig'), '[user]\nname = A\nemail = a@example.com\n[init]\ndefaultBranch = main\n')
+    writeFileSync(join(folder, '.gitignore'), 'node_modules\ngitconfig\n')
+    writeFileSync(join(folder, '.changeset/kind-otters.md'), "---\n'fleethook': minor\n---\n\nReads a fourth format.\n")
+    run('git', 'init', '--quiet')
+    run('git', 'add', '--all')
+    run('git', 'commit', '--quiet', '--message', 'feat: a fourth format')
+
+    const [major, minor] = JSON.parse(read('package.json')).version.split('.').map(Number)
+    const next = `${major}.${minor + 1}.0`
+    expect(run(process.execPath, 'scripts/release.ts', 'version')).toContain(`tagged v${next}`)
+    for (const name of ['package.json', 'package-lock.json', 'jsr.json'])
+      expect(JSON.parse(read(name)).version).toBe(next)
+    expect(run(process.execPath, 'scripts/release.ts', 'notes')).toMatch(
+      /^### Minor Changes\n\n- \w{7}: Reads a fourth format\.\n$/,
+    )
+    expect(run('git', 'status', '--porcelain')).toBe('')
+    expect(run('git', 'describe', '--exact-match')).toBe(`v${next}\n`)
+  },
+)

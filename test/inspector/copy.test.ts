@@ -1,0 +1,48 @@
+import { spawnSync } from 'node:child_process'
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Format } from 'fleethook'
+import { encode } from 'fleethook/normalize'
+import { message } from 'fleethook/testing'
+import { expect, onTestFinished, test } from 'vitest'
+import { testOf } from '../../src/inspector/page/copy.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const kafka = join(root, 'examples/kafka')
+const formats: readonly Format[] = ['service', 'vehicle_maker', 'event_collector']
+const low = message.data({ BatteryLevel: 11, Location: { latitude: 40.4594, longitude: -3.6491 } })
+const messages = [low, message.state('asleep'), message.vehicleData(), message.alerts(), message.errors()]
+
+/** Puts copied tests into a folder with the handlers of the Kafka template, and runs its `npm test` on the sources. */
+function run(tests: readonly string[], handlers: string = join(kafka, 'handlers.ts')): ReturnType<typeof spawnSync> {
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-copied-'))
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+  copyFileSync(join(kafka, 'package.json'), join(folder, 'package.json'))
+  copyFileSync(handlers, join(folder, 'handlers.ts'))
+  for (const [index, text] of tests.entries()) writeFileSync(join(folder, `${index}.test.ts`), text)
+  const args = ['--import', join(root, 'test/docs/resolve-sources.ts'), '--test', '--test-isolation=none']
+  return spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' })
+}
+
+test('a copied test runs as it is in the Kafka template, with a message of each topic and format', () => {
+  const copies = messages.flatMap((each) =>
+    formats.map((format) => testOf({ topic: each.topic, receivedAt: '', format, raw: encode(each, format) })),
+  )
+  const { status, stdout } = run(copies)
+  expect(stdout).toContain(`pass ${copies.length}`)
+  expect(stdout).toContain('needs a charge: 11 %')
+  expect(status).toBe(0)
+})
+
+test('a copied test fails when a handler fails', () => {
+  const handlers = join(mkdtempSync(join(tmpdir(), 'fleethook-handlers-')), 'handlers.ts')
+  writeFileSync(
+    handlers,
+    `export const addHandlers = (receiver) => receiver.on('data', () => { throw new Error('No.') })`,
+  )
+  const { status, stdout } = run([testOf({ topic: 'data', receivedAt: '', raw: encode(low, 'service') })], handlers)
+  expect(stdout).toContain('fail 1')
+  expect(status).toBe(1)
+})

@@ -1,0 +1,4 @@
+import { receiving } from '../receiving.js'
+
+export const runtime = 'edge'
+export const { GET, POST } = receiving({})

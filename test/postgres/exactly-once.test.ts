@@ -1,0 +1,169 @@
+/* Handlers whose writes happen exactly once, on a real server. */
+import { createReceiver } from 'fleethook'
+import { handleWaiting, postgresInbox } from 'fleethook/inbox/postgres'
+import type pg from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { hasPostgres } from '../once/servers.ts'
+import { quiet } from './quiet.ts'
+import { post, receiverOn, type Scene, startScene } from './scene.ts'
+import { transactionsOf } from './transactions.ts'
+
+describe.skipIf(!hasPostgres)('exactlyOnce', () => {
+  let scene: Scene
+  let number = 0
+  let schema = ''
+  beforeAll(async () => {
+    scene = await startScene()
+    await scene.pool.query('CREATE TABLE written (schema text, handler text, n int)')
+  }, 120_000)
+  afterAll(() => scene?.[Symbol.asyncDispose]())
+  beforeEach(async () => {
+    schema = `once${++number}`
+    await scene.prepare(schema)
+  })
+
+  const write = (tx: pg.PoolClient, handler: string, n: number): Promise<unknown> =>
+    tx.query('INSERT INTO written VALUES ($1, $2, $3)', [schema, handler, n])
+  const written = async (): Promise<readonly string[]> =>
+    (
+      await scene.pool.query<{ row: string }>(
+        "SELECT handler || ' ' || n AS row FROM written WHERE schema = $1 ORDER BY handler, n",
+        [schema],
+      )
+    ).rows.map(({ row }) => row)
+  const waiting = async (): Promise<number> =>
+    Number((await scene.pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.waiting`)).rows[0]?.count)
+
+  test('two handlers of one message have a mark each, and one that fails does not repeat the other', async () => {
+    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
+    const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
+    let failures = 0
+    receiver
+      .on(
+        'data',
+        exactly('first', (event, _, tx) => write(tx, 'first', Number(event.data.Odometer))),
+      )
+      .on(
+        'data',
+        exactly('second', async (event, _, tx) => {
+          await write(tx, 'second', Number(event.data.Odometer))
+          if (failures++ < 2) throw new Error('It fails after its write.')
+        }),
+      )
+    await receiver.open()
+    expect(await post(receiver, 1, 7)).toBe(200)
+    await expect.poll(waiting).toBe(0)
+    expect(await written()).toEqual(['first 7', 'second 7'])
+    await receiver.drain()
+  })
+
+  test('a handler that swallows an error of the database runs again, because its transaction was rolled back', async () => {
+    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
+    const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
+    let runs = 0
+    receiver.on(
+      'data',
+      exactly('swallows', async (event, _, tx) => {
+        await write(tx, 'swallows', Number(event.data.Odometer))
+        if (runs++ === 0) await tx.query('SELECT no_such_column').catch(() => {})
+      }),
+    )
+    await receiver.open()
+    await post(receiver, 1, 3)
+    await expect.poll(waiting).toBe(0)
+    expect({ runs, rows: await written() }).toEqual({ runs: 2, rows: ['swallows 3'] })
+    await receiver.drain()
+  })
+
+  test('a commit whose answer is lost counts as done', async () => {
+    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
+    const run = transactionsOf(scene.newPool())
+    let lost = 0
+    const exactly = inbox.exactlyOnce<pg.PoolClient>(async (work) => {
+      await run(work)
+      if (lost++ === 0) throw new Error('The connection ended before the answer to COMMIT.')
+    })
+    let runs = 0
+    receiver.on(
+      'data',
+      exactly('unsure', (event, _, tx) => {
+        runs += 1
+        return write(tx, 'unsure', Number(event.data.Odometer))
+      }),
+    )
+    await receiver.open()
+    await post(receiver, 1, 1)
+    await expect.poll(waiting).toBe(0)
+    expect({ runs, rows: await written(), retried: receiver.stats().retried }).toEqual({
+      runs: 1,
+      rows: ['unsure 1'],
+      retried: 0,
+    })
+    await receiver.drain()
+  })
+
+  test('a batch writes each of its messages once, also when the batch failed before', async () => {
+    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
+    const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
+    let isBroken = true
+    receiver.batch(
+      'data',
+      { size: 10, withinMs: 20 },
+      exactly.batch('batch', async (events, _, tx) => {
+        for (const event of events) await write(tx, 'batch', Number(event.data.Odometer))
+        if (!isBroken) return
+        isBroken = false
+        throw new Error('It fails after its writes.')
+      }),
+    )
+    await receiver.open()
+    await Promise.all(Array.from({ length: 30 }, (_, n) => post(receiver, n, 100 + n)))
+    await expect.poll(waiting).toBe(0)
+    expect(await written()).toEqual(Array.from({ length: 30 }, (_, n) => `batch ${100 + n}`))
+    await receiver.drain()
+  })
+
+  test('a replay runs again, because somebody asked for it', async () => {
+    const { inbox, receiver } = receiverOn({ db: scene.newPool(), schema })
+    const exactly = inbox.exactlyOnce(transactionsOf(scene.newPool()))
+    receiver.on(
+      'data',
+      exactly('again', (event, _, tx) => write(tx, 'again', Number(event.data.Odometer))),
+    )
+    await receiver.open()
+    await post(receiver, 1, 5)
+    await expect.poll(waiting).toBe(0)
+    expect(await receiver.replay({ from: new Date(0), to: new Date(Date.now() + 60_000) })).toBe(1)
+    await expect.poll(written).toEqual(['again 5', 'again 5'])
+    await receiver.drain()
+  })
+
+  test('a name is used once, and has only characters that need no quotes', () => {
+    const { inbox } = receiverOn({ db: scene.pool, schema })
+    const exactly = inbox.exactlyOnce(transactionsOf(scene.pool))
+    exactly('one', () => {})
+    expect(() => exactly('one', () => {})).toThrow('Two handlers of exactlyOnce have the name one.')
+    expect(() => inbox.exactlyOnce(transactionsOf(scene.pool)).batch('one', () => {})).toThrow('Two handlers')
+    expect(() => exactly("o'ne", () => {})).toThrow('The name of a handler must have')
+  })
+
+  test('handleWaiting handles what waits, and returns', async () => {
+    const { receiver } = receiverOn({ db: scene.newPool(), schema, role: 'receive' })
+    await receiver.open()
+    for (let n = 0; n < 50; n += 1) await post(receiver, n % 5, n)
+    await receiver.drain()
+    const handled: number[] = []
+    const worker = createReceiver({
+      secret: false,
+      log: quiet,
+      inbox: postgresInbox({ db: scene.newPool(), schema, role: 'handle' }),
+    }).on('data', ({ data }) => void handled.push(Number(data.Odometer)))
+    await handleWaiting(worker, { forMs: 10_000 })
+    expect(handled).toHaveLength(50)
+    for (let vehicle = 0; vehicle < 5; vehicle += 1)
+      expect(handled.filter((n) => n % 5 === vehicle)).toEqual(Array.from({ length: 10 }, (_, n) => vehicle + 5 * n))
+    expect(await waiting()).toBe(0)
+    const parts = await scene.pool.query(`SELECT part FROM ${schema}.part WHERE owner IS NOT NULL`)
+    expect(parts.rows).toEqual([])
+  })
+})

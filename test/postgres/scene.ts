@@ -1,0 +1,68 @@
+/* A Postgres server of the machine, with the tables of the inbox. */
+import { createReceiver, type Receiver } from 'fleethook'
+import { type PostgresInboxOptions, postgresInbox } from 'fleethook/inbox/postgres'
+import pg from 'pg'
+import { vi } from 'vitest'
+import { schemaStatements } from '../../adapters/inbox/postgres/schema.ts'
+import { type PostgresServer, startPostgres } from '../once/servers.ts'
+import { quiet } from './quiet.ts'
+
+export interface Scene extends AsyncDisposable {
+  readonly server: PostgresServer
+  readonly pool: pg.Pool
+  /** A pool that the scene ends. */
+  newPool(max?: number): pg.Pool
+  /** Creates the tables in a schema of this name. */
+  prepare(schema: string): Promise<void>
+}
+
+export async function startScene(settings: readonly string[] = []): Promise<Scene> {
+  const server = await startPostgres(settings)
+  const pools: pg.Pool[] = []
+  const newPool = (max = 3): pg.Pool => {
+    const made = new pg.Pool({ host: '127.0.0.1', port: server.port, user: 'test', database: 'postgres', max })
+    made.on('error', () => {})
+    made.on('connect', (client) => client.on('error', () => {}))
+    pools.push(made)
+    return made
+  }
+  const pool = newPool()
+  await vi.waitFor(() => pool.query('SELECT 1'), { timeout: 30_000, interval: 100 })
+  return {
+    server,
+    pool,
+    newPool,
+    async prepare(schema) {
+      await pool.query(['BEGIN', ...schemaStatements(schema), 'COMMIT'].join(';\n'))
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all(pools.map((each) => each.end()))
+      await server[Symbol.asyncDispose]()
+    },
+  }
+}
+
+export const vinOf = (n: number): string => `0FLEETV14T${String(n).padStart(7, '0')}`
+
+export const bodyOf = (vehicle: number, number: number): object => ({
+  vin: vinOf(vehicle),
+  createdAt: '2026-01-01T00:00:00Z',
+  data: { Odometer: number },
+})
+
+/** Posts a message of a vehicle with a number. Resolves to the status. */
+export async function post(receiver: Receiver, vehicle: number, number: number): Promise<number> {
+  return (await receiver.accept({ authorization: undefined, body: bodyOf(vehicle, number) })).status
+}
+
+/** A receiver on a fast lease, for tests. */
+export function receiverOn(options: PostgresInboxOptions): {
+  readonly inbox: ReturnType<typeof postgresInbox>
+  readonly receiver: Receiver
+} {
+  const inbox = postgresInbox({ leaseMs: 3_000, ...options })
+  return {
+    inbox,
+    receiver: createReceiver({ secret: false, inbox, log: quiet, retry: { attempts: 5, minMs: 20, maxMs: 50 } }),
+  }
+}

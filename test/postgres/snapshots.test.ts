@@ -1,0 +1,136 @@
+/* Reading what was committed, in whatever order, on a real server. */
+import fc from 'fast-check'
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { systemClock } from '../../src/base/clock.ts'
+import { Database } from '../../adapters/inbox/postgres/client.ts'
+import { Position } from '../../adapters/inbox/postgres/snapshots.ts'
+import { inForm } from '../form.ts'
+import { hasPostgres } from '../once/servers.ts'
+import { type Scene, startScene } from './scene.ts'
+
+/** What happens: a transaction inserts a message, commits or rolls back, or somebody reads. */
+type Step = readonly ['insert' | 'commit' | 'rollback', writer: number] | readonly ['read']
+
+const steps = fc.array(
+  fc.oneof(
+    fc.tuple(fc.constantFrom('insert' as const, 'insert' as const, 'commit' as const, 'rollback' as const), fc.nat(3)),
+    fc.constant(['read'] as const),
+  ),
+  { minLength: 5, maxLength: 40 },
+)
+
+/** Reads rows that no read before has returned. */
+type Read = () => Promise<readonly string[]>
+
+describe.skipIf(!hasPostgres)('messages whose transactions end in any order', () => {
+  let scene: Scene
+  const writers: pg.PoolClient[] = []
+  beforeAll(async () => {
+    scene = await startScene()
+    await scene.prepare('fleethook')
+    const pool = scene.newPool(4)
+    for (let n = 0; n < 4; n += 1) writers.push(await pool.connect())
+  }, 120_000)
+  afterAll(async () => {
+    for (const writer of writers) writer.release()
+    await scene?.[Symbol.asyncDispose]()
+  })
+
+  async function insert(writer: pg.PoolClient): Promise<string> {
+    const { rows } = await writer.query<{ id: string }>(
+      `WITH m AS (INSERT INTO fleethook.message VALUES (gen_random_uuid(), 'VIN', 0, 'root', 'wire', 2, '{}') RETURNING id)
+INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m RETURNING id`,
+    )
+    return rows[0]?.id ?? ''
+  }
+
+  /** Runs the steps. Returns the messages that were committed, and those that were read. */
+  async function play(
+    course: readonly Step[],
+    read: Read,
+  ): Promise<{ committed: readonly string[]; seen: readonly string[] }> {
+    const open = new Map<number, string[]>()
+    const committed: string[] = []
+    const seen: string[] = []
+    const end = async (number: number, how: 'commit' | 'rollback'): Promise<void> => {
+      const ids = open.get(number)
+      if (ids === undefined) return
+      open.delete(number)
+      await writers[number]?.query(how)
+      if (how === 'commit') for (const id of ids) committed.push(id)
+    }
+    for (const [what, number = 0] of course) {
+      if (what === 'read') for (const id of await read()) seen.push(id)
+      else if (what !== 'insert') await end(number, what)
+      else {
+        const writer = writers[number]
+        if (writer === undefined) continue
+        if (!open.has(number)) await writer.query('BEGIN')
+        open.set(number, [...(open.get(number) ?? []), await insert(writer)])
+      }
+    }
+    for (const number of open.keys()) await end(number, 'commit')
+    for (const id of await read()) seen.push(id)
+    return { committed: committed.toSorted(), seen: seen.toSorted() }
+  }
+
+  const clear = (): Promise<unknown> => scene.pool.query('TRUNCATE fleethook.waiting, fleethook.message')
+
+  test('every one of them is read, and once', { timeout: 60_000 }, async () => {
+    const db = new Database(scene.pool, 'fleethook', systemClock)
+    await fc.assert(
+      fc.asyncProperty(steps, async (course) => {
+        await clear()
+        const position = new Position()
+        const { committed, seen } = await play(course, async () =>
+          ((await position.read(db, [0])) ?? []).map(({ id }) => String(id)),
+        )
+        expect(seen).toEqual(committed)
+      }),
+      { numRuns: inForm({ short: 40, full: 300, long: 3_000 }) },
+    )
+  })
+
+  test('control: a reader that goes by position misses some', { timeout: 60_000 }, async () => {
+    let missed = 0
+    await fc.assert(
+      fc.asyncProperty(steps, async (course) => {
+        await clear()
+        let last = '0'
+        const { committed, seen } = await play(course, async () => {
+          const { rows } = await scene.pool.query<{ id: string; seq: string }>(
+            'SELECT id, seq FROM fleethook.waiting WHERE seq > $1 ORDER BY seq',
+            [last],
+          )
+          last = rows.at(-1)?.seq ?? last
+          return rows.map(({ id }) => id)
+        })
+        missed += committed.length - seen.length
+      }),
+      { numRuns: inForm({ short: 60, full: 300, long: 1_000 }) },
+    )
+    expect(missed).toBeGreaterThan(0)
+  })
+
+  test('pages show what one snapshot showed, and the next read shows the rest', async () => {
+    await clear()
+    const db = new Database(scene.pool, 'fleethook', systemClock)
+    const many = (count: number): Promise<unknown> =>
+      scene.pool.query(
+        `WITH m AS (INSERT INTO fleethook.message SELECT gen_random_uuid(), 'VIN', 0, 'root', 'wire', 2, '{}' FROM generate_series(1, $1) RETURNING id)
+INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
+        [count],
+      )
+    await many(700)
+    const position = new Position()
+    const first = (await position.read(db, [0])) ?? []
+    await many(10)
+    expect(position.isBehind).toBe(true)
+    const second = (await position.read(db, [0])) ?? []
+    const third = (await position.read(db, [0])) ?? []
+    expect([first.length, second.length, third.length]).toEqual([500, 200, 10])
+    const seqs = [...first, ...second, ...third].map(({ seq }) => Number(seq))
+    expect(seqs).toEqual(seqs.toSorted((one, other) => one - other))
+  })
+})

@@ -1,0 +1,82 @@
+/* The template, as it is, on a real server: its process is killed while it handles. */
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { message } from 'fleethook/testing'
+import { expect, test, vi } from 'vitest'
+import { form } from '../form.ts'
+import { hasPostgres } from '../once/servers.ts'
+import { startScene, vinOf } from './scene.ts'
+
+const root = join(import.meta.dirname, '../..')
+const template = join(root, 'examples/postgres')
+const secret = 'a-secret-for-this-test'
+const sources = ['--import', join(root, 'test/docs/resolve-sources.ts')]
+
+const survives = 'the template writes each acknowledged reading exactly once, although its process is killed'
+test.skipIf(form === 'short' || !hasPostgres)(survives, { timeout: 120_000 }, async () => {
+  await using scene = await startScene()
+  const env = {
+    ...process.env,
+    DATABASE_URL: `postgres://test@127.0.0.1:${scene.server.port}/postgres`,
+    WEBHOOK_SECRET: secret,
+    PORT: '0',
+  }
+  const run = (...args: readonly string[]): string =>
+    execFileSync(process.execPath, [...sources, ...args], { cwd: template, env, encoding: 'utf8' })
+  expect(run(join(root, 'adapters/cli/main.ts'), 'postgres', 'schema', '--apply')).toContain('are ready')
+  expect(run('migrate.ts')).toContain('is ready')
+  expect(run('migrate.ts')).toContain('is ready')
+  // Handlers take a while, so that the kill meets some.
+  await scene.pool.query(`
+    CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.02); RETURN NEW; END';
+    CREATE TRIGGER slow BEFORE INSERT ON readings FOR EACH ROW EXECUTE FUNCTION slow()`)
+  const count = async (table: string): Promise<number> =>
+    Number((await scene.pool.query(`SELECT count(*) FROM ${table}`)).rows[0].count)
+
+  const first = await start(env)
+  const sent = Array.from({ length: 300 }, (_, n) => [n % 30, n] as const)
+  const statuses = await Promise.all(sent.map(([vehicle, n]) => post(first.url, vehicle, n)))
+  expect(statuses).toEqual(sent.map(() => 200))
+  await vi.waitFor(async () => expect(await count('readings')).toBeGreaterThan(60), { timeout: 30_000, interval: 10 })
+  await end(first.server, 'SIGKILL')
+  expect(await count('fleethook.waiting')).toBeGreaterThan(0)
+
+  const second = await start(env)
+  await vi.waitFor(async () => expect(await count('fleethook.waiting')).toBe(0), { timeout: 60_000, interval: 100 })
+  await end(second.server, 'SIGTERM')
+  const { rows } = await scene.pool.query('SELECT vin, value FROM readings ORDER BY vin, value::text::int')
+  expect(rows).toEqual(
+    sent
+      .toSorted(([one, a], [other, b]) => one - other || a - b)
+      .map(([vehicle, n]) => ({ vin: vinOf(vehicle), value: n })),
+  )
+})
+
+async function start(env: NodeJS.ProcessEnv): Promise<{ readonly url: string; readonly server: ChildProcess }> {
+  const server = spawn(process.execPath, [...sources, 'server.ts'], {
+    cwd: template,
+    env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  for await (const line of createInterface(server.stdout)) {
+    const url = /listening on (http:\S+)/.exec(line)?.[1]
+    if (url === undefined) continue
+    server.stdout.resume()
+    return { url, server }
+  }
+  throw new Error('The template ended.')
+}
+
+async function end(server: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  const exited = once(server, 'exit')
+  server.kill(signal)
+  await exited
+}
+
+async function post(url: string, vehicle: number, number: number): Promise<number> {
+  const body = JSON.stringify(message.data({ Odometer: number }, { vin: vinOf(vehicle) }))
+  const { status } = await fetch(url, { method: 'POST', headers: { authorization: secret }, body })
+  return status
+}

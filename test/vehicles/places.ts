@@ -1,0 +1,48 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { memoryInbox } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { createObjectInbox } from '../../adapters/inbox/durable-object/object-inbox.ts'
+import { objectStorage } from '../workers/object-storage.ts'
+
+/** A place that keeps states. Each call of `next` is the inbox of the next process. */
+export interface Place {
+  readonly next: () => InboxFactory
+  readonly end: () => void
+}
+
+export const durablePlaces: readonly (readonly [where: string, open: () => Place])[] = [
+  [
+    'in SQLite',
+    () => {
+      const folder = mkdtempSync(join(tmpdir(), 'fleethook-vehicles-'))
+      return {
+        next: () => sqliteInbox({ path: join(folder, 'inbox.db'), waitMs: 0 }),
+        end: () => rmSync(folder, { recursive: true, force: true }),
+      }
+    },
+  ],
+  [
+    'in a Durable Object',
+    () => {
+      const storage = objectStorage()
+      const retained = { forMs: 3_600_000, maxBytes: 100_000_000 }
+      const keeping = { maxBytes: 500_000_000, pendingMessages: 1_000, pendingBytes: 100_000_000, dead: retained }
+      const settled = { forMs: 0, maxBytes: 0 }
+      return {
+        next:
+          () =>
+          ({ keepsVehicles = false }) =>
+            createObjectInbox(storage, { ...keeping, settled, keepsVehicles }),
+        end: () => {},
+      }
+    },
+  ],
+]
+
+export const places: typeof durablePlaces = [
+  ['in memory', () => ({ next: () => memoryInbox(), end: () => {} })],
+  ...durablePlaces,
+]

@@ -1,0 +1,323 @@
+import fc from 'fast-check'
+import { cpSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createReceiver, memoryInbox, type Receiver, type Vehicles, vehicles } from 'fleethook'
+import type { InboxFactory } from 'fleethook/extend'
+import { sqliteInbox } from 'fleethook/inbox/sqlite'
+import { fakeClock, type FakeClock, vehicle } from 'fleethook/testing'
+import { all, below, heardAgain, is, silent, starts } from 'fleethook/when'
+import { afterAll, expect, test } from 'vitest'
+import { inForm } from '../form.ts'
+import { silent as silentLog, unwatched } from '../vehicles/scene.ts'
+
+const vin = '0FLEETV14T0000004'
+const startMs = Date.UTC(2026, 10, 21, 10)
+/** All times here are counts of steps. */
+const stepMs = 2_000
+const parkedLow = starts(all(is('Gear', 'P'), below('BatteryLevel', 20)), { first: true }).after({ seconds: 60 })
+const lost = silent({ seconds: 120 })
+
+/** A message, and what happens before it. */
+interface Line {
+  readonly data: { readonly Gear?: 'P' | 'D' | null; readonly BatteryLevel?: number }
+  /** The steps that pass before it. */
+  readonly wait: number
+  /** How many steps earlier the vehicle sent it. */
+  readonly ago: number
+  /** The process ends before the message, and another one begins after this number of steps. */
+  readonly down: number | undefined
+  /** It ends by a crash, while the first handler that was called since the message before this one still runs. */
+  readonly isCrash: boolean
+  /** The clock is set forward or back by this number of steps, and at the next message it is right again. */
+  readonly jump: number
+}
+
+/** What a handler was told. How it was marked is open when the process crashed meanwhile: before the mark, or after it. */
+interface Told {
+  readonly what: string
+  readonly marks?: string
+}
+
+const arbitraryLine = (jumps: fc.Arbitrary<number>, ago: fc.Arbitrary<number>): fc.Arbitrary<Line> =>
+  fc.record({
+    data: fc.record(
+      { Gear: fc.constantFrom('P', 'P', 'D', null), BatteryLevel: fc.constantFrom(10, 15, 30) },
+      { requiredKeys: [] },
+    ),
+    wait: fc.integer({ min: 1, max: 50 }),
+    ago,
+    down: fc.option(fc.integer({ min: 1, max: 90 }), { freq: 4, nil: undefined }),
+    isCrash: fc.boolean(),
+    jump: jumps,
+  })
+
+/** What is known of a field. */
+interface Known {
+  readonly value: unknown
+  readonly at: number
+  readonly since: number
+  readonly isInvalid: boolean
+  /** No gap came after it was reported. */
+  readonly isCertain: boolean
+}
+
+/** A loop over all steps: what is true in each of them, by all messages that were received. */
+function model(lines: readonly Line[], end: number): readonly Told[] {
+  const found: Told[] = []
+  let now = 0
+  const known = new Map<string, Known>()
+  /** Whether it was parked and low when that was last certain. */
+  let was = false
+  /** Since when it is so, until that was told. `due` is missing while a value is invalid. */
+  let lasting: { since: number; due?: number; acrossGap: boolean } | undefined
+  let lastAt: number | undefined
+  let isSilent = false
+  let isSilenceAcross = false
+
+  /** Parked and low by those values that count, or neither that nor the opposite. */
+  const truth = (counts: (field: Known) => boolean): boolean | undefined => {
+    const [gear, level] = ['Gear', 'BatteryLevel'].map((name) => {
+      const field = known.get(name)
+      return field !== undefined && counts(field) ? field.value : undefined
+    })
+    if ((gear !== undefined && gear !== 'P') || (level !== undefined && Number(level) >= 20)) return false
+    return gear === undefined || level === undefined ? undefined : true
+  }
+  const tell = (what: string, isMarked: boolean, due: number, acrossGap: boolean): void => {
+    const marks = `${now > due ? ' late' : ''}${acrossGap ? ' across' : ''}`
+    found.push(isMarked ? { what, marks } : { what })
+  }
+  const pass = (to: number, isUp: boolean, isMarked: boolean): void => {
+    for (; now <= to; now += 1) {
+      if (!isUp) continue
+      if (lasting?.due !== undefined && now >= lasting.due) {
+        tell(`lasted ${lasting.since}`, isMarked, lasting.due, lasting.acrossGap)
+        lasting = undefined
+      }
+      if (lastAt !== undefined && !isSilent && now >= lastAt + 60) {
+        tell(`silent ${lastAt}`, isMarked, lastAt + 60, isSilenceAcross)
+        isSilent = true
+      }
+    }
+    now = to
+  }
+  const gap = (): void => {
+    for (const [name, field] of known) known.set(name, { ...field, isCertain: false })
+    if (lasting !== undefined) lasting.acrossGap = true
+    isSilenceAcross = true
+  }
+  const receive = (data: Line['data'], at: number): void => {
+    let changedAt = Infinity
+    const wasUncertain = [...known.values()].some(({ isCertain }) => !isCertain)
+    for (const [name, value] of Object.entries(data)) {
+      const before = known.get(name)
+      if (before !== undefined && at < before.at) continue
+      if (value === null) {
+        if (before === undefined || before.isInvalid) continue
+        known.set(name, { ...before, at, isInvalid: true })
+        changedAt = at
+        continue
+      }
+      const isSame = before !== undefined && before.value === value
+      known.set(name, { value, at, since: isSame ? before.since : at, isInvalid: false, isCertain: true })
+      if (!isSame) changedAt = at
+    }
+    const is = truth(({ isCertain }) => isCertain)
+    const hasStarted = is === true && !was
+    was = is ?? was
+    const isTrue = truth(({ isInvalid }) => !isInvalid) === true
+    if (isTrue && (hasStarted || (lasting !== undefined && lasting.due === undefined))) {
+      const since = Math.max(at, known.get('Gear')?.since ?? 0, known.get('BatteryLevel')?.since ?? 0)
+      lasting = { since, due: since + 30, acrossGap: hasStarted ? wasUncertain : lasting?.acrossGap === true }
+    } else if (!isTrue && (hasStarted || lasting !== undefined)) {
+      if (lasting?.due !== undefined && Math.min(at, changedAt) >= lasting.due)
+        tell(`lasted ${lasting.since}`, true, lasting.due, lasting.acrossGap)
+      const isOnlyInvalid = truth(() => true) === true
+      lasting = isOnlyInvalid ? { since: at, acrossGap: lasting?.acrossGap === true } : undefined
+    }
+    if (isSilent) tell(`heard ${lastAt} ${now - (lastAt ?? 0)}`, true, now, isSilenceAcross)
+    isSilent = false
+    isSilenceAcross = false
+    lastAt = now
+  }
+  for (const line of lines) {
+    const { data, wait, ago, down } = line
+    pass(now + wait, true, !isCrash(line))
+    if (down !== undefined) {
+      pass(now + down, false, true)
+      gap()
+      pass(now + 1, true, true)
+    }
+    receive(data, Math.max(0, now - ago))
+  }
+  pass(end, true, true)
+  return found
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'fleethook-time-model-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+let files = 0
+
+/** One life of the receiver. */
+interface Life {
+  readonly receiver: Receiver & { readonly vehicles: Vehicles }
+  /** The next handler that is called tells what it is told, and never ends. */
+  isStuck: boolean
+  /** Resolves when that handler is called. */
+  readonly stuck: Promise<void>
+  /** The process is no longer there. */
+  isOver: boolean
+}
+
+interface Scene {
+  readonly clock: FakeClock
+  /** By id: what is told again with the same id is the same. */
+  readonly told: Map<string, Told>
+  readonly early: string[]
+  /** How far ahead of the clock the time of day is that the receiver gets, in milliseconds. */
+  jumpMs: number
+}
+
+const createScene = (): Scene => ({ clock: fakeClock(startMs), told: new Map(), early: [], jumpMs: 0 })
+
+function createLife(scene: Scene, inbox: InboxFactory): Life {
+  const { clock, early } = scene
+  const { promise: stuck, resolve: stick } = Promise.withResolvers<void>()
+  const steps = (at: Date | number): number => (Number(at) - startMs) / stepMs
+  const tell = (id: string, due: number, given: Told): unknown => {
+    if (life.isOver) return undefined
+    if (steps(clock.now()) < due) early.push(`${given.what} at ${steps(clock.now())}`)
+    if (!scene.told.has(id)) scene.told.set(id, given)
+    if (!life.isStuck) return undefined
+    stick()
+    return new Promise(() => {})
+  }
+  const marks = ({ late = false, acrossGap }: { late?: boolean; acrossGap: boolean }): string =>
+    `${late ? ' late' : ''}${acrossGap ? ' across' : ''}`
+  const receiver = createReceiver({
+    secret: false,
+    clock: { ...unwatched(clock), now: () => clock.now() + scene.jumpMs, elapsedMs: () => clock.now() },
+    log: silentLog,
+    inbox,
+    parts: [vehicles({ fields: ['Gear', 'BatteryLevel'] })],
+  })
+    .when(parkedLow, ({ id, change }) =>
+      tell(id, steps(change.since) + 30, { what: `lasted ${steps(change.since)}`, marks: marks(change) }),
+    )
+    .when(lost, ({ id, change }) =>
+      tell(id, steps(change.lastAt) + 60, { what: `silent ${steps(change.lastAt)}`, marks: marks(change) }),
+    )
+    .when(heardAgain(lost), ({ id, change }) =>
+      tell(id, 0, { what: `heard ${steps(change.lastAt)} ${change.silentMs / stepMs}`, marks: marks(change) }),
+    )
+  const life: Life = { receiver, isStuck: false, stuck, isOver: false }
+  return life
+}
+
+/** Lets the time pass, and stops at each timer until it is handled: a file needs some of the real time. */
+async function pass({ receiver }: Life, clock: FakeClock, steps: number): Promise<void> {
+  const endMs = clock.now() + steps * stepMs
+  const dueMs = async (): Promise<readonly number[]> =>
+    (await receiver.vehicles.get(vin))?.timers.map(({ dueAt }) => dueAt.getTime()) ?? []
+  const open = async (): Promise<number> => {
+    await clock.advance(0)
+    const overdue = (await dueMs()).filter((ms) => ms <= clock.now())
+    return overdue.length + receiver.stats().pending.messages
+  }
+  for (;;) {
+    await expect.poll(open, { interval: 1, timeout: 30_000 }).toBe(0)
+    if (clock.now() >= endMs) return
+    await clock.advance(Math.min(endMs, ...(await dueMs())) - clock.now())
+  }
+}
+
+/** The same by a receiver with a file. Another process goes on with that file, or with a copy of it as it was at a crash. */
+async function receive(lines: readonly Line[], end: number): Promise<Scene> {
+  const scene = createScene()
+  const { clock } = scene
+  files += 1
+  let path = join(folder, `${files}`)
+  const begin = async (): Promise<Life> => {
+    const life = createLife(scene, sqliteInbox({ path: join(path, 'inbox.db') }))
+    await life.receiver.open()
+    return life
+  }
+  const lives = [await begin()]
+  for (const [index, line] of lines.entries()) {
+    const { data, wait, ago, down } = line
+    let life = last(lives)
+    if (life.isStuck) await clock.advance(wait * stepMs)
+    else await pass(life, clock, wait)
+    if (down !== undefined) {
+      if (isCrash(line)) {
+        const copy = `${path}-${index}`
+        cpSync(path, copy, { recursive: true, filter: (name) => !name.endsWith('.sock') })
+        path = copy
+      } else await life.receiver.drain()
+      life.isOver = true
+      await clock.advance(down * stepMs)
+      lives.push((life = await begin()))
+      await pass(life, clock, 1)
+    }
+    life.isStuck = isCrash(lines[index + 1])
+    const createdAt = new Date(Math.max(startMs, clock.now() - ago * stepMs)).toISOString()
+    await Promise.race([vehicle(life.receiver, vin).data(data, { createdAt }), life.stuck])
+  }
+  await pass(last(lives), clock, end - (clock.now() - startMs) / stepMs)
+  for (const life of lives) life.isOver = true
+  const drained = Promise.all(lives.map(({ receiver }) => receiver.drain({ deadlineMs: 1, handlerGraceMs: 1 })))
+  await clock.advance(1_000)
+  await drained
+  return scene
+}
+
+const last = (lives: readonly Life[]): Life => {
+  const life = lives.at(-1)
+  if (life === undefined) throw new Error('No life began.')
+  return life
+}
+
+const isCrash = (line: Line | undefined): boolean => line?.isCrash === true && line.down !== undefined
+
+const numRuns = inForm({ short: 25, full: 150, long: 20_000 })
+const late = fc.constantFrom(0, 0, 0, 5, 20, 60)
+
+test('the receiver tells what a loop over all steps tells, with late messages, gaps, stops and crashes', { timeout: 600_000 }, async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(arbitraryLine(fc.constant(0), late), { minLength: 1, maxLength: 10 }),
+      async (lines) => {
+        const end = lines.reduce((sum, { wait, down = 0 }) => sum + wait + down + 1, 0) + 100
+        const { told, early } = await receive(lines, end)
+        expect(early).toEqual([])
+        const expected = model(lines, end)
+        const isOpen = new Set(expected.flatMap(({ what, marks }) => (marks === undefined ? [what] : [])))
+        expect([...told.values()].map(({ what, marks }) => (isOpen.has(what) ? { what } : { what, marks }))).toEqual(expected)
+      },
+    ),
+    { numRuns },
+  )
+}) // prettier-ignore
+
+test('nothing happens early while the clock jumps', { timeout: 600_000 }, async () => {
+  const jumps = fc.constantFrom(0, 0, -120, -10, 10, 120, 1_440)
+  await fc.assert(
+    fc.asyncProperty(fc.array(arbitraryLine(jumps, fc.constant(0)), { minLength: 1, maxLength: 10 }), async (lines) => {
+      const scene = createScene()
+      const { clock, early } = scene
+      const { receiver } = createLife(scene, memoryInbox())
+      const car = vehicle(receiver, vin)
+      for (const { data, wait, jump } of lines) {
+        scene.jumpMs = jump * stepMs
+        await clock.advance(wait * stepMs)
+        scene.jumpMs = 0
+        await car.data(data, { createdAt: new Date(clock.now()).toISOString() })
+      }
+      await clock.advance(100 * stepMs)
+      await receiver.drain()
+      expect(early).toEqual([])
+    }),
+    { numRuns },
+  )
+})

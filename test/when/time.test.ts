@@ -1,0 +1,317 @@
+import { createReceiver, memoryInbox, type ReceiverOptions, vehicles } from 'fleethook'
+import { fakeClock, type FakeClock, vehicle, type TestVehicle } from 'fleethook/testing'
+import { all, becomes, below, changed, type Edge, heardAgain, is, silent, starts } from 'fleethook/when'
+import { describe, expect, test } from 'vitest'
+import { silent as silentLog, unwatched } from '../vehicles/scene.ts'
+
+const vin = '0FLEETV14T0000004'
+const fields = ['Gear', 'BatteryLevel'] as const
+const parkedLow = all(is('Gear', 'P'), below('BatteryLevel', 20))
+const startMs = Date.UTC(2026, 10, 21, 10)
+
+/** Minutes since the start of the test. */
+const minute = (at: Date): number => (at.getTime() - startMs) / 60_000
+
+interface Scene {
+  readonly car: TestVehicle
+  readonly clock: FakeClock
+  readonly receiver: ReturnType<typeof receiverOf>
+  /** The occurrences, each as minutes, with `late` and `~` for a gap. */
+  readonly told: string[]
+  readonly ids: string[]
+}
+
+function receiverOf(options: Omit<ReceiverOptions, 'parts' | 'secret'>) {
+  return createReceiver({ ...options, secret: false, log: silentLog, parts: [vehicles({ fields })] })
+}
+
+function scene(edges: readonly Edge[], options: Omit<ReceiverOptions, 'parts' | 'secret'> = {}): Scene {
+  const clock = fakeClock()
+  const [told, ids]: [string[], string[]] = [[], []]
+  const receiver = receiverOf({ clock, inbox: memoryInbox(), ...options })
+  for (const edge of edges)
+    receiver.when(edge, ({ change, id }) => {
+      const { at, acrossGap, ...others } = change
+      const shown = Object.entries(others).flatMap(([name, value]) => {
+        if (value instanceof Date) return name === 'dueAt' ? [] : [`${name} ${minute(value)}`]
+        if (name === 'late') return value === true ? ['late'] : []
+        return [`${name} ${String(value)}`]
+      })
+      told.push([`at ${minute(at)}`, ...shown, ...(acrossGap ? ['~'] : [])].join(', '))
+      ids.push(id)
+    })
+  return { car: vehicle(receiver, vin, { clock }), clock, receiver, told, ids }
+}
+
+/** A message that the vehicle sent at this minute. */
+const at = (minutes: number): { createdAt: string } => ({
+  createdAt: new Date(startMs + minutes * 60_000).toISOString(),
+})
+
+describe('after', () => {
+  const edge = starts(parkedLow).after({ minutes: 30 })
+
+  test('happens when the condition has been true for that time, and only once', async () => {
+    const { car, told } = scene([edge])
+    await car.data({ Gear: 'D', BatteryLevel: 19 })
+    await car.wait({ minutes: 5 })
+    await car.data({ Gear: 'P' })
+    await car.wait({ minutes: 29 })
+    await car.data({ Gear: 'P', BatteryLevel: 18 })
+    expect(told).toEqual([])
+    await car.wait({ minutes: 1 })
+    expect(told).toEqual(['at 35, since 5'])
+    await car.wait({ hours: 3 })
+    await car.data({ Gear: 'P', BatteryLevel: 17 })
+    expect(told).toHaveLength(1)
+  })
+
+  test('does not happen when the condition became false before', async () => {
+    const { car, told } = scene([edge])
+    await car.data({ Gear: 'D', BatteryLevel: 19 })
+    await car.data({ Gear: 'P' })
+    await car.wait({ minutes: 20 })
+    await car.data({ Gear: 'D' })
+    await car.data({ Gear: 'P' })
+    await car.wait({ minutes: 20 })
+    expect(told).toEqual([])
+    await car.wait({ minutes: 10 })
+    expect(told).toEqual(['at 50, since 20'])
+  })
+
+  test('does not happen when the vehicle stopped reporting a value before, and begins again when it is back', async () => {
+    const { car, told } = scene([edge])
+    await car.data({ Gear: 'D', BatteryLevel: 19 })
+    await car.data({ Gear: 'P' })
+    await car.wait({ minutes: 20 })
+    await car.data({ Gear: null })
+    await car.wait({ minutes: 20 })
+    expect(told).toEqual([])
+    await car.data({ Gear: 'P' })
+    await car.wait({ minutes: 30 })
+    expect(told).toEqual(['at 70, since 40'])
+    await car.data({ Gear: null })
+    await car.data({ Gear: 'P' })
+    await car.wait({ minutes: 60 })
+    expect(told).toHaveLength(1)
+  })
+
+  test('works for a value, for none, and with conditions before and after it', async () => {
+    const none = becomes('Gear', null, { invalid: true })
+    const { car, told } = scene([
+      becomes('Gear', 'P').where(below('BatteryLevel', 20)).after({ minutes: 10 }).named('parked'),
+      becomes('Gear', 'P').after({ minutes: 20 }).where(below('BatteryLevel', 20)),
+      none.after({ minutes: 1 }),
+    ])
+    await car.data({ Gear: 'D', BatteryLevel: 50 })
+    await car.data({ Gear: 'P' })
+    await car.wait({ minutes: 15 })
+    await car.data({ BatteryLevel: 10 })
+    await car.wait({ minutes: 5 })
+    expect(told).toEqual(['at 20, since 0'])
+    await car.data({ Gear: 'D' })
+    await car.data({ Gear: 'P' })
+    await car.wait({ minutes: 10 })
+    expect(told.slice(1)).toEqual(['at 30, since 20'])
+    await car.data({ Gear: null })
+    await car.wait({ minutes: 30 })
+    expect(told.slice(2)).toEqual(['at 31, since 30'])
+  })
+
+  test('a late message moves the start back to the time of the value', async () => {
+    const { car, told } = scene([edge])
+    await car.data({ Gear: 'D', BatteryLevel: 19 })
+    await car.wait({ minutes: 40 })
+    await car.data({ Gear: 'P' }, at(20))
+    await car.wait({ minutes: 9 })
+    expect(told).toEqual([])
+    await car.wait({ minutes: 1 })
+    expect(told).toEqual(['at 50, since 20'])
+  })
+
+  test('a late message does not move the start back before another value of the condition', async () => {
+    const { car, told } = scene([edge])
+    await car.data({ Gear: 'D', BatteryLevel: 30 })
+    await car.wait({ minutes: 40 })
+    await car.data({ BatteryLevel: 19 }, at(35))
+    await car.data({ Gear: 'P' }, at(10))
+    await car.wait({ minutes: 20 })
+    expect(told).toEqual([])
+    await car.wait({ minutes: 5 })
+    expect(told).toEqual(['at 65, since 35'])
+  })
+
+  test('what a vehicle uploads late happens in the order in which it was, and not where newer messages say otherwise', async () => {
+    const { car, told, clock } = scene([edge])
+    await car.data({ Gear: 'D', BatteryLevel: 19 })
+    await car.wait({ minutes: 100 })
+    await Promise.all([
+      car.data({ Gear: 'P' }, at(10)),
+      car.data({ Gear: 'D' }, at(39)),
+      car.data({ Gear: 'P' }, at(50)),
+      car.data({ Gear: 'D' }, at(81)),
+    ])
+    await clock.advance(10)
+    expect(told).toEqual(['at 80, since 50, late'])
+  })
+
+  test('happens once with the same id while its handler fails, and a dead letter of it can be replayed', async () => {
+    const clock = fakeClock()
+    const seen: string[] = []
+    let fails = true
+    const receiver = receiverOf({ clock, retry: { attempts: 3 } }).when(
+      edge,
+      ({ id, change: { since, dueAt, late } }) => {
+        seen.push(`${id} ${minute(since)} ${minute(dueAt)} ${String(late)}`)
+        if (fails) throw new Error('no van')
+      },
+    )
+    const car = vehicle(receiver, vin, { clock })
+    await car.data({ Gear: 'D', BatteryLevel: 19 })
+    await car.data({ Gear: 'P' })
+    await car.wait({ hours: 4 })
+    expect(seen).toHaveLength(3)
+    fails = false
+    const [dead] = await receiver.deadLetters.list()
+    expect(dead?.event.topic).toBe('timer')
+    await receiver.deadLetters.replay(dead?.id ?? '')
+    await clock.advance(10)
+    expect(seen).toHaveLength(4)
+    expect(new Set(seen).size).toBe(1)
+    expect(seen[0]).toContain(`${vin}:${edge.name}:`)
+  })
+
+  test('a timer waits for the messages of its vehicle that came before it', async () => {
+    const clock = fakeClock()
+    const order: string[] = []
+    let release = (): void => {}
+    const receiver = receiverOf({ clock, timeoutMs: 2_000_000_000 })
+      .on('data', async ({ data }) => {
+        order.push(`Gear ${String(data.Gear)}`)
+        if (data.Gear === 'P') await new Promise<void>((resolve) => (release = resolve))
+      })
+      .when(edge, () => void order.push('time'))
+    const car = vehicle(receiver, vin, { clock })
+    await car.data({ Gear: 'D', BatteryLevel: 19 })
+    const parks = car.data({ Gear: 'P' })
+    await car.wait({ minutes: 29 })
+    const moves = car.data({ Gear: 'D' })
+    await car.wait({ minutes: 2 })
+    release()
+    await Promise.all([parks, moves])
+    await clock.advance(10)
+    expect(order).toEqual(['Gear D', 'Gear P', 'Gear D'])
+  })
+
+  test('a gap in between is in the occurrence', async () => {
+    const { car, told, receiver } = scene([edge])
+    await car.data({ Gear: 'D', BatteryLevel: 19 })
+    await car.data({ Gear: 'P' })
+    await car.wait({ minutes: 10 })
+    const body = 'not JSON'
+    expect((await receiver.fetch(new Request('http://a.test', { method: 'POST', body }))).status).toBe(400)
+    await car.wait({ minutes: 20 })
+    expect(told).toEqual(['at 30, since 0, ~'])
+  })
+
+  test('forget removes the timers of the vehicle', async () => {
+    const { car, told, receiver } = scene([edge])
+    await car.data({ Gear: 'D', BatteryLevel: 19 })
+    await car.data({ Gear: 'P' })
+    const [pending] = (await receiver.vehicles.get(vin))?.timers ?? []
+    expect(pending).toEqual({ edge: edge.name, since: new Date(startMs), dueAt: new Date(startMs + 30 * 60_000) })
+    await receiver.vehicles.forget(vin)
+    await car.wait({ hours: 3 })
+    expect(told).toEqual([])
+    expect(await receiver.vehicles.get(vin)).toBeUndefined()
+  })
+
+  test('a clock that is set forward or back fires nothing early', async () => {
+    let jumpMs = 0
+    const real = fakeClock()
+    const clock = { ...unwatched(real), now: () => real.now() + jumpMs, elapsedMs: () => real.now() }
+    const told: string[] = []
+    const receiver = receiverOf({ clock }).when(edge, () => void told.push('time'))
+    const car = vehicle(receiver, vin, { clock: real })
+    await car.data({ Gear: 'D', BatteryLevel: 19 })
+    await car.data({ Gear: 'P' })
+    for (const jump of [7_200_000, -7_200_000, 0, 3_600_000]) {
+      await car.wait({ minutes: 7 })
+      jumpMs = jump
+      await car.data({ Gear: 'P' })
+    }
+    expect(told).toEqual([])
+    await car.wait({ minutes: 2 })
+    expect(told).toEqual(['time'])
+  })
+
+  test('is only for edges that begin something', () => {
+    const other = changed('Gear') as unknown as ReturnType<typeof starts>
+    expect(() => other.after({ minutes: 1 })).toThrow('over at once')
+  })
+
+  test.each([{}, { minutes: -1 }, { years: 2 }, { days: 367 }])('%o is no time', (duration) => {
+    expect(() => starts(parkedLow).after(duration as never)).toThrow(/after/)
+  })
+})
+
+describe('silent and heardAgain', () => {
+  const lost = silent({ hours: 1 })
+
+  test('a silence happens once, and the next message ends it', async () => {
+    const { car, told } = scene([lost, heardAgain(lost)])
+    await car.data({ BatteryLevel: 50 })
+    await car.wait({ minutes: 50 })
+    await car.data({ BatteryLevel: 50 })
+    await car.wait({ hours: 5 })
+    expect(told).toEqual(['at 110, lastAt 50'])
+    await car.alerts([])
+    expect(told.slice(1)).toEqual(['at 350, lastAt 50, silentMs 18000000'])
+    await car.data({ BatteryLevel: 50 })
+    await car.wait({ hours: 2 })
+    expect(told.slice(2)).toEqual(['at 410, lastAt 350'])
+  })
+
+  test('by default, a vehicle that is asleep or offline is not silent', async () => {
+    const { car, told } = scene([lost, heardAgain(lost)])
+    await car.data({ BatteryLevel: 50 })
+    await car.state('asleep')
+    await car.wait({ hours: 5 })
+    await car.data({ BatteryLevel: 49 })
+    await car.wait({ hours: 5 })
+    expect(told).toEqual([])
+    await car.state('online')
+    await car.wait({ hours: 2 })
+    expect(told).toEqual(['at 660, lastAt 600'])
+  })
+
+  test('with `evenOffline`, it is', async () => {
+    const { car, told } = scene([silent({ hours: 1 }, { evenOffline: true })])
+    await car.state('asleep')
+    await car.wait({ hours: 5 })
+    expect(told).toEqual(['at 60, lastAt 0'])
+  })
+
+  test('only messages of the given topics and fields count, and it happens once', async () => {
+    const { car, told } = scene([
+      silent({ hours: 1 }, { topics: ['data'], fields: ['Gear'] }),
+      heardAgain(silent({ hours: 1 }, { topics: ['data'], fields: ['Gear'] })),
+    ])
+    await car.data({ Gear: 'P' })
+    await car.wait({ minutes: 30 })
+    await car.data({ BatteryLevel: 50 })
+    await car.alerts([])
+    await car.wait({ minutes: 30 })
+    expect(told).toEqual(['at 60, lastAt 0'])
+    await car.data({ BatteryLevel: 50 })
+    await car.wait({ hours: 9 })
+    expect(told).toHaveLength(1)
+    await car.data({ Gear: 'P' })
+    expect(told.slice(1)).toEqual(['at 600, lastAt 0, silentMs 36000000'])
+  })
+
+  test('names the wrong argument', () => {
+    expect(() => silent({ hours: 1 }, { topics: ['gap' as never] })).toThrow('"gap"')
+    expect(() => heardAgain(starts(parkedLow) as never)).toThrow('heardAgain')
+  })
+})
