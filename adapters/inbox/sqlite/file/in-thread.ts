@@ -58,20 +58,16 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
     return started
   }
 
-  function call<Method extends keyof InboxFile>(
-    method: Method,
-    ...given: Parameters<InboxFile[Method]>
-  ): ReturnType<InboxFile[Method]> {
+  function call(method: keyof InboxFile, ...given: readonly unknown[]): Promise<unknown> {
     worker ??= start()
     const on = worker
-    const answered = new Promise((resolve, reject) => {
+    return new Promise((resolve, reject) => {
       count += 1
       pendingCalls.set(count, { resolve, reject })
       if (pendingCalls.size === 1) on.ref()
       const message: ThreadCall = { number: count, method, given }
       on.postMessage(message)
     })
-    return answered as ReturnType<InboxFile[Method]>
   }
 
   async function close(sign?: SignOfLife): Promise<void> {
@@ -91,7 +87,8 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
   const file = new Proxy(
     { close },
     {
-      get: (own, name: keyof InboxFile) => (name === 'close' ? own.close : (...given: never[]) => call(name, ...given)),
+      get: (own, name: keyof InboxFile) =>
+        name === 'close' ? own.close : (...given: readonly unknown[]) => call(name, ...given),
     },
   )
   return file as InboxFile // oxlint-disable-line no-unsafe-type-assertion -- the thread has the methods
