@@ -7,6 +7,7 @@ import * as z from 'zod/mini'
 import { FleethookError } from '../../src/base/errors.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { testHeader } from '../../src/inbox/receipts.ts'
+import type { ShownItem } from '../../src/operator/feed.ts'
 import { secretErrors } from '../../src/receiver/refusals.ts'
 import { type Client, createClient } from '../../src/service/client/client.ts'
 import { vinsOf } from '../../src/service/client/products.ts'
@@ -24,7 +25,7 @@ import {
 } from './arguments.ts'
 import { codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
 import { connect } from './operator.ts'
-import { type Item, keptErrors } from './tail.ts'
+import { keptErrors } from './tail.ts'
 import { colorsFor, jsonText, report } from './terminal.ts'
 
 /** `'warn'`: it works, but something may go wrong later. `'skip'`: it could not be checked here. */
@@ -413,7 +414,11 @@ async function askStats(path: string): Promise<z.output<typeof statsForm>> {
 }
 
 /** Refused requests by their error, without those that a doctor sent. */
-function refusals(refused: Readonly<Record<string, number>>, items: readonly Item[], hasReceived: boolean): Finding {
+function refusals(
+  refused: Readonly<Record<string, number>>,
+  items: readonly ShownItem[],
+  hasReceived: boolean,
+): Finding {
   const id = 'receiver.refused'
   const counts = Object.entries(refused)
     .filter(([error]) => error !== 'test')
@@ -431,7 +436,7 @@ function refusals(refused: Readonly<Record<string, number>>, items: readonly Ite
 }
 
 /** The handlers that failed, by their name and topic. Without the messages of errors, which can quote a payload. */
-function failures(items: readonly Item[]): Finding {
+function failures(items: readonly ShownItem[]): Finding {
   const id = 'receiver.handlers'
   const failed = items.filter(({ kind }) => kind === 'failed')
   const byHandler = Map.groupBy(failed, ({ handler = 'the inbox', event }) =>

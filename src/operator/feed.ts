@@ -34,6 +34,53 @@ export type FeedItem = FeedContent & {
   readonly atMs: number
 }
 
+/** An event, or a malformed body, in JSON. Members that its topic does not have are left out, and so are payloads when they are hidden. */
+export interface ShownEvent {
+  readonly topic: string
+  readonly id?: string
+  readonly vin?: string
+  readonly createdAt?: string
+  readonly receivedAt: string
+  readonly format?: string | null
+  readonly raw?: unknown
+  readonly meta?: Readonly<Record<string, unknown>>
+  readonly data?: Readonly<Record<string, unknown>>
+  readonly undecoded?: Readonly<Record<string, unknown>>
+  /** The names of the fields of `data`, when payloads are hidden. */
+  readonly fields?: readonly string[]
+  readonly [member: string]: unknown
+}
+
+/** An item of the feed, in JSON. Times are ISO 8601 in UTC. */
+export interface ShownItem {
+  readonly kind: 'received' | 'settled' | 'failed' | 'dead' | 'refused' | 'gap' | 'test'
+  readonly at: string
+  // Only some kinds of items have what follows.
+  readonly id?: string
+  readonly vin?: string | null
+  /** What `summarize` says of the event. */
+  readonly line?: string
+  readonly event?: ShownEvent
+  readonly outcome?: 'handled' | 'duplicate' | 'lost'
+  readonly lagMs?: number
+  readonly attempt?: number
+  readonly attempts?: number
+  readonly handler?: string
+  readonly error?: string
+  readonly nextAt?: string
+  readonly status?: number
+  readonly hint?: string
+  readonly isAuthentic?: boolean
+  readonly isTest?: boolean
+  readonly vins?: readonly string[]
+  readonly messages?: number
+  readonly count?: number
+  readonly test?: string
+  readonly bytes?: number
+  readonly encoding?: string
+  readonly headers?: readonly { readonly name: string; readonly length: number }[]
+}
+
 /** Which items to read. Left out: every item. */
 interface FeedFilter {
   readonly vin?: string | undefined

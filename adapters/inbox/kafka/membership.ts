@@ -1,5 +1,5 @@
 import type { Consumer } from '@platformatic/kafka'
-import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
 import { closeClient, codesOf, type Connector, outageError, type PositionMetadata } from './client.ts'
 import type { KafkaSettings } from './options.ts'
@@ -215,9 +215,7 @@ export class Membership {
             return
           }
         }
-        await new Promise<void>((resolve) => {
-          clock.after(pauseMs * Math.min(tries, 8), resolve)
-        })
+        await pause(clock, pauseMs * Math.min(tries, 8))
       }
     }
     if (this.#joining === consumer) this.#joining = undefined

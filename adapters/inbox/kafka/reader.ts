@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type Clock, elapsedMs, type Timer } from '../../../src/base/clock.ts'
+import { type Clock, elapsedMs, pause, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { type Log, throttled } from '../../../src/base/log.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
@@ -395,10 +395,7 @@ export class Reader implements SharedInbox {
     for (let quiet = 0; quiet < 2 && elapsedMs(this.#clock) < untilMs;) {
       if ([...this.#parts.values()].every(({ hand }) => hand.size === 0)) quiet += 1
       else quiet = 0
-      if (quiet < 2)
-        await new Promise<void>((resolve) => {
-          this.#clock.after(pollMs, resolve)
-        })
+      if (quiet < 2) await pause(this.#clock, pollMs)
     }
     // An assignment that came meanwhile is newer than this wait. In a stop, nothing starts after the last commit all the same.
     if (assignment === this.#assignment || this.#isFinishing) this.#startable = 'none'
@@ -493,9 +490,7 @@ export class Reader implements SharedInbox {
   }
 
   #pause(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#clock.after(pauseMs, resolve)
-    })
+    return pause(this.#clock, pauseMs)
   }
 
   /** Fetches from every broker that leads partitions of this process and has no fetch in flight. */
@@ -531,22 +526,13 @@ export class Reader implements SharedInbox {
     const needed = this.#needsLeaders
     this.#needsLeaders = false
     const leaders = await this.#topic.leaders(needed)
-    const byLeader = new Map<number, Part[]>()
-    let isLeaderless = false
-    for (const part of this.#parts.values()) {
-      const leader = leaders[part.partition] ?? -1
-      if (leader < 0) {
-        isLeaderless = true
-        continue
-      }
-      if (this.#fetching.has(leader) || isFarAhead(part)) continue
-      const parts = byLeader.get(leader)
-      if (parts === undefined) byLeader.set(leader, [part])
-      else parts.push(part)
+    const byLeader = Map.groupBy(this.#parts.values(), ({ partition }) => Math.max(-1, leaders[partition] ?? -1))
+    this.#isLeaderless = byLeader.delete(-1)
+    for (const [leader, led] of byLeader) {
+      const parts = this.#fetching.has(leader) ? [] : led.filter((part) => !isFarAhead(part))
+      if (parts.length > 0) void this.#fetchFrom(leader, parts)
     }
-    for (const [leader, parts] of byLeader) void this.#fetchFrom(leader, parts)
-    this.#isLeaderless = isLeaderless
-    if (isLeaderless) this.#sayLeaderless()
+    if (this.#isLeaderless) this.#sayLeaderless()
   }
 
   #sayLeaderless(): void {

@@ -1,4 +1,4 @@
-import type { Clock } from '../../../src/base/clock.ts'
+import { type Clock, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Log } from '../../../src/base/log.ts'
 import type { Inbox, InboxMessage, Opened } from '../../../src/inbox/inbox.ts'
@@ -140,9 +140,7 @@ export class Spool {
           continue
         }
         this.#options.failed(error)
-        await new Promise<void>((resolve) => {
-          this.#options.clock.after(pauseMs, resolve)
-        })
+        await pause(this.#options.clock, pauseMs)
       }
     }
     if (this.#isClosed) return

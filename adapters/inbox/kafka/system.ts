@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { BackendParts } from '../../../src/backend/backend.ts'
 import type { RelayBackend } from '../../../src/backend/relay.ts'
-import { backgroundTimer } from '../../../src/base/clock.ts'
+import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { guardedLog, type Log } from '../../../src/base/log.ts'
 import type { OpenOptions } from '../../../src/hosting/drainable.ts'
@@ -183,9 +183,7 @@ export class KafkaSystem implements SharedSystem {
         const failure = clusterError(error, this.#settings)
         if (failure.code === 'option_invalid' || clock.now() >= untilMs) throw failure
         // This timer keeps the process alive: nothing else does before the port is open.
-        await new Promise<void>((resolve) => {
-          clock.after(500, resolve)
-        })
+        await pause(clock, 500)
       } finally {
         await closeClient(admin)
       }
@@ -267,13 +265,9 @@ export class KafkaSystem implements SharedSystem {
         hint: `The topic takes messages of up to ${most} bytes, and this body has one of ${bytes} bytes. Raise \`max.message.bytes\` of the topic.`,
       }
     }
-    const byPartition = new Map<number, InboxMessage[]>()
-    for (const message of messages) {
-      const partition = partitionOf(connector.client, message.lane, this.#settings.partitions)
-      const some = byPartition.get(partition)
-      if (some === undefined) byPartition.set(partition, [message])
-      else some.push(message)
-    }
+    const byPartition = Map.groupBy(messages, ({ lane }) =>
+      partitionOf(connector.client, lane, this.#settings.partitions),
+    )
     const kept = [...byPartition].map(([partition, some]) =>
       spool?.has(partition) === true
         ? spool.put(partition, some)

@@ -37,7 +37,7 @@ export async function findSiblings(
     try {
       const found = prepare(source)
       if (found === undefined) continue
-      adopted.push(await takeOver(db, source, sign))
+      adopted.push(await takeOver(db, source, sign, found))
       unclean ||= found.unclean
     } catch (error) {
       if (!isReady(db)) throw error
@@ -105,7 +105,7 @@ function peek<T>(path: string, read: (db: DatabaseSync) => T): T | undefined {
  * Checks that everything in a file can be read, and gives it a rollback journal. `undefined` when it holds nothing. Throws
  * `inbox_locked` when a receiver has it open.
  */
-function prepare(path: string): { readonly unclean: boolean } | undefined {
+function prepare(path: string): Adopting | undefined {
   const db = openDatabase(path, walPages)
   try {
     const count = (sql: string): number => Number(valueOf(db, sql))
@@ -115,7 +115,7 @@ function prepare(path: string): { readonly unclean: boolean } | undefined {
     const unclean = count('SELECT closed FROM state') === 0
     if (!unclean && readable.every((rows) => rows === 0) && count('SELECT count(*) FROM holes') === 0) return undefined
     useRollbackJournal(db)
-    return { unclean }
+    return { unclean, progress: nothingYet() }
   } finally {
     closeQuietly(db)
   }
@@ -138,18 +138,19 @@ function isReady(db: DatabaseSync): boolean {
 /** The most messages of one transaction. */
 const batchRows = 1_000
 
-async function takeOver(db: DatabaseSync, path: string, sign: SignOfLife): Promise<UnopenedInbox> {
-  const taken = { pending: 0, dead: 0 }
+async function takeOver(db: DatabaseSync, path: string, sign: SignOfLife, adopting: Adopting): Promise<UnopenedInbox> {
+  const taken = { path, messages: 0, deadLetters: 0 }
   attach(db, path)
   try {
-    const progress = nothingYet()
-    for (let batch = moveBatch(db, progress); batch !== undefined; batch = moveBatch(db, progress)) {
-      taken[batch.table] += batch.rows.length
+    for (let isLast = false; !isLast;) {
+      const part = takeRows(db, path, sign, adopting)
+      taken.messages += part.waiting.length
+      taken.deadLetters += part.deadLetters
+      isLast = part.isLast
       // Other work gets its turn.
       await setImmediate()
     }
-    inTransaction(db, () => moveGaps(db, sign))
-    return { path, messages: taken.pending, deadLetters: taken.dead }
+    return taken
   } finally {
     detach(db)
   }
@@ -298,25 +299,29 @@ function leftIn(path: string, { nowMs }: SignOfLife): Adopting | undefined {
     // A message with a time in the future could get the place of one that this receiver is about to write.
     return Math.max(aliveMs, msOfSeq(newest)) <= nowMs - goneMs
   })
-  const found = isGone === true ? prepare(path) : undefined
-  return found && { ...found, progress: nothingYet() }
+  return isGone === true ? prepare(path) : undefined
 }
 
-function takePart(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, progress }: Adopting): Part {
+function takePart(db: DatabaseSync, path: string, sign: SignOfLife, adopting: Adopting): Part {
   attach(db, path)
   try {
-    const { table, rows } = moveBatch(db, progress) ?? { table: 'dead', rows: [] }
-    const isPending = table === 'pending'
-    const isLast = progress.table === undefined
-    const gaps = isLast ? inTransaction(db, () => moveGaps(db, sign)) : []
-    return {
-      ...{ path, unclean, gaps, isLast },
-      waiting: isPending ? rows.map(waitingOf) : [],
-      bytes: isPending ? rows.reduce((sum, row) => sum + Number(row['bytes']), 0) : 0,
-      deadLetters: isPending ? 0 : rows.length,
-    }
+    return takeRows(db, path, sign, adopting)
   } finally {
     detach(db)
+  }
+}
+
+/** Takes over the next rows of the attached file, and its gaps with the last ones. */
+function takeRows(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, progress }: Adopting): Part {
+  const { table, rows } = moveBatch(db, progress) ?? { table: 'dead', rows: [] }
+  const isPending = table === 'pending'
+  const isLast = progress.table === undefined
+  const gaps = isLast ? inTransaction(db, () => moveGaps(db, sign)) : []
+  return {
+    ...{ path, unclean, gaps, isLast },
+    waiting: isPending ? rows.map(waitingOf) : [],
+    bytes: isPending ? rows.reduce((sum, row) => sum + Number(row['bytes']), 0) : 0,
+    deadLetters: isPending ? 0 : rows.length,
   }
 }
 
