@@ -39,6 +39,8 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   readonly isReady: boolean
   /** Resolves to whether it is ready now. */
   becomeReady(): Promise<boolean>
+  /** Why it did not become ready, for the answer. */
+  readonly notReadyHint?: string | undefined
   /** Keeps messages. Returns or resolves when the answer may leave; with a refusal when they are not kept. */
   put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined>
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
