@@ -8,7 +8,6 @@ interface Sent extends Pick<RequestOptions, 'method' | 'agent' | 'ca' | 'signal'
   readonly body: string | Uint8Array
 }
 
-/** The answer to a request. */
 export interface Exchanged {
   readonly status: number
   readonly headers: IncomingHttpHeaders

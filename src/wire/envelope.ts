@@ -115,7 +115,6 @@ function withKey(meta: Meta, key: string, value: unknown): Meta {
   return open
 }
 
-/** Adds to `meta` what a message carries beside its payload. */
 export function messageMeta(meta: Meta, message: JsonObject, topic: WireTopic | undefined): Meta {
   let added = meta
   // The payload of `connectivity` has no key of its own.
@@ -155,7 +154,6 @@ export function envelopeMeta(envelope: JsonObject): Meta {
   return added
 }
 
-/** Adds to `meta` that the message had no readable time. */
 export function undatedMeta(meta: Meta): Meta {
   return withKey(meta, 'createdAtMissing', true)
 }
