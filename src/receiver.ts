@@ -88,7 +88,8 @@ export function createReceiver<
     try {
       const body = await request.read(limits.bodyBytes)
       // Ids of new messages have to sort after those of old ones, so none is made before the inbox is open.
-      if (!backend.isReady && !(await backend.becomeReady())) return { error: 'inbox_unavailable' }
+      if (!backend.isReady && !(await backend.becomeReady()))
+        return { error: 'inbox_unavailable', hint: backend.notReadyHint }
       if ('error' in body) {
         noteUnread(body, request)
         if (body.error === 'body_gzip_broken') await backend.putInternal(receipts.malformed(undefined, body), request)

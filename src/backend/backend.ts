@@ -34,6 +34,8 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   readonly lifecycle: Lifecycle
   readonly isReady: boolean
   becomeReady(): Promise<boolean>
+  /** Why it did not become ready, for the answer. */
+  readonly notReadyHint?: string | undefined
   /** Keeps messages. Returns or resolves when the answer may leave; with a refusal when they are not kept. */
   put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined>
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */

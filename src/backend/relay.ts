@@ -158,7 +158,7 @@ export class RelayBackend implements Backend {
     const refusal = await this.#relay.put(messages, env, gaps).catch((error: unknown): Refusal => {
       reports.dispatch.inboxFailed(error)
       outOfReach()
-      return { error: 'inbox_unavailable' }
+      return { error: 'inbox_unavailable', hint: error instanceof FleethookError ? error.message : undefined }
     })
     const error = refusal?.error
     const shows = error === 'inbox_full' || error === 'inbox_unavailable'

@@ -128,8 +128,9 @@ INSERT INTO ${db.schema}.waiting (part, id)
       } else for (const entry of entries) entry.isAlone = true
       return
     }
-    const nowMs = elapsedMs(this.#clock)
-    const isOver = (entry: Entry): boolean => isFinal(error) || entry.deadlineMs <= nowMs
+    // A try that is too short would hide the reason of the one before.
+    const lastMs = elapsedMs(this.#clock) + 2 * pauseMs
+    const isOver = (entry: Entry): boolean => isFinal(error) || entry.deadlineMs <= lastMs
     const over = this.#waiting.filter(isOver)
     this.#waiting = this.#waiting.filter((entry) => !isOver(entry))
     refuse(over, databaseError(error))
