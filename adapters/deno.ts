@@ -155,7 +155,6 @@ class Traffic {
     })
   }
 
-  /** Does not call it any more. */
   forget(): void {
     this.#awaited = undefined
   }

@@ -51,7 +51,6 @@ export interface Runtime<Options extends ServeOptions> {
   listeningWasKept?(options: Options): boolean
   /** Called before the inbox opens. Opening can wait for another process to release the file. */
   opening?(): void
-  /** Called when the server listens. */
   opened?(): void
   /** Starts to listen. Every request gets a context, so that `c.executionCtx` never throws. */
   listen(served: ServedHere, options: Options): Promise<Listening>
@@ -61,7 +60,6 @@ export interface Runtime<Options extends ServeOptions> {
   raise?(signal: Signal): void
 }
 
-/** What a runtime serves. */
 export interface ServedHere {
   /**
    * Answers a request. `connection` is what the runtime knows about the sender, under the names that Hono looks for. It is
@@ -96,7 +94,6 @@ const defaultDelayMs = 1_500
 /** How long after a drain the process may take to end by itself, in milliseconds. */
 const exitAfterMs = 2_000
 
-/** Makes `serve` for a runtime. */
 export function serveOn<Options extends ServeOptions>(
   runtime: Runtime<Options>,
 ): (served: Served, options?: Options) => Promise<Server> {

@@ -111,7 +111,6 @@ interface Series {
   readonly value: Histogram & { readonly counts: number[]; sum: number }
 }
 
-/** The histograms of a receiver's times. */
 class Times {
   readonly #series = new Map<Timing, Map<Attributes, Series>>()
 

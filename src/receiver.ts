@@ -245,7 +245,6 @@ function isTest(request: AuthorizedRequest): boolean {
   return false
 }
 
-/** A refusal, with the messages that were read and not kept. */
 type RefusalOfMessages = Refusal & { readonly messages?: readonly InboxMessage[] }
 
 function backendOf(inbox: Settings['inbox'], parts: BackendParts): Backend {

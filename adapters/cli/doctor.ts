@@ -46,16 +46,13 @@ const skip = (id: string, found: string): Finding => ({ id, status: 'skip', foun
 const warn = (id: string, found: string, todo: string): Finding => ({ id, status: 'warn', found, todo })
 const fail = (id: string, found: string, todo: string): Finding => ({ id, status: 'fail', found, todo })
 
-/** What the checks know of this machine and the business. */
 interface Circumstances {
   readonly variable: Environment
   /** The file with variables. It may be missing. */
   readonly envFile: string
-  /** The public address of the webhook, when it is known. */
   readonly url: URL | undefined
   /** The file of the inbox. It may be missing. */
   readonly inbox: string
-  /** The service, when its address and key are known. */
   readonly client: Client | undefined
 }
 
@@ -182,7 +179,6 @@ async function* secret({ variable, envFile }: Circumstances): AsyncGenerator<Fin
   else yield ok('secret.set', `WEBHOOK_SECRET is set: ${value.length} characters`)
 }
 
-/** The most vehicles whose configs are read one by one. */
 const mostConfigs = 25
 
 /** What the service knows about this business: its webhook, and which vehicles stream. */
@@ -282,10 +278,8 @@ async function* proxy({ url, variable }: Circumstances): AsyncGenerator<Finding,
   yield fail('proxy.answer', `${origin} did not answer: ${answer}.`, todo)
 }
 
-/** The form of the receiver's answers. */
 const ownAnswer = z.object({ code: z.number(), error: z.optional(z.string()), hint: z.optional(z.string()) })
 
-/** The finding for an answer to the right secret. */
 function verdict({ href, pathname }: URL, { status, headers, text }: Exchanged): Finding {
   const wrong = (found: string, todo: string): Finding => fail('proxy.answer', found, todo)
   if (status >= 300 && status < 400)
@@ -397,7 +391,6 @@ async function* receiver({ inbox: path }: Circumstances): AsyncGenerator<Finding
 }
 
 const someNumber = z.optional(z.nullable(z.number()))
-/** What the checks read of the receiver's figures. */
 const statsForm = z.object({
   draining: z.boolean(),
   received: z.number(),

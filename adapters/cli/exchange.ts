@@ -1,6 +1,5 @@
 import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http'
 import { type RequestOptions, request as httpsRequest } from 'node:https'
-import { TLSSocket } from 'node:tls'
 
 /** A request that is not sent with `fetch`: the caller chooses its connections and how the certificate is checked. */
 interface Sent extends Pick<RequestOptions, 'method' | 'agent' | 'ca' | 'signal'> {
@@ -8,14 +7,11 @@ interface Sent extends Pick<RequestOptions, 'method' | 'agent' | 'ca' | 'signal'
   readonly body: string | Uint8Array
 }
 
-/** The answer to a request. */
 export interface Exchanged {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   /** The time until its headers arrived, in milliseconds. */
   readonly ms: number
-  /** When the certificate ends. `undefined` without TLS. */
-  readonly certificateEnd: string | undefined
   /** The beginning of its body. */
   readonly text: string
 }
@@ -32,13 +28,11 @@ export function exchange(url: string | URL, { headers, body, ...options }: Sent)
     const outgoing = request(url, { method: 'POST', ...options, headers: { ...headers, ...length } }, (answer) => {
       const ms = performance.now() - startedAt
       const { statusCode: status = 0, headers } = answer
-      const certificateEnd =
-        answer.socket instanceof TLSSocket ? answer.socket.getPeerCertificate().valid_to : undefined
       let text = ''
       answer.setEncoding('utf8')
       answer.on('data', (chunk: string) => (text += chunk.slice(0, mostChars - text.length)))
       answer.on('error', failed)
-      answer.on('end', () => resolve({ status, headers, ms, certificateEnd, text }))
+      answer.on('end', () => resolve({ status, headers, ms, text }))
     })
     outgoing.on('error', failed)
     outgoing.end(body)

@@ -24,7 +24,6 @@ import { dotenvOption, environment, inboxPath, time } from './arguments.ts'
 import { parsed } from './exchange.ts'
 import { jsonText, logTo, report } from './terminal.ts'
 
-/** What the action of an operator command gets. */
 export interface Operating {
   readonly to: ConnectionOptions
   readonly connection: Pick<OperatorConnection, 'to' | 'ask' | 'stream'>

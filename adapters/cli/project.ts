@@ -12,7 +12,6 @@ export interface Template {
   readonly files: ReadonlyMap<string, string>
   /** The file that its runtime reads variables from. */
   readonly environmentFile: '.env' | '.dev.vars'
-  /** The variables that its receiver reads. */
   readonly variables: readonly Variable[]
 }
 

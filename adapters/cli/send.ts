@@ -60,7 +60,6 @@ export interface SendResult {
   readonly problems: readonly Readonly<Problem>[]
 }
 
-/** A kind of refusal or network error. */
 interface Problem {
   readonly what: string
   readonly hint: string
@@ -69,7 +68,6 @@ interface Problem {
 
 /** Messages that wait for an answer, or for the one before them of their vehicle. */
 const mostOpen = 256
-/** The time to wait for an answer, in milliseconds. */
 const timeoutMs = 10_000
 /** If this many messages at the start all fail, nothing listens at the address. */
 const hopeless = 20

@@ -59,7 +59,6 @@ const rules: Rules<DurableObjectInboxOptions<never>> = {
   retention: { settled: retention, dead: retention },
 }
 
-/** What {@link inboxObject} has to know about an inbox. */
 interface Made {
   readonly keeping: Omit<Keeping, 'pendingMessages' | 'pendingBytes'>
   readonly bind: (env: unknown) => void

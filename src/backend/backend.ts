@@ -14,13 +14,11 @@ import type { Vehicles } from '../vehicles/vehicles.ts'
 import type { Reports } from '../receiver/reports.ts'
 import type { Stats } from '../inbox/stats.ts'
 
-/** What a backend is made of. */
 export interface BackendParts {
   readonly settings: Settings
   readonly registry: Registry
   readonly receipts: Receipts
   readonly reports: Reports
-  /** The part `vehicles`, if there is one. */
   readonly vehicles: KeptVehicles | undefined
 }
 
@@ -32,12 +30,9 @@ export interface Backend extends Required<Omit<OperatorApi, 'readiness' | 'handl
   readonly vehicles: Vehicles<FieldCatalogue> | undefined
   /** Replays messages that were handled and that are still kept. Resolves to the number of messages. */
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
-  /** Whether it takes no more messages. */
   readonly isDraining: boolean
   readonly lifecycle: Lifecycle
-  /** Whether messages may be read and taken. */
   readonly isReady: boolean
-  /** Resolves to whether it is ready now. */
   becomeReady(): Promise<boolean>
   /** Why it did not become ready, for the answer. */
   readonly notReadyHint?: string | undefined
@@ -77,7 +72,6 @@ export type BackendState = Pick<
   | 'openGaps'
 >
 
-/** The whole of {@link Stats}. */
 export function statsOf(
   backend: Pick<Backend, 'state' | 'isDraining'>,
   { counts, topics, secrets, refusals, drift }: Reports,

@@ -35,7 +35,6 @@ export class Gaps {
   /** Events that are being stored. */
   readonly #underWay = new Set<GapEvent>()
 
-  /** The number of open gaps. */
   size = 0
 
   constructor(clock: Clock) {

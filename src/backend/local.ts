@@ -203,7 +203,6 @@ export class LocalBackend implements Backend {
     this.replay = replays.replay
   }
 
-  /** When the next timer of a vehicle is due. */
   nextTimerMs(): number | undefined {
     return this.#kept?.states.nextTimerMs()
   }

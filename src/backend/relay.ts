@@ -29,7 +29,6 @@ export interface Relay {
   readonly messages: Messages
   /** The states of vehicles. Left out when the other side cannot keep them. */
   readonly vehicles?: Vehicles<FieldCatalogue>
-  /** Replays messages that were handled. */
   replay(which: ReplaySelection, from?: Partial<RequestScope>): Promise<number>
 }
 

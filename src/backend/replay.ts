@@ -20,11 +20,9 @@ type ReadMessage = (message: InboxMessage) => FleetEvent | MalformedBody
 
 /** Reads dead letters, with the event instead of the text. */
 interface DeadLetterReader extends Pick<DeadLetters, 'list' | 'get'> {
-  /** The ids of all that match. */
   ids(which: MessageSelection): Promise<readonly string[]>
 }
 
-/** The number of messages that one query of the inbox returns. */
 const pageSize = 500
 
 /** What a query of the inbox finds, in pages of `limit`, from the first one after `behind`. */
@@ -84,7 +82,6 @@ export function createDeadLetterReader(
   }
 }
 
-/** Reads the messages of an inbox, with the event instead of the text. */
 export function createMessages(inbox: Pick<Inbox, 'messages'>, read: ReadMessage): Messages {
   const list: Required<typeof inbox>['messages'] = (which) => inbox.messages?.(which) ?? noList()
   const record = ({ message, state, reason }: ListedMessage): MessageRecord => ({
@@ -124,9 +121,7 @@ async function noList(): Promise<never> {
 
 interface ReplaysOptions {
   readonly inbox: Inbox
-  /** The newest state of each vehicle, where the receiver keeps it. */
   readonly states?: Pick<VehicleStates, 'fresh'> | undefined
-  /** Opens the inbox, unless it is open. */
   readonly open: () => Promise<void>
   readonly read: ReadMessage
   readonly isDraining: () => boolean

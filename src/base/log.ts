@@ -57,7 +57,6 @@ interface ThrottledLog {
   error(message: string, details?: Record<string, unknown>, key?: unknown, sums?: Sums): void
   /** When the next line that it holds back is due, by `elapsedMs`. `undefined`: it holds none back. */
   dueAtMs(): number | undefined
-  /** Writes the lines that it holds back. */
   flush(): void
   /** The same, and starts no timer any more. */
   stop(): void

@@ -33,9 +33,7 @@ export interface RunningCore {
   readonly hooks: Hooks
   readonly runner: Runner
   readonly pump: () => void
-  /** Starts batches that are not full. */
   flush(): void
-  /** Stops the timers of batches and parts. */
   stopTimers(): void
   enqueue(turn: Turn): void
   takeTurn(turn: Turn): void
@@ -88,7 +86,6 @@ export class Gathering {
     for (const batch of this.#open) this.#close(batch)
   }
 
-  /** No timer fires any more. */
   stop(): void {
     for (const { timer } of this.#open) timer?.cancel()
   }

@@ -129,7 +129,6 @@ export class Core implements RunningCore {
     this.lanes.ready(entry)
   }
 
-  /** A batch is due. */
   enqueue(turn: Turn): void {
     this.#due.push(turn)
   }
@@ -504,7 +503,6 @@ export class Core implements RunningCore {
     return this.#afterSteps(entry, round)
   }
 
-  /** A step has run. */
   #ran(entry: Entry, step: Step, failure: Failure | undefined, round: Round): void {
     if (entry.isGone) {
       round.failure = failure && { error: failure.error, restMs: 0 }

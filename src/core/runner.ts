@@ -31,7 +31,6 @@ interface FirstMessage {
   readonly subject: Entry | readonly Entry[]
   readonly event: FleetEvent | MalformedBody
   readonly delivery: Delivery
-  /** The number of messages of a batch. */
   readonly messages: number | undefined
 }
 
@@ -64,7 +63,6 @@ export class Runner {
     }
   }
 
-  /** Runs the handler of a batch. */
   runBatch(
     step: Step,
     entries: readonly Entry[],
@@ -192,7 +190,6 @@ class BaseContext<Subject> implements Context {
   readonly env: object
   readonly delivery: Delivery | undefined
   readonly deliveries: readonly Delivery[] | undefined
-  /** What a run is for: one message, or the messages of a batch. */
   readonly #subject: Subject
   #controller: AbortController | undefined
 
@@ -231,7 +228,6 @@ type ContextClass<Subject> = new (
   subject: Subject,
 ) => BaseContext<Subject>
 
-/** A context with the getters of the parts. */
 function contextWith<Subject>(
   getters: readonly (Readonly<Record<string, (subject: Subject) => unknown>> | undefined)[],
 ): ContextClass<Subject> {

@@ -3,14 +3,12 @@ import type { Refusal } from './answers.ts'
 /** A body as text, or the value that other code parsed from it. */
 export type Body = { readonly text: string } | { readonly value: unknown }
 
-/** A `Request`, or Hono's view of one. */
 interface ReadableRequest {
   readonly body: ReadableStream<Uint8Array<ArrayBuffer>> | null
   readonly bodyUsed: boolean
   text(): Promise<string>
 }
 
-/** The headers that describe a body. */
 interface BodyHeaders {
   readonly contentEncoding: string | null | undefined
   /** Left out for a chunked body, because some runtimes pass on a length that is wrong for it. */
@@ -90,11 +88,9 @@ export function isGzip(contentEncoding: string | null | undefined): boolean | un
   return encoding === 'gzip' || encoding === 'x-gzip' ? true : undefined
 }
 
-/** The bytes of a body as they come. */
 export interface Chunks {
   /** Resolves to `undefined` at the end. Rejects when the body is interrupted. */
   next(): Promise<Uint8Array<ArrayBuffer> | undefined>
-  /** The rest is not wanted. */
   cancel(): void
 }
 
@@ -175,7 +171,6 @@ function longerThan(text: string, limitBytes: number): boolean {
   return text.length * 3 > limitBytes && new TextEncoder().encode(text).byteLength > limitBytes
 }
 
-/** A body is over the limit. */
 export function tooLarge(limitBytes: number): Refusal {
   return {
     error: 'body_too_large',

@@ -188,7 +188,6 @@ function schemeHint(scheme: string | undefined, door: Door, plain: boolean): str
     : 'The header and the secret of this receiver begin with different scheme words.'
 }
 
-/** The longest secret, in bytes. */
 const mostBytes = 1024
 
 /** Texts are padded to at least this many bytes. Not more, because comparing is most of the cost of reading a header. */
@@ -250,7 +249,6 @@ interface Comparable {
   equals(text: string): boolean
 }
 
-/** Encodes a secret once. */
 export function comparable(secret: string): Comparable {
   const expected = windowFor(secret)
   fill(expected, secret)

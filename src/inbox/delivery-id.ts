@@ -65,7 +65,6 @@ export function seqOf(id: string): number {
   return millisecondOf(id) * perMs + (Number.parseInt(id.slice(counterAt, counterAt + 3), 16) % perMs)
 }
 
-/** The same id with another `seq`. */
 export function idWithSeq(id: string, seq: number): string {
   const ms = msOfSeq(seq).toString(16).padStart(12, '0')
   const counter = (seq % perMs).toString(16).padStart(3, '0')
@@ -76,12 +75,10 @@ function millisecondOf(id: string): number {
   return Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)
 }
 
-/** The `seq` of the first id of a millisecond. */
 export function firstSeqAt(ms: number): number {
   return ms * perMs
 }
 
-/** The millisecond in which the id of a `seq` was made. */
 export function msOfSeq(seq: number): number {
   return Math.floor(seq / perMs)
 }

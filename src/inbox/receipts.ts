@@ -74,7 +74,6 @@ export function createReceipts(
   const ids = new DeliveryIds()
   let isBehind = false
 
-  /** The time of a receipt. */
   function now(): number {
     const ms = clock.now()
     const behindMs = ids.newestMs - ms

@@ -49,7 +49,6 @@ function summaryOf({ id, event, error, attempts, diedAt }: DeadMessage, shows: S
   }
 }
 
-/** Which parts of a message the answers show. */
 interface Shows {
   /** Values, raw messages, and the texts of errors, which can quote them. */
   readonly payloads: boolean
@@ -76,7 +75,6 @@ function shownError(error: string, { payloads }: Shows): string {
   return payloads ? error : (/^\w{1,60}(?=:|$)/.exec(error)?.[0] ?? 'Error')
 }
 
-/** A message that the inbox keeps, as JSON. */
 function recordOf({ event, death, ...record }: MessageRecord, shows: Shows): object {
   return {
     ...{ ...record, ...lineOf(event, event.receivedAt, shows), event: shown(event, shows) },

@@ -6,7 +6,6 @@ import type { DeadMessage } from '../inbox/dead-letters.ts'
 import type { ErrorDetails, Observer, RefusedRequest, SettledMessage, TestMessage } from '../inbox/observer.ts'
 import { jsonText } from '../wire/json.ts'
 
-/** The event that an item of the feed is about. */
 type About = FleetEvent | MalformedBody
 
 /** The content of an item, by its kind. */
@@ -21,7 +20,6 @@ export type FeedContent =
       readonly handler: string | undefined
       /** The name and message of the error. It can quote the payload. */
       readonly error: string
-      /** When the handler runs again. */
       readonly nextAt: Date | undefined
     }
   | ({ readonly kind: 'dead' } & DeadMessage)
@@ -30,7 +28,6 @@ export type FeedContent =
   | ({ readonly kind: 'test' } & TestMessage)
 
 export type FeedItem = FeedContent & {
-  /** Milliseconds since the epoch. */
   readonly atMs: number
 }
 
@@ -141,7 +138,6 @@ class Ring {
     return this.#kept.slice(Math.max(0, from - this.first))
   }
 
-  /** The number of the oldest item. */
   get first(): number {
     return this.count - this.#kept.length
   }

@@ -226,7 +226,6 @@ const place = /* @__PURE__ */ notePlace()
 
 const none: readonly never[] = []
 
-/** What a message changed in the state of its vehicle. */
 function stepOf(entry: Entry | undefined): Step | undefined {
   return entry?.notes?.[place] as Step | undefined
 }

@@ -16,7 +16,6 @@ export interface Measure {
   readonly samples: readonly { readonly value: number | Histogram; readonly attributes: Attributes }[]
 }
 
-/** The labels of a sample. */
 export type Attributes = Readonly<Record<string, string>>
 
 /** A histogram of times that are recorded when they end. */

@@ -38,7 +38,6 @@ export class Observers {
     this.#threw = threw
   }
 
-  /** The receiver exists. */
   attach(receiver: Pick<OperatorApi, 'stats'>): void {
     this.#receiver = receiver
     for (const observer of this.#observers) void this.#call(() => observer.attached?.(receiver))

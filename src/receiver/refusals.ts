@@ -24,7 +24,6 @@ export interface Refusals {
   noteByRuntime(refusal: Pick<RefusedRequest, 'error' | 'status' | 'hint'>): void
   /** When the next line is due, in milliseconds since the epoch. `undefined`: nothing was counted since the last line. */
   dueAtMs(): number | undefined
-  /** Logs what was counted since the last line. */
   flush(): void
   /** The receiver has drained: logs what was counted since the last line, and starts no timer any more. */
   stop(): void

@@ -22,7 +22,6 @@ interface ReportCounts {
   unkept: number
   deadLettersDropped: number
   discarded: number
-  /** Test messages. */
   tests: number
   /** When the last message was received, in milliseconds since the epoch. */
   lastReceivedAtMs: number | undefined

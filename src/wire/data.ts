@@ -21,7 +21,6 @@ export interface Drift {
   readonly count: number
 }
 
-/** Counts the values that did not read as the type in the catalogue. */
 export interface DriftReport {
   note(field: string, seen: string): void
   /** All such values so far, including those of fields that found no row left. */
@@ -81,13 +80,11 @@ export function wrapperOf(sent: JsonObject): string | undefined {
   return invalid ? INVALID : wrapper
 }
 
-/** The fields of a `data` message. */
 interface FieldReading {
   readonly data: WireObject<FieldValue>
   undecoded: WireObject<Json>
 }
 
-/** How fields are read. */
 export interface FieldRules {
   /** The fields of the catalogue. `undefined`: values are only taken out of their wrappers. */
   readonly readers: ReadonlyMap<string, Field> | undefined

@@ -69,7 +69,6 @@ function readDoors(value: unknown): Doors | undefined {
   return doors
 }
 
-/** Reads an object of flags in any spelling of the names. */
 function readTires(value: unknown): Tires | undefined {
   const tires: Mutable<Tires> = { ...tiresWithoutWarning }
   return isJsonObject(value) && fill(tires, tireNames, value) ? tires : undefined
@@ -268,7 +267,6 @@ function readerOf(name: string, type: unknown): ValueReader {
   )
 }
 
-/** A field of the catalogue. */
 export interface Field {
   /**
    * The catalogue's copy of the name. As a key it is faster than the equal text from the message, with which normalizing a

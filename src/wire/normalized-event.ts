@@ -14,7 +14,6 @@ function idOf(this: NormalizedEvent): string {
   return id
 }
 
-/** An event as the normalizer makes it. */
 export class NormalizedEvent {
   declare readonly topic: string
   declare readonly vin?: string

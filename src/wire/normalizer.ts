@@ -78,7 +78,6 @@ function eventOf(
   )
 }
 
-/** Makes an `unknown` event of an event. */
 function unknown(
   reason: UnknownReason,
   { vin, createdAt, at, receivedAt, format, meta, raw }: NormalizedEvent,

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chownSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { chownSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
@@ -129,6 +129,45 @@ async function startOn(
 function childrenOf(pid: number): readonly number[] {
   const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
   return text === '' ? [] : text.split(' ').map(Number)
+}
+
+export const hasPgBouncer: boolean = hasProgram('pgbouncer')
+
+/** A pooler in transaction mode in front of a server of {@link startPostgres}. */
+export async function startPgBouncer(server: PostgresServer): Promise<DatabaseServer> {
+  const as = ids('postgres')
+  const folder = mkdtempSync(join(tmpdir(), 'fleethook-pgbouncer-'))
+  const port = await freePort()
+  const users = join(folder, 'users')
+  writeFileSync(users, '"test" ""\n')
+  const config = join(folder, 'pgbouncer.ini')
+  const settings = [
+    ...[
+      'listen_addr = 127.0.0.1',
+      `listen_port = ${port}`,
+      'unix_socket_dir =',
+      'auth_type = trust',
+      `auth_file = ${users}`,
+    ],
+    // It does not try to connect again for this time, in seconds.
+    ...['pool_mode = transaction', 'default_pool_size = 4', 'server_login_retry = 1'],
+  ]
+  writeFileSync(
+    config,
+    ['[databases]', `postgres = host=127.0.0.1 port=${server.port}`, '[pgbouncer]', ...settings, ''].join('\n'),
+  )
+  if (as.uid !== undefined && as.gid !== undefined)
+    for (const path of [folder, users, config]) chownSync(path, as.uid, as.gid)
+  const pooler = spawn('pgbouncer', [config], { ...as, cwd: folder, stdio: 'ignore' })
+  const ended = once(pooler, 'exit')
+  return {
+    port,
+    async [Symbol.asyncDispose]() {
+      pooler.kill('SIGKILL')
+      await ended
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
 }
 
 export const hasMysql: boolean = hasProgram('mariadbd')

@@ -22,13 +22,11 @@ import {
 } from './rows.ts'
 import { createObjectVehicles, type ObjectVehicles } from './vehicles.ts'
 
-/** An inbox in the database of the object that runs this. */
 export interface ObjectInbox extends Inbox {
   readonly vehicles?: ObjectVehicles
   messages(which: Listing): Promise<readonly ListedMessage[]>
   /** The number of messages that are handed out now, and of all claims so far. They show whether anything is going on. */
   activity(): { readonly handedOut: number; readonly claims: number }
-  /** Deletes messages whose retention is over. */
   sweep(nowMs: number): void
 }
 
@@ -44,7 +42,6 @@ const staleKey = 'vehicles_stale_from'
 
 const firstId = '00000000-0000-7000-8000-000000000000'
 
-/** The number of waiting messages in a page. */
 const pageSize = 1_000
 
 /**

@@ -102,7 +102,6 @@ class Shard implements Questions {
   /** The time of the alarm that is set, as far as this object knows. */
   #alarmAt: number | undefined
   #isInAlarm = false
-  /** The time of the next search for silent vehicles. */
   #forgetAtMs = 0
 
   constructor(parts: BackendParts, keeping: Keeping, storage: ObjectStorage, env: unknown) {

@@ -20,7 +20,6 @@ const tries = 3
 
 interface ObjectRelayOptions {
   readonly objects: (env: never) => ObjectNamespace
-  /** The number of objects that share the vehicles. */
   readonly shards: number
   readonly receipts: Receipts
   readonly settings: Pick<Settings, 'clock'>

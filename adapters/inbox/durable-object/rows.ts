@@ -7,7 +7,6 @@ import type { ObjectSql, SqlValue } from './platform.ts'
 /** A row of `fleethook_messages`, or some of its columns. */
 export type Row = Readonly<Record<string, SqlValue>>
 
-/** Runs a statement and returns its rows. */
 export type Rows = (query: string, ...bindings: readonly (string | number | null)[]) => readonly Row[]
 
 export function listedOf(row: Row): ListedMessage {

@@ -2,7 +2,6 @@ import { dueOf, RecentVehicles, type StoredVehicle, type VehicleStore } from '..
 import type { Snapshot } from '../../../src/vehicles/state.ts'
 import type { Row, Rows } from './rows.ts'
 
-/** The states of vehicles in the database of an object. */
 export interface ObjectVehicles extends VehicleStore {
   load(vin: string): StoredVehicle | undefined
   /**

@@ -13,7 +13,6 @@ export interface PositionMetadata {
 /** The version of the client that this inbox is tested with. package.json names the same one. */
 const testedClient = '2.12.1'
 
-/** The package `@platformatic/kafka`. */
 export type Client = typeof import('@platformatic/kafka')
 
 /** Loads the client, which is an optional peer. Rejects with `inbox_unsupported` when it is missing or does not run here. */
@@ -35,7 +34,6 @@ export async function loadClient(): Promise<Client> {
   }
 }
 
-/** How long connecting may take, in milliseconds. */
 const connectMs = 3_000
 
 /**
@@ -196,7 +194,6 @@ function leaderlessMetadata(error: unknown): unknown {
     : undefined
 }
 
-/** The number of retries of a request for metadata. */
 export const metadataRetries = 2
 
 /** Closes a client. Never rejects and never waits long: a broker that does not answer must not delay a stop. */

@@ -23,7 +23,6 @@ interface LifeOptions {
   readonly onSigned: () => void
 }
 
-/** One sign of life. */
 interface Sign {
   readonly state: 'alive' | 'closed'
   /** When it left its first sign, in milliseconds since the epoch. Left out: it has not read that yet. */

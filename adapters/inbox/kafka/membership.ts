@@ -62,7 +62,6 @@ export class Membership {
   #generation = 0
   #memberId: string | null = null
   #joining: Consumer | undefined
-  /** The number of heartbeats that failed in a row. */
   #failures = 0
   #closed = false
   /** When the timers of this process last ran. An answer that is read after a long stall may be old. */
@@ -88,7 +87,6 @@ export class Membership {
     return this.#isJoined && this.#silentMs() < leasePart * this.#options.settings.sessionMs
   }
 
-  /** The time since the group last heard from this process, in milliseconds. */
   #silentMs(): number {
     const { clock } = this.#options
     if (this.#heard === undefined) return Infinity

@@ -48,7 +48,6 @@ interface Unsettled {
 /** A partition that is assigned to this process. */
 interface Part {
   readonly partition: number
-  /** The next offset to read. */
   next: number
   /** The leader epoch of the record before it. -1: unknown. */
   epoch: number
@@ -85,7 +84,6 @@ interface Part {
   stuck: number
 }
 
-/** The default limits of messages that are read and not settled. */
 const defaultMessages = 10_000
 const defaultBytes = 64 * 1_048_576
 
@@ -111,7 +109,6 @@ const lookMs = 10_000
 const pauseMs = 250
 const pollMs = 20
 
-/** Figures of a {@link Reader}. */
 interface ReaderFigures {
   /** Messages in the topic that this process has not settled, by partition. */
   readonly lag: Readonly<Record<string, number>>
@@ -285,13 +282,11 @@ export class Reader implements SharedInbox {
     return oldest === undefined ? undefined : Math.max(0, this.#clock.now() - oldest)
   }
 
-  /** Starts no more handlers, waits for running ones, and commits. For a stop, before the handlers are aborted. */
   async finish(withinMs: number): Promise<void> {
     this.#isFinishing = true
     await resolvedOr(this.#settledDown(withinMs), this.#clock, withinMs + lastCommitMs)
   }
 
-  /** Hands out no more messages. */
   stop(): void {
     this.#isStopped = true
     this.#change()

@@ -18,7 +18,6 @@ export interface Incoming {
   readonly message: InboxMessage
   /** The process that wrote the record. Its message ids rise within a partition. */
   readonly writer: string
-  /** Whether the message is a copy of a dead letter or of a handled message. */
   readonly replayed: boolean
 }
 

@@ -17,7 +17,6 @@ interface SpoolOptions {
   readonly failed: (error: unknown) => void
 }
 
-/** A message in the file. */
 interface Spooled {
   readonly id: string
   /** Resolves to whether the file has kept it. */
@@ -57,7 +56,6 @@ export class Spool {
     return this.#partitions.has(partition)
   }
 
-  /** The number of messages that wait in the file. */
   get size(): number {
     return this.#options.inbox.usage().messages
   }

@@ -41,7 +41,6 @@ const forwardMs = 30_000
 /** The bytes that a record may gain when it is written to the topic. */
 const marginBytes = 1_024
 
-/** A Kafka cluster that several processes share. */
 export class KafkaSystem implements SharedSystem {
   readonly durability = 'replicated'
   readonly #parts: BackendParts

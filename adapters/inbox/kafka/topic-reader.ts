@@ -3,7 +3,6 @@ import { closeClient, type Connector, errorsIn, metadataRetries } from './client
 
 type FetchResponsePartition = Awaited<ReturnType<Consumer['fetch']>>['responses'][number]['partitions'][number]
 
-/** Where to read a partition. */
 export interface Position {
   readonly partition: number
   readonly offset: number
@@ -11,7 +10,6 @@ export interface Position {
   readonly epoch?: number
 }
 
-/** A record with its partition and offset. */
 export interface PlacedRecord {
   readonly partition: number
   readonly offset: number
@@ -20,12 +18,10 @@ export interface PlacedRecord {
   readonly record: KafkaRecord
 }
 
-/** The result of a fetch for one partition. */
 export interface Fetched {
   readonly partition: number
   /** The offset that was asked for. */
   readonly offset: number
-  /** The next offset to fetch. */
   readonly next: number
   /** The leader epoch of the record before `next`. -1: unknown. */
   readonly epoch: number

@@ -17,7 +17,6 @@ export interface Entry {
   readonly resolve: () => void
   readonly reject: (error: FleethookError) => void
   isOver: boolean
-  /** Whether it is sent alone. */
   isAlone: boolean
 }
 
@@ -40,7 +39,6 @@ interface WriterOptions {
   readonly connector: Connector
   readonly settings: KafkaSettings
   readonly clock: Clock
-  /** The topics that it writes to. */
   readonly topics: readonly string[]
   /** Takes over entries of a partition that the brokers did not confirm in time, in order. Default: they are given up. */
   readonly divert?: (partition: number, entries: readonly Entry[]) => void
@@ -57,7 +55,6 @@ const mostWaiting = 128 * 1_048_576
 const produceMs = 3_000
 const requestMs = 4_000
 
-/** The pause after an error, in milliseconds. */
 const pauseMs = 100
 const sweepMs = 100
 

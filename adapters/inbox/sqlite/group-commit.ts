@@ -45,9 +45,7 @@ interface GroupCommitOptions {
   readonly pendingBytes: () => number
   readonly onCommitted: (result: Committed) => void
   readonly onFailed: (error: unknown, puts: number) => void
-  /** Whether the file can be written now. */
   readonly health: { readonly isUsable: boolean }
-  /** The states of vehicles, where the receiver keeps them. */
   readonly vehicles?: Pick<VehicleRows, 'take' | 'written' | 'giveBack' | 'isDue' | 'finish'> | undefined
 }
 
@@ -93,7 +91,6 @@ export function createGroupCommit({
   let updates = new Map<number, PendingUpdate>()
   let settled = new Set<number>()
   let retracted: readonly number[] = []
-  /** What the running commit writes. */
   let writing: CommitGroup | undefined
   let isScheduled = false
   let lazyTimer: ReturnType<typeof setTimeout> | undefined

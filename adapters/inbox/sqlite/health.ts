@@ -9,11 +9,8 @@ import type { SqliteSettings } from './options.ts'
 
 /** Knows whether the file can be used, and tries to use it again after a failure. */
 export interface Health {
-  /** Why messages are refused now. */
   readonly refusal: FleethookError | undefined
-  /** Whether the file can be written. */
   readonly isUsable: boolean
-  /** Whether the file is open, so that it can be read. */
   readonly isReadable: boolean
   /** Resolves when the inbox takes messages again, and when it is stopped. */
   whenUsable(): Promise<void>
@@ -24,7 +21,6 @@ export interface Health {
   failed(error: unknown, puts?: number): void
   /** Called after a commit, with whether the budget has room for more. */
   noteRoom(hasRoom: boolean): void
-  /** Ends all attempts. */
   stop(): void
 }
 
@@ -36,9 +32,7 @@ interface HealthOptions {
   readonly sign: () => SignOfLife
   /** The file was closed because the disk fails. */
   readonly onClosed: () => void
-  /** The file was opened again. */
   readonly onReopened: (found: OpenedFile) => void
-  /** The file can be written again. */
   readonly onWritable: () => void
 }
 

@@ -77,7 +77,6 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
   let unappliedAfter = -1
   /** The file was damaged: messages up to this `seq` may be missing there, although they are in memory. */
   let damagedUpTo = -1
-  /** Ends what runs regularly. */
   const stops: (() => void)[] = []
 
   const health = createHealth({
@@ -272,7 +271,6 @@ export function createSqliteInbox(file: InboxFile, settings: InboxSettings, opti
     return items
   }
 
-  /** Everything that is selected, oldest first. */
   function list<T>(
     which: Selection,
     read: (which: Selection, after: number) => Promise<Page<T>>,
@@ -518,7 +516,6 @@ function lastSign(sign: SignOfLife, atMs: number): SignOfLife {
   return { ...sign, nowMs: fromMs, uptimeMs: uptimeThenMs, gaps: [...gaps, stop] }
 }
 
-/** What the file notes now. */
 function signOfLife({ clock, openGaps, keepsVehicles }: InboxSettings): SignOfLife {
   const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
   return { nowMs: clock.now(), uptimeMs, gaps: openGaps?.(), keepsVehicles }

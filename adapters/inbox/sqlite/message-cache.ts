@@ -1,7 +1,6 @@
 import { PassingMap } from '../../../src/base/passing-map.ts'
 import type { Claim } from '../../../src/inbox/inbox.ts'
 
-/** A pending message in memory. */
 export interface CachedMessage extends Claim {
   readonly seq: number
   deliveries: number

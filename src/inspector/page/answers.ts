@@ -5,13 +5,11 @@ export type { ShownEvent as Event, ShownItem as Item } from '../../operator/feed
 
 /** The JSON answers of the routes below the mount. Times are ISO 8601 in UTC. */
 
-/** A message that the inbox keeps. */
 export interface StoredMessage {
   readonly id: string
   readonly state: 'waiting' | 'settled' | 'dead'
   readonly event: ShownEvent
   readonly death?: { readonly error: string; readonly attempts: number; readonly diedAt: string }
-  /** The names of the handlers that it is for. */
   readonly handlers?: readonly string[]
   /** The items that the feed still has about it. */
   readonly happened?: readonly ShownItem[]

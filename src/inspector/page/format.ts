@@ -39,7 +39,6 @@ export function valueOf(value: unknown): string {
   return JSON.stringify(value)
 }
 
-/** A short text of an event, for its row. */
 export const gistOf = (event: Event): string => wordsOf(event).slice(0, 300)
 
 function wordsOf(event: Event): string {

@@ -43,7 +43,6 @@ export function createCall(connection: Connection): Call {
   }
 }
 
-/** Whether the same request may succeed later. */
 export function isTransient(error: unknown): boolean {
   if (!(error instanceof ServiceError)) return false
   const { code, status } = error

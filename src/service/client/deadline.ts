@@ -5,7 +5,6 @@ interface Deadline {
   readonly ms: number
   /** Makes the error to reject with when the time limit is reached. */
   readonly onTimeout: () => Error
-  /** The caller's own signal, which can end the wait earlier. */
   readonly signal: AbortSignal | undefined
 }
 

@@ -12,7 +12,6 @@ interface SseOptions {
   readonly turnMs?: () => number | undefined
   /** Bytes have arrived: items, parts of items, or comments. */
   readonly onBytes: () => void
-  /** The stream has said how long to wait before a reconnect. */
   readonly onRetry: (ms: number) => void
 }
 

@@ -2,7 +2,6 @@ import type { JsonObject } from '../../wire/record.ts'
 import { colorOf, reading, trimOf, wheelsOf } from './signals.ts'
 import { socPercent, type Vehicle } from './vehicle.ts'
 
-/** The sections of the full document. */
 const sections: { readonly [section: string]: (vehicle: Vehicle) => JsonObject } = {
   charge_state: chargeState,
   climate_state: climateState,
@@ -74,7 +73,6 @@ function guiSettings(vehicle: Vehicle): JsonObject {
   }
 }
 
-/** The location of the vehicle, and the end of its route. */
 function locationData(vehicle: Vehicle): JsonObject {
   const latitude = round(vehicle.latitude, 6)
   const longitude = round(vehicle.longitude, 6)

@@ -4,7 +4,6 @@ import { chargingWatts, courseTo, fill, spend, warm } from './physics.ts'
 import { between, chance, oneOf, whole } from './random.ts'
 import { type Charging, socPercent, type Vehicle } from './vehicle.ts'
 
-/** What a vehicle is doing when the simulation begins. */
 export type StartActivity = 'leave' | 'charge' | 'stand' | 'sleep'
 
 /** Everything that one vehicle does and sends. It never ends. */
@@ -13,7 +12,6 @@ export function* life(vehicle: Vehicle, activity?: StartActivity): Steps {
   yield* goOn(vehicle)
 }
 
-/** The days of a vehicle that is awake. */
 export function* goOn(vehicle: Vehicle): Steps {
   const { random } = vehicle
   for (;;) {

@@ -67,7 +67,6 @@ export type Steps = Generator<SimulatedMessage | undefined, void, undefined>
 /** Messages in the order in which they are posted. */
 export type SimulatedMessages = Generator<SimulatedMessage, void, undefined>
 
-/** A time as the vehicle's own clock shows it. */
 function vehicleTime(vehicle: Vehicle, ms: number = vehicle.now): string {
   return timestamp(ms + vehicle.clockAheadMs, vehicle.fractionDigits, vehicle.random)
 }
@@ -165,7 +164,6 @@ const faults: readonly [string, ...string[]] = [
   'config_field_unsupported',
 ]
 
-/** An alert that is active, and ends later. */
 interface ActiveAlert extends AlertKind {
   readonly startedAt: string
 }

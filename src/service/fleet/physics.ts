@@ -22,7 +22,6 @@ export function courseTo(from: Location, to: Location): { readonly meters: numbe
   return { meters: Math.hypot(north, east), radians: Math.atan2(east, north) }
 }
 
-/** The place at this distance in this direction. */
 export function placeAt(from: Location, meters: number, radians: number): Location {
   const north = meters * Math.cos(radians)
   const east = meters * Math.sin(radians)

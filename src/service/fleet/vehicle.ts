@@ -78,9 +78,7 @@ export class Vehicle {
   clockAheadMs = 0
   /** The last value that was sent, by the index of the signal. Empty after sleep. */
   sent: unknown[] = []
-  /** When the signals were last read. */
   readAt = 0
-  /** When the last message is posted. */
   postedAt: number
   /** The vehicle has no network until then. Its messages wait and are then posted one after another. */
   offlineUntil = 0

@@ -1,6 +1,5 @@
 import { FleethookError } from '../../base/errors.ts'
 
-/** The number of different synthetic VINs. */
 export const maxVins = 1_000_000
 
 // A VIN has no I, O or Q. The values of S to Z begin at 2.
@@ -23,7 +22,6 @@ export function checkDigit(vin: string): string {
   return sum % 11 === 10 ? 'X' : String(sum % 11)
 }
 
-/** The models of the simulated vehicles, by the fourth character of the VIN. */
 export type Model = '3' | 'Y' | 'S' | 'X'
 
 const models: readonly Model[] = ['3', 'Y', 'S', 'X']

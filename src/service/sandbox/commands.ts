@@ -6,7 +6,6 @@ import type { JsonObject } from '../../wire/record.ts'
  */
 type Commands = Readonly<Record<string, string>>
 
-/** Commands without a parameter. */
 const plain = `
   auto_conditioning_start auto_conditioning_stop cancel_software_update charge_max_range charge_port_door_close
   charge_port_door_open charge_standard charge_start charge_stop clear_pin_to_drive_admin close_tonneau door_lock

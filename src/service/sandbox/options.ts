@@ -112,7 +112,6 @@ export type KeptFields = { readonly [name: string]: KeptSetting }
  * it.
  */
 export interface KeptVehicle {
-  /** The index of the simulated vehicle. */
   readonly index: number
   readonly shared: boolean
   /** ISO 8601. */
@@ -122,14 +121,12 @@ export interface KeptVehicle {
   readonly fields?: KeptFields | undefined
 }
 
-/** The settings behind the endpoints. */
 export interface SandboxState {
   readonly webhook?: KeptWebhook | undefined
   readonly defaultFields: KeptFields | null
   readonly vehicles: { readonly [vin: string]: KeptVehicle }
 }
 
-/** The options with their defaults. */
 export type SandboxSettings = Required<Omit<SandboxOptions, 'apiKey' | 'config' | 'rateLimit'>> &
   Pick<SandboxOptions, 'config' | 'rateLimit'> & { readonly apiKeys: readonly string[] }
 
@@ -158,7 +155,6 @@ const rules: Rules<SandboxOptions> = {
   clock: withMethods('now', 'after'),
 }
 
-/** Checks the options and adds the defaults. Throws `option_invalid`. */
 export function readOptions(options: SandboxOptions): SandboxSettings {
   checkOptions('createSandbox', options, rules)
   const { apiKey = [], ...given } = options

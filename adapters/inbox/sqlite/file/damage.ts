@@ -245,10 +245,8 @@ function inserter(db: DatabaseSync, table: keyof typeof columnsOf): (row: SqlRow
   return (row) => void insert.run(...names.map((name) => row[name] ?? (nullable.has(name) ? null : 0)))
 }
 
-/** The columns that may have no value. */
 const nullable: ReadonlySet<string> = new Set(['changed', 'to_ms', 'vin'])
 
-/** The most rows that one read returns. */
 const mostRows = 256
 /** After this number of reads that fail on a damaged page, the rows that are left between damaged pages are given up. */
 const mostFailures = 4_000
@@ -312,7 +310,6 @@ function* rowsFrom(
   return undefined
 }
 
-/** Neighboring ranges as one. */
 function joined(ranges: readonly SeqRange[]): readonly SeqRange[] {
   const result: SeqRange[] = []
   for (const range of ranges.toSorted((a, b) => a.from - b.from)) {

@@ -125,7 +125,6 @@ export function syncFolder(folder: string): void {
   }
 }
 
-/** Opens a file or a folder, and closes it when `use` is done. */
 export function withOpen<T>(path: string, flags: string, use: (handle: number) => T): T {
   const handle = openSync(path, flags, 0o600)
   try {
@@ -143,7 +142,6 @@ export function closeQuietly(db: Sqlite.DatabaseSync | undefined): void {
   }
 }
 
-/** What `node:sqlite` exports. */
 export type SqliteModule = typeof Sqlite
 
 /** `node:sqlite` of Node, Bun or Deno. Throws `inbox_unsupported` on a runtime without it. */

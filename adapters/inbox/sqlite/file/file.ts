@@ -78,7 +78,6 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   /** Settled messages after this `seq` stay: the states of their vehicles are not written yet. */
   let heldAfter = Infinity
 
-  /** Runs on the open file and translates errors. */
   function use<T>(run: (on: OpenDatabase) => T): T {
     if (connection === undefined) throw notOpen(path)
     try {

@@ -6,14 +6,12 @@ import { type ErrorCode, FleethookError } from '../../../../src/base/errors.ts'
 import type { FileSettings } from '../options.ts'
 import type { InboxFile, SignOfLife } from './interface.ts'
 
-/** A call of a method of the file, as it is sent to the thread. */
 export interface ThreadCall {
   readonly number: number
   readonly method: keyof InboxFile
   readonly given: readonly unknown[]
 }
 
-/** The thread's answer to the call with the same number. */
 export type ThreadReply =
   { readonly number: number; readonly value: unknown } | { readonly number: number; readonly error: SentError }
 

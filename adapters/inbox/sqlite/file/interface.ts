@@ -68,12 +68,10 @@ export interface SignOfLife {
   readonly keepsVehicles?: boolean | undefined
 }
 
-/** The stored state of a vehicle. */
 export interface VehicleRow extends Omit<StoredVehicle, 'text' | 'bytes'> {
   readonly text: string
 }
 
-/** What a commit writes about vehicles. */
 export interface VehicleWrites {
   readonly rows: readonly VehicleRow[]
   readonly forgotten: readonly string[]
@@ -83,7 +81,6 @@ export interface VehicleWrites {
   readonly upTo?: number | undefined
 }
 
-/** Figures of the file after a change. */
 export interface FileFigures {
   /** The `seq` of the oldest pending message. */
   readonly oldest: number | undefined
@@ -103,11 +100,9 @@ interface Tidied extends FileFigures {
   readonly dropped?: Dropped | undefined
 }
 
-/** What a file holds when it is opened. */
 export interface OpenedFile extends FileFigures {
   readonly lastId: string | undefined
   readonly gaps: readonly InboxGap[]
-  /** The number of pending messages, and their size. */
   readonly messages: number
   readonly bytes: number
   /**
@@ -116,7 +111,6 @@ export interface OpenedFile extends FileFigures {
   readonly unclean: boolean
   /** For a receiver that keeps states of vehicles. */
   readonly vehicles?: OpenedVehicles | undefined
-  /** The version of SQLite. */
   readonly version: string
   /** The file was damaged and has been replaced. */
   readonly damage?: Damage | undefined
@@ -147,7 +141,6 @@ export interface Siblings {
 export interface Part {
   readonly path: string
   readonly waiting: readonly Waiting[]
-  /** The size of the messages that wait. */
   readonly bytes: number
   readonly deadLetters: number
   /** Its receiver crashed, so its last claims may be missing. */
@@ -158,15 +151,12 @@ export interface Part {
   readonly gaps: readonly InboxGap[]
 }
 
-/** What {@link InboxFile.adopt} resolves to. */
 export interface AdoptedPart extends FileFigures {
   /** `undefined`: nothing is left to take over. */
   readonly part: Part | undefined
-  /** Files that could not be taken over. */
   readonly unopened: readonly UnopenedInbox[]
 }
 
-/** What was saved from a damaged file. */
 export interface Damage {
   /** The new name of the damaged file. */
   readonly quarantine: string
@@ -225,7 +215,6 @@ export interface Committed extends FileFigures {
   readonly moved: readonly (number | undefined)[]
   /** The retracted messages that were in the file. */
   readonly retracted: { readonly messages: number; readonly bytes: number }
-  /** Whether the budget has room for more. */
   readonly hasRoom: boolean
   readonly dropped?: Dropped | undefined
 }

@@ -18,7 +18,6 @@ export interface SpaceKeeper {
   step(nowMs: number, pendingBytes: number): boolean
   /** Returns some free pages to the disk. Runs outside a transaction. Returns whether there are more. */
   shrink(): boolean
-  /** Whether the budget has room for more. */
   hasRoom(): boolean
   /**
    * Makes room for the puts when the budget is used up or the disk is full: drops settled messages, then the oldest dead
@@ -302,12 +301,10 @@ export function spaceFor(path: string): number {
   }
 }
 
-/** The bytes of some or all files of an inbox. */
 function ownBytes(path: string, ends: readonly string[] = ['', '-wal', '-reserve']): number {
   return ends.reduce((sum, end) => sum + (statSync(path + end, { throwIfNoEntry: false })?.size ?? 0), 0)
 }
 
-/** The error for an inbox that is as large as `maxBytes` allows. */
 export function budgetUsed(path: string, maxBytes: number, pendingBytes: number): FleethookError {
   return new FleethookError(
     'inbox_full',

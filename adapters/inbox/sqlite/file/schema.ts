@@ -293,7 +293,6 @@ export function prepareStatements(db: DatabaseSync): Statements {
   return Object.defineProperties({}, Object.fromEntries(names.map((name) => [name, lazily(name)]))) as Statements
 }
 
-/** A row as SQLite returns it. */
 export type SqlRow = Readonly<Record<string, SQLOutputValue>>
 
 /** Whether the text is still the one that was stored. SQLite itself checks the structure of pages, not their content. */

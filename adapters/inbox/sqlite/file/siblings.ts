@@ -135,7 +135,6 @@ function isReady(db: DatabaseSync): boolean {
   }
 }
 
-/** The most messages of one transaction. */
 const batchRows = 1_000
 
 async function takeOver(db: DatabaseSync, path: string, sign: SignOfLife, adopting: Adopting): Promise<UnopenedInbox> {
@@ -253,7 +252,6 @@ function moveBatch(db: DatabaseSync, progress: Progress): MovedRows | undefined 
 /** After this time without a sign of life, another receiver may take over the file, in milliseconds. */
 const goneMs = 60_000
 
-/** A file of which a part is taken over. */
 export interface Adopting {
   readonly unclean: boolean
   readonly progress: Progress
