@@ -78,6 +78,8 @@ const tabs = 2
 /** What axe finds serious, and whether the page scrolls sideways on a phone. */
 async function faultsOf(page: Page, file: string): Promise<readonly string[]> {
   await page.goto(`${site.url}${file}`)
+  // The scripts of the page name this button.
+  await page.locator('.VPSwitchAppearance:not([title=""])').first().waitFor({ state: 'attached' })
   await page.evaluate(axe)
   const found = async (rules: string): Promise<readonly string[]> => {
     const violations = await page.evaluate<readonly { id: string; impact: string; nodes: { html: string }[] }[]>(
