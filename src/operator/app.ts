@@ -241,9 +241,7 @@ export interface OperatorAppOptions {
   readonly payloads?: boolean
 }
 
-/**
- * Serves the operator's requests as JSON over HTTP, and the feed as a stream. It checks no secret, so guard it where you mount it.
- */
+/** Serves the operator's requests as JSON, and the feed as a stream. It checks no secret, so guard it. */
 export function createOperatorApp(operator: OperatorApi, options: OperatorAppOptions = {}): Hono {
   const { deadLetters } = operator
   const {

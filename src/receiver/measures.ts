@@ -47,10 +47,7 @@ const lagTiming: Timing = {
 /** Each name is a time series. Handlers beyond this number, which only a program that makes handlers has, are `other`. */
 const mostHandlers = 100
 
-/**
- * Reports the times of a receiver as they end, with one object of attributes for each time series. Nothing is measured for a receiver
- * that nobody times.
- */
+/** Reports times as they end, with one object of attributes for each series. Nobody times: nothing is measured. */
 export function timed(record: (timing: Timing, ms: number, attributes: Attributes) => void): Observer {
   const handlers = new Map<string, Attributes>()
   const topics = new Map<string | undefined, Attributes>([[undefined, {}]])

@@ -44,10 +44,7 @@ const firstId = '00000000-0000-7000-8000-000000000000'
 
 const pageSize = 1_000
 
-/**
- * Nothing here waits for the disk. The platform holds back every answer and request of an object until everything that the
- * object wrote is on several machines.
- */
+/** Nothing waits for the disk: the platform holds back each answer until what was written is on several machines. */
 export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOptions): ObjectInbox {
   const { sql } = storage
   const { keepsVehicles = false, kept = () => {} } = options
@@ -98,10 +95,7 @@ export function createObjectInbox(storage: ObjectStorage, options: ObjectInboxOp
     return row === undefined ? 0 : room.left(Number(row['bytes']), as)
   }
 
-  /**
-   * The states of vehicles miss what a receiver without the part `vehicles` settles. Returns the gap that reports this to
-   * the next receiver with the option.
-   */
+  /** States miss what a receiver without the part `vehicles` settles. Returns the gap that says so to the next one. */
   function staleness(): Pick<Opened, 'gaps'> {
     const noted = readMeta(sql, staleKey)
     if (vehicles === undefined && noted === undefined) {

@@ -56,10 +56,7 @@ export const waiting = 0
 export const settled = 1
 export const dead = 2
 
-/**
- * The tables. The platform bills every row and every entry of an index that is written, so
- * `place`, which is derived from the id, is the only key, and the indexes cover only the few rows that failed.
- */
+/** The platform bills each written row and index entry, so `place` is the only key, and indexes cover few rows. */
 const schema = `
    CREATE TABLE fleethook_messages (
      place INTEGER PRIMARY KEY,

@@ -309,10 +309,7 @@ interface AppendOptions {
   readonly withinMs?: number
   /** Whether the messages may go to the spool after that time. */
   readonly mayDivert?: boolean
-  /**
-   * Whether each request waits for the one before it. The spool sends again what failed. A reader drops a message that comes
-   * behind one with a higher id, so no later message may be in the log before that.
-   */
+  /** Each request waits for the one before: a reader drops a message that comes behind one with a higher id. */
   readonly inTurn?: boolean
 }
 

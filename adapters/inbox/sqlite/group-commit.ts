@@ -24,10 +24,7 @@ interface GroupCommit {
   isChanging(seq: number): boolean
   /** Whether the settling of the message is still to be written. */
   isSettling(seq: number): boolean
-  /**
-   * Resolves when every update and settled message up to now is on the disk. Rejects when a commit fails; a later commit
-   * writes them.
-   */
+  /** Resolves when all updates up to now are on the disk. After a failure, a later commit writes them. */
   flush(): Promise<void>
   /** Resolves when nothing is left to write. Rejects when a commit fails. */
   finish(): Promise<void>

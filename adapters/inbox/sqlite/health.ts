@@ -14,10 +14,7 @@ export interface Health {
   readonly isReadable: boolean
   /** Resolves when the inbox takes messages again, and when it is stopped. */
   whenUsable(): Promise<void>
-  /**
-   * Called when a call of the file failed: refuses messages and schedules another attempt. `puts` is the number of messages
-   * to be written.
-   */
+  /** A call of the file failed: refuses messages and schedules another attempt. `puts`: the messages to be written. */
   failed(error: unknown, puts?: number): void
   /** Called after a commit, with whether the budget has room for more. */
   noteRoom(hasRoom: boolean): void
@@ -174,10 +171,7 @@ export function logDamage(log: Log, path: string, damage: Damage): void {
   log.error(`the file of the inbox ${path} was damaged: a new file has everything that could be read`, { ...damage })
 }
 
-/**
- * Runs `step` every `intervalMs` while the file can be written, and again at once as long as it resolves to `true`. Returns a
- * function that ends that.
- */
+/** Runs `step` every `intervalMs` while the file is usable, and at once after a `true`. Returns what ends that. */
 export function regularly(clock: Clock, intervalMs: number, health: Health, step: () => Promise<boolean>): () => void {
   let isStopped = false
   let timer = backgroundTimer(clock, intervalMs, () => void run())

@@ -42,10 +42,7 @@ const tidyMs = 10_000
 const checkMs = 1_000
 const adoptMs = 60_000
 
-/**
- * The receiver's half of the inbox: it knows what is pending, what is in memory, and which changes the file still has to
- * write.
- */
+/** The receiver's half: what is pending, what is in memory, and what the file still has to write. */
 export function createSqliteInbox(file: InboxFile, settings: InboxSettings, options: SqliteSettings): Inbox {
   const { clock } = settings
   const { path } = options

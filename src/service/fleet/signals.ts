@@ -222,10 +222,7 @@ export function isAlwaysTyped(field: string): boolean {
   return !Object.hasOwn(older, field)
 }
 
-/**
- * What a vehicle of a fleet streams without a config, and the shortest time between two values in seconds, as
- * `interval_seconds`. 0 sends every change at once.
- */
+/** What a vehicle streams without a config, and its `interval_seconds`. 0 sends every change at once. */
 const intervals: { readonly [Field in keyof BuiltInFields]?: number } = {
   ...{ VehicleSpeed: 2, Location: 3, GpsHeading: 10, Odometer: 30, Gear: 0, BrakePedal: 4, PedalPosition: 10 },
   ...{ LongitudinalAcceleration: 15, CruiseSetSpeed: 0, Soc: 30, BatteryLevel: 60, EnergyRemaining: 60 },

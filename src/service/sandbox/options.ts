@@ -107,10 +107,7 @@ type KeptSetting = FieldSetting | { readonly interval_seconds?: never }
 /** Field name to setting. */
 export type KeptFields = { readonly [name: string]: KeptSetting }
 
-/**
- * A vehicle that is or was shared. It keeps its config when it is no longer shared, because other businesses may stream from
- * it.
- */
+/** A vehicle that is or was shared. It keeps its config, because other businesses may stream from it. */
 export interface KeptVehicle {
   readonly index: number
   readonly shared: boolean

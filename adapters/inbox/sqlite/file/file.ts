@@ -161,10 +161,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     return { oldest: oldest == null ? undefined : Number(oldest), deadLetters }
   }
 
-  /**
-   * Writes the sign of life together with the gaps, or neither: the gap of a crash begins at the sign of life, so it does not
-   * cover what was refused before.
-   */
+  /** The sign of life and the gaps together: the gap of a crash begins there and does not cover earlier refusals. */
   function note(statements: Statements, closed: number, { nowMs, uptimeMs, gaps }: SignOfLife): void {
     if (gaps !== undefined && (holdsGaps || gaps.length > 0)) {
       statements.removeGaps.run()
@@ -197,10 +194,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
     }
   }
 
-  /**
-   * Saves the content of a file or a journal that was deleted, renamed or replaced. The path no longer leads to it, so it would
-   * be lost with this process.
-   */
+  /** Saves a file or journal that was deleted, renamed or replaced, and would be lost with this process. */
   function saveMoved({ db }: OpenDatabase): FleethookError | undefined {
     const [file, journal] = identitiesOf(path).map((now, at) => isSame(now, identity[at]))
     if (file === true && journal === true) return undefined
