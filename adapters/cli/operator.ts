@@ -281,7 +281,11 @@ async function overHttp(
   try {
     const headers = { authorization: secret }
     return await fetch(url.replace(/\/$/, '') + path, {
-      ...{ method, headers, redirect: 'error', body: body ?? null, signal: signal ?? null },
+      method,
+      headers,
+      redirect: 'error',
+      body: body ?? null,
+      signal: signal ?? null,
     })
   } catch (cause) {
     throw new FleethookError('inbox_unavailable', `${url} could not be reached.`, { cause })

@@ -106,7 +106,10 @@ export function throttled(log: Log, clock: Clock): ThrottledLog {
     const held = current?.held
     const added = Object.entries(held?.sums ?? {}).map(([name, sum]) => [name, sum + (sums[name] ?? 0)])
     const line: Line = {
-      ...{ level, message, details, repeated: (held?.repeated ?? 0) + 1 },
+      level,
+      message,
+      details,
+      repeated: (held?.repeated ?? 0) + 1,
       sums: { ...sums, ...Object.fromEntries(added) },
     }
     const leftMs = (current?.endsAtMs ?? -Infinity) - elapsedMs(clock)

@@ -57,7 +57,12 @@ export class Samples {
     const { received, handled, deadLettered, refused, lost, pending, inbox, lanes, running } = this.#stats()
     this.#samples.push({
       at: new Date(nowMs).toISOString(),
-      ...{ received, handled, dead: deadLettered, lost, lanes, running },
+      received,
+      handled,
+      dead: deadLettered,
+      lost,
+      lanes,
+      running,
       refused: Object.entries(refused).reduce((all, [error, each]) => (error === 'test' ? all : all + each), 0),
       waiting: pending.messages,
       oldestMs: inbox.oldestWaitingMs,

@@ -158,9 +158,16 @@ export function readOptions(options: SandboxOptions): SandboxSettings {
   const { clock = systemClock } = options
   return {
     apiKeys: typeof apiKey === 'string' ? [apiKey] : apiKey,
-    ...{ vehicles: 3, energySites: 1, seed: 1, startAt: clock.now(), speed: 1 },
-    ...{ allowLocal: false, streamMinutes: 5 },
-    ...{ show: () => {}, post: postByFetch, clock },
+    vehicles: 3,
+    energySites: 1,
+    seed: 1,
+    startAt: clock.now(),
+    speed: 1,
+    allowLocal: false,
+    streamMinutes: 5,
+    show: () => {},
+    post: postByFetch,
+    clock,
     ...defined(given),
   }
 }

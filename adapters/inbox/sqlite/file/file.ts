@@ -112,7 +112,10 @@ export function createInboxFile(settings: FileSettings): InboxFile {
       isOurs = true
       deadLetters = countDead(statements)
       return {
-        ...{ ...begun, ...pending, ...figures(statements), siblings },
+        ...begun,
+        ...pending,
+        ...figures(statements),
+        siblings,
         unclean: begun.unclean || siblings.unclean,
         vehicles,
         version: String(valueOf(db, 'SELECT sqlite_version()')),
@@ -326,10 +329,7 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         if (!isVisit) noteAlive(on, sign)
         const more = unlessFull(() => inTransaction(db, () => space.step(sign.nowMs, pendingBytes)) || space.shrink())
         deadLetters = countDead(statements)
-        return {
-          ...{ more, hasRoom: space.hasRoom(), dropped: space.takeDropped() },
-          ...figures(statements),
-        }
+        return { more, hasRoom: space.hasRoom(), dropped: space.takeDropped(), ...figures(statements) }
       }),
 
     adopt: async (sign) =>

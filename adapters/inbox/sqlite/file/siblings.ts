@@ -308,7 +308,10 @@ function takeRows(db: DatabaseSync, path: string, sign: SignOfLife, { unclean, p
   const isLast = progress.table === undefined
   const gaps = isLast ? inTransaction(db, () => moveGaps(db, sign)) : []
   return {
-    ...{ path, unclean, gaps, isLast },
+    path,
+    unclean,
+    gaps,
+    isLast,
     waiting: isPending ? rows.map(waitingOf) : [],
     bytes: isPending ? rows.reduce((sum, row) => sum + Number(row['bytes']), 0) : 0,
     deadLetters: isPending ? 0 : rows.length,
