@@ -4,8 +4,6 @@ import type { Doors, FieldValue, Location, Tires, TimeOfDay } from '../events/va
 import { asJson, isDeeperThan, isJsonObject, isTextList, type JsonObject } from './record.ts'
 import { readClockText, readDecimal } from './scalars.ts'
 
-type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
-
 const closedDoors: Doors = {
   driverFront: false,
   driverRear: false,
@@ -57,7 +55,7 @@ function fill<Name extends string>(
 
 /** Reads `"DriverFront|TrunkRear"`, `""`, or an object of flags in any spelling of the names. */
 function readDoors(value: unknown): Doors | undefined {
-  const doors: Mutable<Doors> = { ...closedDoors }
+  const doors = { ...closedDoors }
   if (isJsonObject(value)) return fill(doors, doorNames, value) ? doors : undefined
   if (typeof value !== 'string') return undefined
   if (value === '') return doors
@@ -70,7 +68,7 @@ function readDoors(value: unknown): Doors | undefined {
 }
 
 function readTires(value: unknown): Tires | undefined {
-  const tires: Mutable<Tires> = { ...tiresWithoutWarning }
+  const tires = { ...tiresWithoutWarning }
   return isJsonObject(value) && fill(tires, tireNames, value) ? tires : undefined
 }
 

@@ -5,8 +5,8 @@ import zlib from 'node:zlib'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
-import type { InboxMessage, Selection } from '../../../../src/inbox/inbox.ts'
-import { claimOf, letterOf, messageOf } from '../../../../src/inbox/stored-row.ts'
+import type { InboxMessage, ListedMessage, Selection } from '../../../../src/inbox/inbox.ts'
+import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../../../src/inbox/stored-row.ts'
 import type { FileSettings } from '../options.ts'
 import { isHalfReplaced, replaceDamaged } from './damage.ts'
 import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase, pageBytes } from './database.ts'
@@ -32,14 +32,12 @@ import {
   intact,
   inTransaction,
   isIntact,
-  listedOf,
   prepareStatements,
   rollBack,
   type SqlRow,
   type Statements,
   valueOf,
   vehicleOf,
-  waitingOf,
 } from './schema.ts'
 
 interface OpenDatabase {
@@ -313,7 +311,10 @@ export function createInboxFile(settings: FileSettings): InboxFile {
         const rows = statements.listed.all(before, listedRows, lane ?? null, ...times, limit)
         const reached = statements.listedTo.get(before, listedRows)
         const isEnd = rows.length >= limit || Number(reached?.['messages']) < listedRows
-        return { items: rows.map(listedOf), next: isEnd ? undefined : Number(reached?.['place']) }
+        return {
+          items: rows.map((row) => listedOf(intact(row), stateOf(row))),
+          next: isEnd ? undefined : Number(reached?.['place']),
+        }
       }),
 
     check: async () =>
@@ -589,6 +590,10 @@ function select<T>(rows: readonly SqlRow[], which: Selection, read: (row: SqlRow
     if (items.length >= limit) return { items, next: undefined }
   }
   return { items, next: seqAfter(rows) }
+}
+
+function stateOf({ waits, died_at: diedAt }: SqlRow): ListedMessage['state'] {
+  return waits === 1 ? 'waiting' : diedAt == null ? 'settled' : 'dead'
 }
 
 function seqAfter(rows: readonly SqlRow[]): number | undefined {

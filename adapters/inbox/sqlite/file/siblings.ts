@@ -6,9 +6,10 @@ import { FleethookError } from '../../../../src/base/errors.ts'
 import { idWithSeq, msOfSeq } from '../../../../src/inbox/delivery-id.ts'
 import type { InboxGap } from '../../../../src/inbox/inbox.ts'
 import type { UnopenedInbox } from '../../../../src/inbox/stats.ts'
+import { waitingOf } from '../../../../src/inbox/stored-row.ts'
 import { closeQuietly, failureOf, loadSqlite, openDatabase } from './database.ts'
 import type { AdoptedPart, Part, Siblings, SignOfLife } from './interface.ts'
-import { columnsOf, downtimeOf, gapOf, inTransaction, isInbox, type SqlRow, valueOf, waitingOf } from './schema.ts'
+import { columnsOf, downtimeOf, gapOf, inTransaction, isInbox, type SqlRow, valueOf } from './schema.ts'
 
 /** The pages of the journal of a file that is about to be adopted. Nothing is appended to it. */
 const walPages = 1_000
