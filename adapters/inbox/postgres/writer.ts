@@ -143,9 +143,15 @@ function refuse(entries: readonly Entry[], error: FleethookError): void {
 }
 
 /** Text of Postgres cannot hold a NUL. JSON text has none, but a VIN that was read from it can. */
-const storable = (text: string): string => text.replaceAll('\0', '\uFFFD')
+export const storable = (text: string): string => text.replaceAll('\0', '\uFFFD')
 
-function valuesOf(messages: readonly InboxMessage[]): readonly unknown[] {
+const valuesOf = (messages: readonly InboxMessage[]): readonly unknown[] => [
+  ...messageValues(messages),
+  messages.map(({ lane }) => partitionOf(storable(lane))),
+]
+
+/** The columns of `message`. */
+export function messageValues(messages: readonly InboxMessage[]): readonly unknown[] {
   return [
     messages.map(({ id }) => id),
     messages.map(({ lane }) => storable(lane)),
@@ -154,7 +160,6 @@ function valuesOf(messages: readonly InboxMessage[]): readonly unknown[] {
     messages.map(({ kind }) => kind),
     messages.map(({ bytes }) => bytes),
     messages.map(({ text }) => storable(text)),
-    messages.map(({ lane }) => partitionOf(storable(lane))),
   ]
 }
 
