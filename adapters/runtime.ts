@@ -61,10 +61,7 @@ export interface Runtime<Options extends ServeOptions> {
 }
 
 export interface ServedHere {
-  /**
-   * Answers a request. `connection` is what the runtime knows about the sender, under the names that Hono looks for. It is
-   * used only when `wantsConnection` is true.
-   */
+  /** Answers a request. `connection` has what the runtime knows about the sender, if `wantsConnection` is true. */
   fetch(request: Request, connection: object): Response | Promise<Response>
   readonly wantsConnection: boolean
   /** What is served, when it is a receiver and nothing else: a runtime may then read requests itself. */

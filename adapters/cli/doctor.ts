@@ -267,7 +267,8 @@ async function* proxy({ url, variable }: Circumstances): AsyncGenerator<Finding,
     )
   const headers = { 'content-type': 'application/json', 'user-agent': 'fleethook-doctor', [testHeader]: '1' }
   const answer = await exchange(url, {
-    ...{ agent: false, headers: { ...headers, authorization } },
+    agent: false,
+    headers: { ...headers, authorization },
     body: JSON.stringify({ fleethook: { test: randomUUID() } }),
     // Only the built-in authorities, without those of NODE_EXTRA_CA_CERTS, as a sender does.
     ca: [...rootCertificates],

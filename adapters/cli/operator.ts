@@ -281,17 +281,18 @@ async function overHttp(
   try {
     const headers = { authorization: secret }
     return await fetch(url.replace(/\/$/, '') + path, {
-      ...{ method, headers, redirect: 'error', body: body ?? null, signal: signal ?? null },
+      method,
+      headers,
+      redirect: 'error',
+      body: body ?? null,
+      signal: signal ?? null,
     })
   } catch (cause) {
     throw new FleethookError('inbox_unavailable', `${url} could not be reached.`, { cause })
   }
 }
 
-/**
- * Opens the file of an inbox as the receiver would. No handler runs: replayed messages wait for the receiver. What the file
- * says about gaps and the last stop stays. Rejects with `inbox_locked` when another process has the file.
- */
+/** Opens the file as the receiver would, without handlers. What it says about gaps and stops stays. */
 async function openStopped(path: string): Promise<{ readonly app: Hono; readonly close: () => Promise<void> }> {
   const nothing = (): void => {}
   loadSqlite()
@@ -327,10 +328,7 @@ async function openStopped(path: string): Promise<{ readonly app: Hono; readonly
   return { app: createOperatorApp({ ...replays, vehicles }), close: () => inbox.close() }
 }
 
-/**
- * The states in a file, with the changes of messages that are not in them yet. It writes none of these changes: only the receiver
- * knows its edges, and applies the messages itself.
- */
+/** The states in a file, with changes that are not in them yet. Writes none: only the receiver knows its edges. */
 function visited(store: VehicleStore = memoryVehicles()): VehicleStore {
   const changed = memoryVehicles()
   return {

@@ -43,10 +43,7 @@ const events = {
   GapEvent: gapEvent,
 }
 
-/**
- * The OpenAPI 3.1 document of a receiver: the webhook, the collector's paths, every answer, and the events of handlers. It is
- * made from the same schemas that the tests check the normalizer against.
- */
+/** The OpenAPI 3.1 document of a receiver, from the same schemas that the tests check the normalizer against. */
 export function openApiDocument(version: string): DocumentPart {
   return {
     openapi: '3.1.0',

@@ -206,10 +206,7 @@ export class Feed {
       .map(({ item }) => item)
   }
 
-  /**
-   * Yields the items after the cursor `since`, or all that are kept, and then new items until the signal aborts. The first batch
-   * comes at once, even if it is empty. After it come at most ten batches per second.
-   */
+  /** Yields what is kept after the cursor at once, and then new items, in ten batches a second at most. */
   async *read(filter: FeedFilter, since: string | undefined, signal: AbortSignal): AsyncGenerator<FeedBatch> {
     const stop = this.keep()
     try {

@@ -20,10 +20,7 @@ export type Which = string | (MessageSelection & { readonly dryRun?: boolean | u
 /** What a Worker asks an object. */
 export interface Questions {
   put(messages: readonly InboxMessage[]): Promise<Refusal | undefined>
-  /**
-   * Messages of this object's vehicles may be missing. The `gap` event itself goes to another object, or comes with a later
-   * `put`.
-   */
+  /** Messages of its vehicles may be missing. The `gap` event goes to another object, or comes with a later `put`. */
   noteGaps(gaps: readonly KeptGap[]): Promise<void>
   deadLetters(which: Selection): Promise<readonly DeadLetter[]>
   findDeadLetter(id: string): Promise<DeadLetter | undefined>
@@ -79,10 +76,7 @@ async function reply(questions: Questions, request: Request): Promise<Reply> {
   }
 }
 
-/**
- * The time until the alarm that follows a stored message. Handlers start at once, so the alarm is only for messages that an
- * object leaves when it ends. An alarm for each message would be a third of what the message costs.
- */
+/** The alarm is only for messages that an object leaves when it ends. One for each would cost a third of a message. */
 const lookAfterMs = 5_000
 
 /** How long one alarm waits for handlers. The next alarm goes on. The platform would end an alarm after 15 minutes. */
@@ -194,9 +188,7 @@ class Shard implements Questions {
     )
   }
 
-  /**
-   * Forgets vehicles that were silent for too long. Resolves to the time at which the next vehicle may have to be forgotten.
-   */
+  /** Forgets silent vehicles. Resolves to the time at which the next one may have to go. */
   async #forgetSilent(): Promise<number | undefined> {
     const forgets = this.#parts.vehicles?.forgets
     const { vehicles } = this.#inbox

@@ -81,10 +81,7 @@ export class Life {
     void this.#begin(isExpected)
   }
 
-  /**
-   * Leaves the last sign: this receiver stopped on purpose. One that only replayed messages never listened, and leaves none. A gap
-   * begins when it stopped listening, because messages that came after that got no answer.
-   */
+  /** Leaves the last sign, unless it never listened. The gap begins when it stopped listening. */
   async close(listenedUntilMs: number): Promise<void> {
     this.#closing.abort()
     this.#timer?.cancel()

@@ -47,10 +47,7 @@ const mostPartitionBytes = 1_048_576
 const controlBatch = 0x20
 const appendTime = 0x08
 
-/**
- * Reads partitions from given offsets. It belongs to no group, and the caller keeps the offsets. The client's own streams would
- * rewind theirs in a rebalance.
- */
+/** Reads partitions from given offsets, in no group. The client's own streams would rewind theirs in a rebalance. */
 export class TopicReader {
   readonly #consumer: Consumer
   readonly #connector: Connector

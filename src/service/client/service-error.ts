@@ -146,10 +146,7 @@ function without(text: string, secrets: readonly (string | undefined)[]): string
   return spellings.reduce((left, secret) => left.replaceAll(secret, '…'), text)
 }
 
-/**
- * Reads a `Retry-After` header, which is a number of seconds or an HTTP date, as milliseconds from now. Anything else is
- * `undefined`.
- */
+/** Reads `Retry-After`, a number of seconds or an HTTP date, as milliseconds from now. Else `undefined`. */
 export function readRetryAfter(header: string | null, nowMs: number): number | undefined {
   const text = header?.trim() ?? ''
   if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1000

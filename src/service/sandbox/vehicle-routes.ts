@@ -127,7 +127,10 @@ const liveReads: Readonly<Record<string, VehicleRead>> = {
       {
         name: 'North Station',
         location: { lat: Number(vehicle.home.latitude.toFixed(6)), long: Number(vehicle.home.longitude.toFixed(6)) },
-        ...{ distance_miles: 2.61, site_closed: false, available_stalls: 6, total_stalls: 8 },
+        distance_miles: 2.61,
+        site_closed: false,
+        available_stalls: 6,
+        total_stalls: 8,
       },
     ],
     timestamp: world.now(),
