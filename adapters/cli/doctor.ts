@@ -160,7 +160,6 @@ function summary(findings: readonly Finding[]): string {
   return `${count('ok')} passed, ${warned} to look at, ${failed} failed, ${skipped} not checked.`
 }
 
-/** Values that our docs and examples show. */
 const exampleValues = ['a-long-random-value', 'the-new-secret', 'the-old-one', 'changeme', 'secret']
 
 /** The secret, without a request. No text shows a character of it. */
