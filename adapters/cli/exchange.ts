@@ -11,10 +11,12 @@ export function open(options: RequestOptions, body: string | Uint8Array = ''): P
     const request = options.protocol === 'https:' ? httpsRequest : httpRequest
     const headers = { ...options.headers, 'content-length': Buffer.byteLength(body) }
     const outgoing = request({ ...options, headers }, resolve)
-    outgoing.on('error', (error) => reject(options.signal?.aborted === true ? options.signal.reason : error))
+    outgoing.on('error', (error) => reject(reasonOf(error, options)))
     outgoing.end(body)
   })
 }
+
+const reasonOf = (error: unknown, { signal }: RequestOptions): unknown => (signal?.aborted ? signal.reason : error)
 
 export interface Exchanged {
   readonly status: number
@@ -37,7 +39,11 @@ export async function exchange(
   const ms = performance.now() - startedAt
   let text = ''
   answer.setEncoding('utf8')
-  for await (const chunk of answer) text += String(chunk).slice(0, mostChars - text.length)
+  try {
+    for await (const chunk of answer) text += String(chunk).slice(0, mostChars - text.length)
+  } catch (error) {
+    throw reasonOf(error, options)
+  }
   return { status: answer.statusCode ?? 0, headers: answer.headers, ms, text }
 }
 
