@@ -41,7 +41,6 @@ export interface Runtime<Options extends ServeOptions> {
   name(): string
   /** The environment variables: what `secret` functions and handlers get as `env`, as they get bindings on Workers. */
   variables(): object
-  /** The rules of its own options. */
   readonly rules?: Rules<Omit<Options, keyof ServeOptions>>
   /** Why this runtime cannot keep the promise of an `ack`; `undefined` when it can. */
   readonly cannotKeep?: (ack: Ack) => string | undefined

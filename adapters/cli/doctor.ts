@@ -24,7 +24,7 @@ import {
   webAddress,
 } from './arguments.ts'
 import { codeOf, exchange, type Exchanged, parsed } from './exchange.ts'
-import { connect } from './operator.ts'
+import { ask, connect } from './operator.ts'
 import { keptErrors } from './tail.ts'
 import { colorsFor, jsonText, report } from './terminal.ts'
 
@@ -160,7 +160,6 @@ function summary(findings: readonly Finding[]): string {
   return `${count('ok')} passed, ${warned} to look at, ${failed} failed, ${skipped} not checked.`
 }
 
-/** Values that our docs and examples show. */
 const exampleValues = ['a-long-random-value', 'the-new-secret', 'the-old-one', 'changeme', 'secret']
 
 /** The secret, without a request. No text shows a character of it. */
@@ -403,8 +402,7 @@ const statsForm = z.object({
 })
 
 async function askStats(path: string): Promise<z.output<typeof statsForm>> {
-  const connection = await connect({ inbox: path }, 'receiver')
-  return statsForm.parse(await connection.ask('GET', '/stats').finally(connection.close))
+  return statsForm.parse(await ask(await connect({ inbox: path }, 'receiver'), 'GET', '/stats'))
 }
 
 /** Refused requests by their error, without those that a doctor sent. */

@@ -10,7 +10,6 @@ export interface Template {
   readonly title: string
   /** Path to text. */
   readonly files: ReadonlyMap<string, string>
-  /** The file that its runtime reads variables from. */
   readonly environmentFile: '.env' | '.dev.vars'
   readonly variables: readonly Variable[]
 }

@@ -87,7 +87,6 @@ export function statsOf(
   }
 }
 
-/** What a {@link RelayInbox} is inside. */
 export interface AttachableInbox extends RelayInbox {
   /** Called once by `createReceiver`, with the parts of the receiver. */
   readonly attach: (parts: BackendParts) => Backend

@@ -17,7 +17,6 @@ interface ActiveRun {
   readonly step: Step
   readonly owner: RequestScope
   readonly context: BaseContext<unknown>
-  /** The first message, as it was when the run began. */
   readonly first: FirstMessage
   readonly resolve: (failure: Failure | undefined) => void
   timer: Timer | undefined

@@ -29,7 +29,6 @@ export function isBound(context: ExecutionContext | undefined): context is Execu
 const lasting: unique symbol = Symbol('lasting')
 const ofConnection: ReadonlySet<string> = new Set(['incoming', 'outgoing', 'remoteAddr', 'completed'])
 
-/** The bindings of one request: those of the process, and the properties of its connection. */
 export function envOfRequest(bindings: object, connection: object): object {
   // An assignment would write the properties into the environment of the process.
   return Object.create(bindings, { ...Object.getOwnPropertyDescriptors(connection), [lasting]: { value: bindings } })

@@ -158,7 +158,6 @@ function inflate(next: () => Promise<Uint8Array<ArrayBuffer> | undefined>): Read
   return pieces.pipeThrough(new DecompressionStream('gzip'))
 }
 
-/** A body as text, unless it is blank. */
 export function filled(text: string): Body | Refusal {
   return text.trim() === '' ? { error: 'body_empty' } : { text }
 }

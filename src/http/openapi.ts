@@ -22,7 +22,6 @@ import {
   unhealthy,
 } from './answers.ts'
 
-/** A part of a document, ready for `JSON.stringify`. */
 interface DocumentPart {
   readonly [key: string]: unknown
 }

@@ -14,7 +14,6 @@ export class DeliveryIds {
   /** The last two parts of a UUID: two bits for the variant, and 62 random bits. */
   #tail = ''
 
-  /** The `seq` of the newest id. */
   get newestSeq(): number {
     return firstSeqAt(this.newestMs) + this.#counter
   }

@@ -49,7 +49,6 @@ export function laneOf(vin: string): string {
   return vin.startsWith('*') ? `*${vin}` : vin
 }
 
-/** The vehicle of a lane. */
 export function vinOf(lane: string): string | undefined {
   if (!lane.startsWith('*')) return lane
   return lane.startsWith('**') ? lane.slice(1) : undefined

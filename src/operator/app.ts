@@ -54,7 +54,6 @@ interface Shows {
   readonly payloads: boolean
 }
 
-/** The most levels of an event that an answer shows. */
 const shownLevels = 2 * maxValueDepth
 
 /** An event as it is shown: without its payload, or without what is nested too deep. */

@@ -133,7 +133,6 @@ class Ring {
       this.#bytes -= this.#kept.shift()?.bytes ?? 0
   }
 
-  /** The items from the number `from` on. */
   after(from: number): readonly KeptItem[] {
     return this.#kept.slice(Math.max(0, from - this.first))
   }
@@ -198,7 +197,6 @@ export class Feed {
     )
   }
 
-  /** The items about a message, in the order in which they happened. */
   about(id: string): readonly FeedItem[] {
     return [...this.#ordinary.after(0), ...this.#errors.after(0)]
       .filter(({ item }) => 'id' in item && item.id === id)

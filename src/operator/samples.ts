@@ -23,7 +23,6 @@ export interface Sample {
 /** The most samples that are kept: those of 15 minutes. */
 const mostSamples = 180
 
-/** The most times of one step that are kept for the quantiles. */
 const mostTimes = 2_000
 
 /** The figures of a receiver every five seconds, for charts. It has no timer: the caller calls `take` regularly. */

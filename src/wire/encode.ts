@@ -31,7 +31,6 @@ export type Encodable =
 
 let wrappers: ReadonlyMap<string, string> | undefined
 
-/** The wrapper in which the maker sends each field. */
 function makerWrappers(): ReadonlyMap<string, string> {
   wrappers ??= new Map(
     wrapperText.split('\n').flatMap((line) => {
@@ -74,7 +73,6 @@ function encodeNumber(name: string, value: number): JsonObject {
   return { doubleValue: value }
 }
 
-/** Puts a value into the maker's wrapper. */
 function encodeWrapped(name: string, value: unknown, type: FieldType | undefined): JsonObject {
   if (typeof value === 'string') return encodeText(name, value, type)
   if (typeof value === 'number') return encodeNumber(name, value)

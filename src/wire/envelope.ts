@@ -14,7 +14,6 @@ export function topicOf(message: JsonObject): WireTopic | undefined {
   return undefined
 }
 
-/** The topics of the wire. */
 export const wireTopics: readonly WireTopic[] = ['data', 'state', 'vehicle_data', 'alerts', 'errors', 'connectivity']
 
 const topics: ReadonlyMap<string, WireTopic> = /* @__PURE__ */ new Map(wireTopics.map((topic) => [topic, topic]))

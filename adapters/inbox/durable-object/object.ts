@@ -18,21 +18,7 @@ import { reportOf, type SentVehicle } from './vehicles.ts'
 export type Which = string | (MessageSelection & { readonly dryRun?: boolean | undefined })
 
 /** What a Worker asks an object. */
-export interface Questions {
-  put(messages: readonly InboxMessage[]): Promise<Refusal | undefined>
-  /** Messages of its vehicles may be missing. The `gap` event goes to another object, or comes with a later `put`. */
-  noteGaps(gaps: readonly KeptGap[]): Promise<void>
-  deadLetters(which: Selection): Promise<readonly DeadLetter[]>
-  findDeadLetter(id: string): Promise<DeadLetter | undefined>
-  messages(which: Listing): Promise<readonly ListedMessage[]>
-  replayDead(which: Which): Promise<number>
-  discardDead(which: Which): Promise<number>
-  replay(which: ReplaySelection): Promise<number>
-  vehicle(vin: string): Promise<SentVehicle | undefined>
-  vehicles(which: { readonly after?: string | undefined; readonly limit: number }): Promise<readonly SentVehicle[]>
-  forgetVehicle(vin: string): Promise<boolean>
-  countVehicles(about: undefined): Promise<VehiclesStats>
-}
+export type Questions = Omit<Shard, 'alarm'>
 
 /** The answer of an object: a value, or the error for the caller in the Worker. */
 export type Reply =
@@ -86,7 +72,7 @@ const alarmMs = 60_000
 const quietMs = 50
 
 /** One object: it keeps the messages of some vehicles and runs their handlers. */
-class Shard implements Questions {
+class Shard {
   readonly #parts: BackendParts
   readonly #clock: RestingClock
   readonly #storage: ObjectStorage
@@ -130,6 +116,7 @@ class Shard implements Questions {
     )
   }
 
+  /** Messages of its vehicles may be missing. The `gap` event goes to another object, or comes with a later `put`. */
   async noteGaps(gaps: readonly KeptGap[]): Promise<void> {
     this.#clock.wake()
     for (const gap of gaps) await this.#vehicles().noteGap(gap)
@@ -163,7 +150,10 @@ class Shard implements Questions {
     return found && reportOf(found)
   }
 
-  async vehicles(which: Parameters<LocalVehicles['list']>[0]): Promise<readonly SentVehicle[]> {
+  async vehicles(which: {
+    readonly after?: string | undefined
+    readonly limit: number
+  }): Promise<readonly SentVehicle[]> {
     return (await this.#vehicles().list(which)).map(reportOf)
   }
 
@@ -171,7 +161,7 @@ class Shard implements Questions {
     return this.#vehicles().forget(vin)
   }
 
-  countVehicles(): Promise<VehiclesStats> {
+  countVehicles(_: undefined): Promise<VehiclesStats> {
     return this.#vehicles().stats()
   }
 

@@ -4,7 +4,6 @@ import type { KafkaSettings, KafkaTls } from './options.ts'
 
 /** The metadata of positions, by partition. The client itself writes none and drops what it reads. */
 export interface PositionMetadata {
-  /** What commits write. */
   readonly committing: Map<number, string>
   /** What was read last. */
   readonly found: Map<number, string>
@@ -149,7 +148,6 @@ function answering<Api extends object>(
   })
 }
 
-/** A list of topics in a request for positions, or in its answer. */
 type PositionTopics = readonly {
   readonly partitions: readonly { readonly partitionIndex: number; committedMetadata?: unknown; metadata?: unknown }[]
 }[]

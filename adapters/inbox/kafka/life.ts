@@ -47,7 +47,6 @@ interface Trace {
 
 /** The time between two signs, in milliseconds. */
 const signMs = 5_000
-/** How long the last sign may take, in milliseconds. */
 const lastSignMs = 1_000
 /** A receiver that leaves no sign for this long counts as not listening, in milliseconds. */
 const silentMs = 3 * signMs

@@ -213,7 +213,6 @@ export class Membership {
     if (this.#joining === consumer) this.#joining = undefined
   }
 
-  /** Called by the client before each join. */
   async #beforeJoin(consumer: Consumer): Promise<Buffer> {
     // A client that was replaced still finishes what it waits for. After its call, no assignment would follow.
     if (consumer !== this.#consumer) throw new Error('This client was replaced.')

@@ -75,7 +75,6 @@ interface Part {
   floor: number
   /** The topic deleted this number of messages before `next` (0: unknown), and no gap reports them yet. */
   deleted: number | undefined
-  /** When the message that was read last was received. */
   lastReceivedAt: number | undefined
   /** The last known end of the partition. */
   end: number

@@ -32,7 +32,6 @@ interface Connected {
   readonly spool: Spool | undefined
 }
 
-/** The timeout of a request to the cluster at startup, in milliseconds. */
 const startRequestMs = 4_000
 
 /** The timeout of forwarding spooled messages to the brokers, in milliseconds. It is long because they are already on disk. */

@@ -20,7 +20,6 @@ export interface PlacedRecord {
 
 export interface Fetched {
   readonly partition: number
-  /** The offset that was asked for. */
   readonly offset: number
   readonly next: number
   /** The leader epoch of the record before `next`. -1: unknown. */

@@ -46,7 +46,6 @@ interface GroupCommitOptions {
   readonly vehicles?: Pick<VehicleRows, 'take' | 'written' | 'giveBack' | 'isDue' | 'finish'> | undefined
 }
 
-/** The most messages of one commit and their size. */
 const mostMessages = 1_024
 const mostBytes = 4 * 1_048_576
 /** The most updates, and the most settled messages. Such a row costs a tenth of a message with its text. */

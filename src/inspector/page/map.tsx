@@ -97,7 +97,6 @@ function linesOf(middle: number, span: number, step: number): readonly number[] 
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => (first + index) * step)
 }
 
-/** A value of the field `Location`. */
 export function placeOf(value: unknown): Location | undefined {
   if (typeof value !== 'object' || value === null || !('latitude' in value) || !('longitude' in value)) return undefined
   const { latitude, longitude } = value

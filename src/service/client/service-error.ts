@@ -123,7 +123,6 @@ export async function refusalOf(
   )
 }
 
-/** Finds the code and the text, whichever shape the error body has. */
 function readError(body: unknown): { readonly code: string | undefined; readonly text: string | undefined } {
   if (!isJsonObject(body)) return { code: undefined, text: undefined }
   const { error } = body

@@ -287,7 +287,6 @@ const intervals: { readonly [Field in keyof BuiltInFields]?: number } = {
   VehicleName: 0,
 }
 
-/** The fields that a fleet streams, as a list. */
 export const fleetSignals: readonly { readonly field: string; readonly every: number }[] = Object.entries(
   intervals,
 ).map(([field, every]) => ({ field, every }))

@@ -104,7 +104,6 @@ export interface KeptWebhook {
 /** A setting as the service keeps it. An empty setting was sent as `null`, so the field has its default interval. */
 type KeptSetting = FieldSetting | { readonly interval_seconds?: never }
 
-/** Field name to setting. */
 export type KeptFields = { readonly [name: string]: KeptSetting }
 
 /** A vehicle that is or was shared. It keeps its config, because other businesses may stream from it. */

@@ -58,7 +58,6 @@ export function createInboxFile(settings: FileSettings): InboxFile {
   // SQLite starts the journal over at this size. Its space is part of the budget.
   const walPages = Math.max(64, Math.min(2000, Math.floor(Math.min(maxBytes, spaceFor(path)) / 8 / pageBytes)))
   let connection: OpenDatabase | undefined
-  /** Gaps are noted in the file. */
   let holdsGaps = false
   let deadLetters = 0
   /** The files that the path and its journal named when the file was opened. */

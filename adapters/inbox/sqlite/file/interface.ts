@@ -176,7 +176,6 @@ export interface PendingUpdate {
   readonly seq: number
   /** The number with which the count of deliveries starts over, if it does. */
   readonly deliveriesFrom?: number
-  /** Deliveries to add. */
   readonly deliveries: number
   readonly attempts?: number
   readonly notBefore?: number
@@ -205,7 +204,6 @@ export interface Transaction {
 export interface Committed extends FileFigures {
   /** For each move the size of the moved message, or `undefined` when there was no such message. */
   readonly moved: readonly (number | undefined)[]
-  /** The retracted messages that were in the file. */
   readonly retracted: { readonly messages: number; readonly bytes: number }
   readonly hasRoom: boolean
   readonly dropped?: Dropped | undefined

@@ -195,7 +195,6 @@ const nothingYet = (): Progress => ({ table: 'pending', after: -1, last: -1 })
 
 interface MovedRows {
   readonly table: 'pending' | 'dead'
-  /** The rows as they are here now. */
   readonly rows: readonly SqlRow[]
 }
 
