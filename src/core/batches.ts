@@ -15,6 +15,8 @@ class Batch implements Turn {
   readonly gate: (() => void) | undefined
   readonly run: () => Promise<void>
   timer: Timer | undefined
+  /** Its handler runs, so its messages have an attempt that a drain takes back. */
+  isRunning = false
 
   constructor(owner: RequestWork | undefined, run: (batch: Batch) => Promise<void>, take: (turn: Turn) => void) {
     this.owner = owner
@@ -121,18 +123,18 @@ export class Gathering {
       return
     }
     for (const entry of entries) entry.countAttempt(core.counts)
+    batch.isRunning = true
     const failure = await this.#call(batch, entries)
+    batch.isRunning = false
     // Messages that were ended meanwhile are accounted for. At the end of a drain, all of them are.
     const left = entries.filter(({ heldBy }) => heldBy === batch)
-    if (failure !== undefined && core.lifecycle.isStopped) {
-      for (const entry of left) entry.uncountAttempt()
-      return
-    }
     const request = failure && requestOf(failure.error)
     if (failure === undefined || request?.kind === 'discard') {
       core.hooks.succeeded?.(this.#step)
       if (request?.kind === 'discard') events.discarded(request.reason, first.event?.topic ?? '', left.length)
       await this.#finishAll(left)
+    } else if (core.lifecycle.isStopped) {
+      for (const entry of left) entry.uncountAttempt()
     } else await this.#failed(left, failure.error)
   }
 
@@ -219,5 +221,9 @@ export class Gathering {
     )
   }
 }
+
+/** The attempts of an entry whose turn does not end. */
+export const endedAttempts = ({ attempt, heldBy }: Entry): number =>
+  heldBy instanceof Batch && heldBy.isRunning ? attempt - 1 : attempt
 
 const ownerOf = (request: RequestWork): RequestWork | undefined => (request.isBound ? request : undefined)
