@@ -79,11 +79,12 @@ async function breakOffAll(core: RunningCore, afterMs: number): Promise<number> 
   return unfinished.filter(({ counts }) => counts).length
 }
 
-/** A turn that did not end does not count as an attempt. */
+/** A turn that did not end does not count as an attempt, and a claim without a turn does not count as a crash. */
 async function noteBrokenOff(core: RunningCore): Promise<void> {
   const noting: Promise<void>[] = []
   for (const entry of core.lanes.all()) {
-    if (entry.claim === undefined || entry.state !== 'held') continue
+    // What runs writes that itself.
+    if (entry.claim === undefined || entry.state === 'running') continue
     noting.push(core.later(entry, endedAttempts(entry), 0).catch((error: unknown) => core.options.events.inboxFailed(error)))
   }
   await Promise.all(noting)

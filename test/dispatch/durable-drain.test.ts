@@ -136,6 +136,24 @@ describe('the drain of a durable inbox', () => {
     },
   )
 
+  test('does not count stops as crashes of messages that wait for a slot after their batch failed', async () => {
+    const on = disk()
+    for (let process = 1; process <= 3; process += 1) {
+      const { receiver, post, clock } = scene({ inbox: storedInbox(on), concurrency: 1 })
+      receiver.batch('data', { size: 3, withinMs: 10 }, (events) => {
+        if (events.length > 1) throw new Error('no')
+        return new Promise(() => {})
+      })
+      if (process === 1) await post([data('A', 1), data('B', 2), data('C', 3)])
+      else await receiver.open()
+      await clock.advance(10)
+      const drained = receiver.drain()
+      await clock.advance(2_000)
+      expect(await drained).toEqual({ handled: 0, left: 3, lost: 0 })
+      expect([...on.deliveries.values()], `after stop ${process}`).toEqual([1, 1, 1])
+    }
+  })
+
   test("with ack: 'handled' an answer to what was not handled is 503", async () => {
     const { receiver, post, clock } = scene({ inbox: storedInbox(disk()), ack: 'handled' })
     receiver.on('data', () => new Promise(() => {}))
