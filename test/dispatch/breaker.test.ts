@@ -127,6 +127,34 @@ describe('a handler that fails for every vehicle', () => {
     expect(receiver.stats()).toMatchObject({ handled: 8, lanes: 0, pending: { messages: 0 } })
   })
 
+  test.each([{ maxAgeMs: 600_000 }, { attempts: 10 }])(
+    'takes no attempts and no time from its messages, also when the process ends after a long outage (retry: %j)',
+    async (retry) => {
+      const on = disk()
+      const first = scene({ inbox: storedInbox(on), retry })
+      first.receiver.on('data', () => {
+        throw new Error('connection refused')
+      })
+      await first.post([0, 1, 2, 3, 4].map((n) => data(`VIN${n}`, n)))
+      for (let minute = 0; minute < 100; minute += 1) await first.clock.advance(60_000)
+      expect(first.receiver.stats()).toMatchObject({ deadLettered: 0, handled: 0 })
+      expect(first.receiver.stats().retried).toBeGreaterThan(80)
+      const drained = first.receiver.drain()
+      await first.clock.advance(2_000)
+      expect(await drained).toMatchObject({ left: 5 })
+      const next = scene({ inbox: storedInbox(on), retry }, first.clock)
+      const tried = new Set<string>()
+      next.receiver.on('data', ({ vin }) => {
+        if (tried.has(vin)) return
+        tried.add(vin)
+        if (tried.size % 2 === 0) throw new Error('once')
+      })
+      await next.receiver.open()
+      await next.clock.advance(10_000)
+      expect(next.receiver.stats()).toMatchObject({ deadLettered: 0, handled: 5 })
+    },
+  )
+
   test('takes no attempt from a message that only found it resting', async () => {
     const { receiver, post, clock } = scene({ retry: { attempts: 2, minMs: 100 } })
     const gate = gates()
