@@ -83,7 +83,9 @@ async function noteBrokenOff(core: RunningCore): Promise<void> {
   for (const entry of core.lanes.all()) {
     // What runs writes that itself.
     if (entry.claim === undefined || entry.state === 'running') continue
-    noting.push(core.later(entry, endedAttempts(entry), 0).catch((error: unknown) => core.options.events.inboxFailed(error)))
+    noting.push(
+      core.later(entry, endedAttempts(entry), 0).catch((error: unknown) => core.options.events.inboxFailed(error)),
+    )
   }
   await Promise.all(noting)
 }
