@@ -65,7 +65,7 @@ interface VehiclesHost {
 
 /** The process in which states are kept. */
 interface StatesHost {
-  readonly inbox: Inbox
+  readonly inbox: Pick<Inbox, 'vehicles'>
   readonly clock: Clock
   readonly receipts: Receipts
   /** Whether its timers run while it has no work. If not, it forgets vehicles by itself. */
@@ -234,7 +234,8 @@ function stepOf(entry: Entry | undefined): Step | undefined {
 /** Keeps the newest state of each vehicle: a message changes it when it is handed out first, and the inbox stores it with the message's end. */
 function vehiclesPart(states: VehicleStates, stop: () => void): Part {
   function applied(entry: Entry, state: Parameters<VehicleStates['step']>[2]): readonly string[] | undefined {
-    if (entry.event === undefined || entry.claim === undefined) return undefined
+    // While the state was read, another process may have got the message.
+    if (entry.event === undefined || entry.claim === undefined || entry.isOver) return undefined
     const step = states.step(entry.id, entry.event, state, entry.claim)
     if (step === undefined) return undefined
     ;(entry.notes ??= [])[place] = step

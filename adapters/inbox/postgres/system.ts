@@ -16,6 +16,7 @@ import type { PostgresSettings } from './options.ts'
 import { Reader } from './reader.ts'
 import { checkServer, type Found } from './schema.ts'
 import { Store } from './store.ts'
+import { VehicleRows } from './vehicles.ts'
 import { Writer } from './writer.ts'
 
 /** A Postgres that several processes share. */
@@ -31,6 +32,7 @@ export class PostgresSystem implements SharedSystem {
   readonly #writer: Writer
   #found: Found | undefined
   #life: Life | undefined
+  readonly vehicles: VehicleRows | undefined
   /** The half behind, once it is open. */
   reader: Reader | undefined
 
@@ -39,6 +41,7 @@ export class PostgresSystem implements SharedSystem {
     this.#settings = settings
     this.#parts = parts
     this.db = new Database(settings.db, settings.schema, clock)
+    this.vehicles = parts.vehicles && new VehicleRows(this.db)
     this.#store = new Store(this.db, clock, settings.keepForMs)
     this.#writer = new Writer(this.db, clock, settings.confirmMs, () => this.reader?.lookNow())
     this.deadLetters = deadLettersOf(this.#store, parts.receipts.reread)
@@ -73,7 +76,7 @@ export class PostgresSystem implements SharedSystem {
 
   inbox(inbox: InboxSettings): SharedInbox {
     this.reader = new Reader({
-      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, me: this.#me },
+      ...{ db: this.db, settings: this.#settings, inbox, store: this.#store, vehicles: this.vehicles, me: this.#me },
       put: (messages) => this.#writer.put(messages),
     })
     return this.reader
