@@ -372,11 +372,6 @@ export class VehicleStates {
       this.#clockwork?.set(event.vin, undefined, true)
       return undefined
     }
-    // Another process has settled it meanwhile.
-    if (seq <= state.seq) {
-      if (isTimer) this.#clockwork?.set(event.vin, state.dueMs, true)
-      return new Step(state, { nowMs: arrivedMs(event, seq), gapTo: this.#gapTo(seq, state.vin) })
-    }
     const { after, found, happened, gapTo } = this.#advance(state, event, seq)
     if (this.#clockwork !== undefined) {
       if (!isTimer) this.#clockwork.heard(sentMs(event, seq))

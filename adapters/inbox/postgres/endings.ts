@@ -2,7 +2,7 @@ import type { Clock } from '../../../src/base/clock.ts'
 import { pause } from '../../../src/base/clock.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type Database, isAboutData } from './client.ts'
-import { stateValues, upsertSql } from './vehicles.ts'
+import { heldSql, stateValues, upsertSql } from './vehicles.ts'
 
 /** A row of `waiting`. */
 export interface Place {
@@ -73,6 +73,14 @@ export class Endings {
     if (this.#settled.size + this.#tries.size > 0) await (this.#writing ??= this.#write())
   }
 
+  /** Another process may have these partitions, and handles again what is not written. Returns the messages that are given up. */
+  drop(parts: readonly number[]): readonly Place[] {
+    for (const { part, seq } of this.#tries.values()) if (parts.includes(part)) this.#tries.delete(seq)
+    const dropped = [...this.#settled.values()].filter(({ part }) => parts.includes(part))
+    for (const { seq } of dropped) this.#settled.delete(seq)
+    return dropped
+  }
+
   /** Gives up what cannot be written: its messages are handled again. */
   close(): void {
     this.#isClosed = true
@@ -105,9 +113,12 @@ WHERE w.part = g.part AND w.seq = g.seq`,
           // The newest state of each vehicle.
           const states = new Map(settled.flatMap(({ vehicle }) => (vehicle === undefined ? [] : [[vehicle.vin, vehicle]])))
           await this.#db.run(
-            `WITH gone AS (DELETE FROM ${schema}.waiting w USING unnest($1::smallint[], $2::bigint[]) g(part, seq)
-  WHERE w.part = g.part AND w.seq = g.seq RETURNING w.seq) ${upsertSql(schema, 3)}`,
-            [settled.map(({ part }) => part), settled.map(({ seq }) => seq), ...stateValues([...states.values()])],
+            `WITH ${heldSql(schema, '$3')}, gone AS (DELETE FROM ${schema}.waiting w USING unnest($1::smallint[], $2::bigint[]) g(part, seq)
+  JOIN held ON held.part = g.part WHERE w.part = g.part AND w.seq = g.seq RETURNING w.seq) ${upsertSql(schema, 4)}`,
+            [
+              ...[settled.map(({ part }) => part), settled.map(({ seq }) => seq), this.#me],
+              ...stateValues([...states.values()]),
+            ],
           )
           for (const { seq } of settled) this.#settled.delete(seq)
           this.#deleted(settled)

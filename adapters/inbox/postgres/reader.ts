@@ -389,6 +389,9 @@ export class Reader implements SharedInbox {
   /** Other processes may have these partitions. */
   #lose(parts: readonly number[]): void {
     const gone: string[] = []
+    // If they come back, what was not written is handled again.
+    for (const { seq } of [...this.#endings.drop(parts), ...this.#deleted]) this.#over.delete(seq)
+    this.#deleted = []
     for (const part of parts) {
       const owned = this.#owned.get(part)
       this.#owned.delete(part)
@@ -453,7 +456,7 @@ export class Reader implements SharedInbox {
     } finally {
       this.#isReading = false
     }
-    if (rows !== undefined) vehicles?.noticed(rows[0]?.['notices'])
+    vehicles?.noticed(position.notices)
     // Meanwhile partitions came or went.
     if (position !== this.#position) return 0
     if (rows === undefined) {

@@ -16,6 +16,8 @@ export class Position {
   /** The snapshot of the first of several pages, and the last row of them. */
   #page: { readonly snapshot: string; readonly after: string } | undefined
   #server: string | undefined
+  /** The notices that the last read found, as JSON. */
+  notices: unknown
 
   /** Whether more rows are known to be there. */
   get isBehind(): boolean {
@@ -30,7 +32,7 @@ export class Position {
   /**
    * Reads waiting messages that no read before has shown, in the order of `seq`. It asks for what the last snapshot did not show, because a
    * lower `seq` can be committed after a higher one. `undefined`: the server has started again, so reading has to begin again, because ids of
-   * transactions may repeat. `notices` of the first row has those that came, as JSON.
+   * transactions may repeat.
    */
   async read(db: Database, parts: readonly number[], noticesAfter: number | null): Promise<readonly Row[] | undefined> {
     const seen = this.#seen
@@ -58,6 +60,7 @@ LEFT JOIN LATERAL (SELECT w.part, w.seq::text AS seq, w.attempts, w.not_before, 
     const server = String(rows[0]?.['server'])
     this.#server ??= server
     if (server !== this.#server) return undefined
+    this.notices = rows[0]?.['notices']
     const snapshot = page?.snapshot ?? String(rows[0]?.['snapshot'])
     const found = rows.filter(({ seq }) => seq !== null)
     const last = found.at(-1)

@@ -16,7 +16,7 @@ import { type DeadLetterStore, paced } from '../two-halves.ts'
 import type { Database, Row } from './client.ts'
 import type { Place } from './endings.ts'
 import { partitionOf, storable } from './schema.ts'
-import { stateValues, upsertSql } from './vehicles.ts'
+import { heldSql, stateValues, upsertSql } from './vehicles.ts'
 
 /** How long a dead letter is kept, in milliseconds. */
 const deadMs = 30 * 86_400_000
@@ -47,12 +47,12 @@ export class Store implements DeadLetterStore {
   ): Promise<void> {
     const { schema } = this.#db
     await this.#db.run(
-      `WITH gone AS (DELETE FROM ${schema}.waiting WHERE part = $1 AND seq = $2
-  AND EXISTS (SELECT FROM ${schema}.part p WHERE p.part = $1 AND p.owner = $3) RETURNING id, seq), state AS (${upsertSql(schema, 8)})
+      `WITH ${heldSql(schema, '$3')}, gone AS (DELETE FROM ${schema}.waiting w USING held
+  WHERE w.part = held.part AND seq = $2 RETURNING id, seq), state AS (${upsertSql(schema, 8)})
 INSERT INTO ${schema}.dead SELECT id, $4, $5, $6, $7 FROM gone ON CONFLICT (id) DO UPDATE
 SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed`,
       [
-        ...[part, seq, me, storable(error), attempts, diedAt, changed ?? null],
+        ...[[part], seq, me, storable(error), attempts, diedAt, changed ?? null],
         ...stateValues(vehicle === undefined ? [] : [vehicle]),
       ],
     )

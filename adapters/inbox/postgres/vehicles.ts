@@ -227,9 +227,13 @@ export function stateValues(vehicles: readonly StoredVehicle[]): readonly (reado
 }
 
 /**
- * Writes states whose messages are in `gone`, the rows that the same statement deleted. So a process that was frozen for longer than its lease
- * replaces no state: another one has deleted the row.
+ * The partitions of `$1` that this process still has. No other one gets them before the statement ends, so it finds all that this one wrote, and
+ * a process that was frozen for longer than its lease writes nothing. Locks go in one order, as in the renewal of leases.
  */
+export const heldSql = (schema: string, me: string): string =>
+  `held AS (SELECT part FROM ${schema}.part WHERE part = ANY ($1::smallint[]) AND owner = ${me} ORDER BY part FOR SHARE)`
+
+/** Writes states whose messages are in `gone`, the rows that the same statement deleted. */
 export const upsertSql = (schema: string, first: number): string =>
   `INSERT INTO ${schema}.vehicle AS v (vin, part, seq, seen_at, due, text) SELECT n.* FROM unnest($${first}::text[], $${first + 1}::smallint[],
   $${first + 2}::bigint[], $${first + 3}::bigint[], $${first + 4}::bigint[], $${first + 5}::text[]) n(vin, part, seq, seen_at, due, text)
